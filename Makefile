@@ -1,0 +1,182 @@
+# cleat's build, in one file.
+#
+#   make            build/ with optimisation, assertions on, hardening
+#   make run        install what is missing, build, start a member with embedded defaults
+#   make test       install what is missing, build, run every test
+#   make asan|tsan  the tests again under sanitizers (build/asan, build/tsan)
+#   make fuzz       every fuzzer for FUZZ_SECONDS (20) each
+#   make lint       formatting, clang-tidy, and a warning-free build with clang
+#   make bench      micro-benchmarks
+#   make peers      real etcd and its tools, from the Go module registry, into build/peers
+#   make install PREFIX=/usr/local
+#
+# How files find their place, by name alone:
+#   src/<room>/x.c        linked into every program
+#   src/<room>/x_test.c   unit tests, all in build/cleat-test
+#   src/<room>/x_bench.c  micro-benchmarks, all in build/cleat-bench
+#   src/<room>/x_fuzz.c   a fuzzer of its own, build/fuzz/x_fuzz
+#   src/cli/x_main.c      the program build/x
+#   tests/<tool>/         what a test program is made of, by the same endings: tests/raft holds
+#                         build/raft-scenarios and build/raft-cluster, and their unit tests
+#   src/pb/proto/x.proto  compiled by protoc-c; the result is a second opinion for tests only
+#
+# A variant is the same build in another directory: make BUILD=build/clang CC=clang-19.
+
+BUILD    ?= build
+CC       ?= cc
+CLANG    ?= clang-19
+PREFIX   ?= /usr/local
+SANITIZE ?=
+ROOMS    ?= $(notdir $(wildcard src/*))
+
+ifeq ($(origin CC),default)
+CC := gcc
+endif
+
+WARNINGS := -Wall -Wextra -Wshadow -Wconversion -Wstrict-prototypes -Wmissing-prototypes -Wvla \
+            -Wpointer-arith -Wformat=2 -Werror
+HARDEN   := -fPIE -fstack-protector-strong -fstack-clash-protection -fcf-protection
+OPTIMISE := -O2 -g
+LINK     := -pie -Wl,-z,relro,-z,now,-z,noexecstack
+ifeq ($(SANITIZE),)
+HARDEN   += -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2
+else
+OPTIMISE := -O1 -g -fno-omit-frame-pointer
+HARDEN   += -fsanitize=$(SANITIZE) -fno-sanitize-recover=all
+LINK     += -fsanitize=$(SANITIZE)
+endif
+CFLAGS   := -std=gnu17 -D_GNU_SOURCE $(OPTIMISE) $(WARNINGS) $(HARDEN) $(EXTRA_CFLAGS)
+CPPFLAGS := -Isrc -Itests -I$(BUILD) -fmacro-prefix-map=src/= -MMD -MP
+LIBS     := -luv -lpthread
+
+# --- sources, by the rules above ---
+
+ALL      := $(sort $(foreach room,$(ROOMS),$(wildcard src/$(room)/*.c src/$(room)/*/*.c)))
+TOOLS    := $(wildcard tests/harness/*.c) $(if $(filter raft,$(ROOMS)),$(wildcard tests/raft/*.c))
+TESTS    := $(filter %_test.c,$(ALL) $(TOOLS))
+BENCHES  := $(filter %_bench.c,$(ALL))
+FUZZERS  := $(filter %_fuzz.c,$(ALL))
+MAINS    := $(filter %_main.c,$(ALL))
+TOOLBOX  := $(filter-out %_test.c %_main.c,$(TOOLS))
+LIBRARY  := $(filter-out $(TESTS) $(BENCHES) $(FUZZERS) $(MAINS),$(ALL))
+PROTOS   := $(if $(filter pb,$(ROOMS)),$(wildcard src/pb/proto/*.proto))
+GENERATED := $(PROTOS:src/pb/proto/%.proto=$(BUILD)/gen/pb/%.pb-c.c)
+
+objects = $(patsubst %.c,$(BUILD)/obj/%.o,$(1))
+GENERATED_OBJECTS := $(GENERATED:.c=.o)
+
+PROGRAMS := $(MAINS:src/cli/%_main.c=$(BUILD)/%) $(BUILD)/cleat-test $(BUILD)/cleat-bench
+PROGRAMS += $(patsubst tests/raft/%_main.c,$(BUILD)/raft-%,$(filter tests/raft/%_main.c,$(TOOLS)))
+
+.PHONY: all run test check asan tsan fuzz lint format bench peers install clean FORCE
+.DELETE_ON_ERROR:
+all: $(PROGRAMS) compile_commands.json
+
+# --- objects and programs ---
+
+$(BUILD)/obj/%.o: %.c $(BUILD)/flags
+	@mkdir -p $(@D)
+	@echo "  cc     $<"
+	@$(CC) $(CPPFLAGS) $(CFLAGS) -c $< -o $@
+
+# Generated code is held to its generator's standards, not to ours.
+$(BUILD)/gen/pb/%.pb-c.c $(BUILD)/gen/pb/%.pb-c.h: src/pb/proto/%.proto
+	@mkdir -p $(@D)
+	@echo "  protoc $<"
+	@protoc-c -Isrc/pb/proto --c_out=$(BUILD)/gen/pb $<
+$(BUILD)/gen/pb/%.o: $(BUILD)/gen/pb/%.c $(BUILD)/flags
+	@echo "  cc     $<"
+	@$(CC) -I$(BUILD)/gen/pb -MMD -MP -std=gnu17 -O1 -g -fPIE -w -c $< -o $@
+
+$(BUILD)/libcleat.a: $(call objects,$(LIBRARY))
+	@echo "  ar     $@"
+	@rm -f $@ && ar rcs $@ $^
+
+# Tests that include generated headers need them made first; after that -MMD knows.
+$(call objects,$(TESTS) $(BENCHES)): | $(GENERATED:.c=.h)
+
+define program
+	@echo "  link   $@"
+	@$(CC) $(CFLAGS) $(LINK) $(filter %.o %.a,$^) $(LIBS) $(1) -o $@
+endef
+
+$(MAINS:src/cli/%_main.c=$(BUILD)/%): $(BUILD)/%: $(BUILD)/obj/src/cli/%_main.o $(BUILD)/libcleat.a
+	$(call program)
+$(BUILD)/cleat-test: $(call objects,tests/harness/test_main.c $(TOOLBOX) $(TESTS)) \
+                     $(GENERATED_OBJECTS) $(BUILD)/libcleat.a
+	$(call program,$(if $(PROTOS),-lprotobuf-c))
+$(BUILD)/cleat-bench: $(call objects,tests/harness/bench_main.c $(BENCHES)) \
+                      $(GENERATED_OBJECTS) $(BUILD)/libcleat.a
+	$(call program,$(if $(PROTOS),-lprotobuf-c))
+$(BUILD)/raft-%: $(BUILD)/obj/tests/raft/%_main.o $(call objects,$(TOOLBOX)) $(BUILD)/libcleat.a
+	$(call program)
+
+# Objects are remade when the compiler or its flags change.
+$(BUILD)/flags: FORCE
+	@mkdir -p $(BUILD)
+	@echo '$(CC) $(CPPFLAGS) $(CFLAGS)' | cmp -s - $@ || echo '$(CC) $(CPPFLAGS) $(CFLAGS)' >$@
+
+compile_commands.json: $(BUILD)/flags Makefile
+	@scripts/compile-commands '$(CC) $(filter-out -MMD -MP,$(CPPFLAGS)) $(CFLAGS)' $(ALL) >$@
+
+# --- what people type ---
+
+run:
+	@scripts/setup build
+	@$(MAKE) --no-print-directory build/cleat
+	@exec build/cleat $(ARGS)
+test:
+	@scripts/setup test
+	@$(MAKE) --no-print-directory check
+check: all
+	@$(BUILD)/cleat-test -j 2 $(T)
+
+SANITIZED = $(MAKE) --no-print-directory CC=$(CLANG) check
+asan:
+	@scripts/setup test
+	@$(SANITIZED) BUILD=build/asan SANITIZE=address,undefined
+tsan:
+	@scripts/setup test
+	@$(SANITIZED) BUILD=build/tsan SANITIZE=thread
+
+bench: all
+	@$(BUILD)/cleat-bench micro
+
+# --- fuzzing: each target with its kept corpus, new finds go to build/fuzz/<name>.corpus ---
+
+FUZZ_SECONDS ?= 20
+FUZZ_FLAGS   := BUILD=build/fuzz CC=$(CLANG) SANITIZE=address,undefined \
+                EXTRA_CFLAGS=-fsanitize=fuzzer-no-link
+FUZZ_PROGRAMS := $(foreach f,$(FUZZERS),$(BUILD)/$(basename $(notdir $(f))))
+fuzz:
+	@scripts/setup test
+	@$(MAKE) --no-print-directory $(FUZZ_FLAGS) fuzz-programs
+	@scripts/fuzz $(FUZZ_SECONDS) $(FUZZERS)
+fuzz-programs: $(FUZZ_PROGRAMS)
+define fuzz_rule
+$(BUILD)/$(basename $(notdir $(1))): $(call objects,$(1)) $(BUILD)/libcleat.a
+	@echo "  link   $$@"
+	@$$(CC) $$(CFLAGS) -fsanitize=fuzzer $$(LINK) $$^ $$(LIBS) -o $$@
+endef
+$(foreach f,$(FUZZERS),$(eval $(call fuzz_rule,$(f))))
+
+# --- lint ---
+
+SOURCES := $(sort $(shell find src tests -name '*.[ch]' -not -path '*/gen/*'))
+lint:
+	@scripts/setup test
+	@clang-format-19 --dry-run -Werror $(SOURCES)
+	@$(MAKE) --no-print-directory BUILD=build/clang CC=$(CLANG) all
+	@scripts/tidy $(ALL) $(wildcard tests/*/*.c)
+format:
+	@clang-format-19 -i $(SOURCES)
+
+# --- the rest ---
+
+peers: ; @scripts/peers build/peers
+install: $(BUILD)/cleat
+	install -D -m 755 -t $(DESTDIR)$(PREFIX)/bin $^
+clean:
+	rm -rf $(BUILD) compile_commands.json
+
+-include $(shell find $(BUILD) -name '*.d' 2>/dev/null)

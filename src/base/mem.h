@@ -1,0 +1,27 @@
+/*
+ * mem: ordinary allocation, which never returns NULL.
+ *
+ * When memory is gone the process ends: admission is what we refuse, long before (limits.h), and a
+ * half-handled allocation failure is code that no test ever ran.
+ */
+#pragma once
+
+#include <stddef.h>
+
+/* `size` zeroed bytes; a size of 0 is allowed. End with mem_free. */
+__attribute__((malloc, returns_nonnull)) void *mem_alloc(size_t size);
+
+/* The same for `count` items of `size` bytes; a product that overflows is fatal. */
+__attribute__((malloc, returns_nonnull)) void *mem_alloc_array(size_t count, size_t size);
+
+/* Resizes to `count` items of `size` bytes. What is new is not zeroed. NULL is fine. */
+__attribute__((returns_nonnull)) void *mem_resize(void *at, size_t count, size_t size);
+
+/* NULL is fine. */
+void mem_free(void *at);
+
+#define mem_new(type)              ((type *)mem_alloc(sizeof(type)))
+#define mem_new_array(count, type) ((type *)mem_alloc_array((count), sizeof(type)))
+
+#define MUST_CHECK       __attribute__((warn_unused_result))
+#define ARRAY_LEN(array) (sizeof(array) / sizeof((array)[0]))

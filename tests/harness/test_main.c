@@ -1,0 +1,414 @@
+/*
+ * The runner: one child process per test, a few at a time, the total last.
+ *
+ *     cleat-test [-j N] [-t SECONDS] [-l] [SUBSTRING...]
+ *
+ * Exit status 0 when nothing failed and something ran.
+ */
+#include "harness/test.h"
+
+#include "base/assert.h"
+#include "base/buf.h"
+#include "base/mem.h"
+#include "harness/stream.h"
+
+#include <errno.h>
+#include <ftw.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { STATUS_SKIPPED = 77, STATUS_SURVIVED = 78 };
+
+/* A running test: its process, and the file its output goes to. */
+struct child {
+    const struct test *test;
+    pid_t pid;
+    FILE *output;
+    int number; /* names its directory below run_dir */
+    struct timespec started;
+    bool timed_out;
+};
+
+struct totals {
+    int passed, failed, skipped;
+};
+
+static struct test *tests; /* in reverse order of registration */
+static char run_dir[64];   /* holds one directory for each test that asks for one */
+static char current_tmp_dir[96];
+static FILE *death_output;
+
+/* --- what tests call --- */
+
+void test_register(struct test *t)
+{
+    t->next = tests;
+    tests = t;
+}
+
+static uint64_t env_number(const char *name, uint64_t otherwise)
+{
+    const char *text = getenv(name);
+
+    return text && *text ? strtoull(text, NULL, 0) : otherwise;
+}
+
+uint64_t test_seed(void)
+{
+    return env_number("TEST_SEED", 1);
+}
+
+uint64_t test_effort(void)
+{
+    uint64_t effort = env_number("TEST_EFFORT", 1);
+
+    return effort ? effort : 1;
+}
+
+void test_fail(const char *file, int line, const char *format, ...)
+{
+    va_list args;
+
+    va_start(args, format);
+    fprintf(stderr, "%s:%d: ", file, line);
+    vfprintf(stderr, format, args);
+    fputc('\n', stderr);
+    va_end(args);
+    exit(1);
+}
+
+void test_skip(const char *format, ...)
+{
+    va_list args;
+
+    va_start(args, format);
+    vfprintf(stderr, format, args);
+    fputc('\n', stderr);
+    va_end(args);
+    exit(STATUS_SKIPPED);
+}
+
+void test_check_eq(const char *file, int line, const char *what, long long got, long long want)
+{
+    if (got != want)
+        test_fail(file, line, "%s is %lld (0x%llx), not %lld (0x%llx)", what, got,
+                  (unsigned long long)got, want, (unsigned long long)want);
+}
+
+void test_check_str(const char *file, int line, const char *what, const char *got, const char *want)
+{
+    if (!got || strcmp(got, want) != 0)
+        test_fail(file, line, "%s is\n  %s\nnot\n  %s", what, got ? got : "(null)", want);
+}
+
+static void print_hex(const char *title, struct bytes b)
+{
+    fprintf(stderr, "  %s (%zu bytes):", title, b.len);
+    for (size_t i = 0; i < b.len && i < 256; i++)
+        fprintf(stderr, " %02x", b.at[i]);
+    fprintf(stderr, b.len > 256 ? " ...\n" : "\n");
+}
+
+void test_check_bytes(const char *file, int line, const char *what, struct bytes got,
+                      struct bytes want)
+{
+    if (bytes_equal(got, want))
+        return;
+    print_hex("got", got);
+    print_hex("want", want);
+    test_fail(file, line, "%s differs", what);
+}
+
+bool test_fork_to_die(void)
+{
+    death_output = tmpfile();
+    assert(death_output);
+    fflush(NULL);
+    pid_t pid = fork();
+    assert(pid >= 0);
+    if (pid == 0) {
+        dup2(fileno(death_output), STDERR_FILENO);
+        return false;
+    }
+    int status;
+    waitpid(pid, &status, 0);
+    if (WIFEXITED(status) && WEXITSTATUS(status) == STATUS_SURVIVED) {
+        fclose(death_output);
+        death_output = tmpfile(); /* what it said does not count: it lived */
+    }
+    return true;
+}
+
+void test_survived(void)
+{
+    _exit(STATUS_SURVIVED);
+}
+
+void test_check_died(const char *file, int line, const char *what, const char *text)
+{
+    struct buf said = {0};
+
+    CHECK(stream_read_all(death_output, &said));
+    fclose(death_output);
+    if (!strstr(buf_str(&said), text))
+        test_fail(file, line, "%s did not die saying \"%s\" but said: %s", what, text,
+                  buf_str(&said));
+    buf_free(&said);
+}
+
+const char *test_tmp_dir(void)
+{
+    if (mkdir(current_tmp_dir, 0700) != 0 && errno != EEXIST)
+        test_fail(__FILE__, __LINE__, "cannot make %s: %s", current_tmp_dir, strerror(errno));
+    return current_tmp_dir;
+}
+
+void test_scenario(const char *path, scenario_answer *answer, void *context)
+{
+    bool rewrite = env_number("REWRITE", 0) == 1;
+    struct scenario_result result = scenario_run_file(path, rewrite, answer, context);
+
+    if (result.mismatches > 0)
+        test_fail(path, 0, "%d of %d commands answered otherwise", result.mismatches,
+                  result.commands);
+    CHECK(result.commands > 0);
+}
+
+/* --- the runner --- */
+
+static void reverse_tests(void)
+{
+    struct test *reversed = NULL;
+
+    while (tests) {
+        struct test *t = tests;
+        tests = t->next;
+        t->next = reversed;
+        reversed = t;
+    }
+    tests = reversed;
+}
+
+static bool wanted(const struct test *t, char **patterns, int count)
+{
+    char name[512];
+
+    if (count == 0)
+        return true;
+    snprintf(name, sizeof(name), "%s/%s", t->file, t->name);
+    for (int i = 0; i < count; i++)
+        if (strstr(name, patterns[i]))
+            return true;
+    return false;
+}
+
+static double seconds_since(const struct timespec *then)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)(now.tv_sec - then->tv_sec) + (double)(now.tv_nsec - then->tv_nsec) / 1e9;
+}
+
+static void run_dir_make(void)
+{
+    const char *base = getenv("TMPDIR");
+
+    snprintf(run_dir, sizeof(run_dir), "%s/cleat-test.XXXXXX",
+             base && strlen(base) < 40 ? base : "/tmp");
+    if (!mkdtemp(run_dir))
+        fatal("cannot make %s: %s", run_dir, strerror(errno));
+}
+
+static void tmp_dir_name(int number, char out[static 96])
+{
+    snprintf(out, 96, "%s/%d", run_dir, number);
+}
+
+static int remove_one(const char *path, const struct stat *status, int kind, struct FTW *where)
+{
+    (void)status;
+    (void)kind;
+    (void)where;
+    return remove(path);
+}
+
+static void tmp_dir_remove(int number)
+{
+    char path[96];
+
+    tmp_dir_name(number, path);
+    nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+}
+
+static void child_run(const struct child *c)
+{
+    sigset_t child_signal;
+
+    setpgid(0, 0);
+    sigemptyset(&child_signal);
+    sigaddset(&child_signal, SIGCHLD);
+    sigprocmask(SIG_UNBLOCK, &child_signal, NULL);
+    dup2(fileno(c->output), STDOUT_FILENO);
+    dup2(fileno(c->output), STDERR_FILENO);
+    tmp_dir_name(c->number, current_tmp_dir);
+    c->test->run();
+    exit(0);
+}
+
+static void child_start(struct child *c, const struct test *t)
+{
+    static int number;
+
+    *c = (struct child){.test = t, .output = tmpfile(), .number = number++};
+    assert(c->output);
+    clock_gettime(CLOCK_MONOTONIC, &c->started);
+    fflush(NULL);
+    c->pid = fork();
+    assert(c->pid >= 0);
+    if (c->pid == 0)
+        child_run(c);
+}
+
+static void print_output(FILE *f)
+{
+    struct buf said = {0};
+
+    if (stream_read_all(f, &said))
+        fwrite(said.at, 1, said.len, stdout);
+    buf_free(&said);
+}
+
+static void child_report(struct child *c, int status, struct totals *totals)
+{
+    const char *verdict = "FAILED";
+
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 0) {
+        totals->passed++;
+        fclose(c->output);
+        if (seconds_since(&c->started) > 5 && getenv("TEST_SLOW"))
+            printf("slow: %s/%s %.1f s\n", c->test->file, c->test->name,
+                   seconds_since(&c->started));
+        return;
+    }
+    if (WIFEXITED(status) && WEXITSTATUS(status) == STATUS_SKIPPED) {
+        totals->skipped++;
+        verdict = "SKIPPED";
+    } else {
+        totals->failed++;
+    }
+    printf("%s %s/%s", verdict, c->test->file, c->test->name);
+    if (c->timed_out)
+        printf(" (timed out)");
+    else if (WIFSIGNALED(status))
+        printf(" (%s)", strsignal(WTERMSIG(status)));
+    if (verdict[0] == 'F')
+        printf(" TEST_SEED=%llu", (unsigned long long)test_seed());
+    printf("\n");
+    print_output(c->output);
+    fflush(stdout);
+    fclose(c->output);
+}
+
+static void kill_overdue(struct child *children, int count, double limit)
+{
+    for (int i = 0; i < count; i++) {
+        if (children[i].pid && seconds_since(&children[i].started) > limit) {
+            children[i].timed_out = true;
+            kill(-children[i].pid, SIGKILL);
+        }
+    }
+}
+
+/* Waits until one child ends, with an eye on the clock; returns its place. */
+static int wait_for_one(struct child *children, int count, double limit, int *status)
+{
+    sigset_t child_signal;
+    const struct timespec a_while = {.tv_nsec = 200000000};
+
+    sigemptyset(&child_signal);
+    sigaddset(&child_signal, SIGCHLD);
+    for (;;) {
+        pid_t pid = waitpid(-1, status, WNOHANG);
+        for (int i = 0; i < count && pid > 0; i++)
+            if (children[i].pid == pid)
+                return i;
+        if (pid == 0) {
+            sigtimedwait(&child_signal, NULL, &a_while);
+            kill_overdue(children, count, limit);
+        }
+    }
+}
+
+static void run_all(int jobs, double limit, char **patterns, int pattern_count,
+                    struct totals *totals)
+{
+    struct child *children = mem_new_array((size_t)jobs, struct child);
+    const struct test *next = tests;
+    int running = 0;
+
+    for (;;) {
+        for (int i = 0; i < jobs && next; i++) {
+            while (next && !wanted(next, patterns, pattern_count))
+                next = next->next;
+            if (next && children[i].pid == 0) {
+                child_start(&children[i], next);
+                next = next->next;
+                running++;
+            }
+        }
+        if (running == 0)
+            break;
+        int status;
+        int ended = wait_for_one(children, jobs, limit, &status);
+        kill(-children[ended].pid, SIGKILL); /* whatever the test left running */
+        tmp_dir_remove(children[ended].number);
+        child_report(&children[ended], status, totals);
+        children[ended].pid = 0;
+        running--;
+    }
+    mem_free(children);
+}
+
+static int list_all(void)
+{
+    for (const struct test *t = tests; t; t = t->next)
+        printf("%s/%s\n", t->file, t->name);
+    return 0;
+}
+
+int main(int argc, char **argv)
+{
+    struct totals totals = {0};
+    double limit = (double)env_number("TEST_TIMEOUT", 120);
+    int jobs = 2;
+    int option;
+    sigset_t child_signal;
+
+    reverse_tests();
+    while ((option = getopt(argc, argv, "j:t:l")) != -1) {
+        if (option == 'j')
+            jobs = (int)strtol(optarg, NULL, 10);
+        else if (option == 't')
+            limit = strtod(optarg, NULL);
+        else if (option == 'l')
+            return list_all();
+        else
+            return 2;
+    }
+    sigemptyset(&child_signal);
+    sigaddset(&child_signal, SIGCHLD);
+    sigprocmask(SIG_BLOCK, &child_signal, NULL);
+
+    run_dir_make();
+    run_all(jobs > 0 ? jobs : 1, limit, argv + optind, argc - optind, &totals);
+    rmdir(run_dir);
+    printf("%d passed, %d failed, %d skipped\n", totals.passed, totals.failed, totals.skipped);
+    return totals.failed == 0 && totals.passed + totals.skipped > 0 ? 0 : 1;
+}
