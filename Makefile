@@ -47,7 +47,7 @@ LINK     += -fsanitize=$(SANITIZE)
 endif
 CFLAGS   := -std=gnu17 -D_GNU_SOURCE $(OPTIMISE) $(WARNINGS) $(HARDEN) $(EXTRA_CFLAGS)
 CPPFLAGS := -Isrc -Itests -I$(BUILD) -fmacro-prefix-map=src/= -MMD -MP
-LIBS     := -luv -lpthread
+LIBS     := -luv -llmdb -lcrypto -lpthread
 
 # --- sources, by the rules above ---
 
@@ -70,6 +70,7 @@ PROGRAMS += $(patsubst tests/raft/%_main.c,$(BUILD)/raft-%,$(filter tests/raft/%
 
 .PHONY: all run test check asan tsan fuzz lint format bench peers install clean FORCE
 .DELETE_ON_ERROR:
+.SECONDARY:
 all: $(PROGRAMS) compile_commands.json
 
 # --- objects and programs ---

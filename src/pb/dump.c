@@ -1,0 +1,98 @@
+#include "pb/codec.h"
+#include "pb/pb_int.h"
+
+#include <inttypes.h>
+
+static void dump_message(const struct pb_schema *schema, const uint8_t *msg, unsigned depth,
+                         struct buf *out);
+
+static void dump_text(struct bytes text, struct buf *out)
+{
+    static const char plain[] = "\n\r\t\"\'\\", escape[] = "nrt\"\'\\";
+
+    buf_append_byte(out, '"');
+    for (size_t i = 0; i < text.len; i++) {
+        uint8_t c = text.at[i];
+        const char *special = c ? strchr(plain, c) : NULL;
+        if (special)
+            buf_printf(out, "\\%c", escape[special - plain]);
+        else if (c < 0x20 || c > 0x7e)
+            buf_printf(out, "\\%03o", c);
+        else
+            buf_append_byte(out, c);
+    }
+    buf_append_byte(out, '"');
+}
+
+static void dump_enum(const struct pb_enum *choices, int32_t number, struct buf *out)
+{
+    for (size_t i = 0; i < choices->count; i++) {
+        if (choices->values[i].number == number) {
+            buf_append_str(out, choices->values[i].name);
+            return;
+        }
+    }
+    buf_printf(out, "%" PRId32, number);
+}
+
+static void dump_number(const struct pb_field *field, const uint8_t *at, struct buf *out)
+{
+    uint64_t value = pb_load_number(field, at);
+
+    switch (field->kind) {
+    case PB_BOOL:
+        buf_append_str(out, value ? "true" : "false");
+        break;
+    case PB_ENUM:
+        dump_enum(field->choices, (int32_t)(int64_t)value, out);
+        break;
+    case PB_INT64:
+        buf_printf(out, "%" PRId64, (int64_t)value);
+        break;
+    default:
+        buf_printf(out, "%" PRIu64, value);
+    }
+}
+
+/* One line, or a block of them. `at` is the value itself, for a message not a pointer to it. */
+static void dump_field(const struct pb_field *field, const uint8_t *at, unsigned depth,
+                       struct buf *out)
+{
+    buf_printf(out, "%*s%s", (int)depth * 2, "", field->name);
+    if (field->kind == PB_MESSAGE) {
+        buf_append_str(out, " {\n");
+        dump_message(field->sub, at, depth + 1, out);
+        buf_printf(out, "%*s}\n", (int)depth * 2, "");
+        return;
+    }
+    buf_append_str(out, ": ");
+    if (field->kind < PB_BYTES)
+        dump_number(field, at, out);
+    else
+        dump_text(*(const struct bytes *)(const void *)at, out);
+    buf_append_byte(out, '\n');
+}
+
+static void dump_message(const struct pb_schema *schema, const uint8_t *msg, unsigned depth,
+                         struct buf *out)
+{
+    for (const struct pb_field *f = schema->fields; f < schema->fields + schema->field_count; f++) {
+        const uint8_t *at = msg + f->offset;
+        if (!pb_is_present(f, msg))
+            continue;
+        if (f->place == PB_LIST) {
+            const struct pb_any_list *list = (const void *)at;
+            for (size_t i = 0; i < list->count; i++)
+                dump_field(f, list->at + i * pb_element_size(f), depth, out);
+        } else if (f->kind == PB_MESSAGE) {
+            dump_field(f, *(const pb_any_pointer *)(const void *)at, depth, out);
+        } else {
+            dump_field(f, at, depth, out);
+        }
+    }
+}
+
+void pb_dump(const struct pb_schema *schema, const void *msg, struct buf *out)
+{
+    dump_message(schema, msg, 0, out);
+}

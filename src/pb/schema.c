@@ -1,0 +1,38 @@
+#include "pb/schema.h"
+
+#include "base/mem.h"
+#include "pb/codec.h"
+
+#define LISTED(name, type) &pb_##name##_schema,
+const struct pb_schema *const pb_schemas[] = {PB_KV_MESSAGES(LISTED) PB_ADMIN_MESSAGES(LISTED)
+                                                  PB_RAFT_MESSAGES(LISTED)};
+#undef LISTED
+const size_t pb_schema_count = ARRAY_LEN(pb_schemas);
+
+const struct pb_schema *pb_find_schema(struct bytes name)
+{
+    for (size_t i = 0; i < pb_schema_count; i++) {
+        if (bytes_equal(bytes_of_str(pb_schemas[i]->name), name))
+            return pb_schemas[i];
+    }
+    return NULL;
+}
+
+/* Most messages number their fields 1, 2, 3, so the row is usually where the number says. */
+const struct pb_field *pb_find_field(const struct pb_schema *schema, uint32_t number)
+{
+    size_t low = 0, high = schema->field_count;
+
+    if (number - 1 < high && schema->fields[number - 1].number == number)
+        return &schema->fields[number - 1];
+    while (low < high) {
+        size_t middle = (low + high) / 2;
+        if (schema->fields[middle].number == number)
+            return &schema->fields[middle];
+        if (schema->fields[middle].number < number)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return NULL;
+}
