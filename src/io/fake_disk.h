@@ -1,0 +1,49 @@
+/*
+ * fake_disk: a disk in memory that can lose power and fail on request.
+ *
+ * It keeps what disk.h promises and nothing more: data survives a crash if it was synced, a name if
+ * its directory was. Operations on a queue take a while of virtual time and are done one by one.
+ */
+#pragma once
+
+#include "io/disk.h"
+#include "io/fake_time.h"
+
+struct fake_disk; /* opaque */
+
+struct fake_disk_options {
+    struct fake_delay delay;     /* of each operation on a queue */
+    unsigned write_back_percent; /* how often a write is followed by some of it reaching the disk */
+};
+
+struct fake_disk *fake_disk_new(struct fake_time *time, struct inbox *inbox,
+                                const struct fake_disk_options *options);
+struct disk *fake_disk_seam(struct fake_disk *d);
+
+/* Every operation must have ended, unless the last thing was a crash. Files left open are fine. */
+void fake_disk_free(struct fake_disk *d);
+
+/* The nth call of this kind from now on fails, once. The sync inside a write counts as a DISK_SYNC
+ * after the DISK_WRITE. */
+struct fake_fault {
+    enum disk_op_kind kind; /* DISK_NONE: of any kind */
+    uint64_t nth;           /* from 1; 0: none, which takes the fault back */
+    enum err err;
+    size_t written; /* of a write that fails: how much of it was written all the same */
+};
+
+void fake_disk_fail(struct fake_disk *d, struct fake_fault fault);
+
+/* Calls so far, for loops that fail the first, the second, and so on until none is left. */
+uint64_t fake_disk_calls(const struct fake_disk *d);
+
+enum fake_crash {
+    FAKE_KILLED,    /* the process dies, the machine lives: everything written is still there */
+    FAKE_POWER_CUT, /* everything not synced is lost */
+    FAKE_TORN, /* the same, but some of it has reached the disk, in sectors: the rng says what */
+};
+
+/* Ends the process that used the disk: its openings, its locks and its unfinished operations, which
+ * are never heard of again; a write that was under way may be there in part. Only then may the
+ * operations be freed. Events it had in the inbox are for the caller to forget (inbox_init). */
+void fake_disk_crash(struct fake_disk *d, enum fake_crash how);

@@ -1,0 +1,208 @@
+#include "io/fake_world.h"
+
+#include "base/assert.h"
+#include "base/mem.h"
+
+static const uint64_t WALL_AT_START_NS = 1700000000 * NS_PER_S;
+static const struct fake_delay DELAY = {.min_ns = 10000, .max_ns = 5 * NS_PER_MS};
+
+static uint64_t now_ns(struct clock *c)
+{
+    return container_of(c, struct fake_clock, base)->time->now_ns;
+}
+
+static uint64_t wall_ns(struct clock *base)
+{
+    struct fake_clock *c = container_of(base, struct fake_clock, base);
+
+    return WALL_AT_START_NS + c->time->now_ns + (uint64_t)c->wall_offset_ns;
+}
+
+static void set_alarm(struct clock *base, uint64_t at_ns)
+{
+    struct fake_clock *c = container_of(base, struct fake_clock, base);
+
+    fake_time_at(c->time, &c->alarm, at_ns);
+}
+
+static void on_alarm(struct fake_task *t)
+{
+    clock_alarmed(&container_of(t, struct fake_clock, alarm)->base);
+}
+
+void fake_clock_init(struct fake_clock *c, struct fake_time *time, struct inbox *inbox)
+{
+    static const struct clock_ops ops = {
+        .now_ns = now_ns, .wall_ns = wall_ns, .set_alarm = set_alarm};
+
+    *c = (struct fake_clock){.time = time, .alarm.run = on_alarm};
+    clock_init(&c->base, &ops, inbox);
+}
+
+void fake_clock_free(struct fake_clock *c)
+{
+    fake_time_cancel(c->time, &c->alarm);
+    clock_free(&c->base);
+}
+
+static void fill(struct entropy *base, void *out, size_t len)
+{
+    struct fake_entropy *e = container_of(base, struct fake_entropy, base);
+    uint8_t *bytes = out;
+
+    for (size_t i = 0; i < len; i++)
+        bytes[i] = (uint8_t)rng_next(&e->rng);
+}
+
+void fake_entropy_init(struct fake_entropy *e, uint64_t seed)
+{
+    e->base.fill = fill;
+    rng_seed(&e->rng, seed);
+}
+
+struct fake_job {
+    struct fake_task task;
+    struct job *job;
+};
+
+static void report_job(struct event *e)
+{
+    struct job *j = container_of(e, struct job, event);
+
+    j->on_done(j);
+}
+
+static void run_job(struct fake_task *t)
+{
+    struct fake_job *f = container_of(t, struct fake_job, task);
+    struct job *j = f->job;
+
+    mem_free(f);
+    j->run(j);
+    j->event.run = report_job;
+    inbox_post(container_of(j->workers, struct fake_workers, base)->inbox, &j->event);
+}
+
+static void submit_job(struct workers *base, struct job *j)
+{
+    struct fake_workers *w = container_of(base, struct fake_workers, base);
+    struct fake_job *f = mem_new(struct fake_job);
+
+    assert(j->run);
+    assert(j->on_done);
+    assert(!j->event.queued);
+    j->workers = base;
+    f->job = j;
+    f->task.run = run_job;
+    fake_time_after(w->time, &f->task, w->delay);
+}
+
+void fake_workers_init(struct fake_workers *w, struct fake_time *time, struct inbox *inbox)
+{
+    *w = (struct fake_workers){
+        .base.submit = submit_job, .time = time, .inbox = inbox, .delay = DELAY};
+}
+
+struct fake_lookup {
+    struct fake_task task;
+    struct lookup *lookup;
+};
+
+static void report_lookup(struct event *e)
+{
+    struct lookup *l = container_of(e, struct lookup, event);
+
+    l->on_done(l);
+}
+
+static void answer_lookup(struct fake_task *t)
+{
+    struct fake_lookup *f = container_of(t, struct fake_lookup, task);
+    struct lookup *l = f->lookup;
+    struct fake_resolver *r = container_of(l->resolver, struct fake_resolver, base);
+
+    mem_free(f);
+    l->count = net_address_of_host(l->host, l->port, &l->found[0]) == ERR_OK;
+    for (size_t i = 0; i < r->known_count && l->count < LOOKUP_ADDRESSES_MAX; i++) {
+        if (strcmp(r->known[i].name, l->host) != 0)
+            continue;
+        l->found[l->count] = r->known[i].address;
+        l->found[l->count++].port = l->port;
+    }
+    l->err = l->count > 0 ? ERR_OK : ERR_NOT_FOUND;
+    l->event.run = report_lookup;
+    inbox_post(r->inbox, &l->event);
+}
+
+static void start_lookup(struct resolver *base, struct lookup *l)
+{
+    struct fake_resolver *r = container_of(base, struct fake_resolver, base);
+    struct fake_lookup *f = mem_new(struct fake_lookup);
+
+    assert(l->on_done);
+    l->resolver = base;
+    f->lookup = l;
+    f->task.run = answer_lookup;
+    fake_time_after(r->time, &f->task, r->delay);
+}
+
+void fake_resolver_init(struct fake_resolver *r, struct fake_time *time, struct inbox *inbox)
+{
+    *r = (struct fake_resolver){
+        .base.start = start_lookup, .time = time, .inbox = inbox, .delay = DELAY};
+    fake_resolver_add(r, "localhost", "127.0.0.1");
+}
+
+void fake_resolver_add(struct fake_resolver *r, const char *name, const char *ip)
+{
+    assert(r->known_count < FAKE_HOSTS_MAX);
+
+    struct fake_known_host *h = &r->known[r->known_count++];
+    h->name = name;
+    enum err e = net_address_of_host(ip, 0, &h->address);
+    assert(e == ERR_OK);
+}
+
+struct fake_world *fake_world_new(uint64_t seed)
+{
+    struct fake_world *w = mem_new(struct fake_world);
+
+    fake_time_init(&w->time, seed);
+    inbox_init(&w->inbox, NULL, NULL);
+    fake_clock_init(&w->clock, &w->time, &w->inbox);
+    fake_entropy_init(&w->entropy, rng_next(&w->time.rng));
+    fake_workers_init(&w->workers, &w->time, &w->inbox);
+    fake_resolver_init(&w->resolver, &w->time, &w->inbox);
+    w->disk = fake_disk_new(&w->time, &w->inbox,
+                            &(struct fake_disk_options){.delay = DELAY, .write_back_percent = 10});
+    w->wire = fake_wire_new(&w->time, &(struct fake_wire_options){.delay = DELAY});
+    w->io = (struct io){
+        .inbox = &w->inbox,
+        .clock = &w->clock.base,
+        .entropy = &w->entropy.base,
+        .disk = fake_disk_seam(w->disk),
+        .net = fake_wire_add_host(w->wire, &w->inbox, "10.0.0.1"),
+        .resolver = &w->resolver.base,
+        .workers = &w->workers.base,
+    };
+    return w;
+}
+
+void fake_world_free(struct fake_world *w)
+{
+    fake_clock_free(&w->clock);
+    fake_disk_free(w->disk);
+    fake_wire_free(w->wire);
+    fake_time_free(&w->time);
+    mem_free(w);
+}
+
+const struct io *fake_world_io(struct fake_world *w)
+{
+    return &w->io;
+}
+
+bool fake_world_step(struct fake_world *w)
+{
+    return inbox_drain(&w->inbox, 1) > 0 || fake_time_step(&w->time);
+}

@@ -1,0 +1,89 @@
+/*
+ * fake_world: the whole of io.h in memory, on virtual time, for unit tests.
+ *
+ * One process on one host with one disk; the same parts, put together differently, make a cluster.
+ *
+ *     struct fake_world *w = fake_world_new(seed);
+ *     const struct io *io = fake_world_io(w);
+ *     ...
+ *     while (!done && fake_world_step(w))
+ *         ;
+ */
+#pragma once
+
+#include "io/clock.h"
+#include "io/entropy.h"
+#include "io/fake_disk.h"
+#include "io/fake_net.h"
+#include "io/fake_time.h"
+#include "io/io.h"
+#include "io/resolve.h"
+#include "io/worker.h"
+
+struct fake_clock {
+    struct clock base;
+    struct fake_time *time;
+    struct fake_task alarm;
+    int64_t wall_offset_ns; /* how far the wall clock is off; tests move it */
+};
+
+/* A timer that is still set when the clock ends is a bug (asserted). */
+void fake_clock_init(struct fake_clock *c, struct fake_time *time, struct inbox *inbox);
+void fake_clock_free(struct fake_clock *c);
+
+struct fake_entropy {
+    struct entropy base;
+    struct rng rng;
+};
+
+void fake_entropy_init(struct fake_entropy *e, uint64_t seed);
+
+struct fake_workers {
+    struct workers base;
+    struct fake_time *time;
+    struct inbox *inbox;
+    struct fake_delay delay;
+};
+
+void fake_workers_init(struct fake_workers *w, struct fake_time *time, struct inbox *inbox);
+
+enum { FAKE_HOSTS_MAX = 16 };
+
+/* Knows what it is told, and numbers. */
+struct fake_resolver {
+    struct resolver base;
+    struct fake_time *time;
+    struct inbox *inbox;
+    struct fake_delay delay;
+    struct fake_known_host {
+        const char *name;
+        struct net_address address;
+    } known[FAKE_HOSTS_MAX];
+    size_t known_count;
+};
+
+void fake_resolver_init(struct fake_resolver *r, struct fake_time *time, struct inbox *inbox);
+
+/* Another address, "10.0.0.1", for the name. Both are lent. */
+void fake_resolver_add(struct fake_resolver *r, const char *name, const char *ip);
+
+struct fake_world {
+    struct fake_time time;
+    struct inbox inbox;
+    struct fake_clock clock;
+    struct fake_entropy entropy;
+    struct fake_disk *disk;
+    struct fake_wire *wire;
+    struct fake_workers workers;
+    struct fake_resolver resolver;
+    struct io io;
+};
+
+struct fake_world *fake_world_new(uint64_t seed);
+void fake_world_free(struct fake_world *w);
+
+const struct io *fake_world_io(struct fake_world *w);
+
+/* Runs the next event of the inbox or, if it is empty, lets time pass until something happens.
+ * False if nothing ever will. */
+bool fake_world_step(struct fake_world *w);

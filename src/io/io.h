@@ -1,0 +1,24 @@
+/*
+ * io: the seams between deciding and the world.
+ *
+ * Nothing above this room calls the system for time, randomness, files, sockets, names or threads:
+ * it is handed this struct of small function tables. There are two worlds to hand in:
+ *
+ *     loop.h         the real one, on libuv, in uv_*.c
+ *     fake_world.h   one in memory, on virtual time, replayable from a seed, in fake_*.c
+ *
+ * One idea runs through all of it. A request in flight is a struct embedded in whoever waits for
+ * it, so submitting neither allocates nor fails. Its completion is an event in the inbox, run by
+ * the core thread in its turn, never from inside the call that submitted it.
+ */
+#pragma once
+
+struct io {
+    struct inbox *inbox;
+    struct clock *clock;
+    struct entropy *entropy;
+    struct disk *disk;
+    struct net *net;
+    struct resolver *resolver;
+    struct workers *workers;
+};

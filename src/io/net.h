@@ -1,0 +1,211 @@
+/*
+ * net: streams of bytes to and from other programs, over TCP and unix sockets.
+ *
+ * A listener announces connections, net_connect makes one; after that the two are alike. What comes
+ * in is shown to on_data; what goes out is a struct conn_write embedded in whoever waits for it.
+ * Writes gather and leave together, in as few system calls as the kernel allows, when the turn
+ * ends.
+ *
+ *     net_connect --> on_open --+--> on_data ... --> on_end --+--> on_closed
+ *     on_accept --> conn_accept +     conn_write ... on_done  +    (exactly once, the last call)
+ *
+ * Promises   1. Every callback comes from the inbox, none from inside a call of ours.
+ *            2. Bytes arrive in order; on_end says that the peer will send no more, after the last.
+ *            3. Each write gets exactly one on_done, in order: ERR_OK when the kernel has it all,
+ *               ERR_CANCELED if the connection ended first. All of them come before on_closed.
+ *            4. conn_close is allowed at any moment until on_closed has been called. The connection
+ *               is gone when on_closed returns.
+ *            5. Memory is bounded: a paused connection is not read, at most conns_max connections
+ *               of a listener live at once, the rest wait in the kernel. What is queued for writing
+ *               is for the caller to bound, by conn_queued_bytes.
+ * Not here   TLS, a filter that speaks conn_ops on both sides and fills in conn_info. Names: they
+ *            are resolved first (resolve.h). Timeouts: a timer and conn_close.
+ */
+#pragma once
+
+#include "base/bytes.h"
+#include "base/err.h"
+#include "base/list.h"
+#include "io/inbox.h"
+
+enum {
+    NET_PATH_MAX = 108, /* a unix socket's path, with its final zero */
+    NET_TEXT_MAX = 112, /* any address as text, with its final zero */
+};
+
+enum net_family { NET_NONE, NET_IP4, NET_IP6, NET_UNIX };
+
+struct net_address {
+    enum net_family family;
+    uint16_t port;
+    uint8_t ip[16]; /* the first four for NET_IP4 */
+    uint32_t scope; /* the interface of a link-local NET_IP6 address */
+    char path[NET_PATH_MAX];
+};
+
+/* From "10.0.0.1:2379" or "[::1]:2379"; numbers only. ERR_MALFORMED otherwise. */
+MUST_CHECK enum err net_address_parse(const char *text, struct net_address *out);
+
+/* The host part alone, "10.0.0.1" or "::1". */
+MUST_CHECK enum err net_address_of_host(const char *host, uint16_t port, struct net_address *out);
+
+/* ERR_TOO_LARGE, ERR_MALFORMED when empty. */
+MUST_CHECK enum err net_address_of_path(const char *path, struct net_address *out);
+
+/* As parse reads it; a unix address as its path, or "@" if it has none. Returns out. */
+const char *net_address_text(const struct net_address *a, char out[static NET_TEXT_MAX]);
+
+bool net_address_equal(const struct net_address *a, const struct net_address *b);
+
+struct net;
+struct listener;
+struct conn;
+struct conn_queue;
+
+struct conn_info {
+    char remote[NET_TEXT_MAX];
+    bool tls;
+    const char *cn;          /* of the peer's verified certificate; NULL if there is none */
+    const char *const *sans; /* its subject alternative names */
+    size_t san_count;
+};
+
+struct conn_handlers {
+    void (*on_open)(struct conn *c);                    /* our net_connect succeeded */
+    void (*on_data)(struct conn *c, struct bytes data); /* lent until it returns */
+    void (*on_end)(struct conn *c);
+    void (*on_closed)(struct conn *c, enum err reason); /* ours of conn_close, or what went wrong */
+};
+
+/* All zeroes, with the first three filled in, is ready to write. */
+struct conn_write {
+    const struct bytes *pieces; /* they and their bytes are lent until on_done */
+    size_t piece_count;
+    void (*on_done)(struct conn_write *w, enum err e);
+
+    struct conn_queue *queue; /* from here on the connection's */
+    size_t piece, sent;       /* the first unsent byte */
+    enum err err;
+    struct list link;
+    struct event event;
+};
+
+struct conn_ops {
+    void (*write)(struct conn *c, struct conn_write *w);
+    size_t (*queued_bytes)(const struct conn *c);
+    void (*pause)(struct conn *c);
+    void (*resume)(struct conn *c);
+    void (*shutdown)(struct conn *c);
+    void (*close)(struct conn *c, enum err reason);
+};
+
+struct conn {
+    const struct conn_ops *ops;
+    const struct conn_handlers *on; /* NULL until conn_accept */
+    void *context;                  /* the caller's */
+    struct conn_info info;
+};
+
+struct listener_options {
+    unsigned backlog;   /* 0: 1024 */
+    unsigned conns_max; /* 0: 65536 */
+    bool reuse_port;
+    /* In the turn. Either conn_accept or conn_close must be called before it returns. */
+    void (*on_accept)(struct listener *l, struct conn *c);
+    /* A connection was lost before we had it: out of file descriptors, say. May be NULL. */
+    void (*on_failed)(struct listener *l, enum err e);
+    void *context;
+};
+
+struct listener {
+    struct net *net;
+    struct listener_options options;
+    struct net_address address; /* as bound: a port of 0 has become a real one */
+};
+
+struct net_ops {
+    enum err (*listen)(struct net *n, const struct net_address *a,
+                       const struct listener_options *options, struct listener **out);
+    void (*listener_close)(struct listener *l);
+    struct conn *(*connect)(struct net *n, const struct net_address *a,
+                            const struct conn_handlers *on, void *context);
+};
+
+struct net {
+    const struct net_ops *ops;
+};
+
+/* Binds and listens at once. A socket file left behind by a dead process is replaced. */
+MUST_CHECK static inline enum err net_listen(struct net *n, const struct net_address *a,
+                                             const struct listener_options *options,
+                                             struct listener **out)
+{
+    return n->ops->listen(n, a, options, out);
+}
+
+/* No on_accept after this. Its connections live on. */
+static inline void listener_close(struct listener *l)
+{
+    l->net->ops->listener_close(l);
+}
+
+/* The outcome is on_open, or on_closed alone. Writing may begin at once. */
+static inline struct conn *net_connect(struct net *n, const struct net_address *a,
+                                       const struct conn_handlers *on, void *context)
+{
+    return n->ops->connect(n, a, on, context);
+}
+
+/* Takes a connection that was announced, and starts reading it. */
+static inline void conn_accept(struct conn *c, const struct conn_handlers *on, void *context)
+{
+    assert(!c->on);
+    assert(on);
+
+    c->on = on;
+    c->context = context;
+    c->ops->resume(c);
+}
+
+/* Never fails, never blocks. Not after conn_shutdown (asserted). */
+static inline void conn_write(struct conn *c, struct conn_write *w)
+{
+    assert(w->on_done);
+    assert(!w->event.queued);
+
+    c->ops->write(c, w);
+}
+
+/* What the kernel has not taken yet. */
+static inline size_t conn_queued_bytes(const struct conn *c)
+{
+    return c->ops->queued_bytes(c);
+}
+
+/* No on_data and no on_end until conn_resume. Either twice is fine. */
+static inline void conn_pause(struct conn *c)
+{
+    c->ops->pause(c);
+}
+
+static inline void conn_resume(struct conn *c)
+{
+    c->ops->resume(c);
+}
+
+/* Tells the peer, after what is queued, that we send no more. We may still hear from it. */
+static inline void conn_shutdown(struct conn *c)
+{
+    c->ops->shutdown(c);
+}
+
+/* Ends the connection, dropping what is queued. Again while it is closing is fine. */
+static inline void conn_close(struct conn *c, enum err reason)
+{
+    c->ops->close(c, reason);
+}
+
+static inline const struct conn_info *conn_info(const struct conn *c)
+{
+    return &c->info;
+}

@@ -1,0 +1,311 @@
+#include "io/net_rig_test.h"
+
+#include <arpa/inet.h>
+#include <stdio.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+/* What happens between two lines of net.h, and what only one of the worlds has. */
+
+/* Here the bytes have left the kernel and wait in the inbox when the pause comes. */
+TEST(a_pause_holds_back_what_waits_in_the_inbox)
+{
+    struct rig rig;
+    struct end client = {0}, other = {0};
+    rig_open_real(&rig);
+    struct listener *l = end_connect_pair(&rig, &client);
+    struct end first = end_server;
+    end_server.conn->context = &first;
+    end_server = (struct end){0};
+    end_connect(&rig, &l->address, &other);
+    rig_until(&rig, &end_accepted, 2);
+    rig_until(&rig, &other.opened, 1);
+
+    end_send(&client, BYTES("one"));
+    end_send(&other, BYTES("two"));
+    while (first.data_calls + end_server.data_calls == 0)
+        rig_step(&rig);
+    struct end *waiting = first.data_calls ? &end_server : &first;
+    conn_pause(waiting->conn);
+    unsigned calls = waiting->data_calls;
+    rig_for_ms(&rig, 20);
+    CHECK_EQ(waiting->data_calls, calls);
+    conn_resume(waiting->conn);
+    end_until_bytes(&rig, waiting, 3);
+
+    end_close(&rig, &first);
+    end_close(&rig, &other);
+    end_close_pair(&rig, l, &client);
+    rig_close(&rig);
+}
+
+struct late_write {
+    struct event event;
+    struct end *end;
+};
+
+static void write_late(struct event *e)
+{
+    end_send(container_of(e, struct late_write, event)->end, BYTES("too late"));
+}
+
+/* The handle has gone, on_closed is in the inbox, and only then comes a write: still in order. */
+TEST(a_write_just_before_on_closed_is_canceled_before_it)
+{
+    struct rig rig;
+    struct end client = {0};
+    rig_open_real(&rig);
+    struct listener *l = end_connect_pair(&rig, &client);
+    struct late_write late = {.event.run = write_late, .end = &client};
+
+    conn_close(client.conn, ERR_OK);
+    inbox_put(rig.io->inbox, &late.event); /* runs after libuv's close and before our report */
+    rig_until(&rig, &client.closed, 1);
+
+    CHECK_EQ(client.canceled, 1);
+    end_close_pair(&rig, l, &client);
+    rig_close(&rig);
+}
+
+static struct end multitude[300];
+
+static void admit_one_of_many(struct listener *l, struct conn *c)
+{
+    (void)l;
+    multitude[end_accepted].conn = c;
+    conn_accept(c, &end_handlers, &multitude[end_accepted++]);
+}
+
+/* More at once than there are buffers to read into: some wait, none is forgotten. */
+CONTRACT(more_connections_speak_at_once_than_there_are_buffers)
+{
+    enum { MANY = sizeof(multitude) / sizeof(multitude[0]) };
+    static struct end clients[MANY];
+    struct listener *l = end_listen(rig, (struct listener_options){.on_accept = admit_one_of_many});
+    for (unsigned i = 0; i < MANY; i++)
+        end_connect(rig, &l->address, &clients[i]);
+    rig_until(rig, &end_accepted, MANY);
+
+    for (unsigned i = 0; i < MANY; i++)
+        end_send(&clients[i], BYTES("all together now"));
+    for (unsigned i = 0; i < MANY; i++)
+        end_until_bytes(rig, &multitude[i], 16);
+
+    for (unsigned i = 0; i < MANY; i++) {
+        end_close(rig, &clients[i]);
+        end_close(rig, &multitude[i]);
+    }
+    listener_close(l);
+}
+
+/* Paused with bytes in hand, they would hold every buffer, and nobody else could be read. */
+TEST(paused_connections_do_not_keep_others_from_being_read)
+{
+    enum { MANY = sizeof(multitude) / sizeof(multitude[0]) };
+    static struct end clients[MANY];
+    struct rig rig;
+    rig_open_real(&rig);
+    struct listener *l =
+        end_listen(&rig, (struct listener_options){.on_accept = admit_one_of_many});
+    for (unsigned i = 0; i < MANY; i++)
+        end_connect(&rig, &l->address, &clients[i]);
+    rig_until(&rig, &end_accepted, MANY);
+    for (unsigned i = 0; i < MANY; i++)
+        rig_until(&rig, &clients[i].opened, 1);
+
+    for (unsigned i = 0; i < MANY; i++)
+        end_send(&clients[i], BYTES("held back"));
+    rig_step(&rig); /* all is sent, and read while there are buffers; nothing has been shown */
+    struct end *last = &multitude[MANY - 1];
+    for (unsigned i = 0; i < MANY - 1; i++)
+        conn_pause(multitude[i].conn);
+    end_until_bytes(&rig, last, 9);
+    for (unsigned i = 0; i < MANY - 1; i++)
+        CHECK_EQ(multitude[i].data_calls, 0);
+
+    for (unsigned i = 0; i < MANY; i++)
+        conn_resume(multitude[i].conn);
+    for (unsigned i = 0; i < MANY; i++)
+        end_until_bytes(&rig, &multitude[i], 9);
+
+    for (unsigned i = 0; i < MANY; i++) {
+        end_close(&rig, &clients[i]);
+        end_close(&rig, &multitude[i]);
+    }
+    listener_close(l);
+    rig_close(&rig);
+}
+
+/* A client that is not one of ours. */
+static int plain_client(const struct listener *l)
+{
+    struct sockaddr_in where = {.sin_family = AF_INET, .sin_port = htons(l->address.port)};
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+
+    where.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    CHECK(fd >= 0);
+    CHECK_EQ(connect(fd, (struct sockaddr *)&where, sizeof(where)), 0);
+    return fd;
+}
+
+TEST(a_loop_may_be_closed_right_after_a_connection_was_refused)
+{
+    struct rig rig;
+    rig_open_real(&rig);
+    struct listener *l = end_listen(&rig, (struct listener_options){.on_accept = end_refuse});
+    int fd = plain_client(l);
+    rig_until(&rig, &end_accepted, 1);
+
+    listener_close(l);
+    rig_close(&rig);
+
+    uint8_t got;
+    CHECK_EQ(read(fd, &got, 1), 0);
+    CHECK_EQ(close(fd), 0);
+}
+
+struct closer {
+    struct event event;
+    struct listener *listener;
+};
+
+static void close_the_listener(struct event *e)
+{
+    listener_close(container_of(e, struct closer, event)->listener);
+}
+
+/* libuv has accepted it, on_accept is in the inbox, and only then the listener closes. */
+TEST(a_connection_not_yet_announced_ends_with_the_listener)
+{
+    struct rig rig;
+    struct end client = {0};
+    rig_open_real(&rig);
+    struct closer closer = {.event.run = close_the_listener};
+    closer.listener = end_listen(&rig, (struct listener_options){0});
+
+    end_connect(&rig, &closer.listener->address, &client);
+    inbox_put(rig.io->inbox, &closer.event);
+    while (client.ended + client.closed == 0)
+        rig_step(&rig);
+
+    CHECK_EQ(end_accepted, 0);
+    if (!client.closed)
+        end_close(&rig, &client);
+    rig_close(&rig);
+}
+
+TEST(a_reset_by_the_peer_is_told)
+{
+    struct rig rig;
+    rig_open_real(&rig);
+    struct listener *l = end_listen(&rig, (struct listener_options){0});
+    int fd = plain_client(l);
+    rig_until(&rig, &end_accepted, 1);
+
+    struct linger now = {.l_onoff = 1};
+    CHECK_EQ(setsockopt(fd, SOL_SOCKET, SO_LINGER, &now, sizeof(now)), 0);
+    CHECK_EQ(close(fd), 0);
+    rig_until(&rig, &end_server.closed, 1);
+
+    CHECK_EQ(end_server.reason, ERR_RESET);
+    listener_close(l);
+    rig_close(&rig);
+}
+
+TEST(a_socket_file_left_behind_is_replaced_but_no_other_file)
+{
+    struct rig rig;
+    rig_open_real(&rig);
+    struct listener_options options = {.on_accept = end_accept};
+    struct sockaddr_un where = {.sun_family = AF_UNIX};
+    struct net_address a;
+    struct listener *l;
+    struct stat st;
+    snprintf(where.sun_path, sizeof(where.sun_path), "%s", rig_path(&rig, "sock"));
+    CHECK_EQ(net_address_of_path(where.sun_path, &a), ERR_OK);
+    int fd = socket(AF_UNIX, SOCK_STREAM, 0);
+    CHECK(fd >= 0);
+    CHECK_EQ(bind(fd, (struct sockaddr *)&where, sizeof(where)), 0);
+    CHECK_EQ(close(fd), 0);
+
+    CHECK_EQ(net_listen(rig.io->net, &a, &options, &l), ERR_OK);
+    listener_close(l);
+    CHECK(stat(where.sun_path, &st) != 0);
+    CHECK_EQ(disk_write_file(rig.io->disk, where.sun_path, 0600, BYTES("precious")), ERR_OK);
+    CHECK_EQ(net_listen(rig.io->net, &a, &options, &l), ERR_BUSY);
+
+    CHECK_EQ(stat(where.sun_path, &st), 0);
+    CHECK_EQ(st.st_size, 8);
+    rig_close(&rig);
+}
+
+TEST(version_six_of_the_protocol_works_alike)
+{
+    struct rig rig;
+    rig_open_real(&rig);
+    struct listener_options options = {.on_accept = end_accept};
+    struct net_address a;
+    struct listener *l;
+    struct end client = {0};
+    CHECK_EQ(net_address_parse("[::1]:0", &a), ERR_OK);
+    if (net_listen(rig.io->net, &a, &options, &l) != ERR_OK)
+        SKIP("no IPv6 here");
+
+    end_connect(&rig, &l->address, &client);
+    end_send(&client, BYTES("six"));
+    end_until_bytes(&rig, &end_server, 3);
+
+    CHECK(strncmp(conn_info(end_server.conn)->remote, "[::1]:", 6) == 0);
+    end_close_pair(&rig, l, &client);
+    rig_close(&rig);
+}
+
+TEST(a_port_may_be_shared_if_both_ask_for_it)
+{
+    struct rig rig;
+    rig_open_real(&rig);
+    struct listener_options options = {.on_accept = end_accept, .reuse_port = true};
+    struct listener *l = end_listen(&rig, options), *other;
+
+    CHECK_EQ(net_listen(rig.io->net, &l->address, &options, &other), ERR_OK);
+
+    listener_close(other);
+    listener_close(l);
+    rig_close(&rig);
+}
+
+TEST(a_host_off_the_wire_hears_nothing_until_it_is_back)
+{
+    struct rig rig;
+    rig_open_fake(&rig);
+    struct net *far = fake_wire_add_host(rig.fake->wire, &rig.fake->inbox, "10.0.0.2");
+    struct listener_options options = {.on_accept = end_accept};
+    struct net_address a;
+    struct listener *l;
+    struct end client = {0}, nobody = {0};
+    CHECK_EQ(net_address_parse("10.0.0.2:2380", &a), ERR_OK);
+    CHECK_EQ(net_listen(far, &a, &options, &l), ERR_OK);
+    end_connect(&rig, &a, &client);
+    rig_until(&rig, &end_accepted, 1);
+    CHECK(strncmp(conn_info(end_server.conn)->remote, "10.0.0.1:", 9) == 0);
+
+    fake_wire_cut(far, true);
+    end_send(&client, BYTES("hello?"));
+    end_connect(&rig, &a, &nobody);
+    rig_for_ms(&rig, 1000);
+    CHECK_EQ(end_server.data_calls, 0);
+    CHECK_EQ(nobody.opened, 0);
+    end_close(&rig, &nobody);
+    fake_wire_cut(far, false);
+    end_until_bytes(&rig, &end_server, 6);
+    fake_wire_reset(client.conn);
+    rig_until(&rig, &client.closed, 1);
+    rig_until(&rig, &end_server.closed, 1);
+
+    CHECK_EQ(client.reason, ERR_RESET);
+    CHECK_EQ(end_server.reason, ERR_RESET);
+    listener_close(l);
+    rig_close(&rig);
+}

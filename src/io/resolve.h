@@ -1,0 +1,39 @@
+/*
+ * resolve: from a host's name to its addresses.
+ *
+ * A lookup is embedded in whoever waits for it. Names that are already numbers are answered too,
+ * so a caller need not tell them apart.
+ */
+#pragma once
+
+#include "base/err.h"
+#include "io/inbox.h"
+#include "io/net.h"
+
+enum { LOOKUP_ADDRESSES_MAX = 16 };
+
+struct resolver;
+
+/* All zeroes, with the first three filled in, is ready to start. */
+struct lookup {
+    const char *host; /* lent until on_done */
+    uint16_t port;    /* copied into the addresses */
+    void (*on_done)(struct lookup *l);
+
+    enum err err; /* ERR_NOT_FOUND: no such name; ERR_TIMEOUT: nobody answered, ask again */
+    struct net_address found[LOOKUP_ADDRESSES_MAX]; /* best first; more are left out */
+    size_t count;
+
+    struct resolver *resolver;
+    struct event event;
+};
+
+struct resolver {
+    void (*start)(struct resolver *r, struct lookup *l);
+};
+
+/* Never fails, never blocks; on_done comes in the turn, exactly once. */
+static inline void lookup_start(struct resolver *r, struct lookup *l)
+{
+    r->start(r, l);
+}

@@ -1,0 +1,75 @@
+#include "base/assert.h"
+#include "base/mem.h"
+#include "io/uv_int.h"
+
+static struct event *next_event(struct crew *c)
+{
+    uv_mutex_lock(&c->mutex);
+    while (!c->first && !c->ending)
+        uv_cond_wait(&c->wanted, &c->mutex);
+    struct event *e = c->first;
+    if (e) {
+        c->first = e->next;
+        if (!c->first)
+            c->last = &c->first;
+        e->next = NULL;
+        e->queued = false;
+    }
+    uv_mutex_unlock(&c->mutex);
+    return e;
+}
+
+static void work(void *context)
+{
+    for (struct event *e; (e = next_event(context));)
+        e->run(e);
+}
+
+enum err crew_open(struct crew *c, unsigned threads)
+{
+    assert(threads > 0);
+
+    *c = (struct crew){.threads = mem_new_array(threads, uv_thread_t)};
+    c->last = &c->first;
+    if (uv_mutex_init(&c->mutex) != 0 || uv_cond_init(&c->wanted) != 0)
+        fatal("cannot make a lock for %u threads", threads);
+    for (; c->count < threads; c->count++) {
+        int error = uv_thread_create(&c->threads[c->count], work, c);
+        if (error != 0) {
+            crew_close(c);
+            return err_of_errno(error);
+        }
+    }
+    return ERR_OK;
+}
+
+void crew_submit(struct crew *c, struct event *e)
+{
+    assert(!e->queued);
+
+    uv_mutex_lock(&c->mutex);
+    assert(!c->ending);
+    e->queued = true;
+    e->next = NULL;
+    *c->last = e;
+    c->last = &e->next;
+    uv_cond_signal(&c->wanted);
+    uv_mutex_unlock(&c->mutex);
+}
+
+void crew_close(struct crew *c)
+{
+    if (!c->threads)
+        return;
+    uv_mutex_lock(&c->mutex);
+    c->ending = true;
+    uv_cond_broadcast(&c->wanted);
+    uv_mutex_unlock(&c->mutex);
+    for (unsigned i = 0; i < c->count; i++)
+        if (uv_thread_join(&c->threads[i]) != 0)
+            fatal("cannot join a thread");
+    uv_cond_destroy(&c->wanted);
+    uv_mutex_destroy(&c->mutex);
+    mem_free(c->threads);
+    c->threads = NULL;
+}

@@ -1,0 +1,150 @@
+/*
+ * uv_int: what the files behind loop.h share. Only they include libuv.
+ */
+#pragma once
+
+#include "base/err.h"
+#include "io/clock.h"
+#include "io/conn_queue.h"
+#include "io/disk.h"
+#include "io/entropy.h"
+#include "io/inbox.h"
+#include "io/loop.h"
+#include "io/net.h"
+#include "io/resolve.h"
+#include "io/worker.h"
+
+#include <uv.h>
+
+/* From an errno or from libuv's negative form of one. */
+enum err err_of_errno(int error);
+
+/*
+ * A crew: threads that take events from one queue, oldest first, and run them.
+ */
+struct crew {
+    uv_mutex_t mutex;
+    uv_cond_t wanted;
+    struct event *first, **last;
+    bool ending;
+    unsigned count;
+    uv_thread_t *threads;
+};
+
+MUST_CHECK enum err crew_open(struct crew *c, unsigned threads);
+void crew_submit(struct crew *c, struct event *e);
+
+/* Returns when everything submitted has run and the threads have ended. A crew that was never
+ * opened is fine. */
+void crew_close(struct crew *c);
+
+struct real_clock {
+    struct clock base;
+    uv_timer_t alarm;
+};
+
+void real_clock_open(struct real_clock *c, uv_loop_t *uv, struct inbox *inbox);
+void real_clock_close(struct real_clock *c);
+void real_entropy_open(struct entropy *e);
+
+struct real_disk {
+    struct disk base;
+    struct inbox *inbox;
+    struct crew queues[DISK_QUEUE_COUNT];
+    size_t in_flight; /* submitted and not yet reported */
+};
+
+MUST_CHECK enum err real_disk_open(struct real_disk *d, struct inbox *inbox);
+void real_disk_close(struct real_disk *d);
+
+struct real_workers {
+    struct workers base;
+    struct inbox *inbox;
+    struct crew crew;
+    size_t in_flight;
+};
+
+MUST_CHECK enum err real_workers_open(struct real_workers *w, struct inbox *inbox,
+                                      unsigned threads);
+void real_workers_close(struct real_workers *w);
+
+struct real_resolver {
+    struct resolver base;
+    uv_loop_t *uv;
+    struct inbox *inbox;
+    size_t in_flight;
+};
+
+void real_resolver_open(struct real_resolver *r, uv_loop_t *uv, struct inbox *inbox);
+void real_resolver_close(struct real_resolver *r);
+
+/* False if it is of a family we do not speak. */
+bool address_of_sockaddr(const struct sockaddr *from, struct net_address *out);
+
+struct spare_buffer;
+
+struct real_net {
+    struct net base;
+    uv_loop_t *uv;
+    struct inbox *inbox;
+    struct list unsent;         /* connections with writes queued since the last flush */
+    size_t conns, listeners;    /* alive, not yet closed */
+    size_t refused;             /* of the conns: closing without ever having been accepted */
+    size_t buffers;             /* in use for reading, bounded */
+    struct spare_buffer *spare; /* and a few kept for the next read */
+    unsigned spares;
+};
+
+void real_net_open(struct real_net *n, uv_loop_t *uv, struct inbox *inbox);
+void real_net_flush(struct real_net *n);
+void real_net_close(struct real_net *n);
+
+union stream {
+    uv_handle_t handle;
+    uv_stream_t stream;
+    uv_tcp_t tcp;
+    uv_pipe_t pipe;
+};
+
+/* Between uv_net.c, which makes connections, and uv_conn.c, which lives with them. */
+struct real_listener {
+    struct listener base;
+    struct real_net *net;
+    union stream stream;
+    unsigned conns; /* alive, of those accepted here */
+    bool waiting;   /* libuv holds a connection we had no room for */
+    bool closing, handle_gone;
+    enum err failure;
+    struct event failed;
+};
+
+struct real_conn {
+    struct conn base;
+    struct real_net *net;
+    struct real_listener *listener; /* NULL if we connected */
+    union stream stream;
+    uv_connect_t connecting;
+    uv_write_t writing;
+    uv_shutdown_t shutting;
+    struct conn_queue queue;
+    struct list unsent; /* on the net's list of that name */
+    size_t in_kernel;   /* bytes given to the uv_write in flight; 0 if none is */
+
+    uint8_t *in; /* read, not shown yet; NULL if there is nothing */
+    size_t in_len, in_cap;
+    bool in_pooled; /* it is one of the net's buffers */
+    bool reading, paused, ended, end_shown;
+
+    bool connected, shutdown_wanted, shutdown_sent, closing, finished;
+    enum err reason;
+    struct event opened, readable, gone;
+};
+
+/* A connection of the family, with its libuv handle open and nothing begun. */
+struct real_conn *conn_new(struct real_net *n, enum net_family family);
+void conn_connected(struct real_conn *c);
+void conn_fail(struct real_conn *c, enum err reason);
+void conn_flush(struct real_conn *c);
+
+/* The connection has been closed and freed: there may be room for one that waits. */
+void listener_conn_gone(struct real_listener *l);

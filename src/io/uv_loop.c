@@ -1,0 +1,220 @@
+#include "base/assert.h"
+#include "base/list.h"
+#include "base/mem.h"
+#include "io/uv_int.h"
+
+#include <errno.h>
+
+struct watched_signal {
+    uv_signal_t handle;
+    struct loop_signal *signal;
+};
+
+struct loop {
+    uv_loop_t uv;
+    uv_async_t wake;
+    uv_prepare_t before_waiting;
+    struct inbox inbox;
+    struct real_clock clock;
+    struct entropy entropy;
+    struct real_disk disk;
+    struct real_net net;
+    struct real_resolver resolver;
+    struct real_workers workers;
+    struct watched_signal signals[LOOP_SIGNALS_MAX];
+    unsigned signal_count;
+    struct io io;
+    bool stopping;
+};
+
+enum err err_of_errno(int error)
+{
+    switch (error < 0 ? -error : error) {
+    case 0:
+        return ERR_OK;
+    case ENOSPC:
+    case EDQUOT:
+        return ERR_NO_SPACE;
+    case ENOENT:
+    case ENOTDIR:
+        return ERR_NOT_FOUND;
+    case EEXIST:
+    case ENOTEMPTY:
+        return ERR_EXISTS;
+    case EACCES:
+    case EPERM:
+    case EROFS:
+        return ERR_DENIED;
+    case EBUSY:
+    case EAGAIN:
+    case EADDRINUSE:
+        return ERR_BUSY;
+    case EFBIG:
+    case ENAMETOOLONG:
+        return ERR_TOO_LARGE;
+    case ECONNREFUSED:
+        return ERR_REFUSED;
+    case ECONNRESET:
+    case EPIPE:
+    case ECONNABORTED:
+        return ERR_RESET;
+    case ETIMEDOUT:
+    case EHOSTUNREACH:
+    case ENETUNREACH:
+        return ERR_TIMEOUT;
+    case ECANCELED:
+        return ERR_CANCELED;
+    case EOPNOTSUPP:
+    case ENOSYS:
+        return ERR_UNSUPPORTED;
+    default:
+        return ERR_IO;
+    }
+}
+
+static void wake(void *context)
+{
+    struct loop *l = context;
+    int error = uv_async_send(&l->wake);
+
+    assert(error == 0);
+}
+
+/* Being woken is all: the inbox has what there is to do. */
+static void on_wake(uv_async_t *async)
+{
+    (void)async;
+}
+
+/* A timer that was due when uv_run began has fired by now, and must not wait for a socket. */
+static void on_before_waiting(uv_prepare_t *handle)
+{
+    struct loop *l = container_of(handle, struct loop, before_waiting);
+
+    if (!inbox_is_empty(&l->inbox))
+        uv_stop(&l->uv);
+}
+
+enum err loop_open(const struct loop_options *options, struct loop **out)
+{
+    struct loop *l = mem_new(struct loop);
+    int error = uv_loop_init(&l->uv);
+
+    if (error != 0) {
+        mem_free(l);
+        return err_of_errno(error);
+    }
+    error = uv_async_init(&l->uv, &l->wake, on_wake);
+    assert(error == 0);
+    uv_prepare_init(&l->uv, &l->before_waiting);
+    uv_prepare_start(&l->before_waiting, on_before_waiting);
+    inbox_init(&l->inbox, wake, l);
+    real_clock_open(&l->clock, &l->uv, &l->inbox);
+    real_entropy_open(&l->entropy);
+    real_net_open(&l->net, &l->uv, &l->inbox);
+    real_resolver_open(&l->resolver, &l->uv, &l->inbox);
+    l->io = (struct io){
+        .inbox = &l->inbox,
+        .clock = &l->clock.base,
+        .entropy = &l->entropy,
+        .disk = &l->disk.base,
+        .net = &l->net.base,
+        .resolver = &l->resolver.base,
+        .workers = &l->workers.base,
+    };
+
+    enum err e = real_disk_open(&l->disk, &l->inbox);
+    if (e == ERR_OK)
+        e = real_workers_open(&l->workers, &l->inbox,
+                              options->worker_threads ? options->worker_threads : 1);
+    if (e != ERR_OK) {
+        loop_close(l);
+        return e;
+    }
+    *out = l;
+    return ERR_OK;
+}
+
+const struct io *loop_io(struct loop *l)
+{
+    return &l->io;
+}
+
+void loop_run_once(struct loop *l, loop_turn *turn, void *context)
+{
+    real_net_flush(&l->net); /* what was queued before the first turn */
+    /* With something in the inbox already, sockets are looked at but not waited for. */
+    do
+        uv_run(&l->uv, UV_RUN_ONCE);
+    while (inbox_is_empty(&l->inbox));
+
+    turn(context);
+    real_net_flush(&l->net);
+}
+
+void loop_run(struct loop *l, loop_turn *turn, void *context)
+{
+    l->stopping = false;
+    while (!l->stopping)
+        loop_run_once(l, turn, context);
+}
+
+void loop_stop(struct loop *l)
+{
+    l->stopping = true;
+}
+
+static void deliver_signal(struct event *e)
+{
+    struct loop_signal *s = container_of(e, struct loop_signal, event);
+
+    s->on_signal(s);
+}
+
+static void on_signal(uv_signal_t *handle, int number)
+{
+    struct watched_signal *w = container_of(handle, struct watched_signal, handle);
+    struct loop *l = container_of(handle->loop, struct loop, uv);
+
+    (void)number;
+    if (!w->signal->event.queued)
+        inbox_put(&l->inbox, &w->signal->event);
+}
+
+enum err loop_watch_signal(struct loop *l, struct loop_signal *s)
+{
+    assert(l->signal_count < LOOP_SIGNALS_MAX);
+
+    struct watched_signal *w = &l->signals[l->signal_count];
+    int error = uv_signal_init(&l->uv, &w->handle);
+    if (error != 0)
+        return err_of_errno(error);
+    l->signal_count++;
+    w->signal = s;
+    s->event.run = deliver_signal;
+    return err_of_errno(uv_signal_start(&w->handle, on_signal, s->number));
+}
+
+void loop_close(struct loop *l)
+{
+    if (!l)
+        return;
+    inbox_drain(&l->inbox, SIZE_MAX);
+    while (l->net.refused > 0) { /* nobody is told when these are gone, so nobody could wait */
+        uv_run(&l->uv, UV_RUN_ONCE);
+        inbox_drain(&l->inbox, SIZE_MAX);
+    }
+    real_clock_close(&l->clock);
+    real_resolver_close(&l->resolver);
+    real_net_close(&l->net);
+    real_disk_close(&l->disk);
+    real_workers_close(&l->workers);
+    for (unsigned i = 0; i < l->signal_count; i++)
+        uv_close((uv_handle_t *)&l->signals[i].handle, NULL);
+    uv_close((uv_handle_t *)&l->before_waiting, NULL);
+    uv_close((uv_handle_t *)&l->wake, NULL);
+    uv_run(&l->uv, UV_RUN_DEFAULT); /* until the last handle has gone */
+    int error = uv_loop_close(&l->uv);
+    assert(error == 0);
+    mem_free(l);
+}

@@ -1,0 +1,46 @@
+#include "base/assert.h"
+#include "base/list.h"
+#include "io/uv_int.h"
+
+static void report(struct event *e)
+{
+    struct job *j = container_of(e, struct job, event);
+
+    container_of(j->workers, struct real_workers, base)->in_flight--;
+    j->on_done(j);
+}
+
+static void run_on_thread(struct event *e)
+{
+    struct job *j = container_of(e, struct job, event);
+    struct real_workers *w = container_of(j->workers, struct real_workers, base);
+
+    j->run(j);
+    e->run = report;
+    inbox_post(w->inbox, e);
+}
+
+static void submit(struct workers *base, struct job *j)
+{
+    struct real_workers *w = container_of(base, struct real_workers, base);
+
+    assert(j->run);
+    assert(j->on_done);
+    w->in_flight++;
+    j->workers = base;
+    j->event.run = run_on_thread;
+    crew_submit(&w->crew, &j->event);
+}
+
+enum err real_workers_open(struct real_workers *w, struct inbox *inbox, unsigned threads)
+{
+    *w = (struct real_workers){.base.submit = submit, .inbox = inbox};
+    return crew_open(&w->crew, threads);
+}
+
+void real_workers_close(struct real_workers *w)
+{
+    assert(w->in_flight == 0);
+
+    crew_close(&w->crew);
+}
