@@ -1,5 +1,6 @@
 #include "harness/scenario.h"
 
+#include "harness/line_diff.h"
 #include "harness/stream.h"
 
 #include <ctype.h>
@@ -13,6 +14,7 @@ struct run {
     size_t at;
     int line;
     struct buf rewritten;
+    bool broken; /* the rest makes no sense, so the file must not be replaced */
     struct scenario_result result;
 };
 
@@ -100,23 +102,41 @@ static bool in_value(uint8_t c)
     return !isspace(c);
 }
 
+/* How far a list's value reaches: to the comma or parenthesis that ends it, not one inside a nested
+ * pair. The whole length when neither comes. */
+static size_t value_end(struct bytes left)
+{
+    size_t depth = 0;
+
+    for (size_t i = 0; i < left.len; i++) {
+        if (depth == 0 && (left.at[i] == ',' || left.at[i] == ')'))
+            return i;
+        depth += left.at[i] == '(';
+        depth -= left.at[i] == ')';
+    }
+    return left.len;
+}
+
 /* The values of a parenthesised list, split at commas; false when it does not close. */
 static bool parse_list(struct words *w, struct scenario_arg *arg)
 {
-    const uint8_t *close = memchr(w->left.at, ')', w->left.len);
+    struct bytes left = bytes_of(w->left.at + 1, w->left.len - 1);
+    const char **values = arena_new_array(w->arena, w->left.len, const char *);
 
-    if (!close)
-        return false;
-    struct bytes inside = bytes_of(w->left.at + 1, (size_t)(close - w->left.at) - 1);
-    w->left = bytes_of(close + 1, w->left.len - inside.len - 2);
-    const char **values = arena_new_array(w->arena, inside.len + 1, const char *);
-    while (inside.len > 0) {
-        const uint8_t *comma = memchr(inside.at, ',', inside.len);
-        size_t len = comma ? (size_t)(comma - inside.at) : inside.len;
-        values[arg->count++] = arena_copy_str(w->arena, trim(bytes_of(inside.at, len)));
-        inside = comma ? bytes_of(comma + 1, inside.len - len - 1) : (struct bytes){0};
-    }
     arg->values = values;
+    for (;;) {
+        size_t len = value_end(left);
+        if (len == left.len)
+            return false;
+        struct bytes value = trim(bytes_of(left.at, len));
+        bool closes = left.at[len] == ')';
+        if (value.len > 0 || arg->count > 0 || !closes)
+            values[arg->count++] = arena_copy_str(w->arena, value);
+        left = bytes_of(left.at + len + 1, left.len - len - 1);
+        if (closes)
+            break;
+    }
+    w->left = left;
     return true;
 }
 
@@ -205,8 +225,16 @@ static void read_expected(struct run *r, struct buf *out)
 
 static bool has_blank_line(struct bytes text)
 {
-    return (text.len > 0 && text.at[0] == '\n') ||
-           (text.len > 1 && memmem(text.at, text.len, "\n\n", 2) != NULL);
+    while (text.len > 0) {
+        const uint8_t *newline = memchr(text.at, '\n', text.len);
+        size_t len = newline ? (size_t)(newline - text.at) : text.len;
+        if (is_blank(bytes_of(text.at, len)))
+            return true;
+        text = bytes_of(text.at + len, text.len - len);
+        if (text.len > 0)
+            text = bytes_of(text.at + 1, text.len - 1);
+    }
+    return false;
 }
 
 static void write_answer(struct buf *to, struct bytes answer)
@@ -221,9 +249,12 @@ static void write_answer(struct buf *to, struct bytes answer)
 static void report_difference(struct run *r, const struct scenario_command *c, struct bytes want,
                               struct bytes got)
 {
+    struct buf diff = {0};
+
+    line_diff(&diff, want, got);
     r->result.mismatches++;
-    printf("%s:%d: %s\n--- expected\n%.*s--- got\n%.*s---\n", r->path, c->line, c->name,
-           (int)want.len, (const char *)want.at, (int)got.len, (const char *)got.at);
+    printf("%s:%d: %s: - expected, + got\n%s", r->path, c->line, c->name, buf_str(&diff));
+    buf_free(&diff);
 }
 
 /* Reads the lines up to the dashes; false when the file ends before them. */
@@ -244,37 +275,64 @@ static void malformed(struct run *r, const char *why)
     printf("%s:%d: %s\n", r->path, r->line, why);
     r->result.mismatches++;
     r->at = r->content.len;
+    r->broken = true;
+}
+
+/* A command's line ending in a backslash goes on in the next. */
+static struct bytes join_lines(struct run *r, struct bytes line, struct arena *arena)
+{
+    struct bytes next;
+
+    append_line(&r->rewritten, line);
+    line = trim(line);
+    while (line.len > 0 && line.at[line.len - 1] == '\\' && next_line(r, &next)) {
+        append_line(&r->rewritten, next);
+        next = trim(next);
+        line =
+            bytes_of_str(arena_printf(arena, "%.*s %.*s", (int)line.len - 1, (const char *)line.at,
+                                      (int)next.len, (const char *)next.at));
+    }
+    return line;
+}
+
+static void answer_command(struct run *r, struct scenario_command *c, scenario_answer *answer,
+                           void *context)
+{
+    struct buf want = {0};
+    struct buf got = {0};
+
+    read_expected(r, &want);
+    answer(context, c, &got);
+    if (got.len > 0 && got.at[got.len - 1] != '\n')
+        buf_append_byte(&got, '\n');
+    r->result.commands++;
+    if (!bytes_equal(buf_bytes(&want), buf_bytes(&got)))
+        report_difference(r, c, buf_bytes(&want), buf_bytes(&got));
+    write_answer(&r->rewritten, buf_bytes(&got));
+    if (r->at < r->content.len)
+        buf_append_byte(&r->rewritten, '\n');
+    buf_free(&got);
+    buf_free(&want);
 }
 
 static void run_command(struct run *r, struct bytes line, scenario_answer *answer, void *context)
 {
     struct arena arena = {0};
     struct buf input = {0};
-    struct buf want = {0};
-    struct buf got = {0};
     struct scenario_command c = {.file = r->path, .line = r->line, .arena = &arena};
 
-    append_line(&r->rewritten, line);
+    line = join_lines(r, line, &arena);
     if (!parse_command(line, &c)) {
         malformed(r, "a list that does not close");
+    } else if (strcmp(c.name, "subtest") == 0) {
+        /* Only a heading: it has neither input nor answer. */
     } else if (!read_input(r, &input)) {
         malformed(r, "a command without ----");
     } else {
         buf_append(&r->rewritten, buf_bytes(&input));
-        read_expected(r, &want);
         c.input = buf_bytes(&input);
-        answer(context, &c, &got);
-        if (got.len > 0 && got.at[got.len - 1] != '\n')
-            buf_append_byte(&got, '\n');
-        r->result.commands++;
-        if (!bytes_equal(buf_bytes(&want), buf_bytes(&got)))
-            report_difference(r, &c, buf_bytes(&want), buf_bytes(&got));
-        write_answer(&r->rewritten, buf_bytes(&got));
-        if (r->at < r->content.len)
-            buf_append_byte(&r->rewritten, '\n');
+        answer_command(r, &c, answer, context);
     }
-    buf_free(&got);
-    buf_free(&want);
     buf_free(&input);
     arena_free(&arena);
 }
@@ -288,6 +346,7 @@ struct scenario_result scenario_run_file(const char *path, bool rewrite, scenari
     if (!read_whole(path, &r.content)) {
         printf("%s: cannot be read: %s\n", path, strerror(errno));
         r.result.mismatches++;
+        r.broken = true;
     }
     while (next_line(&r, &line)) {
         struct bytes trimmed = trim(line);
@@ -296,10 +355,10 @@ struct scenario_result scenario_run_file(const char *path, bool rewrite, scenari
         else
             run_command(&r, line, answer, context);
     }
-    if (rewrite && !write_whole(path, buf_bytes(&r.rewritten))) {
+    if (rewrite && !r.broken && !write_whole(path, buf_bytes(&r.rewritten))) {
         printf("%s: cannot be written: %s\n", path, strerror(errno));
         r.result.mismatches++;
-    } else if (rewrite) {
+    } else if (rewrite && !r.broken) {
         r.result.mismatches = 0;
     }
     buf_free(&r.rewritten);

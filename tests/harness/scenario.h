@@ -7,7 +7,9 @@
  *     ----
  *     the expected output, up to a blank line
  *
- * When the output itself has blank lines, it stands between doubled dashes:
+ * A command's line may end in a backslash and go on in the next. "subtest NAME" and "subtest end"
+ * are headings without an answer. When the output itself has blank lines, it stands between doubled
+ * dashes:
  *
  *     ----
  *     ----

@@ -64,3 +64,21 @@ TEST(rewriting_leaves_a_file_that_passes)
     CHECK_EQ(scenario_run_file(path, false, answer_fixed, "a\n\nb").mismatches, 0);
     CHECK_EQ(scenario_run_file(path, false, answer_fixed, "a\n\nb").commands, 2);
 }
+
+/* What a rewrite does not understand, it must not throw away. */
+TEST(a_malformed_file_is_not_rewritten)
+{
+    char path[128];
+    const char *text = "say list=(a\n----\nyes\n\nsay\n----\nyes\n";
+
+    CHECK_EQ(run_text(text, true, "no", path).mismatches, 1);
+    CHECK_EQ(scenario_run_file(path, false, answer_fixed, "no").commands, 0);
+}
+
+TEST(a_line_of_spaces_is_a_blank_line)
+{
+    char path[128];
+
+    CHECK_EQ(run_text("say\n----\n", true, "a\n  \nb", path).mismatches, 0);
+    CHECK_EQ(scenario_run_file(path, false, answer_fixed, "a\n  \nb").mismatches, 0);
+}
