@@ -17,7 +17,7 @@ static void keep_line(void *context, enum raft_log_level level, const char *text
     buf_append_byte(context, '\n');
 }
 
-struct raft_config group_config(uint64_t id)
+struct raft_config raft_group_config(uint64_t id)
 {
     struct raft_config config = {
         .id = id,
@@ -37,7 +37,7 @@ static void open_member(struct group *g, uint64_t id, void (*tweak)(struct raft_
 {
     struct group_member *m = &g->member[id];
 
-    m->config = group_config(id);
+    m->config = raft_group_config(id);
     m->config.log_context = &m->log;
     if (tweak)
         tweak(&m->config);
@@ -46,7 +46,7 @@ static void open_member(struct group *g, uint64_t id, void (*tweak)(struct raft_
     raft_check(m->raft);
 }
 
-void group_open(struct group *g, size_t count, void (*tweak)(struct raft_config *))
+void raft_group_open(struct group *g, size_t count, void (*tweak)(struct raft_config *))
 {
     struct raft_conf_state conf = {0};
 
@@ -54,11 +54,11 @@ void group_open(struct group *g, size_t count, void (*tweak)(struct raft_config 
     for (size_t i = 0; i < count; i++)
         conf.voters.at[conf.voters.count++] = i + 1;
     for (size_t i = 0; i < count; i++)
-        group_add(g, &conf, tweak);
+        raft_group_add(g, &conf, tweak);
 }
 
-void group_add(struct group *g, const struct raft_conf_state *conf,
-               void (*tweak)(struct raft_config *))
+void raft_group_add(struct group *g, const struct raft_conf_state *conf,
+                    void (*tweak)(struct raft_config *))
 {
     assert(g->count < GROUP_MAX);
     uint64_t id = ++g->count;
@@ -73,9 +73,9 @@ static void truncate_disk(struct group_member *m, size_t count)
         blob_unref(m->disk[--m->disk_count].blob);
 }
 
-void group_close(struct group *g)
+void raft_group_close(struct group *g)
 {
-    group_lose(g, -1);
+    raft_group_lose(g, -1);
     for (uint64_t id = 1; id <= g->count; id++) {
         struct group_member *m = &g->member[id];
         raft_close(m->raft);
@@ -90,7 +90,7 @@ void group_close(struct group *g)
     mem_free(g->flying);
 }
 
-void group_restart(struct group *g, uint64_t id)
+void raft_group_restart(struct group *g, uint64_t id)
 {
     struct group_member *m = &g->member[id];
     struct raft_status was = raft_status(m->raft);
@@ -111,7 +111,7 @@ void group_restart(struct group *g, uint64_t id)
     raft_check(m->raft);
 }
 
-struct raft *group_raft(struct group *g, uint64_t id)
+struct raft *raft_group_raft(struct group *g, uint64_t id)
 {
     return g->member[id].raft;
 }
@@ -246,16 +246,16 @@ static bool take_one(struct group *g, struct group_member *m)
     return true;
 }
 
-void group_take(struct group *g, uint64_t id)
+void raft_group_take(struct group *g, uint64_t id)
 {
     for (int rounds = 0; take_one(g, &g->member[id]); rounds++)
         CHECK(rounds < 1000);
 }
 
-const char *group_sent(struct group *g, uint64_t id)
+const char *raft_group_sent(struct group *g, uint64_t id)
 {
     buf_clear(&g->member[id].sent);
-    group_take(g, id);
+    raft_group_take(g, id);
     return buf_str(&g->member[id].sent);
 }
 
@@ -268,7 +268,7 @@ static bool arrives(const struct group *g, const struct raft_message *m)
     return m->to >= 1 && m->to <= g->count && !g->member[m->to].cut && !sender_cut;
 }
 
-bool group_deliver(struct group *g)
+bool raft_group_deliver(struct group *g)
 {
     struct raft_message **flying = g->flying;
     size_t count = g->flying_count;
@@ -292,18 +292,18 @@ bool group_deliver(struct group *g)
     return count > 0;
 }
 
-void group_settle(struct group *g)
+void raft_group_settle(struct group *g)
 {
     for (int rounds = 0;; rounds++) {
         CHECK(rounds < 10000);
         for (uint64_t id = 1; id <= g->count; id++)
-            group_take(g, id);
-        if (!group_deliver(g))
+            raft_group_take(g, id);
+        if (!raft_group_deliver(g))
             return;
     }
 }
 
-size_t group_lose(struct group *g, int type)
+size_t raft_group_lose(struct group *g, int type)
 {
     size_t kept = 0, lost = 0;
 
@@ -321,14 +321,14 @@ size_t group_lose(struct group *g, int type)
 
 /* --- what tests do all the time --- */
 
-void group_elect(struct group *g, uint64_t id)
+void raft_group_elect(struct group *g, uint64_t id)
 {
     raft_campaign(g->member[id].raft);
-    group_settle(g);
+    raft_group_settle(g);
     CHECK_EQ(raft_status(g->member[id].raft).soft_state.role, RAFT_LEADER);
 }
 
-enum raft_result group_propose(struct group *g, uint64_t id, const char *command)
+enum raft_result raft_group_propose(struct group *g, uint64_t id, const char *command)
 {
     struct blob *data = text_blob(command);
     enum raft_result result = raft_propose(g->member[id].raft, data);
@@ -338,7 +338,7 @@ enum raft_result group_propose(struct group *g, uint64_t id, const char *command
     return result;
 }
 
-void group_tick(struct group *g, uint64_t id, unsigned times)
+void raft_group_tick(struct group *g, uint64_t id, unsigned times)
 {
     for (unsigned i = 0; i < times; i++) {
         raft_tick(g->member[id].raft);
@@ -346,32 +346,32 @@ void group_tick(struct group *g, uint64_t id, unsigned times)
     }
 }
 
-const char *group_machine(struct group *g, uint64_t id)
+const char *raft_group_machine(struct group *g, uint64_t id)
 {
     return buf_str(&g->member[id].machine);
 }
 
-struct raft_status group_status(struct group *g, uint64_t id)
+struct raft_status raft_group_status(struct group *g, uint64_t id)
 {
     return raft_status(g->member[id].raft);
 }
 
-enum raft_role group_role(struct group *g, uint64_t id)
+enum raft_role raft_group_role(struct group *g, uint64_t id)
 {
-    return group_status(g, id).soft_state.role;
+    return raft_group_status(g, id).soft_state.role;
 }
 
-const struct raft_progress *group_progress(struct group *g, uint64_t id, uint64_t of)
+const struct raft_progress *raft_group_progress(struct group *g, uint64_t id, uint64_t of)
 {
     return raft_progress_at(g->member[id].raft, of - 1);
 }
 
-bool group_logged(struct group *g, uint64_t id, const char *text)
+bool raft_group_logged(struct group *g, uint64_t id, const char *text)
 {
     return strstr(buf_str(&g->member[id].log), text) != NULL;
 }
 
-void group_check_conf(struct group *g, uint64_t id, const char *want)
+void raft_group_check_conf(struct group *g, uint64_t id, const char *want)
 {
     struct raft_conf_state conf;
     struct buf text = {0};
@@ -382,15 +382,15 @@ void group_check_conf(struct group *g, uint64_t id, const char *want)
     buf_free(&text);
 }
 
-void group_change(struct group *g, uint64_t id, enum raft_conf_change_type type, uint64_t node)
+void raft_group_change(struct group *g, uint64_t id, enum raft_conf_change_type type, uint64_t node)
 {
     struct raft_conf_change cc = {.type = type, .node_id = node};
 
     CHECK_EQ(raft_propose_conf_change(g->member[id].raft, &cc), RAFT_OK);
-    group_settle(g);
+    raft_group_settle(g);
 }
 
-void group_read(struct group *g, uint64_t id, const char *context)
+void raft_group_read(struct group *g, uint64_t id, const char *context)
 {
     struct blob *blob = text_blob(context);
 
@@ -399,12 +399,12 @@ void group_read(struct group *g, uint64_t id, const char *context)
     raft_check(g->member[id].raft);
 }
 
-const char *group_reads(struct group *g, uint64_t id)
+const char *raft_group_reads(struct group *g, uint64_t id)
 {
     return buf_str(&g->member[id].reads);
 }
 
-enum raft_result group_step(struct group *g, struct raft_message m)
+enum raft_result raft_group_step(struct group *g, struct raft_message m)
 {
     enum raft_result result = raft_step(g->member[m.to].raft, &m);
 

@@ -43,55 +43,57 @@ struct group {
 };
 
 /* Settings that work, for one member. */
-struct raft_config group_config(uint64_t id);
+struct raft_config raft_group_config(uint64_t id);
 
 /* `count` voters with ids from 1; settings may be changed by `tweak` (NULL: not). */
-void group_open(struct group *g, size_t count, void (*tweak)(struct raft_config *));
-void group_close(struct group *g);
+void raft_group_open(struct group *g, size_t count, void (*tweak)(struct raft_config *));
+void raft_group_close(struct group *g);
 
 /* One more member, with nothing on disk and the given configuration (NULL: none), which must be the
  * one in force before the first entry of the log. */
-void group_add(struct group *g, const struct raft_conf_state *conf,
-               void (*tweak)(struct raft_config *));
+void raft_group_add(struct group *g, const struct raft_conf_state *conf,
+                    void (*tweak)(struct raft_config *));
 
 /* Ends a member and opens it again with what its disk has. */
-void group_restart(struct group *g, uint64_t id);
+void raft_group_restart(struct group *g, uint64_t id);
 
-struct raft *group_raft(struct group *g, uint64_t id);
+struct raft *raft_group_raft(struct group *g, uint64_t id);
 
 /* Handles one member's outputs: persists, applies, and lets its messages fly. */
-void group_take(struct group *g, uint64_t id);
+void raft_group_take(struct group *g, uint64_t id);
 
 /* Delivers everything in flight once; false if there was nothing. */
-bool group_deliver(struct group *g);
-void group_settle(struct group *g);
+bool raft_group_deliver(struct group *g);
+void raft_group_settle(struct group *g);
 
 /* Forgets messages in flight: those of a type, or all with -1. Returns how many. */
-size_t group_lose(struct group *g, int type);
+size_t raft_group_lose(struct group *g, int type);
 
-void group_elect(struct group *g, uint64_t id); /* campaigns, settles, and checks that it leads */
-enum raft_result group_propose(struct group *g, uint64_t id, const char *command);
-void group_tick(struct group *g, uint64_t id, unsigned times);
-const char *group_machine(struct group *g, uint64_t id);
+void raft_group_elect(struct group *g,
+                      uint64_t id); /* campaigns, settles, and checks that it leads */
+enum raft_result raft_group_propose(struct group *g, uint64_t id, const char *command);
+void raft_group_tick(struct group *g, uint64_t id, unsigned times);
+const char *raft_group_machine(struct group *g, uint64_t id);
 
 /* Asking a member, and what its log lines say. */
-struct raft_status group_status(struct group *g, uint64_t id);
-enum raft_role group_role(struct group *g, uint64_t id);
-const struct raft_progress *group_progress(struct group *g, uint64_t id, uint64_t of);
-bool group_logged(struct group *g, uint64_t id, const char *text);
-void group_check_conf(struct group *g, uint64_t id, const char *want);
+struct raft_status raft_group_status(struct group *g, uint64_t id);
+enum raft_role raft_group_role(struct group *g, uint64_t id);
+const struct raft_progress *raft_group_progress(struct group *g, uint64_t id, uint64_t of);
+bool raft_group_logged(struct group *g, uint64_t id, const char *text);
+void raft_group_check_conf(struct group *g, uint64_t id, const char *want);
 
 /* Proposes a change of one member, and settles. */
-void group_change(struct group *g, uint64_t id, enum raft_conf_change_type type, uint64_t node);
+void raft_group_change(struct group *g, uint64_t id, enum raft_conf_change_type type,
+                       uint64_t node);
 
 /* Asks for a read; answers gather as "context@index " in group_reads. */
-void group_read(struct group *g, uint64_t id, const char *context);
-const char *group_reads(struct group *g, uint64_t id);
+void raft_group_read(struct group *g, uint64_t id, const char *context);
+const char *raft_group_reads(struct group *g, uint64_t id);
 
 /* --- one member alone --- */
 
 /* A message as if from the network, to m.to. */
-enum raft_result group_step(struct group *g, struct raft_message m);
+enum raft_result raft_group_step(struct group *g, struct raft_message m);
 
 /* A number that no enum has, where the compiler cannot see it. */
 unsigned strange_number(unsigned number);
@@ -100,4 +102,4 @@ unsigned strange_number(unsigned number);
 struct blob *text_blob(const char *text);
 
 /* Handles the outputs of a member of a group and returns what it sent, one message per line. */
-const char *group_sent(struct group *g, uint64_t id);
+const char *raft_group_sent(struct group *g, uint64_t id);

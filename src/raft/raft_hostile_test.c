@@ -10,65 +10,65 @@
 TEST(local_messages_are_not_taken_from_peers)
 {
     struct group g;
-    group_open(&g, 3, NULL);
+    raft_group_open(&g, 3, NULL);
 
     for (int type = 0; type <= RAFT_MSG_FORGET_LEADER; type++) {
         struct raft_message m = {
             .type = (enum raft_message_type)type, .from = 2, .to = 1, .term = 1};
-        CHECK_EQ(group_step(&g, m) == RAFT_LOCAL_MESSAGE, raft_message_is_local(m.type));
+        CHECK_EQ(raft_group_step(&g, m) == RAFT_LOCAL_MESSAGE, raft_message_is_local(m.type));
     }
     CHECK_STR(raft_result_text(RAFT_LOCAL_MESSAGE), "raft: cannot step raft local message");
-    group_close(&g);
+    raft_group_close(&g);
 }
 
 TEST(answers_from_strangers_are_refused)
 {
     struct group g;
-    group_open(&g, 3, NULL);
-    group_elect(&g, 1);
+    raft_group_open(&g, 3, NULL);
+    raft_group_elect(&g, 1);
 
     struct raft_message m = {.type = RAFT_MSG_APP_RESP, .from = 77, .to = 1, .term = 1, .index = 1};
-    CHECK_EQ(group_step(&g, m), RAFT_PEER_NOT_FOUND);
-    group_close(&g);
+    CHECK_EQ(raft_group_step(&g, m), RAFT_PEER_NOT_FOUND);
+    raft_group_close(&g);
 }
 
 TEST(nobody_speaks_in_our_name)
 {
     struct group g;
-    group_open(&g, 3, NULL);
-    group_elect(&g, 1);
-    group_propose(&g, 1, "x");
+    raft_group_open(&g, 3, NULL);
+    raft_group_elect(&g, 1);
+    raft_group_propose(&g, 1, "x");
     struct raft_message ack = {
         .type = RAFT_MSG_APP_RESP, .from = 1, .to = 1, .term = 1, .index = 2};
 
-    CHECK_EQ(group_step(&g, ack), RAFT_BAD_MESSAGE);
+    CHECK_EQ(raft_group_step(&g, ack), RAFT_BAD_MESSAGE);
     ack.from = RAFT_APPEND_THREAD;
-    CHECK_EQ(group_step(&g, ack), RAFT_BAD_MESSAGE);
+    CHECK_EQ(raft_group_step(&g, ack), RAFT_BAD_MESSAGE);
     ack.from = RAFT_NONE;
-    CHECK_EQ(group_step(&g, ack), RAFT_BAD_MESSAGE);
-    group_close(&g);
+    CHECK_EQ(raft_group_step(&g, ack), RAFT_BAD_MESSAGE);
+    raft_group_close(&g);
 }
 
 /* A proposal may travel in a circle: to the leader of then, and back to us, who lead by now. */
 TEST(our_own_proposal_may_come_back_to_us)
 {
     struct group g;
-    group_open(&g, 3, NULL);
-    group_elect(&g, 1);
+    raft_group_open(&g, 3, NULL);
+    raft_group_elect(&g, 1);
     struct raft_entry e = {.data = BYTES("x")};
     struct raft_message m = {
         .type = RAFT_MSG_PROP, .from = 1, .to = 1, .entries = &e, .entry_count = 1};
 
-    CHECK_EQ(group_step(&g, m), RAFT_OK);
-    group_settle(&g);
-    CHECK_STR(group_machine(&g, 3), "x ");
-    group_close(&g);
+    CHECK_EQ(raft_group_step(&g, m), RAFT_OK);
+    raft_group_settle(&g);
+    CHECK_STR(raft_group_machine(&g, 3), "x ");
+    raft_group_close(&g);
 }
 
 TEST(impossible_appends_are_dropped)
 {
     struct group g;
-    group_open(&g, 3, NULL);
+    raft_group_open(&g, 3, NULL);
     struct raft_entry gap[] = {{.index = 1, .term = 1}, {.index = 3, .term = 1}};
     struct raft_entry fall[] = {{.index = 1, .term = 2}, {.index = 2, .term = 1}};
     struct raft_entry future[] = {{.index = 1, .term = 9}, {.index = 2, .term = 9}};
@@ -81,51 +81,53 @@ TEST(impossible_appends_are_dropped)
                                  .term = 2,
                                  .entries = bad[i],
                                  .entry_count = 2};
-        CHECK_EQ(group_step(&g, m), RAFT_BAD_MESSAGE);
+        CHECK_EQ(raft_group_step(&g, m), RAFT_BAD_MESSAGE);
     }
     struct raft_message huge = {
         .type = RAFT_MSG_APP, .from = 2, .to = 1, .term = UINT64_MAX, .index = 1};
-    CHECK_EQ(group_step(&g, huge), RAFT_BAD_MESSAGE);
+    CHECK_EQ(raft_group_step(&g, huge), RAFT_BAD_MESSAGE);
     huge.term = 1;
     huge.index = UINT64_MAX;
-    CHECK_EQ(group_step(&g, huge), RAFT_BAD_MESSAGE);
+    CHECK_EQ(raft_group_step(&g, huge), RAFT_BAD_MESSAGE);
     huge.index = 0;
     huge.commit = UINT64_MAX;
-    CHECK_EQ(group_step(&g, huge), RAFT_BAD_MESSAGE);
-    CHECK_EQ(group_status(&g, 1).hard_state.term, 0);
-    CHECK_EQ(group_status(&g, 1).last_index, 0);
-    group_close(&g);
+    CHECK_EQ(raft_group_step(&g, huge), RAFT_BAD_MESSAGE);
+    CHECK_EQ(raft_group_status(&g, 1).hard_state.term, 0);
+    CHECK_EQ(raft_group_status(&g, 1).last_index, 0);
+    raft_group_close(&g);
 }
 
 TEST(a_heartbeat_cannot_commit_what_is_not_there)
 {
     struct group g;
-    group_open(&g, 3, NULL);
+    raft_group_open(&g, 3, NULL);
 
-    group_step(&g, (struct raft_message){
-                       .type = RAFT_MSG_HEARTBEAT, .from = 2, .to = 1, .term = 1, .commit = 5});
-    CHECK_STR(group_sent(&g, 1), "");
-    CHECK_EQ(group_status(&g, 1).hard_state.commit, 0);
-    CHECK(group_logged(&g, 1, "tocommit(5) is out of range [lastIndex(0)]"));
-    group_close(&g);
+    raft_group_step(&g,
+                    (struct raft_message){
+                        .type = RAFT_MSG_HEARTBEAT, .from = 2, .to = 1, .term = 1, .commit = 5});
+    CHECK_STR(raft_group_sent(&g, 1), "");
+    CHECK_EQ(raft_group_status(&g, 1).hard_state.commit, 0);
+    CHECK(raft_group_logged(&g, 1, "tocommit(5) is out of range [lastIndex(0)]"));
+    raft_group_close(&g);
 }
 
 TEST(a_follower_cannot_have_more_than_its_leader)
 {
     struct group g;
-    group_open(&g, 3, NULL);
-    group_elect(&g, 1);
+    raft_group_open(&g, 3, NULL);
+    raft_group_elect(&g, 1);
 
-    group_step(&g, (struct raft_message){
-                       .type = RAFT_MSG_APP_RESP, .from = 2, .to = 1, .term = 1, .index = 1000});
-    CHECK_EQ(group_progress(&g, 1, 2)->match, 1);
-    group_close(&g);
+    raft_group_step(&g,
+                    (struct raft_message){
+                        .type = RAFT_MSG_APP_RESP, .from = 2, .to = 1, .term = 1, .index = 1000});
+    CHECK_EQ(raft_group_progress(&g, 1, 2)->match, 1);
+    raft_group_close(&g);
 }
 
 TEST(absurd_snapshots_leave_everything_as_it_was)
 {
     struct group g;
-    group_open(&g, 3, NULL);
+    raft_group_open(&g, 3, NULL);
     struct raft_conf_state fine = {.voters = {.count = 2, .at = {1, 2}}};
     struct raft_conf_state twice = fine, stranger = {.voters = {.count = 1, .at = {2}}};
     twice.learners = (struct raft_ids){.count = 1, .at = {2}};
@@ -139,22 +141,23 @@ TEST(absurd_snapshots_leave_everything_as_it_was)
     };
 
     for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
-        group_step(&g,
-                   (struct raft_message){
-                       .type = RAFT_MSG_SNAP, .from = 2, .to = 1, .term = 1, .snapshot = &bad[i]});
-        CHECK_EQ(group_status(&g, 1).last_index, 0);
-        group_check_conf(&g, 1, "voters=(1 2 3)");
+        raft_group_step(
+            &g, (struct raft_message){
+                    .type = RAFT_MSG_SNAP, .from = 2, .to = 1, .term = 1, .snapshot = &bad[i]});
+        CHECK_EQ(raft_group_status(&g, 1).last_index, 0);
+        raft_group_check_conf(&g, 1, "voters=(1 2 3)");
     }
-    group_step(&g, (struct raft_message){.type = RAFT_MSG_SNAP, .from = 2, .to = 1, .term = 1});
-    CHECK_EQ(group_status(&g, 1).last_index, 0);
-    group_close(&g);
+    raft_group_step(&g,
+                    (struct raft_message){.type = RAFT_MSG_SNAP, .from = 2, .to = 1, .term = 1});
+    CHECK_EQ(raft_group_status(&g, 1).last_index, 0);
+    raft_group_close(&g);
 }
 
 TEST(proposals_from_peers_are_looked_at_before_they_are_appended)
 {
     struct group g;
-    group_open(&g, 3, NULL);
-    group_elect(&g, 1);
+    raft_group_open(&g, 3, NULL);
+    raft_group_elect(&g, 1);
     struct raft_entry bad[] = {
         {.type = RAFT_ENTRY_CONF_CHANGE, .data = BYTES("\xff\xff")},
         {.type = RAFT_ENTRY_CONF_CHANGE_V2, .data = BYTES("\x12\x7f")},
@@ -166,47 +169,47 @@ TEST(proposals_from_peers_are_looked_at_before_they_are_appended)
     for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
         struct raft_message m = {
             .type = RAFT_MSG_PROP, .from = 2, .to = 1, .entries = &bad[i], .entry_count = 1};
-        CHECK(group_step(&g, m) != RAFT_OK);
+        CHECK(raft_group_step(&g, m) != RAFT_OK);
     }
     struct raft_message nothing = {.type = RAFT_MSG_PROP, .from = 2, .to = 1};
-    CHECK_EQ(group_step(&g, nothing), RAFT_BAD_MESSAGE);
-    CHECK_EQ(group_status(&g, 1).last_index, 1);
-    group_close(&g);
+    CHECK_EQ(raft_group_step(&g, nothing), RAFT_BAD_MESSAGE);
+    CHECK_EQ(raft_group_status(&g, 1).last_index, 1);
+    raft_group_close(&g);
 }
 
 TEST(read_confirmations_that_were_never_asked_for_confirm_nothing)
 {
     struct group g;
-    group_open(&g, 3, NULL);
-    group_elect(&g, 1);
-    group_read(&g, 1, "a");
-    group_take(&g, 1);
-    group_lose(&g, -1);
+    raft_group_open(&g, 3, NULL);
+    raft_group_elect(&g, 1);
+    raft_group_read(&g, 1, "a");
+    raft_group_take(&g, 1);
+    raft_group_lose(&g, -1);
     struct raft_message ack = {
         .type = RAFT_MSG_HEARTBEAT_RESP, .from = 2, .to = 1, .term = 1, .context = BYTES("short")};
 
-    CHECK_EQ(group_step(&g, ack), RAFT_BAD_MESSAGE);
+    CHECK_EQ(raft_group_step(&g, ack), RAFT_BAD_MESSAGE);
     ack.context = BYTES("\x09\0\0\0\0\0\0\0");
-    group_step(&g, ack);
-    group_take(&g, 1);
-    CHECK_STR(group_reads(&g, 1), "");
+    raft_group_step(&g, ack);
+    raft_group_take(&g, 1);
+    CHECK_STR(raft_group_reads(&g, 1), "");
     ack.context = BYTES("\x01\0\0\0\0\0\0\0");
-    group_step(&g, ack);
-    group_take(&g, 1);
-    CHECK_STR(group_reads(&g, 1), "a@1 ");
-    group_close(&g);
+    raft_group_step(&g, ack);
+    raft_group_take(&g, 1);
+    CHECK_STR(raft_group_reads(&g, 1), "a@1 ");
+    raft_group_close(&g);
 }
 
 TEST(unknown_types_are_dropped)
 {
     struct group g;
-    group_open(&g, 3, NULL);
+    raft_group_open(&g, 3, NULL);
     struct raft_message m = {
         .type = (enum raft_message_type)strange_number(99), .from = 2, .to = 1, .term = 7};
 
-    CHECK_EQ(group_step(&g, m), RAFT_BAD_MESSAGE);
-    CHECK_EQ(group_status(&g, 1).hard_state.term, 0);
-    group_close(&g);
+    CHECK_EQ(raft_group_step(&g, m), RAFT_BAD_MESSAGE);
+    CHECK_EQ(raft_group_status(&g, 1).hard_state.term, 0);
+    raft_group_close(&g);
 }
 
 /* --- any message at any time --- */
@@ -319,20 +322,20 @@ TEST(nonsense_breaks_nothing)
     for (uint64_t life = 0; life < 300 * test_effort(); life++) {
         struct group g;
         struct nonsense n;
-        group_open(&g, 3, life % 2 ? everything : NULL);
+        raft_group_open(&g, 3, life % 2 ? everything : NULL);
         for (int i = 0; i < 300; i++) {
             random_message(&rng, &n);
-            group_step(&g, n.message);
+            raft_group_step(&g, n.message);
             if (rng_chance(&rng, 1, 4))
-                group_tick(&g, 1, 1);
+                raft_group_tick(&g, 1, 1);
             if (rng_chance(&rng, 1, 20))
-                raft_campaign(group_raft(&g, 1));
+                raft_campaign(raft_group_raft(&g, 1));
             if (rng_chance(&rng, 1, 4))
-                group_propose(&g, 1, "p");
+                raft_group_propose(&g, 1, "p");
             if (rng_chance(&rng, 1, 2))
-                handle_carelessly(group_raft(&g, 1), &rng, life % 2 == 0);
-            raft_check(group_raft(&g, 1));
+                handle_carelessly(raft_group_raft(&g, 1), &rng, life % 2 == 0);
+            raft_check(raft_group_raft(&g, 1));
         }
-        group_close(&g);
+        raft_group_close(&g);
     }
 }

@@ -6,33 +6,33 @@
 
 static struct raft_soft_state soft(struct group *g, uint64_t id)
 {
-    return raft_status(group_raft(g, id)).soft_state;
+    return raft_status(raft_group_raft(g, id)).soft_state;
 }
 
 static uint64_t term(struct group *g, uint64_t id)
 {
-    return raft_status(group_raft(g, id)).hard_state.term;
+    return raft_status(raft_group_raft(g, id)).hard_state.term;
 }
 
 static uint64_t commit(struct group *g, uint64_t id)
 {
-    return raft_status(group_raft(g, id)).hard_state.commit;
+    return raft_status(raft_group_raft(g, id)).hard_state.commit;
 }
 
 /* Steps a message to a member as if it came over the network. */
 static enum raft_result step(struct group *g, struct raft_message m)
 {
-    enum raft_result result = raft_step(group_raft(g, m.to), &m);
+    enum raft_result result = raft_step(raft_group_raft(g, m.to), &m);
 
-    raft_check(group_raft(g, m.to));
+    raft_check(raft_group_raft(g, m.to));
     return result;
 }
 
 static void wait_for_timeout(struct group *g, uint64_t id)
 {
-    struct raft_status s = raft_status(group_raft(g, id));
+    struct raft_status s = raft_status(raft_group_raft(g, id));
 
-    group_tick(g, id, s.randomized_election_timeout - s.election_elapsed);
+    raft_group_tick(g, id, s.randomized_election_timeout - s.election_elapsed);
 }
 
 /* Gives member 1 a log with these terms, through a leader (member 2) of a high term. */
@@ -48,9 +48,9 @@ static void give_log(struct group *g, size_t count, const uint64_t *terms)
                                   .term = terms[count - 1],
                                   .entries = entries,
                                   .entry_count = count});
-    group_take(g, 1);
-    group_lose(g, -1);
-    CHECK_EQ(raft_status(group_raft(g, 1)).last_index, count);
+    raft_group_take(g, 1);
+    raft_group_lose(g, -1);
+    CHECK_EQ(raft_status(raft_group_raft(g, 1)).last_index, count);
 }
 
 #define GIVE_LOG(g, ...)                                                                           \
@@ -62,29 +62,29 @@ static void give_log(struct group *g, size_t count, const uint64_t *terms)
 TEST(a_member_starts_as_a_follower)
 {
     struct group g;
-    group_open(&g, 3, NULL);
+    raft_group_open(&g, 3, NULL);
 
     CHECK_EQ(soft(&g, 1).role, RAFT_FOLLOWER);
     CHECK_EQ(soft(&g, 1).lead, RAFT_NONE);
-    group_close(&g);
+    raft_group_close(&g);
 }
 
 TEST(every_role_follows_a_higher_term)
 {
     for (int role = RAFT_FOLLOWER; role <= RAFT_LEADER; role++) {
         struct group g;
-        group_open(&g, 3, NULL);
+        raft_group_open(&g, 3, NULL);
         if (role != RAFT_FOLLOWER)
-            raft_campaign(group_raft(&g, 1));
+            raft_campaign(raft_group_raft(&g, 1));
         if (role == RAFT_LEADER)
-            group_settle(&g);
+            raft_group_settle(&g);
         CHECK_EQ((int)soft(&g, 1).role, role);
 
         step(&g, (struct raft_message){.type = RAFT_MSG_APP, .from = 2, .to = 1, .term = 5});
         CHECK_EQ(soft(&g, 1).role, RAFT_FOLLOWER);
         CHECK_EQ(soft(&g, 1).lead, 2);
         CHECK_EQ(term(&g, 1), 5);
-        group_close(&g);
+        raft_group_close(&g);
     }
 }
 
@@ -92,17 +92,17 @@ TEST(a_message_of_a_lower_term_is_ignored)
 {
     struct group g;
     struct raft_entry e = {.index = 1, .term = 1};
-    group_open(&g, 3, NULL);
+    raft_group_open(&g, 3, NULL);
     step(&g, (struct raft_message){.type = RAFT_MSG_HEARTBEAT, .from = 2, .to = 1, .term = 3});
-    group_take(&g, 1);
+    raft_group_take(&g, 1);
 
     step(&g,
          (struct raft_message){
              .type = RAFT_MSG_APP, .from = 3, .to = 1, .term = 1, .entries = &e, .entry_count = 1});
-    CHECK_STR(group_sent(&g, 1), "");
-    CHECK_EQ(raft_status(group_raft(&g, 1)).last_index, 0);
+    CHECK_STR(raft_group_sent(&g, 1), "");
+    CHECK_EQ(raft_status(raft_group_raft(&g, 1)).last_index, 0);
     CHECK_EQ(soft(&g, 1).lead, 2);
-    group_close(&g);
+    raft_group_close(&g);
 }
 
 /* --- 3.4: elections --- */
@@ -110,40 +110,40 @@ TEST(a_message_of_a_lower_term_is_ignored)
 TEST(a_leader_sends_heartbeats)
 {
     struct group g;
-    group_open(&g, 3, NULL);
-    group_elect(&g, 1);
+    raft_group_open(&g, 3, NULL);
+    raft_group_elect(&g, 1);
 
-    group_tick(&g, 1, 1);
-    CHECK_STR(group_sent(&g, 1), "1->2 MsgHeartbeat Term:1 Log:0/0 Commit:1\n"
-                                 "1->3 MsgHeartbeat Term:1 Log:0/0 Commit:1\n");
-    group_close(&g);
+    raft_group_tick(&g, 1, 1);
+    CHECK_STR(raft_group_sent(&g, 1), "1->2 MsgHeartbeat Term:1 Log:0/0 Commit:1\n"
+                                      "1->3 MsgHeartbeat Term:1 Log:0/0 Commit:1\n");
+    raft_group_close(&g);
 }
 
 TEST(a_follower_without_a_leader_campaigns)
 {
     struct group g;
-    group_open(&g, 3, NULL);
+    raft_group_open(&g, 3, NULL);
 
     wait_for_timeout(&g, 1);
     CHECK_EQ(soft(&g, 1).role, RAFT_CANDIDATE);
     CHECK_EQ(term(&g, 1), 1);
-    CHECK_EQ(raft_status(group_raft(&g, 1)).hard_state.vote, 1);
-    CHECK_STR(group_sent(&g, 1), "1->2 MsgVote Term:1 Log:0/0\n"
-                                 "1->3 MsgVote Term:1 Log:0/0\n");
-    group_close(&g);
+    CHECK_EQ(raft_status(raft_group_raft(&g, 1)).hard_state.vote, 1);
+    CHECK_STR(raft_group_sent(&g, 1), "1->2 MsgVote Term:1 Log:0/0\n"
+                                      "1->3 MsgVote Term:1 Log:0/0\n");
+    raft_group_close(&g);
 }
 
 TEST(a_candidate_without_an_answer_campaigns_again)
 {
     struct group g;
-    group_open(&g, 3, NULL);
+    raft_group_open(&g, 3, NULL);
 
     wait_for_timeout(&g, 1);
-    group_take(&g, 1);
+    raft_group_take(&g, 1);
     wait_for_timeout(&g, 1);
     CHECK_EQ(soft(&g, 1).role, RAFT_CANDIDATE);
     CHECK_EQ(term(&g, 1), 2);
-    group_close(&g);
+    raft_group_close(&g);
 }
 
 /* Which answers make a candidate of 1, 3 or 5 members a leader, a follower, or neither? */
@@ -162,9 +162,9 @@ TEST(an_election_is_decided_by_a_majority)
 
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         struct group g;
-        group_open(&g, cases[i].size, NULL);
-        raft_campaign(group_raft(&g, 1));
-        group_take(&g, 1);
+        raft_group_open(&g, cases[i].size, NULL);
+        raft_campaign(raft_group_raft(&g, 1));
+        raft_group_take(&g, 1);
         for (uint64_t v = 0; cases[i].votes[v]; v++)
             step(&g, (struct raft_message){.type = RAFT_MSG_VOTE_RESP,
                                            .from = v + 2,
@@ -173,7 +173,7 @@ TEST(an_election_is_decided_by_a_majority)
                                            .reject = cases[i].votes[v] == 'n'});
         CHECK_EQ(soft(&g, 1).role, cases[i].want);
         CHECK_EQ(term(&g, 1), 1);
-        group_close(&g);
+        raft_group_close(&g);
     }
 }
 
@@ -186,16 +186,16 @@ TEST(a_member_votes_once_per_term)
 
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         struct group g;
-        group_open(&g, 3, NULL);
+        raft_group_open(&g, 3, NULL);
         if (cases[i].voted)
             step(&g, (struct raft_message){
                          .type = RAFT_MSG_VOTE, .from = cases[i].voted, .to = 1, .term = 1});
-        group_take(&g, 1);
+        raft_group_take(&g, 1);
 
         step(&g, (struct raft_message){
                      .type = RAFT_MSG_VOTE, .from = cases[i].asks, .to = 1, .term = 1});
-        CHECK_EQ(strstr(group_sent(&g, 1), "Rejected") != NULL, cases[i].refused);
-        group_close(&g);
+        CHECK_EQ(strstr(raft_group_sent(&g, 1), "Rejected") != NULL, cases[i].refused);
+        raft_group_close(&g);
     }
 }
 
@@ -203,62 +203,62 @@ TEST(a_vote_is_durable_before_it_is_sent)
 {
     struct group g;
     struct raft_output out;
-    group_open(&g, 3, NULL);
+    raft_group_open(&g, 3, NULL);
 
     step(&g, (struct raft_message){.type = RAFT_MSG_VOTE, .from = 2, .to = 1, .term = 4});
-    CHECK(raft_take_output(group_raft(&g, 1), &out));
+    CHECK(raft_take_output(raft_group_raft(&g, 1), &out));
     CHECK(out.has_hard_state);
     CHECK(out.must_sync);
     CHECK_EQ(out.hard_state.term, 4);
     CHECK_EQ(out.hard_state.vote, 2);
     CHECK_EQ(out.message_count, 1);
-    raft_advance(group_raft(&g, 1));
-    group_close(&g);
+    raft_advance(raft_group_raft(&g, 1));
+    raft_group_close(&g);
 }
 
 TEST(a_restarted_member_remembers_its_vote)
 {
     struct group g;
-    group_open(&g, 3, NULL);
+    raft_group_open(&g, 3, NULL);
     step(&g, (struct raft_message){.type = RAFT_MSG_VOTE, .from = 2, .to = 1, .term = 4});
-    group_take(&g, 1);
+    raft_group_take(&g, 1);
 
-    group_restart(&g, 1);
+    raft_group_restart(&g, 1);
     step(&g, (struct raft_message){.type = RAFT_MSG_VOTE, .from = 3, .to = 1, .term = 4});
-    CHECK_STR(group_sent(&g, 1), "1->3 MsgVoteResp Term:4 Log:0/0 Rejected (Hint: 0)\n");
-    group_close(&g);
+    CHECK_STR(raft_group_sent(&g, 1), "1->3 MsgVoteResp Term:4 Log:0/0 Rejected (Hint: 0)\n");
+    raft_group_close(&g);
 }
 
 TEST(a_candidate_follows_a_leader_of_its_term)
 {
     struct group g;
-    group_open(&g, 3, NULL);
-    raft_campaign(group_raft(&g, 1));
+    raft_group_open(&g, 3, NULL);
+    raft_campaign(raft_group_raft(&g, 1));
 
     step(&g, (struct raft_message){.type = RAFT_MSG_APP, .from = 3, .to = 1, .term = 1});
     CHECK_EQ(soft(&g, 1).role, RAFT_FOLLOWER);
     CHECK_EQ(soft(&g, 1).lead, 3);
     CHECK_EQ(term(&g, 1), 1);
-    group_close(&g);
+    raft_group_close(&g);
 }
 
 TEST(election_timeouts_are_spread_over_their_range)
 {
     struct group g;
     bool seen[20] = {false};
-    group_open(&g, 3, NULL);
+    raft_group_open(&g, 3, NULL);
 
     for (int round = 0; round < 1000; round++) {
-        unsigned timeout = raft_status(group_raft(&g, 1)).randomized_election_timeout;
+        unsigned timeout = raft_status(raft_group_raft(&g, 1)).randomized_election_timeout;
         CHECK(timeout >= 10 && timeout < 20);
         seen[timeout] = true;
-        raft_campaign(group_raft(&g, 1));
-        group_take(&g, 1);
-        group_lose(&g, -1);
+        raft_campaign(raft_group_raft(&g, 1));
+        raft_group_take(&g, 1);
+        raft_group_lose(&g, -1);
     }
     for (int timeout = 10; timeout < 20; timeout++)
         CHECK(seen[timeout]);
-    group_close(&g);
+    raft_group_close(&g);
 }
 
 /* --- 3.5: replication --- */
@@ -266,51 +266,51 @@ TEST(election_timeouts_are_spread_over_their_range)
 TEST(a_leader_replicates_what_is_proposed)
 {
     struct group g;
-    group_open(&g, 3, NULL);
-    group_elect(&g, 1);
+    raft_group_open(&g, 3, NULL);
+    raft_group_elect(&g, 1);
 
-    CHECK_EQ(group_propose(&g, 1, "x"), RAFT_OK);
-    CHECK_STR(group_sent(&g, 1),
+    CHECK_EQ(raft_group_propose(&g, 1, "x"), RAFT_OK);
+    CHECK_STR(raft_group_sent(&g, 1),
               "1->2 MsgApp Term:1 Log:1/1 Commit:1 Entries:[1/2 EntryNormal \"x\"]\n"
               "1->3 MsgApp Term:1 Log:1/1 Commit:1 Entries:[1/2 EntryNormal \"x\"]\n");
     CHECK_EQ(commit(&g, 1), 1);
-    group_close(&g);
+    raft_group_close(&g);
 }
 
 TEST(an_entry_on_a_majority_is_committed_and_applied_by_all)
 {
     struct group g;
-    group_open(&g, 3, NULL);
-    group_elect(&g, 1);
+    raft_group_open(&g, 3, NULL);
+    raft_group_elect(&g, 1);
     g.member[3].cut = true;
 
-    group_propose(&g, 1, "x");
-    group_settle(&g);
+    raft_group_propose(&g, 1, "x");
+    raft_group_settle(&g);
     CHECK_EQ(commit(&g, 1), 2);
-    CHECK_STR(group_machine(&g, 1), "x ");
-    CHECK_STR(group_machine(&g, 2), "x ");
-    CHECK_STR(group_machine(&g, 3), "");
+    CHECK_STR(raft_group_machine(&g, 1), "x ");
+    CHECK_STR(raft_group_machine(&g, 2), "x ");
+    CHECK_STR(raft_group_machine(&g, 3), "");
 
     g.member[3].cut = false;
-    group_tick(&g, 1, 1);
-    group_settle(&g);
-    CHECK_STR(group_machine(&g, 3), "x ");
-    group_close(&g);
+    raft_group_tick(&g, 1, 1);
+    raft_group_settle(&g);
+    CHECK_STR(raft_group_machine(&g, 3), "x ");
+    raft_group_close(&g);
 }
 
 TEST(without_a_majority_nothing_is_committed)
 {
     struct group g;
-    group_open(&g, 5, NULL);
-    group_elect(&g, 1);
+    raft_group_open(&g, 5, NULL);
+    raft_group_elect(&g, 1);
     for (uint64_t id = 3; id <= 5; id++)
         g.member[id].cut = true;
 
-    group_propose(&g, 1, "x");
-    group_settle(&g);
+    raft_group_propose(&g, 1, "x");
+    raft_group_settle(&g);
     CHECK_EQ(commit(&g, 1), 1);
-    CHECK_STR(group_machine(&g, 1), "");
-    group_close(&g);
+    CHECK_STR(raft_group_machine(&g, 1), "");
+    raft_group_close(&g);
 }
 
 TEST(a_follower_commits_no_further_than_it_matches)
@@ -322,7 +322,7 @@ TEST(a_follower_commits_no_further_than_it_matches)
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         struct group g;
         struct raft_entry two[] = {{.index = 1, .term = 1}, {.index = 2, .term = 1}};
-        group_open(&g, 3, NULL);
+        raft_group_open(&g, 3, NULL);
         step(&g, (struct raft_message){.type = RAFT_MSG_APP,
                                        .from = 2,
                                        .to = 1,
@@ -331,7 +331,7 @@ TEST(a_follower_commits_no_further_than_it_matches)
                                        .entry_count = cases[i].count,
                                        .commit = cases[i].leader_commit});
         CHECK_EQ(commit(&g, 1), cases[i].want);
-        group_close(&g);
+        raft_group_close(&g);
     }
 }
 
@@ -349,7 +349,7 @@ TEST(a_follower_refuses_what_does_not_fit_its_log)
 
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         struct group g;
-        group_open(&g, 3, NULL);
+        raft_group_open(&g, 3, NULL);
         GIVE_LOG(&g, 1, 2);
         step(&g, (struct raft_message){.type = RAFT_MSG_APP,
                                        .from = 2,
@@ -357,8 +357,8 @@ TEST(a_follower_refuses_what_does_not_fit_its_log)
                                        .term = 2,
                                        .log_term = cases[i].log_term,
                                        .index = cases[i].index});
-        CHECK_STR(group_sent(&g, 1), cases[i].want);
-        group_close(&g);
+        CHECK_STR(raft_group_sent(&g, 1), cases[i].want);
+        raft_group_close(&g);
     }
 }
 
@@ -381,7 +381,7 @@ TEST(any_log_is_brought_in_line_with_the_leaders)
     for (size_t i = 0; i < ARRAY_LEN(logs); i++) {
         struct group g;
         struct raft_entry entries[16];
-        group_open(&g, 3, NULL);
+        raft_group_open(&g, 3, NULL);
         for (uint64_t id = 1; id <= 2; id++) {
             const uint64_t *terms = id == 1 ? leader_log : logs[i].terms;
             size_t count = id == 1 ? ARRAY_LEN(leader_log) : logs[i].count;
@@ -395,18 +395,18 @@ TEST(any_log_is_brought_in_line_with_the_leaders)
                                            .entry_count = count});
         }
         for (uint64_t id = 1; id <= 2; id++)
-            group_take(&g, id);
-        group_lose(&g, -1);
+            raft_group_take(&g, id);
+        raft_group_lose(&g, -1);
 
         /* Member 3 with its empty log votes for anyone; 2 may refuse, but then learns better. */
-        group_elect(&g, 1);
-        group_propose(&g, 1, "new");
-        group_settle(&g);
+        raft_group_elect(&g, 1);
+        raft_group_propose(&g, 1, "new");
+        raft_group_settle(&g);
         CHECK_EQ(g.member[2].disk_count, g.member[1].disk_count);
         for (size_t e = 0; e < g.member[1].disk_count; e++)
             CHECK_EQ(g.member[2].disk[e].term, g.member[1].disk[e].term);
-        CHECK_STR(group_machine(&g, 2), "new ");
-        group_close(&g);
+        CHECK_STR(raft_group_machine(&g, 2), "new ");
+        raft_group_close(&g);
     }
 }
 
@@ -415,13 +415,13 @@ TEST(any_log_is_brought_in_line_with_the_leaders)
 TEST(a_vote_request_names_the_end_of_the_log)
 {
     struct group g;
-    group_open(&g, 3, NULL);
+    raft_group_open(&g, 3, NULL);
     GIVE_LOG(&g, 1, 2, 2);
 
     wait_for_timeout(&g, 1);
-    CHECK_STR(group_sent(&g, 1), "1->2 MsgVote Term:3 Log:2/3\n"
-                                 "1->3 MsgVote Term:3 Log:2/3\n");
-    group_close(&g);
+    CHECK_STR(raft_group_sent(&g, 1), "1->2 MsgVote Term:3 Log:2/3\n"
+                                      "1->3 MsgVote Term:3 Log:2/3\n");
+    raft_group_close(&g);
 }
 
 TEST(no_vote_for_a_log_that_lacks_something)
@@ -435,7 +435,7 @@ TEST(no_vote_for_a_log_that_lacks_something)
 
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         struct group g;
-        group_open(&g, 3, NULL);
+        raft_group_open(&g, 3, NULL);
         GIVE_LOG(&g, 1, 2);
         step(&g, (struct raft_message){.type = RAFT_MSG_VOTE,
                                        .from = 3,
@@ -443,8 +443,8 @@ TEST(no_vote_for_a_log_that_lacks_something)
                                        .term = 5,
                                        .log_term = cases[i].log_term,
                                        .index = cases[i].index});
-        CHECK_EQ(strstr(group_sent(&g, 1), "Rejected") != NULL, cases[i].refused);
-        group_close(&g);
+        CHECK_EQ(strstr(raft_group_sent(&g, 1), "Rejected") != NULL, cases[i].refused);
+        raft_group_close(&g);
     }
 }
 
@@ -452,13 +452,13 @@ TEST(no_vote_for_a_log_that_lacks_something)
 TEST(only_entries_of_the_own_term_are_committed_by_counting)
 {
     struct group g;
-    group_open(&g, 3, NULL);
+    raft_group_open(&g, 3, NULL);
     GIVE_LOG(&g, 1, 2);
-    raft_campaign(group_raft(&g, 1));
-    group_take(&g, 1);
+    raft_campaign(raft_group_raft(&g, 1));
+    raft_group_take(&g, 1);
     step(&g, (struct raft_message){.type = RAFT_MSG_VOTE_RESP, .from = 2, .to = 1, .term = 3});
     CHECK_EQ(soft(&g, 1).role, RAFT_LEADER);
-    group_take(&g, 1);
+    raft_group_take(&g, 1);
 
     step(&g, (struct raft_message){
                  .type = RAFT_MSG_APP_RESP, .from = 2, .to = 1, .term = 3, .index = 2});
@@ -466,24 +466,24 @@ TEST(only_entries_of_the_own_term_are_committed_by_counting)
     step(&g, (struct raft_message){
                  .type = RAFT_MSG_APP_RESP, .from = 2, .to = 1, .term = 3, .index = 3});
     CHECK_EQ(commit(&g, 1), 3);
-    group_close(&g);
+    raft_group_close(&g);
 }
 
 TEST(a_leader_does_not_count_its_own_copy_before_it_is_durable)
 {
     struct group g;
     struct raft_output out;
-    group_open(&g, 3, NULL);
-    group_elect(&g, 1);
-    group_propose(&g, 1, "x");
-    CHECK(raft_take_output(group_raft(&g, 1), &out)); /* being written, not yet advanced */
+    raft_group_open(&g, 3, NULL);
+    raft_group_elect(&g, 1);
+    raft_group_propose(&g, 1, "x");
+    CHECK(raft_take_output(raft_group_raft(&g, 1), &out)); /* being written, not yet advanced */
 
     step(&g, (struct raft_message){
                  .type = RAFT_MSG_APP_RESP, .from = 2, .to = 1, .term = 1, .index = 2});
     CHECK_EQ(commit(&g, 1), 1);
-    raft_advance(group_raft(&g, 1));
+    raft_advance(raft_group_raft(&g, 1));
     CHECK_EQ(commit(&g, 1), 2);
-    group_close(&g);
+    raft_group_close(&g);
 }
 
 /* --- 3.10: leadership transfer --- */
@@ -491,15 +491,15 @@ TEST(a_leader_does_not_count_its_own_copy_before_it_is_durable)
 TEST(leadership_goes_to_whom_it_is_transferred)
 {
     struct group g;
-    group_open(&g, 3, NULL);
-    group_elect(&g, 1);
+    raft_group_open(&g, 3, NULL);
+    raft_group_elect(&g, 1);
 
-    raft_transfer_leader(group_raft(&g, 1), 3);
-    CHECK_EQ(group_propose(&g, 1, "x"), RAFT_PROPOSAL_DROPPED);
-    group_settle(&g);
+    raft_transfer_leader(raft_group_raft(&g, 1), 3);
+    CHECK_EQ(raft_group_propose(&g, 1, "x"), RAFT_PROPOSAL_DROPPED);
+    raft_group_settle(&g);
     CHECK_EQ(soft(&g, 3).role, RAFT_LEADER);
     CHECK_EQ(soft(&g, 1).lead, 3);
-    group_close(&g);
+    raft_group_close(&g);
 }
 
 /* --- 9.6: pre-vote --- */
@@ -513,20 +513,20 @@ static void with_pre_vote(struct raft_config *c)
 TEST(a_member_that_was_cut_off_does_not_disturb_with_its_term)
 {
     struct group g;
-    group_open(&g, 3, with_pre_vote);
-    group_elect(&g, 1);
+    raft_group_open(&g, 3, with_pre_vote);
+    raft_group_elect(&g, 1);
     g.member[3].cut = true;
-    group_tick(&g, 3, 100);
-    group_settle(&g);
+    raft_group_tick(&g, 3, 100);
+    raft_group_settle(&g);
     CHECK_EQ(term(&g, 3), 1);
     CHECK_EQ(soft(&g, 3).role, RAFT_PRE_CANDIDATE);
 
     g.member[3].cut = false;
-    group_tick(&g, 3, 20);
-    group_tick(&g, 1, 1);
-    group_settle(&g);
+    raft_group_tick(&g, 3, 20);
+    raft_group_tick(&g, 1, 1);
+    raft_group_settle(&g);
     CHECK_EQ(soft(&g, 1).role, RAFT_LEADER);
     CHECK_EQ(term(&g, 1), 1);
     CHECK_EQ(soft(&g, 3).lead, 1);
-    group_close(&g);
+    raft_group_close(&g);
 }
