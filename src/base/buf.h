@@ -27,7 +27,8 @@ void buf_append(struct buf *b, struct bytes what);
 void buf_append_str(struct buf *b, const char *str);
 void buf_append_byte(struct buf *b, uint8_t byte);
 __attribute__((format(printf, 2, 3))) void buf_printf(struct buf *b, const char *format, ...);
-__attribute__((format(printf, 2, 0))) void buf_vprintf(struct buf *b, const char *format, va_list args);
+__attribute__((format(printf, 2, 0))) void buf_vprintf(struct buf *b, const char *format,
+                                                       va_list args);
 
 /* Drops the first `count` bytes and moves the rest to the front. */
 void buf_drop_front(struct buf *b, size_t count);

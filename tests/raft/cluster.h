@@ -14,7 +14,8 @@
  *                         disks: told | durable
  *
  * Rules      After every single call into a member:
- *            1. Election safety: one leader per term, one vote per member and term.
+ *            1. Election safety: one leader per term, whose own vote is on disk; one vote per
+ *               member and term.
  *            2. Log matching: equal index and term, equal entry and equal past.
  *            3. Leader completeness: a new leader holds all that was committed before its term.
  *            4. State machine safety: what is applied is committed, and the same everywhere.

@@ -359,6 +359,8 @@ void cluster_chaos(struct cluster *c)
     if (pick < climate->crash_weight) {
         if (rng_chance(&c->rng, 1, 10))
             power_cut(c);
+        else if (rng_chance(&c->rng, 1, 4))
+            crash_someone(c, some_leader(c));
         else
             crash_someone(c, m);
         return;

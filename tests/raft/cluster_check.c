@@ -122,6 +122,10 @@ static void check_leadership(struct member *m, const struct raft_status *s)
         record->leader_life = m->life;
         m->cluster->totals.elections++;
         check_completeness(m, s->hard_state.term);
+        if (m->durable.term != s->hard_state.term || m->durable.vote != m->id)
+            cluster_broken(m->cluster, "election safety",
+                           "member %lu leads term %lu and would not know it after a crash", m->id,
+                           s->hard_state.term);
     }
     if (leads && (record->leader_slot != m->slot + 1 || record->leader_life != m->life))
         cluster_broken(m->cluster, "election safety", "members %lu and %lu both lead term %lu",
