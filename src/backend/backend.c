@@ -1,0 +1,482 @@
+#include "backend/backend_int.h"
+
+#include "base/assert.h"
+#include "base/list.h"
+#include "base/mem.h"
+
+#include <stdio.h>
+
+static const char *const names[BUCKET_COUNT] = {
+    [BUCKET_ALARM] = "alarm",
+    [BUCKET_AUTH] = "auth",
+    [BUCKET_AUTH_ROLES] = "authRoles",
+    [BUCKET_AUTH_USERS] = "authUsers",
+    [BUCKET_CLUSTER] = "cluster",
+    [BUCKET_KEY] = "key",
+    [BUCKET_LEASE] = "lease",
+    [BUCKET_MEMBERS] = "members",
+    [BUCKET_MEMBERS_REMOVED] = "members_removed",
+    [BUCKET_META] = "meta",
+};
+
+/* etcd's keys in the meta bucket, and its form of the numbers below them. */
+#define KEY_INDEX      BYTES("consistent_index")
+#define KEY_TERM       BYTES("term")
+#define KEY_CONF_STATE BYTES("confState")
+
+const char *bucket_name(enum bucket bucket)
+{
+    assert(bucket < BUCKET_COUNT);
+    return names[bucket];
+}
+
+bool bucket_find(struct bytes name, enum bucket *out)
+{
+    for (int i = 0; i < BUCKET_COUNT; i++)
+        if (bytes_equal(name, bytes_of_str(names[i]))) {
+            *out = (enum bucket)i;
+            return true;
+        }
+    return false;
+}
+
+/* --- opening and closing ------------------------------------------------------------------ */
+
+static enum err read_number(struct backend_view *v, struct bytes key, uint64_t *out)
+{
+    struct bytes value;
+    enum err e = backend_get(v, BUCKET_META, key, &value);
+
+    *out = 0;
+    if (e == ERR_NOT_FOUND)
+        return ERR_OK;
+    if (e != ERR_OK)
+        return e;
+    if (value.len != sizeof(*out)) {
+        snprintf(v->reader->damage, sizeof(v->reader->damage),
+                 "bucket meta, key %.*s: not a number", (int)key.len, (const char *)key.at);
+        return ERR_CORRUPT;
+    }
+    memcpy(out, value.at, sizeof(*out));
+    *out = __builtin_bswap64(*out);
+    return ERR_OK;
+}
+
+enum err backend_view_position(struct backend_view *v, struct backend_position *out)
+{
+    struct backend_position found;
+    enum err e = read_number(v, KEY_INDEX, &found.index);
+
+    if (e == ERR_OK)
+        e = read_number(v, KEY_TERM, &found.term);
+    if (e == ERR_OK)
+        *out = found;
+    return e;
+}
+
+static enum err read_position(struct backend *b, char *why)
+{
+    struct backend_view v;
+
+    backend_view_open(b, &v);
+    enum err e = backend_view_position(&v, &b->applied);
+    b->durable = b->applied;
+    if (e != ERR_OK)
+        snprintf(why, FAILURE_TEXT_BYTES, "%s", backend_view_damage(&v));
+    backend_view_close(&v);
+    return e;
+}
+
+static struct backend *backend_new(const struct backend_options *options, struct store *store)
+{
+    struct backend *b = mem_new(struct backend);
+
+    b->workers = options->workers;
+    b->on_failure = options->on_failure;
+    b->context = options->context;
+    b->pending_bytes_max =
+        options->pending_bytes_max ? options->pending_bytes_max : BACKEND_PENDING_BYTES_DEFAULT;
+    b->slice_bytes = options->slice_bytes ? options->slice_bytes : BACKEND_SLICE_BYTES_DEFAULT;
+    if (pthread_mutex_init(&b->lock, NULL) != 0)
+        fatal("cannot make a lock for the page store");
+    b->store = store;
+    b->store->refs = 1;
+    b->open = batch_new();
+    b->open_number = 1;
+    b->sizes = store->sizes;
+    return b;
+}
+
+static enum err open_store(const struct backend_options *options, char *why, struct backend **out)
+{
+    struct store *store;
+    enum err e = options->memory ? memory_store_open(options->memory, &store)
+                                 : lmdb_store_open(options->disk, options->dir, why, &store);
+
+    if (e != ERR_OK)
+        return e;
+    struct backend *b = backend_new(options, store);
+    e = read_position(b, why);
+    if (e != ERR_OK) {
+        backend_close(b);
+        return e;
+    }
+    *out = b;
+    return ERR_OK;
+}
+
+enum err backend_open(const struct backend_options *options, struct backend **out)
+{
+    assert(!options->memory != !options->dir);
+    assert(!options->dir || options->disk);
+
+    char why[FAILURE_TEXT_BYTES] = "";
+    enum err e = open_store(options, why, out);
+    if (e != ERR_OK && options->why)
+        buf_append_str(options->why, why);
+    return e;
+}
+
+/* On either thread, by whoever owns the lists. */
+static void bury(struct batch **batches, struct store **stores)
+{
+    while (*batches) {
+        struct batch *batch = *batches;
+        *batches = batch->next_dead;
+        batch_free(batch);
+    }
+    while (*stores) {
+        struct store *store = *stores;
+        *stores = store->next_dead;
+        store->ops->close(store);
+    }
+}
+
+void backend_close(struct backend *b)
+{
+    if (!b)
+        return;
+    assert(backend_is_idle(b));
+    assert(b->core_views == 0);
+    assert(b->worker_views == 0);
+
+    defrag_drop(b);
+    bury(&b->dead_batches, &b->dead_stores);
+    assert(b->store->refs == 1);
+    b->store->ops->close(b->store);
+    batch_free(b->open);
+    batch_free(b->frozen);
+    pthread_mutex_destroy(&b->lock);
+    mem_free(b);
+}
+
+/* --- writing ------------------------------------------------------------------------------ */
+
+uint8_t *backend_put_space(struct backend *b, enum bucket bucket, struct bytes key,
+                           size_t value_len)
+{
+    assert(!b->failed);
+    return batch_put_space(b->open, bucket, key, value_len, b->stamp);
+}
+
+void backend_put(struct backend *b, enum bucket bucket, struct bytes key, struct bytes value)
+{
+    uint8_t *at = backend_put_space(b, bucket, key, value.len);
+
+    if (value.len > 0)
+        memcpy(at, value.at, value.len);
+}
+
+void backend_delete(struct backend *b, enum bucket bucket, struct bytes key)
+{
+    assert(!b->failed);
+    batch_delete(b->open, bucket, key, b->stamp);
+}
+
+static void put_number(struct backend *b, struct bytes key, uint64_t number)
+{
+    number = __builtin_bswap64(number);
+    memcpy(backend_put_space(b, BUCKET_META, key, sizeof(number)), &number, sizeof(number));
+}
+
+void backend_entry_begin(struct backend *b)
+{
+    assert(!b->in_entry);
+    b->in_entry = true;
+}
+
+void backend_entry_end(struct backend *b, struct backend_position now, struct bytes conf_state)
+{
+    assert(b->in_entry);
+    assert(now.index > b->applied.index); /* no entry twice */
+    assert(now.term >= b->applied.term);
+
+    put_number(b, KEY_INDEX, now.index);
+    if (now.term > 0) /* etcd tells schema versions apart by its absence */
+        put_number(b, KEY_TERM, now.term);
+    if (conf_state.at)
+        backend_put(b, BUCKET_META, KEY_CONF_STATE, conf_state);
+    b->applied = now;
+    b->in_entry = false;
+}
+
+struct backend_position backend_applied(const struct backend *b)
+{
+    return b->applied;
+}
+
+struct backend_position backend_durable(const struct backend *b)
+{
+    return b->durable;
+}
+
+uint64_t backend_open_batch(const struct backend *b)
+{
+    return b->open_number;
+}
+
+uint64_t backend_durable_batch(const struct backend *b)
+{
+    return b->durable_number;
+}
+
+bool backend_is_committing(const struct backend *b)
+{
+    return b->frozen;
+}
+
+bool backend_is_idle(const struct backend *b)
+{
+    return b->running == JOB_NONE;
+}
+
+bool backend_can_commit(const struct backend *b)
+{
+    return b->open->has_writes && !b->frozen && !b->in_entry && !b->failed;
+}
+
+size_t backend_pending_bytes(const struct backend *b)
+{
+    return batch_bytes(b->open) + (b->frozen ? batch_bytes(b->frozen) : 0);
+}
+
+bool backend_is_full(const struct backend *b)
+{
+    return backend_pending_bytes(b) > b->pending_bytes_max;
+}
+
+struct backend_sizes backend_sizes(const struct backend *b)
+{
+    return b->sizes;
+}
+
+/* --- committing: on the backend thread ---------------------------------------------------- */
+
+static enum err write_batch(const struct batch *batch, struct store *s)
+{
+    for (int bucket = 0; bucket < BUCKET_COUNT; bucket++) {
+        const struct batch_node *node = batch->lists[bucket].first[0];
+        for (; node; node = node->next[0]) {
+            struct bytes key = batch_node_key(node);
+            const struct batch_version *v = node->newest;
+            enum err e = v->deleted
+                             ? s->ops->remove(s, (enum bucket)bucket, key)
+                             : s->ops->put(s, (enum bucket)bucket, key, batch_version_value(v));
+            if (e != ERR_OK)
+                return e;
+        }
+    }
+    return ERR_OK;
+}
+
+enum err batch_commit_to(const struct batch *batch, struct store *s)
+{
+    enum err e = s->ops->begin(s);
+
+    if (e != ERR_OK)
+        return e;
+    e = write_batch(batch, s);
+    if (e == ERR_OK)
+        return s->ops->commit(s);
+    s->ops->abort(s);
+    return e;
+}
+
+static enum err run_commit(struct backend *b)
+{
+    enum err e = batch_commit_to(b->frozen, b->store);
+
+    if (e == ERR_OK)
+        defrag_follow(b, b->frozen);
+    return e;
+}
+
+static void run_job(struct job *j)
+{
+    struct backend *b = container_of(j, struct backend, job);
+
+    b->job_err = ERR_OK;
+    if (b->running == JOB_COMMIT)
+        b->job_err = run_commit(b);
+    if (b->running == JOB_SLICE)
+        b->job_err = defrag_slice(b);
+    if (b->job_err != ERR_OK)
+        snprintf(b->job_text, sizeof(b->job_text), "%s", b->store->failure);
+    bury(&b->burying_batches, &b->burying_stores);
+}
+
+/* --- committing: in the turn -------------------------------------------------------------- */
+
+static void freeze(struct backend *b)
+{
+    struct batch *fresh = batch_new();
+
+    b->open->position = b->applied;
+    pthread_mutex_lock(&b->lock);
+    b->frozen = b->open;
+    b->open = fresh;
+    pthread_mutex_unlock(&b->lock);
+    b->open_number++;
+}
+
+void backend_drop_batch(struct backend *b, struct batch *batch)
+{
+    if (!batch_unref(batch))
+        return;
+    batch->next_dead = b->dead_batches;
+    b->dead_batches = batch;
+}
+
+/* The frozen batch is in the pages: whoever opens a view from here on needs it no more. */
+static void committed(struct backend *b)
+{
+    struct batch *done = b->frozen;
+
+    pthread_mutex_lock(&b->lock);
+    b->frozen = NULL;
+    pthread_mutex_unlock(&b->lock);
+    b->durable = done->position;
+    b->durable_number = b->open_number - 1;
+    backend_drop_batch(b, done);
+}
+
+static void fail(struct backend *b)
+{
+    b->failed = true;
+    if (!b->on_failure)
+        fatal("cannot commit to the page store: %s (%s)", err_text(b->job_err), b->job_text);
+    b->on_failure(b->context, b->job_err, b->job_text);
+}
+
+static void settle_job(struct backend *b, enum backend_job kind)
+{
+    /* Nothing runs now, so the other thread's figures may be looked at. */
+    b->sizes = b->store->sizes;
+    b->slice_next = kind == JOB_COMMIT;
+    if (b->job_err != ERR_OK)
+        fail(b);
+    else if (kind == JOB_COMMIT)
+        committed(b);
+    defrag_settle(b);
+}
+
+static void job_done(struct job *j)
+{
+    struct backend *b = container_of(j, struct backend, job);
+    enum backend_job kind = b->running;
+
+    b->running = JOB_NONE;
+    settle_job(b, kind);
+    backend_pump(b);
+}
+
+static enum backend_job next_job(const struct backend *b)
+{
+    if (b->failed)
+        return JOB_NONE;
+    if (b->defrag.request && (b->slice_next || !b->frozen))
+        return JOB_SLICE;
+    if (b->frozen)
+        return JOB_COMMIT;
+    return b->dead_batches || b->dead_stores ? JOB_BURY : JOB_NONE;
+}
+
+void backend_pump(struct backend *b)
+{
+    if (b->running != JOB_NONE || !b->workers)
+        return;
+    enum backend_job kind = next_job(b);
+    if (kind == JOB_NONE)
+        return;
+    b->running = kind;
+    b->burying_batches = b->dead_batches;
+    b->burying_stores = b->dead_stores;
+    b->dead_batches = NULL;
+    b->dead_stores = NULL;
+    b->job = (struct job){.run = run_job, .on_done = job_done};
+    job_submit(b->workers, &b->job);
+}
+
+void backend_commit_start(struct backend *b)
+{
+    assert(backend_can_commit(b));
+    assert(b->workers);
+
+    freeze(b);
+    backend_pump(b);
+}
+
+enum err backend_commit_now(struct backend *b)
+{
+    assert(b->running == JOB_NONE);
+    assert(!b->in_entry);
+    assert(!b->frozen);
+    assert(!b->failed);
+
+    if (!b->open->has_writes)
+        return ERR_OK;
+    freeze(b);
+    enum err e = run_commit(b);
+    b->sizes = b->store->sizes;
+    if (e == ERR_OK)
+        committed(b);
+    else
+        b->failed = true;
+    bury(&b->dead_batches, &b->dead_stores);
+    return e;
+}
+
+const char *backend_failure(const struct backend *b)
+{
+    return b->store->failure;
+}
+
+/* --- invariants --------------------------------------------------------------------------- */
+
+void backend_turn_ended(const struct backend *b)
+{
+    assert(b->core_views == 0); /* a view kept over the turn would pin pages */
+}
+
+void backend_check(const struct backend *b)
+{
+    batch_check(b->open);
+    assert(b->open_number > b->durable_number);
+    assert(b->durable.index <= b->applied.index);
+    assert(b->durable.term <= b->applied.term);
+    if (b->frozen) {
+        batch_check(b->frozen);
+        assert(b->frozen->has_writes);
+        assert(b->frozen->position.index >= b->durable.index);
+        assert(b->frozen->position.index <= b->applied.index);
+        assert(b->open_number == b->durable_number + 2);
+        assert(b->failed || b->running != JOB_NONE);
+    } else {
+        assert(b->open_number == b->durable_number + 1);
+        assert(b->running != JOB_COMMIT);
+    }
+    assert(b->core_views <= BACKEND_CORE_VIEWS_MAX);
+    assert(b->failed || !b->defrag.request || b->running != JOB_NONE);
+    assert(b->running != JOB_NONE || !b->burying_batches);
+    assert(b->running != JOB_NONE || !b->burying_stores);
+}

@@ -1,0 +1,290 @@
+/*
+ * backend: the page store, what has been applied, kept in ordered buckets.
+ *
+ * To mvcc, lease, auth, cluster and snap this is an ordered map in memory: they put, delete and
+ * look, and never wait. Behind it stands a file that follows a little later. The log is the truth;
+ * the file says, by its consistent index, how much of the log it already holds.
+ *
+ *     core thread    put put | put | delete put |   -> the open batch, whole entries only
+ *                                commit_start       -> frozen: nobody writes to it any more
+ *     backend thread     pages, sync, new root      -> committed
+ *     core thread        completion, in the turn    -> the frozen batch is dropped
+ *
+ *     a view  =  open batch, up to a limit    newest, hides what lies below
+ *                frozen batch, if there is one
+ *                committed pages, as of one short read transaction
+ *
+ * A view may find the frozen batch's writes in the pages already. That is harmless: a batch says
+ * what each key finally is, so laying it over pages that contain it changes nothing. What would do
+ * harm is a view that misses a batch, or has pages newer than its newest batch; hence a view takes
+ * its three parts, and the core thread freezes and drops, under one lock that nobody holds for
+ * longer than it takes to copy some pointers and register a reader.
+ *
+ * Life       backend_open; then writes, views and commits; backend_close when it is idle.
+ * Promises   1. After a crash at any moment the store holds exactly the batches up to some one of
+ *               them, that one and all before it whole, with its index, term and confState; at
+ *               least those that backend_durable has named.
+ *            2. A view does not change while it is open, whatever is written, committed or
+ *               defragmented meanwhile. What it lends stays until the view is closed.
+ *            3. Keys come in memcmp order, long ones too, each once.
+ *            4. A value that is not what was put there is never handed out: ERR_CORRUPT, and
+ *               backend_view_damage names file, bucket and key. If the file cannot even be walked,
+ *               because a page is gone or unreadable, the process ends and names the file.
+ *            5. The writing thread never waits for the disk, and for no longer than a pointer swap
+ *               for another thread; defragmentation changes nothing about that.
+ *            6. Equal calls lead to equal contents and orders; no address or clock decides.
+ * Threads    Everything is the core thread's, except views opened by backend_view_open_on_worker,
+ *            which belong to the thread that opens them. They see committed and frozen batches,
+ *            which no longer change; the open batch, which does, is the core thread's alone.
+ * Two kinds  LMDB in a folder of its own, and a twin in memory that can lose power and fail on
+ *            demand (backend_memory.h), for the simulator. One contract script runs against both.
+ * Not here   When to commit (server). What keys and values mean (the rooms that put them).
+ * Leans on   io/worker.h for the thread, io/disk.h for names and locks, LMDB for the pages.
+ */
+#pragma once
+
+#include "base/bytes.h"
+#include "base/err.h"
+#include "base/limits.h"
+#include "io/worker.h"
+
+/* etcd's ten, in the order of their names. The numbers are part of the file format. */
+enum bucket {
+    BUCKET_ALARM,
+    BUCKET_AUTH,
+    BUCKET_AUTH_ROLES,
+    BUCKET_AUTH_USERS,
+    BUCKET_CLUSTER,
+    BUCKET_KEY,
+    BUCKET_LEASE,
+    BUCKET_MEMBERS,
+    BUCKET_MEMBERS_REMOVED,
+    BUCKET_META,
+    BUCKET_COUNT
+};
+
+/* As etcd spells it: "authRoles". */
+const char *bucket_name(enum bucket bucket);
+
+/* False if there is none of that name. */
+bool bucket_find(struct bytes name, enum bucket *out);
+
+enum {
+    BACKEND_KEY_BYTES_MAX = 2 * MIB, /* a user name that fills a whole request fits */
+    BACKEND_PENDING_BYTES_DEFAULT = 64 * MIB,
+    BACKEND_SLICE_BYTES_DEFAULT = 4 * MIB, /* a commit may wait for one: tens of milliseconds */
+    BACKEND_WORKER_VIEWS_MAX = 64,         /* open at once, by all workers together */
+    BACKEND_CORE_VIEWS_MAX = 16,
+};
+#define BACKEND_VALUE_BYTES_MAX (1u << 30)
+
+static_assert(BACKEND_KEY_BYTES_MAX >= RPC_MESSAGE_BYTES_DEFAULT, "whatever a request can name");
+
+struct backend;     /* opaque */
+struct buf;         /* base/buf.h */
+struct disk;        /* io/disk.h */
+struct memory_disk; /* backend_memory.h */
+
+/* How much of the log the store holds. The confState is etcd's JSON, kept under meta/confState. */
+struct backend_position {
+    uint64_t index, term; /* 0: nothing applied yet */
+};
+
+struct backend_sizes {
+    uint64_t
+        file_bytes; /* what the file takes: etcd's "db size", which the quota is held against */
+    uint64_t used_bytes; /* of it, pages with content: "db size in use" */
+};
+
+struct backend_options {
+    struct disk *disk;          /* for LMDB: where dir is */
+    const char *dir;            /* for LMDB: the store's own folder, made if missing */
+    struct memory_disk *memory; /* for the twin, instead of disk and dir; outlives the backend */
+
+    /* Commits and defragmentation run here, one job at a time. Best a crew of one thread that does
+     * nothing else, or commits wait behind password hashes. NULL: only backend_commit_now. */
+    struct workers *workers;
+    size_t pending_bytes_max; /* 0: BACKEND_PENDING_BYTES_DEFAULT */
+    size_t slice_bytes;       /* of a defragmentation; 0: BACKEND_SLICE_BYTES_DEFAULT */
+
+    /* A commit has failed and nobody knows what the disk has kept: in the turn, once; after it only
+     * views and backend_close are allowed. NULL ends the process, which a server wants; the
+     * simulator crashes one member instead. */
+    void (*on_failure)(void *context, enum err e, const char *text);
+    void *context;
+    struct buf *why; /* NULL, or where the reason is appended when opening fails */
+};
+
+/* --- opening ------------------------------------------------------------------------------ */
+
+/*
+ * Opens or creates the store. Takes as long as the disk takes: for boot and tools. ERR_BUSY:
+ * another process has it. ERR_CORRUPT: not a store. ERR_UNSUPPORTED: of a later format. The caller
+ * owns *out and ends it with backend_close.
+ */
+MUST_CHECK enum err backend_open(const struct backend_options *options, struct backend **out);
+
+/* Ends b, with no job in flight and no view open (asserted). What was not committed is forgotten;
+ * the log has it. NULL is fine. */
+void backend_close(struct backend *b);
+
+/* --- writing ------------------------------------------------------------------------------ */
+
+/* Copies both into the open batch. Keys have 1 to BACKEND_KEY_BYTES_MAX bytes (asserted). */
+void backend_put(struct backend *b, enum bucket bucket, struct bytes key, struct bytes value);
+
+/* The same, but the caller writes the value's bytes, all of them, before its next call here. */
+uint8_t *backend_put_space(struct backend *b, enum bucket bucket, struct bytes key,
+                           size_t value_len);
+
+/* A key that is not there is fine. */
+void backend_delete(struct backend *b, enum bucket bucket, struct bytes key);
+
+/*
+ * Around the writes of one log entry, which may stretch over many turns. Between the two no commit
+ * starts, so a batch never ends inside an entry. Writes that belong to no entry (physical
+ * compaction) may happen any time. The end notes that everything up to `now` has been applied;
+ * its index grows (asserted). conf_state is NULL-bytes where it has not changed.
+ */
+void backend_entry_begin(struct backend *b);
+void backend_entry_end(struct backend *b, struct backend_position now, struct bytes conf_state);
+
+/* The last entry applied, and the last that is in a durable batch. */
+struct backend_position backend_applied(const struct backend *b);
+struct backend_position backend_durable(const struct backend *b);
+
+/*
+ * Batches are numbered. What is written now is durable once backend_durable_batch has reached the
+ * number that backend_open_batch gives now. (Compaction deletes nothing before the note of what it
+ * is about to do is durable.)
+ */
+uint64_t backend_open_batch(const struct backend *b);
+uint64_t backend_durable_batch(const struct backend *b);
+
+/* --- committing: the server's part -------------------------------------------------------- */
+
+/* Is there something to commit, no commit under way, and no entry half written? */
+bool backend_can_commit(const struct backend *b);
+
+/* Freezes the open batch and hands it to the backend thread (asserts backend_can_commit). The
+ * completion arrives through the inbox; afterwards backend_durable names the batch's position. */
+void backend_commit_start(struct backend *b);
+
+/* The same in the calling thread, for boot and tools. Nothing may be in flight (asserted). Reports
+ * by its result alone, never through on_failure. With nothing to commit it does nothing. */
+MUST_CHECK enum err backend_commit_now(struct backend *b);
+
+/* After backend_commit_now has failed: why. */
+const char *backend_failure(const struct backend *b);
+
+/* Has a batch been frozen and not yet dropped? */
+bool backend_is_committing(const struct backend *b);
+
+/* Is no job in flight? What backend_close needs. */
+bool backend_is_idle(const struct backend *b);
+
+/*
+ * The memory that the open and the frozen batch hold, and whether it is past the cap. Then apply
+ * takes no further entry until a commit is done. An entry that is under way is let finish, or it
+ * could never be committed at all; so the cap may be overshot by one entry.
+ */
+size_t backend_pending_bytes(const struct backend *b);
+bool backend_is_full(const struct backend *b);
+
+/* As of the last commit. */
+struct backend_sizes backend_sizes(const struct backend *b);
+
+/* --- looking ------------------------------------------------------------------------------ */
+
+struct batch;
+struct batch_node;
+struct store;
+struct store_reader;
+struct store_cursor;
+
+/* The fields are the room's own. */
+struct backend_view {
+    struct backend *backend;
+    struct store *store;
+    struct store_reader *reader;
+    struct {
+        struct batch *batch;
+        uint64_t limit; /* writes with a later stamp are not seen */
+    } layers[2];        /* newest first */
+    unsigned layer_count;
+    bool on_worker;
+};
+
+/*
+ * Everything written so far. Close it within the turn: while it is open, the pages it sees cannot
+ * be used again and the file grows.
+ */
+void backend_view_open(struct backend *b, struct backend_view *v);
+
+/* From a worker thread, while b is alive: everything up to the last batch frozen. Close it within
+ * the slice of work, for the same reason; a long scan opens one view for each slice. */
+void backend_view_open_on_worker(struct backend *b, struct backend_view *v);
+
+/* In the thread that opened it. */
+void backend_view_close(struct backend_view *v);
+
+/* ERR_NOT_FOUND, ERR_CORRUPT. The value is lent until the view is closed. */
+MUST_CHECK enum err backend_get(struct backend_view *v, enum bucket bucket, struct bytes key,
+                                struct bytes *value);
+
+/* How far the log is applied in this view. ERR_CORRUPT if the store's own notes are malformed. */
+MUST_CHECK enum err backend_view_position(struct backend_view *v, struct backend_position *out);
+
+/* After ERR_CORRUPT: what is wrong and where, for the last words of the process. */
+const char *backend_view_damage(const struct backend_view *v);
+
+/* The fields are the room's own. */
+struct backend_cursor {
+    struct backend_view *view;
+    enum bucket bucket;
+    const struct batch_node *at[2]; /* where each layer stands; NULL at its end */
+    struct store_cursor *stored;
+    struct bytes stored_key, stored_value;
+    enum err stored_state; /* ERR_OK: stored_key is next; ERR_END; or what went wrong */
+};
+
+/*
+ * The items of a bucket from the first key >= from, in order. Ends before its view does.
+ *
+ *     backend_cursor_open(&view, BUCKET_LEASE, (struct bytes){0}, &c);
+ *     while ((e = backend_cursor_next(&c, &key, &value)) == ERR_OK) ...
+ *     backend_cursor_close(&c);
+ */
+void backend_cursor_open(struct backend_view *v, enum bucket bucket, struct bytes from,
+                         struct backend_cursor *c);
+void backend_cursor_close(struct backend_cursor *c);
+
+/* ERR_END behind the last, ERR_CORRUPT. Both are lent until the view is closed. */
+MUST_CHECK enum err backend_cursor_next(struct backend_cursor *c, struct bytes *key,
+                                        struct bytes *value);
+
+/* Asserts that no view of the core thread is open: called at the end of every turn. */
+void backend_turn_ended(const struct backend *b);
+
+/* --- defragmentation ---------------------------------------------------------------------- */
+
+/*
+ * Copies the store into a new file, leaving the holes behind, while everything else goes on: a
+ * slice of a few MiB at a time on the backend thread, between commits. A commit that happens
+ * meanwhile is made to both files, as far as the copy has come. With the last slice the copy takes
+ * the old one's name, by one rename, and its place. A crash leaves one or the other, both up to
+ * date.
+ *
+ * What goes wrong with the copy (no space, most likely) ends only the defragmentation. Embedded in
+ * whoever asks; all zeroes with on_done filled in.
+ */
+struct backend_defrag {
+    void (*on_done)(struct backend_defrag *d, enum err e); /* in the turn */
+    struct backend_sizes before, after;
+};
+
+/* False if one is under way already, which the caller tells its client. */
+bool backend_defrag_start(struct backend *b, struct backend_defrag *d);
+
+/* All invariants that can be looked at from the core thread between two calls. */
+void backend_check(const struct backend *b);

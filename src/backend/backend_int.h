@@ -1,0 +1,145 @@
+/*
+ * backend_int: what the files of this room share.
+ *
+ *     backend.c   the open batch, commits, the one job in flight
+ *     view.c      views and merged cursors
+ *     defrag.c    the copy in slices
+ *     batch.c     a batch: ordered, in memory
+ *     lmdb*.c     the store on disk           } both behind struct store_ops
+ *     memory.c    the store in memory         }
+ */
+#pragma once
+
+#include "backend/backend.h"
+#include "backend/batch.h"
+#include "base/buf.h"
+
+#include <pthread.h>
+
+/* --- a store: committed pages -------------------------------------------------------------------
+ *
+ * Readers are opened and closed under the backend's lock, and used by one thread each. The writing
+ * calls are the backend thread's: begin, then changes with the keys of a bucket in ascending order,
+ * then commit or abort. A commit that fails ends the store's writing life.
+ */
+struct store_ops {
+    enum err (*reader_open)(struct store *s, struct store_reader **out);
+    void (*reader_close)(struct store_reader *r);
+    enum err (*get)(struct store_reader *r, enum bucket bucket, struct bytes key,
+                    struct bytes *value);
+    struct store_cursor *(*cursor_open)(struct store_reader *r, enum bucket bucket,
+                                        struct bytes from);
+    enum err (*cursor_next)(struct store_cursor *c, struct bytes *key, struct bytes *value);
+    void (*cursor_close)(struct store_cursor *c);
+
+    enum err (*begin)(struct store *s);
+    enum err (*put)(struct store *s, enum bucket bucket, struct bytes key, struct bytes value);
+    enum err (*remove)(struct store *s, enum bucket bucket, struct bytes key);
+    enum err (*commit)(struct store *s); /* durable when it returns ERR_OK */
+    void (*abort)(struct store *s);
+
+    /* An empty store beside this one, gone without trace at the next opening unless adopted. */
+    enum err (*copy_open)(struct store *s, struct store **out);
+
+    /* Gives the copy the name of s, for good. After an error with *certain false nobody knows which
+     * of the two a crash would leave. */
+    enum err (*copy_adopt)(struct store *s, struct store *copy, bool *certain);
+
+    /* Takes as long as the disk likes. Nothing may be open on it. */
+    void (*close)(struct store *s);
+};
+
+enum { DAMAGE_TEXT_BYTES = 256, FAILURE_TEXT_BYTES = 320 };
+
+struct store {
+    const struct store_ops *ops;
+    unsigned refs; /* the backend and each open reader; under the backend's lock */
+    struct store *next_dead;
+    struct backend_sizes sizes;       /* after the last commit; the backend thread's */
+    char failure[FAILURE_TEXT_BYTES]; /* why the last writing call failed */
+};
+
+struct store_reader {
+    char damage[DAMAGE_TEXT_BYTES]; /* why the last ERR_CORRUPT */
+};
+
+/* Opens or creates; both leave *out alone on error. `why` has FAILURE_TEXT_BYTES. */
+MUST_CHECK enum err lmdb_store_open(struct disk *disk, const char *dir, char *why,
+                                    struct store **out);
+MUST_CHECK enum err memory_store_open(struct memory_disk *disk, struct store **out);
+
+/* --- defrag.c ----------------------------------------------------------------------------- */
+
+/* Where the copy stands. The backend thread's while a job runs, else the core thread's. */
+struct defrag {
+    struct backend_defrag *request; /* NULL: none under way */
+    struct store *copy;             /* NULL before the first slice and after a failure */
+    enum bucket bucket;             /* of earlier buckets everything is copied, */
+    struct buf key;                 /* of this one everything up to and with this key */
+    bool adopted;
+    enum err err;
+};
+
+/* On the backend thread: the next slice; with the last one, the swap. An error that is not in
+ * d->err but returned means that the live store is in doubt. */
+MUST_CHECK enum err defrag_slice(struct backend *b);
+
+/* On the backend thread, after the batch has been committed to the live store. */
+void defrag_follow(struct backend *b, const struct batch *batch);
+
+/* In the turn, after every slice: reports the end if it was the last. */
+void defrag_settle(struct backend *b);
+
+/* Gives up the copy, if there is one. */
+void defrag_drop(struct backend *b);
+
+/* --- backend.c ---------------------------------------------------------------------------- */
+
+enum backend_job { JOB_NONE, JOB_COMMIT, JOB_SLICE, JOB_BURY };
+
+struct backend {
+    struct workers *workers;
+    void (*on_failure)(void *context, enum err e, const char *text);
+    void *context;
+    size_t pending_bytes_max, slice_bytes;
+
+    /*
+     * The lock. `store` is replaced by the backend thread and read by all; `frozen` is set and
+     * cleared by the core thread and read by workers; opening and closing readers happens under it.
+     */
+    pthread_mutex_t lock;
+    struct store *store;
+    struct batch *frozen;
+    unsigned worker_views;
+
+    /* The core thread's. */
+    struct batch *open;
+    uint64_t stamp; /* of the writes made now; grows with each view */
+    unsigned core_views;
+    bool in_entry, failed;
+    uint64_t open_number, durable_number;
+    struct backend_position applied, durable;
+    struct backend_sizes sizes;
+
+    /* The one job in flight: prepared and settled by the core thread, run by the other. */
+    struct job job;
+    enum backend_job running;
+    bool slice_next; /* after a commit a slice gets its turn, so that neither starves */
+    enum err job_err;
+    char job_text[FAILURE_TEXT_BYTES];
+    struct defrag defrag;
+
+    /* To be freed on the backend thread, since unmapping or freeing many megabytes takes time:
+     * collected by the core thread, and those that the job has taken along. */
+    struct batch *dead_batches, *burying_batches;
+    struct store *dead_stores, *burying_stores;
+};
+
+/* Writes the batch into the store and makes it durable. */
+MUST_CHECK enum err batch_commit_to(const struct batch *batch, struct store *s);
+
+/* On the core thread: starts the next job if none is in flight and there is something to do. */
+void backend_pump(struct backend *b);
+
+/* On the core thread: one owner less; the memory goes on the backend thread. */
+void backend_drop_batch(struct backend *b, struct batch *batch);

@@ -1,0 +1,39 @@
+/*
+ * backend_memory: the twin's disk, which can lose power.
+ *
+ * It outlives the backend that is opened on it, as a disk outlives a process. Every call that would
+ * touch a real disk (a write, a sync, the new root, a rename) is counted, and any of them can be
+ * told to fail or to be the last before the power goes. A commit is there whole or not at all: what
+ * has not reached the sync is lost; whether the write of the new root made it is the seed's choice.
+ *
+ *     struct memory_disk *d = memory_disk_new(seed);
+ *     backend_open(&(struct backend_options){.memory = d, .workers = w}, &b);
+ *     memory_disk_crash(d);      // from here every call fails
+ *     backend_close(b);
+ *     memory_disk_restart(d);    // what is left can be opened again
+ *
+ * For one thread: jobs and turns take turns, as they do in the simulator.
+ */
+#pragma once
+
+#include "base/bytes.h"
+
+struct memory_disk; /* opaque */
+
+struct memory_disk *memory_disk_new(uint64_t seed);
+
+/* No backend may be open on it (asserted). NULL is fine. */
+void memory_disk_free(struct memory_disk *d);
+
+/* The nth call from now fails with ERR_IO; 0 for none. */
+void memory_disk_fail_at(struct memory_disk *d, uint64_t nth);
+
+/* At the nth call from now the power goes; 0 for none. */
+void memory_disk_crash_at(struct memory_disk *d, uint64_t nth);
+void memory_disk_crash(struct memory_disk *d);
+
+/* The power is back. */
+void memory_disk_restart(struct memory_disk *d);
+
+/* Calls so far: what a sweep counts to. */
+uint64_t memory_disk_calls(const struct memory_disk *d);

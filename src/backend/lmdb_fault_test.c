@@ -1,0 +1,524 @@
+/*
+ * LMDB's calls to the system, failed one by one, and cut off as by a loss of power.
+ *
+ * LMDB does its own IO, so no seam of ours can make it fail. Instead this file defines the calls
+ * that liblmdb (and io, for the renames) makes; the dynamic linker finds these first. For files
+ * outside the watched folder, and while nobody watches, they only pass the call on.
+ *
+ * For a power cut it keeps its own idea of what is on the platter. A file is what was synced; then
+ * there are writes that were not, of which any subset may have arrived, any of them torn at a
+ * sector. Names are what the last sync of the folder saw, and then a prefix of what was done since.
+ */
+#include "backend/story_test.h"
+
+#include "base/mem.h"
+#include "base/rng.h"
+#include "harness/test.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+enum { FDS = 1024, FILES = 8, WRITES = 4096, NAMES = 64, SECTOR = 512 };
+
+struct unsynced {
+    off_t offset;
+    struct buf data;
+};
+
+struct shim_file {
+    struct buf platter;
+    struct unsynced writes[WRITES];
+    size_t write_count;
+};
+
+struct name_change {
+    char name[32];
+    struct shim_file *file; /* NULL: removed */
+    bool with_last;         /* not to be had without the change before it */
+};
+
+static struct shim {
+    char dir[160]; /* empty: nobody watches */
+    struct {
+        struct shim_file *file; /* NULL: not ours */
+        bool dsync, is_dir;
+        bool is_folder; /* the watched one itself, not the one above */
+    } fds[FDS];
+    struct shim_file *files[FILES];
+    size_t file_count;
+    struct name_change names[NAMES]; /* since the beginning */
+    size_t name_count, synced_names;
+
+    uint64_t calls, fail_at; /* fail_at 0: never */
+    int error;
+    bool for_good; /* every call after it fails too: the power is gone */
+    bool dead;
+} shim;
+
+static pthread_mutex_t shim_lock = PTHREAD_MUTEX_INITIALIZER;
+
+/* --- deciding ----------------------------------------------------------------------------- */
+
+static bool watching(const char *path)
+{
+    return shim.dir[0] && strncmp(path, shim.dir, strlen(shim.dir)) == 0;
+}
+
+static bool ours(int fd)
+{
+    return fd >= 0 && fd < FDS && (shim.fds[fd].file || shim.fds[fd].is_dir);
+}
+
+/* Counts a call; true, with errno set, if it is to fail. *cut: it is the one during which the power
+ * goes, so that it may have had its effect, or some of it. */
+static bool fails(bool *cut)
+{
+    *cut = false;
+    if (!shim.dead && ++shim.calls != shim.fail_at)
+        return false;
+    *cut = shim.for_good && !shim.dead;
+    shim.dead = shim.for_good;
+    errno = shim.error;
+    return true;
+}
+
+/* --- the platter -------------------------------------------------------------------------- */
+
+static void apply(struct buf *platter, off_t offset, struct bytes data)
+{
+    size_t end = (size_t)offset + data.len;
+
+    if (platter->len < end) {
+        size_t before = platter->len;
+        memset(buf_extend(platter, end - before), 0, end - before);
+    }
+    memcpy(platter->at + offset, data.at, data.len);
+}
+
+static void forget_writes(struct shim_file *f)
+{
+    for (size_t i = 0; i < f->write_count; i++)
+        buf_free(&f->writes[i].data);
+    f->write_count = 0;
+}
+
+static void note_write(int fd, off_t offset, const void *at, size_t len, bool done)
+{
+    struct shim_file *f = shim.fds[fd].file;
+
+    if (done &&
+        shim.fds[fd].dsync) { /* its own data is there; what others wrote before may not be */
+        apply(&f->platter, offset, bytes_of(at, len));
+        return;
+    }
+    CHECK(f->write_count < WRITES);
+    struct unsynced *w = &f->writes[f->write_count++];
+    *w = (struct unsynced){.offset = offset};
+    buf_append(&w->data, bytes_of(at, len));
+}
+
+static void note_sync(int fd)
+{
+    struct shim_file *f = shim.fds[fd].file;
+
+    if (shim.fds[fd].is_dir) {
+        if (shim.fds[fd].is_folder)
+            shim.synced_names = shim.name_count;
+        return;
+    }
+    for (size_t i = 0; i < f->write_count; i++)
+        apply(&f->platter, f->writes[i].offset, buf_bytes(&f->writes[i].data));
+    forget_writes(f);
+}
+
+static void note_name(const char *path, struct shim_file *f)
+{
+    const char *name = strrchr(path, '/') + 1;
+
+    CHECK(shim.name_count < NAMES);
+    struct name_change *n = &shim.names[shim.name_count++];
+    *n = (struct name_change){.file = f};
+    snprintf(n->name, sizeof(n->name), "%s", name);
+}
+
+static struct shim_file *name_at(const char *name, size_t upto)
+{
+    while (upto-- > 0)
+        if (strcmp(shim.names[upto].name, name) == 0)
+            return shim.names[upto].file;
+    return NULL;
+}
+
+static void note_open(int fd, const char *path, int flags)
+{
+    struct stat st;
+
+    CHECK(fd < FDS);
+    CHECK_EQ(fstat(fd, &st), 0);
+    shim.fds[fd].file = NULL;
+    shim.fds[fd].dsync = (flags & O_DSYNC) != 0;
+    shim.fds[fd].is_dir = S_ISDIR(st.st_mode);
+    shim.fds[fd].is_folder = strcmp(path, shim.dir) == 0;
+    if (S_ISDIR(st.st_mode))
+        return;
+    struct shim_file *f = name_at(strrchr(path, '/') + 1, shim.name_count);
+    if (!f) {
+        CHECK(shim.file_count < FILES);
+        f = mem_new(struct shim_file);
+        shim.files[shim.file_count++] = f;
+        note_name(path, f);
+    }
+    shim.fds[fd].file = f;
+}
+
+/* --- the calls ---------------------------------------------------------------------------- */
+
+int open(const char *path, int flags, ...)
+{
+    va_list args;
+
+    va_start(args, flags);
+    mode_t mode = flags & (O_CREAT | O_TMPFILE) ? va_arg(args, mode_t) : 0;
+    va_end(args);
+    if (!watching(path))
+        return (int)syscall(SYS_openat, AT_FDCWD, path, flags, mode);
+    bool cut;
+    pthread_mutex_lock(&shim_lock);
+    int fd = fails(&cut) ? -1 : (int)syscall(SYS_openat, AT_FDCWD, path, flags, mode);
+    if (fd >= 0)
+        note_open(fd, path, flags);
+    pthread_mutex_unlock(&shim_lock);
+    return fd;
+}
+
+int close(int fd)
+{
+    if (ours(fd)) {
+        pthread_mutex_lock(&shim_lock);
+        shim.fds[fd].file = NULL;
+        shim.fds[fd].is_dir = false;
+        pthread_mutex_unlock(&shim_lock);
+    }
+    return (int)syscall(SYS_close, fd);
+}
+
+ssize_t pwrite(int fd, const void *at, size_t len, off_t offset)
+{
+    bool cut;
+
+    if (!ours(fd))
+        return syscall(SYS_pwrite64, fd, at, len, offset);
+    pthread_mutex_lock(&shim_lock);
+    ssize_t put = fails(&cut) ? -1 : syscall(SYS_pwrite64, fd, at, len, offset);
+    if (put > 0 || cut)
+        note_write(fd, offset, at, cut ? len : (size_t)put, !cut);
+    pthread_mutex_unlock(&shim_lock);
+    return put;
+}
+
+ssize_t writev(int fd, const struct iovec *pieces, int count)
+{
+    bool cut;
+
+    if (!ours(fd))
+        return syscall(SYS_writev, fd, pieces, count);
+    pthread_mutex_lock(&shim_lock);
+    off_t offset = lseek(fd, 0, SEEK_CUR);
+    ssize_t put = fails(&cut) ? -1 : syscall(SYS_writev, fd, pieces, count);
+    size_t left = cut ? SIZE_MAX : put > 0 ? (size_t)put : 0;
+    for (int i = 0; i < count && left > 0; i++) {
+        size_t len = pieces[i].iov_len < left ? pieces[i].iov_len : left;
+        note_write(fd, offset, pieces[i].iov_base, len, !cut);
+        offset += (off_t)len;
+        left -= len;
+    }
+    pthread_mutex_unlock(&shim_lock);
+    return put;
+}
+
+ssize_t write(int fd, const void *at, size_t len)
+{
+    if (!ours(fd))
+        return syscall(SYS_write, fd, at, len);
+    return writev(fd, &(struct iovec){(void *)at, len}, 1);
+}
+
+static int sync_call(long number, int fd)
+{
+    bool cut;
+
+    if (!ours(fd))
+        return (int)syscall(number, fd);
+    pthread_mutex_lock(&shim_lock);
+    int result =
+        fails(&cut) ? -1 : 0; /* the platter is our own: no need to wait for the real one */
+    if (result == 0)
+        note_sync(fd);
+    pthread_mutex_unlock(&shim_lock);
+    return result;
+}
+
+int fdatasync(int fd)
+{
+    return sync_call(SYS_fdatasync, fd);
+}
+
+int fsync(int fd)
+{
+    return sync_call(SYS_fsync, fd);
+}
+
+int ftruncate(int fd, off_t size)
+{
+    bool cut;
+
+    if (!ours(fd))
+        return (int)syscall(SYS_ftruncate, fd, size);
+    pthread_mutex_lock(&shim_lock);
+    int result = fails(&cut) ? -1 : (int)syscall(SYS_ftruncate, fd, size);
+    pthread_mutex_unlock(&shim_lock);
+    return result;
+}
+
+static void *map_call(void *at, size_t len, int protection, int flags, int fd, off_t offset)
+{
+    long result = syscall(SYS_mmap, at, len, protection, flags, fd, offset);
+    void *map;
+
+    memcpy(&map, &result, sizeof(map));
+    return map;
+}
+
+void *mmap(void *at, size_t len, int protection, int flags, int fd, off_t offset)
+{
+    bool cut;
+
+    if (!ours(fd))
+        return map_call(at, len, protection, flags, fd, offset);
+    pthread_mutex_lock(&shim_lock);
+    void *map = fails(&cut) ? MAP_FAILED : map_call(at, len, protection, flags, fd, offset);
+    pthread_mutex_unlock(&shim_lock);
+    return map;
+}
+
+int rename(const char *from, const char *to)
+{
+    bool cut;
+
+    if (!watching(from))
+        return (int)syscall(SYS_rename, from, to);
+    pthread_mutex_lock(&shim_lock);
+    int result = fails(&cut) ? -1 : (int)syscall(SYS_rename, from, to);
+    if (result == 0 || cut) {
+        note_name(to, name_at(strrchr(from, '/') + 1, shim.name_count));
+        note_name(from, NULL);
+        shim.names[shim.name_count - 1].with_last = true;
+    }
+    pthread_mutex_unlock(&shim_lock);
+    return result;
+}
+
+int unlink(const char *path)
+{
+    bool cut;
+
+    if (!watching(path))
+        return (int)syscall(SYS_unlink, path);
+    pthread_mutex_lock(&shim_lock);
+    int result = fails(&cut) ? -1 : (int)syscall(SYS_unlink, path);
+    if (result == 0 || cut)
+        note_name(path, NULL);
+    pthread_mutex_unlock(&shim_lock);
+    return result;
+}
+
+/* --- watching, and what is left ----------------------------------------------------------- */
+
+static void watch(const char *dir, uint64_t fail_at, int error, bool for_good)
+{
+    CHECK_EQ(shim.file_count, 0);
+    snprintf(shim.dir, sizeof(shim.dir), "%s", dir);
+    shim.fail_at = fail_at;
+    shim.error = error;
+    shim.for_good = for_good;
+    shim.calls = 0;
+}
+
+static void unwatch(void)
+{
+    for (size_t i = 0; i < shim.file_count; i++) {
+        forget_writes(shim.files[i]);
+        buf_free(&shim.files[i]->platter);
+        mem_free(shim.files[i]);
+    }
+    memset(&shim, 0, sizeof(shim));
+}
+
+/* Some of the writes that were not synced have arrived, some of those not to their end. */
+static void settle_file(struct shim_file *f, struct rng *rng)
+{
+    for (size_t i = 0; i < f->write_count; i++) {
+        struct bytes data = buf_bytes(&f->writes[i].data);
+        off_t offset = f->writes[i].offset;
+        uint64_t fate = rng_below(rng, 3);
+        uint64_t tear = rng_below(rng, data.len + 1);
+        if (fate == 0)
+            continue;
+        if (fate == 1) /* torn, between two sectors */
+            tear = (((uint64_t)offset + tear) & ~(uint64_t)(SECTOR - 1)) - (uint64_t)offset;
+        else
+            tear = data.len;
+        if (tear <= data.len)
+            apply(&f->platter, offset, bytes_of(data.at, tear));
+    }
+    forget_writes(f);
+}
+
+static void write_out(const char *dir, const char *name, struct bytes content)
+{
+    char path[256];
+
+    snprintf(path, sizeof(path), "%s/%s", dir, name);
+    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+    CHECK(fd >= 0);
+    CHECK_EQ(write(fd, content.at, content.len), (long long)content.len);
+    close(fd);
+}
+
+/* Makes `dir` what the disk looks like when the power is back. */
+static void restore(const char *dir, struct rng *rng)
+{
+    size_t names = rng_between(rng, shim.synced_names, shim.name_count);
+
+    while (names < shim.name_count && shim.names[names].with_last)
+        names++;
+    shim.dir[0] = '\0'; /* the power is back */
+    CHECK_EQ(mkdir(dir, 0700), 0);
+    for (size_t i = 0; i < shim.file_count; i++)
+        settle_file(shim.files[i], rng);
+    for (size_t i = 0; i < names; i++) {
+        const char *name = shim.names[i].name;
+        if (shim.names[i].file && name_at(name, names) == shim.names[i].file)
+            write_out(dir, name, buf_bytes(&shim.names[i].file->platter));
+    }
+}
+
+/* --- the sweeps --------------------------------------------------------------------------- */
+
+struct outcome {
+    unsigned opens, commits, defrags, unharmed; /* that failed, or had nothing to fail */
+};
+
+static void new_folder(struct story *t, uint64_t nth, const char *what)
+{
+    snprintf(t->s.dir, sizeof(t->s.dir), "%s/%s%llu", test_tmp_dir(), what,
+             (unsigned long long)nth);
+}
+
+static void remove_folder(const struct story *t)
+{
+    char command[256];
+
+    snprintf(command, sizeof(command), "rm -rf '%s'", t->s.dir);
+    CHECK_EQ(system(command), 0);
+}
+
+/* Tells the story as far as it goes; true if the call in question was reached. */
+static bool tell_watched(struct story *t, uint64_t nth, int error, bool for_good,
+                         struct outcome *out)
+{
+    watch(t->s.dir, nth, error, for_good);
+    if (stand_open(&t->s) == ERR_OK)
+        story_tell(t);
+    else
+        out->opens++;
+    out->commits += t->s.failed;
+    out->defrags += t->defrag_done && t->defrag_err != ERR_OK;
+    out->unharmed += t->s.b && !t->s.failed && t->defrag_done && t->defrag_err == ERR_OK;
+    bool reached = shim.calls >= nth;
+    stand_close(&t->s);
+    return reached;
+}
+
+static bool fail_once(uint64_t nth, int error, struct outcome *out)
+{
+    struct story t;
+    unsigned unharmed = out->unharmed;
+
+    story_init(&t, STAND_LMDB);
+    new_folder(&t, nth, "fail");
+    bool reached = tell_watched(&t, nth, error, false, out);
+    unwatch();
+
+    if (reached) {
+        /* Nobody overhears a failure, except that where addresses are refused a smaller map does.
+         */
+        CHECK(error == ENOMEM || out->unharmed == unharmed);
+        story_check_prefix(&t);
+    }
+    stand_close(&t.s);
+    remove_folder(&t);
+    stand_free(&t.s);
+    return reached;
+}
+
+TEST(every_call_of_lmdb_may_fail_once)
+{
+    struct outcome out = {0};
+    uint64_t nth = 1;
+
+    while (fail_once(nth, nth % 3 == 0 ? ENOSPC : nth % 3 == 1 ? EIO : ENOMEM, &out))
+        nth++;
+
+    CHECK(nth > 70);
+    CHECK(out.opens > 10);
+    CHECK(out.commits > 20);
+    CHECK(out.defrags > 20);
+}
+
+static bool cut_power(uint64_t nth, struct rng *rng, struct outcome *out, unsigned *lost)
+{
+    struct story t;
+
+    story_init(&t, STAND_LMDB);
+    new_folder(&t, nth, "cut");
+    bool reached = tell_watched(&t, nth, EIO, true, out);
+    if (reached) {
+        remove_folder(&t);
+        restore(t.s.dir, rng);
+    }
+    unwatch();
+
+    if (reached)
+        *lost += story_check_prefix(&t) < t.handed_over;
+    stand_close(&t.s);
+    remove_folder(&t);
+    stand_free(&t.s);
+    return reached;
+}
+
+TEST(the_power_may_go_at_every_call_of_lmdb)
+{
+    for (uint64_t round = 0; round < test_effort(); round++) {
+        struct outcome out = {0};
+        struct rng rng;
+        unsigned lost = 0;
+        uint64_t nth = 1;
+        rng_seed(&rng, test_seed() + round);
+
+        while (cut_power(nth, &rng, &out, &lost))
+            nth++;
+
+        CHECK(nth > 70);
+        CHECK(lost > 10);
+    }
+}

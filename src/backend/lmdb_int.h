@@ -1,0 +1,150 @@
+/*
+ * lmdb_int: what the files behind the store on disk share. Only they include LMDB.
+ *
+ *     lmdb.c         opening, the copy beside it, closing
+ *     lmdb_read.c    readers and cursors           lmdb_write.c   transactions
+ *     lmdb_group.c   keys that are too long        lmdb_map.c     faults inside the map
+ *
+ *     dir/lock                      held while the store is open
+ *     dir/store.mdb, -lock          the store, and LMDB's table of its readers
+ *     dir/copy.mdb, -lock           one that is being made; removed at the next opening
+ *
+ * In the file each bucket is a named tree. A stored value is
+ *
+ *     | crc32c u32 | the value |
+ *
+ * where the checksum covers bucket, key length, key and value: LMDB has none of its own, and would
+ * hand out whatever a damaged page says. The main tree holds, beside the buckets, the format's
+ * number under "cleat".
+ */
+#pragma once
+
+#include "backend/backend_int.h"
+#include "base/list.h"
+#include "io/disk.h"
+
+#include <lmdb.h>
+
+/* LMDB's own limit is 511; at that length a stored key names a group of long ones. */
+enum { GROUP_KEY_BYTES = 511, CHECKSUM_BYTES = 4 };
+
+struct lmdb_writer {
+    MDB_cursor *cursor; /* NULL until the bucket is written to */
+    uint8_t last[GROUP_KEY_BYTES];
+    size_t last_len; /* no key of the bucket is greater: beyond it, appending is allowed */
+};
+
+struct lmdb_reader {
+    struct store_reader base;
+    struct lmdb_store *store;
+    MDB_txn *txn;
+    struct lmdb_reader *next_spare;
+};
+
+struct lmdb_store {
+    struct store base;
+    struct disk *disk;
+    char *dir, *path;
+    struct disk_file *lock; /* NULL in a copy, and in a store that was replaced by one */
+    MDB_env *env;
+    MDB_dbi dbis[BUCKET_COUNT];
+    bool is_copy; /* still under the copy's name */
+    int region;   /* lmdb_map.c's number for the map; -1 for none */
+
+    MDB_txn *writing;
+    struct lmdb_writer writers[BUCKET_COUNT];
+    struct buf group; /* the one being rewritten */
+
+    struct lmdb_reader *spare; /* reset: they hold a slot but no pages */
+};
+
+static inline struct lmdb_store *lmdb_store(struct store *s)
+{
+    return container_of(s, struct lmdb_store, base);
+}
+
+static inline MDB_val lmdb_val(struct bytes b)
+{
+    return (MDB_val){.mv_size = b.len, .mv_data = (void *)b.at};
+}
+
+static inline struct bytes lmdb_bytes(MDB_val v)
+{
+    return bytes_of(v.mv_data, v.mv_size);
+}
+
+/* From LMDB's code, which may be an errno. */
+enum err lmdb_err(int code);
+
+/* Notes why a writing call failed and returns lmdb_err(code). */
+enum err lmdb_failed(struct lmdb_store *s, const char *what, int code);
+
+/* Into `text`, of `size` bytes: what is wrong with this key. Returns ERR_CORRUPT. */
+enum err lmdb_damaged(const struct lmdb_store *s, enum bucket bucket, struct bytes key,
+                      const char *what, char *text, size_t size);
+
+/* The number that goes in front of a value. */
+uint32_t lmdb_checksum(enum bucket bucket, struct bytes key, struct bytes value);
+
+/* Takes the checksum off; false if it is not that of the rest. */
+bool lmdb_verify(enum bucket bucket, struct bytes key, struct bytes stored, struct bytes *value);
+
+/* lmdb_read.c */
+enum err lmdb_reader_open(struct store *s, struct store_reader **out);
+void lmdb_reader_close(struct store_reader *r);
+enum err lmdb_get(struct store_reader *r, enum bucket bucket, struct bytes key,
+                  struct bytes *value);
+struct store_cursor *lmdb_cursor_open(struct store_reader *r, enum bucket bucket,
+                                      struct bytes from);
+enum err lmdb_cursor_next(struct store_cursor *c, struct bytes *key, struct bytes *value);
+void lmdb_cursor_close(struct store_cursor *c);
+
+/* lmdb_write.c */
+enum err lmdb_begin(struct store *s);
+enum err lmdb_put(struct store *s, enum bucket bucket, struct bytes key, struct bytes value);
+enum err lmdb_remove(struct store *s, enum bucket bucket, struct bytes key);
+enum err lmdb_commit(struct store *s);
+void lmdb_abort(struct store *s);
+enum err lmdb_measure(struct lmdb_store *s, MDB_txn *txn);
+
+/*
+ * lmdb_group.c: keys of GROUP_KEY_BYTES and more (names of users and roles) share, with all others
+ * that begin with the same GROUP_KEY_BYTES bytes, one stored item under those bytes:
+ *
+ *     | name length u32 | value length u32 | name | value | ... in the order of names
+ *
+ * No hash is needed, nothing can collide, and walking the tree and then each group gives the order
+ * of whole names; for every shorter key stands on the same side of all names of a group. The price
+ * is that a group is rewritten with each change in it. Groups are small: who gives half a thousand
+ * equal bytes to the names of many users?
+ */
+static inline bool group_holds(struct bytes key)
+{
+    return key.len >= GROUP_KEY_BYTES;
+}
+
+static inline struct bytes group_key(struct bytes key)
+{
+    return bytes_of(key.at, GROUP_KEY_BYTES);
+}
+
+/* Takes the first item off *left. False when it is malformed. */
+bool group_take(struct bytes *left, struct bytes *name, struct bytes *value);
+
+/* ERR_NOT_FOUND, ERR_CORRUPT. */
+MUST_CHECK enum err group_get(struct bytes group, struct bytes name, struct bytes *value);
+
+/* Appends to `out` the group with the name put to *value, or without it if that is NULL. */
+MUST_CHECK enum err group_change(struct bytes group, struct bytes name, const struct bytes *value,
+                                 struct buf *out);
+
+/*
+ * lmdb_map.c: a fault at an address inside a map (the file was cut, the disk cannot read a page)
+ * ends the process with a line that names the file. Other faults go where they went before.
+ */
+int map_watch(void *start, size_t size, const char *path);
+void map_name(int region, const char *path);    /* the file is called otherwise now */
+void map_forget(int region, size_t file_bytes); /* just before it is unmapped */
+
+/* Where the file with this inode is mapped with this size; NULL if it cannot be found out. */
+void *map_find(struct disk *disk, uint64_t inode, size_t size);

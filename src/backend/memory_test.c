@@ -1,0 +1,89 @@
+/*
+ * The twin's disk fails, or loses power, at the first call, then at the second, and so on until a
+ * whole story of commits and a defragmentation passes without reaching that call.
+ */
+#include "backend/story_test.h"
+
+#include "harness/test.h"
+
+static void init(struct story *t, uint64_t seed)
+{
+    story_init(t, STAND_MEMORY);
+    memory_disk_free(t->s.memory);
+    t->s.memory = memory_disk_new(seed);
+    CHECK_EQ(stand_open(&t->s), ERR_OK);
+}
+
+TEST(after_a_power_cut_at_any_call_whole_batches_are_left)
+{
+    unsigned unreported = 0, lost = 0;
+    uint64_t nth = 1;
+
+    for (bool reached = true; reached; nth++)
+        for (uint64_t again = 0; again < 3; again++) {
+            struct story t;
+            init(&t, test_seed() * 1000000 + nth * 3 + again);
+            memory_disk_crash_at(t.s.memory, nth);
+
+            story_tell(&t);
+            stand_close(&t.s);
+            memory_disk_restart(t.s.memory);
+
+            reached = memory_disk_calls(t.s.memory) >= nth;
+            CHECK(reached ? t.s.failed || t.defrag_err != ERR_OK : t.defrag_done);
+            unsigned found = story_check_prefix(&t);
+            unreported += found > t.reported;
+            lost += found < t.handed_over;
+            stand_close(&t.s);
+            stand_free(&t.s);
+        }
+    CHECK(nth > 100);      /* the sweep went somewhere */
+    CHECK(unreported > 0); /* and met both ends that a crash can have */
+    CHECK(lost > 0);
+}
+
+TEST(a_failure_at_any_call_is_told_and_harms_nothing)
+{
+    unsigned failed_commits = 0, failed_defrags = 0;
+    bool reached = true;
+
+    for (uint64_t nth = 1; reached; nth++) {
+        struct story t;
+        init(&t, test_seed());
+        memory_disk_fail_at(t.s.memory, nth);
+
+        story_tell(&t);
+        reached = memory_disk_calls(t.s.memory) >= nth;
+
+        CHECK(!reached || t.s.failed || (t.defrag_done && t.defrag_err == ERR_IO));
+        if (!t.s.failed) { /* only the copy was hurt */
+            CHECK_EQ(t.reported, STORY_BATCHES);
+            CHECK(t.defrag_done);
+        }
+        failed_commits += t.s.failed;
+        failed_defrags += t.defrag_done && t.defrag_err != ERR_OK;
+        stand_close(&t.s);
+        memory_disk_restart(t.s.memory);
+        story_check_prefix(&t);
+        stand_close(&t.s);
+        stand_free(&t.s);
+    }
+    CHECK(failed_commits > 0);
+    CHECK(failed_defrags > 0);
+}
+
+TEST(a_twin_forgets_versions_that_nobody_can_see)
+{
+    struct stand s;
+
+    stand_init(&s, STAND_MEMORY);
+    CHECK_EQ(stand_open(&s), ERR_OK);
+    for (int i = 0; i < 20000; i++) {
+        backend_put(s.b, BUCKET_KEY, BYTES("the same"), BYTES("0123456789"));
+        stand_commit(&s);
+    }
+    CHECK_EQ(backend_sizes(s.b).used_bytes, 18);
+    CHECK_EQ(backend_sizes(s.b).file_bytes, 18);
+    stand_close(&s);
+    stand_free(&s);
+}

@@ -1,0 +1,65 @@
+/*
+ * stand: a backend of either kind on a bench, for tests.
+ *
+ * Its backend thread is a queue that the test works off by hand, so that a test can stand between
+ * any two moments: frozen, committed, reported.
+ */
+#pragma once
+
+#include "backend/backend.h"
+#include "backend/backend_memory.h"
+#include "base/buf.h"
+#include "io/loop.h"
+
+enum stand_kind { STAND_MEMORY, STAND_LMDB };
+
+struct stand {
+    enum stand_kind kind;
+    struct loop *loop; /* for its disk */
+    struct memory_disk *memory;
+    char dir[160];
+    struct backend *b;
+    size_t pending_bytes_max, slice_bytes;
+
+    struct workers workers;
+    struct job *job; /* at most one is in flight: that is the backend's promise */
+    bool has_run;
+
+    bool failed; /* on_failure was called */
+    char failure[320];
+};
+
+/* The store is created, or opened if the stand was used before. */
+void stand_init(struct stand *r, enum stand_kind kind);
+MUST_CHECK enum err stand_open(struct stand *r);
+void stand_close(struct stand *r); /* a job in flight is finished first */
+void stand_free(struct stand *r);
+
+/* The power goes and comes back: a job in flight is never run. LMDB's counterpart to a process
+ * that is killed. Opens again. */
+void stand_crash(struct stand *r);
+
+/* What the backend thread does, and what the turn hears of it. False if there is nothing. */
+bool stand_run(struct stand *r);
+bool stand_report(struct stand *r);
+void stand_settle(struct stand *r); /* both, until nothing is left */
+
+void stand_commit(struct stand *r); /* start and settle */
+
+/*
+ * The model: a table of what each of a few keys in a few buckets should be. 0 is absent; a number
+ * stands for the value that value_of makes of it. Some of the keys are longer than LMDB takes.
+ */
+enum { MODEL_BUCKETS = 4, MODEL_KEYS = 24 };
+
+struct model {
+    uint32_t values[MODEL_BUCKETS][MODEL_KEYS];
+    uint64_t index, term;
+    uint32_t conf; /* number in the confState; 0 for none */
+};
+
+void model_put(struct stand *r, struct model *m, unsigned bucket, unsigned key, uint32_t number);
+void model_end_entry(struct stand *r, struct model *m, uint64_t term, uint32_t conf);
+
+/* Does the view hold exactly this? By get and by walking. */
+bool model_matches(const struct model *m, struct backend_view *v);
