@@ -135,10 +135,10 @@ check: all
 SANITIZED = $(MAKE) --no-print-directory CC=$(CLANG) check
 asan:
 	@scripts/setup test
-	@$(SANITIZED) BUILD=build/asan SANITIZE=address,undefined
+	+@$(SANITIZED) BUILD=build/asan SANITIZE=address,undefined
 tsan:
 	@scripts/setup test
-	@$(SANITIZED) BUILD=build/tsan SANITIZE=thread
+	+@$(SANITIZED) BUILD=build/tsan SANITIZE=thread
 
 bench: all
 	@$(BUILD)/cleat-bench micro

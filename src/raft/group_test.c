@@ -102,7 +102,7 @@ void raft_group_restart(struct group *g, uint64_t id)
         .conf_state = m->conf_state,
         .base_index = base,
         .base_term = base_term,
-        .entries = m->disk + base,
+        .entries = m->disk ? m->disk + base : NULL,
         .entry_count = m->disk_count - base,
         .applied = m->applied,
     };

@@ -41,8 +41,9 @@ static bool parse(int argc, char **argv, struct arguments *out)
                 return false;
             out->to = out->from;
         } else if (strcmp(argv[i], "--seeds") == 0 && i + 2 < argc) {
-            if (!number(argv[++i], &out->from) || !number(argv[++i], &out->to))
+            if (!number(argv[i + 1], &out->from) || !number(argv[i + 2], &out->to))
                 return false;
+            i += 2;
         } else {
             return false;
         }
