@@ -1,7 +1,7 @@
 /* Our files before etcd's own tools and server, and theirs before our reader. */
 #include "base/crc32c.h"
 #include "base/limits.h"
-#include "harness/stream.h"
+#include "harness/peer_test.h"
 #include "io/disk.h"
 #include "io/hash.h"
 #include "io/loop.h"
@@ -9,55 +9,9 @@
 #include "snap/bolt_rig_test.h"
 #include "snap/snapfile.h"
 
-#include <arpa/inet.h>
-#include <fcntl.h>
 #include <inttypes.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/prctl.h>
-#include <sys/socket.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-#define PEERS "build/peers/"
-
-/* ---- Their programs ---- */
-
-static void need_peers(void)
-{
-    const char *programs[] = {PEERS "etcd", PEERS "etcdctl", PEERS "etcdutl"};
-
-    for (size_t i = 0; i < ARRAY_LEN(programs); i++)
-        if (access(programs[i], X_OK) != 0)
-            SKIP("no %s: make peers builds it", programs[i]);
-}
-
-/* Runs a command line and returns what it prints, without the last newline; it must succeed. */
-__attribute__((format(printf, 2, 3))) static const char *run(struct arena *arena,
-                                                             const char *format, ...)
-{
-    struct buf line = {0}, printed = {0};
-    va_list args;
-
-    va_start(args, format);
-    buf_vprintf(&line, format, args);
-    va_end(args);
-    FILE *f = popen(buf_str(&line), "re"); /* NOLINT(bugprone-command-processor) */
-    CHECK(f != NULL);
-    while (!feof(f) && !ferror(f))
-        printed.len += fread(buf_reserve(&printed, 4096), 1, 4096, f);
-    int status = pclose(f);
-    if (status != 0)
-        test_fail(__FILE__, __LINE__, "status %d from: %s\n%s", status, buf_str(&line),
-                  buf_str(&printed));
-    if (printed.len > 0 && printed.at[printed.len - 1] == '\n')
-        printed.len--;
-    const char *text = arena_copy_str(arena, buf_bytes(&printed));
-    buf_free(&line);
-    buf_free(&printed);
-    return text;
-}
 
 /* The number after "name": in some JSON. */
 static int64_t json_number(const char *json, const char *name)
@@ -72,74 +26,6 @@ static int64_t json_number(const char *json, const char *name)
     buf_free(&quoted);
     return strtoll(at, NULL, 10);
 }
-
-static uint16_t free_port(void)
-{
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t len = sizeof(address);
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-
-    CHECK(fd >= 0);
-    CHECK_EQ(bind(fd, (struct sockaddr *)&address, len), 0);
-    CHECK_EQ(getsockname(fd, (struct sockaddr *)&address, &len), 0);
-    close(fd);
-    return ntohs(address.sin_port);
-}
-
-struct etcd {
-    struct arena arena;
-    const char *dir, *client_url, *peer_url;
-    pid_t pid;
-};
-
-static void etcd_choose(struct etcd *e, const char *dir)
-{
-    *e = (struct etcd){.dir = dir};
-    e->client_url = arena_printf(&e->arena, "http://127.0.0.1:%u", free_port());
-    e->peer_url = arena_printf(&e->arena, "http://127.0.0.1:%u", free_port());
-}
-
-static void exec_etcd(const struct etcd *e, const char *extra, const char *value)
-{
-    char cluster[64];
-    snprintf(cluster, sizeof(cluster), "m=%s", e->peer_url);
-    char log[512];
-    snprintf(log, sizeof(log), "%s.log", e->dir);
-    int fd = open(log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
-
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (fd < 0 || dup2(fd, 1) < 0 || dup2(fd, 2) < 0)
-        _exit(126);
-    execl(PEERS "etcd", "etcd", "--name", "m", "--data-dir", e->dir, "--listen-client-urls",
-          e->client_url, "--advertise-client-urls", e->client_url, "--listen-peer-urls",
-          e->peer_url, "--initial-advertise-peer-urls", e->peer_url, "--initial-cluster", cluster,
-          extra, value, NULL);
-    _exit(127);
-}
-
-/* Starts it and waits until it answers. */
-static void etcd_start(struct etcd *e, const char *extra, const char *value)
-{
-    e->pid = fork();
-    CHECK(e->pid >= 0);
-    if (e->pid == 0)
-        exec_etcd(e, extra, value);
-    run(&e->arena,
-        PEERS "etcdctl --endpoints %s --command-timeout=30s --dial-timeout=30s "
-              "endpoint health 2>&1",
-        e->client_url);
-}
-
-static void etcd_stop(struct etcd *e)
-{
-    int status;
-
-    CHECK_EQ(kill(e->pid, SIGTERM), 0);
-    CHECK_EQ(waitpid(e->pid, &status, 0), e->pid);
-    arena_free(&e->arena);
-}
-
-#define ETCDCTL(e, ...) run(&(e)->arena, PEERS "etcdctl --endpoints %s " __VA_ARGS__)
 
 /* ---- Content as etcd has it ---- */
 
@@ -289,7 +175,7 @@ static const char *write_backup(struct store *s, struct buf *file)
 static void check_status(struct store *s, const char *path, uint64_t image_bytes,
                          struct bolt_sum sum)
 {
-    const char *json = run(&s->arena, PEERS "etcdutl snapshot status %s -w json 2>&1", path);
+    const char *json = peer_run(&s->arena, PEERS "etcdutl snapshot status %s -w json 2>&1", path);
 
     CHECK_EQ(json_number(json, "hash"), sum.crc);
     CHECK_EQ(json_number(json, "revision"), s->revision);
@@ -300,27 +186,27 @@ static void check_status(struct store *s, const char *path, uint64_t image_bytes
 
 static void check_hashkv(struct store *s, const char *path)
 {
-    const char *json = run(&s->arena, PEERS "etcdutl hashkv %s -w json 2>&1", path);
+    const char *json = peer_run(&s->arena, PEERS "etcdutl hashkv %s -w json 2>&1", path);
 
     CHECK_EQ(json_number(json, "hash"), s->hash);
     CHECK_EQ(json_number(json, "hashRevision"), s->revision);
 }
 
-static const char *restore(struct store *s, const char *backup, struct etcd *e)
+static const char *restore(struct store *s, const char *backup, struct peer *e)
 {
     const char *dir = arena_printf(&s->arena, "%s/restored", test_tmp_dir());
 
-    etcd_choose(e, dir);
-    run(&s->arena,
-        PEERS "etcdutl snapshot restore %s --data-dir %s --name m --initial-cluster m=%s "
-              "--initial-advertise-peer-urls %s 2>&1",
-        backup, dir, e->peer_url, e->peer_url);
+    peer_open(e, dir);
+    peer_run(&s->arena,
+             PEERS "etcdutl snapshot restore %s --data-dir %s --name m --initial-cluster m=%s "
+                   "--initial-advertise-peer-urls %s 2>&1",
+             backup, dir, e->peer_url, e->peer_url);
     return dir;
 }
 
-static void check_served_value(struct store *s, struct etcd *e, uint64_t i)
+static void check_served_value(struct store *s, struct peer *e, uint64_t i)
 {
-    const char *got = ETCDCTL(e, "get key-%08" PRIu64 " --print-value-only", e->client_url, i);
+    const char *got = PEER_CTL(e, "get key-%08" PRIu64 " --print-value-only", i);
     struct bytes want = value_of(s, i % 10 == 0 ? i + 1 : i);
 
     if (i % 50 == 5)
@@ -328,9 +214,9 @@ static void check_served_value(struct store *s, struct etcd *e, uint64_t i)
     CHECK_BYTES(bytes_of_str(got), want);
 }
 
-static int64_t served_count(struct etcd *e)
+static int64_t served_count(struct peer *e)
 {
-    const char *fields = ETCDCTL(e, "get '' --prefix --count-only -w fields", e->client_url);
+    const char *fields = PEER_CTL(e, "get '' --prefix --count-only -w fields");
     const char *at = strstr(fields, "\"Count\" : ");
 
     CHECK(at != NULL);
@@ -338,20 +224,20 @@ static int64_t served_count(struct etcd *e)
 }
 
 /* Reads, writes, deletes and compacts: everything bbolt does to pages that we have written. */
-static void use_server(struct store *s, struct etcd *e, uint64_t count)
+static void use_server(struct store *s, struct peer *e, uint64_t count)
 {
     const uint64_t some[] = {0, 1, 5, 7, 10, 55, 99, 100, 101, count / 2, count - 1};
 
     for (size_t i = 0; i < ARRAY_LEN(some); i++)
         check_served_value(s, e, some[i]);
     CHECK_EQ(served_count(e), s->keys);
-    ETCDCTL(e, "put new value", e->client_url);
-    ETCDCTL(e, "del key-00000 --prefix", e->client_url);
-    ETCDCTL(e, "put key-00000000 back", e->client_url);
-    CHECK_STR(ETCDCTL(e, "get new --print-value-only", e->client_url), "value");
-    CHECK_STR(ETCDCTL(e, "get key-00000000 --print-value-only", e->client_url), "back");
-    ETCDCTL(e, "compact %" PRId64 " --physical", e->client_url, s->revision + 2);
-    CHECK_STR(ETCDCTL(e, "get new --print-value-only", e->client_url), "value");
+    PEER_CTL(e, "put new value");
+    PEER_CTL(e, "del key-00000 --prefix");
+    PEER_CTL(e, "put key-00000000 back");
+    CHECK_STR(PEER_CTL(e, "get new --print-value-only"), "value");
+    CHECK_STR(PEER_CTL(e, "get key-00000000 --print-value-only"), "back");
+    PEER_CTL(e, "compact %" PRId64 " --physical", s->revision + 2);
+    CHECK_STR(PEER_CTL(e, "get new --print-value-only"), "value");
 }
 
 /* A data directory's file, opened through the real disk and read as it is. */
@@ -388,11 +274,11 @@ static struct bolt_sum read_db(const char *dir)
 static void try_with_etcd(uint64_t count)
 {
     struct store s = {0};
-    struct etcd e;
+    struct peer e;
     struct buf file = {0};
     struct bolt_fault fault;
     struct bolt_sum sum;
-    need_peers();
+    peer_need();
     store_init(&s, count);
     const char *path = write_backup(&s, &file);
     struct bytes image = bytes_of(file.at, file.len - HASH_SHA256_BYTES);
@@ -402,12 +288,13 @@ static void try_with_etcd(uint64_t count)
     const char *dir = restore(&s, path, &e);
     const char *db = arena_printf(&s.arena, "%s/member/snap/db", dir);
     check_hashkv(&s, db);
-    etcd_start(&e, NULL, NULL);
+    peer_start(&e, "");
     use_server(&s, &e, count);
-    etcd_stop(&e);
+    peer_stop(&e);
+    peer_close(&e);
 
     sum = read_db(dir);
-    const char *json = run(&s.arena, PEERS "etcdutl snapshot status %s -w json 2>&1", db);
+    const char *json = peer_run(&s.arena, PEERS "etcdutl snapshot status %s -w json 2>&1", db);
     CHECK_EQ(json_number(json, "hash"), sum.crc);
     store_free(&s);
     buf_free(&file);
@@ -428,7 +315,7 @@ TEST(etcds_own_check_accepts_random_images_of_ours)
 {
     struct arena arena = {0};
     struct rng rng;
-    need_peers();
+    peer_need();
     rng_seed(&rng, test_seed());
 
     for (int round = 0; round < 12; round++) {
@@ -450,7 +337,7 @@ TEST(etcds_own_check_accepts_random_images_of_ours)
         rig_write(buckets, 3, &(struct rig_write_options){.page_bytes = page_bytes}, &image);
         const char *path = arena_printf(&arena, "%s/image", test_tmp_dir());
         rig_write_file(path, buf_bytes(&image));
-        const char *json = run(&arena, PEERS "etcdutl snapshot status %s -w json 2>&1", path);
+        const char *json = peer_run(&arena, PEERS "etcdutl snapshot status %s -w json 2>&1", path);
 
         CHECK_EQ(rig_read_all(buf_bytes(&image), BOLT_IMAGE, &fault, &sum), ERR_OK);
         CHECK_EQ(json_number(json, "hash"), sum.crc);
@@ -529,7 +416,7 @@ static const char *dump_tree(struct arena *arena, struct bytes dump, const char 
 
 /* The newest .snap is one that we take, and its dump is the one we would have written, but for the
  * parts that nobody reads. */
-static void check_snapfile(struct etcd *e)
+static void check_snapfile(struct peer *e)
 {
     struct loop *loop;
     struct arena arena = {0};
@@ -568,39 +455,37 @@ static void check_snapfile(struct etcd *e)
 
 TEST(what_real_etcd_has_written_is_read)
 {
-    struct etcd e;
+    struct peer e;
     struct buf file = {0};
-    need_peers();
+    peer_need();
     char dir[256], backup[256], big[256];
     snprintf(dir, sizeof(dir), "%s/data", test_tmp_dir());
     snprintf(backup, sizeof(backup), "%s/backup", test_tmp_dir());
     snprintf(big, sizeof(big), "%s/big", test_tmp_dir());
-    etcd_choose(&e, dir);
-    etcd_start(&e, "--snapshot-count", "20");
+    peer_open(&e, dir);
+    peer_start(&e, "--snapshot-count 20");
 
     struct buf content = {0};
     memset(buf_extend(&content, 100000), 'x', 100000);
     rig_write_file(big, buf_bytes(&content));
-    ETCDCTL(&e, "put big <%s", e.client_url, big);
+    PEER_CTL(&e, "put big <%s", big);
     for (int i = 0; i < 40; i++)
-        ETCDCTL(&e, "put k%d first-%d", e.client_url, i, i);
+        PEER_CTL(&e, "put k%d first-%d", i, i);
     for (int i = 0; i < 40; i += 17)
-        ETCDCTL(&e, "put k%d second-%d", e.client_url, i, i);
-    ETCDCTL(&e, "del k3", e.client_url);
-    ETCDCTL(&e, "lease grant 600", e.client_url);
-    ETCDCTL(&e, "snapshot save %s 2>&1", e.client_url, backup);
+        PEER_CTL(&e, "put k%d second-%d", i, i);
+    PEER_CTL(&e, "del k3");
+    PEER_CTL(&e, "lease grant 600");
+    PEER_CTL(&e, "snapshot save %s 2>&1", backup);
 
     rig_read_file(backup, &file);
     check_backup_content(buf_bytes(&file));
-    CHECK_EQ(kill(e.pid, SIGTERM), 0);
-    int status;
-    CHECK_EQ(waitpid(e.pid, &status, 0), e.pid);
+    peer_stop(&e);
     struct bolt_sum sum = read_db(dir);
     const char *json =
-        run(&e.arena, PEERS "etcdutl snapshot status %s/member/snap/db -w json 2>&1", dir);
+        peer_run(&e.arena, PEERS "etcdutl snapshot status %s/member/snap/db -w json 2>&1", dir);
     CHECK_EQ(json_number(json, "hash"), sum.crc);
     check_snapfile(&e);
-    arena_free(&e.arena);
+    peer_close(&e);
     buf_free(&file);
     buf_free(&content);
 }

@@ -2,161 +2,46 @@
  * The same files under real etcd 3.7.1 (make peers): it writes and we read, we write and it reads,
  * and a torn log is repaired to the same place by both.
  */
+#include "harness/peer_test.h"
 #include "harness/test.h"
 #include "io/loop.h"
 #include "wal/wal_int.h"
 
-#include <arpa/inet.h>
-#include <poll.h>
-#include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <sys/prctl.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
-
-#define ETCD    "build/peers/etcd"
-#define ETCDCTL "build/peers/etcdctl"
-
-enum { PATIENCE_MS = 60000 };
 
 /* --- running etcd --- */
 
 struct etcd {
-    char dir[256], wal_dir[300], client_url[64], peer_url[64];
-    pid_t pid;
-    int output;
+    struct peer peer;
+    const char *wal_dir;
 };
-
-static unsigned free_port(void)
-{
-    struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t len = sizeof(a);
-    int fd = socket(AF_INET, SOCK_STREAM, 0);
-
-    CHECK(fd >= 0);
-    CHECK_EQ(bind(fd, (struct sockaddr *)&a, sizeof(a)), 0);
-    CHECK_EQ(getsockname(fd, (struct sockaddr *)&a, &len), 0);
-    close(fd);
-    return ntohs(a.sin_port);
-}
-
-/* Starts a program whose output can be read from *output. */
-static pid_t spawn(char *const argv[], int *output)
-{
-    int ends[2];
-
-    CHECK_EQ(pipe(ends), 0);
-    pid_t pid = fork();
-    CHECK(pid >= 0);
-    if (pid == 0) {
-        prctl(PR_SET_PDEATHSIG, SIGKILL); /* a failed test leaves nothing running */
-        dup2(ends[1], STDOUT_FILENO);
-        dup2(ends[1], STDERR_FILENO);
-        close(ends[0]);
-        close(ends[1]);
-        execv(argv[0], argv);
-        _exit(127);
-    }
-    close(ends[1]);
-    *output = ends[0];
-    return pid;
-}
-
-/* Reads until the text appears, or the end. */
-static bool read_until(int fd, const char *text, struct buf *all)
-{
-    for (;;) {
-        struct pollfd p = {.fd = fd, .events = POLLIN};
-        if (text && strstr(buf_str(all), text))
-            return true;
-        if (poll(&p, 1, PATIENCE_MS) <= 0)
-            return false;
-        ssize_t got = read(fd, buf_reserve(all, 4096), 4096);
-        if (got <= 0)
-            return !text;
-        all->len += (size_t)got;
-    }
-}
 
 static void etcd_prepare(struct etcd *e)
 {
-    if (access(ETCD, X_OK) != 0 || access(ETCDCTL, X_OK) != 0)
-        SKIP("no real etcd to compare with: run `make peers` (%s is missing)", ETCD);
-    *e = (struct etcd){0};
-    snprintf(e->dir, sizeof(e->dir), "%s/data", test_tmp_dir());
-    snprintf(e->wal_dir, sizeof(e->wal_dir), "%s/member/wal", e->dir);
-    snprintf(e->peer_url, sizeof(e->peer_url), "http://127.0.0.1:%u", free_port());
+    char dir[256];
+
+    snprintf(dir, sizeof(dir), "%s/data", test_tmp_dir());
+    peer_open(&e->peer, dir);
+    e->wal_dir = arena_printf(&e->peer.arena, "%s/member/wal", dir);
 }
 
 static void etcd_start(struct etcd *e)
 {
-    char cluster[96];
-    struct buf said = {0};
-
-    snprintf(e->client_url, sizeof(e->client_url), "http://127.0.0.1:%u", free_port());
-    snprintf(cluster, sizeof(cluster), "default=%s", e->peer_url);
-    char *argv[] = {ETCD,          "--data-dir",
-                    e->dir,        "--listen-client-urls",
-                    e->client_url, "--advertise-client-urls",
-                    e->client_url, "--listen-peer-urls",
-                    e->peer_url,   "--initial-advertise-peer-urls",
-                    e->peer_url,   "--initial-cluster",
-                    cluster,       "--snapshot-count",
-                    "10",          NULL};
-    e->pid = spawn(argv, &e->output);
-    if (!read_until(e->output, "ready to serve client requests", &said))
-        test_fail(__FILE__, __LINE__, "etcd did not start:\n%s", buf_str(&said));
-    buf_free(&said);
+    peer_start(&e->peer, "--snapshot-count 10");
 }
 
-static void etcd_stop(struct etcd *e)
+static void put(struct etcd *e, const char *key, const char *value)
 {
-    struct buf said = {0};
-    int status;
-
-    CHECK_EQ(kill(e->pid, SIGTERM), 0);
-    CHECK(read_until(e->output, NULL, &said));
-    CHECK_EQ(waitpid(e->pid, &status, 0), e->pid);
-    close(e->output);
-    buf_free(&said);
+    CHECK_STR(PEER_CTL(&e->peer, "put -- '%s' '%s'", key, value), "OK");
 }
 
-/* Runs etcdctl and returns what it printed, to be freed. */
-static struct buf ctl(struct etcd *e, char *verb, char *key, char *value)
+static void check_get(struct etcd *e, const char *key, const char *want)
 {
-    char *argv[] = {ETCDCTL, "--endpoints", e->client_url, verb, "--", key, value, NULL};
-    struct buf said = {0};
-    int output, status;
-    pid_t pid = spawn(argv, &output);
+    const char *got = PEER_CTL(&e->peer, "get --print-value-only -- '%s'", key);
 
-    CHECK(read_until(output, NULL, &said));
-    CHECK_EQ(waitpid(pid, &status, 0), pid);
-    close(output);
-    if (status != 0)
-        test_fail(__FILE__, __LINE__, "etcdctl %s %s: %s", verb, key, buf_str(&said));
-    return said;
-}
-
-static void put(struct etcd *e, char *key, char *value)
-{
-    struct buf said = ctl(e, "put", key, value);
-
-    CHECK_STR(buf_str(&said), "OK\n");
-    buf_free(&said);
-}
-
-static void check_get(struct etcd *e, char *key, const char *want)
-{
-    struct buf said = ctl(e, "get", key, NULL);
-    char text[256] = "";
-
-    if (want)
-        snprintf(text, sizeof(text), "%s\n%s\n", key, want);
-    CHECK_STR(buf_str(&said), text);
-    buf_free(&said);
+    CHECK_STR(got, want ? want : "");
 }
 
 /* --- our side --- */
@@ -288,7 +173,7 @@ TEST(we_read_what_etcd_wrote_and_it_reads_what_we_append)
         snprintf(value, sizeof(value), "value-%d.", i);
         put(&etcd, key, value);
     }
-    etcd_stop(&etcd);
+    peer_stop(&etcd.peer);
 
     ours_begin(&ours, etcd.wal_dir);
     ours_open(&ours, false);
@@ -317,7 +202,7 @@ TEST(we_read_what_etcd_wrote_and_it_reads_what_we_append)
     check_get(&etcd, "k3", "replaced");
     check_get(&etcd, "k24", "value-24.");
     put(&etcd, "after", "all");
-    etcd_stop(&etcd);
+    peer_stop(&etcd.peer);
 
     ours_begin(&ours, etcd.wal_dir);
     ours_open(&ours, false);
@@ -325,6 +210,7 @@ TEST(we_read_what_etcd_wrote_and_it_reads_what_we_append)
     CHECK(has_put(&ours, "all"));
     wal_close(ours.wal);
     ours_end(&ours);
+    peer_close(&etcd.peer);
 }
 
 /* Writes the same log again, all by ourselves and in many small segments. */
@@ -361,7 +247,7 @@ TEST(etcd_starts_from_a_log_that_is_all_ours)
     etcd_start(&etcd);
     for (int i = 0; i < 8; i++) /* fewer than a snapshot takes */
         put(&etcd, i % 2 ? "odd" : "even", "from etcd");
-    etcd_stop(&etcd);
+    peer_stop(&etcd.peer);
 
     ours_begin(&ours, etcd.wal_dir);
     ours_open(&ours, false);
@@ -378,7 +264,8 @@ TEST(etcd_starts_from_a_log_that_is_all_ours)
     check_get(&etcd, "even", "from etcd");
     check_get(&etcd, "ours", "rewritten");
     put(&etcd, "more", "x");
-    etcd_stop(&etcd);
+    peer_stop(&etcd.peer);
+    peer_close(&etcd.peer);
 }
 
 /* Zeroes the file from the first sector boundary behind this offset on, as a power cut may. */
@@ -400,7 +287,7 @@ TEST(a_torn_log_is_repaired_to_the_same_place_by_both)
     etcd_prepare(&etcd);
     etcd_start(&etcd);
     put(&etcd, "kept", "yes");
-    etcd_stop(&etcd);
+    peer_stop(&etcd.peer);
 
     ours_begin(&ours, etcd.wal_dir);
     ours_open(&ours, false);
@@ -425,7 +312,7 @@ TEST(a_torn_log_is_repaired_to_the_same_place_by_both)
     check_get(&etcd, "kept", "yes");
     check_get(&etcd, "whole", "here");
     check_get(&etcd, "torn", NULL);
-    etcd_stop(&etcd);
+    peer_stop(&etcd.peer);
     snprintf(broken, sizeof(broken), "%s.broken", path);
     CHECK_EQ(stat(broken, &st), 0);
 
@@ -450,5 +337,6 @@ TEST(a_torn_log_is_repaired_to_the_same_place_by_both)
     etcd_start(&etcd);
     check_get(&etcd, "torn", NULL);
     check_get(&etcd, "repaired", "by us");
-    etcd_stop(&etcd);
+    peer_stop(&etcd.peer);
+    peer_close(&etcd.peer);
 }
