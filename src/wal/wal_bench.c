@@ -250,10 +250,11 @@ BENCH(wal_stream_64k)
         raw[i] = raw_round(fd, &offset);
         ours[i] = wal_round(&s);
     }
-    double round_bytes = (double)(wal_status(s.wal).bytes_written - before) / ROUNDS;
-    double raw_rate = (double)BATCH_BYTES * ROUND / middle(raw) / 1e6;
+    double round_bytes = (double)(wal_status(s.wal).bytes_written - before) / (double)ROUNDS;
+    double raw_rate = (double)(BATCH_BYTES * ROUND) / middle(raw) / 1e6;
     double rate = round_bytes / middle(ours) / 1e6;
-    bench_report("syncs_each_round", (double)(wal_status(s.wal).syncs - syncs) / ROUNDS, "");
+    bench_report("syncs_each_round", (double)(wal_status(s.wal).syncs - syncs) / (double)ROUNDS,
+                 "");
     bench_report("raw", raw_rate, "MB/s");
     bench_report("wal", rate, "MB/s");
     bench_report("wal_of_raw", 100 * rate / raw_rate, "%");
