@@ -6,8 +6,7 @@
  * Its figures tell apart what the core thread waits for. A processor that somebody else has is the
  * machine's business. What remains is the lock on the address space: malloc wants it to grow the
  * heap while the backend thread, which may be put aside just then, unmaps the old file. A process
- * that sets malloc's trim threshold and top pad generously, as a server should, hardly ever asks:
- * compare MALLOC_TRIM_THRESHOLD_=268435456 MALLOC_TOP_PAD_=16777216.
+ * that has called mem_tune, as this one has, hardly ever asks.
  */
 #include "backend/backend.h"
 

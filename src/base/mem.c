@@ -2,6 +2,7 @@
 
 #include "base/assert.h"
 
+#include <malloc.h>
 #include <stdlib.h>
 
 void *mem_alloc(size_t size)
@@ -28,6 +29,12 @@ void *mem_resize(void *at, size_t count, size_t size)
     if (!resized)
         fatal("out of memory: %zu bytes", total);
     return resized;
+}
+
+void mem_tune(void)
+{
+    mallopt(M_TRIM_THRESHOLD, 256 * 1024 * 1024);
+    mallopt(M_TOP_PAD, 16 * 1024 * 1024);
 }
 
 void mem_free(void *at)

@@ -20,6 +20,14 @@ __attribute__((returns_nonnull)) void *mem_resize(void *at, size_t count, size_t
 /* NULL is fine. */
 void mem_free(void *at);
 
+/*
+ * Called once by a program that has more than one thread, before it starts them. Growing and
+ * shrinking the heap takes the kernel's lock on the address space, which a thread that maps or
+ * releases a large file may hold for milliseconds; so the heap grows in large steps and keeps what
+ * it has. Untouched pages cost nothing.
+ */
+void mem_tune(void);
+
 #define mem_new(type)              ((type *)mem_alloc(sizeof(type)))
 #define mem_new_array(count, type) ((type *)mem_alloc_array((count), sizeof(type)))
 

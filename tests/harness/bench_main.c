@@ -5,7 +5,7 @@
  */
 #include "harness/bench.h"
 
-#include "base/assert.h"
+#include "base/mem.h"
 
 #include <linux/perf_event.h>
 #include <stdbool.h>
@@ -139,6 +139,7 @@ int main(int argc, char **argv)
         fprintf(stderr, "usage: cleat-bench micro [--json] [SUBSTRING...]\n");
         return 2;
     }
+    mem_tune();
     for (int i = 2; i < argc; i++) {
         if (strcmp(argv[i], "--json") == 0)
             as_json = true;
