@@ -1,0 +1,115 @@
+/*
+ * cleatutl: looks at the files of a member while it does not run.
+ *
+ * Exit status: 0, or 1 when something is wrong with what was looked at, or 2 when the call is.
+ */
+#include "cli/utl/utl.h"
+#include "io/loop.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#define ETCD_VERSION "3.7.1"
+#define API_VERSION  "3.7"
+
+enum { EXIT_USAGE = 2 };
+
+static const char usage[] =
+    "cleatutl looks at the files of a member while it does not run.\n"
+    "\n"
+    "Usage:\n"
+    "  cleatutl wal DIR [--json]    what a log holds: segments, entries, hard state, snapshots\n"
+    "  cleatutl db FILE [--json]    what a bbolt file holds: buckets, indexes, revisions, digest\n"
+    "  cleatutl version\n"
+    "  cleatutl --help\n"
+    "\n"
+    "Exit status 1: damage or an error, told on standard error with file and offset.\n";
+
+struct call {
+    const char *words[2]; /* command and argument */
+    int count;
+    bool json, help;
+};
+
+static int refuse(const char *what, const char *word)
+{
+    fprintf(stderr, "cleatutl: %s%s%s\n\n%s", what, word ? ": " : "", word ? word : "", usage);
+    return EXIT_USAGE;
+}
+
+/* 0, or the exit status. */
+static int parse(int argc, char **argv, struct call *out)
+{
+    for (int i = 1; i < argc; i++) {
+        const char *word = argv[i];
+        if (strcmp(word, "--json") == 0)
+            out->json = true;
+        else if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0)
+            out->help = true;
+        else if (word[0] == '-')
+            return refuse("unknown flag", word);
+        else if (out->count == 2)
+            return refuse("one argument too many", word);
+        else
+            out->words[out->count++] = word;
+    }
+    return 0;
+}
+
+/* A reader that has left, or a full disk, must not look like success. */
+static int print(struct bytes text, int status)
+{
+    if (fwrite(text.at, 1, text.len, stdout) == text.len && fflush(stdout) == 0)
+        return status;
+    fprintf(stderr, "cleatutl: cannot write to standard output: %s\n", strerror(errno));
+    return 1;
+}
+
+typedef int command(struct disk *disk, const char *path, struct emit *out);
+
+static int run(command *c, const struct call *call)
+{
+    struct emit out = {.json = call->json};
+    struct loop *loop;
+    enum err e = loop_open(&(struct loop_options){0}, &loop);
+
+    if (e != ERR_OK) {
+        fprintf(stderr, "cleatutl: cannot start: %s\n", err_text(e));
+        return 1;
+    }
+    int status = c(loop_io(loop)->disk, call->words[1], &out);
+    status = print(buf_bytes(&out.out), status);
+    buf_free(&out.out);
+    loop_close(loop);
+    return status;
+}
+
+static command *find_command(const char *name)
+{
+    if (strcmp(name, "wal") == 0)
+        return utl_wal;
+    return strcmp(name, "db") == 0 ? utl_db : NULL;
+}
+
+int main(int argc, char **argv)
+{
+    struct call call = {0};
+    int status = parse(argc, argv, &call);
+
+    if (status != 0)
+        return status;
+    if (call.help)
+        return print(bytes_of_str(usage), 0);
+    if (call.count == 0)
+        return refuse("no command", NULL);
+    if (strcmp(call.words[0], "version") == 0 && call.count == 1)
+        return print(BYTES("cleatutl version: " ETCD_VERSION "\nAPI version: " API_VERSION "\n"),
+                     0);
+    command *c = find_command(call.words[0]);
+    if (!c)
+        return refuse("unknown command", call.words[0]);
+    if (call.count < 2)
+        return refuse("an argument is missing for", call.words[0]);
+    return run(c, &call);
+}

@@ -1,0 +1,110 @@
+/*
+ * transfer: from etcd's data directory to ours, and back.
+ *
+ * The log is the same in both. The store is not: etcd keeps a bbolt file, we keep a folder of our
+ * own. Import copies the one into the other, export copies back; either way the one that is left
+ * over disappears last, so that at every moment somebody holds everything.
+ *
+ *     <data-dir>/member/wal/               the log, untouched by either
+ *     <data-dir>/member/snap/db            etcd's store
+ *     <data-dir>/member/snap/db.imported   what it was when we took over; nobody reads it
+ *     <data-dir>/member/store/             our store (backend.h)
+ *     <data-dir>/member/store/transfer     a note: an import or export has come to its last steps
+ *     <data-dir>/member/store.tmp/, snap/db.tmp    being made, or being removed: never the truth
+ *
+ *     import   db --copy--> store.tmp, note in it | rename to store | db to db.imported | no note
+ *     export   store --copy--> db.tmp | note in store | rename to db | store to store.tmp | gone
+ *
+ * Each bar is a sync of the directories concerned. After a crash the directory is one of these, and
+ * snap_truth, which also import and export begin with, goes on from there:
+ *
+ *     store.tmp or db.tmp                   removed; the copy begins anew
+ *     store with a note of import, and db   the very db that was copied, by its transaction number,
+ *                                           and neither has moved since: db becomes db.imported
+ *     store with a note of export, and db   the db has all that the store has: the store goes. etcd
+ *                                           may have run on it since; it was told that it may
+ *     store with either note, no db         the note goes, the store is the truth
+ *     db below the log's snapshot, and a    etcd died installing a leader's snapshot: that file,
+ *     <index>.snap.db of that snapshot      once checked, becomes the db, as etcd would have it
+ *     store and db, and no note, or one     nobody can know which is meant: refused, with both
+ *     that does not fit                     indexes named, until an operator moves one away
+ *
+ * What is copied: all entries of etcd's ten buckets, byte for byte, so consistent index, term and
+ * confState come with them. A bucket that is missing comes back as an empty one. A bucket of any
+ * other name is refused (ERR_UNSUPPORTED): dropping it would lose what somebody has put there, and
+ * we have no place for it. etcd writes no other; its tests have one called "test".
+ *
+ * Promises   1. After snap_import or snap_export has returned ERR_OK the new store is durable under
+ *               its name and holds what the old one held.
+ *            2. After any error, and after a crash at any point, the old store or the new one is
+ *               whole, and the table above says which.
+ *            3. A damaged db is never imported: the page graph is checked, and the form of every
+ *               entry of the `key` bucket. `why` names file and offset; for damage in our own store
+ *               it names file, bucket and key.
+ *            4. Memory: a batch of SNAP_IMPORT_BATCH_BYTES and one value, or one view and a page
+ *               for each level of the tree.
+ * A sync that fails behind a rename is fatal, as everywhere. One that fails before is an error: the
+ * half-made copy is thrown away.
+ *
+ * Not here   The log's last snapshot index, which the caller hands in, since only wal can read it.
+ *            Keeping a live server away is half here: db is flocked as bbolt does, our store has a
+ *            lock, and member/ itself is flocked against another transfer.
+ * Leans on   bolt.h, backend, pb, io/disk.h. Calls block: boot and tools.
+ */
+#pragma once
+
+#include "base/buf.h"
+#include "base/err.h"
+#include "base/limits.h"
+
+struct disk;
+
+/* The name of our store's folder under member/. */
+#define SNAP_STORE_NAME "store"
+
+#define SNAP_IMPORT_BATCH_BYTES (32 * MIB)
+
+enum snap_holds {
+    SNAP_HOLDS_NOTHING,
+    SNAP_HOLDS_DB,    /* etcd's alone: to be imported */
+    SNAP_HOLDS_STORE, /* ours alone: to be opened */
+    SNAP_HOLDS_BOTH,
+};
+
+struct snap_place {
+    const char *data_dir;
+    uint64_t wal_index; /* of the last valid snapshot in the log; 0: none */
+    struct buf *why;    /* on an error, a sentence that names the file is appended */
+};
+
+/* Where our store is; end it with mem_free. */
+char *snap_store_dir(const char *data_dir);
+
+/* What is there, by name alone: changes nothing, opens nothing. */
+MUST_CHECK enum err snap_look(struct disk *disk, const char *data_dir, enum snap_holds *out);
+
+struct snap_truth {
+    enum snap_holds holds; /* never BOTH */
+    uint64_t index, term;  /* up to where that store has applied the log; 0 for NOTHING */
+};
+
+/*
+ * Ends what a crash has interrupted, then says which store counts. ERR_EXISTS: both do. ERR_CORRUPT
+ * also if the store ends before the log begins: its consistent index is below wal_index.
+ */
+MUST_CHECK enum err snap_truth(struct disk *disk, const struct snap_place *place,
+                               struct snap_truth *out);
+
+struct snap_copied {
+    uint64_t index, term;    /* of the new store */
+    uint64_t entries, bytes; /* keys and values, all buckets together */
+};
+
+/* ERR_NOT_FOUND: no db. ERR_EXISTS: our store is there. ERR_BUSY: somebody has the db open. */
+MUST_CHECK enum err snap_import(struct disk *disk, const struct snap_place *place,
+                                struct snap_copied *out);
+
+/* ERR_NOT_FOUND: no store of ours. ERR_EXISTS: a db is there. ERR_BUSY: somebody has it open.
+ * ERR_TOO_LARGE: a key that bbolt cannot hold. */
+MUST_CHECK enum err snap_export(struct disk *disk, const struct snap_place *place,
+                                struct snap_copied *out);
