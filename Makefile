@@ -175,7 +175,7 @@ format:
 # --- the rest ---
 
 peers: ; @scripts/peers build/peers
-install: $(BUILD)/cleat
+install: $(BUILD)/cleat $(BUILD)/cleatutl
 	install -D -m 755 -t $(DESTDIR)$(PREFIX)/bin $^
 clean:
 	rm -rf $(BUILD) compile_commands.json
