@@ -161,13 +161,13 @@ static void rescue_stranded(struct cluster *c)
     cluster_say(c, "      rescue");
     for (unsigned i = 0; i < c->member_count; i++) {
         struct member *m = &c->members[i];
-        uint64_t index = path_last(&m->durable_log);
+        uint64_t index = cluster_path_last(&m->durable_log);
         if (!m->up || index < c->root->index)
             continue;
         cluster_member_crash(m);
-        index = path_last(&m->durable_log);
+        index = cluster_path_last(&m->durable_log);
         index = index < cluster_ledger_last(c) ? index : cluster_ledger_last(c);
-        while (!path_holds(&m->durable_log, cluster_ledger_at(c, index)->node))
+        while (!cluster_path_holds(&m->durable_log, cluster_ledger_at(c, index)->node))
             index--;
         m->durable.commit = index > m->durable.commit ? index : m->durable.commit;
         cluster_member_boot(m);
@@ -391,7 +391,7 @@ static void found_from_snapshot(struct cluster *c)
     cluster_ledger_found(c, c->root, &conf);
     for (unsigned i = 0; i < c->climate.voters + c->climate.learners; i++) {
         struct member *m = cluster_member_new(c);
-        path_reset(&m->durable_log, c->root);
+        cluster_path_reset(&m->durable_log, c->root);
         m->durable_app = (struct app){.applied = c->root->index, .chain = c->ledger[0].chain};
         m->durable = (struct raft_hard_state){.term = c->root->term, .commit = c->root->index};
         cluster_member_boot(m);
@@ -506,17 +506,39 @@ static void keep_house(struct cluster *c)
     }
 }
 
+/*
+ * Without check_quorum and pre_vote nobody tells a leader that its term is old but candidates, as
+ * in etcd. A learner that has seen a higher one never becomes a candidate and ignores the leader
+ * for ever, until an election brings the term up to its own.
+ */
+static void restart_leader_outrun_by_learner(struct cluster *c, struct member *leader)
+{
+    if (c->climate.check_quorum || c->climate.pre_vote)
+        return;
+    for (unsigned i = 0; i < c->member_count; i++) {
+        struct member *m = &c->members[i];
+        bool ahead = m->up && m->seen.term > leader->seen.term;
+        if (!ahead || raft_is_voter(m->raft, m->id) ||
+            !cluster_conf_has(cluster_newest_conf(c), m->id))
+            continue;
+        c->totals.rescues++;
+        cluster_member_crash(leader);
+        cluster_member_boot(leader);
+        return;
+    }
+}
+
 /* What an operator would do: leave a joint configuration, offer a snapshot, write something. */
 static void tend(struct cluster *c)
 {
-    struct member *leader = cluster_leader(c);
     struct raft_conf_state conf;
 
     keep_house(c);
     rescue_stranded(c);
-    leader = cluster_leader(c);
+    struct member *leader = cluster_leader(c);
     if (!leader)
         return;
+    restart_leader_outrun_by_learner(c, leader);
     cluster_member_compact(leader);
     raft_conf_state(leader->raft, &conf);
     if (conf.voters_outgoing.count > 0 && !conf.auto_leave) {

@@ -29,8 +29,9 @@
  *            After healing:
  *            9. Liveness: a leader, and a new entry applied by all, within a bound.
  *
- * A broken rule ends the process with status 1, naming seed and rule; so does a failed assertion,
- * with the seed printed after it. The same seed gives the same run: that is the bug report.
+ * A broken rule ends the process with status 1, naming seed and rule; a failed assertion aborts it
+ * as ever, and the seed is printed after it. The same seed gives the same run: that is the bug
+ * report.
  */
 #pragma once
 
@@ -54,7 +55,7 @@ struct cluster_totals {
     uint64_t crashes;
     uint64_t reads;   /* read states checked */
     uint64_t fetches; /* answered with entries */
-    uint64_t rescues; /* members stranded by a change that took effect where nobody was left */
+    uint64_t rescues; /* an operator had to help where raft, as etcd has it, cannot */
     uint64_t heal_ticks_max;
 };
 

@@ -74,7 +74,7 @@ static void client_read(struct cluster *c, struct member *m)
 /* Clients do not go on writing for ever while nothing is answered. */
 static bool is_backlogged(const struct member *m)
 {
-    return path_last(&m->log) > m->seen.commit + 100;
+    return cluster_path_last(&m->log) > m->seen.commit + 100;
 }
 
 void cluster_client(struct cluster *c)
@@ -193,7 +193,7 @@ static void change_membership(struct cluster *c)
     struct member *m = some_leader(c);
     struct raft_conf_state conf;
 
-    if (!m)
+    if (!m || is_backlogged(m))
         return;
     raft_conf_state(m->raft, &conf);
     bool leave = conf.voters_outgoing.count > 0 && rng_chance(&c->rng, 2, 3);
@@ -260,7 +260,7 @@ static void stall_clock(struct cluster *c, struct member *m)
 
 static void evict_some(struct cluster *c, struct member *m)
 {
-    uint64_t last = path_last(&m->log);
+    uint64_t last = cluster_path_last(&m->log);
     uint64_t keep = rng_below(&c->rng, 20);
 
     raft_evict(m->raft, last > keep ? last - keep : 0);
@@ -308,9 +308,12 @@ static void tick_quiesced(struct member *m)
     cluster_member_after(m);
 }
 
+/* Until the next compaction offers one, if there will be any. */
 static void withdraw_snapshot(struct member *m)
 {
-    raft_set_snapshot(m->raft, NULL); /* until the next compaction offers one */
+    if (m->cluster->climate.compact_weight == 0)
+        return;
+    raft_set_snapshot(m->raft, NULL);
     cluster_member_after(m);
 }
 

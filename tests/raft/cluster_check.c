@@ -141,7 +141,7 @@ static bool majority_holds(const struct cluster *c, const struct raft_ids *voter
 
     for (size_t i = 0; i < voters->count; i++) {
         const struct member *m = cluster_member_by_id((struct cluster *)c, voters->at[i]);
-        if (m && path_holds(&m->durable_log, n))
+        if (m && cluster_path_holds(&m->durable_log, n))
             holders++;
     }
     return holders > voters->count / 2;
@@ -243,15 +243,15 @@ static void check_mirror(const struct member *m, const struct raft_status *s)
 
     if (m->busy || raft_has_output(m->raft))
         return;
-    if (s->last_index != path_last(&m->log))
+    if (s->last_index != cluster_path_last(&m->log))
         cluster_broken(c, "durability", "member %lu has %lu entries and handed out %lu", m->id,
-                       s->last_index, path_last(&m->log));
+                       s->last_index, cluster_path_last(&m->log));
     uint64_t probe = m->log.base->index + c->event_numbers % (m->log.count + 1);
-    if (!raft_term_at(m->raft, probe, &term) || term != path_at(&m->log, probe)->term)
+    if (!raft_term_at(m->raft, probe, &term) || term != cluster_path_at(&m->log, probe)->term)
         cluster_broken(c, "durability", "member %lu: entry %lu is not what was handed out", m->id,
                        probe);
-    const struct node *stable = path_at(&m->log, s->stable_index);
-    if (!m->snapshot_wait && stable && !path_holds(&m->durable_log, stable))
+    const struct node *stable = cluster_path_at(&m->log, s->stable_index);
+    if (!m->snapshot_wait && stable && !cluster_path_holds(&m->durable_log, stable))
         cluster_broken(c, "durability", "member %lu: entry %lu is stable and not on disk", m->id,
                        s->stable_index);
 }
@@ -267,16 +267,16 @@ static void check_accept(const struct member *m, const struct raft_message *mess
 
     if (m->durable.term > message->term)
         return;
-    if (message->index > path_last(&m->durable_log))
+    if (message->index > cluster_path_last(&m->durable_log))
         cluster_broken(c, "durability", "member %lu acknowledges %lu with %lu on disk", m->id,
-                       message->index, path_last(&m->durable_log));
+                       message->index, cluster_path_last(&m->durable_log));
     if (record->leader_slot == 0)
         return;
     const struct member *leader = &c->members[record->leader_slot - 1];
     if (!leader->up || leader->life != record->leader_life || leader->told.term != message->term)
         return;
-    const struct node *here = path_at(&m->durable_log, message->index);
-    const struct node *there = path_at(&leader->log, message->index);
+    const struct node *here = cluster_path_at(&m->durable_log, message->index);
+    const struct node *there = cluster_path_at(&leader->log, message->index);
     if (here && there && here != there)
         cluster_broken(c, "durability", "member %lu acknowledges %lu and holds another entry there",
                        m->id, message->index);
@@ -311,28 +311,28 @@ void cluster_check_append(struct member *m, const struct raft_entry *entries, si
 
     if (count == 0)
         return;
-    uint64_t first = entries[0].index, last = path_last(&m->log);
+    uint64_t first = entries[0].index, last = cluster_path_last(&m->log);
     if (first <= m->log.base->index || first > last + 1)
         cluster_broken(c, "durability", "member %lu writes entry %lu into a log %lu..%lu", m->id,
                        first, m->log.base->index, last);
     if (first + count <= last && m->told.commit >= first + count)
         cluster_broken(c, "durability", "member %lu cuts committed entries", m->id);
-    struct node *previous = path_at(&m->log, first - 1);
+    struct node *previous = cluster_path_at(&m->log, first - 1);
     for (size_t i = 0; i < count; i++) {
         struct node *n = cluster_node(c, previous, &entries[i]);
-        struct node *old = path_at(&m->log, n->index);
+        struct node *old = cluster_path_at(&m->log, n->index);
         if (old && old != n && old->index <= m->told.commit)
             cluster_broken(c, "durability", "member %lu replaces committed entry %lu", m->id,
                            old->index);
         if (old && old != n)
             replaced = true;
         if (old != n) {
-            path_cut(&m->log, n->index);
-            path_push(&m->log, n);
+            cluster_path_cut(&m->log, n->index);
+            cluster_path_push(&m->log, n);
         }
         previous = n;
     }
-    path_cut(&m->log, first + count);
+    cluster_path_cut(&m->log, first + count);
     c->totals.truncations += replaced;
 }
 
@@ -381,7 +381,7 @@ void cluster_check_committed(struct member *m, const struct raft_entry *entries,
         if (n->term != e->term || n->type != e->type || !bytes_equal(n->data, e->data))
             cluster_broken(c, "state machine safety", "member %lu is given another entry %lu",
                            m->id, e->index);
-        if (m->config.async_storage_writes && !path_holds(&m->durable_log, n))
+        if (m->config.async_storage_writes && !cluster_path_holds(&m->durable_log, n))
             cluster_broken(c, "durability", "member %lu is given entry %lu before it is on disk",
                            m->id, e->index);
         m->next_apply++;
@@ -396,7 +396,7 @@ void cluster_check_apply(struct member *m, const struct raft_entry *e)
     if (e->index != m->app.applied + 1)
         cluster_broken(c, "state machine safety", "member %lu applies %lu after %lu", m->id,
                        e->index, m->app.applied);
-    if (!path_holds(&m->durable_log, entry->node))
+    if (!cluster_path_holds(&m->durable_log, entry->node))
         cluster_broken(c, "durability", "member %lu applies entry %lu, which is not on disk", m->id,
                        e->index);
     m->app.applied = e->index;

@@ -86,8 +86,8 @@ struct member {
     struct cluster *cluster;
     unsigned slot;
     uint64_t id;
-    bool exists, up, retired;
-    unsigned life; /* counts boots and crashes, so that events of an earlier life are void */
+    bool up, retired; /* retired: switched off for good, or until it is added again */
+    unsigned life;    /* counts boots and crashes, so that events of an earlier life are void */
     struct raft *raft;
     struct raft_config config;
 
@@ -112,7 +112,6 @@ struct member {
 
     /* For the rules: as of the last look. */
     struct raft_hard_state seen;
-    bool was_leader;
 
     /* Its temper. */
     unsigned tick_period;
@@ -258,15 +257,15 @@ void cluster_tree_close(struct cluster *c);
 uint64_t cluster_client_proposal(const struct node *n); /* its number; 0: not a client's */
 struct raft_entry cluster_entry_of(const struct node *n);
 
-uint64_t path_last(const struct path *p);
-struct node *path_at(const struct path *p, uint64_t index);  /* NULL outside [base, last] */
-bool path_holds(const struct path *p, const struct node *n); /* compacted counts as held */
-void path_cut(struct path *p, uint64_t index);               /* forgets index and above */
-void path_push(struct path *p, struct node *n);
-void path_compact(struct path *p, uint64_t index);
-void path_reset(struct path *p, struct node *base);
-void path_copy(struct path *to, const struct path *from);
-void path_free(struct path *p);
+uint64_t cluster_path_last(const struct path *p);
+struct node *cluster_path_at(const struct path *p, uint64_t index);  /* NULL outside [base, last] */
+bool cluster_path_holds(const struct path *p, const struct node *n); /* compacted counts as held */
+void cluster_path_cut(struct path *p, uint64_t index);               /* forgets index and above */
+void cluster_path_push(struct path *p, struct node *n);
+void cluster_path_compact(struct path *p, uint64_t index);
+void cluster_path_reset(struct path *p, struct node *base);
+void cluster_path_copy(struct path *to, const struct path *from);
+void cluster_path_free(struct path *p);
 
 /* --- cluster_member.c --- */
 

@@ -126,33 +126,33 @@ struct raft_entry cluster_entry_of(const struct node *n)
 
 /* --- paths --- */
 
-uint64_t path_last(const struct path *p)
+uint64_t cluster_path_last(const struct path *p)
 {
     return p->base->index + p->count;
 }
 
-struct node *path_at(const struct path *p, uint64_t index)
+struct node *cluster_path_at(const struct path *p, uint64_t index)
 {
-    if (index < p->base->index || index > path_last(p))
+    if (index < p->base->index || index > cluster_path_last(p))
         return NULL;
     return index == p->base->index ? p->base : p->at[index - p->base->index - 1];
 }
 
-bool path_holds(const struct path *p, const struct node *n)
+bool cluster_path_holds(const struct path *p, const struct node *n)
 {
-    return n->index <= p->base->index || path_at(p, n->index) == n;
+    return n->index <= p->base->index || cluster_path_at(p, n->index) == n;
 }
 
-void path_cut(struct path *p, uint64_t index)
+void cluster_path_cut(struct path *p, uint64_t index)
 {
     assert(index > p->base->index);
-    if (index <= path_last(p))
+    if (index <= cluster_path_last(p))
         p->count = index - p->base->index - 1;
 }
 
-void path_push(struct path *p, struct node *n)
+void cluster_path_push(struct path *p, struct node *n)
 {
-    assert(n->index == path_last(p) + 1);
+    assert(n->index == cluster_path_last(p) + 1);
     if (p->count == p->cap) {
         p->cap = 2 * p->cap + 64;
         p->at = mem_resize(p->at, p->cap, sizeof(struct node *));
@@ -160,31 +160,31 @@ void path_push(struct path *p, struct node *n)
     p->at[p->count++] = n;
 }
 
-void path_compact(struct path *p, uint64_t index)
+void cluster_path_compact(struct path *p, uint64_t index)
 {
     if (index <= p->base->index)
         return;
-    assert(index <= path_last(p));
+    assert(index <= cluster_path_last(p));
     size_t dropped = index - p->base->index;
     p->base = p->at[dropped - 1];
     p->count -= dropped;
     memmove(p->at, p->at + dropped, p->count * sizeof(struct node *));
 }
 
-void path_reset(struct path *p, struct node *base)
+void cluster_path_reset(struct path *p, struct node *base)
 {
     p->base = base;
     p->count = 0;
 }
 
-void path_copy(struct path *to, const struct path *from)
+void cluster_path_copy(struct path *to, const struct path *from)
 {
-    path_reset(to, from->base);
+    cluster_path_reset(to, from->base);
     for (size_t i = 0; i < from->count; i++)
-        path_push(to, from->at[i]);
+        cluster_path_push(to, from->at[i]);
 }
 
-void path_free(struct path *p)
+void cluster_path_free(struct path *p)
 {
     mem_free(p->at);
     *p = (struct path){0};

@@ -52,13 +52,12 @@ struct member *cluster_member_new(struct cluster *c)
     m->cluster = c;
     m->slot = c->member_count++;
     m->id = c->climate.id_base + m->slot;
-    m->exists = true;
     m->disk_slowness = 100;
     m->tick_period = CLUSTER_TICK;
     list_init(&m->writes);
     list_init(&m->applies);
-    path_reset(&m->log, c->zero);
-    path_reset(&m->durable_log, c->zero);
+    cluster_path_reset(&m->log, c->zero);
+    cluster_path_reset(&m->durable_log, c->zero);
     config_fill(m);
     return m;
 }
@@ -68,7 +67,7 @@ static void offer_snapshot(struct member *m)
 {
     struct cluster *c = m->cluster;
     uint64_t content[2] = {m->durable_app.applied, m->durable_app.chain};
-    struct node *tip = path_at(&m->durable_log, m->durable_app.applied);
+    struct node *tip = cluster_path_at(&m->durable_log, m->durable_app.applied);
 
     if (m->durable_app.applied < c->root->index || m->durable_app.applied == 0)
         return;
@@ -91,7 +90,7 @@ static size_t boot_runs(const struct path *log, uint64_t first, struct raft_term
     size_t count = 0;
 
     for (uint64_t i = log->base->index + 1; i < first; i++) {
-        uint64_t term = path_at(log, i)->term;
+        uint64_t term = cluster_path_at(log, i)->term;
         if (count == 0 || runs[count - 1].term != term)
             runs[count++] = (struct raft_term_run){.index = i, .term = term};
     }
@@ -113,8 +112,8 @@ static void boot_raft(struct member *m, uint64_t applied, uint64_t first)
     boot->runs = runs;
     boot->run_count = boot_runs(log, first, runs);
     boot->entries = entries;
-    for (uint64_t i = first; i <= path_last(log); i++)
-        entries[boot->entry_count++] = cluster_entry_of(path_at(log, i));
+    for (uint64_t i = first; i <= cluster_path_last(log); i++)
+        entries[boot->entry_count++] = cluster_entry_of(cluster_path_at(log, i));
     m->raft = raft_open(&m->config, boot);
     mem_free(boot);
     mem_free(entries);
@@ -129,7 +128,7 @@ void cluster_member_boot(struct member *m)
 {
     struct cluster *c = m->cluster;
     uint64_t base = m->durable_log.base->index;
-    uint64_t last = path_last(&m->durable_log);
+    uint64_t last = cluster_path_last(&m->durable_log);
 
     assert(!m->up && !m->raft);
     assert(m->durable_app.applied <= last);
@@ -140,11 +139,10 @@ void cluster_member_boot(struct member *m)
     if (m->durable.commit < m->durable_app.applied)
         m->durable.commit = m->durable_app.applied;
     m->lazy = m->told = m->seen = m->durable;
-    path_copy(&m->log, &m->durable_log);
+    cluster_path_copy(&m->log, &m->durable_log);
     m->app = m->durable_app;
     m->next_apply = applied + 1;
     m->snapshot_wait = 0;
-    m->was_leader = false;
     m->life++;
     m->up = true;
     uint64_t seed = rng_next(&c->rng);
@@ -198,19 +196,19 @@ static void log_written(struct member *m, struct node *const nodes[], size_t cou
 
     if (count == 0)
         return;
-    if (nodes[0]->index > path_last(log) + 1 || nodes[0]->index <= log->base->index)
+    if (nodes[0]->index > cluster_path_last(log) + 1 || nodes[0]->index <= log->base->index)
         cluster_broken(m->cluster, "durability", "member %lu writes entry %lu into a log %lu..%lu",
-                       m->id, nodes[0]->index, log->base->index, path_last(log));
-    path_cut(log, nodes[0]->index);
+                       m->id, nodes[0]->index, log->base->index, cluster_path_last(log));
+    cluster_path_cut(log, nodes[0]->index);
     for (size_t i = 0; i < count; i++)
-        path_push(log, nodes[i]);
+        cluster_path_push(log, nodes[i]);
 }
 
 /* Everything in the write is on disk now, if it was synced, together with what was lazy before. */
 static void write_reaches_disk(struct member *m, const struct write *w)
 {
     if (w->snapshot) {
-        path_reset(&m->durable_log, w->snapshot);
+        cluster_path_reset(&m->durable_log, w->snapshot);
         m->durable_app = (struct app){.applied = w->snapshot->index, .chain = w->snapshot_chain};
     }
     log_written(m, w->nodes, w->node_count);
@@ -266,12 +264,10 @@ void cluster_member_crash(struct member *m)
 
 void cluster_member_free(struct member *m)
 {
-    if (!m->exists)
-        return;
     forget_work(m);
     raft_close(m->raft);
-    path_free(&m->log);
-    path_free(&m->durable_log);
+    cluster_path_free(&m->log);
+    cluster_path_free(&m->durable_log);
 }
 
 /* --- taking what raft wants done --- */
@@ -292,7 +288,7 @@ static struct write *write_new(struct member *m, const struct raft_output *out)
     w->node_count = out->entry_count;
     w->nodes = mem_new_array(out->entry_count, struct node *);
     for (size_t i = 0; i < out->entry_count; i++)
-        w->nodes[i] = path_at(&m->log, out->entries[i].index);
+        w->nodes[i] = cluster_path_at(&m->log, out->entries[i].index);
     return w;
 }
 
@@ -342,7 +338,7 @@ static void note_output(struct member *m, const struct raft_output *out)
         cluster_check_read(m, &out->read_states[i]);
     if (out->snapshot) {
         cluster_check_snapshot(m, out->snapshot);
-        path_reset(&m->log, cluster_ledger_at(m->cluster, out->snapshot->index)->node);
+        cluster_path_reset(&m->log, cluster_ledger_at(m->cluster, out->snapshot->index)->node);
         m->snapshot_wait = out->snapshot->index;
         m->next_apply = out->snapshot->index + 1;
     }
@@ -554,11 +550,11 @@ void cluster_member_compact(struct member *m)
         return;
     index -= keep;
     raft_compact(m->raft, index);
-    if (path_at(&m->log, index) != path_at(&m->durable_log, index))
+    if (cluster_path_at(&m->log, index) != cluster_path_at(&m->durable_log, index))
         cluster_broken(c, "durability", "member %lu: entry %lu is stable and not on disk", m->id,
                        index);
-    path_compact(&m->log, index);
-    path_compact(&m->durable_log, index);
+    cluster_path_compact(&m->log, index);
+    cluster_path_compact(&m->durable_log, index);
     cluster_say(c, "      %lu compacts to %lu, snapshot at %lu", m->id, index,
                 m->durable_app.applied);
     cluster_member_after(m);
