@@ -390,9 +390,11 @@ enum raft_result raft_propose_conf_change(struct raft *r, const struct raft_conf
 enum raft_result raft_propose_conf_change_v2(struct raft *r, const struct raft_conf_change_v2 *cc);
 
 /* A committed conf change is being applied: from here on it counts. Call it for every committed one
- * that the application accepts. `out` (may be NULL) receives the resulting configuration, to be
- * stored in snapshots. On RAFT_BAD_CONF_CHANGE nothing has changed; etcd would panic, and a member
- * whose configuration may now differ from the others' should not go on. */
+ * that the application accepts, unless its entry is at or below raft_status().base_index: then a
+ * snapshot that arrived meanwhile contains it, and applying it again would set things back. `out`
+ * (may be NULL) receives the resulting configuration, to be stored in snapshots. On
+ * RAFT_BAD_CONF_CHANGE nothing has changed; etcd would panic, and a member whose configuration may
+ * now differ from the others' should not go on. */
 MUST_CHECK enum raft_result raft_apply_conf_change(struct raft *r,
                                                    const struct raft_conf_change_v2 *cc,
                                                    struct raft_conf_state *out);
