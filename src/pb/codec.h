@@ -6,8 +6,8 @@
  * encoder read those tables; for the few messages that every put and every append is made of,
  * hand-written code fills the same structs faster, behind the same functions.
  *
- *     wire bytes --pb_decode--> struct in the caller's hands, views into the wire, lists in an
- * arena struct     --pb_encode--> wire bytes: ascending field numbers, shortest varints, no zeros
+ *     wire --pb_decode--> a struct of the caller's: views into the wire, lists in an arena
+ *     struct --pb_encode--> wire: ascending field numbers, shortest varints, no zeros
  *
  * Use        struct pb_put_request req;
  *            enum err e = pb_decode_put_request(wire, &call->arena, &req);
@@ -24,9 +24,10 @@
  *               pieces for many copies; messages that live on such tricks are ERR_TOO_LARGE.
  *            3. What Go's decoder accepts, refuses, skips or merges, so does this one, but for the
  *               bounds above: unknown fields and groups are skipped, a known field with a wrong
- * wire type counts as unknown, the last of several values wins, a sub-message given in pieces is
- * merged, lists of numbers may be packed or not, enums keep values nobody has named, numbers too
- * wide for their field lose their upper bits. In proto3 a string that is not UTF-8 is refused.
+ *               wire type counts as unknown, the last of several values wins, a sub-message in
+ *               pieces is merged, lists of numbers may be packed or not, enums keep values nobody
+ *               has named, numbers too wide for their field lose their upper bits. In proto3 a
+ *               string that is not UTF-8 is refused.
  *            4. Encoding is canonical: equal messages give equal bytes, those that etcd writes.
  *               A bytes field with nothing in it is left out, except in a oneof.
  *
