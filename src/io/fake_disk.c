@@ -416,7 +416,8 @@ uint64_t fake_disk_calls(const struct fake_disk *d)
     return d->calls;
 }
 
-/* The end came in the middle of a write: some first part of it was made, and no sync. */
+/* The end came in the middle of a write: some first part of it was made, in whole sectors of the
+ * file, and no sync. */
 static void interrupt(struct fake_disk *d, struct disk_op *op)
 {
     size_t total = 0;
@@ -425,8 +426,12 @@ static void interrupt(struct fake_disk *d, struct disk_op *op)
         return;
     for (size_t i = 0; i < op->piece_count; i++)
         total += op->pieces[i].len;
+    uint64_t begin = op->offset == DISK_END ? content_of(op)->size : op->offset;
+    uint64_t end = begin + rng_between(&d->time->rng, 0, total);
+    if (end < begin + total)
+        end -= end % FAKE_SECTOR_BYTES;
     op->done = 0;
-    write_pieces(op, rng_between(&d->time->rng, 0, total));
+    write_pieces(op, end > begin ? end - begin : 0);
 }
 
 void fake_disk_crash(struct fake_disk *d, enum fake_crash how)

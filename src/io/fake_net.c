@@ -247,6 +247,15 @@ static void close_later(struct fake_task *task)
     put_once(c, &c->gone);
 }
 
+/* It counts as one of the listener's until it is gone. */
+static void leave_backlog(struct fake_conn *c)
+{
+    if (list_empty(&c->backlog_link))
+        return;
+    list_remove(&c->backlog_link);
+    c->listener->conns++;
+}
+
 /* What was on the wire still arrives, then the end. */
 static void fail(struct fake_conn *c, enum err reason)
 {
@@ -254,10 +263,7 @@ static void fail(struct fake_conn *c, enum err reason)
         return;
     c->closing = true;
     c->reason = reason;
-    if (!list_empty(&c->backlog_link)) { /* counts as one of the listener's until it is gone */
-        list_remove(&c->backlog_link);
-        c->listener->conns++;
-    }
+    leave_backlog(c);
     conn_queue_cancel(&c->queue, c->host->inbox);
     if (c->out) {
         c->out->end_sent = true;
@@ -543,6 +549,45 @@ struct net *fake_wire_add_host(struct fake_wire *w, struct inbox *inbox, const c
 void fake_wire_cut(struct net *host, bool cut)
 {
     host_of(host)->cut = cut;
+}
+
+static void conn_vanish(struct fake_conn *c)
+{
+    if (c->in && c->in->from)
+        fail(c->in->from, ERR_RESET);
+    if (c->out) {
+        c->out->from = NULL;
+        c->in->to = NULL;
+    }
+    leave_backlog(c);
+    conn_free(c);
+}
+
+void fake_wire_crash(struct net *host)
+{
+    struct fake_host *h = host_of(host);
+    struct list listeners;
+
+    list_init(&listeners);
+    LIST_FOREACH (link, &h->wire->listeners) {
+        struct fake_listener *l = container_of(link, struct fake_listener, link);
+        if (l->host != h)
+            continue;
+        l->closing = true;
+        l->conns++; /* so that it outlives its connections */
+        list_remove(link);
+        list_push_back(&listeners, link);
+    }
+    LIST_FOREACH (link, &h->wire->conns) {
+        struct fake_conn *c = container_of(link, struct fake_conn, link);
+        if (c->host == h)
+            conn_vanish(c);
+    }
+    for (struct list *link; (link = list_pop_front(&listeners));) {
+        struct fake_listener *l = container_of(link, struct fake_listener, link);
+        l->conns--;
+        listener_free_if_unused(l);
+    }
 }
 
 void fake_wire_reset(struct conn *c)

@@ -30,5 +30,10 @@ struct net *fake_wire_add_host(struct fake_wire *w, struct inbox *inbox, const c
 /* Takes the host off the wire, or puts it back. What it says to itself still arrives. */
 void fake_wire_cut(struct net *host, bool cut);
 
+/* The process on this host dies: its listeners and connections are gone without a word to it, the
+ * other ends are told ERR_RESET. Events it had in the inbox are for the caller to forget
+ * (inbox_init). */
+void fake_wire_crash(struct net *host);
+
 /* Both ends are told ERR_RESET. */
 void fake_wire_reset(struct conn *c);

@@ -60,8 +60,21 @@ void fake_entropy_init(struct fake_entropy *e, uint64_t seed)
     rng_seed(&e->rng, seed);
 }
 
+void fake_clock_crash(struct fake_clock *c)
+{
+    struct fake_time *time = c->time;
+    struct inbox *inbox = c->base.inbox;
+    int64_t offset_ns = c->wall_offset_ns;
+
+    fake_time_cancel(time, &c->alarm);
+    heap_free(&c->base.timers);
+    fake_clock_init(c, time, inbox);
+    c->wall_offset_ns = offset_ns;
+}
+
 struct fake_job {
     struct fake_task task;
+    struct list link;
     struct job *job;
 };
 
@@ -77,6 +90,7 @@ static void run_job(struct fake_task *t)
     struct fake_job *f = container_of(t, struct fake_job, task);
     struct job *j = f->job;
 
+    list_remove(&f->link);
     mem_free(f);
     j->run(j);
     j->event.run = report_job;
@@ -94,6 +108,8 @@ static void submit_job(struct workers *base, struct job *j)
     j->workers = base;
     f->job = j;
     f->task.run = run_job;
+    list_init(&f->link);
+    list_push_back(&w->jobs, &f->link);
     fake_time_after(w->time, &f->task, w->delay);
 }
 
@@ -101,6 +117,25 @@ void fake_workers_init(struct fake_workers *w, struct fake_time *time, struct in
 {
     *w = (struct fake_workers){
         .base.submit = submit_job, .time = time, .inbox = inbox, .delay = DELAY};
+    list_init(&w->jobs);
+}
+
+void fake_workers_crash(struct fake_workers *w)
+{
+    for (struct list *link; (link = list_pop_front(&w->jobs));) {
+        struct fake_job *f = container_of(link, struct fake_job, link);
+        fake_time_cancel(w->time, &f->task);
+        mem_free(f);
+    }
+}
+
+void fake_workers_finish(struct fake_workers *w)
+{
+    while (!list_empty(&w->jobs)) {
+        struct fake_job *f = container_of(w->jobs.next, struct fake_job, link);
+        fake_time_cancel(w->time, &f->task);
+        run_job(&f->task);
+    }
 }
 
 struct fake_lookup {
@@ -172,6 +207,7 @@ struct fake_world *fake_world_new(uint64_t seed)
     fake_clock_init(&w->clock, &w->time, &w->inbox);
     fake_entropy_init(&w->entropy, rng_next(&w->time.rng));
     fake_workers_init(&w->workers, &w->time, &w->inbox);
+    fake_workers_init(&w->store_worker, &w->time, &w->inbox);
     fake_resolver_init(&w->resolver, &w->time, &w->inbox);
     w->disk = fake_disk_new(&w->time, &w->inbox,
                             &(struct fake_disk_options){.delay = DELAY, .write_back_percent = 10});
@@ -184,6 +220,7 @@ struct fake_world *fake_world_new(uint64_t seed)
         .net = fake_wire_add_host(w->wire, &w->inbox, "10.0.0.1"),
         .resolver = &w->resolver.base,
         .workers = &w->workers.base,
+        .store_worker = &w->store_worker.base,
     };
     return w;
 }

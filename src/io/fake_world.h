@@ -11,6 +11,7 @@
  */
 #pragma once
 
+#include "base/list.h"
 #include "io/clock.h"
 #include "io/entropy.h"
 #include "io/fake_disk.h"
@@ -31,6 +32,9 @@ struct fake_clock {
 void fake_clock_init(struct fake_clock *c, struct fake_time *time, struct inbox *inbox);
 void fake_clock_free(struct fake_clock *c);
 
+/* The process dies: its timers are forgotten. */
+void fake_clock_crash(struct fake_clock *c);
+
 struct fake_entropy {
     struct entropy base;
     struct rng rng;
@@ -43,9 +47,16 @@ struct fake_workers {
     struct fake_time *time;
     struct inbox *inbox;
     struct fake_delay delay;
+    struct list jobs; /* that have not run yet */
 };
 
 void fake_workers_init(struct fake_workers *w, struct fake_time *time, struct inbox *inbox);
+
+/* The process dies: jobs that have not run never will, and nobody hears of them. */
+void fake_workers_crash(struct fake_workers *w);
+
+/* Runs at once what has not run yet; the reports are in the inbox. */
+void fake_workers_finish(struct fake_workers *w);
 
 enum { FAKE_HOSTS_MAX = 16 };
 
@@ -74,7 +85,7 @@ struct fake_world {
     struct fake_entropy entropy;
     struct fake_disk *disk;
     struct fake_wire *wire;
-    struct fake_workers workers;
+    struct fake_workers workers, store_worker;
     struct fake_resolver resolver;
     struct io io;
 };

@@ -21,4 +21,6 @@ struct io {
     struct net *net;
     struct resolver *resolver;
     struct workers *workers;
+    struct workers *store_worker; /* one thread, for the page store alone: a commit never waits
+                                     behind somebody's long computation */
 };

@@ -20,7 +20,7 @@ struct loop {
     struct real_disk disk;
     struct real_net net;
     struct real_resolver resolver;
-    struct real_workers workers;
+    struct real_workers workers, store_worker;
     struct watched_signal signals[LOOP_SIGNALS_MAX];
     unsigned signal_count;
     struct io io;
@@ -121,12 +121,15 @@ enum err loop_open(const struct loop_options *options, struct loop **out)
         .net = &l->net.base,
         .resolver = &l->resolver.base,
         .workers = &l->workers.base,
+        .store_worker = &l->store_worker.base,
     };
 
     enum err e = real_disk_open(&l->disk, &l->inbox);
     if (e == ERR_OK)
         e = real_workers_open(&l->workers, &l->inbox,
                               options->worker_threads ? options->worker_threads : 1);
+    if (e == ERR_OK)
+        e = real_workers_open(&l->store_worker, &l->inbox, 1);
     if (e != ERR_OK) {
         loop_close(l);
         return e;
@@ -209,6 +212,7 @@ void loop_close(struct loop *l)
     real_net_close(&l->net);
     real_disk_close(&l->disk);
     real_workers_close(&l->workers);
+    real_workers_close(&l->store_worker);
     for (unsigned i = 0; i < l->signal_count; i++)
         uv_close((uv_handle_t *)&l->signals[i].handle, NULL);
     uv_close((uv_handle_t *)&l->before_waiting, NULL);
