@@ -17,7 +17,8 @@
 #   src/<room>/x_fuzz.c   a fuzzer of its own, build/fuzz/x_fuzz
 #   src/cli/x_main.c      the program build/x
 #   tests/<tool>/         what a test program is made of, by the same endings: tests/raft holds
-#                         build/raft-scenarios and build/raft-cluster, and their unit tests
+#                         build/raft-scenarios and build/raft-cluster, tests/model holds
+#                         build/model-episodes, both with their unit tests
 #   src/pb/proto/x.proto  compiled by protoc-c; the result is a second opinion for tests only
 #
 # A variant is the same build in another directory: make BUILD=build/clang CC=clang-19.
@@ -47,12 +48,13 @@ LINK     += -fsanitize=$(SANITIZE)
 endif
 CFLAGS   := -std=gnu17 -D_GNU_SOURCE $(OPTIMISE) $(WARNINGS) $(HARDEN) $(EXTRA_CFLAGS)
 CPPFLAGS := -Isrc -Itests -I$(BUILD) -fmacro-prefix-map=src/= -MMD -MP
-LIBS     := -luv -llmdb -lcrypto -lpthread
+LIBS     := -luv -llmdb -lnghttp2 -lz -ljson-c -lcrypto -lpthread
 
 # --- sources, by the rules above ---
 
 ALL      := $(sort $(foreach room,$(ROOMS),$(wildcard src/$(room)/*.c src/$(room)/*/*.c)))
-TOOLS    := $(wildcard tests/harness/*.c) $(if $(filter raft,$(ROOMS)),$(wildcard tests/raft/*.c))
+TOOLS    := $(wildcard tests/harness/*.c) $(if $(filter raft,$(ROOMS)),$(wildcard tests/raft/*.c)) \
+            $(if $(and $(filter watch,$(ROOMS)),$(filter lease,$(ROOMS))),$(wildcard tests/model/*.c))
 TESTS    := $(filter %_test.c,$(ALL) $(TOOLS))
 BENCHES  := $(filter %_bench.c,$(ALL))
 FUZZERS  := $(filter %_fuzz.c,$(ALL))
@@ -67,6 +69,7 @@ GENERATED_OBJECTS := $(GENERATED:.c=.o)
 
 PROGRAMS := $(MAINS:src/cli/%_main.c=$(BUILD)/%) $(BUILD)/cleat-test $(BUILD)/cleat-bench
 PROGRAMS += $(patsubst tests/raft/%_main.c,$(BUILD)/raft-%,$(filter tests/raft/%_main.c,$(TOOLS)))
+PROGRAMS += $(patsubst tests/model/%_main.c,$(BUILD)/model-%,$(filter tests/model/%_main.c,$(TOOLS)))
 
 .PHONY: all run test check asan tsan fuzz lint format bench peers install clean FORCE
 .DELETE_ON_ERROR:
@@ -110,6 +113,8 @@ $(BUILD)/cleat-bench: $(call objects,tests/harness/bench_main.c $(BENCHES)) \
                       $(GENERATED_OBJECTS) $(BUILD)/libcleat.a
 	$(call program,$(if $(PROTOS),-lprotobuf-c))
 $(BUILD)/raft-%: $(BUILD)/obj/tests/raft/%_main.o $(call objects,$(TOOLBOX)) $(BUILD)/libcleat.a
+	$(call program)
+$(BUILD)/model-%: $(BUILD)/obj/tests/model/%_main.o $(call objects,$(TOOLBOX)) $(BUILD)/libcleat.a
 	$(call program)
 
 # Objects are remade when the compiler or its flags change.

@@ -1,0 +1,63 @@
+/*
+ * member_json: members, downgrades and raft configurations as JSON, in the bytes etcd writes.
+ *
+ *     member       {"id":9372538179322589801,"peerURLs":["http://10.0.0.1:2380"],
+ *                   "isLearner":true,"name":"m1","clientURLs":["http://10.0.0.1:2379"]}
+ *     promotion    {"id":9372538179322589801,"peerURLs":null,"isPromote":true}
+ *     downgrade    {"target-version":"3.6.0","enabled":true}
+ *     conf state   {"voters":[9372538179322589801],"auto_leave":false}
+ *
+ * They are in the backend, in the log's conf changes and in answers between members. isLearner,
+ * name and clientURLs are left out when they say nothing, as are a conf state's empty lists.
+ *
+ * Promises   1. Any bytes at all are safe to read. What is read needs at most a small multiple of
+ *               their length in memory.
+ *            2. Reading follows Go: names of fields match in any case, unknown fields are skipped,
+ * null is no value, ids are whole numbers up to 2^64-1 and nothing else.
+ *            3. Equal values give equal bytes.
+ *            Stricter than Go in what no encoder writes: bytes that are not UTF-8, where Go puts a
+ *            replacement, nesting beyond MEMBER_JSON_DEPTH_MAX, a number above 2^64-1 or below 0
+ *            that begins with a zero anywhere, a field's name with a zero in it.
+ * Leans on   json-c for reading, which only member_json.c sees. Writing is by hand: its spelling
+ *            differs from Go's, and these bytes are compared and hashed.
+ */
+#pragma once
+
+#include "pb/codec.h"
+#include "raft/raft.h"
+
+enum {
+    MEMBER_JSON_BYTES_MAX = 16 * MIB, /* a request's worth of URLs, every byte of it escaped */
+    MEMBER_JSON_DEPTH_MAX = 32,
+};
+
+/* Appends the member as it is stored, and as the context of the conf change that adds it (with id,
+ * peer URLs and perhaps is_learner) or updates its peer URLs. */
+void member_json_write(const struct pb_member *m, struct buf *out);
+
+/* Appends the context of a conf change that promotes this learner. */
+void member_json_write_promotion(uint64_t id, struct buf *out);
+
+/* What a conf change carries: a member, or the wish to promote one. */
+struct member_change {
+    struct pb_member member;
+    bool is_promote;
+};
+
+/* Fills *out, with texts in `arena`. ERR_MALFORMED; ERR_TOO_LARGE. */
+MUST_CHECK enum err member_json_read(struct bytes json, struct arena *arena,
+                                     struct member_change *out);
+
+/* An array of members, as members ask each other for. */
+void member_json_write_list(const struct pb_member *members, size_t count, struct buf *out);
+MUST_CHECK enum err member_json_read_list(struct bytes json, struct arena *arena,
+                                          const struct pb_member **out, size_t *count);
+
+void downgrade_json_write(bool enabled, struct bytes target_version, struct buf *out);
+MUST_CHECK enum err downgrade_json_read(struct bytes json, struct arena *arena, bool *enabled,
+                                        struct bytes *target_version);
+
+/* A raft configuration, for the backend's meta/confState, and back. ERR_TOO_LARGE for a list of
+ * more than RAFT_MEMBERS_MAX ids. */
+void cluster_conf_state_json(const struct raft_conf_state *state, struct buf *out);
+MUST_CHECK enum err cluster_conf_state_read(struct bytes json, struct raft_conf_state *out);
