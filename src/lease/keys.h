@@ -1,0 +1,61 @@
+/*
+ * keys: which key belongs to which lease.
+ *
+ * Every attached key is one piece of memory, its bytes at the end. It hangs on a chain of the
+ * table, where it is found by its bytes, and in its lease's tree, which keeps them in order. The
+ * tree is a treap: ordered by key, and as a heap by the hash the table needs anyway. The hash is
+ * keyed with a secret, so nobody can choose keys that make a tall tree.
+ *
+ *     table    | . | * | . | * |            lease "7"      k5
+ *                    |       |                            /  \
+ *                    k5      k9 -> k2                   k2    k9
+ */
+#pragma once
+
+#include "base/bytes.h"
+#include "lease/table.h"
+
+struct lease;
+
+struct leased_key {
+    struct table_link link; /* spare: how long the key is */
+    struct lease *lease;
+    struct leased_key *left, *right;
+    uint8_t at[];
+};
+
+/* The keys of one lease. All zeroes is empty. */
+struct key_tree {
+    struct leased_key *root;
+    size_t count;
+};
+
+static inline struct bytes leased_key_bytes(const struct leased_key *k)
+{
+    return bytes_of(k->at, k->link.spare);
+}
+
+/* NULL if nobody has it. */
+struct leased_key *keys_find(const struct table *t, uint64_t seed, struct bytes key);
+
+/* A key that nobody has becomes this lease's, whose tree is given. */
+void keys_add(struct table *t, uint64_t seed, struct lease *lease, struct key_tree *tree,
+              struct bytes key);
+
+/* From one lease's tree to another's, without touching the table. */
+void keys_move(struct leased_key *k, struct key_tree *from, struct lease *lease,
+               struct key_tree *to);
+
+/* Nobody has it any more; k is freed. */
+void keys_remove(struct table *t, struct leased_key *k, struct key_tree *tree);
+
+/* The first key, and the first behind `after`; NULL if there is none. */
+const struct leased_key *keys_first(const struct key_tree *tree);
+const struct leased_key *keys_after(const struct key_tree *tree, struct bytes after);
+
+/* Frees all keys of all leases, and the table. */
+void keys_free(struct table *t);
+
+/* Asserts order, heap order, count, and that all of it belongs to the lease and is in the table. */
+void keys_check(const struct table *t, uint64_t seed, const struct lease *lease,
+                const struct key_tree *tree);
