@@ -23,6 +23,8 @@ struct fake_disk {
     struct fake_queue queues[DISK_QUEUE_COUNT];
     struct fake_fault fault;
     uint64_t calls;
+    uint64_t die_at; /* in calls; 0: not */
+    bool dead;
 };
 
 enum held { HELD_NOT, HELD_SHARED, HELD_EXCLUSIVE };
@@ -54,6 +56,12 @@ static struct fake_content *content_of(struct disk_op *op)
 static bool fails(struct fake_disk *d, enum disk_op_kind kind, struct fake_fault *out)
 {
     d->calls++;
+    if (d->dead || d->calls == d->die_at) {
+        size_t written = d->dead ? 0 : SIZE_MAX; /* what SIZE_MAX comes to, run_write decides */
+        *out = (struct fake_fault){.kind = kind, .err = ERR_IO, .written = written};
+        d->dead = true;
+        return true;
+    }
     if (d->fault.nth == 0 || (d->fault.kind != DISK_NONE && d->fault.kind != kind))
         return false;
     d->fault.nth--;
@@ -141,6 +149,20 @@ static void write_pieces(struct disk_op *op, size_t bytes_max)
     }
 }
 
+/* Some first part of a write, in whole sectors of the file. */
+static size_t some_of(struct fake_disk *d, struct disk_op *op)
+{
+    size_t total = 0;
+
+    for (size_t i = 0; i < op->piece_count; i++)
+        total += op->pieces[i].len;
+    uint64_t begin = op->offset == DISK_END ? content_of(op)->size : op->offset;
+    uint64_t end = begin + rng_between(&d->time->rng, 0, total);
+    if (end < begin + total)
+        end -= end % FAKE_SECTOR_BYTES;
+    return end > begin ? (size_t)(end - begin) : 0;
+}
+
 static enum err run_write(struct fake_disk *d, struct disk_op *op)
 {
     struct fake_fault fault;
@@ -148,6 +170,8 @@ static enum err run_write(struct fake_disk *d, struct disk_op *op)
 
     if (file_of(op)->read_only)
         return ERR_IO;
+    if (failing && fault.written == SIZE_MAX)
+        fault.written = some_of(d, op);
     write_pieces(op, failing ? fault.written : SIZE_MAX);
     if (rng_chance(&d->time->rng, d->options.write_back_percent, 100))
         fake_content_write_back(content_of(op), &d->time->rng);
@@ -411,27 +435,28 @@ void fake_disk_fail(struct fake_disk *d, struct fake_fault fault)
     d->fault = fault;
 }
 
+void fake_disk_die_at(struct fake_disk *d, uint64_t nth)
+{
+    d->die_at = nth ? d->calls + nth : 0;
+}
+
+bool fake_disk_is_dead(const struct fake_disk *d)
+{
+    return d->dead;
+}
+
 uint64_t fake_disk_calls(const struct fake_disk *d)
 {
     return d->calls;
 }
 
-/* The end came in the middle of a write: some first part of it was made, in whole sectors of the
- * file, and no sync. */
+/* The end came in the middle of a write: some first part of it was made, and no sync. */
 static void interrupt(struct fake_disk *d, struct disk_op *op)
 {
-    size_t total = 0;
-
     if (op->kind != DISK_WRITE)
         return;
-    for (size_t i = 0; i < op->piece_count; i++)
-        total += op->pieces[i].len;
-    uint64_t begin = op->offset == DISK_END ? content_of(op)->size : op->offset;
-    uint64_t end = begin + rng_between(&d->time->rng, 0, total);
-    if (end < begin + total)
-        end -= end % FAKE_SECTOR_BYTES;
     op->done = 0;
-    write_pieces(op, end > begin ? end - begin : 0);
+    write_pieces(op, some_of(d, op));
 }
 
 void fake_disk_crash(struct fake_disk *d, enum fake_crash how)
@@ -446,6 +471,8 @@ void fake_disk_crash(struct fake_disk *d, enum fake_crash how)
     }
     close_all(d);
     d->fault = (struct fake_fault){0};
+    d->die_at = 0;
+    d->dead = false;
     if (how != FAKE_KILLED)
         fake_files_crash(d->files, how == FAKE_TORN ? &d->time->rng : NULL);
 }

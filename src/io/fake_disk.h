@@ -34,6 +34,12 @@ struct fake_fault {
 
 void fake_disk_fail(struct fake_disk *d, struct fake_fault fault);
 
+/* At the nth call from now on, of any kind, the power goes: a write is made in part, everything
+ * after it fails, until fake_disk_crash. 0: not at all. For what boot does in one go; otherwise
+ * call fake_disk_crash between two steps. */
+void fake_disk_die_at(struct fake_disk *d, uint64_t nth);
+bool fake_disk_is_dead(const struct fake_disk *d);
+
 /* Calls so far, for loops that fail the first, the second, and so on until none is left. */
 uint64_t fake_disk_calls(const struct fake_disk *d);
 

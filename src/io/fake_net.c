@@ -270,6 +270,8 @@ static void fail(struct fake_conn *c, enum err reason)
         c->out->from = NULL;
         c->in->to = NULL;
         buf_clear(&c->in->arrived);
+        if (c->in->from)
+            send_queued(c->in->from); /* its window is open: it will hear that nobody is there */
         fly_on(c->out);
     }
     c->task.run = close_later;

@@ -1,3 +1,4 @@
+#include "base/limits.h"
 #include "io/net_rig_test.h"
 
 #include <arpa/inet.h>
@@ -308,4 +309,25 @@ TEST(a_host_off_the_wire_hears_nothing_until_it_is_back)
     CHECK_EQ(end_server.reason, ERR_RESET);
     listener_close(l);
     rig_close(&rig);
+}
+
+/* It does not read, so it does not see the end; but its writes, which nobody takes, must fail. */
+CONTRACT(a_writer_hears_that_its_reader_has_gone_though_it_does_not_read_itself)
+{
+    struct end client = {0};
+    struct listener *l = end_connect_pair(rig, &client);
+    struct buf much = {0};
+    memset(buf_extend(&much, 32 * MIB), 'x', 32 * MIB);
+    conn_pause(client.conn);
+    conn_pause(end_server.conn);
+
+    end_send(&client, buf_bytes(&much));
+    rig_for_ms(rig, 50); /* both windows are full by now */
+    CHECK_EQ(client.closed, 0);
+    conn_close(end_server.conn, ERR_OK);
+    rig_until(rig, &client.closed, 1);
+    CHECK_EQ(client.canceled, 1);
+
+    end_close_pair(rig, l, &client);
+    buf_free(&much);
 }

@@ -581,7 +581,6 @@ enum err wal_open(struct disk *disk, const struct wal_options *opt, struct wal_p
     }
     take_over(r.wal, &r.scan);
     scan_free(&r.scan);
-    wal_reserve(r.wal);
     wal_check(r.wal);
     *out = r.wal;
     return ERR_OK;
@@ -705,7 +704,6 @@ enum err wal_create(struct disk *disk, const struct wal_options *opt,
         drop(w);
         return e;
     }
-    wal_reserve(w);
     wal_check(w);
     *out = w;
     return ERR_OK;

@@ -248,10 +248,9 @@ static void batch_is_durable(struct wal *w)
     assert(b->seq >= w->durable);
     w->durable = b->seq;
     w->pending_bytes -= b->size;
-    if (b->opens) {
+    if (b->opens)
         log_info(w->opt.log, "created a new WAL segment", LOG_STR("path", b->segment->text));
-        wal_reserve(w);
-    }
+    wal_reserve(w); /* not earlier, so that a log that was only opened has nothing in flight */
     list_remove(&b->link);
     w->writing = NULL;
     w->step = WAL_STEP_IDLE;
