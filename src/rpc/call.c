@@ -1,0 +1,521 @@
+#include "base/assert.h"
+#include "rpc/grpc_text.h"
+#include "rpc/rpc_int.h"
+
+enum {
+    CONSUME_STEP_BYTES = 16 * KIB, /* of a stream's window, told to nghttp2 at once */
+    SPARE_BUFFER_MAX = 4 * KIB,    /* of a spare call, kept for the next one */
+};
+
+/* --- life --- */
+
+static void on_deadline(struct timer *t);
+
+struct call *rpc_call_new(struct rpc_conn *conn, enum rpc_kind kind, int32_t stream_id)
+{
+    struct rpc *r = conn->rpc;
+    struct list *spare = list_pop_front(&r->spare);
+    struct call *c = spare ? container_of(spare, struct call, link) : mem_new(struct call);
+
+    if (spare) {
+        r->spare_count--;
+    } else {
+        list_init(&c->link);
+        list_init(&c->ready_link);
+        list_init(&c->touched_link);
+        list_init(&c->parked_link);
+        list_init(&c->thirsty_link);
+        message_queue_init(&c->queue);
+        c->timer.on_time = on_deadline;
+    }
+    c->pub.kind = kind;
+    c->pub.conn = conn;
+    c->pub.peer = &conn->info;
+    c->stream_id = stream_id;
+    c->attached = true;
+    c->http_status = 200;
+    list_push_back(&conn->calls, &c->link);
+    conn->call_count++;
+    conn->refs++;
+    r->call_count++;
+    return c;
+}
+
+static void keep_small(struct buf *b)
+{
+    if (b->cap > SPARE_BUFFER_MAX)
+        buf_free(b);
+    buf_clear(b);
+}
+
+/* Everything back to zero but what the next call can use. */
+static void recycle(struct call *c)
+{
+    struct call fresh = {
+        .pub.arena = c->pub.arena,
+        .fields = c->fields,
+        .reader.content = c->reader.content,
+        .text = c->text,
+        .timer.on_time = on_deadline,
+    };
+
+    arena_reset(&fresh.pub.arena);
+    keep_small(&fresh.fields);
+    keep_small(&fresh.reader.content);
+    keep_small(&fresh.text);
+    *c = fresh;
+    list_init(&c->link);
+    list_init(&c->ready_link);
+    list_init(&c->touched_link);
+    list_init(&c->parked_link);
+    list_init(&c->thirsty_link);
+    message_queue_init(&c->queue);
+}
+
+void rpc_call_destroy(struct call *c)
+{
+    arena_free(&c->pub.arena);
+    buf_free(&c->fields);
+    buf_free(&c->text);
+    message_reader_free(&c->reader);
+    mem_free(c);
+}
+
+static void give_back_reserved(struct call *c)
+{
+    struct rpc_conn *conn = c->pub.conn;
+
+    assert(conn->held >= c->reserved);
+    conn->held -= c->reserved;
+    c->reserved = 0;
+    rpc_conn_unpark(conn);
+}
+
+static void drop_later(struct call *c)
+{
+    c->pub.conn->backlog -= c->later.len - c->later_at;
+    buf_free(&c->later);
+    c->later_at = 0;
+}
+
+void rpc_call_free(struct call *c)
+{
+    struct rpc_conn *conn = c->pub.conn;
+    struct rpc *r = conn->rpc;
+
+    assert(!c->attached);
+    assert(c->released);
+    rpc_event_drop_all(c);
+    give_back_reserved(c);
+    conn->kept -= c->kept;
+    assert(c->queue.left == 0);
+    assert(c->later.len == 0);
+    r->call_count--;
+    recycle(c);
+    if (r->spare_count < SPARE_CALLS_MAX) {
+        list_push_front(&r->spare, &c->link);
+        r->spare_count++;
+    } else {
+        rpc_call_destroy(c);
+    }
+    rpc_conn_unref(conn);
+}
+
+/* --- the end of a call, from either side --- */
+
+static void clear_queue(struct call *c)
+{
+    c->pub.conn->queued -= c->queue.held;
+    message_queue_clear(&c->queue);
+}
+
+/* Nothing that comes in matters any more. A message that was lent stays as it is. */
+void rpc_call_hush(struct call *c)
+{
+    c->deaf = true;
+    drop_later(c);
+    list_remove(&c->parked_link);
+    c->parked = false;
+    if (!c->lent) {
+        message_next(&c->reader);
+        c->whole = false;
+        give_back_reserved(c);
+    }
+}
+
+void rpc_call_touch(struct call *c)
+{
+    if (list_empty(&c->touched_link))
+        list_push_back(&c->pub.conn->touched, &c->touched_link);
+    rpc_conn_touch(c->pub.conn);
+}
+
+void rpc_call_decide(struct call *c, enum rpc_code code, struct bytes text)
+{
+    assert(!c->finished);
+
+    text.len = text.len < TEXT_BYTES_MAX ? text.len : TEXT_BYTES_MAX;
+    c->finished = true;
+    c->code = code;
+    buf_clear(&c->text);
+    grpc_percent_encode(text, &c->text);
+}
+
+static void tell_gone(struct call *c)
+{
+    c->gone = true;
+    rpc_event_drop_all(c);
+    list_remove(&c->thirsty_link);
+    if (c->announced)
+        rpc_event_add(c, PENDING_GONE);
+    else
+        c->released = true; /* nobody knew of it */
+}
+
+void rpc_call_reset(struct call *c, uint32_t error)
+{
+    h2_must(nghttp2_submit_rst_stream(rpc_call_session(c), NGHTTP2_FLAG_NONE, c->stream_id, error));
+    rpc_conn_touch(c->pub.conn);
+}
+
+/* We end the call, not the caller: the client gets a status, the caller is told that it is gone. A
+ * message that was sent in part can only be followed by its rest or by a reset. */
+void rpc_call_end_early(struct call *c, enum rpc_code code, struct bytes text)
+{
+    assert(c->attached);
+    if (c->finished)
+        return;
+    bool cut = c->queue.within_message;
+
+    rpc_call_decide(c, code, text);
+    clear_queue(c);
+    tell_gone(c);
+    rpc_call_hush(c);
+    if (cut)
+        rpc_call_reset(c, NGHTTP2_CANCEL);
+    else
+        rpc_call_touch(c);
+}
+
+static void on_deadline(struct timer *t)
+{
+    struct call *c = container_of(t, struct call, timer);
+
+    assert(c->attached);
+    if (c->finished)
+        rpc_call_reset(c, NGHTTP2_CANCEL); /* answered, and the client does not take it */
+    else
+        rpc_call_end_early(c, RPC_DEADLINE_EXCEEDED, BYTES("context deadline exceeded"));
+}
+
+void rpc_call_detach(struct call *c)
+{
+    struct rpc_conn *conn = c->pub.conn;
+
+    assert(c->attached);
+    c->attached = false;
+    conn->call_count--;
+    list_remove(&c->link);
+    list_remove(&c->touched_link);
+    list_remove(&c->thirsty_link);
+    timer_stop(conn->rpc->clock, &c->timer);
+    clear_queue(c);
+    rpc_call_hush(c);
+    if (!c->released && !c->gone)
+        tell_gone(c);
+    if (c->released)
+        rpc_call_free(c);
+}
+
+void rpc_call_forget_timer(struct call *c)
+{
+    c->timer = (struct timer){.on_time = on_deadline};
+}
+
+/* --- messages in --- */
+
+static void consume(struct call *c, size_t count)
+{
+    c->unconsumed += count;
+    if (c->unconsumed < CONSUME_STEP_BYTES || c->remote_ended)
+        return;
+    h2_must(nghttp2_session_consume_stream(rpc_call_session(c), c->stream_id, c->unconsumed));
+    c->unconsumed = 0;
+    rpc_conn_touch(c->pub.conn);
+}
+
+static bool is_blocked(const struct call *c)
+{
+    return c->whole || c->parked;
+}
+
+/* A message always fits when it is alone, however large messages may be here. */
+static bool fits(const struct call *c, size_t length)
+{
+    const struct rpc_conn *conn = c->pub.conn;
+
+    return conn->held == 0 || conn->held + length <= RPC_CONN_BYTES_MAX;
+}
+
+static void reserve(struct call *c, size_t count)
+{
+    c->reserved += count;
+    c->pub.conn->held += count;
+}
+
+/* There is room for this message: it may come as fast as it can. */
+static void let_in(struct call *c, size_t length)
+{
+    reserve(c, length);
+    if (length <= STREAM_WINDOW_BYTES || c->large_window || c->remote_ended)
+        return;
+    c->large_window = true;
+    h2_must(nghttp2_session_set_local_window_size(rpc_call_session(c), NGHTTP2_FLAG_NONE,
+                                                  c->stream_id, STREAM_WINDOW_LARGE_BYTES));
+    rpc_conn_touch(c->pub.conn);
+}
+
+static void message_announced(struct call *c)
+{
+    struct rpc *r = c->pub.conn->rpc;
+    uint32_t length = message_length(&c->reader);
+    uint8_t flag = message_flag(&c->reader);
+    struct buf *text = &r->scratch;
+
+    buf_clear(text);
+    if (length > r->options.message_bytes_max) {
+        buf_printf(text, "grpc: received message larger than max (%u vs. %zu)", length,
+                   r->options.message_bytes_max);
+        rpc_call_end_early(c, RPC_RESOURCE_EXHAUSTED, buf_bytes(text));
+    } else if (flag > 1) {
+        buf_printf(text, "grpc: received unexpected payload format %u", flag);
+        rpc_call_end_early(c, RPC_INTERNAL, buf_bytes(text));
+    } else if (flag == 1 && !c->gzip) {
+        rpc_call_end_early(c, RPC_INTERNAL,
+                           BYTES("grpc: compressed flag set with identity or empty encoding"));
+    } else if (fits(c, length)) {
+        let_in(c, length);
+    } else {
+        c->parked = true;
+        list_push_back(&c->pub.conn->parked, &c->parked_link);
+    }
+}
+
+/* In the words of Go's reader, which looks at the ten bytes of the header first. */
+static void refuse_packed(struct call *c, enum err e, size_t packed)
+{
+    const struct rpc *r = c->pub.conn->rpc;
+    struct buf *text = &c->pub.conn->rpc->scratch;
+
+    buf_clear(text);
+    if (e == ERR_TOO_LARGE) {
+        buf_printf(text, "grpc: received message after decompression larger than max %zu",
+                   r->options.message_bytes_max);
+        rpc_call_end_early(c, RPC_RESOURCE_EXHAUSTED, buf_bytes(text));
+        return;
+    }
+    buf_append_str(text, e == ERR_MALFORMED || packed < 10
+                             ? "grpc: failed to decompress the message: "
+                             : "grpc: failed to read decompressed data: ");
+    buf_append_str(text, e == ERR_MALFORMED            ? "gzip: invalid header"
+                         : e == ERR_END && packed == 0 ? "EOF"
+                         : e == ERR_END                ? "unexpected EOF"
+                                                       : "gzip: invalid checksum");
+    rpc_call_end_early(c, RPC_INTERNAL, buf_bytes(text));
+}
+
+static bool unpack(struct call *c)
+{
+    struct rpc *r = c->pub.conn->rpc;
+    struct buf plain = {0};
+    size_t packed = c->reader.content.len;
+    enum err e = gzip_unpack(rpc_gzip(r), buf_bytes(&c->reader.content),
+                             r->options.message_bytes_max, &plain);
+
+    if (e != ERR_OK) {
+        buf_free(&plain);
+        refuse_packed(c, e, packed);
+        return false;
+    }
+    if (plain.len > packed)
+        reserve(c, plain.len - packed);
+    buf_free(&c->reader.content);
+    c->reader.content = plain;
+    return true;
+}
+
+static void message_whole(struct call *c)
+{
+    if (message_flag(&c->reader) == 1 && !unpack(c))
+        return;
+    c->whole = true;
+    c->got_message = true;
+    c->deaf = rpc_call_is_unary(c); /* what follows the one message is of no interest, as in etcd */
+    if (rpc_call_is_unary(c) || c->pub.method->client_streams)
+        rpc_event_add(c, PENDING_MESSAGE);
+}
+
+/* Takes messages from *in until one must be dealt with first. */
+static void read_messages(struct call *c, struct bytes *in)
+{
+    while (!c->deaf && !is_blocked(c)) {
+        size_t before = in->len;
+        enum message_step step = message_read(&c->reader, in);
+
+        consume(c, before - in->len);
+        if (step == MESSAGE_MORE)
+            return;
+        if (step == MESSAGE_ANNOUNCED)
+            message_announced(c);
+        else
+            message_whole(c);
+    }
+}
+
+/* A streaming call without messages of the client's ends in one of three ways, in gRPC's words. */
+static void end_of_request(struct call *c)
+{
+    if (c->later.len > c->later_at)
+        rpc_call_end_early(c, RPC_INTERNAL,
+                           BYTES("cardinality violation: received multiple request messages for "
+                                 "non-client-streaming RPC"));
+    else if (!c->got_message)
+        rpc_call_end_early(c, RPC_INTERNAL,
+                           BYTES("cardinality violation: received no request message from "
+                                 "non-client-streaming RPC"));
+    else
+        rpc_event_add(c, PENDING_MESSAGE | PENDING_ENDED);
+}
+
+/* The client has said all; once all of it was read the caller hears of that. */
+static void check_end(struct call *c)
+{
+    if (!c->remote_ended || c->end_told || c->finished || c->parked)
+        return;
+    bool within = !c->whole && message_is_partial(&c->reader);
+    if (c->pub.method->client_streams && c->later.len > c->later_at)
+        return;
+    c->end_told = true;
+    if (within)
+        rpc_call_end_early(c, rpc_call_is_unary(c) ? RPC_UNKNOWN : RPC_INTERNAL,
+                           BYTES("unexpected EOF"));
+    else if (rpc_call_is_unary(c) && !c->got_message)
+        rpc_call_end_early(c, RPC_UNKNOWN, BYTES("EOF"));
+    else if (!rpc_call_is_unary(c) && c->pub.method->client_streams)
+        rpc_event_add(c, PENDING_ENDED);
+    else if (!rpc_call_is_unary(c))
+        end_of_request(c);
+}
+
+/* More waits on this connection than may. A call that nobody has seen is refused in the way that
+ * tells its client to try again. */
+static void turn_away(struct call *c)
+{
+    struct bytes text = BYTES("too many unanswered bytes on this connection");
+
+    if (c->announced) {
+        rpc_call_end_early(c, RPC_RESOURCE_EXHAUSTED, text);
+        return;
+    }
+    rpc_call_decide(c, RPC_UNAVAILABLE, text);
+    tell_gone(c);
+    rpc_call_hush(c);
+    rpc_call_reset(c, NGHTTP2_REFUSED_STREAM);
+}
+
+static void stash(struct call *c, struct bytes in)
+{
+    struct rpc_conn *conn = c->pub.conn;
+
+    if (in.len == 0 || c->deaf)
+        return;
+    if (c->later_at > c->later.len / 2) {
+        buf_drop_front(&c->later, c->later_at);
+        c->later_at = 0;
+    }
+    buf_append(&c->later, in);
+    conn->backlog += in.len;
+    if (conn->backlog > BACKLOG_BYTES_MAX)
+        turn_away(c);
+}
+
+static void read_later(struct call *c)
+{
+    struct bytes in = bytes_of(c->later.at + c->later_at, c->later.len - c->later_at);
+    size_t before = in.len;
+
+    read_messages(c, &in);
+    if (c->deaf && !c->whole)
+        return; /* ended meanwhile, and all dropped */
+    c->later_at += before - in.len;
+    c->pub.conn->backlog -= before - in.len;
+    if (c->deaf || c->later_at == c->later.len)
+        drop_later(c);
+}
+
+void rpc_call_data(struct call *c, struct bytes data)
+{
+    if (c->deaf)
+        return;
+    if (c->later.len == c->later_at)
+        read_messages(c, &data);
+    stash(c, data);
+}
+
+void rpc_call_remote_ended(struct call *c)
+{
+    c->remote_ended = true;
+    check_end(c);
+}
+
+bool rpc_call_unpark(struct call *c)
+{
+    size_t length = message_length(&c->reader);
+
+    assert(c->parked);
+    if (!fits(c, length))
+        return false;
+    c->parked = false;
+    list_remove(&c->parked_link);
+    let_in(c, length);
+    if (c->later.len > 0)
+        read_later(c);
+    else
+        read_messages(c, &(struct bytes){0});
+    check_end(c);
+    return true;
+}
+
+void rpc_release(struct rpc_call *pub)
+{
+    struct call *c = call_of(pub);
+
+    assert(c->lent);
+    if (rpc_call_is_unary(c))
+        return;
+    c->lent = false;
+    c->whole = false;
+    message_next(&c->reader);
+    give_back_reserved(c);
+    if (c->deaf || !c->attached)
+        return;
+    if (c->later.len > 0)
+        read_later(c);
+    check_end(c);
+}
+
+/* --- invariants --- */
+
+void rpc_call_check(const struct call *c)
+{
+    message_queue_check(&c->queue);
+    assert(c->later_at <= c->later.len);
+    assert(!c->lent || c->whole);
+    assert(!c->parked || !c->whole);
+    assert(c->parked == !list_empty(&c->parked_link));
+    assert(!c->gone || !c->announced || c->pending == PENDING_GONE || c->pending == 0);
+    assert((c->pending != 0) == !list_empty(&c->ready_link));
+    assert(!c->trailers_sent || c->finished);
+    assert(c->attached || c->queue.left == 0);
+    assert(c->attached || !c->released);
+}

@@ -1,0 +1,208 @@
+#include "base/assert.h"
+#include "base/text.h"
+#include "rpc/grpc_text.h"
+#include "rpc/rpc_int.h"
+
+static void keep(struct call *c, struct kept *where, struct bytes value)
+{
+    if (where->is_there)
+        return; /* the first one counts */
+    *where =
+        (struct kept){.at = (uint32_t)c->fields.len, .len = (uint32_t)value.len, .is_there = true};
+    buf_append(&c->fields, value);
+}
+
+static struct bytes kept_bytes(const struct call *c, const struct kept *k)
+{
+    if (k->len == 0)
+        return bytes_of(NULL, 0);
+    assert(c->fields.at);
+    return bytes_of(c->fields.at + k->at, k->len);
+}
+
+/* "application/grpc", and what may follow it. */
+static bool is_grpc_type(struct bytes type)
+{
+    struct bytes base = BYTES("application/grpc");
+
+    return bytes_starts_with(type, base) &&
+           (type.len == base.len || type.at[base.len] == '+' || type.at[base.len] == ';');
+}
+
+static void field_of_path(struct call *c, struct bytes value)
+{
+    c->pub.method = rpc_method_find(c->pub.conn->rpc, value);
+    if (!c->pub.method)
+        keep(c, &c->path, value);
+}
+
+/* The lengths of the names tell most of them apart. */
+void rpc_call_field(struct call *c, struct bytes name, struct bytes value)
+{
+#define IS(literal) (memcmp(name.at, literal, sizeof(literal) - 1) == 0)
+    c->field_bytes += name.len + value.len + 32;
+    if (c->field_bytes > RPC_HEADER_BYTES_MAX) {
+        c->fields_too_large = true;
+        return;
+    }
+    switch (name.len) {
+    case 5:
+        if (IS(":path"))
+            field_of_path(c, value);
+        else if (IS("token"))
+            keep(c, &c->token, value);
+        break;
+    case 7:
+        if (IS(":method") && !bytes_equal(value, BYTES("POST")))
+            keep(c, &c->verb, value);
+        break;
+    case 9:
+        if (IS("hasleader"))
+            keep(c, &c->leader, value);
+        break;
+    case 12:
+        if (IS("content-type")) {
+            c->is_grpc = is_grpc_type(value);
+            if (!c->is_grpc)
+                keep(c, &c->content_type, value);
+        } else if (IS("grpc-timeout")) {
+            keep(c, &c->timeout, value);
+        }
+        break;
+    case 13:
+        if (IS("grpc-encoding"))
+            keep(c, &c->encoding, value);
+        else if (IS("authorization"))
+            keep(c, &c->authorization, value);
+        break;
+    case 18:
+        if (IS("client-api-version"))
+            keep(c, &c->version, value);
+        else if (IS("grpcgateway-accept"))
+            c->pub.through_gateway = true;
+        break;
+    default:
+        break;
+    }
+#undef IS
+}
+
+/* What is wrong with the request as a whole, before anybody asks what it wants. */
+static void refuse(struct call *c, uint16_t http_status, enum rpc_code code, struct buf *text)
+{
+    c->http_status = http_status;
+    rpc_call_end_early(c, code, buf_bytes(text));
+}
+
+static bool fields_are_sound(struct call *c)
+{
+    struct buf *text = &c->pub.conn->rpc->scratch;
+
+    buf_clear(text);
+    if (c->fields_too_large) {
+        buf_printf(text, "header list larger than max %d", RPC_HEADER_BYTES_MAX);
+        refuse(c, 431, RPC_RESOURCE_EXHAUSTED, text);
+        return false;
+    }
+    if (!c->is_grpc) {
+        buf_append_str(text, "invalid gRPC request content-type ");
+        text_append_quoted(text, kept_bytes(c, &c->content_type));
+        refuse(c, 415, RPC_INVALID_ARGUMENT, text);
+        return false;
+    }
+    if (c->timeout.is_there && grpc_parse_timeout(kept_bytes(c, &c->timeout), &c->timeout_ns)) {
+        grpc_explain_timeout(kept_bytes(c, &c->timeout), text);
+        refuse(c, 400, RPC_INTERNAL, text);
+        return false;
+    }
+    if (c->verb.is_there) {
+        buf_append_str(text, "Received a HEADERS frame with :method ");
+        text_append_quoted(text, kept_bytes(c, &c->verb));
+        buf_append_str(text, " which should be POST");
+        refuse(c, 405, RPC_INTERNAL, text);
+        return false;
+    }
+    return true;
+}
+
+static void refuse_method(struct call *c)
+{
+    struct rpc *r = c->pub.conn->rpc;
+    struct bytes path = kept_bytes(c, &c->path);
+    const uint8_t *slash = path.len > 1 ? memrchr(path.at + 1, '/', path.len - 1) : NULL;
+    struct buf *text = &r->scratch;
+
+    if (path.len == 0 || path.at[0] != '/' || !slash) {
+        buf_append_str(text, "malformed method name: ");
+        text_append_quoted(text, path);
+    } else {
+        struct bytes service = bytes_of(path.at + 1, (size_t)(slash - path.at) - 1);
+        struct bytes name = bytes_of(slash + 1, path.len - service.len - 2);
+        if (rpc_service_is_known(r, service)) {
+            buf_append_str(text, "unknown method ");
+            buf_append(text, name);
+            buf_append_str(text, " for service ");
+        } else {
+            buf_append_str(text, "unknown service ");
+        }
+        buf_append(text, service);
+    }
+    rpc_call_end_early(c, RPC_UNIMPLEMENTED, buf_bytes(text));
+}
+
+static bool start_deadline(struct call *c)
+{
+    struct clock *clock = c->pub.conn->rpc->clock;
+
+    if (!c->timeout.is_there)
+        return true;
+    if (c->timeout_ns == 0) {
+        rpc_call_end_early(c, RPC_DEADLINE_EXCEEDED, BYTES("context deadline exceeded"));
+        return false;
+    }
+    c->pub.deadline_ns = clock_now_ns(clock) + c->timeout_ns;
+    timer_start_at(clock, &c->timer, c->pub.deadline_ns);
+    return true;
+}
+
+static bool find_encoding(struct call *c)
+{
+    struct bytes encoding = kept_bytes(c, &c->encoding);
+    struct buf *text = &c->pub.conn->rpc->scratch;
+
+    if (encoding.len == 0 || bytes_equal(encoding, BYTES("identity")))
+        return true;
+    c->gzip = bytes_equal(encoding, BYTES("gzip"));
+    if (c->gzip)
+        return true;
+    buf_append_str(text, "grpc: Decompressor is not installed for grpc-encoding ");
+    text_append_quoted(text, encoding);
+    rpc_call_end_early(c, RPC_UNIMPLEMENTED, buf_bytes(text));
+    return false;
+}
+
+static void show_metadata(struct call *c)
+{
+    c->pub.token = kept_bytes(c, &c->token);
+    c->pub.authorization = kept_bytes(c, &c->authorization);
+    c->pub.client_api_version = kept_bytes(c, &c->version);
+    c->pub.client_api_version_is_utf8 = bytes_are_utf8(c->pub.client_api_version);
+    c->pub.has_leader = bytes_equal(kept_bytes(c, &c->leader), BYTES("true"));
+}
+
+void rpc_call_fields_done(struct call *c)
+{
+    c->kept = c->fields.len;
+    c->pub.conn->kept += c->kept;
+    if (!fields_are_sound(c) || !start_deadline(c))
+        return;
+    if (!c->pub.method) {
+        refuse_method(c);
+        return;
+    }
+    if (!find_encoding(c))
+        return;
+    show_metadata(c);
+    if (!rpc_call_is_unary(c))
+        rpc_event_add(c, PENDING_OPENED);
+}

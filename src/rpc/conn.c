@@ -1,0 +1,661 @@
+#include "base/assert.h"
+#include "rpc/rpc_int.h"
+
+#include <limits.h>
+
+static struct rpc_conn *conn_of(struct conn *c)
+{
+    return c->context;
+}
+
+/* --- life --- */
+
+static void on_alarm(struct timer *t);
+static void on_sent(struct wire *w, size_t bytes);
+
+static void on_data(struct conn *conn, struct bytes data);
+static void on_end(struct conn *conn);
+static void on_closed(struct conn *conn, enum err reason);
+
+static char *copy_str(const char *str)
+{
+    size_t size = strlen(str) + 1;
+
+    return memcpy(mem_alloc(size), str, size);
+}
+
+/* The names of the peer's certificate live in the socket's memory. */
+static void copy_info(struct rpc_conn *c, const struct conn_info *info)
+{
+    char **sans = info->san_count > 0 ? mem_new_array(info->san_count, char *) : NULL;
+
+    c->info = *info;
+    if (info->cn)
+        c->info.cn = copy_str(info->cn);
+    for (size_t i = 0; i < info->san_count; i++)
+        sans[i] = copy_str(info->sans[i]);
+    c->info.sans = (const char *const *)sans;
+}
+
+static void free_info(struct rpc_conn *c)
+{
+    for (size_t i = 0; i < c->info.san_count; i++)
+        mem_free((char *)c->info.sans[i]);
+    mem_free((void *)c->info.sans);
+    mem_free((char *)c->info.cn);
+}
+
+void rpc_conn_accepted(struct rpc *r, struct conn *conn)
+{
+    static const struct conn_handlers handlers = {
+        .on_data = on_data, .on_end = on_end, .on_closed = on_closed};
+    struct rpc_conn *c = mem_new(struct rpc_conn);
+
+    c->rpc = r;
+    c->conn = conn;
+    copy_info(c, conn_info(conn));
+    c->wire = (struct wire){.pool = &r->pool, .conn = conn, .on_sent = on_sent};
+    c->timer.on_time = on_alarm;
+    c->refs = 1;
+    c->whims = WHIMS_MAX;
+    c->whims_ns = clock_now_ns(r->clock);
+    list_init(&c->link);
+    list_init(&c->dirty_link);
+    list_init(&c->again_link);
+    list_init(&c->calls);
+    list_init(&c->touched);
+    list_init(&c->parked);
+    list_init(&c->thirsty);
+    list_push_back(&r->conns, &c->link);
+    r->conn_count++;
+    rpc_conn_set_alarm(c, ALARM_HEAD, HEAD_TIMEOUT_MS);
+    conn_accept(conn, &handlers, c);
+}
+
+void rpc_conn_unref(struct rpc_conn *c)
+{
+    assert(c->refs > 0);
+    c->refs--;
+    if (c->refs > 0)
+        return;
+    assert(c->state == CONN_CLOSED);
+    assert(c->held == 0);
+    assert(c->kept == 0);
+    assert(c->backlog == 0);
+    assert(c->queued == 0);
+    free_info(c);
+    mem_free(c);
+}
+
+/* The calls end first, so that nobody asks nghttp2 for anything any more. */
+static void end_session(struct rpc_conn *c)
+{
+    assert(!c->within_session);
+    while (!list_empty(&c->calls))
+        rpc_call_detach(container_of(c->calls.next, struct call, link));
+    if (c->session)
+        nghttp2_session_del(c->session);
+    c->session = NULL;
+    if (c->plain)
+        rpc_plain_free(c);
+}
+
+void rpc_conn_cut(struct rpc_conn *c, enum err reason)
+{
+    if (c->state >= CONN_CLOSING)
+        return;
+    c->state = CONN_CLOSING;
+    wire_drop(&c->wire);
+    list_remove(&c->dirty_link);
+    list_remove(&c->again_link);
+    timer_stop(c->rpc->clock, &c->timer);
+    conn_close(c->conn, reason);
+    end_session(c);
+}
+
+static void on_closed(struct conn *conn, enum err reason)
+{
+    struct rpc_conn *c = conn_of(conn);
+
+    rpc_conn_cut(c, reason);
+    c->state = CONN_CLOSED;
+    assert(c->wire.on_its_way == 0);
+    list_remove(&c->link);
+    c->rpc->conn_count--;
+    rpc_conn_unref(c);
+}
+
+void rpc_conn_abandon(struct rpc_conn *c)
+{
+    c->timer = (struct timer){0};
+    LIST_FOREACH (link, &c->calls)
+        rpc_call_forget_timer(container_of(link, struct call, link));
+    list_remove(&c->dirty_link);
+    list_remove(&c->again_link);
+    list_remove(&c->link);
+    c->state = CONN_CLOSING;
+    end_session(c);
+    wire_drop(&c->wire);
+    c->state = CONN_CLOSED;
+    c->rpc->conn_count--;
+    rpc_conn_unref(c);
+}
+
+/* Closing at once, with input unread, would make the kernel discard our last words. */
+void rpc_conn_linger(struct rpc_conn *c)
+{
+    if (c->state >= CONN_LINGERING)
+        return;
+    wire_send(&c->wire);
+    c->state = CONN_LINGERING;
+    list_remove(&c->dirty_link);
+    list_remove(&c->again_link);
+    end_session(c);
+    conn_shutdown(c->conn);
+    conn_resume(c->conn);
+    rpc_conn_set_alarm(c, ALARM_LINGER, LINGER_MS);
+}
+
+void rpc_conn_set_alarm(struct rpc_conn *c, enum conn_alarm alarm, uint64_t after_ms)
+{
+    c->alarm = alarm;
+    c->heard = false;
+    timer_start(c->rpc->clock, &c->timer, after_ms * NS_PER_MS);
+}
+
+/* --- what a client may not do too often --- */
+
+static void dismiss(struct rpc_conn *c, uint32_t error, struct bytes why)
+{
+    int32_t last = nghttp2_session_get_last_proc_stream_id(c->session);
+
+    if (c->dismissed)
+        return;
+    c->dismissed = true;
+    h2_must(nghttp2_submit_goaway(c->session, NGHTTP2_FLAG_NONE, last, error, why.at, why.len));
+    h2_must(nghttp2_session_terminate_session2(c->session, last, error));
+    rpc_conn_touch(c);
+}
+
+void rpc_conn_whim(struct rpc_conn *c)
+{
+    if (c->whims == 0) {
+        uint64_t now_ns = clock_now_ns(c->rpc->clock);
+        uint64_t gained = (now_ns - c->whims_ns) / (NS_PER_S / WHIMS_PER_S);
+
+        c->whims = gained < WHIMS_MAX ? gained : WHIMS_MAX;
+        c->whims_ns = now_ns;
+    }
+    if (c->whims == 0 && !c->dismissed) {
+        log_warn(c->rpc->log, "closing a connection that asks for too much",
+                 LOG_STR("remote", c->info.remote));
+        dismiss(c, NGHTTP2_ENHANCE_YOUR_CALM, BYTES("too many resets"));
+    }
+    c->whims -= c->whims > 0;
+}
+
+/* gRPC's policy: a client that pings more often than agreed is sent away. Anything we had to say in
+ * between makes up for it. */
+static void pinged(struct rpc_conn *c)
+{
+    const struct rpc_options *o = &c->rpc->options;
+    uint64_t now_ns = clock_now_ns(c->rpc->clock);
+    uint64_t least_ms = c->call_count > 0 ? o->keepalive_min_ms : RPC_PING_IDLE_MS;
+    bool early = c->last_ping_ns > 0 && now_ns < c->last_ping_ns + least_ms * NS_PER_MS;
+
+    c->last_ping_ns = now_ns;
+    if (c->spoke) {
+        c->spoke = false;
+        c->strikes = 0;
+        return;
+    }
+    c->strikes += early;
+    if (c->strikes > PING_STRIKES_MAX)
+        dismiss(c, NGHTTP2_ENHANCE_YOUR_CALM, BYTES("too_many_pings"));
+}
+
+/* --- nghttp2's callbacks --- */
+
+static struct call *call_of_stream(nghttp2_session *s, int32_t stream_id)
+{
+    return nghttp2_session_get_stream_user_data(s, stream_id);
+}
+
+static bool has_room_for_call(const struct rpc_conn *c)
+{
+    return c->call_count < CALLS_MAX && c->kept < KEPT_BYTES_MAX && c->queued < RPC_CONN_BYTES_MAX;
+}
+
+static int on_begin_headers(nghttp2_session *s, const nghttp2_frame *f, void *context)
+{
+    struct rpc_conn *c = context;
+    int32_t id = f->hd.stream_id;
+
+    c->arriving = NULL;
+    if (f->headers.cat != NGHTTP2_HCAT_REQUEST)
+        return 0;
+    if (!has_room_for_call(c)) {
+        h2_must(nghttp2_submit_rst_stream(s, NGHTTP2_FLAG_NONE, id, NGHTTP2_REFUSED_STREAM));
+        rpc_conn_whim(c);
+        return 0;
+    }
+    c->arriving = rpc_call_new(c, RPC_GRPC, id);
+    h2_must(nghttp2_session_set_stream_user_data(s, id, c->arriving));
+    return 0;
+}
+
+/* The frames of a header block follow one another, so there is one call at a time. */
+static int on_header(nghttp2_session *s, const nghttp2_frame *f, const uint8_t *name,
+                     size_t name_len, const uint8_t *value, size_t value_len, uint8_t flags,
+                     void *context)
+{
+    struct rpc_conn *c = context;
+
+    (void)s;
+    (void)f;
+    (void)flags;
+    if (c->arriving)
+        rpc_call_field(c->arriving, bytes_of(name, name_len), bytes_of(value, value_len));
+    return 0;
+}
+
+static int on_data_chunk(nghttp2_session *s, uint8_t flags, int32_t stream_id, const uint8_t *at,
+                         size_t len, void *context)
+{
+    struct rpc_conn *c = context;
+    struct call *call = call_of_stream(s, stream_id);
+
+    (void)flags;
+    c->consumed += len;
+    if (call)
+        rpc_call_data(call, bytes_of(at, len));
+    return 0;
+}
+
+static void final_goaway(struct rpc_conn *c)
+{
+    int32_t last = nghttp2_session_get_last_proc_stream_id(c->session);
+
+    h2_must(nghttp2_submit_goaway(c->session, NGHTTP2_FLAG_NONE, last, NGHTTP2_NO_ERROR, NULL, 0));
+    rpc_conn_touch(c);
+}
+
+static void got_ping(struct rpc_conn *c, const nghttp2_frame *f)
+{
+    if ((f->hd.flags & NGHTTP2_FLAG_ACK) == 0) {
+        pinged(c);
+    } else if (c->alarm == ALARM_GRACE && timer_is_set(&c->timer)) {
+        timer_stop(c->rpc->clock, &c->timer);
+        final_goaway(c);
+    }
+}
+
+static int on_frame(nghttp2_session *s, const nghttp2_frame *f, void *context)
+{
+    struct rpc_conn *c = context;
+    struct call *call;
+
+    switch (f->hd.type) {
+    case NGHTTP2_HEADERS:
+    case NGHTTP2_DATA:
+        call = call_of_stream(s, f->hd.stream_id);
+        if (f->hd.type == NGHTTP2_DATA && f->hd.length == 0)
+            rpc_conn_whim(c);
+        if (!call)
+            break;
+        if (call == c->arriving) {
+            c->arriving = NULL;
+            rpc_call_fields_done(call);
+        } else if (f->hd.type == NGHTTP2_HEADERS) {
+            rpc_conn_whim(c); /* trailers, which no client of gRPC sends */
+        }
+        if (f->hd.flags & NGHTTP2_FLAG_END_STREAM)
+            rpc_call_remote_ended(call);
+        break;
+    case NGHTTP2_PING:
+        got_ping(c, f);
+        break;
+    case NGHTTP2_RST_STREAM:
+    case NGHTTP2_PRIORITY:
+        rpc_conn_whim(c);
+        break;
+    case NGHTTP2_SETTINGS:
+        if ((f->hd.flags & NGHTTP2_FLAG_ACK) == 0)
+            rpc_conn_whim(c);
+        break;
+    default:
+        break;
+    }
+    return 0;
+}
+
+static int on_frame_sent(nghttp2_session *s, const nghttp2_frame *f, void *context)
+{
+    struct rpc_conn *c = context;
+
+    if (f->hd.type != NGHTTP2_HEADERS)
+        return 0;
+    c->spoke = true;
+    struct call *call = call_of_stream(s, f->hd.stream_id);
+    if (call && (f->hd.flags & NGHTTP2_FLAG_END_STREAM))
+        rpc_call_sent_all(call);
+    return 0;
+}
+
+static int on_send_data(nghttp2_session *s, nghttp2_frame *f, const uint8_t *frame_head, size_t len,
+                        nghttp2_data_source *source, void *context)
+{
+    struct rpc_conn *c = context;
+
+    (void)s;
+    (void)f;
+    c->spoke = true;
+    rpc_call_put_data(source->ptr, frame_head, len);
+    return 0;
+}
+
+static int on_stream_close(nghttp2_session *s, int32_t stream_id, uint32_t error, void *context)
+{
+    struct rpc_conn *c = context;
+    struct call *call = call_of_stream(s, stream_id);
+
+    (void)error;
+    if (c->arriving == call)
+        c->arriving = NULL;
+    if (call)
+        rpc_call_detach(call);
+    return 0;
+}
+
+nghttp2_session_callbacks *rpc_conn_callbacks_new(void)
+{
+    nghttp2_session_callbacks *c = h2_callbacks_new();
+
+    nghttp2_session_callbacks_set_on_begin_headers_callback(c, on_begin_headers);
+    nghttp2_session_callbacks_set_on_header_callback(c, on_header);
+    nghttp2_session_callbacks_set_on_data_chunk_recv_callback(c, on_data_chunk);
+    nghttp2_session_callbacks_set_on_frame_recv_callback(c, on_frame);
+    nghttp2_session_callbacks_set_on_frame_send_callback(c, on_frame_sent);
+    nghttp2_session_callbacks_set_send_data_callback(c, on_send_data);
+    nghttp2_session_callbacks_set_on_stream_close_callback(c, on_stream_close);
+    return c;
+}
+
+/* --- bytes in --- */
+
+static void session_data(struct rpc_conn *c, struct bytes data)
+{
+    c->within_session = true;
+    ssize_t taken = nghttp2_session_mem_recv(c->session, data.at, data.len);
+    c->within_session = false;
+    if (c->consumed > 0 && taken >= 0)
+        h2_must(nghttp2_session_consume_connection(c->session, c->consumed));
+    c->consumed = 0;
+    if (taken < 0) {
+        log_debug(c->rpc->log, "closing a connection that broke the rules of HTTP/2",
+                  LOG_STR("remote", c->info.remote),
+                  LOG_STR("error", nghttp2_strerror((int)taken)));
+        rpc_conn_cut(c, ERR_MALFORMED);
+        return;
+    }
+    rpc_conn_touch(c);
+}
+
+static void begin_session(struct rpc_conn *c)
+{
+    struct rpc *r = c->rpc;
+
+    c->state = CONN_H2;
+    c->session = h2_session_new(true, r->callbacks, r->h2_options, c);
+    h2_greet(c->session,
+             &(struct h2_greeting){.concurrent_streams_max = r->options.concurrent_streams_max,
+                                   .header_bytes_max = RPC_HEADER_BYTES_MAX,
+                                   .stream_window_bytes = STREAM_WINDOW_BYTES});
+    rpc_conn_set_alarm(c, ALARM_KEEPALIVE, r->options.keepalive_interval_ms);
+    session_data(c, bytes_of(NGHTTP2_CLIENT_MAGIC, H2_PREFACE_BYTES));
+}
+
+static void take_data(struct rpc_conn *c, struct bytes data);
+
+/* HTTP/2 begins with a request that HTTP/1.1 does not have: "PRI * HTTP/2.0". */
+static void sniff(struct rpc_conn *c, struct bytes data)
+{
+    const uint8_t *preface = (const uint8_t *)NGHTTP2_CLIENT_MAGIC;
+    size_t i = 0;
+
+    while (i < data.len && c->preface_seen < H2_PREFACE_BYTES &&
+           data.at[i] == preface[c->preface_seen]) {
+        i++;
+        c->preface_seen++;
+    }
+    if (c->preface_seen == H2_PREFACE_BYTES) {
+        begin_session(c);
+    } else if (i < data.len) {
+        c->state = CONN_PLAIN;
+        rpc_plain_begin(c);
+        rpc_plain_data(c, bytes_of(preface, c->preface_seen));
+    } else {
+        return;
+    }
+    take_data(c, bytes_of(data.at + i, data.len - i));
+}
+
+static void take_data(struct rpc_conn *c, struct bytes data)
+{
+    if (data.len == 0)
+        return;
+    switch (c->state) {
+    case CONN_NEW:
+        sniff(c, data);
+        break;
+    case CONN_H2:
+        session_data(c, data);
+        break;
+    case CONN_PLAIN:
+        rpc_plain_data(c, data);
+        break;
+    case CONN_LINGERING:
+    case CONN_CLOSING:
+    case CONN_CLOSED:
+        break;
+    }
+}
+
+static void on_data(struct conn *conn, struct bytes data)
+{
+    struct rpc_conn *c = conn_of(conn);
+
+    c->heard = true;
+    c->rpc->received_bytes += data.len;
+    take_data(c, data);
+}
+
+static void on_end(struct conn *conn)
+{
+    struct rpc_conn *c = conn_of(conn);
+
+    if (c->state == CONN_PLAIN)
+        rpc_plain_end(c);
+    else
+        rpc_conn_cut(c, ERR_END);
+}
+
+/* --- bytes out --- */
+
+void rpc_conn_touch(struct rpc_conn *c)
+{
+    if (c->state < CONN_LINGERING && list_empty(&c->dirty_link))
+        list_push_back(&c->rpc->dirty, &c->dirty_link);
+}
+
+static void on_sent(struct wire *w, size_t bytes)
+{
+    struct rpc_conn *c = container_of(w, struct rpc_conn, wire);
+
+    c->rpc->sent_bytes += bytes;
+    if (c->state == CONN_PLAIN)
+        rpc_plain_sent(c);
+    rpc_conn_touch(c);
+}
+
+/* A client that does not take what we send is not listened to: it would only make more of it. */
+static void balance_reading(struct rpc_conn *c)
+{
+    bool full = wire_is_full(&c->wire);
+
+    if (full == c->paused || c->state != CONN_H2)
+        return;
+    c->paused = full;
+    if (full)
+        conn_pause(c->conn);
+    else
+        conn_resume(c->conn);
+}
+
+void rpc_conn_unpark(struct rpc_conn *c)
+{
+    if (c->unparking || c->state != CONN_H2)
+        return;
+    c->unparking = true;
+    while (!list_empty(&c->parked) &&
+           rpc_call_unpark(container_of(c->parked.next, struct call, parked_link)))
+        ;
+    c->unparking = false;
+}
+
+void rpc_conn_quench(struct rpc_conn *c)
+{
+    if (c->queued > RPC_CONN_BYTES_MAX / 2)
+        return;
+    LIST_FOREACH (link, &c->thirsty) {
+        struct call *call = container_of(link, struct call, thirsty_link);
+
+        if (call->queue.held > RPC_CALL_QUEUE_BYTES / 2)
+            continue;
+        list_remove(link);
+        rpc_event_add(call, PENDING_DRAINED);
+    }
+}
+
+static void flush_session(struct rpc_conn *c)
+{
+    for (struct list *link; (link = list_pop_front(&c->touched));)
+        rpc_call_submit(container_of(link, struct call, touched_link));
+    c->within_session = true;
+    bool sound = h2_gather(c->session, &c->wire);
+    c->within_session = false;
+    if (!sound) {
+        rpc_conn_cut(c, ERR_MALFORMED);
+        return;
+    }
+    rpc_conn_quench(c);
+    wire_send(&c->wire);
+    bool over = !nghttp2_session_want_read(c->session) && !nghttp2_session_want_write(c->session);
+    if (over)
+        rpc_conn_linger(c);
+    else
+        balance_reading(c);
+}
+
+void rpc_conn_flush(struct rpc_conn *c)
+{
+    if (c->state == CONN_H2)
+        flush_session(c);
+    else if (c->state < CONN_LINGERING)
+        wire_send(&c->wire);
+}
+
+/* --- time --- */
+
+static void keepalive(struct rpc_conn *c)
+{
+    const struct rpc_options *o = &c->rpc->options;
+
+    if (c->heard) {
+        rpc_conn_set_alarm(c, ALARM_KEEPALIVE, o->keepalive_interval_ms);
+        return;
+    }
+    h2_must(nghttp2_submit_ping(c->session, NGHTTP2_FLAG_NONE, NULL));
+    rpc_conn_touch(c);
+    rpc_conn_set_alarm(c, ALARM_PONG, o->keepalive_timeout_ms);
+}
+
+static void on_alarm(struct timer *t)
+{
+    struct rpc_conn *c = container_of(t, struct rpc_conn, timer);
+
+    switch (c->alarm) {
+    case ALARM_HEAD:
+        if (c->state == CONN_PLAIN)
+            rpc_plain_timed_out(c);
+        else
+            rpc_conn_cut(c, ERR_TIMEOUT);
+        break;
+    case ALARM_KEEPALIVE:
+        keepalive(c);
+        break;
+    case ALARM_PONG:
+        if (c->heard)
+            keepalive(c);
+        else
+            rpc_conn_cut(c, ERR_TIMEOUT);
+        break;
+    case ALARM_GRACE:
+        final_goaway(c);
+        break;
+    case ALARM_LINGER:
+        rpc_conn_cut(c, ERR_OK);
+        break;
+    }
+}
+
+/* First a warning, so that calls already on their way are still taken; when the client has seen it
+ * (its answer to the ping tells), the end. */
+void rpc_conn_stop(struct rpc_conn *c)
+{
+    switch (c->state) {
+    case CONN_NEW:
+        rpc_conn_cut(c, ERR_OK);
+        break;
+    case CONN_H2:
+        h2_must(nghttp2_submit_shutdown_notice(c->session));
+        h2_must(nghttp2_submit_ping(c->session, NGHTTP2_FLAG_NONE, NULL));
+        rpc_conn_set_alarm(c, ALARM_GRACE, GRACE_MS);
+        rpc_conn_touch(c);
+        break;
+    case CONN_PLAIN:
+        rpc_plain_stop(c);
+        break;
+    case CONN_LINGERING:
+    case CONN_CLOSING:
+    case CONN_CLOSED:
+        break;
+    }
+}
+
+/* --- invariants --- */
+
+void rpc_conn_check(const struct rpc_conn *c)
+{
+    size_t calls = 0, backlog = 0, queued = 0, reserved = 0;
+
+    LIST_FOREACH (link, &c->calls) {
+        const struct call *call = container_of(link, struct call, link);
+
+        rpc_call_check(call);
+        assert(call->attached);
+        calls++;
+        backlog += call->later.len - call->later_at;
+        queued += call->queue.held;
+        reserved += call->reserved;
+    }
+    assert(calls == c->call_count);
+    assert(c->refs >= calls);
+    assert(backlog == c->backlog);
+    assert(queued == c->queued);
+    assert(reserved <= c->held); /* calls that are gone may hold some, too */
+    assert(!c->within_session);
+    assert((c->session != NULL) == (c->state == CONN_H2));
+    assert((c->plain != NULL) == (c->state == CONN_PLAIN));
+    assert(c->queued == 0 || c->state == CONN_H2);
+}

@@ -1,0 +1,276 @@
+#include "rpc/message.h"
+
+#include "base/assert.h"
+
+enum {
+    KEPT_BYTES_MAX = 4 * KIB,     /* of a reader's buffer, between messages */
+    RESERVE_BYTES_MAX = 64 * KIB, /* set aside at once when a length is known */
+    ITEM_OVERHEAD_BYTES = 2 * 64, /* about what an item itself costs */
+};
+
+/* --- in --- */
+
+static size_t least(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
+
+static struct bytes take(struct bytes *in, size_t count)
+{
+    struct bytes taken = bytes_of(in->at, count);
+
+    if (count > 0)
+        *in = bytes_of(in->at + count, in->len - count);
+    return taken;
+}
+
+enum message_step message_read(struct message_reader *r, struct bytes *in)
+{
+    if (r->prefix_len < MESSAGE_PREFIX_BYTES) {
+        size_t count = least(in->len, (size_t)(MESSAGE_PREFIX_BYTES - r->prefix_len));
+        if (count == 0)
+            return MESSAGE_MORE;
+        memcpy(r->prefix + r->prefix_len, take(in, count).at, count);
+        r->prefix_len = (uint8_t)(r->prefix_len + count);
+        if (r->prefix_len < MESSAGE_PREFIX_BYTES)
+            return MESSAGE_MORE;
+    }
+    if (!r->announced) {
+        r->announced = true;
+        return MESSAGE_ANNOUNCED;
+    }
+    size_t length = message_length(r);
+    assert(r->content.len <= length);
+    if (r->content.len == 0)
+        buf_reserve(&r->content, least(length, RESERVE_BYTES_MAX));
+    buf_append(&r->content, take(in, least(in->len, length - r->content.len)));
+    return r->content.len == length ? MESSAGE_WHOLE : MESSAGE_MORE;
+}
+
+void message_next(struct message_reader *r)
+{
+    r->prefix_len = 0;
+    r->announced = false;
+    if (r->content.cap > KEPT_BYTES_MAX)
+        buf_free(&r->content);
+    buf_clear(&r->content);
+}
+
+void message_reader_free(struct message_reader *r)
+{
+    buf_free(&r->content);
+    *r = (struct message_reader){0};
+}
+
+/* --- out --- */
+
+/* The parts of a message in the order they leave: head, then rest or body. */
+struct item {
+    struct list link;
+    struct blob *rest;     /* or NULL */
+    struct rpc_body *body; /* or NULL; NULL again when it was read to its end */
+    uint64_t unread;       /* of the body */
+    struct buf bite;       /* what was read of it */
+    size_t sent;           /* of head and rest, or, when those are gone, of the bite */
+    size_t head_len;
+    uint8_t head[]; /* the prefix and the copied bytes */
+};
+
+static void put_prefix(uint8_t *at, bool compressed, uint64_t length)
+{
+    assert(length <= UINT32_MAX);
+
+    at[0] = compressed;
+    at[1] = (uint8_t)(length >> 24);
+    at[2] = (uint8_t)(length >> 16);
+    at[3] = (uint8_t)(length >> 8);
+    at[4] = (uint8_t)length;
+}
+
+static struct item *item_new(struct bytes first, uint64_t length, bool compressed)
+{
+    struct item *i = mem_resize(NULL, sizeof(*i) + MESSAGE_PREFIX_BYTES + first.len, 1);
+
+    *i = (struct item){.head_len = MESSAGE_PREFIX_BYTES + first.len};
+    put_prefix(i->head, compressed, length);
+    if (first.len > 0)
+        memcpy(i->head + MESSAGE_PREFIX_BYTES, first.at, first.len);
+    list_init(&i->link);
+    return i;
+}
+
+/* Bodies are not counted: they are elsewhere until they are bitten off. */
+static size_t item_held(const struct item *i)
+{
+    return ITEM_OVERHEAD_BYTES + i->head_len + blob_bytes(i->rest).len;
+}
+
+static void item_free(struct message_queue *q, struct item *i)
+{
+    q->held -= item_held(i);
+    q->held -= i->bite.len;
+    list_remove(&i->link);
+    if (i->body)
+        i->body->end(i->body);
+    blob_unref(i->rest);
+    buf_free(&i->bite);
+    mem_free(i);
+}
+
+static struct item *item_of(struct list *link)
+{
+    return container_of(link, struct item, link);
+}
+
+static void queue_item(struct message_queue *q, struct item *i, uint64_t length)
+{
+    list_push_back(&q->items, &i->link);
+    q->left += MESSAGE_PREFIX_BYTES + length;
+    q->held += item_held(i);
+}
+
+void message_queue_init(struct message_queue *q)
+{
+    *q = (struct message_queue){0};
+    list_init(&q->items);
+}
+
+void message_queue_clear(struct message_queue *q)
+{
+    while (!list_empty(&q->items))
+        item_free(q, item_of(q->items.next));
+    q->left = 0;
+    q->within_message = false;
+    assert(q->held == 0);
+}
+
+void message_queue_add(struct message_queue *q, bool compressed, struct bytes first,
+                       struct blob *rest)
+{
+    uint64_t length = (uint64_t)first.len + blob_bytes(rest).len;
+    struct item *i = item_new(first, length, compressed);
+
+    i->rest = blob_ref(rest);
+    queue_item(q, i, length);
+}
+
+void message_queue_add_body(struct message_queue *q, struct rpc_body *body)
+{
+    struct item *i = item_new(bytes_of(NULL, 0), body->total_bytes, false);
+
+    i->unread = body->total_bytes;
+    i->body = body;
+    queue_item(q, i, body->total_bytes);
+    if (i->unread == 0) {
+        i->body = NULL;
+        body->end(body);
+    }
+}
+
+static enum err bite_off(struct message_queue *q, struct item *i)
+{
+    struct rpc_body *body = i->body;
+    size_t max = i->unread < RPC_BITE_BYTES ? (size_t)i->unread : RPC_BITE_BYTES;
+
+    assert(i->bite.len == 0);
+    enum err e = body->read(body, max, &i->bite);
+    q->held += i->bite.len;
+    if (e != ERR_OK)
+        return e;
+    assert(i->bite.len <= max);
+    i->unread -= i->bite.len;
+    if (i->unread == 0) {
+        i->body = NULL;
+        body->end(body);
+    }
+    return ERR_OK;
+}
+
+static size_t fixed_len(const struct item *i)
+{
+    return i->head_len + blob_bytes(i->rest).len;
+}
+
+enum err message_queue_ready(struct message_queue *q, size_t max, size_t *out)
+{
+    size_t ready = 0;
+
+    LIST_FOREACH (link, &q->items) {
+        struct item *i = item_of(link);
+
+        if (i->body && i->bite.len == 0) {
+            enum err e = bite_off(q, i);
+            if (e != ERR_OK)
+                return e;
+        }
+        ready += fixed_len(i) + i->bite.len - i->sent;
+        if (ready >= max || i->unread > 0)
+            break;
+    }
+    *out = least(ready, max);
+    return ERR_OK;
+}
+
+/* Moves up to `count` bytes of one part; `at` is where the part begins in the item. */
+static size_t move_part(struct item *i, size_t at, struct bytes part, size_t count, struct buf *out)
+{
+    if (i->sent < at || i->sent >= at + part.len)
+        return 0;
+    size_t from = i->sent - at;
+    size_t moved = least(count, part.len - from);
+    buf_append(out, bytes_of(part.at + from, moved));
+    i->sent += moved;
+    return moved;
+}
+
+static size_t move_item(struct message_queue *q, struct item *i, size_t count, struct buf *out)
+{
+    size_t moved = move_part(i, 0, bytes_of(i->head, i->head_len), count, out);
+
+    moved += move_part(i, i->head_len, blob_bytes(i->rest), count - moved, out);
+    moved += move_part(i, fixed_len(i), buf_bytes(&i->bite), count - moved, out);
+    if (i->bite.len > 0 && i->sent == fixed_len(i) + i->bite.len) {
+        q->held -= i->bite.len;
+        i->sent = fixed_len(i);
+        buf_clear(&i->bite);
+    }
+    return moved;
+}
+
+void message_queue_move(struct message_queue *q, size_t count, struct buf *out)
+{
+    assert(count <= q->left);
+
+    q->left -= count;
+    while (count > 0) {
+        struct item *i = item_of(q->items.next);
+
+        assert(!list_empty(&q->items));
+        size_t moved = move_item(q, i, count, out);
+        assert(moved > 0);
+        count -= moved;
+        q->within_message = true;
+        if (i->sent == fixed_len(i) && i->unread == 0 && i->bite.len == 0) {
+            item_free(q, i);
+            q->within_message = false;
+        }
+    }
+    assert((q->left == 0) == list_empty(&q->items));
+}
+
+void message_queue_check(const struct message_queue *q)
+{
+    size_t held = 0;
+    uint64_t left = 0;
+
+    LIST_FOREACH (link, &q->items) {
+        const struct item *i = item_of(link);
+
+        held += item_held(i) + i->bite.len;
+        left += fixed_len(i) + i->bite.len + i->unread - i->sent;
+        assert(!i->body == (i->unread == 0));
+    }
+    assert(held == q->held);
+    assert(left == q->left);
+    assert(!q->within_message || !list_empty(&q->items));
+}

@@ -1,0 +1,82 @@
+/*
+ * message: gRPC's framing, both ways. Used by the server's calls and by the client's.
+ *
+ *     | compressed u8 | length u32, big-endian | length bytes |     and the next, and the next
+ *
+ * In     message_read takes bytes as they come and stops at two moments: when a length has become
+ *        known, so that the owner may refuse it before a byte of it is kept, and when a message is
+ *        whole. The buffer grows with what has arrived, not with what was claimed.
+ * Out    a queue of messages; what the window allows moves to the connection's buffer. A body is
+ *        read a bite at a time, and only when it is at the front.
+ */
+#pragma once
+
+#include "base/blob.h"
+#include "base/list.h"
+#include "rpc/rpc.h"
+
+enum { MESSAGE_PREFIX_BYTES = 5 };
+
+struct message_reader {
+    uint8_t prefix[MESSAGE_PREFIX_BYTES];
+    uint8_t prefix_len;
+    bool announced; /* the prefix was complete and the owner knows the length */
+    struct buf content;
+};
+
+enum message_step {
+    MESSAGE_MORE,      /* all input is taken */
+    MESSAGE_ANNOUNCED, /* message_length and message_flag are known; call again to go on */
+    MESSAGE_WHOLE,     /* in content; message_next before reading on */
+};
+
+enum message_step message_read(struct message_reader *r, struct bytes *in);
+
+/* The message was dealt with: ready for the next one. Keeps a modest buffer. */
+void message_next(struct message_reader *r);
+void message_reader_free(struct message_reader *r);
+
+static inline uint32_t message_length(const struct message_reader *r)
+{
+    return (uint32_t)r->prefix[1] << 24 | (uint32_t)r->prefix[2] << 16 |
+           (uint32_t)r->prefix[3] << 8 | r->prefix[4];
+}
+
+static inline uint8_t message_flag(const struct message_reader *r)
+{
+    return r->prefix[0];
+}
+
+/* Has a length come in, and not all that it announced? Part of a prefix does not count: to gRPC a
+ * stream that ends there has just ended. */
+static inline bool message_is_partial(const struct message_reader *r)
+{
+    return r->announced;
+}
+
+struct message_queue {
+    struct list items;   /* oldest first */
+    uint64_t left;       /* bytes to send in all, prefixes and bodies included */
+    size_t held;         /* bytes of memory behind them */
+    bool within_message; /* the first message has been sent in part */
+};
+
+void message_queue_init(struct message_queue *q);
+
+/* Drops everything; bodies are told their end. */
+void message_queue_clear(struct message_queue *q);
+
+/* One message: a copy of `first`, and behind it what `rest` has, of which it takes a reference. */
+void message_queue_add(struct message_queue *q, bool compressed, struct bytes first,
+                       struct blob *rest);
+void message_queue_add_body(struct message_queue *q, struct rpc_body *body);
+
+/* How many bytes can be moved now, up to `max`: reads the next bite of a body at the front if there
+ * is none. Fewer than there are, or none, if the body has nothing to give yet. An error is the
+ * body's. */
+MUST_CHECK enum err message_queue_ready(struct message_queue *q, size_t max, size_t *out);
+
+/* Moves so many of them to the end of `out`. */
+void message_queue_move(struct message_queue *q, size_t count, struct buf *out);
+
+void message_queue_check(const struct message_queue *q);

@@ -1,0 +1,247 @@
+#include "rpc/message.h"
+
+#include "base/rng.h"
+#include "harness/test.h"
+#include "rpc/gzip.h"
+
+/* The queue and the reader, held against plain concatenation. */
+
+struct counted_body {
+    struct rpc_body base;
+    uint8_t next;
+    unsigned reads, ends;
+    uint64_t given;
+    struct rng *rng;
+};
+
+static enum err read_some(struct rpc_body *base, size_t max, struct buf *out)
+{
+    struct counted_body *b = container_of(base, struct counted_body, base);
+    size_t count = (size_t)rng_between(b->rng, 0, max);
+
+    b->reads++;
+    CHECK_EQ(b->ends, 0);
+    for (size_t i = 0; i < count; i++)
+        buf_append_byte(out, b->next++);
+    b->given += count;
+    return ERR_OK;
+}
+
+static void note_end(struct rpc_body *base)
+{
+    container_of(base, struct counted_body, base)->ends++;
+}
+
+static void want_message(struct buf *want, struct bytes content)
+{
+    uint8_t prefix[5] = {0, (uint8_t)(content.len >> 24), (uint8_t)(content.len >> 16),
+                         (uint8_t)(content.len >> 8), (uint8_t)content.len};
+
+    buf_append(want, bytes_of(prefix, 5));
+    buf_append(want, content);
+}
+
+/* Adds a message of one of the three sorts, and what it should look like. */
+static void add_any(struct message_queue *q, struct rng *rng, struct counted_body *body,
+                    struct buf *want)
+{
+    uint8_t content[300];
+    size_t len = (size_t)rng_below(rng, sizeof(content));
+    size_t cut = (size_t)rng_between(rng, 0, len);
+
+    for (size_t i = 0; i < len; i++)
+        content[i] = (uint8_t)i;
+    switch (rng_below(rng, 3)) {
+    case 0:
+        message_queue_add(q, false, bytes_of(content, len), NULL);
+        break;
+    case 1: {
+        struct blob *rest = blob_copy(bytes_of(content + cut, len - cut));
+        message_queue_add(q, false, bytes_of(content, cut), rest);
+        blob_unref(rest);
+        break;
+    }
+    default:
+        *body = (struct counted_body){
+            .base = {.total_bytes = len, .read = read_some, .end = note_end}, .rng = rng};
+        message_queue_add_body(q, &body->base);
+    }
+    want_message(want, bytes_of(content, len));
+}
+
+TEST(a_message_queue_gives_what_was_put_in)
+{
+    enum { MESSAGES = 20 };
+    struct rng rng;
+    rng_seed(&rng, test_seed());
+
+    for (uint64_t round = 0; round < 200 * test_effort(); round++) {
+        struct counted_body bodies[MESSAGES] = {0};
+        struct message_queue q;
+        struct buf want = {0}, got = {0};
+        message_queue_init(&q);
+        for (unsigned i = 0; i < MESSAGES; i++)
+            add_any(&q, &rng, &bodies[i], &want);
+        CHECK_EQ(q.left, want.len);
+
+        while (q.left > 0) {
+            size_t max = (size_t)rng_between(&rng, 1, 500);
+            size_t ready;
+            CHECK_EQ(message_queue_ready(&q, max, &ready), ERR_OK);
+            CHECK(ready <= max);
+            message_queue_move(&q, ready, &got);
+            message_queue_check(&q);
+        }
+
+        CHECK_BYTES(buf_bytes(&got), buf_bytes(&want));
+        CHECK_EQ(q.held, 0);
+        for (unsigned i = 0; i < MESSAGES; i++)
+            CHECK_EQ(bodies[i].ends, bodies[i].base.read ? 1 : 0);
+        buf_free(&want);
+        buf_free(&got);
+    }
+}
+
+TEST(a_cleared_queue_tells_bodies_their_end_once)
+{
+    struct rng rng;
+    struct message_queue q;
+    struct buf got = {0};
+    struct counted_body body = {.base = {.total_bytes = 1000, .read = read_some, .end = note_end},
+                                .rng = &rng};
+    size_t ready;
+    rng_seed(&rng, 3);
+    message_queue_init(&q);
+
+    message_queue_add_body(&q, &body.base);
+    do
+        CHECK_EQ(message_queue_ready(&q, 8, &ready), ERR_OK);
+    while (ready < 8);
+    message_queue_move(&q, ready, &got);
+    CHECK(q.within_message);
+    message_queue_clear(&q);
+
+    CHECK_EQ(body.ends, 1);
+    CHECK_EQ(q.left, 0);
+    buf_free(&got);
+}
+
+TEST(a_reader_finds_messages_however_they_are_cut)
+{
+    struct rng rng;
+    rng_seed(&rng, test_seed());
+
+    for (uint64_t round = 0; round < 300 * test_effort(); round++) {
+        struct message_reader r = {0};
+        struct buf wire = {0}, want = {0}, got = {0};
+        unsigned sent = (unsigned)rng_below(&rng, 10);
+        unsigned found = 0, announced = 0;
+        for (unsigned i = 0; i < sent; i++) {
+            uint8_t content[100];
+            size_t len = (size_t)rng_below(&rng, sizeof(content));
+            memset(content, (int)i, len);
+            want_message(&wire, bytes_of(content, len));
+            buf_append(&want, bytes_of(content, len));
+        }
+
+        for (size_t at = 0; at < wire.len || found < sent;) {
+            size_t len = (size_t)rng_between(&rng, 0, wire.len - at);
+            struct bytes in = bytes_of(wire.at + at, len);
+            enum message_step step = message_read(&r, &in);
+            at += len - in.len;
+            announced += step == MESSAGE_ANNOUNCED;
+            if (step != MESSAGE_WHOLE)
+                continue;
+            found++;
+            CHECK_EQ(found, announced);
+            buf_append(&got, buf_bytes(&r.content));
+            message_next(&r);
+        }
+
+        CHECK_EQ(found, sent);
+        CHECK(!message_is_partial(&r));
+        CHECK_BYTES(buf_bytes(&got), buf_bytes(&want));
+        message_reader_free(&r);
+        buf_free(&wire);
+        buf_free(&want);
+        buf_free(&got);
+    }
+}
+
+/* A length of 4 GiB costs nothing until its bytes have come. */
+TEST(a_reader_keeps_what_came_and_not_what_was_claimed)
+{
+    struct message_reader r = {0};
+    struct bytes in = BYTES("\0\xff\xff\xff\xff"
+                            "abc");
+
+    CHECK_EQ(message_read(&r, &in), MESSAGE_ANNOUNCED);
+    CHECK_EQ(message_length(&r), UINT32_MAX);
+    CHECK_EQ(message_read(&r, &in), MESSAGE_MORE);
+
+    CHECK_BYTES(buf_bytes(&r.content), BYTES("abc"));
+    CHECK(r.content.cap <= 64 * KIB);
+    message_reader_free(&r);
+}
+
+TEST(gzip_unpacks_what_it_packed)
+{
+    struct gzip *g = gzip_new();
+    struct rng rng;
+    rng_seed(&rng, test_seed());
+
+    for (unsigned round = 0; round < 100; round++) {
+        struct buf plain = {0}, packed = {0}, again = {0};
+        size_t len = (size_t)rng_below(&rng, 50000);
+        for (size_t i = 0; i < len; i++)
+            buf_append_byte(&plain, (uint8_t)rng_below(&rng, round + 1));
+        gzip_pack(g, buf_bytes(&plain), &packed);
+
+        CHECK_EQ(gzip_unpack(g, buf_bytes(&packed), len, &again), ERR_OK);
+        CHECK_BYTES(buf_bytes(&again), buf_bytes(&plain));
+        if (len > 0) {
+            buf_clear(&again);
+            CHECK_EQ(gzip_unpack(g, buf_bytes(&packed), len - 1, &again), ERR_TOO_LARGE);
+            CHECK(again.len <= len);
+        }
+        buf_free(&plain);
+        buf_free(&packed);
+        buf_free(&again);
+    }
+    gzip_free(g);
+}
+
+TEST(gzip_tells_what_is_wrong)
+{
+    struct gzip *g = gzip_new();
+    struct buf packed = {0}, out = {0};
+    gzip_pack(g, BYTES("some text that is packed, some text that is packed"), &packed);
+
+    CHECK_EQ(gzip_unpack(g, BYTES("this is not gzip"), 1000, &out), ERR_MALFORMED);
+    CHECK_EQ(gzip_unpack(g, BYTES(""), 1000, &out), ERR_END);
+    for (size_t len = 1; len < packed.len; len++) {
+        buf_clear(&out);
+        CHECK_EQ(gzip_unpack(g, bytes_of(packed.at, len), 1000, &out), ERR_END);
+    }
+    packed.at[packed.len - 6] ^= 1; /* the checksum */
+    buf_clear(&out);
+    CHECK_EQ(gzip_unpack(g, buf_bytes(&packed), 1000, &out), ERR_CORRUPT);
+    buf_free(&packed);
+    buf_free(&out);
+    gzip_free(g);
+}
+
+TEST(gzip_members_follow_one_another)
+{
+    struct gzip *g = gzip_new();
+    struct buf packed = {0}, out = {0};
+
+    gzip_pack(g, BYTES("one "), &packed);
+    gzip_pack(g, BYTES("two"), &packed);
+
+    CHECK_EQ(gzip_unpack(g, buf_bytes(&packed), 100, &out), ERR_OK);
+    CHECK_STR(buf_str(&out), "one two");
+    buf_free(&packed);
+    buf_free(&out);
+    gzip_free(g);
+}

@@ -1,0 +1,315 @@
+#include "rpc/rpc.h"
+
+#include "base/assert.h"
+#include "rpc/rpc_int.h"
+
+#include <stdio.h>
+
+static_assert(RPC_BITE_BYTES <= RPC_CALL_QUEUE_BYTES, "a bite fits in a call's budget");
+static_assert(RPC_CALL_QUEUE_BYTES <= RPC_CONN_BYTES_MAX, "a call fits in a connection's");
+static_assert(RPC_MESSAGE_BYTES_DEFAULT <= RPC_CONN_BYTES_MAX, "so does a request");
+
+/* --- methods --- */
+
+static char *path_of(const struct rpc_method *m)
+{
+    size_t size = strlen(m->service) + strlen(m->name) + 3;
+    char *path = mem_alloc(size);
+
+    snprintf(path, size, "/%s/%s", m->service, m->name);
+    return path;
+}
+
+static void learn_methods(struct rpc *r)
+{
+    size_t count = r->options.method_count;
+
+    map_init(&r->methods, MAP_BYTES, r->options.seed);
+    r->known = mem_new_array(count, struct known_method);
+    for (size_t i = 0; i < count; i++) {
+        struct known_method *k = &r->known[i];
+        *k = (struct known_method){&r->options.methods[i], path_of(&r->options.methods[i])};
+        void *twice = map_put(&r->methods, bytes_of_str(k->path), k);
+        assert(!twice);
+    }
+}
+
+const struct rpc_method *rpc_method_find(const struct rpc *r, struct bytes path)
+{
+    const struct known_method *k = map_get(&r->methods, path);
+
+    return k ? k->method : NULL;
+}
+
+bool rpc_service_is_known(const struct rpc *r, struct bytes service)
+{
+    for (size_t i = 0; i < r->options.method_count; i++)
+        if (bytes_equal(bytes_of_str(r->options.methods[i].service), service))
+            return true;
+    return false;
+}
+
+/* --- life --- */
+
+/* Those that had to wait come first, in the order in which they began to. */
+static void begin_turn(struct event *e)
+{
+    struct rpc *r = container_of(e, struct rpc, next_turn);
+
+    for (struct list *link; (link = list_pop_front(&r->again));)
+        rpc_conn_touch(container_of(link, struct rpc_conn, again_link));
+}
+
+void rpc_flush_again(struct rpc_conn *c)
+{
+    struct rpc *r = c->rpc;
+
+    if (list_empty(&c->again_link))
+        list_push_back(&r->again, &c->again_link);
+    if (!r->next_turn.queued)
+        inbox_put(r->options.io->inbox, &r->next_turn);
+}
+
+static void fill_in_defaults(struct rpc_options *o)
+{
+    if (o->message_bytes_max == 0)
+        o->message_bytes_max = RPC_MESSAGE_BYTES_DEFAULT;
+    if (o->keepalive_min_ms == 0)
+        o->keepalive_min_ms = RPC_PING_MIN_MS;
+    if (o->keepalive_interval_ms == 0 || o->keepalive_timeout_ms == 0) {
+        o->keepalive_interval_ms = RPC_KEEPALIVE_MS;
+        o->keepalive_timeout_ms = RPC_PONG_MS;
+    }
+}
+
+struct rpc *rpc_open(const struct rpc_options *options)
+{
+    struct rpc *r = mem_new(struct rpc);
+
+    r->options = *options;
+    fill_in_defaults(&r->options);
+    r->log = options->log;
+    r->clock = options->io->clock;
+    r->next_turn.run = begin_turn;
+    r->callbacks = rpc_conn_callbacks_new();
+    r->h2_options = h2_options_new();
+    /* nghttp2 would reset streams for what gRPC servers let pass: etcdctl 3.4 sends its whole
+     * endpoint, "http://10.0.0.1:2379", as :authority. We look at what we use of the fields. */
+    nghttp2_option_set_no_http_messaging(r->h2_options, 1);
+    wire_pool_init(&r->pool);
+    list_init(&r->conns);
+    list_init(&r->dirty);
+    list_init(&r->again);
+    list_init(&r->ready);
+    list_init(&r->spare);
+    learn_methods(r);
+    return r;
+}
+
+static void on_accept(struct listener *l, struct conn *c)
+{
+    rpc_conn_accepted(l->options.context, c);
+}
+
+static void on_accept_failed(struct listener *l, enum err e)
+{
+    struct rpc *r = l->options.context;
+
+    log_warn(r->log, "a connection was lost before it was accepted", LOG_STR("error", err_text(e)));
+}
+
+enum err rpc_listen(struct rpc *r, const struct net_address *a, struct net_address *bound)
+{
+    struct listener_options options = {.conns_max = r->options.conns_max,
+                                       .on_accept = on_accept,
+                                       .on_failed = on_accept_failed,
+                                       .context = r};
+    struct listener *l;
+
+    assert(!r->stopping);
+    if (r->listener_count == LISTENERS_MAX)
+        return ERR_TOO_LARGE;
+    enum err e = net_listen(r->options.io->net, a, &options, &l);
+    if (e != ERR_OK)
+        return e;
+    r->listeners[r->listener_count++] = l;
+    *bound = l->address;
+    return ERR_OK;
+}
+
+static void stop_listening(struct rpc *r)
+{
+    while (r->listener_count > 0)
+        listener_close(r->listeners[--r->listener_count]);
+}
+
+void rpc_stop(struct rpc *r)
+{
+    r->stopping = true;
+    stop_listening(r);
+    LIST_FOREACH (link, &r->conns)
+        rpc_conn_stop(container_of(link, struct rpc_conn, link));
+}
+
+bool rpc_is_idle(const struct rpc *r)
+{
+    return r->listener_count == 0 && r->conn_count == 0 && !r->next_turn.queued;
+}
+
+void rpc_cut(struct rpc *r)
+{
+    r->stopping = true;
+    stop_listening(r);
+    LIST_FOREACH (link, &r->conns)
+        rpc_conn_cut(container_of(link, struct rpc_conn, link), ERR_CANCELED);
+}
+
+/* The caller was told that this one is gone, and has had the time to hear it. */
+static void forget_told(struct rpc *r)
+{
+    struct call *c = r->told;
+
+    r->told = NULL;
+    if (!c)
+        return;
+    c->released = true;
+    c->lent = false;
+    if (!c->attached)
+        rpc_call_free(c);
+}
+
+static void free_all(struct rpc *r)
+{
+    assert(rpc_is_idle(r));
+    for (struct rpc_event e; rpc_take(r, &e);)
+        assert(e.kind == RPC_GONE);
+    assert(r->call_count == 0);
+
+    for (struct list *link; (link = list_pop_front(&r->spare));)
+        rpc_call_destroy(container_of(link, struct call, link));
+    for (size_t i = 0; i < r->options.method_count; i++)
+        mem_free(r->known[i].path);
+    mem_free(r->known);
+    map_free(&r->methods);
+    nghttp2_session_callbacks_del(r->callbacks);
+    nghttp2_option_del(r->h2_options);
+    wire_pool_free(&r->pool);
+    gzip_free(r->gzip);
+    buf_free(&r->scratch);
+    mem_free(r);
+}
+
+void rpc_close(struct rpc *r)
+{
+    if (!r)
+        return;
+    assert(list_empty(&r->pool.sent));
+    free_all(r);
+}
+
+void rpc_abandon(struct rpc *r)
+{
+    if (!r)
+        return;
+    r->listener_count = 0;
+    r->next_turn.queued = false;
+    LIST_FOREACH (link, &r->conns)
+        rpc_conn_abandon(container_of(link, struct rpc_conn, link));
+    free_all(r);
+}
+
+/* --- events --- */
+
+void rpc_event_add(struct call *c, uint8_t pending)
+{
+    assert(!c->released);
+    assert(!c->gone || pending == PENDING_GONE); /* nothing after that */
+
+    c->pending |= pending;
+    if (list_empty(&c->ready_link))
+        list_push_back(&c->pub.conn->rpc->ready, &c->ready_link);
+}
+
+void rpc_event_drop_all(struct call *c)
+{
+    c->pending = 0;
+    list_remove(&c->ready_link);
+}
+
+static enum rpc_event_kind take_first(struct call *c)
+{
+    static const enum rpc_event_kind kinds[] = {RPC_OPENED,  RPC_MESSAGE, RPC_ENDED,
+                                                RPC_DRAINED, RPC_HTTP,    RPC_GONE};
+    unsigned bit = (unsigned)__builtin_ctz(c->pending);
+
+    assert(bit < ARRAY_LEN(kinds));
+    c->pending = (uint8_t)(c->pending & ~(1u << bit));
+    return kinds[bit];
+}
+
+bool rpc_has_events(const struct rpc *r)
+{
+    return !list_empty(&r->ready);
+}
+
+bool rpc_take(struct rpc *r, struct rpc_event *out)
+{
+    forget_told(r);
+    struct list *link = list_pop_front(&r->ready);
+    if (!link)
+        return false;
+    struct call *c = container_of(link, struct call, ready_link);
+
+    c->announced = true;
+    *out = (struct rpc_event){.kind = take_first(c), .call = &c->pub};
+    if (out->kind == RPC_MESSAGE) {
+        c->lent = true;
+        out->message = buf_bytes(&c->reader.content);
+    } else if (out->kind == RPC_HTTP) {
+        rpc_plain_show(c, out);
+    } else if (out->kind == RPC_GONE) {
+        assert(c->gone);
+        r->told = c;
+    }
+    if (c->pending)
+        list_push_front(&r->ready, &c->ready_link);
+    return true;
+}
+
+void rpc_flush(struct rpc *r)
+{
+    r->bulk_left = FLUSH_BULK_BYTES;
+    for (struct list *link; (link = list_pop_front(&r->dirty));)
+        rpc_conn_flush(container_of(link, struct rpc_conn, dirty_link));
+}
+
+struct gzip *rpc_gzip(struct rpc *r)
+{
+    if (!r->gzip)
+        r->gzip = gzip_new();
+    return r->gzip;
+}
+
+/* --- looking at it --- */
+
+struct rpc_status rpc_status(const struct rpc *r)
+{
+    return (struct rpc_status){.conns = r->conn_count,
+                               .calls = r->call_count,
+                               .received_bytes = r->received_bytes,
+                               .sent_bytes = r->sent_bytes};
+}
+
+void rpc_check(const struct rpc *r)
+{
+    size_t conns = 0;
+
+    LIST_FOREACH (link, &r->conns) {
+        rpc_conn_check(container_of(link, struct rpc_conn, link));
+        conns++;
+    }
+    assert(conns == r->conn_count);
+    LIST_FOREACH (link, &r->ready)
+        assert(container_of(link, struct call, ready_link)->pending != 0);
+    assert(r->spare_count <= SPARE_CALLS_MAX);
+}

@@ -1,0 +1,332 @@
+/*
+ * rpc_int: what the files of the server share.
+ *
+ *     rpc.c     the server: listening, taking events, flushing, stopping
+ *     conn.c    one connection: which protocol it speaks, its session, budgets, pings, its end
+ *     call.c    one call: its life, the messages it gets, its end
+ *     call_fields.c   from the header fields of a request to a method, or a refusal
+ *     call_reply.c    what the caller answers, and how nghttp2 gets it
+ *     plain.c   HTTP/1.1 on a connection
+ *
+ *     struct rpc --< rpc_conn --< call          (a conn outlives its socket while calls refer to
+ * it) |  | |  +-- session (HTTP/2) or plain (HTTP/1.1)
+ *                       +-- wire
+ *
+ * A call has two lives, and is freed when both are over: `attached`, as a stream of the connection,
+ * and towards the caller, from the first event taken until rpc_finish or GONE.
+ */
+#pragma once
+
+#include "base/map.h"
+#include "io/clock.h"
+#include "io/io.h"
+#include "rpc/gzip.h"
+#include "rpc/h2.h"
+#include "rpc/http1.h"
+#include "rpc/message.h"
+#include "rpc/rpc.h"
+#include "rpc/wire.h"
+
+enum {
+    LISTENERS_MAX = 32,
+    CALLS_MAX = 16384,                   /* streams of a connection, announced or not */
+    STREAM_WINDOW_BYTES = 64 * KIB,      /* what may come on a stream before it is looked at */
+    STREAM_WINDOW_LARGE_BYTES = 1 * MIB, /* the same, once a large message was let in */
+    BACKLOG_BYTES_MAX = 8 * MIB,         /* of a connection, received and not yet looked at */
+    KEPT_BYTES_MAX = 4 * MIB,            /* of a connection, header fields of its calls */
+    TEXT_BYTES_MAX = 5000,      /* of a status: some clients take 16 KiB of trailers at most */
+    FLUSH_BULK_BYTES = 1 * MIB, /* of long replies in one turn: the rest is for the next */
+    SPARE_CALLS_MAX = 1024,
+    PACKED_BYTES_MAX = 64 * KIB, /* a longer message is not worth the time that gzip takes */
+    PLAIN_BODY_FACTOR = 2,       /* JSON is about this much longer than the message it stands for */
+    PLAIN_LATER_BYTES = 64 * KIB,    /* of further requests, read before the first is answered */
+    GRACE_MS = 5000,                 /* for the acknowledgement of a GOAWAY */
+    LINGER_MS = 1000,                /* for the other end to read our last words */
+    HEAD_TIMEOUT_MS = 5 * 60 * 1000, /* etcd's, for a request to begin and its head to end */
+
+    /* What a client may ask for without use (resets, settings, ...): so many at once, and so many a
+     * second. A busy client that gives up many calls together stays far below. */
+    WHIMS_MAX = 20000,
+    WHIMS_PER_S = 5000,
+
+    PING_STRIKES_MAX = 2,
+};
+
+/* Events that wait to be taken, in the order they are told. */
+enum {
+    PENDING_OPENED = 1 << 0,
+    PENDING_MESSAGE = 1 << 1,
+    PENDING_ENDED = 1 << 2,
+    PENDING_DRAINED = 1 << 3,
+    PENDING_HTTP = 1 << 4,
+    PENDING_GONE = 1 << 5, /* alone */
+};
+
+struct rpc {
+    struct rpc_options options;
+    const struct log *log;
+    struct clock *clock;
+    struct listener *listeners[LISTENERS_MAX];
+    size_t listener_count;
+    bool stopping;
+
+    struct map methods; /* "/service/name" to struct known_method */
+    struct known_method *known;
+
+    nghttp2_session_callbacks *callbacks;
+    nghttp2_option *h2_options;
+    struct wire_pool pool;
+    struct gzip *gzip; /* made when first needed */
+    struct buf scratch;
+
+    struct list conns;
+    struct list dirty; /* conns with something to flush */
+    struct list again; /* conns to be made so in the next turn */
+    size_t bulk_left;  /* of this turn's FLUSH_BULK_BYTES */
+    size_t conn_count;
+    struct list ready; /* calls with events to take */
+    struct list spare;
+    size_t spare_count;
+    size_t call_count;      /* alive in either sense */
+    struct call *told;      /* of its end, by the last rpc_take */
+    struct event next_turn; /* makes sure that there is one, for those in `again` */
+    uint64_t received_bytes, sent_bytes;
+};
+
+enum conn_state {
+    CONN_NEW, /* too few bytes to tell */
+    CONN_H2,
+    CONN_PLAIN,
+    CONN_LINGERING, /* all is said; what comes in is dropped */
+    CONN_CLOSING,   /* conn_close was called */
+    CONN_CLOSED,    /* on_closed was called: calls may still refer to it */
+};
+
+enum conn_alarm { ALARM_HEAD, ALARM_KEEPALIVE, ALARM_PONG, ALARM_GRACE, ALARM_LINGER };
+
+struct plain; /* plain.c */
+
+struct rpc_conn {
+    struct rpc *rpc;
+    struct conn *conn;
+    struct conn_info info; /* a copy: calls look at it when the socket is gone */
+    enum conn_state state;
+    struct list link, dirty_link, again_link;
+    struct wire wire;
+
+    nghttp2_session *session;
+    struct call *arriving; /* the one whose header fields are being read */
+    struct plain *plain;
+    size_t preface_seen; /* CONN_NEW: bytes that were those of HTTP/2's preface */
+    bool within_session; /* nghttp2 is on the stack: it must not be freed */
+    bool dismissed;      /* was told to go away, for what it did */
+    bool paused;
+    bool unparking;
+
+    struct list calls;   /* attached */
+    struct list touched; /* those with something new to send */
+    struct list parked;  /* those whose message does not fit in the budget yet */
+    struct list thirsty; /* those that were told there is no room */
+    size_t call_count;   /* attached */
+    size_t refs;         /* all calls that point here, and one for the socket */
+    size_t kept;         /* bytes of header fields */
+    size_t held;         /* bytes of requests, as far as their lengths were announced */
+    size_t backlog;      /* bytes received behind a message that was not dealt with */
+    size_t queued;       /* bytes of replies */
+    size_t consumed;     /* of the connection's window, to be told to nghttp2 */
+
+    struct timer timer;
+    enum conn_alarm alarm;
+    bool heard; /* something came in since the alarm was set */
+
+    uint64_t last_ping_ns;
+    unsigned strikes;
+    bool spoke; /* we sent headers or data since the last ping */
+
+    uint64_t whims, whims_ns; /* a bucket: what is left, and when that was */
+};
+
+/* How a call's replies share the connection with those of others. */
+enum call_weight {
+    WEIGHT_USUAL,  /* one after the other */
+    WEIGHT_SHARED, /* a bite each, in turn */
+    WEIGHT_BULK,   /* the same, after all others */
+};
+
+/* Where the metadata of a call is, in its fields: struct bytes once all have come. */
+struct kept {
+    uint32_t at, len;
+    bool is_there;
+};
+
+struct call {
+    struct rpc_call pub;
+    struct list link; /* conn->calls, or rpc->spare */
+    struct list ready_link, touched_link;
+    struct list parked_link, thirsty_link;
+    int32_t stream_id;
+    uint8_t pending;
+    bool attached;  /* the stream is open, or for HTTP/1.1 the answer is owed */
+    bool announced; /* an event was taken */
+    bool released;  /* the caller has done with it */
+    bool gone;      /* the caller is, or will be, told so */
+
+    /* Fields of the request. */
+    struct buf fields; /* their values */
+    struct kept path, content_type, timeout, encoding, token, authorization, version;
+    size_t field_bytes;
+    uint64_t timeout_ns;
+    bool is_grpc, fields_too_large;
+    struct kept verb, leader;
+
+    /* In. */
+    struct message_reader reader;
+    struct buf later;  /* what came behind a message that was not dealt with */
+    size_t later_at;   /* where the unread part of it begins */
+    size_t unconsumed; /* of the stream's window, to be told to nghttp2 */
+    size_t kept;       /* of conn->kept */
+    size_t reserved;   /* of conn->held */
+    bool gzip;         /* messages may be packed */
+    bool large_window;
+    bool whole;        /* reader.content is a message, waiting or lent */
+    bool lent;         /* ... taken by the caller */
+    bool parked;       /* its length is known and does not fit in the budget */
+    bool deaf;         /* what still comes in is of no interest */
+    bool remote_ended; /* the client has said all */
+    bool end_told;
+    bool got_message;
+
+    /* Out. */
+    struct message_queue queue;
+    uint16_t http_status;
+    enum call_weight weight;
+    bool headers_sent; /* submitted, that is */
+    bool deferred;     /* nghttp2 waits for nghttp2_session_resume_data */
+    bool finished;     /* the status is decided */
+    bool trailers_sent;
+    enum rpc_code code;
+    struct buf text; /* percent-encoded */
+    struct timer timer;
+};
+
+static inline struct call *call_of(struct rpc_call *c)
+{
+    return (struct call *)(void *)c;
+}
+
+static inline bool rpc_call_is_unary(const struct call *c)
+{
+    return !c->pub.method->client_streams && !c->pub.method->server_streams;
+}
+
+static inline nghttp2_session *rpc_call_session(const struct call *c)
+{
+    return c->pub.conn->session;
+}
+
+/* --- rpc.c --- */
+
+struct known_method {
+    const struct rpc_method *method;
+    char *path;
+};
+
+const struct rpc_method *rpc_method_find(const struct rpc *r, struct bytes path);
+bool rpc_service_is_known(const struct rpc *r, struct bytes service);
+
+/* The connection is flushed in the next turn, too, and there will be one. */
+void rpc_flush_again(struct rpc_conn *c);
+
+void rpc_event_add(struct call *c, uint8_t pending);
+void rpc_event_drop_all(struct call *c);
+
+struct gzip *rpc_gzip(struct rpc *r);
+
+/* --- conn.c --- */
+
+nghttp2_session_callbacks *rpc_conn_callbacks_new(void);
+void rpc_conn_accepted(struct rpc *r, struct conn *c);
+
+/* There is something to flush. */
+void rpc_conn_touch(struct rpc_conn *c);
+void rpc_conn_flush(struct rpc_conn *c);
+void rpc_conn_stop(struct rpc_conn *c);
+
+/* Ends the connection at once. */
+void rpc_conn_cut(struct rpc_conn *c, enum err reason);
+
+/* Forgets it, as if the world had. */
+void rpc_conn_abandon(struct rpc_conn *c);
+
+/* Ends it when what is gathered has been sent. */
+void rpc_conn_linger(struct rpc_conn *c);
+void rpc_conn_set_alarm(struct rpc_conn *c, enum conn_alarm alarm, uint64_t after_ms);
+void rpc_conn_unref(struct rpc_conn *c);
+
+/* The client asked for something of no use; too many of those end the connection. */
+void rpc_conn_whim(struct rpc_conn *c);
+void rpc_conn_check(const struct rpc_conn *c);
+
+/* The budget has room again: parked calls may go on, thirsty ones are told. */
+void rpc_conn_unpark(struct rpc_conn *c);
+void rpc_conn_quench(struct rpc_conn *c);
+
+/* --- call.c --- */
+
+struct call *rpc_call_new(struct rpc_conn *conn, enum rpc_kind kind, int32_t stream_id);
+void rpc_call_free(struct call *c);
+void rpc_call_destroy(struct call *c);      /* a spare one */
+void rpc_call_forget_timer(struct call *c); /* the clock is no more */
+
+void rpc_call_data(struct call *c, struct bytes data);
+void rpc_call_remote_ended(struct call *c);
+
+/* Goes on with a message that had to wait, if the budget has room for it now. */
+bool rpc_call_unpark(struct call *c);
+
+/* There is something new to hand to nghttp2. */
+void rpc_call_touch(struct call *c);
+
+/* What the client will be told when everything queued was sent. */
+void rpc_call_decide(struct call *c, enum rpc_code code, struct bytes text);
+
+/* Nothing that comes in matters any more. A message that was lent stays as it is. */
+void rpc_call_hush(struct call *c);
+
+/* We end the call, not the caller: the client gets a status, the caller is told that it is gone. */
+void rpc_call_end_early(struct call *c, enum rpc_code code, struct bytes text);
+void rpc_call_reset(struct call *c, uint32_t error);
+
+/* The stream is over, for whatever reason. */
+void rpc_call_detach(struct call *c);
+void rpc_call_check(const struct call *c);
+
+/* --- call_fields.c --- */
+
+void rpc_call_field(struct call *c, struct bytes name, struct bytes value);
+void rpc_call_fields_done(struct call *c);
+
+/* --- call_reply.c --- */
+
+/* Hands what is new to nghttp2. */
+void rpc_call_submit(struct call *c);
+
+/* nghttp2 asks for the next bytes of a reply, and moves them to the wire. */
+ssize_t rpc_call_read(struct call *c, size_t max, uint32_t *flags);
+void rpc_call_put_data(struct call *c, const uint8_t *frame_head, size_t count);
+
+/* Our last frame of the stream went out. */
+void rpc_call_sent_all(struct call *c);
+
+/* --- plain.c --- */
+
+void rpc_plain_begin(struct rpc_conn *c);
+void rpc_plain_data(struct rpc_conn *c, struct bytes data);
+void rpc_plain_end(struct rpc_conn *c);  /* the client will send no more */
+void rpc_plain_sent(struct rpc_conn *c); /* the wire has room again */
+void rpc_plain_stop(struct rpc_conn *c);
+void rpc_plain_timed_out(struct rpc_conn *c);
+void rpc_plain_free(struct rpc_conn *c);
+
+/* Fills in the event of the request that waits. */
+void rpc_plain_show(const struct call *c, struct rpc_event *out);

@@ -1,0 +1,664 @@
+#include "rpc/rpc_rig_test.h"
+
+#include "base/assert.h"
+#include "io/inbox.h"
+
+#include <nghttp2/nghttp2.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+
+enum { PATIENCE_STEPS = 20 * 1000 * 1000 };
+
+static const struct rpc_method methods[] = {
+    {"test.Echo", "Say", .id = METHOD_SAY},
+    {"test.Echo", "Fail", .id = METHOD_FAIL},
+    {"test.Echo", "Body", .id = METHOD_BODY},
+    {"test.Echo", "Hold", .id = METHOD_HOLD},
+    {"test.Echo", "Chat", .client_streams = true, .server_streams = true, .id = METHOD_CHAT},
+    {"test.Echo", "Deaf", .client_streams = true, .server_streams = true, .id = METHOD_DEAF},
+    {"test.Echo", "Pull", .server_streams = true, .id = METHOD_PULL},
+    /* Some of etcd's, to compare what is refused before it reaches them. */
+    {"etcdserverpb.KV", "Range", .id = METHOD_HOLD},
+    {"etcdserverpb.Watch", "Watch", .client_streams = true, .server_streams = true,
+     .id = METHOD_DEAF},
+    {"etcdserverpb.Maintenance", "Snapshot", .server_streams = true, .id = METHOD_DEAF},
+};
+
+/* --- what the server does --- */
+
+struct long_body {
+    struct rpc_body base;
+    struct rpc_rig *rig;
+    uint64_t done;
+    bool broken, hungry, fed;
+};
+
+static enum err read_body(struct rpc_body *base, size_t max, struct buf *out)
+{
+    struct long_body *b = container_of(base, struct long_body, base);
+    uint64_t left = base->total_bytes - b->done;
+    size_t count = left < max ? (size_t)left : max;
+
+    if (b->broken && b->done > base->total_bytes / 2)
+        return ERR_IO;
+    b->fed = !b->fed;
+    if (b->hungry && b->fed)
+        return ERR_OK;
+    uint8_t *at = buf_extend(out, count);
+    for (size_t i = 0; i < count; i++)
+        at[i] = (uint8_t)((b->done + i) % 251);
+    b->done += count;
+    return ERR_OK;
+}
+
+static void end_body(struct rpc_body *base)
+{
+    struct long_body *b = container_of(base, struct long_body, base);
+
+    CHECK(b->rig->bodies_open > 0);
+    b->rig->bodies_open--;
+    mem_free(b);
+}
+
+static void send_body(struct rpc_rig *r, struct rpc_call *c, uint64_t size)
+{
+    struct long_body *b = mem_new(struct long_body);
+
+    *b = (struct long_body){.base = {.total_bytes = size, .read = read_body, .end = end_body},
+                            .rig = r,
+                            .broken = r->broken_body,
+                            .hungry = r->hungry_body};
+    r->bodies_open++;
+    rpc_send_body(c, &b->base);
+}
+
+static void finish(struct rpc_rig *r, struct rpc_call *c, enum rpc_code code, struct bytes text)
+{
+    mem_free(c->context);
+    c->context = NULL;
+    r->finished++;
+    r->live--;
+    rpc_finish(c, code, text);
+}
+
+struct pull {
+    uint64_t left;
+    size_t size;
+    struct blob *content;
+};
+
+static void pull_on(struct rpc_rig *r, struct rpc_call *c)
+{
+    struct pull *p = c->context;
+
+    while (p->left > 0 && rpc_room(c) > 0) {
+        rpc_send_shared(c, BYTES("<"), p->content);
+        p->left--;
+    }
+    if (p->left == 0) {
+        blob_unref(p->content);
+        finish(r, c, RPC_OK, BYTES(""));
+    }
+}
+
+static uint64_t number_at(struct bytes text, unsigned nth)
+{
+    char copy[64] = "";
+    char *at = copy;
+
+    memcpy(copy, text.at, text.len < 63 ? text.len : 63);
+    for (; nth > 0; nth--)
+        strtoull(at, &at, 10);
+    return strtoull(at, NULL, 10);
+}
+
+static void pull_begin(struct rpc_rig *r, struct rpc_call *c, struct bytes message)
+{
+    struct pull *p = mem_new(struct pull);
+    uint8_t *fill;
+
+    p->left = number_at(message, 0);
+    p->size = (size_t)number_at(message, 1);
+    p->content = blob_new(p->size, &fill);
+    memset(fill, 'x', p->size);
+    c->context = p;
+    pull_on(r, c);
+}
+
+static void on_message(struct rpc_rig *r, const struct rpc_event *e)
+{
+    switch (e->call->method->id) {
+    case METHOD_SAY:
+        rpc_send(e->call, e->message);
+        finish(r, e->call, RPC_OK, BYTES(""));
+        break;
+    case METHOD_FAIL: {
+        struct bytes text = e->message;
+        enum rpc_code code = (enum rpc_code)(number_at(text, 0) % (RPC_UNAUTHENTICATED + 1));
+        const uint8_t *space = memchr(text.at, ' ', text.len);
+        CHECK(space);
+        finish(r, e->call, code, bytes_of(space + 1, text.len - (size_t)(space + 1 - text.at)));
+        break;
+    }
+    case METHOD_BODY:
+        send_body(r, e->call, number_at(e->message, 0));
+        finish(r, e->call, RPC_OK, BYTES(""));
+        break;
+    case METHOD_HOLD:
+    case METHOD_DEAF:
+        break;
+    case METHOD_CHAT:
+        rpc_send(e->call, e->message);
+        rpc_release(e->call);
+        break;
+    case METHOD_PULL:
+        pull_begin(r, e->call, e->message);
+        break;
+    default:
+        CHECK(false);
+    }
+}
+
+static void on_gone(struct rpc_rig *r, struct rpc_call *c)
+{
+    struct pull *p = c->context;
+
+    if (c->kind == RPC_GRPC && c->method->id == METHOD_PULL && p)
+        blob_unref(p->content);
+    mem_free(c->context);
+    r->live--;
+}
+
+static void on_http(const struct rpc_event *e)
+{
+    struct buf text = {0};
+
+    if (bytes_equal(e->path, BYTES("/hold")))
+        return;
+    if (bytes_equal(e->path, BYTES("/put")))
+        rpc_http_set(e->call, "X-Test", BYTES("yes"));
+    buf_append(&text, e->verb);
+    buf_append_byte(&text, ' ');
+    buf_append(&text, e->path);
+    buf_append_byte(&text, ' ');
+    buf_append(&text, e->query);
+    buf_append_byte(&text, ' ');
+    buf_append(&text, e->body);
+    rpc_http_reply(e->call, bytes_equal(e->path, BYTES("/405")) ? 405 : 200, "text/plain",
+                   buf_bytes(&text));
+    buf_free(&text);
+}
+
+/* Announcements are counted by what comes first for each kind of call. */
+static void on_event(struct rpc_rig *r, const struct rpc_event *e)
+{
+    bool unary = e->call->kind == RPC_GRPC && !e->call->method->server_streams;
+
+    switch (e->kind) {
+    case RPC_OPENED:
+        CHECK(!unary);
+        r->opened++;
+        r->live++;
+        break;
+    case RPC_MESSAGE:
+        r->messages++;
+        r->live += unary;
+        on_message(r, e);
+        break;
+    case RPC_ENDED:
+        r->ends++;
+        if (e->call->method->id == METHOD_CHAT)
+            finish(r, e->call, RPC_OK, BYTES(""));
+        break;
+    case RPC_GONE:
+        r->gone++;
+        on_gone(r, e->call);
+        break;
+    case RPC_DRAINED:
+        r->drained++;
+        if (e->call->method->id == METHOD_PULL)
+            pull_on(r, e->call);
+        break;
+    case RPC_HTTP:
+        r->http++;
+        r->live += bytes_equal(e->path, BYTES("/hold"));
+        on_http(e);
+        break;
+    }
+}
+
+void rpc_rig_serve(struct rpc_rig *r)
+{
+    struct rpc_event e;
+
+    if (!r->rpc)
+        return;
+    while (rpc_take(r->rpc, &e))
+        on_event(r, &e);
+    rpc_flush(r->rpc);
+    while (rpc_take(r->rpc, &e))
+        on_event(r, &e);
+    if (!r->unchecked)
+        rpc_check(r->rpc);
+}
+
+/* --- the client's side --- */
+
+static void on_client_event(struct rpc_rig *r, const struct client_event *e)
+{
+    struct answer *a = e->call ? e->call->context : NULL;
+
+    switch (e->kind) {
+    case CLIENT_OPEN:
+        r->client_opened++;
+        break;
+    case CLIENT_GONE:
+        r->client_gone++;
+        break;
+    case CLIENT_MESSAGE:
+        CHECK(a && a->ended == 0);
+        a->messages++;
+        buf_append(&a->got, e->message);
+        break;
+    case CLIENT_STATUS:
+        CHECK(a && a->ended == 0);
+        a->ended = 1;
+        a->code = e->code;
+        a->call = NULL;
+        buf_append(&a->text, e->text);
+        break;
+    }
+}
+
+static void client_turn(struct rpc_rig *r)
+{
+    struct client_event e;
+
+    if (!r->client)
+        return;
+    while (client_take(r->client, &e))
+        on_client_event(r, &e);
+    client_flush(r->client);
+}
+
+void rpc_rig_start(struct rpc_rig *r, struct answer *a, const char *method,
+                   const struct client_request *more)
+{
+    struct client_request request = more ? *more : (struct client_request){0};
+    char path[64];
+
+    snprintf(path, sizeof(path), "/test.Echo/%s", method);
+    *a = (struct answer){0};
+    request.path = path;
+    request.context = a;
+    a->call = client_start(r->client, &request);
+}
+
+void rpc_rig_ask(struct rpc_rig *r, struct answer *a, const char *method, struct bytes message)
+{
+    rpc_rig_start(r, a, method, NULL);
+    client_send(a->call, message);
+    client_end(a->call);
+    rpc_rig_until(r, &a->ended, 1);
+}
+
+void answer_free(struct answer *a)
+{
+    buf_free(&a->got);
+    buf_free(&a->text);
+}
+
+/* --- both --- */
+
+static void turn(struct rpc_rig *r)
+{
+    rpc_rig_serve(r);
+    client_turn(r);
+}
+
+static void loop_turn_of_rig(void *context)
+{
+    struct rpc_rig *r = context;
+
+    inbox_drain(r->io->inbox, 64);
+    turn(r);
+}
+
+bool rpc_rig_step(struct rpc_rig *r)
+{
+    client_turn(r); /* what the test itself has queued */
+    if (r->loop) {
+        loop_run_once(r->loop, loop_turn_of_rig, r);
+        return true;
+    }
+    bool more = fake_world_step(r->fake);
+    turn(r);
+    return more;
+}
+
+static void out_of_patience(struct timer *t)
+{
+    (void)t;
+    test_fail(__FILE__, __LINE__, "it did not happen");
+}
+
+void rpc_rig_until(struct rpc_rig *r, const unsigned *count, unsigned want)
+{
+    struct timer patience = {.on_time = out_of_patience};
+
+    if (r->loop)
+        timer_start(r->io->clock, &patience, 20 * NS_PER_S);
+    for (unsigned steps = 0; *count < want; steps++) {
+        CHECK(r->loop || steps < PATIENCE_STEPS);
+        CHECK(rpc_rig_step(r));
+    }
+    timer_stop(r->io->clock, &patience);
+    CHECK_EQ(*count, want);
+}
+
+struct pause {
+    struct timer timer;
+    unsigned over;
+};
+
+static void pause_over(struct timer *t)
+{
+    container_of(t, struct pause, timer)->over++;
+}
+
+void rpc_rig_for_ms(struct rpc_rig *r, uint64_t ms)
+{
+    struct pause p = {.timer.on_time = pause_over};
+
+    timer_start(r->io->clock, &p.timer, ms * NS_PER_MS);
+    rpc_rig_until(r, &p.over, 1);
+}
+
+static void keep_line(void *context, struct bytes line)
+{
+    buf_append(context, line);
+}
+
+static int64_t no_time(void *context)
+{
+    (void)context;
+    return 0;
+}
+
+static void open_server(struct rpc_rig *r, const struct rpc_options *options)
+{
+    struct rpc_options o = options ? *options : (struct rpc_options){0};
+    struct net_address a;
+
+    r->log = (struct log){
+        .level = LOG_DEBUG, .sink = keep_line, .sink_context = &r->logged, .clock = no_time};
+    o.io = r->io;
+    o.log = &r->log;
+    o.methods = methods;
+    o.method_count = ARRAY_LEN(methods);
+    r->rpc = rpc_open(&o);
+    CHECK_EQ(net_address_parse("127.0.0.1:0", &a), ERR_OK);
+    CHECK_EQ(rpc_listen(r->rpc, &a, &r->address), ERR_OK);
+}
+
+void rpc_rig_open(struct rpc_rig *r, const struct rpc_options *options)
+{
+    *r = (struct rpc_rig){.fake = fake_world_new(test_seed())};
+    r->io = fake_world_io(r->fake);
+    open_server(r, options);
+}
+
+void rpc_rig_open_real(struct rpc_rig *r)
+{
+    *r = (struct rpc_rig){0};
+    CHECK_EQ(loop_open(&(struct loop_options){0}, &r->loop), ERR_OK);
+    r->io = loop_io(r->loop);
+    open_server(r, NULL);
+}
+
+void rpc_rig_connect(struct rpc_rig *r)
+{
+    r->client = client_open(&(struct client_options){.io = r->io, .address = r->address});
+}
+
+/* Every call came to exactly one end, and every body was told of its own. */
+void rpc_rig_close(struct rpc_rig *r)
+{
+    if (r->client) {
+        unsigned gone = r->client_gone;
+        if (client_conn(r->client)) {
+            conn_close(client_conn(r->client), ERR_OK);
+            rpc_rig_until(r, &r->client_gone, gone + 1);
+        }
+        client_close(r->client);
+    }
+    r->client = NULL;
+    if (r->rpc)
+        rpc_cut(r->rpc);
+    for (unsigned steps = 0; r->rpc && !rpc_is_idle(r->rpc); steps++) {
+        CHECK(steps < PATIENCE_STEPS);
+        rpc_rig_step(r);
+    }
+    rpc_rig_serve(r);
+    CHECK_EQ(r->live, 0);
+    CHECK_EQ(r->bodies_open, 0);
+    if (r->rpc)
+        CHECK_EQ(rpc_status(r->rpc).calls, 0);
+    rpc_close(r->rpc);
+    if (r->loop) {
+        loop_close(r->loop);
+    } else {
+        while (fake_world_step(r->fake))
+            ;
+        fake_world_free(r->fake);
+    }
+    buf_free(&r->logged);
+}
+
+/* --- raw clients --- */
+
+static void raw_on_open(struct conn *c)
+{
+    struct raw *raw = c->context;
+
+    raw->opened++;
+    if (raw->deaf)
+        conn_pause(c);
+}
+
+static void raw_on_data(struct conn *c, struct bytes data)
+{
+    struct raw *raw = c->context;
+
+    raw->got_bytes += data.len;
+    buf_append(&raw->got, data);
+}
+
+static void raw_on_end(struct conn *c)
+{
+    ((struct raw *)c->context)->ended++;
+}
+
+static void raw_on_closed(struct conn *c, enum err reason)
+{
+    struct raw *raw = c->context;
+
+    (void)reason;
+    raw->closed++;
+    raw->conn = NULL;
+}
+
+void raw_connect_soon(struct rpc_rig *r, struct raw *raw)
+{
+    static const struct conn_handlers handlers = {raw_on_open, raw_on_data, raw_on_end,
+                                                  raw_on_closed};
+
+    raw->conn = net_connect(r->io->net, &r->address, &handlers, raw);
+}
+
+void raw_connect(struct rpc_rig *r, struct raw *raw)
+{
+    raw_connect_soon(r, raw);
+    rpc_rig_until(r, &raw->opened, 1);
+}
+
+struct raw_write {
+    struct conn_write write;
+    struct bytes piece;
+    uint8_t data[];
+};
+
+static void raw_written(struct conn_write *w, enum err e)
+{
+    (void)e;
+    mem_free(container_of(w, struct raw_write, write));
+}
+
+void raw_send(struct raw *raw, struct bytes data)
+{
+    if (!raw->conn)
+        return;
+    struct raw_write *w = mem_alloc(sizeof(*w) + data.len);
+    memcpy(w->data, data.at, data.len);
+    w->piece = bytes_of(w->data, data.len);
+    w->write = (struct conn_write){.pieces = &w->piece, .piece_count = 1, .on_done = raw_written};
+    conn_write(raw->conn, &w->write);
+}
+
+void raw_close(struct rpc_rig *r, struct raw *raw)
+{
+    if (raw->conn)
+        conn_close(raw->conn, ERR_OK);
+    rpc_rig_until(r, &raw->closed, 1);
+    buf_free(&raw->got);
+}
+
+void raw_until_ended(struct rpc_rig *r, struct raw *raw)
+{
+    for (unsigned steps = 0; raw->ended + raw->closed == 0; steps++) {
+        CHECK(steps < PATIENCE_STEPS);
+        CHECK(rpc_rig_step(r));
+    }
+}
+
+/* --- frames --- */
+
+void frame_put(struct buf *out, uint8_t type, uint8_t flags, uint32_t stream, struct bytes payload)
+{
+    uint8_t head[9] = {(uint8_t)(payload.len >> 16),
+                       (uint8_t)(payload.len >> 8),
+                       (uint8_t)payload.len,
+                       type,
+                       flags,
+                       (uint8_t)(stream >> 24),
+                       (uint8_t)(stream >> 16),
+                       (uint8_t)(stream >> 8),
+                       (uint8_t)stream};
+
+    buf_append(out, bytes_of(head, sizeof(head)));
+    buf_append(out, payload);
+}
+
+void frame_preface(struct buf *out)
+{
+    buf_append_str(out, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
+    frame_put(out, 4, 0, 0, bytes_of(NULL, 0));
+}
+
+static void put_hpack_length(struct buf *out, size_t len)
+{
+    if (len < 127) {
+        buf_append_byte(out, (uint8_t)len);
+        return;
+    }
+    buf_append_byte(out, 127);
+    for (len -= 127; len >= 128; len >>= 7)
+        buf_append_byte(out, (uint8_t)(0x80 | (len & 127)));
+    buf_append_byte(out, (uint8_t)len);
+}
+
+void field_put(struct buf *out, const char *name, const char *value)
+{
+    buf_append_byte(out, 0); /* literal, not indexed, new name */
+    put_hpack_length(out, strlen(name));
+    buf_append_str(out, name);
+    put_hpack_length(out, strlen(value));
+    buf_append_str(out, value);
+}
+
+void frame_request(struct buf *out, uint32_t stream, const char *path, bool ends, struct bytes more)
+{
+    struct buf fields = {0};
+
+    field_put(&fields, ":method", "POST");
+    field_put(&fields, ":scheme", "http");
+    field_put(&fields, ":path", path);
+    field_put(&fields, ":authority", "test");
+    if (more.len == 0)
+        field_put(&fields, "content-type", "application/grpc");
+    buf_append(&fields, more);
+    frame_put(out, 1, (uint8_t)(4 | ends), stream, buf_bytes(&fields));
+    buf_free(&fields);
+}
+
+void message_put(struct buf *out, struct bytes message)
+{
+    uint8_t prefix[5] = {0, (uint8_t)(message.len >> 24), (uint8_t)(message.len >> 16),
+                         (uint8_t)(message.len >> 8), (uint8_t)message.len};
+
+    buf_append(out, bytes_of(prefix, 5));
+    buf_append(out, message);
+}
+
+bool frame_find(struct bytes in, uint8_t type, unsigned nth, uint32_t *stream,
+                struct bytes *payload)
+{
+    while (in.len >= 9) {
+        size_t len = (size_t)in.at[0] << 16 | (size_t)in.at[1] << 8 | in.at[2];
+        if (in.len < 9 + len)
+            return false;
+        *stream = (uint32_t)in.at[5] << 24 | (uint32_t)in.at[6] << 16 | (uint32_t)in.at[7] << 8 |
+                  in.at[8];
+        *payload = bytes_of(in.at + 9, len);
+        if (in.at[3] == type && nth-- == 0)
+            return true;
+        in = bytes_of(in.at + 9 + len, in.len - 9 - len);
+    }
+    return false;
+}
+
+static void inflate_fields(nghttp2_hd_inflater *inflater, struct bytes block, bool wanted,
+                           struct buf *out)
+{
+    for (;;) {
+        nghttp2_nv nv;
+        int flags = 0;
+        ssize_t taken = nghttp2_hd_inflate_hd2(inflater, &nv, &flags, block.at, block.len, 1);
+
+        CHECK(taken >= 0);
+        block = bytes_of(block.at + taken, block.len - (size_t)taken);
+        if ((flags & NGHTTP2_HD_INFLATE_EMIT) && wanted) {
+            buf_append(out, bytes_of(nv.name, nv.namelen));
+            buf_append_str(out, ": ");
+            buf_append(out, bytes_of(nv.value, nv.valuelen));
+            buf_append_byte(out, '\n');
+        }
+        if (flags & NGHTTP2_HD_INFLATE_FINAL)
+            break;
+        CHECK(block.len > 0 || (flags & NGHTTP2_HD_INFLATE_EMIT));
+    }
+    nghttp2_hd_inflate_end_headers(inflater);
+}
+
+void fields_found(struct bytes in, uint32_t stream, struct buf *out)
+{
+    nghttp2_hd_inflater *inflater;
+    struct bytes payload;
+    uint32_t of;
+
+    CHECK_EQ(nghttp2_hd_inflate_new(&inflater), 0);
+    for (unsigned nth = 0; frame_find(in, NGHTTP2_HEADERS, nth, &of, &payload); nth++)
+        inflate_fields(inflater, payload, of == stream, out);
+    nghttp2_hd_inflate_del(inflater);
+}

@@ -1,0 +1,118 @@
+/*
+ * rpc_rig: a small server on rpc.h and a client of it, in one world, for the tests.
+ *
+ * The server's methods do what their names say. What it was told is counted, so that a test can ask
+ * whether every call came to its one end.
+ *
+ *     test.Echo/Say      unary: the request comes back
+ *     test.Echo/Fail     unary: "13 some text" is the status to fail with
+ *     test.Echo/Body     unary: "1000000" is the size of a reply that is read in bites
+ *     test.Echo/Hold     unary: is never answered
+ *     test.Echo/Chat     streams both ways: every message comes back, released at once
+ *     test.Echo/Deaf     streams both ways: messages are taken and not released
+ *     test.Echo/Pull     one request, "100 5000": so many messages of so many bytes, as room allows
+ */
+#pragma once
+
+#include "base/buf.h"
+#include "harness/test.h"
+#include "io/clock.h"
+#include "io/fake_world.h"
+#include "io/loop.h"
+#include "rpc/client.h"
+#include "rpc/rpc.h"
+
+enum { METHOD_SAY, METHOD_FAIL, METHOD_BODY, METHOD_HOLD, METHOD_CHAT, METHOD_DEAF, METHOD_PULL };
+
+/* What a client's call has got so far. */
+struct answer {
+    struct client_call *call;
+    struct buf got; /* the messages, one after the other */
+    unsigned messages;
+    unsigned ended; /* 1: the status is here */
+    enum rpc_code code;
+    struct buf text;
+};
+
+struct rpc_rig {
+    struct fake_world *fake; /* or */
+    struct loop *loop;
+    const struct io *io;
+    struct rpc *rpc;
+    struct net_address address;
+    struct client *client; /* NULL until rig_connect */
+    unsigned client_opened, client_gone;
+
+    struct log log;
+    struct buf logged;
+
+    /* What the server was told, and what it did. */
+    unsigned opened, messages, ends, gone, drained, http, finished;
+    unsigned bodies_open;
+    unsigned live; /* calls announced and not ended */
+    uint64_t queued_most;
+    bool broken_body; /* the next body fails in its middle */
+    bool hungry_body; /* every other bite is empty */
+    bool unchecked;   /* no rpc_check after every turn */
+};
+
+void rpc_rig_open(struct rpc_rig *r, const struct rpc_options *options); /* NULL: the usual ones */
+void rpc_rig_open_real(struct rpc_rig *r);
+void rpc_rig_close(struct rpc_rig *r);
+
+void rpc_rig_connect(struct rpc_rig *r);
+
+/* One turn of both ends. False if nothing will ever happen again. */
+bool rpc_rig_step(struct rpc_rig *r);
+
+/* What one turn of the server does, for tests with loops of their own. */
+void rpc_rig_serve(struct rpc_rig *r);
+
+/* Turns until *count reaches `want`; fails the test if it does not. */
+void rpc_rig_until(struct rpc_rig *r, const unsigned *count, unsigned want);
+void rpc_rig_for_ms(struct rpc_rig *r, uint64_t ms);
+
+/* Starts a call whose events go to `a`, and which sends nothing yet. */
+void rpc_rig_start(struct rpc_rig *r, struct answer *a, const char *method,
+                   const struct client_request *more);
+
+/* One message, and the end; waits for the status. */
+void rpc_rig_ask(struct rpc_rig *r, struct answer *a, const char *method, struct bytes message);
+void answer_free(struct answer *a);
+
+/* A client that is only bytes: connects, sends, and keeps what comes back. */
+struct raw {
+    struct conn *conn;
+    struct buf got;
+    unsigned opened, ended, closed;
+    size_t got_bytes;
+    bool deaf; /* reads nothing */
+};
+
+void raw_connect(struct rpc_rig *r, struct raw *raw);
+void raw_connect_soon(struct rpc_rig *r, struct raw *raw); /* does not wait for it */
+void raw_send(struct raw *raw, struct bytes data);
+void raw_close(struct rpc_rig *r, struct raw *raw);
+
+/* Turns until the server has closed its side of the connection. */
+void raw_until_ended(struct rpc_rig *r, struct raw *raw);
+
+/* Frames by hand. */
+void frame_put(struct buf *out, uint8_t type, uint8_t flags, uint32_t stream, struct bytes payload);
+void frame_preface(struct buf *out);
+
+/* A request for a method of ours, without a table: literal fields. `more` is fields already so
+ * encoded, or nothing. */
+void frame_request(struct buf *out, uint32_t stream, const char *path, bool ends,
+                   struct bytes more);
+void field_put(struct buf *out, const char *name, const char *value);
+
+/* A message with its prefix, as the payload of a DATA frame. */
+void message_put(struct buf *out, struct bytes message);
+
+/* The payload of the nth frame of this type in what came back; false if there are fewer. */
+bool frame_find(struct bytes in, uint8_t type, unsigned nth, uint32_t *stream,
+                struct bytes *payload);
+
+/* The fields of every HEADERS frame of this stream in what came back, as "name: value" lines. */
+void fields_found(struct bytes in, uint32_t stream, struct buf *out);
