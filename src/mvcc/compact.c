@@ -1,0 +1,132 @@
+#include "base/mem.h"
+#include "mvcc/mvcc_int.h"
+
+#include <stdlib.h>
+
+/* --- asking for one ----------------------------------------------------------------------- */
+
+static void put_note(struct mvcc *m, struct bytes name, int64_t revision)
+{
+    struct revision_key space;
+
+    backend_put(m->backend, BUCKET_META, name,
+                revision_encode((struct revision){revision, 0}, false, &space));
+}
+
+enum mvcc_answer mvcc_compact(struct mvcc *m, int64_t revision)
+{
+    if (revision <= m->compact_revision)
+        return MVCC_COMPACTED;
+    if (revision > m->revision)
+        return MVCC_FUTURE;
+
+    put_note(m, BYTES(MVCC_SCHEDULED_KEY), revision);
+    m->compact_revision = revision;
+    struct compaction asked = {revision, backend_open_batch(m->backend)};
+    /* One that waits for its turn may be passed over: a later one removes all that it would. */
+    if (m->now.revision < 0)
+        m->now = asked;
+    else
+        m->then = asked;
+    return MVCC_OK;
+}
+
+/* --- removing ----------------------------------------------------------------------------- */
+
+bool mvcc_compact_pending(const struct mvcc *m)
+{
+    return m->now.revision >= 0;
+}
+
+/*
+ * Until the note is durable nothing may go. Suppose a batch with the first deletions were committed
+ * and the one with the note lost: revisions that the log, replayed, still has to read are gone.
+ */
+bool mvcc_compact_waiting(const struct mvcc *m)
+{
+    if (!mvcc_compact_pending(m))
+        return false;
+    if (backend_is_full(m->backend))
+        return true;
+    if (m->removing) /* no scan may begin below what is being removed */
+        return false;
+    return backend_durable_batch(m->backend) < m->now.note_batch || mvcc_pin_in_the_way(m);
+}
+
+static void note_dropped(void *context, struct revision at, bool tombstone)
+{
+    struct mvcc *m = context;
+    assert(at.main <= m->now.revision);
+
+    if (m->dropped_count == m->dropped_cap) {
+        m->dropped_cap = m->dropped_cap ? 2 * m->dropped_cap : MVCC_SLICE_STEPS;
+        m->dropped = mem_resize(m->dropped, m->dropped_cap, sizeof(*m->dropped));
+    }
+    m->dropped[m->dropped_count++] = (struct dropped){at, tombstone};
+}
+
+static int compare_dropped(const void *one, const void *two)
+{
+    const struct dropped *a = one, *b = two;
+
+    return revision_compare(a->at, b->at);
+}
+
+/*
+ * The index forgets in the order of keys, the store is in that of revisions. Sorted, what a slice
+ * drops goes into the open batch in one sweep and not at a thousand places.
+ */
+static void delete_dropped(struct mvcc *m)
+{
+    struct revision_key space;
+
+    if (m->dropped_count == 0) /* and perhaps no memory for any yet */
+        return;
+    qsort(m->dropped, m->dropped_count, sizeof(*m->dropped), compare_dropped);
+    for (size_t i = 0; i < m->dropped_count; i++) {
+        const struct dropped *d = &m->dropped[i];
+        backend_delete(m->backend, BUCKET_KEY, revision_encode(d->at, d->tombstone, &space));
+    }
+    m->dropped_count = 0;
+}
+
+static void learn_what_is_durable(struct mvcc *m)
+{
+    if (backend_durable_batch(m->backend) >= m->finished_batch)
+        m->finished_durable = m->finished;
+}
+
+static void finish(struct mvcc *m)
+{
+    learn_what_is_durable(m);
+    put_note(m, BYTES(MVCC_FINISHED_KEY), m->now.revision);
+    m->finished = m->now.revision;
+    m->removed = m->now.revision;
+    m->finished_batch = backend_open_batch(m->backend);
+    m->removing = false;
+    m->now = m->then;
+    m->then = (struct compaction){.revision = -1};
+    keyindex_compaction_end(&m->place);
+    m->place = (struct keyindex_compaction){0};
+}
+
+bool mvcc_compact_some(struct mvcc *m, unsigned steps)
+{
+    assert(steps > 0);
+
+    if (!mvcc_compact_pending(m) || mvcc_compact_waiting(m))
+        return true;
+    m->removing = true;
+    bool done = keyindex_compact_some(m->index, &m->place, m->now.revision, steps, note_dropped, m);
+    delete_dropped(m);
+    if (done)
+        finish(m);
+    return !mvcc_compact_pending(m);
+}
+
+int64_t mvcc_compact_finished(const struct mvcc *m)
+{
+    bool durable = backend_durable_batch(m->backend) >= m->finished_batch;
+
+    return durable ? m->finished : m->finished_durable;
+}

@@ -1,0 +1,151 @@
+#include "base/crc32c.h"
+#include "mvcc/mvcc_int.h"
+
+/* --- HashKV ------------------------------------------------------------------------------- */
+
+/*
+ * The pin stands at the compact revision, not at the hash's own: a later compaction, although it
+ * keeps whatever can be read at its revision, would remove some of what is yet to be hashed.
+ */
+enum mvcc_answer mvcc_hash_open(struct mvcc *m, struct mvcc_hash *h)
+{
+    assert(!h->open);
+
+    if (h->revision > 0 && h->revision < m->compact_revision)
+        return MVCC_COMPACTED;
+    if (h->revision > m->revision)
+        return MVCC_FUTURE;
+    if (h->revision == 0)
+        h->revision = m->revision;
+    h->compact_revision = m->compact_revision;
+    h->hash = crc32c(0, BYTES("key"));
+    h->next = (struct revision){0, 0};
+    h->pin = (struct mvcc_scan){.question.at = revision_whole(m->compact_revision)};
+    mvcc_pin(m, &h->pin);
+    struct key_range all = key_range(BYTES("\0"), BYTES("\0"));
+    keyindex_cursor_open(m->index, &all, revision_whole(h->revision), false, &h->pin.cursor);
+    h->pin.walking = true;
+    h->has_keep = false;
+    h->open = true;
+    return MVCC_OK;
+}
+
+void mvcc_hash_close(struct mvcc *m, struct mvcc_hash *h)
+{
+    if (!h->open)
+        return;
+    if (h->pin.walking)
+        keyindex_cursor_close(&h->pin.cursor);
+    h->pin.walking = false;
+    mvcc_unpin(m, &h->pin);
+    h->open = false;
+}
+
+/*
+ * Of what lies at or below the compact revision, etcd hashes what a compaction at the hash's
+ * revision would keep; but if that would keep nothing at all, because no key was alive then, it
+ * hashes whatever is still there. When the compaction is through, that is what it has kept itself.
+ * So we take its own revision for the rule then, and need not wait for it.
+ */
+static bool find_keep(struct mvcc *m, struct mvcc_hash *h, unsigned *steps)
+{
+    struct keyindex_found found;
+
+    bool any = false;
+    while (!any && keyindex_cursor_next(&h->pin.cursor, steps, &found))
+        any = keyindex_keeps(m->index, found.key, found.mod, h->revision);
+    if (!any && *steps == 0)
+        return false;
+    h->keep = any ? h->revision : h->compact_revision;
+    h->has_keep = true;
+    keyindex_cursor_close(&h->pin.cursor);
+    h->pin.walking = false;
+    return true;
+}
+
+/* False: the end, or damage. */
+static bool hash_entry(struct mvcc *m, struct mvcc_hash *h, struct bytes key, struct bytes value)
+{
+    struct revision at;
+    bool tombstone;
+    struct pb_key_value kv;
+
+    if (!revision_decode(key, &at, &tombstone) || !kv_decode(value, &kv)) {
+        mvcc_damage(m, "bucket key: an entry is not a KeyValue under a revision");
+        return false;
+    }
+    if (at.main > h->revision)
+        return false;
+    h->next = (struct revision){at.main, at.sub + 1};
+    if (at.main > h->compact_revision || keyindex_keeps(m->index, kv.key, at, h->keep))
+        h->hash = crc32c(crc32c(h->hash, key), value);
+    return true;
+}
+
+static bool hash_walk(struct mvcc *m, struct mvcc_hash *h, struct backend_view *v, unsigned steps)
+{
+    struct revision_key space;
+    struct backend_cursor c;
+    struct bytes key, value;
+    bool ended = false;
+
+    backend_cursor_open(v, BUCKET_KEY, revision_encode(h->next, false, &space), &c);
+    for (; steps > 0 && !ended; steps--) {
+        enum err e = backend_cursor_next(&c, &key, &value);
+        if (e == ERR_CORRUPT)
+            mvcc_walk_damage(m, v);
+        ended = e != ERR_OK || !hash_entry(m, h, key, value);
+    }
+    backend_cursor_close(&c);
+    return ended;
+}
+
+bool mvcc_hash_some(struct mvcc *m, struct mvcc_hash *h, unsigned steps)
+{
+    struct backend_view v;
+    assert(h->open);
+
+    if (!h->has_keep && !find_keep(m, h, &steps))
+        return false;
+    backend_view_open(m->backend, &v);
+    bool ended = hash_walk(m, h, &v, steps);
+    backend_view_close(&v);
+    return ended;
+}
+
+/* --- Hash --------------------------------------------------------------------------------- */
+
+/* These differ between members that hold the same data. */
+static bool is_left_out(enum bucket bucket, struct bytes key)
+{
+    return bucket == BUCKET_META &&
+           (bytes_equal(key, BYTES("consistent_index")) || bytes_equal(key, BYTES("term")) ||
+            bytes_equal(key, BYTES("storageVersion")));
+}
+
+static enum err hash_bucket(struct backend_view *v, enum bucket bucket, uint32_t *hash)
+{
+    struct backend_cursor c;
+    struct bytes key, value;
+    enum err e;
+
+    *hash = crc32c(*hash, bytes_of_str(bucket_name(bucket)));
+    backend_cursor_open(v, bucket, (struct bytes){0}, &c);
+    while ((e = backend_cursor_next(&c, &key, &value)) == ERR_OK)
+        if (!is_left_out(bucket, key))
+            *hash = crc32c(crc32c(*hash, key), value);
+    backend_cursor_close(&c);
+    return e == ERR_END ? ERR_OK : e;
+}
+
+enum err mvcc_hash_store(struct backend_view *v, uint32_t *out)
+{
+    uint32_t hash = 0;
+    enum err e = ERR_OK;
+
+    for (int bucket = 0; bucket < BUCKET_COUNT && e == ERR_OK; bucket++)
+        e = hash_bucket(v, (enum bucket)bucket, &hash);
+    if (e == ERR_OK)
+        *out = hash;
+    return e;
+}

@@ -1,0 +1,80 @@
+#include "mvcc/mvcc_int.h"
+
+#include <inttypes.h>
+
+static bool make_change(struct mvcc *m, struct bytes value, struct mvcc_change *change)
+{
+    struct pb_key_value kv;
+
+    if (!kv_decode(value, &kv)) {
+        mvcc_damage(m, "bucket key, revision %" PRId64 "_%" PRId64 ": not a KeyValue",
+                    change->at.main, change->at.sub);
+        return false;
+    }
+    change->key = kv.key;
+    if (!change->tombstone) {
+        change->kv = value;
+        change->creates = kv.version == 1;
+    }
+    return true;
+}
+
+enum outcome { SHOWN, NOT_WANTED, BEYOND, DAMAGED };
+
+static enum outcome show(struct mvcc *m, struct bytes key, struct bytes value, mvcc_visit *visit,
+                         void *context, struct revision *next)
+{
+    struct mvcc_change change = {0};
+
+    if (!revision_decode(key, &change.at, &change.tombstone)) {
+        mvcc_damage(m, "bucket key: an entry that is not a revision");
+        return DAMAGED;
+    }
+    if (change.at.main > m->revision)
+        return BEYOND;
+    if (!make_change(m, value, &change))
+        return DAMAGED;
+    if (!visit(context, &change))
+        return NOT_WANTED;
+    *next = (struct revision){change.at.main, change.at.sub + 1};
+    return SHOWN;
+}
+
+static bool walk(struct mvcc *m, struct backend_view *v, struct revision *next, unsigned steps,
+                 mvcc_visit *visit, void *context)
+{
+    struct revision_key space;
+    struct backend_cursor c;
+    struct bytes key, value;
+    enum outcome o = SHOWN;
+
+    backend_cursor_open(v, BUCKET_KEY, revision_encode(*next, false, &space), &c);
+    for (; steps > 0 && o == SHOWN; steps--) {
+        enum err e = backend_cursor_next(&c, &key, &value);
+        if (e == ERR_OK) {
+            o = show(m, key, value, visit, context, next);
+        } else if (e == ERR_END) {
+            o = BEYOND;
+        } else {
+            mvcc_walk_damage(m, v);
+            o = DAMAGED;
+        }
+    }
+    backend_cursor_close(&c);
+    return o == BEYOND;
+}
+
+bool mvcc_history_some(struct mvcc *m, struct revision *next, unsigned steps, mvcc_visit *visit,
+                       void *context)
+{
+    struct backend_view v;
+    assert(next->main >= m->compact_revision);
+    assert(next->main >= 0);
+
+    if (next->main > m->revision)
+        return true;
+    backend_view_open(m->backend, &v);
+    bool all = walk(m, &v, next, steps, visit, context);
+    backend_view_close(&v);
+    return all;
+}

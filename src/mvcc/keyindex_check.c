@@ -1,0 +1,153 @@
+#include "mvcc/keyindex_int.h"
+
+/* --- text --------------------------------------------------------------------------------- */
+
+void keyindex_describe(const struct keyindex *ix, struct bytes key, struct buf *out)
+{
+    unsigned place;
+    bool found;
+    const struct leaf *l = tree_find(ix, key, &place, &found);
+
+    buf_append_str(out, "generations=");
+    if (!found) {
+        buf_append_str(out, "none");
+        return;
+    }
+    const struct record *r = l->records[place];
+    uint64_t count = record_changes(r);
+    const char *joint = "{";
+    for (uint64_t i = 0; i < count; i++) {
+        const struct change *c = record_change(r, i);
+        buf_printf(out, "%s%lld", joint, (long long)c->main);
+        if (c->sub > 0)
+            buf_printf(out, ".%u", (unsigned)c->sub);
+        if (c->tombstone)
+            buf_append_byte(out, 't');
+        joint = c->tombstone ? "} {" : ",";
+    }
+    buf_append_byte(out, '}');
+}
+
+/* --- invariants --------------------------------------------------------------------------- */
+
+/* What a walk over all nodes from left to right has seen. */
+struct visit {
+    const struct keyindex *ix;
+    const struct leaf *last_leaf;
+    const struct record *last_record;
+    size_t records;
+};
+
+struct living {
+    uint64_t now, published;
+};
+
+/* Before the write under way a record was as it was at the revision before its first. */
+static bool was_alive(const struct keyindex *ix, const struct record *r)
+{
+    struct revision before = ix->working_from;
+    struct keyindex_found found;
+
+    if (!ix->working)
+        return !r->newest.tombstone;
+    before.sub--;
+    return record_find(r, before, &found);
+}
+
+static void check_record(struct visit *v, const struct leaf *l, unsigned i)
+{
+    const struct record *r = l->records[i];
+
+    record_check(r);
+    assert(!v->last_record || bytes_compare(record_key(v->last_record), record_key(r)) < 0);
+    assert(revision_compare(change_revision(&r->newest), v->ix->newest) <= 0);
+    assert(l->heads[i] == tree_head(record_key(r), l->skip));
+    assert(leaf_is_alive(l, i) == !r->newest.tombstone);
+    assert((leaf_living(v->ix, l, true) >> i & 1) == was_alive(v->ix, r));
+    v->last_record = r;
+    v->records++;
+}
+
+static struct living check_leaf(struct visit *v, const struct leaf *l, struct bytes low,
+                                struct bytes high)
+{
+    const struct keyindex *ix = v->ix;
+
+    assert(l->count > 0 || ix->height == 0);
+    assert(l->count <= NODE_MAX);
+    assert(l->skip == tree_common(low, high));
+    assert(l->left == v->last_leaf);
+    assert(!v->last_leaf || v->last_leaf->right == l);
+    v->last_leaf = l;
+    for (unsigned i = 0; i < l->count; i++)
+        check_record(v, l, i);
+    for (unsigned i = l->count; i < NODE_MAX; i++) {
+        assert(l->heads[i] == UINT32_MAX);
+        assert(!leaf_is_alive(l, i));
+        assert(!(leaf_living(ix, l, true) >> i & 1));
+    }
+    if (l->count > 0) {
+        assert(!low.at || bytes_compare(low, record_key(l->records[0])) <= 0);
+        assert(!high.at || bytes_compare(record_key(l->records[l->count - 1]), high) < 0);
+    }
+    return (struct living){(unsigned)__builtin_popcountll(l->alive),
+                           (unsigned)__builtin_popcountll(leaf_living(ix, l, true))};
+}
+
+static void check_inner(const struct keyindex *ix, const struct inner *n, struct bytes low,
+                        struct bytes high)
+{
+    assert(n->count >= 2);
+    assert(n->count <= INNER_MAX);
+    assert(n->epoch <= ix->epoch);
+    assert(n->outer == (!low.at || !high.at));
+    if (n->outer) {
+        low = separator_bytes(n->separators[1]);
+        high = separator_bytes(n->separators[n->count - 1]);
+        assert(n->skip <= tree_common(low, high)); /* less, where separators have gone */
+    } else {
+        assert(n->skip == tree_common(low, high));
+    }
+    assert(!n->separators[0]);
+    assert(n->heads[0] == 0);
+    for (unsigned i = 1; i < NODE_MAX; i++) {
+        uint32_t head =
+            i < n->count ? tree_head(separator_bytes(n->separators[i]), n->skip) : UINT32_MAX;
+        assert(n->heads[i] == head);
+    }
+}
+
+static struct living check_node(struct visit *v, const void *node, unsigned level, struct bytes low,
+                                struct bytes high)
+{
+    const struct inner *n = node;
+    struct living total = {0};
+
+    if (level == 0)
+        return check_leaf(v, node, low, high);
+    check_inner(v->ix, n, low, high);
+    const uint32_t *published = inner_living(v->ix, n, true);
+    for (unsigned i = 0; i < n->count; i++) {
+        struct bytes from = i > 0 ? separator_bytes(n->separators[i]) : low;
+        struct bytes to = i + 1 < n->count ? separator_bytes(n->separators[i + 1]) : high;
+        assert(!from.at || !to.at || bytes_compare(from, to) < 0);
+        struct living child = check_node(v, n->children[i], level - 1, from, to);
+        assert(child.now == n->living[i]);
+        assert(child.published == published[i]);
+        total.now += child.now;
+        total.published += child.published;
+    }
+    return total;
+}
+
+void keyindex_check(const struct keyindex *ix)
+{
+    struct visit v = {.ix = ix};
+
+    assert(ix->height <= HEIGHT_MAX);
+    check_node(&v, ix->root, ix->height, (struct bytes){0}, (struct bytes){0});
+    assert(v.last_leaf);
+    assert(!v.last_leaf->right);
+    assert(v.records == ix->size);
+    slabs_check(&ix->slabs);
+}

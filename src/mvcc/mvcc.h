@@ -1,0 +1,282 @@
+/*
+ * mvcc: every key at every revision, until history is compacted away.
+ *
+ * A write transaction gives the store its next main revision; its changes are numbered under it.
+ * The index (keyindex.h, in memory) knows for each key at which revisions it changed; the backend
+ * holds, under the revision, the encoded KeyValue. (main, sub) -> bytes never changes, so whoever
+ * knows a revision can fetch it later, as long as compaction is held back.
+ *
+ *     bucket key    17 bytes: main u64be, '_', sub u64be  -> mvccpb.KeyValue
+ *                   18 bytes: the same and 't'            -> KeyValue{key}, a tombstone
+ *     bucket meta   scheduledCompactRev, finishedCompactRev -> 17 bytes
+ *
+ * Writing    mvcc_write_begin, puts and deletes, mvcc_write_end. In between readers see the state
+ *            before; the writer, at mvcc_working, what it has done so far. A large delete is done
+ *            in slices, over many turns if need be, and published as a whole by the end.
+ * Reading    a scan: first it is measured, by the index alone, in slices; then its bytes are read,
+ *            a bite at a time, whenever the client can take them. Nothing is remembered in between
+ *            but a place, so a reply of a gigabyte costs no memory. A scan pins its revision.
+ * Compacting mvcc_compact makes older revisions unreadable at once; mvcc_compact_some removes them
+ *            from index and store in slices, once the note of it is durable and no pin needs them.
+ *
+ * Promises   1. A scan sees exactly the state at its revision, whatever is written or compacted
+ *               between its steps.
+ *            2. Its measure is exact: mvcc_scan_read gives that many bytes.
+ *            3. No call does more than its budget of steps, or O(log n).
+ *            4. Counting at the current revision is O(log n); a limited scan costs what it shows.
+ *            5. After a crash, mvcc_open finds what the backend's last batch holds, and an
+ *               interrupted compaction is taken up again.
+ *            6. A revision that the index names and the store lacks, or bytes that are not what
+ *               they were, end the process, or, through on_damage, the member in the simulator;
+ *               then the answer under way is cut short. Never a wrong one.
+ *            7. Memory: the index; of a scan that is not in key order, 64 bytes a key; of a slice
+ *               of compaction, 24 bytes a step. Nothing else grows.
+ * Not here   Which requests are allowed (api), leases (lease), transactions' logic (apply). The
+ *            hashes that etcd keeps of its last ten compactions: HashKV at exactly such a revision
+ *            is computed afresh here, with the compact revision of now. Members that see another
+ *            compact revision than their own do not compare the two.
+ * Leans on   backend, pb, base. No clock, no thread.
+ */
+#pragma once
+
+#include "base/buf.h"
+#include "base/err.h"
+#include "mvcc/keyindex.h"
+#include "pb/codec.h"
+
+struct backend;
+struct backend_view;
+struct scan_refs;
+struct mvcc; /* opaque */
+
+enum {
+    MVCC_CHANGES_MAX = 1024, /* of one revision, shown one by one; more must be read from history */
+    MVCC_SLICE_STEPS = 500,  /* a sensible budget for one slice: half a millisecond or so */
+};
+
+struct mvcc_options {
+    struct backend *backend;
+
+    /* Called by mvcc_open for every living key that has a lease. The key is lent. May be NULL. */
+    void (*on_leased_key)(void *context, struct bytes key, int64_t lease);
+
+    /* The store contradicts itself; the text names where. NULL: fatal(). */
+    void (*on_damage)(void *context, const char *text);
+    void *context;
+};
+
+/*
+ * Loads the index from the store. It reads through views of the kind a worker uses, so it may run
+ * on any thread, and sees what is committed or frozen: at boot that is everything. A compaction
+ * that a crash has interrupted is pending again. ERR_CORRUPT: `why` gets a sentence.
+ */
+MUST_CHECK enum err mvcc_open(const struct mvcc_options *options, struct buf *why,
+                              struct mvcc **out);
+void mvcc_close(struct mvcc *m); /* no scan is open (asserted); NULL is fine */
+
+/* The newest published revision; 1 for an empty store. And the last compaction's, which is the
+ * oldest that can be read; -1: there was none. */
+int64_t mvcc_revision(const struct mvcc *m);
+int64_t mvcc_compact_revision(const struct mvcc *m);
+
+/* --- writing: inside backend_entry_begin and _end --- */
+
+/* What is written from here to mvcc_write_end is one main revision. */
+void mvcc_write_begin(struct mvcc *m);
+
+/* The key now has this value and lease, which is only a number here. */
+void mvcc_put(struct mvcc *m, struct bytes key, struct bytes value, int64_t lease);
+
+/* Ends the key's life; false if it is not alive. */
+bool mvcc_delete(struct mvcc *m, struct bytes key);
+
+/* A delete of a range, some keys at a time, in ascending order. */
+struct mvcc_delete_range {
+    struct key_range range; /* its bytes must outlive this */
+    int64_t deleted;
+    /* Called for each key that goes, before it goes; lent. (Leases want to know.) May be NULL. */
+    void (*on_key)(void *context, struct bytes key);
+    void *context;
+    struct keyindex_cursor cursor; /* mvcc's own, as is the next */
+    bool open;
+};
+
+/* Filled in are range, on_key and context. It sees what the write under way has done so far. */
+void mvcc_delete_range_begin(struct mvcc *m, struct mvcc_delete_range *d);
+
+/* True when all are gone, and it is over. */
+bool mvcc_delete_range_some(struct mvcc *m, struct mvcc_delete_range *d, unsigned steps);
+
+/* Gives it up half done, with the whole store: a member that stops. Again is fine. */
+void mvcc_delete_range_end(struct mvcc_delete_range *d);
+
+/* What the write under way has done so far: reads inside a transaction look at this. Before its
+ * first change it is the published state. */
+struct revision mvcc_working(const struct mvcc *m);
+bool mvcc_is_writing(const struct mvcc *m);
+
+/* One change, as watchers see it. */
+struct mvcc_change {
+    struct bytes key;
+    struct bytes kv; /* the stored bytes, for a put; empty for a tombstone */
+    struct revision at;
+    bool tombstone;
+    bool creates; /* a put that begins a life: there is nothing before it */
+};
+
+struct mvcc_changes {
+    int64_t revision; /* 0: nothing changed, the revision stays */
+    size_t count;
+    const struct mvcc_change *at; /* NULL if there are more than MVCC_CHANGES_MAX: see history */
+};
+
+/* Publishes. The changes are lent until the next mvcc_write_begin or the report of a commit,
+ * whichever is first: so at least until the end of the turn. */
+void mvcc_write_end(struct mvcc *m, struct mvcc_changes *out);
+
+/* --- reading --- */
+
+enum mvcc_answer { MVCC_OK, MVCC_COMPACTED, MVCC_FUTURE };
+
+/* May this revision be read? One that is 0 or less means the newest. */
+enum mvcc_answer mvcc_resolve(const struct mvcc *m, int64_t asked, struct revision *out);
+
+/* What the index knows of a key at a revision; false if it was not alive. */
+bool mvcc_find(const struct mvcc *m, struct bytes key, struct revision at,
+               struct keyindex_found *out);
+
+/* Appends the stored KeyValue to out. Of a put that the index names at that revision. */
+void mvcc_read_kv(struct mvcc *m, struct revision at, struct buf *out);
+
+/* A range with all of RangeRequest's options. */
+struct mvcc_question {
+    struct bytes key, end; /* must outlive the scan */
+    struct revision at;
+    int64_t limit; /* 0 or less: none */
+    int32_t sort_order, sort_target;
+    bool keys_only, count_only;
+    int64_t min_mod_revision, max_mod_revision, min_create_revision, max_create_revision;
+    uint8_t tag; /* in front of each KeyValue: field number and wire type, 0x12 in RangeResponse */
+};
+
+/*
+ * Embedded in whoever asks, who does not move it; all zeroes with `question` filled in.
+ *
+ *     mvcc_scan_open, mvcc_scan_measure until true: count, more, kvs, bytes are known
+ *     mvcc_scan_read until `bytes` have come, mvcc_scan_close at any time
+ *
+ * Results in key order, ascending or descending, are walked twice and not remembered. Sorted by
+ * anything else the scan remembers 32 bytes for each key, 64 while it merges them, in slices too;
+ * under a small limit, and not by value, for a thousand keys at most. Equals come in the order of
+ * their keys, whatever the direction; etcd leaves that open.
+ *
+ * keys_only is answered by the index alone and has no lease; only sorted by value it has one, as in
+ * etcd, since then the store is read. A sort order or target that the API does not know is like
+ * none (api refuses them).
+ */
+struct mvcc_scan {
+    struct mvcc_question question;
+    int64_t count;  /* of living keys in the range, whatever limit and filters say */
+    bool more;      /* the limit left some out */
+    int64_t kvs;    /* how many are shown */
+    uint64_t bytes; /* of them, each with tag and length */
+
+    struct mvcc *mvcc; /* from here on mvcc's own */
+    struct keyindex_cursor cursor;
+    struct mvcc_scan *next, *prev; /* the pins, oldest first */
+    struct scan_refs *refs;        /* NULL: in key order */
+    struct buf held_key;
+    struct keyindex_found held; /* looked at by the last read and found too large for it */
+    int64_t passed;             /* keys that no filter has stopped, as far as it has looked */
+    int64_t shown;              /* of kvs, how many have been read */
+    bool is_open, counted, walking, walked, measured, has_held;
+};
+
+/* Its revision came from mvcc_resolve or mvcc_working just now; or another scan is open there or
+ * below, and has been since. */
+void mvcc_scan_open(struct mvcc *m, struct mvcc_scan *s);
+
+/* True when it is done. */
+bool mvcc_scan_measure(struct mvcc_scan *s, unsigned steps);
+
+/* Appends whole KeyValues, as many as fit into max, at least one; also stops after `steps` keys,
+ * alive or not. True when the last one has come. */
+bool mvcc_scan_read(struct mvcc_scan *s, size_t max, unsigned steps, struct buf *out);
+void mvcc_scan_close(struct mvcc_scan *s); /* again is fine */
+
+/* The oldest pin that keeps a compaction waiting, or NULL: the server may have to end it. It may be
+ * the one inside a struct mvcc_hash. */
+struct mvcc_scan *mvcc_pin_in_the_way(const struct mvcc *m);
+
+/* --- history, for watch --- */
+
+/* Shown a change, lent; false: not this one, stop here. */
+typedef bool mvcc_visit(void *context, const struct mvcc_change *change);
+
+/*
+ * Shows the published changes from *next on, in order, at most `steps`, and moves *next behind the
+ * last one shown. True if everything published has been shown. Not below the compact revision
+ * (asserted).
+ */
+bool mvcc_history_some(struct mvcc *m, struct revision *next, unsigned steps, mvcc_visit *visit,
+                       void *context);
+
+/* Appends the key's KeyValue as it was before main revision `main`, if history still has it; false
+ * if it was not alive then or that is compacted. */
+bool mvcc_read_before(struct mvcc *m, struct bytes key, int64_t main, struct buf *out);
+/* The length of the same without reading it; 0 if there is none. */
+uint32_t mvcc_length_before(struct mvcc *m, struct bytes key, int64_t main);
+
+/* --- compaction --- */
+
+/* Inside an entry. COMPACTED: at or below the last one. From now on revisions below it cannot be
+ * read; scans that are open go on. */
+enum mvcc_answer mvcc_compact(struct mvcc *m, int64_t revision);
+
+/* Is there something to remove? And does it wait for something: the note's commit, a pin, or the
+ * backend, which is full? */
+bool mvcc_compact_pending(const struct mvcc *m);
+bool mvcc_compact_waiting(const struct mvcc *m);
+
+/* Looks at no more than `steps` keys or revisions and removes what history no longer needs. True
+ * when nothing is left to be done for now: all is removed, or it waits. A compaction that was asked
+ * for meanwhile comes next. */
+bool mvcc_compact_some(struct mvcc *m, unsigned steps);
+
+/* The newest compaction that is finished, and durably so: for physical=true. */
+int64_t mvcc_compact_finished(const struct mvcc *m);
+
+/* --- hashes, equal to etcd's --- */
+
+/*
+ * HashKV in slices. All zeroes with `revision` filled in (0: the newest). While it is open no later
+ * compaction begins: it hashes everything between the last one and its revision.
+ */
+struct mvcc_hash {
+    int64_t revision;
+    uint32_t hash;
+    int64_t compact_revision; /* -1: nothing was ever compacted */
+    struct mvcc_scan pin;     /* from here on mvcc's own */
+    struct revision next;
+    int64_t keep; /* of what is at or below the compact revision, what this one would keep counts */
+    bool open, has_keep;
+};
+
+/* MVCC_OK, and then it must be closed. */
+enum mvcc_answer mvcc_hash_open(struct mvcc *m, struct mvcc_hash *h);
+bool mvcc_hash_some(struct mvcc *m, struct mvcc_hash *h, unsigned steps); /* true: hash is there */
+void mvcc_hash_close(struct mvcc *m, struct mvcc_hash *h);                /* again is fine */
+
+/* Hash over all buckets of a view: for tests of etcd's, in one go. ERR_CORRUPT. */
+MUST_CHECK enum err mvcc_hash_store(struct backend_view *v, uint32_t *out);
+
+struct mvcc_status {
+    size_t keys; /* in the index, dead ones with history too */
+    size_t index_bytes;
+    size_t pins;
+};
+struct mvcc_status mvcc_status(const struct mvcc *m);
+
+/* All invariants of memory, asserted. mvcc_check_store also compares with the store: slow. */
+void mvcc_check(const struct mvcc *m);
+void mvcc_check_store(struct mvcc *m);

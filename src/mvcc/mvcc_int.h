@@ -1,0 +1,154 @@
+/*
+ * mvcc_int: what the files of this room share and nobody else needs.
+ *
+ *     store.c      the room itself: what is current, damage, single reads, invariants
+ *     restore.c    from the store to the index, at boot
+ *     write.c      one main revision: puts, deletes, publication
+ *     scan.c       ranges, measured and then read; the pins
+ *     scan_sort.c  what a range sorted by something else than its keys remembers
+ *     history.c    changes in their order, for watchers
+ *     compact.c    removal of what nobody may read any more
+ *     hash.c       HashKV and Hash
+ */
+#pragma once
+
+#include "backend/backend.h"
+#include "base/assert.h"
+#include "mvcc/mvcc.h"
+
+/* A compaction that is asked for: its revision, and the batch that holds the note of it. */
+struct compaction {
+    int64_t revision; /* -1: none */
+    uint64_t note_batch;
+};
+
+/* Something to be deleted from the store. */
+struct dropped {
+    struct revision at;
+    bool tombstone;
+};
+
+struct mvcc {
+    struct backend *backend;
+    struct keyindex *index;
+    void (*on_damage)(void *context, const char *text);
+    void *context;
+
+    int64_t revision; /* newest published */
+    int64_t compact_revision;
+
+    bool writing;
+    int64_t change_count; /* of the write under way, or of the last one */
+    struct mvcc_change changes[MVCC_CHANGES_MAX];
+
+    struct mvcc_scan *first_pin, *last_pin; /* oldest first */
+    size_t pin_count;
+
+    struct compaction now, then; /* being removed, or to be; and what comes after it */
+    bool removing;               /* `now` has begun */
+    struct keyindex_compaction place;
+    struct dropped *dropped; /* by the slice under way */
+    size_t dropped_count, dropped_cap;
+    int64_t finished, finished_durable;
+    uint64_t finished_batch; /* holds the note that `finished` is */
+    int64_t removed;         /* like finished, but only what was done since opening; -1: nothing */
+};
+
+/* --- revisions as keys of the store --- */
+
+enum { REVISION_KEY_BYTES = 17, TOMBSTONE_KEY_BYTES = 18 };
+
+struct revision_key {
+    uint8_t at[TOMBSTONE_KEY_BYTES];
+};
+
+static inline struct bytes revision_encode(struct revision r, bool tombstone,
+                                           struct revision_key *space)
+{
+    uint64_t main = __builtin_bswap64((uint64_t)r.main);
+    uint64_t sub = __builtin_bswap64((uint64_t)r.sub);
+
+    memcpy(space->at, &main, sizeof(main));
+    space->at[8] = '_';
+    memcpy(space->at + 9, &sub, sizeof(sub));
+    space->at[17] = 't';
+    return bytes_of(space->at, tombstone ? TOMBSTONE_KEY_BYTES : REVISION_KEY_BYTES);
+}
+
+/* False if these bytes are no revision that we could have written. */
+MUST_CHECK bool revision_decode(struct bytes key, struct revision *out, bool *tombstone);
+
+/* --- stored KeyValues --- */
+
+/* False if they are malformed or have no key. The result looks into `stored`. */
+MUST_CHECK bool kv_decode(struct bytes stored, struct pb_key_value *out);
+
+/* What the index alone knows of a key. */
+static inline struct pb_key_value kv_without_value(const struct keyindex_found *found)
+{
+    return (struct pb_key_value){
+        .key = found->key,
+        .create_revision = found->created,
+        .mod_revision = found->mod.main,
+        .version = found->version,
+    };
+}
+
+static inline uint32_t kv_size(const struct pb_key_value *kv)
+{
+    return (uint32_t)pb_key_value_schema.by_hand->size(kv);
+}
+
+/* --- damage --- */
+
+/* The store contradicts itself: ends the process, unless somebody else has taken that over. */
+__attribute__((format(printf, 2, 3))) void mvcc_damage(struct mvcc *m, const char *format, ...);
+
+/* The stored KeyValue of a put, lent by the view. False: it is not there; reported. */
+MUST_CHECK bool mvcc_fetch(struct mvcc *m, struct backend_view *v, struct revision at,
+                           struct bytes *out);
+
+/* The same, and it has the length that the index remembers. */
+MUST_CHECK bool mvcc_fetch_exact(struct mvcc *m, struct backend_view *v, struct revision at,
+                                 uint32_t length, struct bytes *out);
+
+/* Reports that walking the store has failed. */
+void mvcc_walk_damage(struct mvcc *m, struct backend_view *v);
+
+/* --- pins --- */
+
+void mvcc_pin(struct mvcc *m, struct mvcc_scan *s);
+void mvcc_unpin(struct mvcc *m, struct mvcc_scan *s);
+
+/* --- notes of compactions, in bucket meta --- */
+
+#define MVCC_SCHEDULED_KEY "scheduledCompactRev"
+#define MVCC_FINISHED_KEY  "finishedCompactRev"
+
+/* --- restore.c --- */
+
+MUST_CHECK enum err mvcc_restore(struct mvcc *m, const struct mvcc_options *options,
+                                 struct buf *why);
+
+/* --- scan_sort.c: see there --- */
+
+struct scan_ref {
+    uint64_t order; /* the number to sort by, or the first eight bytes of the value */
+    int64_t main;
+    uint32_t sub, length;
+    uint64_t place; /* in the order of keys */
+};
+
+struct scan_refs *scan_refs_new(const struct mvcc_question *q);
+void scan_refs_free(struct scan_refs *r); /* NULL is fine */
+
+/* Notes a key. The view is used only to sort by value. False: damage. */
+bool scan_refs_add(struct mvcc *m, struct scan_refs *r, struct backend_view *v,
+                   const struct keyindex_found *found);
+
+/* Sorts, no more than *steps comparisons; true when done, cut to the limit if there is one. */
+bool scan_refs_sort(struct mvcc *m, struct scan_refs *r, struct backend_view *v, unsigned *steps);
+
+bool scan_refs_by_value(const struct scan_refs *r);
+size_t scan_refs_count(const struct scan_refs *r);
+const struct scan_ref *scan_refs_at(const struct scan_refs *r, size_t i);

@@ -1,0 +1,428 @@
+/* What scenarios and the model do not reach: damage, large numbers, budgets. */
+#include "base/mem.h"
+#include "mvcc/shelf_test.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+/* --- damage ------------------------------------------------------------------------------- */
+
+#define REVISION_2 BYTES("\0\0\0\0\0\0\0\2_\0\0\0\0\0\0\0\0")
+
+static struct mvcc_scan everything(const struct shelf *s)
+{
+    return (struct mvcc_scan){.question = {.key = BYTES("\0"),
+                                           .end = BYTES("\0"),
+                                           .at = revision_whole(mvcc_revision(s->m)),
+                                           .tag = 0x12}};
+}
+
+/* Reads whatever a damaged store has to say; ends all the same. */
+static size_t read_damaged(struct shelf *s, struct mvcc_scan *scan)
+{
+    struct buf out = {0};
+
+    buf_clear(&s->damage);
+    mvcc_scan_open(s->m, scan);
+    while (!mvcc_scan_measure(scan, 10))
+        ;
+    while (!mvcc_scan_read(scan, 1000, 10, &out))
+        ;
+    mvcc_scan_close(scan);
+    size_t len = out.len;
+    buf_free(&out);
+    return len;
+}
+
+TEST(a_revision_that_the_store_lacks_is_damage)
+{
+    struct shelf s;
+
+    shelf_init(&s, STAND_MEMORY);
+    shelf_put(&s, "a", "1");
+    shelf_put(&s, "b", "1");
+    backend_delete(s.stand.b, BUCKET_KEY, REVISION_2);
+
+    const char *lacks = "bucket key lacks revision 2_0, which the index names\n";
+    struct mvcc_scan scan = everything(&s);
+    CHECK_EQ(read_damaged(&s, &scan), 0);
+    CHECK_STR(buf_str(&s.damage), lacks);
+    scan = everything(&s);
+    scan.question.sort_target = PB_SORT_BY_VALUE;
+    CHECK_EQ(read_damaged(&s, &scan), 0);
+    CHECK_STR(buf_str(&s.damage), lacks);
+    scan = everything(&s);
+    scan.question.sort_target = PB_SORT_BY_MOD;
+    scan.question.keys_only = true;
+    CHECK_EQ(read_damaged(&s, &scan), 0);
+    CHECK_STR(buf_str(&s.damage), lacks);
+    struct buf kv = {0};
+    buf_clear(&s.damage);
+    mvcc_read_kv(s.m, (struct revision){2, 0}, &kv);
+    CHECK_EQ(kv.len, 0);
+    CHECK_STR(buf_str(&s.damage), lacks);
+    shelf_free(&s);
+}
+
+TEST(a_value_of_another_length_is_damage)
+{
+    struct shelf s;
+
+    shelf_init(&s, STAND_MEMORY);
+    shelf_put(&s, "a", "1");
+    backend_put(s.stand.b, BUCKET_KEY, REVISION_2, BYTES("\n\1a"));
+
+    struct mvcc_scan scan = everything(&s);
+    CHECK_EQ(read_damaged(&s, &scan), 0);
+    CHECK_STR(buf_str(&s.damage), "bucket key, revision 2_0: 3 bytes, but 12 were written\n");
+    struct buf kv = {0};
+    mvcc_read_kv(s.m, (struct revision){2, 0}, &kv);
+    CHECK_EQ(kv.len, 3);
+    buf_free(&kv);
+    shelf_free(&s);
+}
+
+static bool never(void *context, const struct mvcc_change *change)
+{
+    (void)context, (void)change;
+    return true;
+}
+
+TEST(an_entry_that_is_no_key_value_is_damage)
+{
+    struct shelf s;
+    struct revision next = {2, 0};
+    struct mvcc_hash h = {0};
+
+    shelf_init(&s, STAND_MEMORY);
+    shelf_put(&s, "a", "1");
+    backend_put(s.stand.b, BUCKET_KEY, REVISION_2, BYTES("\n\1a\x10\2\x18\2 \1*\x7f\61"));
+
+    mvcc_history_some(s.m, &next, 10, never, NULL);
+    CHECK_STR(buf_str(&s.damage), "bucket key, revision 2_0: not a KeyValue\n");
+    buf_clear(&s.damage);
+    CHECK_EQ(mvcc_hash_open(s.m, &h), MVCC_OK);
+    CHECK(mvcc_hash_some(s.m, &h, 10));
+    mvcc_hash_close(s.m, &h);
+    CHECK_STR(buf_str(&s.damage), "bucket key: an entry is not a KeyValue under a revision\n");
+    shelf_free(&s);
+}
+
+TEST(damage_that_nobody_takes_over_ends_the_process)
+{
+    struct stand stand;
+    struct mvcc *m;
+    struct buf why = {0}, kv = {0};
+
+    stand_init(&stand, STAND_MEMORY);
+    CHECK_EQ(stand_open(&stand), ERR_OK);
+    CHECK_EQ(mvcc_open(&(struct mvcc_options){.backend = stand.b}, &why, &m), ERR_OK);
+    CHECK_DIES(mvcc_read_kv(m, (struct revision){2, 0}, &kv), "the store is damaged: bucket key");
+    mvcc_close(m);
+    stand_close(&stand);
+    stand_free(&stand);
+}
+
+/* --- opening what should not be there ----------------------------------------------------- */
+
+static void check_refused(struct bytes key, struct bytes value, const char *reason)
+{
+    struct stand stand;
+    struct mvcc *m;
+    struct buf why = {0};
+
+    stand_init(&stand, STAND_MEMORY);
+    CHECK_EQ(stand_open(&stand), ERR_OK);
+    backend_put(stand.b, BUCKET_KEY, REVISION_2, BYTES("\n\1a\x10\2\x18\2 \1*\1\61"));
+    backend_put(stand.b, key.len > 18 ? BUCKET_META : BUCKET_KEY, key, value);
+    stand_commit(&stand);
+    CHECK_EQ(mvcc_open(&(struct mvcc_options){.backend = stand.b}, &why, &m), ERR_CORRUPT);
+    CHECK_STR(buf_str(&why), reason);
+    buf_free(&why);
+    stand_close(&stand);
+    stand_free(&stand);
+}
+
+#define AT_3 "\0\0\0\0\0\0\0\3_\0\0\0\0\0\0\0\0"
+
+TEST(a_store_with_malformed_entries_is_refused)
+{
+    const char *entry = "bucket key, entry 00000000000000035f0000000000000000: ";
+    struct buf text = {0};
+
+    buf_printf(&text, "%snot a KeyValue", entry);
+    check_refused(BYTES(AT_3), BYTES("\n\5a"), buf_str(&text));
+    check_refused(BYTES(AT_3), BYTES(""), buf_str(&text));
+    check_refused(BYTES(AT_3), BYTES("\x10\3\x18\3 \1"), buf_str(&text));
+    buf_clear(&text);
+    buf_printf(&text, "%scontradicts what is known of its key", entry);
+    check_refused(BYTES(AT_3), BYTES("\n\1b\x10\3\x18\4 \1"), buf_str(&text));
+    check_refused(BYTES(AT_3), BYTES("\n\1b\x10\4\x18\3 \1"), buf_str(&text));
+    check_refused(BYTES(AT_3), BYTES("\n\1b\x10\3\x18\3"), buf_str(&text));
+    check_refused(BYTES(AT_3), BYTES("\n\1a\x10\2\x18\3 \5"), buf_str(&text));
+    check_refused(BYTES("\0\0\0\0\0\0\0\3-\0\0\0\0\0\0\0\0"), BYTES("\n\1a"),
+                  "bucket key, entry 00000000000000032d0000000000000000: not a revision");
+    check_refused(BYTES(AT_3 "u"), BYTES("\n\1a"),
+                  "bucket key, entry 00000000000000035f000000000000000075: not a revision");
+    check_refused(BYTES("short"), BYTES("\n\1a"), "bucket key, entry 73686f7274: not a revision");
+    check_refused(BYTES("\0\0\0\0\0\0\0\2_\0\0\0\0\0\0\0\0t"), BYTES("\n\1a"),
+                  "bucket key, entry 00000000000000025f000000000000000074: a revision that is "
+                  "there twice");
+    check_refused(BYTES("scheduledCompactRev"), BYTES("5"),
+                  "bucket meta, key scheduledCompactRev: not a revision");
+    buf_free(&text);
+}
+
+/* --- budgets ------------------------------------------------------------------------------ */
+
+static void fill(struct shelf *s, unsigned count)
+{
+    struct arena a = {0};
+
+    shelf_begin(s);
+    for (unsigned i = 0; i < count; i++)
+        mvcc_put(s->m, bytes_of_str(arena_printf(&a, "key%06u", i * 7919 % count)),
+                 bytes_of_str(arena_printf(&a, "%05u-value", i * 31 % 1000)), 0);
+    shelf_end(s);
+    arena_free(&a);
+}
+
+/* Promise 4: counting is no walk, and a page of ten costs eleven steps, however many follow. */
+TEST(a_page_costs_what_it_shows)
+{
+    struct shelf s;
+    struct buf out = {0};
+
+    shelf_init(&s, STAND_MEMORY);
+    fill(&s, 5000);
+    struct mvcc_scan count = everything(&s), page = everything(&s);
+    count.question.count_only = true;
+    mvcc_scan_open(s.m, &count);
+    CHECK(mvcc_scan_measure(&count, 0));
+    CHECK_EQ(count.count, 5000);
+    mvcc_scan_close(&count);
+    page.question.limit = 10;
+    mvcc_scan_open(s.m, &page);
+    CHECK(mvcc_scan_measure(&page, 12));
+    CHECK_EQ(page.count, 5000);
+    CHECK_EQ(page.kvs, 10);
+    CHECK(page.more);
+    CHECK(mvcc_scan_read(&page, SIZE_MAX, 11, &out));
+    CHECK_EQ(out.len, page.bytes);
+    mvcc_scan_close(&page);
+    buf_free(&out);
+    shelf_free(&s);
+}
+
+static int compare_values(const struct pb_key_value *a, const struct pb_key_value *b)
+{
+    return bytes_compare(a->value, b->value);
+}
+
+static int compare_versions(const struct pb_key_value *a, const struct pb_key_value *b)
+{
+    return (a->version > b->version) - (a->version < b->version);
+}
+
+/* In descending order, and equals in the order of their keys. */
+static void check_order(struct bytes encoded, size_t count, int32_t target)
+{
+    struct arena a = {0};
+    struct pb_range_response r;
+
+    CHECK_EQ(pb_decode_range_response(encoded, &a, &r), ERR_OK);
+    CHECK_EQ(r.kvs.count, count);
+    for (size_t i = 1; i < r.kvs.count; i++) {
+        const struct pb_key_value *kv = &r.kvs.at[i];
+        int order =
+            target == PB_SORT_BY_VALUE ? compare_values(kv - 1, kv) : compare_versions(kv - 1, kv);
+        CHECK(order >= 0);
+        CHECK(order > 0 || bytes_compare(kv[-1].key, kv->key) < 0);
+    }
+    arena_free(&a);
+}
+
+static void check_sorted(struct shelf *s, int32_t target, int64_t limit, int64_t shown)
+{
+    struct buf out = {0};
+    struct mvcc_scan scan = everything(s);
+
+    scan.question.sort_target = target;
+    scan.question.sort_order = PB_SORT_DESCEND;
+    scan.question.limit = limit;
+    shelf_scan(s, &scan, 5000, 100, &out);
+    CHECK_EQ(scan.count, 9000);
+    CHECK_EQ(scan.kvs, shown);
+    CHECK_EQ(scan.more, shown < 9000);
+    check_order(buf_bytes(&out), (size_t)shown, target);
+    buf_free(&out);
+}
+
+TEST(many_keys_are_sorted_in_slices)
+{
+    struct shelf s;
+
+    shelf_init(&s, STAND_MEMORY);
+    fill(&s, 9000);
+    for (unsigned i = 0; i < 30; i++) /* so that some have more versions than others */
+        fill(&s, 300 * i);
+    const int32_t targets[] = {PB_SORT_BY_VALUE, PB_SORT_BY_VERSION};
+    for (size_t i = 0; i < ARRAY_LEN(targets); i++) {
+        check_sorted(&s, targets[i], 0, 9000);
+        check_sorted(&s, targets[i], 10, 10); /* only a multiple of it is ever remembered */
+        check_sorted(&s, targets[i], 256, 256);
+        check_sorted(&s, targets[i], 2000, 2000);
+        check_sorted(&s, targets[i], 10000, 9000);
+    }
+    shelf_free(&s);
+}
+
+/* Restoring looks through one view after the other; a large transaction lies in several. */
+TEST(a_large_revision_is_restored)
+{
+    struct shelf s;
+
+    shelf_init(&s, STAND_MEMORY);
+    fill(&s, 9000);
+    shelf_reopen(&s);
+    CHECK_EQ(mvcc_revision(s.m), 2);
+    CHECK_EQ(mvcc_status(s.m).keys, 9000);
+    mvcc_check_store(s.m);
+    shelf_free(&s);
+}
+
+/* etcd before 3.5.16 removed the tombstone at its compaction, even if it was the newest entry. */
+TEST(revisions_go_on_behind_a_compaction)
+{
+    struct stand stand;
+    struct mvcc *m;
+    struct buf why = {0};
+
+    stand_init(&stand, STAND_MEMORY);
+    CHECK_EQ(stand_open(&stand), ERR_OK);
+    backend_put(stand.b, BUCKET_KEY, REVISION_2, BYTES("\n\1a\x10\2\x18\2 \1*\1\61"));
+    backend_put(stand.b, BUCKET_META, BYTES("scheduledCompactRev"), BYTES(AT_3));
+    stand_commit(&stand);
+    CHECK_EQ(mvcc_open(&(struct mvcc_options){.backend = stand.b}, &why, &m), ERR_OK);
+
+    CHECK_EQ(mvcc_revision(m), 3);
+    CHECK_EQ(mvcc_compact_revision(m), 3);
+    CHECK(mvcc_compact_pending(m));
+    CHECK_EQ(mvcc_compact_finished(m), -1);
+    mvcc_check_store(m);
+    mvcc_close(m);
+    stand_close(&stand);
+    stand_free(&stand);
+}
+
+TEST(a_large_revision_is_not_listed)
+{
+    struct shelf s;
+
+    shelf_init(&s, STAND_MEMORY);
+    fill(&s, 3000);
+    struct mvcc_delete_range d = {.range = key_range(BYTES("\0"), BYTES("\0"))};
+    shelf_begin(&s);
+    mvcc_delete_range_begin(s.m, &d);
+    unsigned slices = 1;
+    while (!mvcc_delete_range_some(s.m, &d, 100))
+        slices++;
+    CHECK(slices >= 30);
+    CHECK_EQ(d.deleted, 3000);
+    struct mvcc_changes c = shelf_end(&s);
+
+    CHECK_EQ(c.revision, 3);
+    CHECK_EQ(c.count, 3000);
+    CHECK(c.at == NULL);
+    CHECK_EQ(s.damage.len, 0);
+    mvcc_check_store(s.m);
+    shelf_free(&s);
+}
+
+struct heard {
+    struct buf keys;
+    const struct mvcc *m;
+};
+
+static void on_key(void *context, struct bytes key)
+{
+    struct heard *h = context;
+    struct keyindex_found found;
+
+    CHECK(mvcc_find(h->m, key, mvcc_working(h->m), &found)); /* it has not gone yet */
+    buf_append(&h->keys, key);
+    buf_append_byte(&h->keys, ' ');
+}
+
+TEST(a_delete_names_each_key_before_it_goes)
+{
+    struct shelf s;
+    struct heard h = {0};
+
+    shelf_init(&s, STAND_MEMORY);
+    h.m = s.m;
+    shelf_put(&s, "b", "1");
+    shelf_put(&s, "a", "1");
+    shelf_put(&s, "c", "1");
+    struct mvcc_delete_range d = {
+        .range = key_range(BYTES("a"), BYTES("c")), .on_key = on_key, .context = &h};
+    shelf_begin(&s);
+    mvcc_delete_range_begin(s.m, &d);
+    while (!mvcc_delete_range_some(s.m, &d, 1))
+        ;
+    CHECK_EQ(shelf_end(&s).count, 2);
+    CHECK_STR(buf_str(&h.keys), "a b ");
+    buf_free(&h.keys);
+    shelf_free(&s);
+}
+
+/* --- compaction and a slow disk ----------------------------------------------------------- */
+
+TEST(compaction_pauses_while_the_backend_is_full)
+{
+    struct shelf s = {0};
+    char value[2000];
+
+    memset(value, 'v', sizeof(value) - 1);
+    value[sizeof(value) - 1] = '\0';
+    shelf_init(&s, STAND_MEMORY);
+    for (int i = 0; i < 50; i++)
+        shelf_put(&s, "a", "1");
+    CHECK_EQ(shelf_compact(&s, 40), MVCC_OK);
+    shelf_commit(&s);
+    CHECK(!mvcc_compact_waiting(s.m));
+    while (!backend_is_full(s.stand.b)) {
+        shelf_begin(&s);
+        for (int i = 0; i < 1000; i++)
+            mvcc_put(s.m, BYTES("b"), bytes_of_str(value), 0);
+        shelf_end(&s);
+    }
+
+    CHECK(mvcc_compact_waiting(s.m));
+    CHECK(mvcc_compact_some(s.m, 1000));
+    CHECK(mvcc_compact_pending(s.m));
+    shelf_settle(&s);
+    CHECK_EQ(mvcc_compact_finished(s.m), 40);
+    shelf_free(&s);
+}
+
+/* physical=true may be answered only when the note of the end would survive a crash. */
+TEST(a_compaction_is_finished_when_that_is_durable)
+{
+    struct shelf s;
+
+    shelf_init(&s, STAND_MEMORY);
+    shelf_put(&s, "a", "1");
+    shelf_put(&s, "a", "2");
+    CHECK_EQ(shelf_compact(&s, 3), MVCC_OK);
+    CHECK_EQ(mvcc_compact_finished(s.m), -1);
+    shelf_commit(&s);
+    CHECK(mvcc_compact_some(s.m, 1000));
+    CHECK(!mvcc_compact_pending(s.m));
+    CHECK_EQ(mvcc_compact_finished(s.m), -1);
+    shelf_commit(&s);
+    CHECK_EQ(mvcc_compact_finished(s.m), 3);
+    CHECK_EQ(mvcc_status(s.m).keys, 1);
+    shelf_free(&s);
+}

@@ -1,0 +1,463 @@
+#include "mvcc/mvcc_int.h"
+#include "pb/wire.h"
+
+/* --- pins --------------------------------------------------------------------------------- */
+
+void mvcc_pin(struct mvcc *m, struct mvcc_scan *s)
+{
+    assert(!s->is_open);
+
+    s->mvcc = m;
+    s->is_open = true;
+    s->next = NULL;
+    s->prev = m->last_pin;
+    if (m->last_pin)
+        m->last_pin->next = s;
+    else
+        m->first_pin = s;
+    m->last_pin = s;
+    m->pin_count++;
+}
+
+void mvcc_unpin(struct mvcc *m, struct mvcc_scan *s)
+{
+    assert(s->is_open);
+    assert(m->pin_count > 0);
+
+    *(s->prev ? &s->prev->next : &m->first_pin) = s->next;
+    *(s->next ? &s->next->prev : &m->last_pin) = s->prev;
+    s->is_open = false;
+    m->pin_count--;
+}
+
+/*
+ * A compaction keeps of each key the newest revision that is not later, so whoever reads at exactly
+ * that revision loses nothing. Inside a transaction one may read at a part of it: the newest then,
+ * overwritten by a later part, is not kept.
+ */
+static bool is_in_the_way(const struct mvcc_scan *s, int64_t compaction)
+{
+    struct revision at = s->question.at;
+
+    return at.main < compaction || (at.main == compaction && at.sub != REVISION_SUB_MAX);
+}
+
+struct mvcc_scan *mvcc_pin_in_the_way(const struct mvcc *m)
+{
+    if (m->now.revision < 0)
+        return NULL;
+    for (struct mvcc_scan *s = m->first_pin; s; s = s->next)
+        if (is_in_the_way(s, m->now.revision))
+            return s;
+    return NULL;
+}
+
+/* --- what a question means ---------------------------------------------------------------- */
+
+static bool is_filtered(const struct mvcc_question *q)
+{
+    return q->min_mod_revision != 0 || q->max_mod_revision != 0 || q->min_create_revision != 0 ||
+           q->max_create_revision != 0;
+}
+
+static bool passes(const struct mvcc_question *q, const struct keyindex_found *found)
+{
+    int64_t mod = found->mod.main, created = found->created;
+
+    return (q->max_mod_revision == 0 || mod <= q->max_mod_revision) &&
+           (q->min_mod_revision == 0 || mod >= q->min_mod_revision) &&
+           (q->max_create_revision == 0 || created <= q->max_create_revision) &&
+           (q->min_create_revision == 0 || created >= q->min_create_revision);
+}
+
+static bool is_sorted(const struct mvcc_question *q)
+{
+    return !q->count_only && q->sort_target >= PB_SORT_BY_VERSION &&
+           q->sort_target <= PB_SORT_BY_VALUE;
+}
+
+static bool is_backwards(const struct mvcc_question *q)
+{
+    return q->sort_order == PB_SORT_DESCEND && !is_sorted(q);
+}
+
+/*
+ * May the walk end when one more key than the limit has passed? In key order, yes. Sorted by
+ * something else, no: the first could come last. But etcd, asked to sort by something else in no
+ * particular order and without filters, sorts only what the limit lets through, and one more.
+ */
+static bool limit_ends_walk(const struct mvcc_question *q)
+{
+    return q->limit > 0 && (!is_sorted(q) || (q->sort_order == PB_SORT_NONE && !is_filtered(q)));
+}
+
+/* How long the KeyValue is that stands for this key in the answer. */
+static uint32_t length_shown(const struct mvcc_question *q, const struct keyindex_found *found)
+{
+    if (!q->keys_only)
+        return found->length;
+    struct pb_key_value kv = kv_without_value(found);
+    return kv_size(&kv);
+}
+
+static size_t size_with_tag(uint32_t length)
+{
+    return 1 + pb_bytes_size(length);
+}
+
+/* --- opening and closing ------------------------------------------------------------------ */
+
+static void walk_from_start(struct mvcc_scan *s)
+{
+    const struct mvcc_question *q = &s->question;
+    struct key_range range = key_range(q->key, q->end);
+
+    assert(!s->walking);
+    keyindex_cursor_open(s->mvcc->index, &range, q->at, is_backwards(q), &s->cursor);
+    s->walking = true;
+}
+
+static void end_walk(struct mvcc_scan *s)
+{
+    if (s->walking)
+        keyindex_cursor_close(&s->cursor);
+    s->walking = false;
+}
+
+/*
+ * A single key is looked up on the spot, and its answer is known. (Only etcd's quirk, a lease in
+ * keys_only when sorted by value, takes the long way.)
+ */
+static bool is_single(const struct mvcc_question *q)
+{
+    return q->end.len == 0 && !(q->keys_only && q->sort_target == PB_SORT_BY_VALUE);
+}
+
+static void measure_single(struct mvcc_scan *s)
+{
+    const struct mvcc_question *q = &s->question;
+
+    s->measured = true;
+    if (!keyindex_find(s->mvcc->index, q->key, q->at, &s->held))
+        return;
+    s->count = 1;
+    if (q->count_only || !passes(q, &s->held))
+        return;
+    s->held.key = q->key;
+    s->has_held = true;
+    s->kvs = 1;
+    s->bytes = size_with_tag(length_shown(q, &s->held));
+}
+
+/* The index can count without walking the state that is published and the one being written. */
+static void count_at_once(struct mvcc_scan *s)
+{
+    const struct mvcc *m = s->mvcc;
+    struct revision at = s->question.at;
+    bool published = revision_compare(at, revision_whole(m->revision)) == 0;
+
+    if (!published && revision_compare(at, mvcc_working(m)) != 0)
+        return;
+    struct key_range range = key_range(s->question.key, s->question.end);
+    s->count = keyindex_count(m->index, &range, published);
+    s->counted = true;
+}
+
+/* Nothing of it can have been removed: no compaction is above it, or one that has not begun, since
+ * it waits for somebody who reads there or below. */
+static bool is_readable(const struct mvcc *m, struct revision at)
+{
+    if (at.main > m->compact_revision ||
+        revision_compare(at, revision_whole(m->compact_revision)) == 0)
+        return true;
+    for (const struct mvcc_scan *s = m->first_pin; s; s = s->next)
+        if (revision_compare(s->question.at, at) <= 0)
+            return true;
+    return false;
+}
+
+void mvcc_scan_open(struct mvcc *m, struct mvcc_scan *s)
+{
+    struct revision at = s->question.at;
+    assert(is_readable(m, at));
+    assert(revision_compare(at, mvcc_working(m)) <= 0);
+
+    mvcc_pin(m, s);
+    if (is_single(&s->question)) {
+        measure_single(s);
+        return;
+    }
+    count_at_once(s);
+    if (is_sorted(&s->question))
+        s->refs = scan_refs_new(&s->question);
+}
+
+void mvcc_scan_close(struct mvcc_scan *s)
+{
+    if (!s->is_open)
+        return;
+    end_walk(s);
+    scan_refs_free(s->refs);
+    s->refs = NULL;
+    buf_free(&s->held_key);
+    mvcc_unpin(s->mvcc, s);
+}
+
+/* --- measuring ---------------------------------------------------------------------------- */
+
+static bool is_enough(const struct mvcc_scan *s)
+{
+    const struct mvcc_question *q = &s->question;
+
+    if (!s->counted)
+        return false;
+    return q->count_only || (limit_ends_walk(q) && s->passed > q->limit);
+}
+
+static bool measure_key(struct mvcc_scan *s, struct backend_view *v,
+                        const struct keyindex_found *found)
+{
+    const struct mvcc_question *q = &s->question;
+
+    if (!s->counted)
+        s->count++;
+    if (q->count_only || !passes(q, found) || (limit_ends_walk(q) && s->passed > q->limit))
+        return true;
+    s->passed++;
+    if (s->refs)
+        return scan_refs_add(s->mvcc, s->refs, v, found);
+    if (q->limit > 0 && s->passed > q->limit)
+        return true;
+    s->kvs++;
+    s->bytes += size_with_tag(length_shown(q, found));
+    return true;
+}
+
+/* Nothing is to be had from a damaged store: the answer ends here. */
+static bool give_up(struct mvcc_scan *s)
+{
+    end_walk(s);
+    s->shown = s->kvs;
+    s->measured = true;
+    return true;
+}
+
+/* True when all that matters has been looked at; or damage, and then the scan is measured. */
+static bool measure_walk(struct mvcc_scan *s, struct backend_view *v, unsigned *steps)
+{
+    struct keyindex_found found;
+
+    while (!is_enough(s)) {
+        if (*steps == 0)
+            return false;
+        if (!s->walking)
+            walk_from_start(s);
+        if (!keyindex_cursor_next(&s->cursor, steps, &found)) {
+            if (*steps == 0)
+                return false;
+            break;
+        }
+        if (!measure_key(s, v, &found))
+            return give_up(s);
+    }
+    end_walk(s);
+    s->walked = true;
+    return true;
+}
+
+/* False: out of steps. */
+static bool measure_refs(struct mvcc_scan *s, unsigned *steps)
+{
+    for (; (size_t)s->kvs < scan_refs_count(s->refs); s->kvs++, --*steps) {
+        if (*steps == 0)
+            return false;
+        s->bytes += size_with_tag(scan_refs_at(s->refs, (size_t)s->kvs)->length);
+    }
+    return true;
+}
+
+static bool measure_some(struct mvcc_scan *s, struct backend_view *v, unsigned steps)
+{
+    const struct mvcc_question *q = &s->question;
+
+    if (!s->walked && !measure_walk(s, v, &steps))
+        return false;
+    if (s->measured)
+        return true;
+    if (s->refs && !scan_refs_sort(s->mvcc, s->refs, v, &steps))
+        return false;
+    if (s->refs && !measure_refs(s, &steps))
+        return false;
+    s->more = !q->count_only && q->limit > 0 && s->passed > q->limit;
+    s->measured = true;
+    return true;
+}
+
+bool mvcc_scan_measure(struct mvcc_scan *s, unsigned steps)
+{
+    struct backend_view v;
+    assert(s->is_open);
+
+    if (s->measured)
+        return true;
+    if (!s->refs || !scan_refs_by_value(s->refs))
+        return measure_some(s, NULL, steps);
+    backend_view_open(s->mvcc->backend, &v);
+    bool done = measure_some(s, &v, steps);
+    backend_view_close(&v);
+    return done;
+}
+
+/* --- reading ------------------------------------------------------------------------------ */
+
+struct bite {
+    struct backend_view *view; /* NULL if the index alone can answer */
+    struct buf *out;
+    size_t start, max; /* what was in `out` before, and how much may be added */
+};
+
+/* Makes room for a KeyValue behind its tag and length. NULL: it does not fit into this bite. */
+static uint8_t *next_space(const struct mvcc_scan *s, const struct bite *b, uint32_t length)
+{
+    size_t size = size_with_tag(length), used = b->out->len - b->start;
+
+    if (used > 0 && (used > b->max || size > b->max - used))
+        return NULL;
+    uint8_t *at = buf_extend(b->out, size);
+    at[0] = s->question.tag;
+    pb_put_varint(at + size - length, length);
+    return at + size - length;
+}
+
+enum outcome { SHOWN, DOES_NOT_FIT, DAMAGED };
+
+static enum outcome show_stored(struct mvcc_scan *s, const struct bite *b, struct revision at,
+                                uint32_t length)
+{
+    struct bytes stored;
+
+    if (!mvcc_fetch_exact(s->mvcc, b->view, at, length, &stored))
+        return DAMAGED;
+    uint8_t *to = next_space(s, b, length);
+    if (!to)
+        return DOES_NOT_FIT;
+    memcpy(to, stored.at, length);
+    return SHOWN;
+}
+
+static enum outcome show_kv(struct mvcc_scan *s, const struct bite *b,
+                            const struct pb_key_value *kv, uint32_t length)
+{
+    uint8_t *to = next_space(s, b, length);
+
+    if (!to)
+        return DOES_NOT_FIT;
+    uint8_t *start = pb_key_value_schema.by_hand->put(kv, to + length);
+    assert(start == to);
+    return SHOWN;
+}
+
+static enum outcome show_found(struct mvcc_scan *s, const struct bite *b,
+                               const struct keyindex_found *found)
+{
+    if (!s->question.keys_only)
+        return show_stored(s, b, found->mod, found->length);
+    struct pb_key_value kv = kv_without_value(found);
+    return show_kv(s, b, &kv, length_shown(&s->question, found));
+}
+
+/* Sorted, the keys are not remembered; they come from the store with the rest. */
+static enum outcome show_ref(struct mvcc_scan *s, const struct bite *b, const struct scan_ref *ref)
+{
+    struct revision at = {ref->main, ref->sub};
+    struct bytes stored;
+    struct pb_key_value kv;
+
+    if (!s->question.keys_only)
+        return show_stored(s, b, at, ref->length);
+    if (!mvcc_fetch(s->mvcc, b->view, at, &stored))
+        return DAMAGED;
+    bool decoded = kv_decode(stored, &kv);
+    kv.value = (struct bytes){0};
+    if (!scan_refs_by_value(s->refs))
+        kv.lease = 0;
+    if (!decoded || kv_size(&kv) != ref->length) {
+        mvcc_damage(s->mvcc, "bucket key: the index remembers another entry than is stored");
+        return DAMAGED;
+    }
+    return show_kv(s, b, &kv, ref->length);
+}
+
+/* What was looked at and not shown waits for the next bite. Its key is the index's to move. */
+static void hold(struct mvcc_scan *s, const struct keyindex_found *found)
+{
+    s->has_held = true;
+    if (found == &s->held)
+        return;
+    s->held = *found;
+    buf_clear(&s->held_key);
+    if (s->question.keys_only)
+        buf_append(&s->held_key, found->key);
+    s->held.key = buf_bytes(&s->held_key);
+}
+
+static bool read_walk(struct mvcc_scan *s, const struct bite *b, unsigned steps)
+{
+    while (s->shown < s->kvs) {
+        struct keyindex_found found;
+        if (!s->has_held && !s->walking)
+            walk_from_start(s);
+        if (s->has_held)
+            found = s->held;
+        else if (steps == 0)
+            return false;
+        else if (!keyindex_cursor_next(&s->cursor, &steps, &found)) {
+            assert(steps == 0); /* promise 1: as many keys as were measured */
+            return false;
+        } else if (!passes(&s->question, &found))
+            continue;
+        enum outcome o = show_found(s, b, &found);
+        if (o == DAMAGED)
+            return give_up(s);
+        if (o == DOES_NOT_FIT) {
+            hold(s, s->has_held ? &s->held : &found);
+            return false;
+        }
+        s->has_held = false;
+        s->shown++;
+    }
+    end_walk(s);
+    return true;
+}
+
+static bool read_refs(struct mvcc_scan *s, const struct bite *b, unsigned steps)
+{
+    for (; s->shown < s->kvs; s->shown++, steps--) {
+        if (steps == 0)
+            return false;
+        enum outcome o = show_ref(s, b, scan_refs_at(s->refs, (size_t)s->shown));
+        if (o == DAMAGED)
+            return give_up(s);
+        if (o == DOES_NOT_FIT)
+            return false;
+    }
+    return true;
+}
+
+bool mvcc_scan_read(struct mvcc_scan *s, size_t max, unsigned steps, struct buf *out)
+{
+    struct bite b = {.out = out, .start = out->len, .max = max};
+    struct backend_view v;
+    assert(s->is_open);
+    assert(s->measured);
+
+    if (s->shown == s->kvs)
+        return true;
+    if (s->question.keys_only && !s->refs)
+        return read_walk(s, &b, steps);
+    b.view = &v;
+    backend_view_open(s->mvcc->backend, &v);
+    bool done = s->refs ? read_refs(s, &b, steps) : read_walk(s, &b, steps);
+    backend_view_close(&v);
+    return done;
+}
