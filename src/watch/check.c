@@ -1,0 +1,192 @@
+#include "watch/watch_int.h"
+
+#include "base/assert.h"
+
+/* --- watchers and streams --- */
+
+struct tally {
+    size_t count, ahead, member, parked, ended, live, progress, early;
+    const struct watcher *last; /* seen */
+};
+
+static void check_member(const struct watch *hub, const struct watcher *w, struct tally *t)
+{
+    const struct crowd *c = w->interest->crowd;
+
+    assert(c);
+    assert(w->next <= c->key.next);
+    t->member++;
+    if (c == hub->live) {
+        t->live++;
+        t->early += w->next > hub->revision;
+    }
+}
+
+static void check_watcher(const struct watch_stream *s, const struct watcher *w, struct tally *t)
+{
+    assert(w->stream == s);
+    assert((w->interest == NULL) == (w->place == WATCHER_ENDED));
+    t->count++;
+    t->progress += w->progress;
+    switch ((enum watcher_place)w->place) {
+    case WATCHER_AHEAD:
+        assert(heap_has(&w->ahead));
+        assert(!w->interest->crowd);
+        t->ahead++;
+        break;
+    case WATCHER_MEMBER:
+        check_member(s->hub, w, t);
+        break;
+    case WATCHER_PARKED:
+        assert(!w->interest->crowd);
+        t->parked++;
+        break;
+    case WATCHER_ENDED:
+        t->ended++;
+        break;
+    case WATCHER_NOWHERE:
+        unreachable();
+    }
+}
+
+static void check_ids(const struct watch_stream *s, const struct treap_node *n, struct tally *t)
+{
+    if (!n)
+        return;
+    const struct watcher *w = container_of(n, struct watcher, by_id);
+    check_ids(s, n->left, t);
+    assert(!t->last || t->last->id < w->id);
+    t->last = w;
+    check_watcher(s, w, t);
+    check_ids(s, n->right, t);
+}
+
+/* What is queued and what is under way is what the room lacks. */
+static void check_room(const struct watch_stream *s)
+{
+    uint64_t queued = 0;
+
+    LIST_FOREACH (link, &s->queue) {
+        const struct watch_message *m = &container_of(link, struct message, link)->m;
+        assert(m->stream == s);
+        assert(m->bytes >= MESSAGE_BYTES_MIN);
+        assert(!m->events || !m->long_events);
+        queued += m->bytes;
+    }
+    assert(list_empty(&s->queue) == list_empty(&s->ready));
+    if (!s->closed)
+        assert(s->room + (int64_t)(queued + s->taken) == s->room_full);
+}
+
+static void check_stream(const struct watch_stream *s, struct tally *all)
+{
+    const struct watch *hub = s->hub;
+    struct tally t = {0};
+    size_t parked = 0;
+
+    check_ids(s, s->ids, &t);
+    assert(t.count == s->count);
+    assert(t.ahead == s->ahead_count);
+    assert(t.ended == s->ended_count);
+    assert(t.live == watch_stream_live_count(s));
+    assert(t.progress == s->progress_count);
+    if (t.early > 0)
+        assert(s->early_revision == hub->revision + 1 && s->early_count == t.early);
+    LIST_FOREACH (link, &s->parked) {
+        const struct watcher *w = container_of(link, struct watcher, link);
+        assert(w->place == WATCHER_PARKED && w->stream == s);
+        parked++;
+    }
+    assert(t.parked == parked);
+    check_room(s);
+
+    bool wakes = !s->closed && watch_stream_has_room(s) && parked > 0;
+    assert(wakes == !list_empty(&s->waking));
+    bool has_clock = !s->closed && s->progress_count > 0;
+    assert(has_clock == (heap_has(&s->due) || !list_empty(&s->ticking)));
+    all->count += t.count;
+    all->ahead += t.ahead;
+    all->member += t.member;
+}
+
+/* --- crowds --- */
+
+static size_t check_round(const struct watch *hub, const struct list *round, size_t *crowds)
+{
+    size_t members = 0;
+
+    LIST_FOREACH (link, round) {
+        struct crowd *c = container_of(link, struct crowd, round);
+        assert(c != hub->live);
+        assert(treap_find(&crowd_order, hub->lagging, &c->key) == &c->by_next);
+        crowd_check(c);
+        members += c->count;
+        ++*crowds;
+    }
+    return members;
+}
+
+static size_t count_nodes(const struct treap_node *n)
+{
+    return n ? 1 + count_nodes(n->left) + count_nodes(n->right) : 0;
+}
+
+static size_t check_crowds(const struct watch *hub)
+{
+    size_t crowds = 0;
+    size_t members = check_round(hub, &hub->round, &crowds);
+
+    members += check_round(hub, &hub->next_round, &crowds);
+    assert(crowds == count_nodes(hub->lagging));
+    assert(hub->live->key.next == hub->revision + 1);
+    crowd_check(hub->live);
+    members += hub->live->count;
+    const struct crowd *walking = hub->walk.bite.crowd;
+    if (walking) {
+        assert(walking != hub->live);
+        assert(list_empty(&walking->round));
+        crowd_check(walking);
+        members += walking->count;
+    }
+    return members;
+}
+
+static void check_gathers(const struct bite *b)
+{
+    for (size_t n = 0; n < b->gather_count; n++) {
+        const struct gather *g = &b->gathers[n];
+        if (!g->interest)
+            continue;
+        assert(g->interest->crowd == b->crowd);
+        assert(g->interest->gather == n + 1);
+        assert(g->first >= b->crowd->key.next);
+        assert(g->is_long || g->bytes <= WATCH_BATCH_BYTES);
+        assert(g->is_long || g->picks.len == g->events * sizeof(uint32_t));
+        assert(!g->is_long || g->revisions == 1);
+    }
+}
+
+void watch_check(const struct watch *hub)
+{
+    struct tally all = {0};
+    size_t streams = 0;
+
+    LIST_FOREACH (link, &hub->streams) {
+        const struct watch_stream *s = container_of(link, struct watch_stream, link);
+        assert(!s->closed);
+        check_stream(s, &all);
+        streams++;
+    }
+    LIST_FOREACH (link, &hub->closed) {
+        const struct watch_stream *s = container_of(link, struct watch_stream, link);
+        assert(s->closed);
+        check_stream(s, &all);
+    }
+    assert(streams == hub->stream_count);
+    assert(all.ahead == hub->ahead.count);
+    assert(all.member == check_crowds(hub));
+    assert(!bite_is_under_way(&hub->bite));
+    check_gathers(&hub->walk.bite);
+    heap_check(&hub->ahead);
+    heap_check(&hub->due);
+}

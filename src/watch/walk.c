@@ -1,0 +1,292 @@
+#include "watch/watch_int.h"
+
+#include "base/assert.h"
+
+/*
+ * Catching up goes in rounds. In a round every stream with room lets some of its parked watchers
+ * join the crowd that stands at their next revision, or a new one; then every crowd has a turn:
+ *
+ *     too old          its members are parked, and will be told from there
+ *     behind the end   its members move over to the live crowd, one by one
+ *     meets another    the smaller one's members move over to the larger
+ *     otherwise        one bite of history: read, in slices; handed out; and to the next round
+ *
+ * A crowd far behind does not keep those waiting that are nearly there, and a stream with many
+ * watchers and little room does not let all of them loose for the few that can be served.
+ */
+
+/* --- crowds that lag --- */
+
+/* The first one, in order of revision, that stands at or behind this place. */
+static struct crowd *crowd_from(struct watch *hub, struct crowd_key key)
+{
+    return crowd_of(treap_from(&crowd_order, hub->lagging, &key));
+}
+
+static struct crowd *crowd_at(struct watch *hub, int64_t next)
+{
+    struct crowd *c = crowd_from(hub, (struct crowd_key){.next = next});
+
+    return c && c->key.next == next ? c : NULL;
+}
+
+/* Another one that stands at the same revision. */
+static struct crowd *twin_of(struct crowd *c)
+{
+    struct crowd *other = crowd_at(c->hub, c->key.next);
+
+    if (other == c)
+        other = crowd_from(c->hub, (struct crowd_key){c->key.next, c->key.serial + 1});
+    return other && other->key.next == c->key.next ? other : NULL;
+}
+
+void walk_add_crowd(struct crowd *c)
+{
+    treap_insert(&crowd_order, &c->hub->lagging, &c->by_next);
+    list_push_back(&c->hub->next_round, &c->round);
+}
+
+static void remove_crowd(struct crowd *c)
+{
+    treap_remove(&crowd_order, &c->hub->lagging, &c->by_next);
+    list_remove(&c->round);
+}
+
+static void drop_crowd(struct crowd *c)
+{
+    remove_crowd(c);
+    crowd_free(c);
+}
+
+/* --- the walk under way --- */
+
+static bool is_walking(const struct watch *hub)
+{
+    return bite_is_under_way(&hub->walk.bite);
+}
+
+static void begin(struct crowd *c)
+{
+    struct watch *hub = c->hub;
+
+    remove_crowd(c);
+    bite_begin(&hub->walk.bite, hub, c);
+    hub->walk.at = (struct revision){.main = c->key.next};
+    hub->walk.revision = 0;
+    hub->walk.changes = 0;
+    hub->walk.end = 0;
+    hub->walk.delivered = 0;
+}
+
+static void stop(struct watch *hub, int64_t next)
+{
+    struct crowd *c = hub->walk.bite.crowd;
+
+    assert(next >= c->key.next);
+    bite_end(&hub->walk.bite);
+    c->key.next = next;
+    if (c->count == 0)
+        crowd_free(c);
+    else
+        walk_add_crowd(c);
+}
+
+void walk_restart(struct watch *hub)
+{
+    if (is_walking(hub) && hub->walk.end == 0)
+        stop(hub, hub->walk.bite.crowd->key.next);
+}
+
+/* Where a bite ends that would go on with this revision; 0 if it may go on. */
+static int64_t end_before(struct walk *walk, int64_t revision)
+{
+    struct watch *hub = walk->bite.hub;
+
+    if (walk->revision == 0 || walk->revision == revision)
+        return 0;
+    struct crowd *met = crowd_from(hub, (struct crowd_key){.next = walk->revision + 1});
+    if (met && met->key.next <= revision)
+        return met->key.next;
+    return walk->bite.full || walk->changes >= BITE_CHANGES_MAX ? revision : 0;
+}
+
+static bool visit(void *context, const struct mvcc_change *change)
+{
+    struct walk *walk = context;
+    int64_t revision = change->at.main;
+
+    if (*walk->steps == 0)
+        return false;
+    walk->end = end_before(walk, revision);
+    if (walk->end != 0)
+        return false;
+    if (!bite_take(&walk->bite, change, walk->steps)) {
+        bite_cut(&walk->bite, revision);
+        walk->end = revision;
+        return false;
+    }
+    walk->revision = revision;
+    walk->changes++;
+    return true;
+}
+
+static void read_some(struct watch *hub, unsigned *steps)
+{
+    struct walk *walk = &hub->walk;
+
+    walk->steps = steps;
+    bool all = mvcc_history_some(hub->mvcc, &walk->at, *steps, visit, walk);
+    walk->steps = NULL;
+    if (all && walk->end == 0)
+        walk->end = hub->revision + 1;
+    spend(steps, 1);
+}
+
+static void hand_out_some(struct watch *hub, unsigned *steps)
+{
+    struct walk *walk = &hub->walk;
+
+    while (*steps > 0 && walk->delivered < walk->bite.gather_count) {
+        spend(steps, 1 + bite_deliver(&walk->bite, walk->delivered, walk->end - 1));
+        walk->delivered++;
+    }
+    if (walk->delivered == walk->bite.gather_count)
+        stop(hub, walk->end);
+}
+
+/* --- turns --- */
+
+/* One member moves, from the smaller of the two. What becomes of both has its turn now. */
+static void merge_some(struct crowd *c, struct crowd *twin)
+{
+    struct crowd *from = c->count <= twin->count ? c : twin;
+    struct crowd *to = from == c ? twin : c;
+
+    if (from->count > 0)
+        watcher_join(crowd_any(from), to);
+    if (from->count > 0)
+        return;
+    list_remove(&to->round);
+    list_push_front(&c->hub->round, &to->round);
+    drop_crowd(from);
+}
+
+/* Moves a member of the crowd to where it belongs now, and sees to it that the crowd ends with its
+ * last one. False if it belongs where it is. */
+static bool move_member(struct crowd *c)
+{
+    struct watch *hub = c->hub;
+    int64_t next = c->key.next;
+
+    if (c->count == 0) {
+        drop_crowd(c);
+    } else if (next < mvcc_compact_revision(hub->mvcc)) {
+        watcher_park(crowd_any(c), next);
+    } else if (next == hub->revision + 1) {
+        watcher_join(crowd_any(c), hub->live);
+    } else if (next > hub->revision) {
+        watcher_await(crowd_any(c), next); /* the store was replaced by one that lies behind */
+    } else {
+        struct crowd *twin = twin_of(c);
+        if (!twin)
+            return false;
+        merge_some(c, twin);
+    }
+    return true;
+}
+
+static void take_turn(struct crowd *c, unsigned *steps)
+{
+    spend(steps, 1);
+    if (!move_member(c))
+        begin(c);
+}
+
+/* --- those who wait --- */
+
+static void tell_compacted(struct watcher *w)
+{
+    struct watch_stream *s = w->stream;
+    struct watch_message m = {.watch_id = w->id, .canceled = true};
+
+    m.compact_revision = mvcc_compact_revision(s->hub->mvcc);
+    watcher_end(w);
+    watch_stream_queue(s, &m, NULL);
+}
+
+static void unpark(struct watcher *w)
+{
+    struct watch *hub = w->stream->hub;
+
+    if (w->next < mvcc_compact_revision(hub->mvcc)) {
+        tell_compacted(w);
+        return;
+    }
+    if (w->next > hub->revision) { /* the store was replaced by one that lies behind */
+        watcher_await(w, w->next);
+        return;
+    }
+    struct crowd *c = crowd_at(hub, w->next);
+    if (!c) {
+        c = crowd_new(hub, w->next);
+        walk_add_crowd(c);
+    }
+    watcher_join(w, c);
+}
+
+static void admit(struct watch_stream *s, unsigned *steps)
+{
+    int64_t wave = 1 + s->room / WAVE_BYTES;
+
+    list_remove(&s->waking);
+    while (wave-- > 0 && *steps > 0 && watch_stream_has_room(s) && !list_empty(&s->parked)) {
+        unpark(container_of(s->parked.next, struct watcher, link));
+        spend(steps, 1);
+    }
+    watch_stream_settle(s); /* the rest in the next round */
+}
+
+static void wake_those_ahead(struct watch *hub, unsigned *steps)
+{
+    struct heap_node *first;
+
+    while (*steps > 0 && (first = heap_first(&hub->ahead))) {
+        struct watcher *w = container_of(first, struct watcher, ahead);
+        if (w->next > hub->revision)
+            return;
+        watcher_park(w, w->next);
+        spend(steps, 1);
+    }
+}
+
+static bool somebody_is_due(const struct watch *hub)
+{
+    const struct heap_node *first = heap_first(&hub->ahead);
+
+    return first && container_of(first, struct watcher, ahead)->next <= hub->revision;
+}
+
+bool walk_is_idle(const struct watch *hub)
+{
+    return !is_walking(hub) && list_empty(&hub->round) && list_empty(&hub->next_round) &&
+           list_empty(&hub->waking) && list_empty(&hub->admitting) && !somebody_is_due(hub);
+}
+
+void walk_work(struct watch *hub, unsigned *steps)
+{
+    wake_those_ahead(hub, steps);
+    while (*steps > 0 && !walk_is_idle(hub)) {
+        if (is_walking(hub) && hub->walk.end == 0)
+            read_some(hub, steps);
+        else if (is_walking(hub))
+            hand_out_some(hub, steps);
+        else if (!list_empty(&hub->admitting))
+            admit(container_of(hub->admitting.next, struct watch_stream, waking), steps);
+        else if (!list_empty(&hub->round))
+            take_turn(container_of(hub->round.next, struct crowd, round), steps);
+        else {
+            list_append_all(&hub->round, &hub->next_round);
+            list_append_all(&hub->admitting, &hub->waking);
+        }
+    }
+}

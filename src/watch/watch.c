@@ -1,0 +1,169 @@
+#include "watch/watch_int.h"
+
+#include "base/assert.h"
+#include "base/mem.h"
+
+void *hub_alloc(struct watch *hub, size_t size)
+{
+    hub->bytes += size;
+    return mem_alloc(size);
+}
+
+void hub_free(struct watch *hub, void *at, size_t size)
+{
+    assert(hub->bytes >= size);
+    hub->bytes -= size;
+    mem_free(at);
+}
+
+struct watch *watch_open(const struct watch_options *options)
+{
+    struct watch *hub = mem_new(struct watch);
+
+    assert(options->mvcc);
+    assert(options->fragment_bytes > RESPONSE_BYTES_MAX);
+    hub->mvcc = options->mvcc;
+    hub->revision = mvcc_revision(hub->mvcc);
+    hub->fragment_bytes = options->fragment_bytes;
+    hub->interval_ms = options->progress_interval_ms;
+    if (hub->interval_ms == 0)
+        hub->interval_ms = WATCH_PROGRESS_INTERVAL_MS;
+    if (hub->interval_ms < WATCH_PROGRESS_MIN_MS)
+        hub->interval_ms = WATCH_PROGRESS_MIN_MS;
+    hub->seed = options->seed;
+    rng_seed(&hub->rng, options->seed);
+    list_init(&hub->round);
+    list_init(&hub->next_round);
+    list_init(&hub->waking);
+    list_init(&hub->admitting);
+    list_init(&hub->streams);
+    list_init(&hub->closed);
+    list_init(&hub->ready);
+    list_init(&hub->ticking);
+    heap_init(&hub->ahead, watcher_is_first);
+    heap_init(&hub->due, watch_stream_is_first_due);
+    hub->live = crowd_new(hub, hub->revision + 1);
+    hub->era = 1;
+    return hub;
+}
+
+static void reap(struct watch *hub, unsigned *steps)
+{
+    while (*steps > 0 && !list_empty(&hub->closed))
+        watch_stream_reap(container_of(hub->closed.next, struct watch_stream, link), steps);
+}
+
+void watch_close(struct watch *hub)
+{
+    if (!hub)
+        return;
+    assert(list_empty(&hub->streams));
+    assert(hub->longs == 0);
+    while (!list_empty(&hub->closed)) {
+        unsigned steps = UINT32_MAX;
+        reap(hub, &steps);
+    }
+    unsigned steps = UINT32_MAX;
+    walk_restart(hub);
+    walk_work(hub, &steps); /* only crowds without members are left */
+    assert(walk_is_idle(hub));
+    bite_free(&hub->bite);
+    bite_free(&hub->walk.bite);
+    crowd_free(hub->live);
+    heap_free(&hub->ahead);
+    heap_free(&hub->due);
+    mem_free(hub->lent_reason);
+    assert(hub->bytes == 0);
+    mem_free(hub);
+}
+
+void hub_live_falls_behind(struct watch *hub)
+{
+    if (hub->live->count == 0)
+        return;
+    walk_add_crowd(hub->live);
+    hub->live = crowd_new(hub, hub->revision + 1);
+    hub->era++;
+}
+
+static void show_to_live(struct watch *hub, const struct mvcc_changes *changes)
+{
+    struct bite *b = &hub->bite;
+    unsigned steps = UINT32_MAX;
+
+    bite_begin(b, hub, hub->live);
+    for (size_t n = 0; n < changes->count; n++) {
+        bool taken = bite_take(b, &changes->at[n], &steps);
+        assert(taken); /* there is nothing of an earlier revision to be sent first */
+    }
+    for (size_t n = 0; n < b->gather_count; n++)
+        bite_deliver(b, n, changes->revision);
+    bite_end(b);
+}
+
+void watch_changed(struct watch *hub, const struct mvcc_changes *changes)
+{
+    if (changes->revision == 0)
+        return;
+    assert(changes->revision == hub->revision + 1);
+    assert(changes->revision == mvcc_revision(hub->mvcc));
+
+    if (!changes->at)
+        hub_live_falls_behind(hub);
+    hub->revision = changes->revision;
+    hub->live->key.next = changes->revision + 1;
+    if (changes->at && hub->live->count > 0)
+        show_to_live(hub, changes);
+}
+
+void watch_compacted(struct watch *hub)
+{
+    walk_restart(hub); /* whoever is too old is found out at his next turn */
+}
+
+void watch_store_replaced(struct watch *hub, struct mvcc *mvcc)
+{
+    walk_restart(hub);
+    hub_live_falls_behind(hub);
+    hub->mvcc = mvcc;
+    hub->revision = mvcc_revision(mvcc);
+    hub->live->key.next = hub->revision + 1;
+}
+
+static bool is_idle(const struct watch *hub)
+{
+    return list_empty(&hub->closed) && list_empty(&hub->ticking) && walk_is_idle(hub);
+}
+
+bool watch_work(struct watch *hub, unsigned steps, uint64_t now_ms)
+{
+    assert(hub->revision == mvcc_revision(hub->mvcc));
+
+    watch_progress_work(hub, &steps, now_ms);
+    reap(hub, &steps);
+    walk_work(hub, &steps);
+    return is_idle(hub);
+}
+
+uint64_t watch_next_ms(const struct watch *hub)
+{
+    const struct heap_node *first = heap_first(&hub->due);
+
+    if (!is_idle(hub))
+        return 0;
+    return first ? container_of(first, struct watch_stream, due)->due_ms : UINT64_MAX;
+}
+
+struct watch_status watch_status(const struct watch *hub)
+{
+    struct watch_status status = {.streams = hub->stream_count, .bytes = hub->bytes};
+
+    LIST_FOREACH (link, &hub->streams) {
+        const struct watch_stream *s = container_of(link, struct watch_stream, link);
+        size_t live = watch_stream_live_count(s) + s->ahead_count;
+        status.watchers += s->count;
+        status.live += live;
+        status.lagging += s->count - live - s->ended_count;
+    }
+    return status;
+}

@@ -1,0 +1,399 @@
+/*
+ * watch_int: what the files behind watch.h share.
+ *
+ *     watch.c      the hub: told of changes, compactions, a new store; asked how things stand
+ *     stream.c     streams: their room, their queue, taking from it, their end
+ *     watcher.c    one watcher: created, canceled, and the four places where it can be
+ *     crowd.c      watchers that stand at one revision, found by key and by range
+ *     bite.c       some changes in a row, turned into batches for whoever they concern
+ *     event.c      one change as it is encoded
+ *     long.c       the events of a revision that is too large to be held
+ *     walk.c       catching up
+ *     progress.c   saying how far a watcher has come although nothing has happened
+ *     check.c      the invariants
+ *
+ * Everybody who stands at the same revision is in one crowd. One of them is the live crowd, which
+ * stands behind the newest revision; the others lag, and are led through history one bite at a
+ * time. Whoever a bite does not concern moves on with his crowd without being touched, which is
+ * what makes a hundred thousand watchers cheap: a revision is a step of the crowd, not of each.
+ *
+ *     start 0 ---------------------------------> live crowd <--- its members move over, one by one
+ *     start in the past --> parked on the        |      |                     |
+ *     stream, until it has room --> crowd at its |      |            crowd behind the newest
+ * revision next revision                ^             |      |                     ^ ^ | |      +-
+ * huge revision ->   | bites
+ *          +--- no room for its events ----------+      the crowd as a whole -+
+ *
+ *     start ahead --> on a heap until it is published, then as with a start in the past
+ *
+ * Two crowds that meet at a revision become one. A crowd with a walk under way is met by nobody.
+ */
+#pragma once
+
+#include "base/heap.h"
+#include "base/list.h"
+#include "base/map.h"
+#include "watch/treap.h"
+#include "watch/watch.h"
+
+enum {
+    BITE_BYTES_MAX = 4 * MIB,    /* held by one bite: events, and notes of who is to get which */
+    BITE_CHANGES_MAX = 2048,     /* looked at before the next crowd has its turn */
+    WAVE_BYTES = 1024,           /* of room for each watcher that leaves the parking lot at once */
+    MESSAGE_BYTES_MIN = 64,      /* what the smallest message counts */
+    RESPONSE_BYTES_MAX = 64,     /* of a WatchResponse without events and without a reason */
+    WATCH_PROGRESS_MIN_MS = 100, /* between two rounds of progress messages */
+};
+
+struct crowd;
+struct watcher;
+
+/* --- interests and crowds --- */
+
+enum interest_kind { INTEREST_KEY, INTEREST_RANGE, INTEREST_FROM /* no end */ };
+
+enum { WANTS_PUT = 1, WANTS_DELETE = 2, WANTS_PREV = 4 };
+
+/*
+ * What some members of a crowd watch, in the same way: they see the same events, in the same bytes.
+ * Its keys stand behind it. One that is in no crowd belongs to a single watcher.
+ */
+struct interest {
+    struct list watchers;
+    struct crowd *crowd;
+    union {
+        struct interest *next;    /* INTEREST_KEY: in the bucket */
+        struct range_node *range; /* the others: in the tree */
+    };
+    uint32_t from_len, to_len;
+    uint32_t gather; /* 1 + its place among the gathers of the bite under way; 0: none */
+    uint8_t wants;
+    uint8_t kind;
+    uint8_t at[]; /* from, to */
+};
+
+struct range_node {
+    struct treap_node link;
+    struct interest *interest;
+    struct interest *widest; /* of the subtree, the one that ends last */
+    uint64_t weight;
+};
+
+static inline struct bytes interest_from(const struct interest *i)
+{
+    return bytes_of(i->at, i->from_len);
+}
+
+static inline struct bytes interest_to(const struct interest *i)
+{
+    return bytes_of(i->at + i->from_len, i->to_len);
+}
+
+/* Detached. */
+struct interest *interest_new(struct watch *hub, enum interest_kind kind, uint8_t wants,
+                              struct bytes from, struct bytes to);
+void interest_free(struct watch *hub, struct interest *i); /* detached; NULL is fine */
+
+/* Is the key in its range? And would it see this change? */
+bool interest_covers(const struct interest *i, struct bytes key);
+static inline bool wants_change(uint8_t wants, bool tombstone)
+{
+    return wants & (tombstone ? WANTS_DELETE : WANTS_PUT);
+}
+
+struct crowd_key {
+    int64_t next;    /* the first revision that its members have not been given */
+    uint64_t serial; /* of its making */
+};
+
+struct crowd {
+    struct watch *hub;
+    struct crowd_key key;
+    size_t count; /* members */
+
+    /* A table that grows and shrinks by one bucket at a time (linear hashing): no rehash of
+     * everything ever falls on one unlucky create. */
+    struct interest **buckets;
+    size_t bucket_count, bucket_cap, key_count;
+    struct treap_node *ranges;
+
+    struct list round;         /* on the hub's round or next_round; unless live or walking */
+    struct treap_node by_next; /* on the hub's lagging, with the same exceptions */
+};
+
+struct crowd *crowd_new(struct watch *hub, int64_t next);
+void crowd_free(struct crowd *c); /* nobody is in it (asserted) */
+
+/* The watcher's interest is detached before the first and after the second. */
+void crowd_join(struct crowd *c, struct watcher *w);
+void crowd_leave(struct crowd *c, struct watcher *w);
+
+/* Some member; there is one (asserted). */
+struct watcher *crowd_any(struct crowd *c);
+
+/* Appends to `out`, of struct interest *, those that cover the key. */
+void crowd_match(const struct crowd *c, struct bytes key, struct buf *out);
+
+void crowd_check(const struct crowd *c);
+
+extern const struct treap_order crowd_order;
+static inline struct crowd *crowd_of(struct treap_node *n)
+{
+    return n ? container_of(n, struct crowd, by_next) : NULL;
+}
+
+/* --- watchers --- */
+
+enum watcher_place {
+    WATCHER_NOWHERE,
+    WATCHER_AHEAD,  /* its start is not published yet */
+    WATCHER_MEMBER, /* of its interest's crowd */
+    WATCHER_PARKED, /* on its stream */
+    WATCHER_ENDED,  /* by compaction, and told so: only the id is left of it */
+};
+
+struct watcher {
+    union {
+        struct list link;       /* MEMBER: its interest's, PARKED: its stream's */
+        struct heap_node ahead; /* AHEAD: the hub's */
+    };
+    struct treap_node by_id; /* its stream's */
+    struct watch_stream *stream;
+    struct interest *interest; /* NULL once ended */
+    int64_t id;
+    int64_t next;  /* AHEAD, PARKED: the next revision. MEMBER: none below it is for this watcher */
+    uint8_t place; /* enum watcher_place */
+    bool fragment, progress;
+    bool was_sent; /* events, since the last round of progress messages */
+};
+
+extern const struct treap_order watcher_order; /* by id; the key is an int64_t */
+static inline struct watcher *watcher_of(struct treap_node *n)
+{
+    return n ? container_of(n, struct watcher, by_id) : NULL;
+}
+bool watcher_is_first(const struct heap_node *a, const struct heap_node *b); /* of those ahead */
+
+/* To another place, from wherever it is. */
+void watcher_join(struct watcher *w, struct crowd *c);
+void watcher_park(struct watcher *w, int64_t next);
+void watcher_await(struct watcher *w, int64_t next);
+void watcher_end(struct watcher *w);
+void watcher_free(struct watcher *w);
+bool watcher_is_live(const struct watcher *w);
+
+/* --- streams --- */
+
+struct message {
+    struct list link;
+    struct watch_message m;
+    char *reason; /* owned; what m.cancel_reason shows */
+};
+
+struct watch_stream {
+    struct watch *hub;
+    void *context;
+    struct list link; /* on the hub's streams, or closed ones */
+    bool closed;
+
+    int64_t room;      /* may fall below 0 by the last message */
+    int64_t room_full; /* with nothing queued or under way */
+    uint64_t taken;    /* bytes under way */
+    struct list queue; /* of struct message */
+    struct list ready; /* on the hub's ready while the queue holds something */
+
+    struct treap_node *ids;
+    int64_t next_id;
+    size_t count;
+    size_t ahead_count, ended_count;
+    struct list parked;
+    struct list
+        waking; /* on the hub's waking or admitting while some are parked and there is room */
+
+    /* Members of the live crowd; 0 if the hub has a later one than this. So is nobody touched when
+     * the crowd as a whole falls behind. */
+    uint64_t live_era;
+    size_t live_count;
+
+    /* Live watchers that wait for this revision, the next one as they came: see progress.c. */
+    int64_t early_revision;
+    size_t early_count;
+
+    uint64_t opened_ms, interval_ms;
+    size_t progress_count;
+    struct heap_node due; /* on the hub's due while progress_count > 0 */
+    uint64_t due_ms;
+    struct list ticking; /* on the hub's ticking while its progress messages are being made */
+    int64_t tick_id;     /* the next to look at */
+};
+
+size_t watch_stream_live_count(const struct watch_stream *s);
+static inline bool watch_stream_has_room(const struct watch_stream *s)
+{
+    return s->room > 0;
+}
+
+/* Takes over m's blob or long, and `reason`, which may be NULL. */
+void watch_stream_queue(struct watch_stream *s, const struct watch_message *m, char *reason);
+
+/* To be called when its parked watchers or its room have changed. */
+void watch_stream_settle(struct watch_stream *s);
+
+bool watch_stream_is_first_due(const struct heap_node *a, const struct heap_node *b);
+
+/* Ends some watchers of a closed stream, and it with the last of them. */
+void watch_stream_reap(struct watch_stream *s, unsigned *steps);
+
+/* --- events --- */
+
+/* How many bytes of a KeyValue before the change belong to its event. */
+size_t watch_event_prev_size(struct mvcc *m, uint8_t wants, const struct mvcc_change *change);
+
+/* The whole `events` field, and appending it. */
+size_t watch_event_size(const struct mvcc_change *change, size_t prev_size);
+void watch_event_append(struct mvcc *m, const struct mvcc_change *change, size_t prev_size,
+                        struct buf *out);
+
+/* --- bites --- */
+
+/* An event as it will be sent, somewhere in the bite's bytes. */
+struct event {
+    size_t at, size;
+    int64_t sub;
+};
+
+/* A piece of a long message. */
+struct stretch {
+    int64_t sub; /* of its first event */
+    uint64_t bytes;
+    uint64_t events;
+};
+
+/* What one interest is to get. */
+struct gather {
+    struct interest *interest; /* NULL: nobody is left */
+    struct buf picks;          /* uint32_t: places in the bite's events. Empty if it is long */
+    struct buf stretches;      /* struct stretch, if it is long: one for each fragment */
+    bool is_long;
+    uint64_t bytes, events;
+    unsigned revisions;
+    int64_t first, last;
+    struct { /* before revision `last` */
+        uint64_t bytes, events;
+        int64_t last;
+    } before;
+};
+
+struct bite {
+    struct watch *hub;
+    struct crowd *crowd;
+    int64_t compacted; /* the compact revision, as it began */
+    int64_t first;     /* revision of the first event that is held; 0: none yet */
+    bool full;         /* must end with this revision */
+
+    struct buf bytes;  /* of the events */
+    struct buf events; /* struct event */
+    size_t flavour_events[2];
+    struct blob *whole[2]; /* all of a flavour: without and with the previous KeyValue */
+
+    struct gather *gathers;
+    size_t gather_count, gather_cap;
+    size_t note_bytes; /* of gathers and picks */
+    struct buf matched;
+};
+
+void bite_begin(struct bite *b, struct watch *hub, struct crowd *crowd);
+void bite_free(struct bite *b);
+
+/*
+ * Takes a change in, and lowers *steps by what it cost. False: the bite has to end before the
+ * change's revision, of which bite_cut then drops what was taken in already.
+ */
+bool bite_take(struct bite *b, const struct mvcc_change *change, unsigned *steps);
+void bite_cut(struct bite *b, int64_t revision);
+
+/* Hands the nth gather to its watchers; how many there were. `revision` is for the header. */
+size_t bite_deliver(struct bite *b, size_t n, int64_t revision);
+void bite_end(struct bite *b);
+
+/* The last of an interest's watchers has gone. */
+void bite_forget(struct bite *b, struct interest *i);
+
+static inline bool bite_is_under_way(const struct bite *b)
+{
+    return b->crowd != NULL;
+}
+
+/* --- long messages --- */
+
+struct watch_long *watch_long_new(struct watch *hub, const struct interest *i, int64_t revision,
+                                  const struct stretch *stretch, int64_t compacted);
+
+/* --- the hub --- */
+
+struct walk {
+    struct bite bite; /* under way while there is a walk */
+    struct revision at;
+    int64_t revision; /* being looked at; 0: none yet */
+    unsigned changes; /* looked at */
+    unsigned *steps;  /* of the slice */
+    int64_t end;      /* the crowd's next revision, once that is known; 0: not yet */
+    size_t delivered; /* gathers, after that */
+};
+
+struct watch {
+    struct mvcc *mvcc;
+    int64_t revision; /* the newest we were told of */
+    size_t fragment_bytes;
+    uint64_t interval_ms;
+    uint64_t seed;
+    struct rng rng;
+    size_t bytes;
+    size_t longs;
+    size_t stream_count; /* open ones */
+
+    struct crowd *live;
+    uint64_t era; /* of this live crowd */
+    struct bite bite;
+
+    struct treap_node *lagging;    /* crowds, by next */
+    struct list round, next_round; /* crowds: whose turn comes in this round, and in the next */
+    struct list waking, admitting; /* streams, the same */
+    struct walk walk;
+    uint64_t crowd_serial;
+    struct heap ahead; /* watchers */
+
+    struct list streams, closed;
+    struct list ready;
+    char *lent_reason;
+
+    struct heap due; /* streams */
+    struct list ticking;
+};
+
+/* Memory that is counted. */
+void *hub_alloc(struct watch *hub, size_t size);
+void hub_free(struct watch *hub, void *at, size_t size);
+
+/* The live crowd falls behind as it stands; from now on there is another, empty one. */
+void hub_live_falls_behind(struct watch *hub);
+
+static inline void spend(unsigned *steps, size_t cost)
+{
+    *steps = cost < *steps ? *steps - (unsigned)cost : 0;
+}
+
+/* A stream has got its first watcher that wants progress messages, or lost its last one. */
+void watch_progress_wanted(struct watch_stream *s, uint64_t now_ms);
+void watch_progress_unwanted(struct watch_stream *s);
+
+/* Each does some of its work, while there are steps left. */
+void walk_work(struct watch *hub, unsigned *steps);
+void watch_progress_work(struct watch *hub, unsigned *steps, uint64_t now_ms);
+bool walk_is_idle(const struct watch *hub);
+
+/* Lets a crowd lag, or take its next turn. */
+void walk_add_crowd(struct crowd *c);
+
+/* What was read so far may have changed under it: begin again. */
+void walk_restart(struct watch *hub);

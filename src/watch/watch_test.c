@@ -1,0 +1,555 @@
+/*
+ * What scenarios cannot show: sharing, sizes, slices, and the ends of things.
+ */
+#include "watch/watch_rig_test.h"
+
+#include <stdio.h>
+
+static const struct pb_watch_create_request everything = {.key = {(const uint8_t *)"\0", 1},
+                                                          .range_end = {(const uint8_t *)"\0", 1}};
+
+static void put_many(struct watch_rig *r, const char *prefix, unsigned count, size_t value_bytes)
+{
+    char key[64];
+    struct buf value = {0};
+
+    memset(buf_extend(&value, value_bytes), 'v', value_bytes);
+    for (unsigned n = 0; n < count; n++) {
+        snprintf(key, sizeof(key), "%s%05u", prefix, n);
+        mvcc_put(r->shelf.m, bytes_of_str(key), buf_bytes(&value), 0);
+    }
+    buf_free(&value);
+}
+
+static void put_many_apart(struct watch_rig *r, const char *key, unsigned count)
+{
+    for (unsigned n = 0; n < count; n++) {
+        struct mvcc_changes changes;
+        shelf_begin(&r->shelf);
+        mvcc_put(r->shelf.m, bytes_of_str(key), BYTES("v"), 0);
+        changes = shelf_end(&r->shelf);
+        watch_changed(r->w, &changes);
+    }
+}
+
+/* Takes and drops everything, as fast as it comes; how many messages that were. */
+static size_t drain(struct watch_rig *r)
+{
+    size_t count = 0;
+
+    for (bool busy = true; busy;) {
+        watch_rig_settle(r, MVCC_SLICE_STEPS);
+        busy = watch_rig_next(r)[0] != '\0';
+        count += busy;
+    }
+    return count;
+}
+
+/* --- sharing --- */
+
+static void create_in_many_ways(struct watch_rig *r, struct watch_stream *s)
+{
+    watch_rig_create(r, s, &(struct pb_watch_create_request){.key = BYTES("a")});
+    watch_rig_create(r, s, &(struct pb_watch_create_request){.key = BYTES("a")});
+    watch_rig_create(r, s, &everything);
+    watch_rig_create(r, s,
+                     &(struct pb_watch_create_request){.key = BYTES("a"), .range_end = BYTES("c")});
+}
+
+TEST(watchers_that_see_the_same_share_one_blob)
+{
+    struct watch_rig r;
+    watch_rig_init(&r, NULL);
+    struct watch_stream *s = watch_rig_stream(&r, 1 * MIB);
+    create_in_many_ways(&r, s);
+    drain(&r);
+
+    watch_rig_put(&r, "a", "1");
+
+    struct watch_message first, m;
+    CHECK(watch_take(r.w, &first));
+    for (unsigned n = 1; n < 4; n++) {
+        CHECK(watch_take(r.w, &m));
+        CHECK(m.events == first.events);
+        blob_unref(m.events);
+        watch_sent(s, m.bytes);
+    }
+    CHECK(!watch_take(r.w, &m));
+    CHECK_EQ(blob_ref_count(first.events), 1);
+    blob_unref(first.events);
+    watch_stream_close(s);
+    watch_rig_free(&r);
+}
+
+TEST(lagging_watchers_share_too)
+{
+    struct watch_rig r;
+    watch_rig_init(&r, NULL);
+    struct watch_stream *s = watch_rig_stream(&r, 1 * MIB);
+    put_many_apart(&r, "a", 10);
+    for (unsigned n = 0; n < 3; n++)
+        watch_rig_create(&r, s,
+                         &(struct pb_watch_create_request){.key = BYTES("a"), .start_revision = 5});
+
+    watch_rig_settle(&r, 100);
+
+    struct watch_message m;
+    struct blob *shared = NULL;
+    while (watch_take(r.w, &m)) {
+        CHECK(m.created || !shared || m.events == shared);
+        if (!m.created && !shared)
+            shared = blob_ref(m.events);
+        blob_unref(m.events);
+    }
+    CHECK(shared);
+    CHECK_EQ(blob_ref_count(shared), 1);
+    blob_unref(shared);
+    watch_stream_close(s);
+    watch_rig_free(&r);
+}
+
+TEST(streams_take_turns)
+{
+    struct watch_rig r;
+    watch_rig_init(&r, NULL);
+    struct watch_stream *a = watch_rig_stream(&r, 1 * MIB);
+    struct watch_stream *b = watch_rig_stream(&r, 1 * MIB);
+    for (unsigned n = 0; n < 3; n++)
+        watch_rig_create(&r, a, &everything);
+    watch_rig_create(&r, b, &everything);
+
+    const struct watch_stream *const order[] = {a, b, a, a};
+    for (unsigned n = 0; n < 4; n++) {
+        struct watch_message m;
+        CHECK(watch_take(r.w, &m));
+        CHECK(m.stream == order[n]);
+    }
+    watch_stream_close(a);
+    watch_stream_close(b);
+    watch_rig_free(&r);
+}
+
+/* --- room --- */
+
+TEST(a_stream_is_overdrawn_by_one_message_at_most)
+{
+    struct watch_rig r;
+    watch_rig_init(&r, NULL);
+    struct watch_stream *s = watch_rig_stream(&r, 700);
+    struct watch_stream *quick = watch_rig_stream(&r, 1 * MIB);
+    for (unsigned n = 0; n < 8; n++)
+        watch_rig_create(&r, s, &everything);
+    watch_rig_create(&r, quick, &everything);
+    CHECK_EQ(watch_stream_room(s), 700 - 8 * 64);
+
+    for (unsigned n = 0; n < 100; n++)
+        watch_rig_put(&r, "a", "a value of some length, which makes the message larger than 64");
+
+    CHECK_EQ(watch_stream_room(s), 0);
+    CHECK_EQ(watch_status(r.w).lagging, 8);
+    size_t held = 0;
+    struct watch_message m;
+    while (watch_take(r.w, &m)) {
+        if (m.stream == s)
+            held += m.bytes;
+        blob_unref(m.events);
+    }
+    CHECK(held > 700 && held < 800);
+    watch_stream_close(s);
+    watch_stream_close(quick);
+    watch_rig_free(&r);
+}
+
+TEST(room_for_few_does_not_wake_all)
+{
+    struct watch_rig r;
+    watch_rig_init(&r, NULL);
+    struct watch_stream *s = watch_rig_stream(&r, 64 * 100);
+    for (unsigned n = 0; n < 100; n++)
+        watch_rig_create(&r, s, &everything);
+    watch_rig_put(&r, "a", "1");
+    CHECK_EQ(watch_status(r.w).lagging, 100);
+
+    struct watch_message m;
+    CHECK(watch_take(r.w, &m));
+    watch_sent(s, m.bytes);
+
+    CHECK(watch_work(r.w, 30, r.now_ms));
+    CHECK_EQ(watch_status(r.w).lagging, 99);
+    CHECK_EQ(drain(&r), 99 + 100); /* the other answers, then everybody's event */
+    CHECK_EQ(watch_status(r.w).live, 100);
+    watch_stream_close(s);
+    watch_rig_free(&r);
+}
+
+/* --- too much in one revision --- */
+
+TEST(a_revision_with_too_many_bytes_leaves_some_behind_for_a_moment)
+{
+    struct watch_rig r;
+    watch_rig_init(&r, NULL);
+    struct watch_stream *s = watch_rig_stream(&r, 64 * MIB);
+    for (unsigned n = 0; n < 1000; n++) {
+        char key[16];
+        snprintf(key, sizeof(key), "k%05u", n);
+        watch_create(s, &(struct pb_watch_create_request){.key = bytes_of_str(key)}, NULL, 0);
+    }
+    drain(&r);
+
+    watch_rig_begin(&r);
+    put_many(&r, "k", 1000, 6000);
+    watch_rig_end(&r);
+
+    size_t behind = watch_status(r.w).lagging;
+    CHECK(behind > 200 && behind < 500);
+    CHECK_EQ(drain(&r), 1000);
+    CHECK_EQ(watch_status(r.w).live, 1000);
+    watch_rig_put(&r, "k00999", "again");
+    CHECK_STR(watch_rig_next(&r), "#999 revision=3 put k00999=again@3");
+    watch_stream_close(s);
+    watch_rig_free(&r);
+}
+
+TEST(a_long_message_reads_what_was_measured_whatever_is_written_meanwhile)
+{
+    struct watch_rig r;
+    watch_rig_init(&r, NULL);
+    struct watch_stream *s = watch_rig_stream(&r, 1 * MIB);
+    struct pb_watch_create_request request = everything;
+    request.prev_kv = true;
+    watch_rig_create(&r, s, &request);
+    watch_rig_begin(&r);
+    put_many(&r, "k", 100, 3000);
+    watch_rig_end(&r);
+    drain(&r);
+
+    watch_rig_begin(&r);
+    put_many(&r, "k", 100, 2000);
+    watch_rig_end(&r);
+    struct watch_message m;
+    CHECK(watch_take(r.w, &m));
+    CHECK(m.long_events);
+    struct buf events = {0};
+    bool done = false;
+    while (!done) {
+        watch_rig_put(&r, "k00050", "x");
+        size_t before = events.len;
+        CHECK_EQ(watch_long_read(m.long_events, 10000, &events, &done), ERR_OK);
+        CHECK(events.len - before <= 10000);
+    }
+
+    CHECK_EQ(events.len, watch_long_bytes(m.long_events));
+    CHECK_EQ(events.len, m.bytes);
+    watch_long_end(m.long_events);
+    buf_free(&events);
+    watch_stream_close(s);
+    watch_rig_free(&r);
+}
+
+static struct watch_long *take_long(struct watch_rig *r, bool prev)
+{
+    struct pb_watch_create_request request = everything;
+    struct watch_message m;
+    struct watch_stream *s = watch_rig_stream(r, 1 * MIB);
+
+    request.prev_kv = prev;
+    request.start_revision = 3;
+    watch_rig_create(r, s, &request);
+    watch_rig_settle(r, 100);
+    CHECK(watch_take(r->w, &m) && m.created);
+    CHECK(watch_take(r->w, &m) && m.long_events);
+    watch_stream_close(s); /* the message lives on */
+    return m.long_events;
+}
+
+/* The bytes that were announced can no longer be had: only a reset is honest. */
+TEST(a_long_message_is_overtaken_by_compaction)
+{
+    struct watch_rig r;
+    watch_rig_init(&r, NULL);
+    for (unsigned n = 0; n < 3; n++) {
+        watch_rig_begin(&r);
+        put_many(&r, "k", 100, 3000);
+        watch_rig_end(&r);
+    }
+    struct watch_long *plain = take_long(&r, false), *prev = take_long(&r, true);
+    struct buf events = {0};
+    bool done;
+    CHECK_EQ(watch_long_read(plain, 5000, &events, &done), ERR_OK);
+    CHECK_EQ(watch_long_read(prev, 5000, &events, &done), ERR_OK);
+
+    watch_rig_compact(&r, 2);
+    CHECK_EQ(watch_long_read(prev, 5000, &events, &done), ERR_OK);
+    watch_rig_compact(&r, 3);
+
+    CHECK_EQ(watch_long_read(plain, 5000, &events, &done), ERR_CANCELED);
+    CHECK_EQ(watch_long_read(prev, 5000, &events, &done), ERR_CANCELED);
+    watch_long_end(plain);
+    watch_long_end(prev);
+    buf_free(&events);
+    watch_rig_free(&r);
+}
+
+/* Most of a huge revision is not for this watcher: a read may find nothing in its slice. */
+TEST(reading_a_sparse_long_message_goes_in_slices)
+{
+    struct watch_rig r;
+    watch_rig_init(&r, NULL);
+    struct watch_stream *s = watch_rig_stream(&r, 1 * MIB);
+    watch_rig_create(&r, s,
+                     &(struct pb_watch_create_request){.key = BYTES("k"), .range_end = BYTES("l")});
+    drain(&r);
+    watch_rig_begin(&r);
+    put_many(&r, "a", 3 * MVCC_SLICE_STEPS, 1);
+    put_many(&r, "k", 100, 3000);
+    watch_rig_end(&r);
+    watch_rig_settle(&r, 500);
+
+    struct watch_message m;
+    struct buf events = {0};
+    bool done;
+    CHECK(watch_take(r.w, &m));
+    CHECK_EQ(watch_long_read(m.long_events, 1 * MIB, &events, &done), ERR_OK);
+    while (!done)
+        CHECK_EQ(watch_long_read(m.long_events, 1 * MIB, &events, &done), ERR_OK);
+    CHECK_EQ(events.len, m.bytes);
+
+    watch_long_end(m.long_events);
+    buf_free(&events);
+    watch_stream_close(s);
+    watch_rig_free(&r);
+}
+
+/* --- slices --- */
+
+TEST(catching_up_looks_at_no_more_than_it_may)
+{
+    struct watch_rig r;
+    watch_rig_init(&r, NULL);
+    struct watch_stream *s = watch_rig_stream(&r, 1 * MIB);
+    put_many_apart(&r, "a", 5000);
+    watch_rig_create(&r, s,
+                     &(struct pb_watch_create_request){.key = BYTES("b"), .start_revision = 2});
+
+    size_t slices = watch_rig_settle(&r, 100);
+
+    CHECK(slices >= 50 && slices <= 60);
+    CHECK_EQ(watch_status(r.w).live, 1);
+    watch_stream_close(s);
+    watch_rig_free(&r);
+}
+
+/* Watchers that lag apart meet, and one walk serves them all. */
+TEST(watchers_behind_each_other_walk_together)
+{
+    struct watch_rig r;
+    watch_rig_init(&r, NULL);
+    struct watch_stream *s = watch_rig_stream(&r, 1 * MIB);
+    put_many_apart(&r, "a", 5000);
+    for (int64_t n = 0; n < 50; n++)
+        watch_rig_create(
+            &r, s, &(struct pb_watch_create_request){.key = BYTES("b"), .start_revision = 2 + n});
+
+    size_t slices = watch_rig_settle(&r, 100);
+
+    CHECK(slices < 2 * 50); /* 50 walks of their own would be 2500 */
+    CHECK_EQ(watch_status(r.w).live, 50);
+    watch_stream_close(s);
+    watch_rig_free(&r);
+}
+
+/* A stream far behind does not hold up one that is nearly there. */
+TEST(the_one_who_is_nearly_there_does_not_wait)
+{
+    struct watch_rig r;
+    watch_rig_init(&r, NULL);
+    struct watch_stream *far = watch_rig_stream(&r, 1 * MIB);
+    struct watch_stream *near = watch_rig_stream(&r, 1 * MIB);
+    put_many_apart(&r, "a", 60000);
+    watch_rig_create(&r, far,
+                     &(struct pb_watch_create_request){.key = BYTES("b"), .start_revision = 2});
+    watch_work(r.w, 1000, 0);
+    watch_rig_create(&r, near,
+                     &(struct pb_watch_create_request){.key = BYTES("b"), .start_revision = 59990});
+
+    unsigned slices = 0;
+    for (; watch_status(r.w).live == 0; slices++)
+        watch_work(r.w, 1000, 0);
+
+    CHECK(slices <= 10);
+    CHECK_EQ(watch_status(r.w).lagging, 1);
+    watch_stream_close(far);
+    watch_stream_close(near);
+    watch_rig_free(&r);
+}
+
+TEST(a_stream_with_many_watchers_ends_in_slices)
+{
+    struct watch_rig r;
+    watch_rig_init(&r, NULL);
+    struct watch_stream *s = watch_rig_stream(&r, 1 * MIB);
+    for (unsigned n = 0; n < 2000; n++)
+        watch_create(s, n % 2 ? &everything : &(struct pb_watch_create_request){.key = BYTES("a")},
+                     NULL, 0);
+
+    watch_stream_close(s);
+
+    struct watch_status status = watch_status(r.w);
+    CHECK_EQ(status.watchers, 0);
+    CHECK_EQ(status.streams, 0);
+    CHECK(!watch_work(r.w, 10, 0));
+    watch_rig_put(&r, "a", "1"); /* concerns those that are still being taken down */
+    struct watch_message m;
+    CHECK(!watch_take(r.w, &m));
+    CHECK(watch_rig_settle(&r, 100) >= 10);
+    watch_rig_free(&r);
+}
+
+TEST(a_hub_may_end_while_streams_are_being_taken_down)
+{
+    struct watch_rig r;
+    watch_rig_init(&r, NULL);
+    struct watch_stream *s = watch_rig_stream(&r, 1 * MIB);
+    put_many_apart(&r, "a", 10);
+    for (unsigned n = 0; n < 2000; n++)
+        watch_create(s,
+                     &(struct pb_watch_create_request){.key = BYTES("a"),
+                                                       .start_revision = n % 3 ? n % 15 : 0},
+                     NULL, 0);
+    watch_work(r.w, 700, 0);
+
+    watch_stream_close(s);
+
+    watch_rig_free(&r);
+}
+
+/* --- memory --- */
+
+TEST(a_live_watcher_of_one_key_is_small)
+{
+    struct watch_rig r;
+    watch_rig_init(&r, NULL);
+    struct watch_stream *s = watch_rig_stream(&r, 1 * MIB);
+    size_t before = watch_status(r.w).bytes;
+
+    for (unsigned n = 0; n < 5000; n++) {
+        char key[40];
+        struct watch_message m;
+        snprintf(key, sizeof(key), "a key of some thirty-two%08u", n);
+        watch_create(s, &(struct pb_watch_create_request){.key = bytes_of(key, 32)}, NULL, 0);
+        CHECK(watch_take(r.w, &m));
+        watch_sent(s, m.bytes);
+    }
+
+    CHECK((watch_status(r.w).bytes - before) / 5000 <
+          WATCH_WATCHER_BYTES - 32); /* malloc's share */
+    watch_check(r.w);
+    watch_stream_close(s);
+    watch_rig_free(&r);
+}
+
+TEST(a_slow_stream_costs_no_memory_while_others_go_on)
+{
+    struct watch_rig r;
+    watch_rig_init(&r, NULL);
+    struct watch_stream *s = watch_rig_stream(&r, 200);
+    watch_rig_create(&r, s, &everything);
+    put_many_apart(&r, "a", 10);
+    size_t before = watch_status(r.w).bytes;
+
+    put_many_apart(&r, "a", 10000);
+
+    CHECK_EQ(watch_status(r.w).bytes, before);
+    watch_stream_close(s);
+    watch_rig_free(&r);
+}
+
+/* --- another store --- */
+
+static void put_elsewhere(struct watch_rig *r, struct shelf *elsewhere, const char *value)
+{
+    shelf_begin(elsewhere);
+    mvcc_put(elsewhere->m, BYTES("a"), bytes_of_str(value), 0);
+    struct mvcc_changes changes = shelf_end(elsewhere);
+    watch_changed(r->w, &changes);
+    watch_check(r->w);
+}
+
+/* It should never lie behind; if it does, nobody is told a revision again that he knows. */
+TEST(a_store_that_lies_behind_is_waited_for)
+{
+    struct watch_rig r;
+    struct shelf behind;
+    watch_rig_init(&r, NULL);
+    shelf_init(&behind, STAND_MEMORY);
+    struct watch_stream *s = watch_rig_stream(&r, 1 * MIB);
+    watch_rig_create(&r, s, &everything);
+    for (unsigned n = 0; n < 3; n++)
+        watch_rig_put(&r, "a", "1");
+    drain(&r);
+    watch_rig_create(&r, s,
+                     &(struct pb_watch_create_request){.key = BYTES("a"), .start_revision = 4});
+
+    watch_store_replaced(r.w, behind.m);
+    CHECK_EQ(drain(&r), 1); /* created */
+    for (unsigned n = 0; n < 2; n++)
+        put_elsewhere(&r, &behind, "2");
+    CHECK_EQ(drain(&r), 0);
+    put_elsewhere(&r, &behind, "3");
+    watch_rig_settle(&r, 100);
+    CHECK_STR(watch_rig_next(&r), "#1 revision=4 put a=3@4");
+    put_elsewhere(&r, &behind, "4");
+    watch_rig_settle(&r, 100);
+
+    CHECK_STR(watch_rig_next(&r), "#1 revision=5 put a=4@5");
+    CHECK_STR(watch_rig_next(&r), "#0 revision=5 put a=4@5");
+    watch_stream_close(s);
+    watch_rig_free(&r);
+    shelf_free(&behind);
+}
+
+/* --- time --- */
+
+TEST(the_clock_is_needed_only_by_those_who_want_progress)
+{
+    struct watch_rig r;
+    watch_rig_init(&r, &(struct watch_options){.progress_interval_ms = 1});
+    struct watch_stream *s = watch_rig_stream(&r, 1 * MIB);
+    struct pb_watch_create_request request = everything;
+    watch_rig_create(&r, s, &request);
+    CHECK(watch_next_ms(r.w) == UINT64_MAX);
+
+    request.progress_notify = true;
+    watch_rig_create(&r, s, &request);
+
+    uint64_t due = watch_next_ms(r.w); /* 100 ms is the least, and a stream adds up to a tenth */
+    CHECK(due >= r.now_ms + 100 && due < r.now_ms + 110);
+    drain(&r);
+    r.now_ms = due - 1;
+    CHECK_EQ(drain(&r), 0);
+    r.now_ms = due;
+    watch_rig_settle(&r, 1);
+    CHECK_STR(watch_rig_next(&r), "#1 revision=1");
+    CHECK_EQ(watch_next_ms(r.w), 2 * due - 1000);
+    r.now_ms += 10 * 1000; /* a long pause is one round, not many */
+    CHECK_EQ(drain(&r), 1);
+    watch_cancel(s, 1);
+    CHECK(watch_next_ms(r.w) == UINT64_MAX);
+    watch_stream_close(s);
+    watch_rig_free(&r);
+}
+
+/* --- hostile --- */
+
+TEST(telling_that_more_was_sent_than_was_taken_is_a_bug)
+{
+    struct watch_rig r;
+    watch_rig_init(&r, NULL);
+    struct watch_stream *s = watch_rig_stream(&r, 1 * MIB);
+    watch_rig_create(&r, s, &everything);
+
+    CHECK_DIES(watch_sent(s, 64), "bytes <= s->taken");
+
+    watch_stream_close(s);
+    watch_rig_free(&r);
+}
