@@ -1,0 +1,459 @@
+#include "apply/apply_int.h"
+
+#include "base/mem.h"
+
+/* ---- Opening ---- */
+
+static const struct bytes auth_enabled_key = BYTES("authEnabled");
+static const struct bytes auth_revision_key = BYTES("authRevision");
+
+/* Of a store in which nobody has ever been added it may be missing; then it is 1, as etcd has it.
+ */
+static enum err read_auth(struct apply *a, struct backend_view *v, struct buf *why)
+{
+    struct bytes value;
+    enum err e = backend_get(v, BUCKET_AUTH, auth_enabled_key, &value);
+
+    if (e == ERR_OK && value.len == 1 && value.at[0] == 1) {
+        buf_append_str(why, "auth is enabled in this store, and not built in this server yet");
+        return ERR_UNSUPPORTED;
+    }
+    if (e == ERR_OK || e == ERR_NOT_FOUND)
+        e = backend_get(v, BUCKET_AUTH, auth_revision_key, &value);
+    if (e == ERR_OK && value.len == sizeof(a->auth_revision)) {
+        memcpy(&a->auth_revision, value.at, sizeof(a->auth_revision));
+        a->auth_revision = __builtin_bswap64(a->auth_revision);
+    } else if (e == ERR_OK) {
+        buf_append_str(why, "bucket auth, key authRevision: not a number");
+        return ERR_CORRUPT;
+    }
+    if (e == ERR_CORRUPT)
+        buf_append_str(why, backend_view_damage(v));
+    return e == ERR_NOT_FOUND ? ERR_OK : e;
+}
+
+static enum err load(struct apply *a, struct buf *why)
+{
+    struct backend_view v;
+
+    backend_view_open(a->o.backend, &v);
+    enum err e = read_auth(a, &v, why);
+    backend_view_close(&v);
+    return e == ERR_OK ? alarms_load(&a->alarms, a->o.backend, why) : e;
+}
+
+enum err apply_open(const struct apply_options *options, struct buf *why, struct apply **out)
+{
+    struct apply *a = mem_new(struct apply);
+
+    a->o = *options;
+    if (a->o.quota_bytes == 0)
+        a->o.quota_bytes = APPLY_QUOTA_BYTES_DEFAULT;
+    a->work.apply = a;
+    a->auth_revision = 1;
+    enum err e = load(a, why);
+    if (e != ERR_OK) {
+        apply_close(a);
+        return e;
+    }
+    admin_note_version(a);
+    *out = a;
+    return ERR_OK;
+}
+
+static void forget_entry(struct apply *a)
+{
+    reply_free(&a->effects.reply);
+    blob_unref(a->blob);
+    a->blob = NULL;
+    arena_reset(&a->arena);
+}
+
+void apply_close(struct apply *a)
+{
+    if (!a)
+        return;
+    assert(a->reads == 0);
+    work_abandon(&a->work);
+    work_free(&a->work);
+    mem_free(a->spare_read);
+    forget_entry(a);
+    arena_free(&a->arena);
+    alarms_free(&a->alarms);
+    mem_free(a);
+}
+
+size_t apply_alarms(const struct apply *a, const struct apply_alarm **out)
+{
+    *out = a->alarms.at;
+    return a->alarms.count;
+}
+
+/* ---- What cannot be executed ---- */
+
+static void stop(struct apply *a, const char *text)
+{
+    a->state = APPLY_REFUSED;
+    if (!a->o.on_refused)
+        fatal("%s", text);
+    a->o.on_refused(a->o.context, text);
+}
+
+void apply_refuse(struct apply *a, const char *format, ...)
+{
+    struct buf text = {0};
+    va_list args;
+
+    buf_printf(&text,
+               "entry %llu of term %llu cannot be applied: ", (unsigned long long)a->effects.index,
+               (unsigned long long)a->effects.term);
+    va_start(args, format);
+    buf_vprintf(&text, format, args);
+    va_end(args);
+    stop(a, buf_str(&text));
+    buf_free(&text);
+}
+
+bool apply_decode_kv(struct apply *a, struct bytes stored, struct pb_key_value *out)
+{
+    enum err e = pb_decode_key_value(stored, &a->arena, out); /* which needs no arena */
+
+    if (e != ERR_OK)
+        stop(a, "the store holds a KeyValue that cannot be decoded");
+    return e == ERR_OK;
+}
+
+bool apply_read_kv(struct apply *a, struct revision at, struct buf *space, struct pb_key_value *out)
+{
+    buf_clear(space);
+    mvcc_read_kv(a->o.mvcc, at, space);
+    return apply_decode_kv(a, buf_bytes(space), out);
+}
+
+/* ---- Beginning ---- */
+
+static bool decode_conf_change(struct apply *a, const struct raft_entry *entry)
+{
+    struct apply_effects *e = &a->effects;
+
+    if (entry->type != RAFT_ENTRY_CONF_CHANGE ||
+        !raft_conf_change_decode(entry->data, &e->conf_change)) {
+        apply_refuse(a, "it is a conf change that cannot be understood");
+        return false;
+    }
+    e->is_conf_change = true;
+    e->id = e->conf_change.id;
+    return true;
+}
+
+static void refuse_unknown(struct apply *a, struct bytes data)
+{
+    if (request_is_v2(data))
+        apply_refuse(a, "it is a request of the v2 API, which etcd 3.7 does not execute either");
+    else
+        apply_refuse(a, "it holds no request that is known here");
+}
+
+static bool decode_request(struct apply *a, struct bytes data)
+{
+    enum err e = pb_decode_internal_raft_request(data, &a->arena, &a->request);
+
+    if (e != ERR_OK && !request_is_v2(data)) {
+        apply_refuse(a, "it cannot be decoded: %s", err_text(e));
+        return false;
+    }
+    a->kind = e == ERR_OK ? request_kind(&a->request) : REQUEST_COUNT;
+    if (a->kind == REQUEST_COUNT) {
+        refuse_unknown(a, data);
+        return false;
+    }
+    if (!a->request.id && !a->request.header) {
+        apply_refuse(a, "it has no header");
+        return false;
+    }
+    a->effects.id = a->request.id ? a->request.id : a->request.header->id;
+    return true;
+}
+
+static bool decode(struct apply *a, const struct raft_entry *entry)
+{
+    if (entry->type != RAFT_ENTRY_NORMAL)
+        return decode_conf_change(a, entry);
+    a->effects.no_op = entry->data.len == 0;
+    return a->effects.no_op || decode_request(a, entry->data);
+}
+
+/* Applied before a restart, and in the log still. Its conf change is told for the peers' sake. */
+static void skip(struct apply *a, const struct raft_entry *entry)
+{
+    struct apply_effects *e = &a->effects;
+
+    a->state = APPLY_DONE;
+    e->skip_raft = true;
+    e->no_op = entry->type == RAFT_ENTRY_NORMAL && entry->data.len == 0;
+    if (entry->type == RAFT_ENTRY_NORMAL || !decode_conf_change(a, entry))
+        return;
+    e->removed_self =
+        e->conf_change.type == RAFT_REMOVE_NODE && e->conf_change.node_id == a->o.own_id;
+}
+
+void apply_begin(struct apply *a, const struct raft_entry *entry, uint64_t now_ms)
+{
+    uint64_t applied = backend_applied(a->o.backend).index;
+    assert(a->state == APPLY_IDLE);
+    assert(entry->index <= applied + 1);
+
+    a->effects = (struct apply_effects){.index = entry->index, .term = entry->term};
+    a->blob = blob_ref(entry->blob);
+    a->now_ms = now_ms;
+    a->state = APPLY_BEGUN;
+    if (entry->index <= applied) {
+        skip(a, entry);
+        return;
+    }
+    if (!decode(a, entry))
+        return;
+    if (!a->effects.no_op && !a->effects.is_conf_change && !request_is_supported(a->kind)) {
+        apply_refuse(a, "it is a request %s, and auth is not built in this server yet",
+                     request_name(a->kind));
+        return;
+    }
+    backend_entry_begin(a->o.backend);
+    a->in_entry = true;
+}
+
+bool apply_is_busy(const struct apply *a)
+{
+    return a->state != APPLY_IDLE;
+}
+
+/* ---- The stages ---- */
+
+static enum answer corrupt_alarm(const struct apply *a)
+{
+    if (a->alarms.corrupt == 0)
+        return ANSWER_OK;
+    switch (a->kind) {
+    case REQUEST_RANGE:
+    case REQUEST_PUT:
+    case REQUEST_DELETE_RANGE:
+    case REQUEST_TXN:
+    case REQUEST_COMPACTION:
+    case REQUEST_LEASE_GRANT:
+    case REQUEST_LEASE_REVOKE:
+        return ANSWER_CORRUPT;
+    default: /* what repairs things, and what does not touch them */
+        return ANSWER_OK;
+    }
+}
+
+static enum answer no_space_alarm(const struct apply *a)
+{
+    if (a->alarms.no_space == 0)
+        return ANSWER_OK;
+    bool takes_space = a->kind == REQUEST_PUT || a->kind == REQUEST_LEASE_GRANT ||
+                       (a->kind == REQUEST_TXN && txn_cost(a->request.txn) > 0);
+    return takes_space ? ANSWER_NO_SPACE : ANSWER_OK;
+}
+
+static enum answer admit(struct apply *a)
+{
+    enum answer answer = corrupt_alarm(a);
+
+    if (answer == ANSWER_OK)
+        answer = no_space_alarm(a);
+    if (answer == ANSWER_OK)
+        answer = request_authorize(a->kind);
+    if (answer == ANSWER_OK)
+        a->over_quota = apply_over_quota(a, &a->request);
+    return answer;
+}
+
+/* ---- Executing ---- */
+
+static void begin_work(struct apply *a)
+{
+    const struct pb_internal_raft_request *r = &a->request;
+    struct work *w = &a->work;
+
+    w->txn = a->kind == REQUEST_TXN ? r->txn : NULL;
+    w->writes = a->kind != REQUEST_RANGE && !(w->txn && apply_txn_is_read_only(w->txn));
+    w->reply = a->awaited ? &a->effects.reply : NULL;
+    if (a->kind == REQUEST_RANGE)
+        w->single = (struct pb_request_op){.which = PB_OP_RANGE, .range = r->range};
+    else if (a->kind == REQUEST_PUT)
+        w->single = (struct pb_request_op){.which = PB_OP_PUT, .put = r->put};
+    else if (a->kind == REQUEST_DELETE_RANGE)
+        w->single =
+            (struct pb_request_op){.which = PB_OP_DELETE_RANGE, .delete_range = r->delete_range};
+    work_begin(w);
+}
+
+static bool execute_work(struct apply *a, unsigned *steps)
+{
+    if (!work_some(&a->work, steps))
+        return false;
+    a->effects.answer = a->work.answer;
+    work_end(&a->work, &a->effects.changes);
+    return true;
+}
+
+static bool execute(struct apply *a, unsigned *steps)
+{
+    switch (a->kind) {
+    case REQUEST_RANGE:
+    case REQUEST_PUT:
+    case REQUEST_DELETE_RANGE:
+    case REQUEST_TXN:
+        return execute_work(a, steps);
+    case REQUEST_LEASE_REVOKE:
+        return admin_lease_revoke(a, steps);
+    case REQUEST_LEASE_CHECKPOINT:
+        return admin_lease_checkpoint(a, steps);
+    case REQUEST_COMPACTION:
+        admin_compaction(a);
+        return true;
+    case REQUEST_LEASE_GRANT:
+        admin_lease_grant(a);
+        return true;
+    case REQUEST_ALARM:
+        admin_alarm(a);
+        return true;
+    case REQUEST_CLUSTER_VERSION_SET:
+        admin_cluster_version_set(a);
+        return true;
+    case REQUEST_CLUSTER_MEMBER_ATTR_SET:
+        admin_cluster_member_attr_set(a);
+        return true;
+    case REQUEST_DOWNGRADE_INFO_SET:
+        admin_downgrade_info_set(a);
+        return true;
+    case REQUEST_AUTH_STATUS:
+        admin_auth_status(a);
+        return true;
+    case REQUEST_DOWNGRADE_VERSION_TEST: /* does nothing, but must not stop anybody */
+    case REQUEST_AUTH_USER_GET:          /* and these ask for what only another member tells */
+    case REQUEST_AUTH_ROLE_GET:
+    case REQUEST_AUTH_USER_LIST:
+    case REQUEST_AUTH_ROLE_LIST:
+        return true;
+    case REQUEST_AUTHENTICATE: /* refused before */
+    case REQUEST_AUTH_ENABLE:
+    case REQUEST_AUTH_DISABLE:
+    case REQUEST_AUTH_USER_ADD:
+    case REQUEST_AUTH_USER_DELETE:
+    case REQUEST_AUTH_USER_CHANGE_PASSWORD:
+    case REQUEST_AUTH_USER_GRANT_ROLE:
+    case REQUEST_AUTH_USER_REVOKE_ROLE:
+    case REQUEST_AUTH_ROLE_ADD:
+    case REQUEST_AUTH_ROLE_GRANT_PERMISSION:
+    case REQUEST_AUTH_ROLE_REVOKE_PERMISSION:
+    case REQUEST_AUTH_ROLE_DELETE:
+    case REQUEST_COUNT:
+        break;
+    }
+    unreachable();
+}
+
+static bool is_work(enum request_kind kind)
+{
+    return kind == REQUEST_RANGE || kind == REQUEST_PUT || kind == REQUEST_DELETE_RANGE ||
+           kind == REQUEST_TXN;
+}
+
+/* Through the stages up to the last; false: that was all. */
+static bool begin_executing(struct apply *a)
+{
+    a->over_quota = false;
+    a->checkpoint_at = 0;
+    a->effects.answer = admit(a);
+    if (a->effects.answer != ANSWER_OK)
+        return false;
+    a->awaited = a->o.is_awaited && a->o.is_awaited(a->o.context, a->effects.id);
+    if (is_work(a->kind))
+        begin_work(a);
+    return true;
+}
+
+static bool execute_some(struct apply *a, unsigned *steps)
+{
+    if (a->effects.no_op)
+        return true;
+    if (a->effects.is_conf_change) {
+        admin_conf_change(a, &a->effects.conf_change);
+        return true;
+    }
+    if (a->state == APPLY_BEGUN && !begin_executing(a))
+        return true;
+    a->state = APPLY_EXECUTING;
+    return execute(a, steps);
+}
+
+/* ---- Ending ---- */
+
+static void finish(struct apply *a)
+{
+    struct apply_effects *e = &a->effects;
+
+    a->state = APPLY_DONE;
+    e->revision = mvcc_revision(a->o.mvcc);
+    if (e->answer == ANSWER_OK && a->over_quota) {
+        e->answer = ANSWER_NO_SPACE; /* although it is done: see apply.h */
+        e->quota_exceeded = true;
+    }
+    if (e->answer != ANSWER_OK)
+        reply_free(&e->reply);
+}
+
+bool apply_some(struct apply *a, unsigned steps)
+{
+    assert(a->state != APPLY_IDLE);
+    assert(steps > 0);
+
+    if (a->state == APPLY_DONE)
+        return true;
+    if (a->state == APPLY_REFUSED || !execute_some(a, &steps) || a->state == APPLY_REFUSED)
+        return false;
+    finish(a);
+    return true;
+}
+
+struct apply_effects *apply_effects(struct apply *a)
+{
+    assert(a->state == APPLY_DONE);
+    return &a->effects;
+}
+
+void apply_end(struct apply *a, struct bytes conf_state)
+{
+    assert(a->state == APPLY_DONE);
+
+    if (a->in_entry)
+        backend_entry_end(a->o.backend,
+                          (struct backend_position){a->effects.index, a->effects.term}, conf_state);
+    a->in_entry = false;
+    a->state = APPLY_IDLE;
+    forget_entry(a);
+}
+
+void apply_check(const struct apply *a)
+{
+    alarms_check(&a->alarms);
+    work_check(&a->work);
+    assert(a->o.quota_bytes != 0);
+    switch (a->state) {
+    case APPLY_IDLE:
+        assert(!a->in_entry);
+        break;
+    case APPLY_BEGUN:
+    case APPLY_EXECUTING:
+        assert(a->in_entry);
+        break;
+    case APPLY_DONE:
+        assert(a->in_entry == !a->effects.skip_raft);
+        break;
+    case APPLY_REFUSED: /* before or after the entry was begun */
+        break;
+    }
+    assert(!a->revoking || a->state == APPLY_EXECUTING);
+}

@@ -1,0 +1,461 @@
+#include "apply/desk_test.h"
+
+#include "base/mem.h"
+#include "pb/wire.h"
+
+#include <pthread.h>
+#include <stdio.h>
+
+/* ---- Nesting ---- */
+
+/* How many transactions fit inside each other: each costs a RequestOp and itself, and around the
+ * outermost is the request. */
+enum { TXNS_MAX = (PB_LOG_DEPTH_MAX - 1) / 2 };
+
+static uint8_t *prepend_bytes(uint8_t *at, const uint8_t *end, uint8_t tag)
+{
+    at = pb_put_varint(at, (uint64_t)(end - at));
+    *--at = tag;
+    return at;
+}
+
+/*
+ * txn{if k version = 0 then txn{if k version = 0 then ... put k x}}, written from its end: the
+ * encoder recurses, over what a client may send.
+ */
+static struct bytes nested_txn(struct arena *arena, unsigned depth)
+{
+    static const uint8_t compare[] = {0x0a, 3, 0x1a, 1, 'k'};
+    static const uint8_t put[] = {0x12, 8, 0x12, 6, 0x0a, 1, 'k', 0x12, 1, 'x'};
+    size_t room = 64 * (size_t)depth + 256;
+    uint8_t *space = arena_alloc(arena, room), *end = space + room;
+    uint8_t *at = end - sizeof(put);
+
+    memcpy(at, put, sizeof(put));
+    for (unsigned i = 0; i < depth; i++) {
+        at -= sizeof(compare);
+        memcpy(at, compare, sizeof(compare));
+        at = prepend_bytes(at, end, i + 1 < depth ? PB_TAG_BYTES(4) : PB_TAG_BYTES(6));
+        if (i + 1 < depth)
+            at = prepend_bytes(at, end, PB_TAG_BYTES(2));
+    }
+    uint8_t header[] = {0xa2, 0x06, 2, 0x08, 9}; /* field 100: id 9 */
+    at -= sizeof(header);
+    memcpy(at, header, sizeof(header));
+    return bytes_of(at, (size_t)(end - at));
+}
+
+static void *apply_deepest(void *context)
+{
+    struct desk *d = context;
+    struct arena arena = {0};
+
+    struct apply_effects *e = desk_entry(d, RAFT_ENTRY_NORMAL, nested_txn(&arena, TXNS_MAX));
+    CHECK(e);
+    CHECK_EQ(e->answer, ANSWER_OK);
+    CHECK_EQ(e->changes.count, 1);
+    CHECK(reply_total(&e->reply) > TXNS_MAX * 8);
+    desk_done(d);
+    arena_free(&arena);
+    return NULL;
+}
+
+/* On a stack far too small for a frame for each level. */
+TEST(a_transaction_nested_as_deep_as_the_log_allows_needs_no_stack)
+{
+    struct desk d;
+    pthread_t thread;
+    pthread_attr_t attributes;
+    desk_init(&d, STAND_MEMORY);
+
+    CHECK_EQ(pthread_attr_init(&attributes), 0);
+    CHECK_EQ(pthread_attr_setstacksize(&attributes, 256 * KIB), 0);
+    CHECK_EQ(pthread_create(&thread, &attributes, apply_deepest, &d), 0);
+    CHECK_EQ(pthread_join(thread, NULL), 0);
+
+    CHECK_EQ(mvcc_revision(d.mvcc), 2);
+    CHECK(d.slices > TXNS_MAX / d.steps);
+    desk_free(&d);
+}
+
+TEST(a_transaction_nested_deeper_than_that_is_refused)
+{
+    struct desk d;
+    struct arena arena = {0};
+    desk_init(&d, STAND_MEMORY);
+
+    CHECK(!desk_entry(&d, RAFT_ENTRY_NORMAL, nested_txn(&arena, TXNS_MAX + 1)));
+
+    CHECK_STR(buf_str(&d.refused),
+              "entry 1 of term 1 cannot be applied: it cannot be decoded: nested too deep\n");
+    arena_free(&arena);
+    desk_free(&d);
+}
+
+/* ---- Slices ---- */
+
+static void put_many(struct desk *d, unsigned count, int64_t lease)
+{
+    d->steps = 1000;
+    for (unsigned i = 0; i < count; i++) {
+        char key[16];
+        snprintf(key, sizeof(key), "k%05u", i);
+        CHECK_EQ(desk_put(d, key, "value", lease), ANSWER_OK);
+    }
+}
+
+/* How many keys a reader finds, and at which revision. */
+static int64_t count_keys(struct desk *d, int64_t *revision)
+{
+    struct pb_range_request range = {.key = BYTES("\0"), .range_end = BYTES("\0")};
+    struct apply_read r = {.range = &range, .keep_open = true};
+
+    apply_read_begin(d->apply, &r);
+    while (!apply_read_some(d->apply, &r, 10))
+        ;
+    int64_t count = r.scan->kvs;
+    CHECK_EQ(r.scan->count, count);
+    *revision = r.revision;
+    apply_read_end(d->apply, &r);
+    return count;
+}
+
+static void apply_slowly(struct desk *d, struct pb_internal_raft_request *request, unsigned keys,
+                         int64_t revision)
+{
+    struct pb_request_header header = {.id = 1};
+    struct buf data = {0};
+    int64_t seen;
+
+    request->header = &header;
+    pb_encode_internal_raft_request(request, &data);
+    struct raft_entry entry = {
+        .index = backend_applied(d->stand.b).index + 1, .term = 1, .data = buf_bytes(&data)};
+    apply_begin(d->apply, &entry, 0);
+    unsigned slices = 1;
+    for (; !apply_some(d->apply, 20); slices++) {
+        CHECK_EQ(count_keys(d, &seen), keys);
+        CHECK_EQ(seen, revision);
+        CHECK(!backend_can_commit(d->stand.b)); /* never half an entry */
+        apply_check(d->apply);
+    }
+    CHECK(slices > keys / 25);
+    CHECK_EQ(apply_effects(d->apply)->changes.count, keys);
+    apply_end(d->apply, (struct bytes){0});
+    CHECK_EQ(count_keys(d, &seen), 0);
+    CHECK_EQ(seen, revision + 1);
+    buf_free(&data);
+}
+
+TEST(a_large_delete_goes_in_slices_and_is_seen_at_once)
+{
+    struct desk d;
+    struct pb_delete_range_request gone = {.key = BYTES("k"), .range_end = BYTES("\0")};
+    desk_init(&d, STAND_MEMORY);
+    put_many(&d, 1000, 0);
+
+    apply_slowly(&d, &(struct pb_internal_raft_request){.delete_range = &gone}, 1000, 1001);
+
+    desk_free(&d);
+}
+
+TEST(a_lease_with_many_keys_goes_in_slices_and_is_seen_at_once)
+{
+    struct desk d;
+    struct pb_lease_id lease = {1};
+    struct pb_lease_grant_request grant = {.id = 1, .ttl = 60};
+    desk_init(&d, STAND_MEMORY);
+    CHECK_EQ(desk_do(&d, &(struct pb_internal_raft_request){.lease_grant = &grant}), ANSWER_OK);
+    put_many(&d, 1000, 1);
+
+    apply_slowly(&d, &(struct pb_internal_raft_request){.lease_revoke = &lease}, 1000, 1001);
+
+    CHECK_EQ(lease_count(d.leases), 0);
+    desk_free(&d);
+}
+
+/* Whatever happens between its slices, even a compaction above what it still wants to read. */
+TEST(a_reading_transaction_sees_the_state_of_its_beginning)
+{
+    struct desk d;
+    struct pb_range_request all = {.key = BYTES("k"), .range_end = BYTES("\0")};
+    struct pb_range_request old = {.key = BYTES("k"), .range_end = BYTES("\0"), .revision = 51};
+    struct pb_request_op ops[] = {{.which = PB_OP_RANGE, .range = &all},
+                                  {.which = PB_OP_RANGE, .range = &old}};
+    struct pb_compare compare = {.key = BYTES("k"),
+                                 .range_end = BYTES("\0"),
+                                 .result = PB_COMPARE_GREATER,
+                                 .target = PB_TARGET_VERSION};
+    struct pb_txn_request txn = {.compare = {&compare, 1}, .success = {ops, 2}};
+    struct buf wire = {0};
+    desk_init(&d, STAND_MEMORY);
+    put_many(&d, 100, 0);
+
+    struct apply_read r = {.txn = &txn};
+    apply_read_begin(d.apply, &r);
+    for (unsigned slice = 0; !apply_read_some(d.apply, &r, 5); slice++) {
+        /* When the compares are done the old range is pinned; before, it could be compacted. */
+        CHECK_EQ(desk_put(&d, "k00001", "other", 0), ANSWER_OK);
+        CHECK_EQ(desk_delete(&d, "k00002", ""), ANSWER_OK);
+        CHECK_EQ(mvcc_status(d.mvcc).pins > 0, true);
+        struct pb_compaction_request compact = {.revision =
+                                                    slice > 45 ? mvcc_revision(d.mvcc) : 3 + slice};
+        CHECK_EQ(desk_do(&d, &(struct pb_internal_raft_request){.compaction = &compact}),
+                 ANSWER_OK);
+        stand_commit(&d.stand);
+        while (mvcc_compact_pending(d.mvcc) && !mvcc_compact_waiting(d.mvcc))
+            (void)mvcc_compact_some(d.mvcc, 10);
+    }
+
+    CHECK_EQ(r.answer, ANSWER_OK);
+    CHECK_EQ(r.revision, 101);
+    desk_read_reply(&r.reply, 100, &wire);
+    struct arena arena = {0};
+    struct pb_txn_response got;
+    CHECK_EQ(pb_decode_txn_response(buf_bytes(&wire), &arena, &got), ERR_OK);
+    CHECK(got.succeeded);
+    CHECK_EQ(got.responses.at[0].range->count, 100);
+    CHECK_BYTES(got.responses.at[0].range->kvs.at[1].value, BYTES("value"));
+    CHECK_EQ(got.responses.at[1].range->count, 50);
+    CHECK_EQ(got.responses.at[1].range->kvs.count, 50);
+    apply_read_end(d.apply, &r);
+    CHECK_EQ(mvcc_status(d.mvcc).pins, 0);
+    arena_free(&arena);
+    buf_free(&wire);
+    desk_free(&d);
+}
+
+/* A member that stops in the middle leaves nothing behind. */
+TEST(closing_in_the_middle_of_an_entry_is_fine)
+{
+    struct desk d;
+    struct pb_delete_range_request gone = {
+        .key = BYTES("k"), .range_end = BYTES("\0"), .prev_kv = true};
+    struct pb_request_header header = {.id = 1};
+    struct pb_internal_raft_request request = {.header = &header, .delete_range = &gone};
+    struct buf data = {0};
+    pb_encode_internal_raft_request(&request, &data);
+
+    for (unsigned slices = 0; slices < 30; slices++) {
+        desk_init(&d, STAND_MEMORY);
+        put_many(&d, 50, 0);
+        struct raft_entry entry = {.index = 51, .term = 1, .data = buf_bytes(&data)};
+        apply_begin(d.apply, &entry, 0);
+        for (unsigned i = 0; i < slices && !apply_some(d.apply, 5); i++)
+            ;
+        desk_free(&d);
+    }
+    buf_free(&data);
+}
+
+/* ---- Quota ---- */
+
+TEST(the_quota_is_exceeded_when_size_and_cost_reach_it)
+{
+    struct desk d;
+    struct pb_put_request put = {.key = BYTES("key"), .value = BYTES("value")};
+    struct pb_internal_raft_request request = {.put = &put};
+    desk_init(&d, STAND_MEMORY);
+    int64_t size = (int64_t)backend_sizes(d.stand.b).file_bytes;
+    int64_t cost = 256 + 3 + 5;
+
+    desk_close_rooms(&d);
+    d.quota_bytes = size + cost + 1;
+    CHECK(desk_open_rooms(&d));
+    CHECK(!apply_over_quota(d.apply, &request));
+
+    desk_close_rooms(&d);
+    d.quota_bytes = size + cost;
+    CHECK(desk_open_rooms(&d));
+    CHECK(apply_over_quota(d.apply, &request));
+    desk_free(&d);
+}
+
+/* Costs of a transaction: of the larger branch, at every level. */
+TEST(a_transaction_costs_its_larger_branch)
+{
+    struct desk d;
+    struct pb_put_request small = {.key = BYTES("k")};
+    struct pb_put_request large = {.key = BYTES("k"), .value = BYTES("0123456789")};
+    struct pb_range_request range = {.key = BYTES("k")};
+    struct pb_request_op inner_then[] = {{.which = PB_OP_PUT, .put = &small}};
+    struct pb_request_op inner_else[] = {{.which = PB_OP_PUT, .put = &large},
+                                         {.which = PB_OP_RANGE, .range = &range}};
+    struct pb_txn_request inner = {.success = {inner_then, 1}, .failure = {inner_else, 2}};
+    struct pb_request_op then[] = {{.which = PB_OP_PUT, .put = &large}};
+    struct pb_request_op other[] = {{.which = PB_OP_TXN, .txn = &inner},
+                                    {.which = PB_OP_PUT, .put = &small},
+                                    {.which = PB_OP_TXN, .txn = &inner}};
+    struct pb_txn_request txn = {.success = {then, 1}, .failure = {other, 3}};
+    struct pb_internal_raft_request request = {.txn = &txn};
+    desk_init(&d, STAND_MEMORY);
+    int64_t cost = 267 + 257 + 267, size = (int64_t)backend_sizes(d.stand.b).file_bytes;
+
+    for (int64_t above = 0; above < 2; above++) {
+        desk_close_rooms(&d);
+        d.quota_bytes = size + cost + above;
+        CHECK(desk_open_rooms(&d));
+        CHECK_EQ(apply_over_quota(d.apply, &request), above == 0);
+    }
+    desk_free(&d);
+}
+
+TEST(a_transaction_of_ranges_alone_is_read_only)
+{
+    struct pb_range_request stale = {.key = BYTES("k"), .serializable = true};
+    struct pb_range_request fresh = {.key = BYTES("k")};
+    struct pb_put_request put = {.key = BYTES("k")};
+    struct pb_txn_request empty = {0};
+    struct pb_request_op ops[] = {{.which = PB_OP_RANGE, .range = &stale},
+                                  {.which = PB_OP_RANGE, .range = &fresh},
+                                  {.which = PB_OP_PUT, .put = &put},
+                                  {.which = PB_OP_TXN, .txn = &empty}};
+    struct pb_txn_request one_stale = {.success = {ops, 1}};
+    struct pb_txn_request two = {.failure = {ops, 2}};
+    struct pb_txn_request writes = {.failure = {ops, 3}};
+    struct pb_txn_request nests = {.success = {ops + 3, 1}};
+
+    CHECK(apply_txn_is_read_only(&empty) && apply_txn_is_serializable(&empty));
+    CHECK(apply_txn_is_read_only(&one_stale) && apply_txn_is_serializable(&one_stale));
+    CHECK(apply_txn_is_read_only(&two) && !apply_txn_is_serializable(&two));
+    CHECK(!apply_txn_is_read_only(&writes) && !apply_txn_is_serializable(&writes));
+    CHECK(!apply_txn_is_read_only(&nests) && !apply_txn_is_serializable(&nests));
+}
+
+/* ---- Stores that cannot be worked with ---- */
+
+TEST(a_store_with_auth_enabled_does_not_open)
+{
+    struct desk d;
+    desk_init(&d, STAND_MEMORY);
+    desk_close_rooms(&d);
+    backend_put(d.stand.b, BUCKET_AUTH, BYTES("authEnabled"), BYTES("\001"));
+
+    CHECK(!desk_open_rooms(&d));
+
+    CHECK_STR(buf_str(&d.refused),
+              "auth is enabled in this store, and not built in this server yet (not supported)\n");
+    desk_free(&d);
+}
+
+TEST(the_auth_revision_comes_from_the_store)
+{
+    struct desk d;
+    struct pb_empty nothing;
+    struct pb_internal_raft_request request = {.auth_status = &nothing};
+    desk_init(&d, STAND_MEMORY);
+    desk_close_rooms(&d);
+    backend_put(d.stand.b, BUCKET_AUTH, BYTES("authEnabled"), BYTES("\0"));
+    backend_put(d.stand.b, BUCKET_AUTH, BYTES("authRevision"), BYTES("\0\0\0\0\0\0\0\007"));
+    CHECK(desk_open_rooms(&d));
+
+    struct apply_effects *e = desk_request(&d, &request);
+
+    CHECK_BYTES(reply_bytes(&e->reply), BYTES("\030\007"));
+    desk_done(&d);
+
+    desk_close_rooms(&d);
+    backend_put(d.stand.b, BUCKET_AUTH, BYTES("authRevision"), BYTES("x"));
+    CHECK(!desk_open_rooms(&d));
+    desk_free(&d);
+}
+
+TEST(an_alarm_that_cannot_be_understood_is_corruption)
+{
+    struct desk d;
+    desk_init(&d, STAND_MEMORY);
+    desk_close_rooms(&d);
+    backend_put(d.stand.b, BUCKET_ALARM, BYTES("\xff"), (struct bytes){0});
+
+    CHECK(!desk_open_rooms(&d));
+
+    CHECK_STR(buf_str(&d.refused),
+              "bucket alarm: a key cannot be understood: malformed message (corrupt data)\n");
+    desk_free(&d);
+}
+
+/* Of the right length and checksum, but not a KeyValue: somebody wrote it so. */
+TEST(a_stored_key_that_cannot_be_decoded_stops_the_member)
+{
+    struct desk d;
+    static const uint8_t key[] = {0, 0, 0, 0, 0, 0, 0, 2, '_', 0, 0, 0, 0, 0, 0, 0, 0};
+    struct pb_compare compare = {.key = BYTES("k"), .target = PB_TARGET_VALUE};
+    struct pb_txn_request txn = {.compare = {&compare, 1}};
+    struct apply_read r = {.txn = &txn};
+    desk_init(&d, STAND_MEMORY);
+    CHECK_EQ(desk_put(&d, "k", "v", 0), ANSWER_OK);
+    backend_put(d.stand.b, BUCKET_KEY, bytes_of(key, sizeof(key)),
+                BYTES("\377\377\377\377\377\377"
+                      "\377\377\377\377\377\377"));
+
+    apply_read_begin(d.apply, &r);
+    CHECK(apply_read_some(d.apply, &r, 100));
+
+    CHECK_EQ(r.answer, ANSWER_CORRUPT);
+    CHECK_STR(buf_str(&d.refused), "the store holds a KeyValue that cannot be decoded\n");
+    apply_read_end(d.apply, &r);
+    desk_free(&d);
+}
+
+/* ---- The rest ---- */
+
+TEST(the_old_place_of_an_id_wins)
+{
+    struct desk d;
+    struct pb_put_request put = {.key = BYTES("k")};
+    struct pb_internal_raft_request request = {.id = 5, .put = &put};
+    desk_init(&d, STAND_MEMORY);
+
+    struct apply_effects *e = desk_request(&d, &request);
+
+    CHECK_EQ(e->id, 5);
+    desk_done(&d);
+    desk_free(&d);
+}
+
+TEST(entries_come_in_order)
+{
+    struct desk d;
+    desk_init(&d, STAND_MEMORY);
+
+    CHECK_DIES(apply_begin(d.apply, &(struct raft_entry){.index = 2, .term = 1}, 0),
+               "entry->index <= applied + 1");
+
+    desk_free(&d);
+}
+
+TEST(answers_have_etcds_codes_and_texts)
+{
+    CHECK_EQ(answer_code(ANSWER_OK), 0);
+    CHECK_EQ(answer_code(ANSWER_NO_SPACE), 8);
+    CHECK_STR(answer_text(ANSWER_NO_SPACE), "etcdserver: mvcc: database space exceeded");
+    CHECK_EQ(answer_code(ANSWER_RANGE_STREAM_FILTER), 12);
+    for (int a = 0; a < ANSWER_COUNT; a++) {
+        CHECK(answer_code((enum answer)a) <= 16);
+        CHECK_EQ(answer_text((enum answer)a)[0] == 0, a == ANSWER_OK);
+    }
+}
+
+/* A leader's lease deadlines are its own business; the store is everybody's. */
+TEST(time_leaves_no_trace_in_the_store)
+{
+    struct desk early, late;
+    struct pb_lease_grant_request grant = {.id = 1, .ttl = 60};
+    struct pb_internal_raft_request request = {.lease_grant = &grant};
+    struct buf a = {0}, b = {0};
+    desk_init(&early, STAND_MEMORY);
+    desk_init(&late, STAND_MEMORY);
+    late.now_ms = 123456789;
+    lease_promote(late.leases, late.now_ms, 0);
+
+    CHECK_EQ(desk_do(&early, &request), ANSWER_OK);
+    CHECK_EQ(desk_do(&late, &request), ANSWER_OK);
+
+    desk_dump(&early, &a);
+    desk_dump(&late, &b);
+    CHECK_STR(buf_str(&a), buf_str(&b));
+    buf_free(&a);
+    buf_free(&b);
+    desk_free(&early);
+    desk_free(&late);
+}

@@ -1,0 +1,263 @@
+#include "apply/desk_test.h"
+
+#include "base/mem.h"
+
+#include <ctype.h>
+
+/* ---- Opening ---- */
+
+static bool is_awaited(void *context, uint64_t id)
+{
+    const struct desk *d = context;
+
+    return !d->nobody_waits && id != 0;
+}
+
+static void on_refused(void *context, const char *text)
+{
+    struct desk *d = context;
+
+    buf_printf(&d->refused, "%s\n", text);
+}
+
+static void on_leased_key(void *context, struct bytes key, int64_t lease)
+{
+    struct desk *d = context;
+
+    CHECK_EQ(lease_attach(d->leases, lease, key), LEASE_OK);
+}
+
+bool desk_open_rooms(struct desk *d)
+{
+    struct backend *b = d->stand.b;
+    struct buf *why = &d->refused;
+
+    buf_clear(why);
+    CHECK_EQ(lease_open(&(struct lease_options){.backend = b, .min_ttl = 2}, why, &d->leases),
+             ERR_OK);
+    CHECK_EQ(mvcc_open(
+                 &(struct mvcc_options){.backend = b, .on_leased_key = on_leased_key, .context = d},
+                 why, &d->mvcc),
+             ERR_OK);
+    CHECK_EQ(cluster_open(
+                 &(struct cluster_options){
+                     .backend = b, .cluster_id = 1, .own_id = DESK_OWN_ID, .max_learners = 1},
+                 why, &d->cluster),
+             ERR_OK);
+    enum err e = apply_open(&(struct apply_options){.backend = b,
+                                                    .mvcc = d->mvcc,
+                                                    .leases = d->leases,
+                                                    .cluster = d->cluster,
+                                                    .own_id = DESK_OWN_ID,
+                                                    .quota_bytes = d->quota_bytes,
+                                                    .is_awaited = is_awaited,
+                                                    .on_refused = on_refused,
+                                                    .context = d},
+                            why, &d->apply);
+    if (e != ERR_OK)
+        buf_printf(why, " (%s)\n", err_text(e));
+    return e == ERR_OK;
+}
+
+void desk_close_rooms(struct desk *d)
+{
+    apply_close(d->apply);
+    cluster_close(d->cluster);
+    mvcc_close(d->mvcc);
+    lease_close(d->leases);
+    d->apply = NULL;
+    d->cluster = NULL;
+    d->mvcc = NULL;
+    d->leases = NULL;
+}
+
+void desk_init(struct desk *d, enum stand_kind kind)
+{
+    *d = (struct desk){.steps = 100};
+    stand_init(&d->stand, kind);
+    CHECK_EQ(stand_open(&d->stand), ERR_OK);
+    CHECK(desk_open_rooms(d));
+}
+
+void desk_free(struct desk *d)
+{
+    desk_close_rooms(d);
+    stand_close(&d->stand);
+    stand_free(&d->stand);
+    buf_free(&d->refused);
+    for (size_t i = 0; i < d->log_count; i++)
+        blob_unref(d->log[i].blob);
+    mem_free(d->log);
+}
+
+/* ---- Applying ---- */
+
+static void check_all(const struct desk *d)
+{
+    apply_check(d->apply);
+    mvcc_check(d->mvcc);
+    lease_check(d->leases);
+    cluster_check(d->cluster);
+}
+
+static struct apply_effects *give(struct desk *d, const struct raft_entry *entry)
+{
+    size_t refused = d->refused.len;
+
+    apply_begin(d->apply, entry, d->now_ms);
+    for (d->slices = 1; !apply_some(d->apply, d->steps); d->slices++) {
+        if (d->refused.len > refused)
+            return NULL;
+        if (d->check_slices)
+            check_all(d);
+    }
+    return apply_effects(d->apply);
+}
+
+struct apply_effects *desk_entry(struct desk *d, enum raft_entry_type type, struct bytes data)
+{
+    if (d->log_count == d->log_cap) {
+        d->log_cap = d->log_cap ? 2 * d->log_cap : 64;
+        d->log = mem_resize(d->log, d->log_cap, sizeof(*d->log));
+    }
+    struct blob *blob = data.len > 0 ? blob_copy(data) : NULL;
+    struct raft_entry *e = &d->log[d->log_count++];
+    *e = (struct raft_entry){
+        .term = 1, .index = d->log_count, .type = type, .data = blob_bytes(blob), .blob = blob};
+    return give(d, e);
+}
+
+void desk_done(struct desk *d)
+{
+    apply_end(d->apply, (struct bytes){0});
+    check_all(d);
+}
+
+struct apply_effects *desk_request(struct desk *d, struct pb_internal_raft_request *request)
+{
+    struct pb_request_header header = {.id = 7000 + d->log_count};
+    struct buf data = {0};
+
+    request->header = &header;
+    pb_encode_internal_raft_request(request, &data);
+    request->header = NULL;
+    struct apply_effects *e = desk_entry(d, RAFT_ENTRY_NORMAL, buf_bytes(&data));
+    buf_free(&data);
+    return e;
+}
+
+enum answer desk_do(struct desk *d, struct pb_internal_raft_request *request)
+{
+    struct apply_effects *e = desk_request(d, request);
+
+    CHECK(e);
+    enum answer answer = e->answer;
+    desk_done(d);
+    return answer;
+}
+
+enum answer desk_put(struct desk *d, const char *key, const char *value, int64_t lease)
+{
+    struct pb_put_request put = {
+        .key = bytes_of_str(key), .value = bytes_of_str(value), .lease = lease};
+
+    return desk_do(d, &(struct pb_internal_raft_request){.put = &put});
+}
+
+enum answer desk_delete(struct desk *d, const char *key, const char *end)
+{
+    struct pb_delete_range_request gone = {.key = bytes_of_str(key), .range_end = desk_end(end)};
+
+    return desk_do(d, &(struct pb_internal_raft_request){.delete_range = &gone});
+}
+
+/* ---- Restarts ---- */
+
+/* As raft does after a restart: everything since the last snapshot, and here there is none. */
+static void give_all_again(struct desk *d)
+{
+    for (size_t i = 0; i < d->log_count; i++) {
+        struct apply_effects *e = give(d, &d->log[i]);
+        CHECK(e);
+        desk_done(d);
+    }
+}
+
+void desk_restart(struct desk *d)
+{
+    if (backend_can_commit(d->stand.b))
+        stand_commit(&d->stand);
+    desk_close_rooms(d);
+    stand_close(&d->stand);
+    CHECK_EQ(stand_open(&d->stand), ERR_OK);
+    CHECK(desk_open_rooms(d));
+    give_all_again(d);
+}
+
+void desk_crash(struct desk *d)
+{
+    desk_close_rooms(d);
+    stand_crash(&d->stand);
+    CHECK(desk_open_rooms(d));
+    give_all_again(d);
+}
+
+/* ---- Looking ---- */
+
+void desk_read_reply(struct reply *r, size_t bite, struct buf *out)
+{
+    uint64_t total = reply_total(r), before = out->len;
+
+    do {
+        size_t had = out->len;
+        reply_check(r);
+        bool last = reply_read(r, bite, out);
+        CHECK(out->len - had <= bite);
+        if (last)
+            break;
+    } while (true);
+    CHECK_EQ(out->len - before, total);
+}
+
+struct bytes desk_end(const char *text)
+{
+    return strcmp(text, "*") == 0 ? BYTES("\0") : bytes_of_str(text);
+}
+
+void desk_print(struct bytes text, struct buf *out)
+{
+    for (size_t i = 0; i < text.len; i++) {
+        if (isgraph(text.at[i]) && text.at[i] != '\\')
+            buf_append_byte(out, text.at[i]);
+        else
+            buf_printf(out, "\\%02x", text.at[i]);
+    }
+}
+
+void desk_dump_bucket(struct desk *d, enum bucket bucket, struct buf *out)
+{
+    struct backend_view v;
+    struct backend_cursor c;
+    struct bytes key, value;
+    enum err e;
+
+    backend_view_open(d->stand.b, &v);
+    backend_cursor_open(&v, bucket, (struct bytes){0}, &c);
+    while ((e = backend_cursor_next(&c, &key, &value)) == ERR_OK) {
+        desk_print(key, out);
+        buf_append_str(out, value.len > 0 ? " = " : " =");
+        desk_print(value, out);
+        buf_append_byte(out, '\n');
+    }
+    CHECK_EQ(e, ERR_END);
+    backend_cursor_close(&c);
+    backend_view_close(&v);
+}
+
+void desk_dump(struct desk *d, struct buf *out)
+{
+    for (int i = 0; i < BUCKET_COUNT; i++) {
+        buf_printf(out, "%s:\n", bucket_name((enum bucket)i));
+        desk_dump_bucket(d, (enum bucket)i, out);
+    }
+}

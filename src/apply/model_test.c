@@ -1,0 +1,469 @@
+/*
+ * Random entries against a slow, obvious model: a handful of keys, and a copy of all of them for
+ * each revision. It recurses where apply keeps a stack, and builds the whole response where apply
+ * keeps pieces; the bytes must be equal. Then the same log once more, in other slices, with
+ * crashes: the stores must be equal, byte for byte.
+ */
+#include "apply/desk_test.h"
+#include "apply/dice_test.h"
+
+#include "base/mem.h"
+
+enum { KEYS = DICE_KEYS, LEASES = DICE_LEASES, REVISIONS = 2000 };
+
+struct fact {
+    bool alive;
+    int64_t created, mod, version, lease;
+    struct bytes value; /* in the model's arena */
+};
+
+struct state {
+    struct fact keys[KEYS];
+};
+
+struct model_store {
+    struct arena arena;
+    struct state *states; /* by revision */
+    int64_t revision, compacted;
+    bool leases[LEASES + 1]; /* by id; 0 is none */
+
+    /* The entry under way. */
+    struct state now;
+    bool changed;
+    struct arena *answers;
+};
+
+static bool in_range(size_t i, struct bytes key, struct bytes end)
+{
+    if (end.len == 0)
+        return bytes_equal(dice_key(i), key);
+    bool from = bytes_compare(dice_key(i), key) >= 0;
+    return from && (bytes_equal(end, BYTES("\0")) || bytes_compare(dice_key(i), end) < 0);
+}
+
+static size_t place_of(struct bytes key)
+{
+    return (size_t)(key.at[0] - 'a');
+}
+
+/* ---- Responses ---- */
+
+static struct pb_key_value kv_of(const struct fact *f, size_t i)
+{
+    return (struct pb_key_value){.key = dice_key(i),
+                                 .create_revision = f->created,
+                                 .mod_revision = f->mod,
+                                 .version = f->version,
+                                 .value = f->value,
+                                 .lease = f->lease};
+}
+
+static int64_t revision_now(const struct model_store *m)
+{
+    return m->revision + m->changed;
+}
+
+/* Inside a transaction. */
+static const struct pb_response_header *inner_header(const struct model_store *m, bool inner)
+{
+    struct pb_response_header *h = arena_new(m->answers, struct pb_response_header);
+
+    h->revision = revision_now(m);
+    return inner ? h : NULL;
+}
+
+static const struct pb_range_response *model_range(struct model_store *m,
+                                                   const struct pb_range_request *r, bool inner)
+{
+    struct pb_range_response *answer = arena_new(m->answers, struct pb_range_response);
+    struct pb_key_value *kvs = arena_new_array(m->answers, KEYS, struct pb_key_value);
+    const struct state *s = r->revision > 0 ? &m->states[r->revision] : &m->now;
+    size_t found = 0;
+
+    answer->header = inner_header(m, inner);
+    for (size_t i = 0; i < KEYS; i++) {
+        if (!s->keys[i].alive || !in_range(i, r->key, r->range_end))
+            continue;
+        answer->count++;
+        struct pb_key_value kv = kv_of(&s->keys[i], i);
+        if (r->keys_only) {
+            kv.value = (struct bytes){0};
+            kv.lease = 0;
+        }
+        kvs[found++] = kv;
+    }
+    if (r->limit > 0 && (int64_t)found > r->limit && !r->count_only) {
+        found = (size_t)r->limit;
+        answer->more = true;
+    }
+    answer->kvs.at = kvs;
+    answer->kvs.count = r->count_only ? 0 : found;
+    return answer;
+}
+
+static const struct pb_put_response *model_put_key(struct model_store *m,
+                                                   const struct pb_put_request *p, bool inner)
+{
+    struct pb_put_response *answer = arena_new(m->answers, struct pb_put_response);
+    struct fact *f = &m->now.keys[place_of(p->key)];
+    struct fact before = *f;
+
+    if (!before.alive)
+        before = (struct fact){0};
+    m->changed = true;
+    *f = (struct fact){
+        .alive = true,
+        .created = before.alive ? before.created : m->revision + 1,
+        .mod = m->revision + 1,
+        .version = before.version + 1,
+        .lease = p->ignore_lease ? before.lease : p->lease,
+        .value = p->ignore_value ? before.value : arena_copy(&m->arena, p->value),
+    };
+    answer->header = inner_header(m, inner);
+    if (p->prev_kv && before.alive) {
+        struct pb_key_value *kv = arena_new(m->answers, struct pb_key_value);
+        *kv = kv_of(&before, place_of(p->key));
+        answer->prev_kv = kv;
+    }
+    return answer;
+}
+
+static const struct pb_delete_range_response *
+model_delete(struct model_store *m, const struct pb_delete_range_request *d, bool inner)
+{
+    struct pb_delete_range_response *answer =
+        arena_new(m->answers, struct pb_delete_range_response);
+    struct pb_key_value *kvs = arena_new_array(m->answers, KEYS, struct pb_key_value);
+
+    for (size_t i = 0; i < KEYS; i++) {
+        struct fact *f = &m->now.keys[i];
+        if (!f->alive || !in_range(i, d->key, d->range_end))
+            continue;
+        kvs[answer->deleted++] = kv_of(f, i);
+        *f = (struct fact){0};
+        m->changed = true;
+    }
+    answer->header = inner_header(m, inner);
+    answer->prev_kvs.at = kvs;
+    answer->prev_kvs.count = d->prev_kv ? (size_t)answer->deleted : 0;
+    return answer;
+}
+
+/* ---- Checks ---- */
+
+static enum answer check_revision(const struct model_store *m, int64_t revision, bool inner)
+{
+    if (revision > m->revision)
+        return ANSWER_FUTURE_REV;
+    if ((revision > 0 || (inner && revision < 0)) && revision < m->compacted)
+        return ANSWER_COMPACTED;
+    return ANSWER_OK;
+}
+
+static enum answer check_put_of(const struct model_store *m, const struct pb_put_request *p)
+{
+    if (p->lease < 0 || p->lease > LEASES || (p->lease > 0 && !m->leases[p->lease]))
+        return ANSWER_LEASE_NOT_FOUND;
+    if ((p->ignore_value || p->ignore_lease) && !m->now.keys[place_of(p->key)].alive)
+        return ANSWER_KEY_NOT_FOUND;
+    return ANSWER_OK;
+}
+
+/* ---- Transactions ---- */
+
+static bool fact_holds(const struct pb_compare *c, const struct fact *f)
+{
+    int64_t numbers[] = {f->version, f->created, f->mod, 0, f->lease};
+    int64_t operand = (int)c->which == c->target + PB_OPERAND_VERSION ? c->version : 0;
+    int order = c->target == PB_TARGET_VALUE
+                    ? bytes_compare(f->value, c->value)
+                    : (numbers[c->target] > operand) - (numbers[c->target] < operand);
+
+    return c->result == PB_COMPARE_EQUAL     ? order == 0
+           : c->result == PB_COMPARE_GREATER ? order > 0
+           : c->result == PB_COMPARE_LESS    ? order < 0
+                                             : order != 0;
+}
+
+static bool model_compares(const struct model_store *m, const struct pb_txn_request *t)
+{
+    for (size_t n = 0; n < t->compare.count; n++) {
+        const struct pb_compare *c = &t->compare.at[n];
+        bool any = false;
+        for (size_t i = 0; i < KEYS; i++) {
+            const struct fact *f = &m->states[m->revision].keys[i];
+            if (!f->alive || !in_range(i, c->key, c->range_end))
+                continue;
+            any = true;
+            if (!fact_holds(c, f))
+                return false;
+        }
+        if (!any && (c->target == PB_TARGET_VALUE || !fact_holds(c, &(struct fact){0})))
+            return false;
+    }
+    return true;
+}
+
+static enum answer check_txn(const struct model_store *m, const struct pb_txn_request *t)
+{
+    bool yes = model_compares(m, t);
+    const struct pb_request_op *ops = yes ? t->success.at : t->failure.at;
+    size_t count = yes ? t->success.count : t->failure.count;
+
+    for (size_t i = 0; i < count; i++) {
+        enum answer a = ANSWER_OK;
+        if (ops[i].which == PB_OP_RANGE)
+            a = ops[i].range->revision == 0 ? ANSWER_OK
+                                            : check_revision(m, ops[i].range->revision, true);
+        else if (ops[i].which == PB_OP_PUT)
+            a = check_put_of(m, ops[i].put);
+        else if (ops[i].which == PB_OP_TXN)
+            a = check_txn(m, ops[i].txn);
+        if (a != ANSWER_OK)
+            return a;
+    }
+    return ANSWER_OK;
+}
+
+static const struct pb_txn_response *model_txn(struct model_store *m,
+                                               const struct pb_txn_request *t, bool inner)
+{
+    bool yes = model_compares(m, t);
+    const struct pb_request_op *ops = yes ? t->success.at : t->failure.at;
+    size_t count = yes ? t->success.count : t->failure.count;
+    struct pb_txn_response *answer = arena_new(m->answers, struct pb_txn_response);
+    struct pb_response_op *responses = arena_new_array(m->answers, DICE_OPS, struct pb_response_op);
+
+    answer->succeeded = yes;
+    answer->header = inner ? arena_new(m->answers, struct pb_response_header) : NULL;
+    answer->responses.at = responses;
+    answer->responses.count = count;
+    for (size_t i = 0; i < count; i++) {
+        responses[i].which = ops[i].which;
+        if (ops[i].which == PB_OP_RANGE)
+            responses[i].range = model_range(m, ops[i].range, true);
+        else if (ops[i].which == PB_OP_PUT)
+            responses[i].put = model_put_key(m, ops[i].put, true);
+        else if (ops[i].which == PB_OP_DELETE_RANGE)
+            responses[i].delete_range = model_delete(m, ops[i].delete_range, true);
+        else
+            responses[i].txn = model_txn(m, ops[i].txn, true);
+    }
+    return answer;
+}
+
+/* ---- Entries ---- */
+
+static void model_publish(struct model_store *m)
+{
+    CHECK(m->revision + 1 < REVISIONS);
+    if (m->changed)
+        m->states[++m->revision] = m->now;
+    m->changed = false;
+}
+
+static enum answer model_revoke(struct model_store *m, int64_t id)
+{
+    if (!m->leases[id])
+        return ANSWER_LEASE_NOT_FOUND;
+    m->leases[id] = false;
+    for (size_t i = 0; i < KEYS; i++)
+        if (m->now.keys[i].alive && m->now.keys[i].lease == id) {
+            m->now.keys[i] = (struct fact){0};
+            m->changed = true;
+        }
+    return ANSWER_OK;
+}
+
+static enum answer model_grant(struct model_store *m, const struct pb_lease_grant_request *g,
+                               struct buf *reply)
+{
+    if (m->leases[g->id])
+        return ANSWER_LEASE_EXIST;
+    m->leases[g->id] = true;
+    pb_encode_lease_grant_response(
+        &(struct pb_lease_grant_response){.id = g->id, .ttl = g->ttl < 2 ? 2 : g->ttl}, reply);
+    return ANSWER_OK;
+}
+
+static enum answer model_compact(struct model_store *m, int64_t revision)
+{
+    if (revision <= m->compacted)
+        return ANSWER_COMPACTED;
+    if (revision > m->revision)
+        return ANSWER_FUTURE_REV;
+    m->compacted = revision;
+    return ANSWER_OK;
+}
+
+/* What the entry must answer; its response, encoded. */
+static enum answer model_apply(struct model_store *m, const struct pb_internal_raft_request *r,
+                               struct buf *reply)
+{
+    enum answer a = ANSWER_OK;
+
+    if (r->put) {
+        if ((a = check_put_of(m, r->put)) == ANSWER_OK)
+            pb_encode_put_response(model_put_key(m, r->put, false), reply);
+    } else if (r->delete_range) {
+        pb_encode_delete_range_response(model_delete(m, r->delete_range, false), reply);
+    } else if (r->range) {
+        if ((a = check_revision(m, r->range->revision, false)) == ANSWER_OK)
+            pb_encode_range_response(model_range(m, r->range, false), reply);
+    } else if (r->txn) {
+        if ((a = check_txn(m, r->txn)) == ANSWER_OK)
+            pb_encode_txn_response(model_txn(m, r->txn, false), reply);
+    } else if (r->lease_grant) {
+        a = model_grant(m, r->lease_grant, reply);
+    } else if (r->lease_revoke) {
+        a = model_revoke(m, r->lease_revoke->id);
+    } else {
+        a = model_compact(m, r->compaction->revision);
+    }
+    model_publish(m);
+    return a;
+}
+
+/* ---- The tests ---- */
+
+static void model_init(struct model_store *m, struct arena *answers)
+{
+    *m = (struct model_store){.revision = 1, .compacted = -1, .answers = answers};
+    m->states = mem_new_array(REVISIONS, struct state);
+}
+
+static void model_free(struct model_store *m)
+{
+    mem_free(m->states);
+    arena_free(&m->arena);
+}
+
+static void random_entry(struct desk *desk, struct dice *d, struct model_store *m)
+{
+    struct buf want = {0}, got = {0};
+    struct pb_internal_raft_request r = dice_request(d);
+
+    enum answer answer = model_apply(m, &r, &want);
+    struct apply_effects *e = desk_request(desk, &r);
+
+    CHECK(e);
+    CHECK_STR(answer_text(e->answer), answer_text(answer));
+    CHECK_EQ(e->revision, m->revision);
+    if (answer == ANSWER_OK) {
+        CHECK_EQ(reply_total(&e->reply), want.len);
+        desk_read_reply(&e->reply, 1 + dice_roll(d, 3000), &got);
+        CHECK_BYTES(buf_bytes(&got), buf_bytes(&want));
+    }
+    desk_done(desk);
+    buf_free(&want);
+    buf_free(&got);
+}
+
+static void random_read(struct desk *desk, struct dice *d, struct model_store *m)
+{
+    struct buf want = {0}, got = {0};
+    struct apply_read r = {0};
+    enum answer answer;
+
+    if (dice_roll(d, 2)) {
+        r.range = dice_range(d);
+        if ((answer = check_revision(m, r.range->revision, false)) == ANSWER_OK)
+            pb_encode_range_response(model_range(m, r.range, false), &want);
+    } else {
+        r.txn = dice_txn(d, 0, true);
+        if ((answer = check_txn(m, r.txn)) == ANSWER_OK)
+            pb_encode_txn_response(model_txn(m, r.txn, false), &want);
+    }
+    apply_read_begin(desk->apply, &r);
+    while (!apply_read_some(desk->apply, &r, desk->steps))
+        ;
+
+    CHECK_STR(answer_text(r.answer), answer_text(answer));
+    CHECK_EQ(r.revision, m->revision);
+    desk_read_reply(&r.reply, 1 + dice_roll(d, 3000), &got);
+    CHECK_BYTES(buf_bytes(&got), buf_bytes(&want));
+    apply_read_end(desk->apply, &r);
+    buf_free(&want);
+    buf_free(&got);
+}
+
+/* Removes what compactions have left behind. */
+static void settle(struct desk *d)
+{
+    for (int i = 0; i < 4; i++) {
+        if (backend_can_commit(d->stand.b))
+            stand_commit(&d->stand);
+        while (mvcc_compact_pending(d->mvcc) && !mvcc_compact_waiting(d->mvcc))
+            (void)mvcc_compact_some(d->mvcc, 3);
+    }
+}
+
+/* Gives another desk the same log, its own way. */
+static void replay(const struct desk *from, struct desk *to, struct dice *d)
+{
+    for (size_t i = 0; i < from->log_count; i++) {
+        to->steps = 1 + (unsigned)dice_roll(d, 4);
+        to->now_ms += dice_roll(d, 5000);
+        CHECK(desk_entry(to, from->log[i].type, from->log[i].data));
+        desk_done(to);
+        uint64_t what = dice_roll(d, 40);
+        if (what == 0)
+            desk_restart(to);
+        else if (what == 1)
+            desk_crash(to);
+        else if (what < 4)
+            settle(to);
+        else if (what < 8 && backend_can_commit(to->stand.b))
+            stand_commit(&to->stand);
+    }
+}
+
+static void check_equal_stores(struct desk *a, struct desk *b)
+{
+    struct buf first = {0}, second = {0};
+
+    settle(a);
+    settle(b);
+    desk_dump(a, &first);
+    desk_dump(b, &second);
+    CHECK_STR(buf_str(&second), buf_str(&first));
+    buf_free(&first);
+    buf_free(&second);
+}
+
+static void random_episode(uint64_t seed)
+{
+    struct desk one, other;
+    struct arena arena = {0};
+    struct model_store m;
+    struct dice d = {.arena = &arena};
+
+    rng_seed(&d.rng, seed);
+    model_init(&m, &arena);
+    desk_init(&one, STAND_MEMORY);
+    desk_init(&other, STAND_MEMORY);
+    other.nobody_waits = true;
+    for (int i = 0; i < 300; i++) {
+        d.revision = m.revision;
+        one.steps = dice_roll(&d, 3) == 0 ? 1 + (unsigned)dice_roll(&d, 5) : 1000;
+        if (dice_roll(&d, 4) == 0)
+            random_read(&one, &d, &m);
+        else
+            random_entry(&one, &d, &m);
+        if (dice_roll(&d, 50) == 0)
+            settle(&one);
+        arena_reset(&arena);
+    }
+    replay(&one, &other, &d);
+    check_equal_stores(&one, &other);
+    desk_free(&one);
+    desk_free(&other);
+    model_free(&m);
+    arena_free(&arena);
+}
+
+TEST(random_entries_do_what_a_naive_model_does_and_the_same_in_any_slices)
+{
+    for (uint64_t i = 0; i < 40 * test_effort(); i++)
+        random_episode(test_seed() * 1000 + i);
+}

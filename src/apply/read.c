@@ -1,0 +1,114 @@
+#include "apply/apply_int.h"
+
+#include "base/mem.h"
+
+/*
+ * Between its slices a transaction's read holds a scan open as a pin, so that what it looks at
+ * later is not compacted away. The pin stands at the oldest revision that it may still need: the
+ * state of its beginning, or what a range on its path asks for.
+ */
+struct read {
+    struct work work;
+    struct mvcc_scan pin; /* never measured */
+    bool begun;
+};
+
+/* Reads come and go by the hundred thousand, mostly one at a time. */
+static struct read *take_memory(struct apply *a)
+{
+    struct read *rd = a->spare_read;
+
+    if (!rd)
+        return mem_new(struct read);
+    a->spare_read = NULL;
+    *rd = (struct read){0};
+    return rd;
+}
+
+static void give_memory_back(struct apply *a, struct read *rd)
+{
+    if (a->spare_read)
+        mem_free(rd);
+    else
+        a->spare_read = rd;
+}
+
+void apply_read_begin(struct apply *a, struct apply_read *r)
+{
+    assert(!r->state);
+    assert(!r->range != !r->txn);
+    assert(!r->txn || (!r->keep_open && apply_txn_is_read_only(r->txn)));
+
+    struct read *rd = take_memory(a);
+    rd->work.apply = a;
+    rd->work.txn = r->txn;
+    rd->work.keep_open = r->keep_open;
+    rd->work.reply = &r->reply;
+    if (r->range)
+        rd->work.single = (struct pb_request_op){.which = PB_OP_RANGE, .range = r->range};
+    r->state = rd;
+    a->reads++;
+}
+
+static void hold_back_compaction(struct mvcc *m, struct read *rd)
+{
+    int64_t lowest = rd->work.lowest_revision;
+
+    if (rd->pin.is_open && lowest >= rd->pin.question.at.main)
+        return;
+    mvcc_scan_close(&rd->pin);
+    rd->pin = (struct mvcc_scan){.question = {.key = BYTES("\0"), .at = revision_whole(lowest)}};
+    mvcc_scan_open(m, &rd->pin);
+}
+
+static void finish(const struct apply *a, struct apply_read *r, struct read *rd)
+{
+    r->answer = a->state == APPLY_REFUSED ? ANSWER_CORRUPT : rd->work.answer;
+    if (r->keep_open && r->answer == ANSWER_OK) {
+        r->scan = rd->work.op.scan;
+        rd->work.op.scan = NULL;
+    }
+    if (r->answer != ANSWER_OK)
+        reply_free(&r->reply);
+    mvcc_scan_close(&rd->pin);
+}
+
+bool apply_read_some(struct apply *a, struct apply_read *r, unsigned steps)
+{
+    struct read *rd = r->state;
+    assert(rd);
+
+    if (!rd->begun) {
+        r->answer = request_authorize(r->range ? REQUEST_RANGE : REQUEST_TXN);
+        if (r->answer != ANSWER_OK)
+            return true;
+        work_begin(&rd->work);
+        r->revision = rd->work.base.main;
+        rd->begun = true;
+    }
+    if (!work_some(&rd->work, &steps) && a->state != APPLY_REFUSED) {
+        if (r->txn)
+            hold_back_compaction(a->o.mvcc, rd);
+        return false;
+    }
+    finish(a, r, rd);
+    return true;
+}
+
+void apply_read_end(struct apply *a, struct apply_read *r)
+{
+    struct read *rd = r->state;
+
+    reply_free(&r->reply);
+    reply_scan_free(r->scan);
+    r->scan = NULL;
+    if (!rd)
+        return;
+    mvcc_scan_close(&rd->pin);
+    work_abandon(&rd->work);
+    work_free(&rd->work);
+    give_memory_back(a, rd);
+    r->state = NULL;
+    assert(a->reads > 0);
+    a->reads--;
+}

@@ -1,0 +1,247 @@
+#include "apply/desk_test.h"
+
+#include "base/mem.h"
+#include "base/rng.h"
+#include "pb/wire.h"
+
+#include <stdio.h>
+
+/* A scan over the keys of a desk, measured. */
+static struct mvcc_scan *scan_of(struct desk *d, const char *key, const char *end)
+{
+    struct mvcc_scan *s =
+        reply_scan_new(&(struct mvcc_question){.key = bytes_of_str(key),
+                                               .end = desk_end(end),
+                                               .at = revision_whole(mvcc_revision(d->mvcc)),
+                                               .tag = PB_TAG_BYTES(2)});
+
+    mvcc_scan_open(d->mvcc, s);
+    while (!mvcc_scan_measure(s, 1))
+        ;
+    return s;
+}
+
+/* `keys` of them, each with a value of this length. */
+static void fill(struct desk *d, unsigned keys, size_t value_len)
+{
+    struct buf value = {0};
+
+    memset(buf_extend(&value, value_len), 'v', value_len);
+    for (unsigned i = 0; i < keys; i++) {
+        char key[16];
+        snprintf(key, sizeof(key), "k%04u", i);
+        struct pb_put_request put = {.key = bytes_of_str(key), .value = buf_bytes(&value)};
+        CHECK_EQ(desk_do(d, &(struct pb_internal_raft_request){.put = &put}), ANSWER_OK);
+    }
+    buf_free(&value);
+}
+
+TEST(an_empty_reply_is_inline_and_ends_at_once)
+{
+    struct reply r = {0};
+    struct buf out = {0};
+
+    CHECK(reply_is_inline(&r));
+    CHECK(reply_read(&r, 10, &out));
+    CHECK_EQ(out.len, 0);
+    reply_free(&r);
+}
+
+TEST(closing_puts_tag_and_length_before_what_came_since_the_mark)
+{
+    struct reply r = {0};
+
+    reply_add(&r, BYTES("ab"));
+    size_t outer = reply_mark(&r);
+    reply_add(&r, BYTES("cd"));
+    size_t inner = reply_mark(&r);
+    reply_close(&r, inner, 'i');
+    reply_add(&r, BYTES("ef"));
+    reply_close(&r, outer, 'o');
+    reply_add_number(&r, 'n', 300);
+    reply_add_number(&r, 'z', 0);
+    reply_add_front(&r, BYTES("hd"));
+
+    reply_check(&r);
+    CHECK(reply_is_inline(&r));
+    CHECK_BYTES(reply_bytes(&r), BYTES("hdabo\006cdi\0efn\254\002"));
+    reply_free(&r);
+}
+
+TEST(a_small_scan_is_read_at_once_and_a_large_one_stays_in_the_store)
+{
+    struct desk d;
+    struct reply r = {0};
+    desk_init(&d, STAND_MEMORY);
+    fill(&d, 100, 100);
+
+    reply_add_scan(&r, scan_of(&d, "k0000", "k0003"));
+    CHECK(reply_is_inline(&r));
+    CHECK_EQ(mvcc_status(d.mvcc).pins, 0);
+    reply_add_scan(&r, scan_of(&d, "x", "z"));
+    CHECK(reply_is_inline(&r));
+
+    reply_add_scan(&r, scan_of(&d, "k0003", "*"));
+    CHECK(!reply_is_inline(&r));
+    CHECK_EQ(mvcc_status(d.mvcc).pins, 1);
+    CHECK_EQ(r.text.len < 1000, true);
+    reply_free(&r);
+    CHECK_EQ(mvcc_status(d.mvcc).pins, 0);
+    desk_free(&d);
+}
+
+/* The scan's revision is what counts, not the moment it is read. */
+TEST(a_reply_shows_the_state_it_was_made_of)
+{
+    struct desk d;
+    struct reply r = {0}, moved = {0};
+    struct buf got = {0}, want = {0};
+    desk_init(&d, STAND_MEMORY);
+    fill(&d, 100, 100);
+    struct mvcc_scan *s = scan_of(&d, "k", "*");
+    while (!mvcc_scan_read(s, 1 << 20, 1000, &want))
+        ;
+    reply_scan_free(s);
+
+    reply_add_scan(&r, scan_of(&d, "k", "*"));
+    CHECK_EQ(desk_delete(&d, "k", "*"), ANSWER_OK);
+    fill(&d, 10, 7);
+    reply_move(&r, &moved);
+
+    CHECK_EQ(r.total, 0);
+    desk_read_reply(&moved, 1000, &got);
+    CHECK_BYTES(buf_bytes(&got), buf_bytes(&want));
+    CHECK_EQ(mvcc_status(d.mvcc).pins, 0); /* closed at its end, before the reply is freed */
+    reply_free(&moved);
+    buf_free(&got);
+    buf_free(&want);
+    desk_free(&d);
+}
+
+/* A value larger than any bite comes in pieces. */
+TEST(no_bite_is_larger_than_asked_for)
+{
+    struct desk d;
+    desk_init(&d, STAND_MEMORY);
+    fill(&d, 2, 100000);
+
+    for (size_t bite = 1; bite < 300000; bite = bite * 7 + 1) {
+        struct reply r = {0};
+        struct buf got = {0};
+        size_t mark = reply_mark(&r);
+        reply_add_scan(&r, scan_of(&d, "k", "*"));
+        reply_close(&r, mark, 0x0a);
+        desk_read_reply(&r, bite, &got);
+        CHECK_EQ(r.rest.at == NULL, true);
+        CHECK_EQ(got.at[got.len - 1], 'v');
+        reply_free(&r);
+        buf_free(&got);
+    }
+    desk_free(&d);
+}
+
+/* ---- Random building, against one flat buffer ---- */
+
+struct flat {
+    struct buf bytes;
+    size_t marks[8];
+    size_t depth;
+};
+
+static void flat_insert(struct flat *f, size_t at, struct bytes what)
+{
+    struct buf out = {0};
+
+    if (at > 0)
+        buf_append(&out, bytes_of(f->bytes.at, at));
+    buf_append(&out, what);
+    if (at < f->bytes.len)
+        buf_append(&out, bytes_of(f->bytes.at + at, f->bytes.len - at));
+    buf_free(&f->bytes);
+    f->bytes = out;
+}
+
+static void flat_close(struct flat *f, size_t mark, uint8_t tag)
+{
+    uint8_t space[16], *end = space + sizeof(space);
+    uint8_t *start = pb_put_varint(end, f->bytes.len - mark);
+
+    *--start = tag;
+    flat_insert(f, mark, bytes_of(start, (size_t)(end - start)));
+}
+
+static void add_scan_to_both(struct desk *d, struct rng *rng, struct reply *r, struct flat *f)
+{
+    char key[16], end[16];
+    unsigned from = (unsigned)rng_below(rng, 60);
+    unsigned count = rng_below(rng, 2) ? 2 : 50; /* read at once, or not */
+
+    snprintf(key, sizeof(key), "k%04u", from);
+    snprintf(end, sizeof(end), "k%04u", from + count);
+    struct mvcc_scan *s = scan_of(d, key, end);
+    while (s->bytes > 0 && !mvcc_scan_read(s, 1 << 20, 1000, &f->bytes))
+        ;
+    reply_scan_free(s);
+    reply_add_scan(r, scan_of(d, key, end));
+}
+
+static void random_step(struct desk *d, struct rng *rng, struct reply *r, size_t *marks,
+                        struct flat *f)
+{
+    static const uint8_t some[40] = "some bytes that are neither here nor th";
+
+    switch (rng_below(rng, 5)) {
+    case 0:
+        if (f->depth == ARRAY_LEN(f->marks))
+            break;
+        marks[f->depth] = reply_mark(r);
+        f->marks[f->depth++] = f->bytes.len;
+        break;
+    case 1:
+        if (f->depth == 0)
+            break;
+        f->depth--;
+        reply_close(r, marks[f->depth], (uint8_t)(f->depth + 1));
+        flat_close(f, f->marks[f->depth], (uint8_t)(f->depth + 1));
+        break;
+    case 2:
+        add_scan_to_both(d, rng, r, f);
+        break;
+    default: {
+        struct bytes piece = bytes_of(some, rng_below(rng, sizeof(some)));
+        reply_add(r, piece);
+        buf_append(&f->bytes, piece);
+    }
+    }
+}
+
+TEST(random_replies_are_what_one_buffer_would_be)
+{
+    struct desk d;
+    struct rng rng;
+    rng_seed(&rng, test_seed());
+    desk_init(&d, STAND_MEMORY);
+    fill(&d, 64, 200);
+
+    for (uint64_t i = 0; i < 300 * test_effort(); i++) {
+        struct reply r = {0};
+        struct flat f = {0};
+        struct buf got = {0};
+        size_t marks[ARRAY_LEN(f.marks)] = {0};
+        for (uint64_t n = rng_below(&rng, 30); n > 0; n--) {
+            random_step(&d, &rng, &r, marks, &f);
+            reply_check(&r);
+            CHECK_EQ(r.total, f.bytes.len);
+        }
+        reply_add_front(&r, BYTES("head"));
+        flat_insert(&f, 0, BYTES("head"));
+        size_t bite = 1 + rng_below(&rng, 5000);
+        desk_read_reply(&r, bite, &got);
+        CHECK_BYTES(buf_bytes(&got), buf_bytes(&f.bytes));
+        reply_free(&r);
+        buf_free(&f.bytes);
+        buf_free(&got);
+    }
+    CHECK_EQ(mvcc_status(d.mvcc).pins, 0);
+    desk_free(&d);
+}
