@@ -1,0 +1,348 @@
+#include "api/api_int.h"
+
+/* --- life --- */
+
+struct api *api_open(const struct api_options *options)
+{
+    struct api *a = mem_new(struct api);
+
+    a->o = *options;
+    a->facts = options->facts;
+    if (a->o.request_bytes_max == 0)
+        a->o.request_bytes_max = REQUEST_BYTES_DEFAULT;
+    if (a->o.txn_ops_max == 0)
+        a->o.txn_ops_max = API_TXN_OPS_DEFAULT;
+    list_init(&a->calls);
+    list_init(&a->streams);
+    list_init(&a->wishes);
+    list_init(&a->busy);
+    list_init(&a->waits);
+    list_init(&a->sending);
+    list_init(&a->bodies);
+    list_init(&a->spare);
+    a->leaderless_since_ms = UINT64_MAX;
+    struct rng rng;
+    rng_seed(&rng, options->seed);
+    a->next_lease = rng_next(&rng);
+    return a;
+}
+
+/* Calls that the server was to forget; it is gone itself. */
+static void free_forgotten(struct api *a)
+{
+    if (a->forgotten)
+        api_call_free(a->forgotten);
+    a->forgotten = NULL;
+}
+
+void api_close(struct api *a)
+{
+    if (!a)
+        return;
+    assert(list_empty(&a->calls));
+    assert(list_empty(&a->bodies));
+    free_forgotten(a);
+    for (struct list *link; (link = list_pop_front(&a->wishes));)
+        mem_free(container_of(link, struct call, wish_link));
+    for (struct list *link; (link = list_pop_front(&a->spare));)
+        mem_free(container_of(link, struct call, link));
+    arena_free(&a->scratch);
+    buf_free(&a->out);
+    mem_free(a);
+}
+
+void api_abandon(struct api *a)
+{
+    if (!a)
+        return;
+    LIST_FOREACH (link, &a->calls)
+        api_call_end(container_of(link, struct call, link));
+    api_close(a);
+}
+
+/* --- events --- */
+
+static struct call *begin_call(struct api *a, struct rpc_call *rpc)
+{
+    struct call *c = api_call_new(a, rpc);
+
+    c->method = rpc->method->id;
+    c->on = api_handler_of(c->method);
+    return c;
+}
+
+static void take_message(struct api *a, const struct rpc_event *e)
+{
+    struct call *c = e->call->context;
+
+    if (!c)
+        c = begin_call(a, e->call); /* unary: nothing was said of it before */
+    if (c->on->schema)
+        api_call_message(c, e->message);
+    else
+        api_call_unsupported(c);
+}
+
+void api_event(struct api *a, const struct rpc_event *e)
+{
+    struct call *c = e->call->context;
+
+    switch (e->kind) {
+    case RPC_OPENED:
+        api_call_open_stream(begin_call(a, e->call));
+        return;
+    case RPC_MESSAGE:
+        take_message(a, e);
+        return;
+    case RPC_HTTP:
+        api_http_request(a, e);
+        return;
+    case RPC_ENDED:
+        if (c && c->on->ended)
+            c->on->ended(c);
+        return;
+    case RPC_DRAINED:
+        if (c && c->on->drained)
+            c->on->drained(c);
+        return;
+    case RPC_GONE:
+        e->call->context = NULL;
+        if (c)
+            api_call_end(c);
+        return;
+    }
+    unreachable();
+}
+
+/* --- wishes and what became of them --- */
+
+bool api_take_wish(struct api *a, struct api_wish *out)
+{
+    free_forgotten(a);
+    if (a->alarm_wanted) {
+        a->alarm_wanted = false;
+        *out = (struct api_wish){.need = API_PROPOSE, .request = &a->alarm_request};
+        return true;
+    }
+    struct list *link = list_pop_front(&a->wishes);
+    if (!link)
+        return false;
+    struct call *c = container_of(link, struct call, wish_link);
+    *out = (struct api_wish){.need = c->need, .call = &c->base};
+    if (c->need == API_PROPOSE)
+        out->request = c->proposal;
+    c->base.is_waiting = c->need != API_FORGET;
+    if (c->need == API_FORGET)
+        a->forgotten = c;
+    return true;
+}
+
+/*
+ * The server speaks of the call for the last time. False if its client has gone meanwhile, and the
+ * wish that it be forgotten was not taken yet: then there is nobody to be told.
+ */
+static bool take_back(struct call *c)
+{
+    assert(c->base.is_waiting);
+
+    c->base.is_waiting = false;
+    if (c->base.rpc)
+        return true;
+    list_remove(&c->wish_link);
+    api_call_free(c);
+    return false;
+}
+
+void api_applied(struct api *a, struct api_call *base, struct apply_effects *e)
+{
+    struct call *c = api_call_of(base);
+
+    if (!take_back(c))
+        return;
+    if (c->on->applied) {
+        c->on->applied(c, e);
+        return;
+    }
+    if (e->answer != ANSWER_OK) {
+        api_call_finish(c, e->answer);
+        return;
+    }
+    struct reply reply = {0};
+    reply_move(&e->reply, &reply);
+    api_call_answer_reply(c, &reply, e->revision ? e->revision : mvcc_revision(a->o.mvcc));
+}
+
+void api_confirmed(struct api *a, struct api_call *base)
+{
+    struct call *c = api_call_of(base);
+
+    assert(base->api == a);
+    if (take_back(c))
+        c->on->confirmed(c);
+}
+
+void api_failed(struct api *a, struct api_call *base, enum answer why)
+{
+    struct call *c = api_call_of(base);
+
+    assert(base->api == a);
+    assert(why != ANSWER_OK);
+    if (!take_back(c))
+        return;
+    if (c->on->failed)
+        c->on->failed(c, why);
+    else
+        api_call_finish(c, why);
+}
+
+/* --- work --- */
+
+/* Those who asked for a leader do not stay where there is none for three election timeouts. */
+static void cut_leaderless(struct api *a)
+{
+    const struct api_facts *facts = a->facts;
+
+    if (facts->leader != 0) {
+        a->leaderless_since_ms = UINT64_MAX;
+        return;
+    }
+    if (a->leaderless_since_ms == UINT64_MAX)
+        a->leaderless_since_ms = facts->now_ms;
+    if (facts->now_ms - a->leaderless_since_ms < 3 * facts->election_ms)
+        return;
+    LIST_FOREACH (link, &a->streams) {
+        struct call *c = container_of(link, struct call, stream_link);
+        if (c->has_leader)
+            api_call_finish(c, ANSWER_NO_LEADER);
+    }
+}
+
+static struct api_signs read_signs(const struct api *a)
+{
+    return (struct api_signs){.applied_index = a->facts->applied_index,
+                              .tenths_of_seconds = a->facts->now_ms / 100,
+                              .compact_finished = mvcc_compact_finished(a->o.mvcc),
+                              .is_compacting = mvcc_compact_pending(a->o.mvcc),
+                              .is_leader = a->facts->is_leader};
+}
+
+static bool signs_equal(const struct api_signs *x, const struct api_signs *y)
+{
+    return x->applied_index == y->applied_index && x->tenths_of_seconds == y->tenths_of_seconds &&
+           x->compact_finished == y->compact_finished && x->is_compacting == y->is_compacting &&
+           x->is_leader == y->is_leader;
+}
+
+/* Looks at those who wait, if something has changed; at no more than *steps of them in one go. */
+static void look_at_waits(struct api *a, unsigned *steps)
+{
+    struct api_signs now = read_signs(a);
+
+    if (!signs_equal(&now, &a->signs))
+        a->unchecked_waits = a->wait_count;
+    a->signs = now;
+    for (; a->unchecked_waits > 0 && *steps > 0 && !list_empty(&a->waits); a->unchecked_waits--) {
+        struct list *link = a->waits.next;
+        struct call *c = container_of(link, struct call, work_link);
+        list_remove(link);
+        list_push_back(&a->waits, link); /* behind the others, unless it is ready */
+        --*steps;
+        c->ready(c);
+    }
+    if (list_empty(&a->waits))
+        a->unchecked_waits = 0;
+}
+
+static void go_on(struct api *a, unsigned *steps)
+{
+    while (*steps > 0 && !list_empty(&a->busy)) {
+        struct list *link = a->busy.next;
+        struct call *c = container_of(link, struct call, work_link);
+        unsigned slice = *steps < API_READ_STEPS ? *steps : API_READ_STEPS;
+        list_remove(link);
+        list_push_back(&a->busy, link);
+        *steps -= slice;
+        c->step(c, slice);
+    }
+}
+
+bool api_work(struct api *a, unsigned steps)
+{
+    unsigned messages = steps / 4 + 1; /* watchers are not made to wait for long reads */
+
+    cut_leaderless(a);
+    api_body_end_pins(a);
+    look_at_waits(a, &steps);
+    go_on(a, &steps);
+    api_watch_account(a);
+    bool all_sent = api_watch_send_some(a, messages);
+    return all_sent && list_empty(&a->busy) && a->unchecked_waits == 0 && list_empty(&a->wishes) &&
+           !a->alarm_wanted;
+}
+
+bool api_flushed(struct api *a)
+{
+    return api_watch_account(a);
+}
+
+void api_stop(struct api *a, enum answer why)
+{
+    LIST_FOREACH (link, &a->calls) {
+        struct call *c = container_of(link, struct call, link);
+        if (c->base.rpc->kind == RPC_HTTP1)
+            c->on->failed(c, why);
+        else
+            api_call_finish(c, why);
+    }
+}
+
+/* --- asking --- */
+
+struct api_status api_status(const struct api *a)
+{
+    return (struct api_status){
+        .calls = a->call_count, .reads = a->busy_count, .streams = a->stream_count};
+}
+
+static size_t list_length(const struct list *head)
+{
+    size_t length = 0;
+
+    LIST_FOREACH (link, head)
+        length++;
+    return length;
+}
+
+static void check_call(const struct api *a, const struct call *c)
+{
+    assert(c->base.api == a);
+    assert(c->base.rpc);
+    assert(c->base.rpc->context == c);
+    assert(c->on);
+    assert(!(c->step && c->ready));
+
+    /* It waits for one thing at a time, so that whatever ends it leaves nothing behind. */
+    bool wishes = c->wish_link.next != &c->wish_link;
+    assert(wishes + c->base.is_waiting + (c->step != NULL) + (c->ready != NULL) <= 1);
+    assert((c->step || c->ready) == (c->work_link.next != &c->work_link));
+    assert(c->is_stream == (c->stream_link.next != &c->stream_link));
+}
+
+void api_check(const struct api *a)
+{
+    LIST_FOREACH (link, &a->calls)
+        check_call(a, container_of(link, struct call, link));
+    LIST_FOREACH (link, &a->wishes) {
+        const struct call *c = container_of(link, struct call, wish_link);
+        assert((c->need == API_FORGET) == !c->base.rpc);
+        assert((c->need == API_FORGET) == c->base.is_waiting);
+    }
+    assert(list_length(&a->calls) == a->call_count);
+    assert(list_length(&a->streams) == a->stream_count);
+    assert(list_length(&a->busy) == a->busy_count);
+    assert(list_length(&a->waits) == a->wait_count);
+    assert(list_length(&a->spare) == a->spare_count);
+    assert(a->spare_count <= API_SPARE_CALLS_MAX);
+    LIST_FOREACH (link, &a->sending)
+        assert(container_of(link, struct call, watching.link)->watching.outstanding > 0);
+}

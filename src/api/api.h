@@ -1,0 +1,142 @@
+/*
+ * api: what etcd's clients may ask for, and how it is answered.
+ *
+ * One file per service. A call comes in as an rpc event; it is decoded, checked in etcd's order
+ * with etcd's errors, and then either answered at once or it needs something only the server can
+ * give: a place in the log, or the assurance that a read will not be stale. That is a wish. When
+ * the server has fulfilled it, it says so, and the answer goes out.
+ *
+ *     rpc_event --> api_event --> checks --+--> answered at once
+ *                                          +--> api_take_wish: PROPOSE, CONFIRM, FORGET
+ *     server: applied, confirmed, failed --> api_applied, api_confirmed, api_failed --> rpc_send
+ *     api_work: long reads in slices, watch messages to their streams, compactions waited for
+ *
+ * In a turn: api_event for each rpc_take, then the wishes, the log and apply, then api_work and
+ * rpc_flush; and after that api_flushed, since what was handed to the sockets is room again for
+ * watchers that had none.
+ *
+ * Promises   1. Every call is answered exactly once, or is gone.
+ *            2. Every RPC passes authorize() (authorize.h) with its keys and options; one that is
+ *               not in its table does not compile.
+ *            3. No event or slice costs more than its budget; a client that does not read is not
+ *               read from.
+ *            4. Errors have etcd's code and text (apply/answer.h).
+ * Not here   Bytes on the wire (rpc), executing (apply). Whether a proposal is one too many or too
+ *            large with its header, and how long it and a confirmation may take (server).
+ * Leans on   rpc, apply, mvcc, watch, lease, cluster, backend.
+ */
+#pragma once
+
+#include "apply/apply.h"
+#include "base/list.h"
+#include "rpc/rpc.h"
+
+struct api; /* opaque */
+struct watch;
+
+/* How things stand, kept up to date by the server before each call in here. */
+struct api_facts {
+    uint64_t cluster_id, member_id;
+    uint64_t applied_index, applied_term; /* of the last applied entry */
+    uint64_t committed_index;
+    uint64_t leader; /* 0: unknown */
+    bool is_leader, is_learner;
+    bool tick_is_late; /* the last tick is over three heartbeats old: confirm before renewing */
+    bool is_stopping;
+    uint64_t now_ms; /* monotonic */
+    uint64_t election_ms, heartbeat_ms;
+};
+
+#define API_TXN_OPS_DEFAULT 128
+
+struct api_options {
+    struct rpc *rpc;
+    struct apply *apply;
+    struct mvcc *mvcc;
+    struct watch *watch;
+    struct lease_set *leases;
+    struct cluster *cluster;
+    struct backend *backend;
+    const struct api_facts *facts;
+    const struct log *log;
+    uint64_t seed;            /* for ids of leases: another one at each boot */
+    size_t request_bytes_max; /* 0: REQUEST_BYTES_DEFAULT */
+    unsigned txn_ops_max;     /* 0: API_TXN_OPS_DEFAULT */
+    int64_t quota_bytes;      /* as configured: 0 means etcd's default */
+};
+
+/* The rows for rpc_open. */
+extern const struct rpc_method api_methods[];
+extern const size_t api_method_count;
+
+struct api *api_open(const struct api_options *options);
+/* No call is left and no reply still being read (asserted): rpc has ended before. NULL is fine. */
+void api_close(struct api *a);
+
+/* The same at once, as in a crash: what is under way ends without a word to rpc, which was
+ * abandoned before. NULL is fine. */
+void api_abandon(struct api *a);
+
+/* A call that waits for the server. Fields above the line are the server's to use; all zeroes, and
+ * the link on no list, when it is first heard of. A stream may come with wishes many times over. */
+struct api_call {
+    uint64_t id;      /* that its proposal carries */
+    struct list link; /* on the server's lists */
+    uint64_t started_ms, started_index;
+    /* ---- */
+    bool is_waiting; /* the server has it: from api_take_wish until it is answered or forgotten */
+    struct api *api;
+    struct rpc_call *rpc; /* NULL: gone */
+    const struct rpc_method *method;
+    uint64_t deadline_ms; /* of the client; UINT64_MAX: none */
+};
+
+enum api_need {
+    API_PROPOSE, /* put `request` through the log: ends with api_applied or api_failed */
+    API_CONFIRM, /* a linearizable read: api_confirmed once everything up to now is applied here */
+    API_FORGET,  /* the call is gone: it must not be spoken of again; freed after this wish */
+};
+
+struct api_wish {
+    enum api_need need;
+    struct api_call *call; /* NULL: nobody waits for this proposal (an alarm of our own) */
+    /* PROPOSE: all but the header; lives as long as the call, or without one until the next wish is
+     * taken. */
+    const struct pb_internal_raft_request *request;
+};
+
+void api_event(struct api *a, const struct rpc_event *e);
+
+/* The next one, false if there is none. What FORGET names is freed by the next call of this. */
+bool api_take_wish(struct api *a, struct api_wish *out);
+
+/*
+ * What has become of a wish: exactly one of these for each that has a call, unless FORGET came
+ * before; also at once, while wishes are still being taken. The call is dead after it, or belongs
+ * to api again. The effects' reply is taken over.
+ */
+void api_applied(struct api *a, struct api_call *c, struct apply_effects *e);
+void api_confirmed(struct api *a, struct api_call *c);
+void api_failed(struct api *a, struct api_call *c, enum answer why);
+
+/* Goes on with what takes long, and sends watch messages. True if there is nothing left to do until
+ * something happens; but some things happen by the clock, so each tick should ask. */
+bool api_work(struct api *a, unsigned steps);
+
+/* After rpc_flush: streams get the room back that was sent. False if somebody had been waiting for
+ * it: then watch_work and api_work have something to do at once. */
+bool api_flushed(struct api *a);
+
+/* Ends all streams and calls under way with this answer: the server stops. Those that it has in
+ * hand it is told to forget. */
+void api_stop(struct api *a, enum answer why);
+
+struct api_status {
+    size_t calls; /* under way, streams too */
+    size_t reads; /* going on in slices */
+    size_t streams;
+};
+struct api_status api_status(const struct api *a);
+
+/* All invariants, asserted. */
+void api_check(const struct api *a);

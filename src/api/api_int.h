@@ -1,0 +1,281 @@
+/*
+ * api_int: what the files of this room share.
+ *
+ *     api.c          life, events by kind, wishes, the slices of api_work
+ *     call.c         one call: its checks, its answer, its end
+ *     handlers.c     which function does what for which method
+ *     body.c         answers that are still in the store
+ *     header.c       the response's header
+ *     kv.c range_stream.c txn_check.c   KV
+ *     watch.c lease.c cluster.c maintenance.c health.c http.c   the others
+ *     authorize.c    may they?
+ *
+ * A call goes through its handler's functions:
+ *
+ *     opened --> [decoded] --> check --> [authorize] --> run --+--> api_call_answer...
+ *                                                              +--> api_call_propose --> applied
+ *                                                              +--> api_call_confirm --> confirmed
+ *                                                              +--> api_call_step_later,
+ * api_call_wait
+ *
+ * and ends by api_call_finish or by its client's going, both of which lead through `released`.
+ */
+#pragma once
+
+#include "api/api.h"
+#include "api/authorize.h"
+#include "base/rng.h"
+#include "cluster/cluster.h"
+#include "lease/lease.h"
+#include "watch/watch.h"
+
+enum {
+    API_FIRST_STEPS = 64, /* of a read, at once: nearly all are done then */
+    API_READ_STEPS = 500, /* of a read that takes longer, in one slice */
+    API_SPARE_CALLS_MAX = 1024,
+    API_PIN_MS_MAX = 60000,     /* a reply that holds up a compaction for longer is given up */
+    API_APPLIED_WAIT_MS = 1000, /* for the applied index, before a lease is said to be unknown */
+};
+#define API_REPLY_BYTES_MAX 2147483647u /* etcd's gRPC send limit */
+
+struct call;
+
+/* What a method's functions do; NULL where there is nothing to do. */
+struct handler {
+    const struct pb_schema *schema; /* of what the client sends; NULL: not supported yet */
+    bool for_learners;              /* a learner answers it too */
+
+    void (*opened)(struct call *c);                            /* streams */
+    enum answer (*check)(struct call *c, const void *request); /* of the arguments */
+    void (*run)(struct call *c, const void *request);
+    void (*ended)(struct call *c); /* the client sends no more */
+    void (*drained)(struct call *c);
+    void (*applied)(struct call *c, struct apply_effects *e); /* NULL: the reply goes out */
+    void (*confirmed)(struct call *c);
+    void (*failed)(struct call *c, enum answer why); /* NULL: the call ends with it */
+    void (*released)(struct call *c);                /* gives back what the call holds */
+};
+
+/* Goes on with a call for about `steps`; false if it wants to go on later. One that is done has
+ * answered, and may be gone. */
+typedef bool call_step(struct call *c, unsigned steps);
+
+/* Has what the call waits for happened? Then it stops waiting and goes on, in here. */
+typedef bool call_ready(struct call *c);
+
+struct range_stream {
+    struct pb_range_request request; /* as it is read */
+    struct mvcc_scan *scan;          /* NULL while it is being measured */
+    uint64_t sent;                   /* bytes of key values */
+    unsigned chunk_keys;             /* in the next message */
+    uint64_t started_ms;             /* of the scan */
+};
+
+struct watching {
+    struct watch_stream *stream;
+    size_t outstanding; /* taken from the stream's room and not yet given back */
+    bool is_held;       /* a request was dealt with and not yet released */
+    struct list link;   /* a->sending: there is something outstanding that rpc is sending */
+};
+
+/* Waiting until everything that is committed now has been applied. */
+struct index_wait {
+    uint64_t index, until_ms;
+};
+
+struct renewal {
+    int64_t id, ttl;
+    int64_t revision; /* the store's before the renewal */
+    struct index_wait wait;
+    bool has_waited;
+    bool is_busy; /* with a request; the next one is not taken before it is answered */
+    bool is_held; /* answered, but the client does not read */
+    bool half_closed;
+};
+
+struct lease_question {
+    struct index_wait wait;
+    struct buf text; /* the response so far */
+    struct buf last; /* the last key in it */
+};
+
+struct compaction {
+    int64_t revision;
+    enum answer answer;
+};
+
+struct call {
+    struct api_call base;
+    const struct handler *on;
+    enum api_method method;
+    struct list link;        /* a->calls */
+    struct list stream_link; /* a->streams, for streaming calls */
+    struct list wish_link;   /* a->wishes */
+    struct list work_link;   /* a->busy or a->waits */
+    enum api_need need;
+    bool is_authorized;
+    bool is_stream, has_leader;
+    const void *request;                       /* decoded; of a unary call or a RangeStream */
+    struct pb_internal_raft_request *proposal; /* in the call's arena */
+    call_step *step;
+    call_ready *ready;
+
+    struct apply_read read;
+    bool is_reading;
+    union {
+        struct range_stream chunks;
+        struct watching watching;
+        struct renewal renewal;
+        struct lease_question question;
+        struct compaction compaction;
+    };
+};
+
+/* When these change, those who wait are looked at again. */
+struct api_signs {
+    uint64_t applied_index, tenths_of_seconds;
+    int64_t compact_finished;
+    bool is_compacting, is_leader;
+};
+
+struct api {
+    struct api_options o;
+    const struct api_facts *facts;
+    struct list calls;   /* all of them */
+    struct list streams; /* of them, those that stream */
+    struct list wishes;
+    struct list busy;    /* go on in slices */
+    struct list waits;   /* for something that is looked at again and again */
+    struct list sending; /* watch streams with something outstanding */
+    struct list bodies;  /* replies that are still being read, oldest first */
+    size_t call_count, busy_count, wait_count, stream_count, unchecked_waits;
+    struct api_signs signs;
+
+    struct list spare; /* calls to be used again */
+    size_t spare_count;
+    struct call *forgotten; /* handed out as the last wish: freed with the next */
+
+    struct pb_internal_raft_request alarm_request;
+    struct pb_alarm_request alarm;
+    bool alarm_wanted;
+    uint64_t next_alarm_ms; /* not again before this */
+
+    uint64_t leaderless_since_ms; /* UINT64_MAX: there is a leader */
+    uint64_t next_lease;          /* number, for those that name no id */
+
+    struct arena scratch; /* a message of a stream, decoded; for the time of one event */
+    struct buf out;       /* a message in the making */
+};
+
+/* --- call.c --- */
+
+struct call *api_call_new(struct api *a, struct rpc_call *rpc);
+void api_call_free(struct call *c);
+
+/* The client has gone, or was told: c is dead after this. */
+void api_call_end(struct call *c);
+
+/* What an event says about the call; c may be dead after each. */
+void api_call_open_stream(struct call *c);
+void api_call_message(struct call *c, struct bytes wire);
+void api_call_unsupported(struct call *c); /* any event of a method without a handler */
+
+/* The end, with these trailers. */
+void api_call_finish(struct call *c, enum answer a);
+void api_call_finish_text(struct call *c, enum rpc_code code, const char *text);
+void api_call_finish_too_large(struct call *c,
+                               uint64_t bytes); /* of the answer, past gRPC's limit */
+
+/* A message, without ending the call. */
+void api_call_send(struct call *c, const struct pb_schema *schema, const void *message);
+/* The message and the end. */
+void api_call_answer(struct call *c, const struct pb_schema *schema, const void *message);
+/* The reply with a header in front, and the end. Takes the reply over. */
+void api_call_answer_reply(struct call *c, struct reply *r, int64_t revision);
+
+/* The request that this call is about to propose, for its fields to be set. */
+struct pb_internal_raft_request *api_call_proposal(struct call *c);
+void api_call_propose(struct call *c);
+void api_call_confirm(struct call *c);
+
+/* Goes on in slices, or when `ready` says so. */
+void api_call_step_later(struct call *c, call_step *step);
+void api_call_wait(struct call *c, call_ready *ready);
+void api_call_stop_working(struct call *c); /* neither */
+
+/* Would its proposal exceed the quota? Then the alarm is wished for as well. */
+enum answer api_call_check_quota(struct call *c);
+
+/* A read of the published state, c->read, in slices; what it ends in is the call's answer. */
+void api_call_read(struct call *c);
+/* Only begins it, for those who go on themselves. It is ended with the call. */
+void api_call_begin_read(struct call *c);
+
+static inline struct call *api_call_of(struct api_call *c)
+{
+    return container_of(c, struct call, base);
+}
+
+static inline struct api *api_of(const struct call *c)
+{
+    return c->base.api;
+}
+
+/* --- header.c --- */
+
+enum { HEADER_BYTES_MAX = 48 }; /* two bytes in front and four fields of eleven */
+
+struct header_text {
+    uint8_t at[HEADER_BYTES_MAX];
+    struct bytes bytes; /* into `at` */
+};
+
+struct pb_response_header api_header_of(const struct api *a, int64_t revision);
+/* As field 1 of a response. */
+struct bytes api_header_encode(const struct api *a, int64_t revision, struct header_text *out);
+
+/* --- body.c --- */
+
+/* Sends the reply as the message it is. Takes it over. */
+void api_body_send_reply(struct api *a, struct rpc_call *rpc, struct reply *r);
+/* The same for a watcher's long events. */
+void api_body_send_long(struct rpc_call *rpc, struct bytes prefix, struct watch_long *events);
+/* Gives up replies that have held up a compaction for too long. */
+void api_body_end_pins(struct api *a);
+
+/* --- txn_check.c --- */
+
+/* How etcd checks a transaction before it is proposed: sizes, keys, options, then overlaps. The
+ * arena is for the time of the check. */
+enum answer api_txn_check(const struct pb_txn_request *txn, unsigned ops_max, struct arena *arena);
+
+/* Of single operations, also as part of a transaction. */
+enum answer api_range_check(const struct pb_range_request *r);
+enum answer api_put_check(const struct pb_put_request *r);
+enum answer api_delete_range_check(const struct pb_delete_range_request *r);
+
+/* --- handlers, by method --- */
+
+extern const struct handler api_kv_range, api_kv_range_stream, api_kv_put, api_kv_delete_range,
+    api_kv_txn, api_kv_compact;
+extern const struct handler api_watch_watch;
+extern const struct handler api_lease_grant, api_lease_revoke, api_lease_keep_alive;
+extern const struct handler api_lease_time_to_live, api_lease_leases;
+extern const struct handler api_cluster_member_list;
+extern const struct handler api_maintenance_alarm, api_maintenance_status;
+extern const struct handler api_health_check, api_health_list, api_health_watch;
+extern const struct handler api_http_health;
+
+const struct handler *api_handler_of(enum api_method method);
+
+/* --- the rest --- */
+
+/* Sends what watchers are owed, at most `steps` messages. True if nothing is left. */
+bool api_watch_send_some(struct api *a, unsigned steps);
+/* Gives streams the room back that was sent. False if some of them had been waiting for it. */
+bool api_watch_account(struct api *a);
+
+void api_http_request(struct api *a, const struct rpc_event *e);
+
+/* The version of the store's format, "3.7.0"; empty if it cannot be told. Lent by the arena. */
+struct bytes api_storage_version(struct api *a, struct arena *arena);

@@ -1,0 +1,422 @@
+#include "api/api_int.h"
+#include "io/clock.h"
+
+#include <stdio.h>
+
+/* --- life --- */
+
+static struct call *take_spare(struct api *a)
+{
+    struct list *link = list_pop_front(&a->spare);
+
+    if (!link)
+        return mem_new(struct call);
+    a->spare_count--;
+    struct call *c = container_of(link, struct call, link);
+    memset(c, 0, sizeof(*c));
+    return c;
+}
+
+struct call *api_call_new(struct api *a, struct rpc_call *rpc)
+{
+    struct call *c = take_spare(a);
+
+    c->base.api = a;
+    c->base.rpc = rpc;
+    c->base.method = rpc->method;
+    c->base.deadline_ms = rpc->deadline_ns ? rpc->deadline_ns / NS_PER_MS : UINT64_MAX;
+    c->has_leader = rpc->has_leader;
+    list_init(&c->base.link);
+    list_init(&c->link);
+    list_init(&c->stream_link);
+    list_init(&c->wish_link);
+    list_init(&c->work_link);
+    list_push_back(&a->calls, &c->link);
+    a->call_count++;
+    rpc->context = c;
+    return c;
+}
+
+void api_call_free(struct call *c)
+{
+    struct api *a = api_of(c);
+
+    assert(!c->base.rpc);
+    assert(c->link.next == &c->link);
+    if (a->spare_count >= API_SPARE_CALLS_MAX) {
+        mem_free(c);
+        return;
+    }
+    a->spare_count++;
+    list_push_front(&a->spare, &c->link);
+}
+
+void api_call_end(struct call *c)
+{
+    struct api *a = api_of(c);
+
+    if (c->on->released)
+        c->on->released(c);
+    if (c->is_reading)
+        apply_read_end(a->o.apply, &c->read);
+    c->is_reading = false;
+    api_call_stop_working(c);
+    list_remove(&c->link);
+    list_remove(&c->stream_link);
+    list_remove(&c->wish_link); /* nobody has heard of it yet */
+    a->call_count--;
+    a->stream_count -= c->is_stream;
+    c->base.rpc = NULL;
+    if (!c->base.is_waiting) {
+        api_call_free(c);
+        return;
+    }
+    c->need = API_FORGET;
+    list_push_back(&a->wishes, &c->wish_link);
+}
+
+/* --- ending --- */
+
+void api_call_finish_text(struct call *c, enum rpc_code code, const char *text)
+{
+    assert(code != RPC_OK || c->is_authorized);
+
+    struct rpc_call *rpc = c->base.rpc;
+    rpc->context = NULL;
+    rpc_finish(rpc, code, bytes_of_str(text));
+    api_call_end(c);
+}
+
+void api_call_finish(struct call *c, enum answer a)
+{
+    api_call_finish_text(c, (enum rpc_code)answer_code(a), answer_text(a));
+}
+
+/* As Go's protobuf says it. */
+static const char *decode_error_text(enum err e)
+{
+    switch (e) {
+    case ERR_BAD_UTF8:
+        return "string field contains invalid UTF-8";
+    case ERR_TOO_DEEP:
+        return "proto: exceeded maximum recursion depth";
+    default:
+        return "proto: cannot parse invalid wire-format data";
+    }
+}
+
+static void finish_undecodable(struct call *c, enum err e)
+{
+    char text[160];
+
+    snprintf(text, sizeof(text), "%s: %s",
+             c->is_stream ? "grpc: failed to unmarshal the received message"
+                          : "grpc: error unmarshalling request",
+             decode_error_text(e));
+    api_call_finish_text(c, RPC_INTERNAL, text);
+}
+
+static void finish_unsupported(struct call *c)
+{
+    char text[128];
+
+    snprintf(text, sizeof(text), "etcdserver: %s is not supported yet", c->base.method->name);
+    api_call_finish_text(c, RPC_UNIMPLEMENTED, text);
+}
+
+/* --- what happens before a method's own code --- */
+
+/* What etcd's interceptors look at, in their order. */
+static enum answer pass_gate(const struct call *c, bool for_learners)
+{
+    const struct api_facts *facts = api_of(c)->facts;
+
+    if (facts->is_stopping)
+        return ANSWER_STOPPED;
+    if (facts->is_learner && !for_learners)
+        return ANSWER_NOT_SUPPORTED_FOR_LEARNER;
+    if (!c->base.rpc->client_api_version_is_utf8 && c->base.rpc->client_api_version.len > 0)
+        return ANSWER_INVALID_CLIENT_API_VERSION;
+    if (c->has_leader && facts->leader == 0)
+        return ANSWER_NO_LEADER;
+    return ANSWER_OK;
+}
+
+/* A learner may be behind, so it answers only those who have said that they do not mind. */
+static bool is_for_learners(const struct call *c, const void *request)
+{
+    if (c->method == API_KV_RANGE)
+        return ((const struct pb_range_request *)request)->serializable;
+    return c->on->for_learners;
+}
+
+/* A unary call is authorized once; a stream when it opens and with each message. */
+static enum answer pass_authorize(struct call *c, const void *request)
+{
+    enum answer a = authorize(
+        &(struct authorize_question){.method = c->method, .who = c->base.rpc, .request = request});
+
+    c->is_authorized = a == ANSWER_OK;
+    return a;
+}
+
+static void run_message(struct call *c, const void *request)
+{
+    enum answer a = c->on->check ? c->on->check(c, request) : ANSWER_OK;
+
+    if (a != ANSWER_OK) {
+        api_call_finish(c, a);
+        return;
+    }
+    a = pass_authorize(c, request);
+    if (a == ANSWER_OK)
+        c->on->run(c, request);
+    else
+        api_call_finish(c, a);
+}
+
+/* A stream's messages come and go, so they must not gather in the call's arena. */
+static struct arena *message_arena(struct call *c)
+{
+    struct api *a = api_of(c);
+
+    if (!c->base.method->client_streams)
+        return &c->base.rpc->arena;
+    arena_reset(&a->scratch);
+    return &a->scratch;
+}
+
+void api_call_message(struct call *c, struct bytes wire)
+{
+    struct arena *arena = message_arena(c);
+    void *request = arena_alloc(arena, c->on->schema->size);
+    enum err e = pb_decode(c->on->schema, wire, arena, request);
+
+    if (e != ERR_OK) {
+        finish_undecodable(c, e);
+        return;
+    }
+    if (!c->is_stream) {
+        enum answer a = pass_gate(c, is_for_learners(c, request));
+        if (a != ANSWER_OK) {
+            api_call_finish(c, a);
+            return;
+        }
+    }
+    if (!c->base.method->client_streams)
+        c->request = request;
+    run_message(c, request);
+}
+
+/* Refused before anything is read, since nothing that it could say would change the answer. */
+void api_call_unsupported(struct call *c)
+{
+    enum answer a = pass_gate(c, c->on->for_learners);
+
+    if (a == ANSWER_OK)
+        a = pass_authorize(c, NULL);
+    if (a == ANSWER_OK)
+        finish_unsupported(c);
+    else
+        api_call_finish(c, a);
+}
+
+void api_call_open_stream(struct call *c)
+{
+    struct api *a = api_of(c);
+
+    c->is_stream = true;
+    a->stream_count++;
+    list_push_back(&a->streams, &c->stream_link);
+    if (!c->on->schema) {
+        api_call_unsupported(c);
+        return;
+    }
+    enum answer answer = pass_gate(c, c->on->for_learners);
+    if (answer == ANSWER_OK)
+        answer = pass_authorize(c, NULL);
+    if (answer != ANSWER_OK)
+        api_call_finish(c, answer);
+    else if (c->on->opened)
+        c->on->opened(c);
+}
+
+/* --- wishes --- */
+
+struct pb_internal_raft_request *api_call_proposal(struct call *c)
+{
+    if (!c->proposal)
+        c->proposal = arena_new(&c->base.rpc->arena, struct pb_internal_raft_request);
+    return c->proposal;
+}
+
+static void wish(struct call *c, enum api_need need)
+{
+    assert(!c->base.is_waiting);
+    assert(c->base.rpc);
+
+    c->need = need;
+    list_push_back(&api_of(c)->wishes, &c->wish_link);
+}
+
+void api_call_propose(struct call *c)
+{
+    assert(c->proposal);
+    assert(c->is_authorized);
+
+    wish(c, API_PROPOSE);
+}
+
+void api_call_confirm(struct call *c)
+{
+    wish(c, API_CONFIRM);
+}
+
+/* Raised once for many refused writes: it is the same alarm. */
+static void want_alarm(struct api *a)
+{
+    const struct api_facts *facts = a->facts;
+
+    if (a->alarm_wanted || facts->now_ms < a->next_alarm_ms)
+        return;
+    a->alarm = (struct pb_alarm_request){
+        .action = PB_ALARM_ACTIVATE, .member_id = facts->member_id, .alarm = PB_ALARM_NOSPACE};
+    a->alarm_request = (struct pb_internal_raft_request){.alarm = &a->alarm};
+    a->alarm_wanted = true;
+    a->next_alarm_ms = facts->now_ms + facts->election_ms;
+}
+
+enum answer api_call_check_quota(struct call *c)
+{
+    struct api *a = api_of(c);
+
+    if (!apply_over_quota(a->o.apply, api_call_proposal(c)))
+        return ANSWER_OK;
+    want_alarm(a);
+    return ANSWER_NO_SPACE;
+}
+
+/* --- going on later --- */
+
+void api_call_stop_working(struct call *c)
+{
+    struct api *a = api_of(c);
+
+    a->busy_count -= c->step != NULL;
+    a->wait_count -= c->ready != NULL;
+    c->step = NULL;
+    c->ready = NULL;
+    list_remove(&c->work_link);
+}
+
+void api_call_step_later(struct call *c, call_step *step)
+{
+    struct api *a = api_of(c);
+
+    api_call_stop_working(c);
+    c->step = step;
+    a->busy_count++;
+    list_push_back(&a->busy, &c->work_link);
+}
+
+void api_call_wait(struct call *c, call_ready *ready)
+{
+    struct api *a = api_of(c);
+
+    api_call_stop_working(c);
+    if (ready(c))
+        return;
+    c->ready = ready;
+    a->wait_count++;
+    list_push_back(&a->waits, &c->work_link);
+}
+
+/* --- answering --- */
+
+void api_call_send(struct call *c, const struct pb_schema *schema, const void *message)
+{
+    struct buf *out = &api_of(c)->out;
+
+    assert(c->is_authorized);
+    buf_clear(out);
+    pb_encode(schema, message, out);
+    rpc_send(c->base.rpc, buf_bytes(out));
+}
+
+void api_call_answer(struct call *c, const struct pb_schema *schema, const void *message)
+{
+    api_call_send(c, schema, message);
+    api_call_finish(c, ANSWER_OK);
+}
+
+void api_call_finish_too_large(struct call *c, uint64_t bytes)
+{
+    char text[128];
+
+    snprintf(text, sizeof(text), "grpc: trying to send message larger than max (%llu vs. %u)",
+             (unsigned long long)bytes, API_REPLY_BYTES_MAX);
+    api_call_finish_text(c, RPC_RESOURCE_EXHAUSTED, text);
+}
+
+static void send_inline(struct call *c, const struct reply *r, struct bytes header)
+{
+    struct buf *out = &api_of(c)->out;
+
+    buf_clear(out);
+    buf_append(out, header);
+    buf_append(out, reply_bytes(r));
+    rpc_send(c->base.rpc, buf_bytes(out));
+}
+
+void api_call_answer_reply(struct call *c, struct reply *r, int64_t revision)
+{
+    struct header_text text;
+    struct bytes header = api_header_encode(api_of(c), revision, &text);
+    uint64_t total = r->total + header.len;
+
+    assert(c->is_authorized);
+    if (total > API_REPLY_BYTES_MAX) {
+        reply_free(r);
+        api_call_finish_too_large(c, total);
+        return;
+    }
+    if (reply_is_inline(r)) {
+        send_inline(c, r, header);
+        reply_free(r);
+    } else {
+        reply_add_front(r, header);
+        api_body_send_reply(api_of(c), c->base.rpc, r);
+    }
+    api_call_finish(c, ANSWER_OK);
+}
+
+/* --- reading --- */
+
+static bool read_step(struct call *c, unsigned steps)
+{
+    if (!apply_read_some(api_of(c)->o.apply, &c->read, steps))
+        return false;
+    if (c->read.answer != ANSWER_OK) {
+        api_call_finish(c, c->read.answer);
+        return true;
+    }
+    struct reply reply = {0};
+    reply_move(&c->read.reply, &reply);
+    api_call_answer_reply(c, &reply, c->read.revision);
+    return true;
+}
+
+void api_call_begin_read(struct call *c)
+{
+    assert(!c->is_reading);
+
+    c->is_reading = true;
+    apply_read_begin(api_of(c)->o.apply, &c->read);
+}
+
+void api_call_read(struct call *c)
+{
+    api_call_begin_read(c);
+    if (!read_step(c, API_FIRST_STEPS))
+        api_call_step_later(c, read_step);
+}

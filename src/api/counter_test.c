@@ -1,0 +1,541 @@
+#include "api/counter_test.h"
+
+#include "base/mem.h"
+
+struct api_options counter_options;
+int64_t counter_quota_bytes;
+
+struct held_wish {
+    enum api_need need;
+    struct api_call *call;
+    const struct pb_internal_raft_request *request;
+    struct held_wish *next;
+};
+
+/* ---- Opening and closing ---- */
+
+static void drop_line(void *context, struct bytes line)
+{
+    (void)context;
+    (void)line;
+}
+
+static int64_t no_time(void *context)
+{
+    (void)context;
+    return 0;
+}
+
+static void update_facts(struct counter *k)
+{
+    struct clock *clock = fake_world_io(k->world)->clock;
+
+    k->facts.now_ms = clock_now_ns(clock) / NS_PER_MS;
+    k->desk.now_ms = k->facts.now_ms;
+    if (k->facts.applied_index < k->desk.log_count)
+        k->facts.applied_index = k->desk.log_count;
+    if (k->facts.committed_index < k->facts.applied_index)
+        k->facts.committed_index = k->facts.applied_index;
+}
+
+static void open_rpc(struct counter *k)
+{
+    k->rpc = rpc_open(&(struct rpc_options){.io = fake_world_io(k->world),
+                                            .log = &k->log,
+                                            .methods = api_methods,
+                                            .method_count = api_method_count,
+                                            .seed = 1});
+    CHECK_EQ(net_address_parse("127.0.0.1:2379", &k->address), ERR_OK);
+    CHECK_EQ(rpc_listen(k->rpc, &k->address, &k->address), ERR_OK);
+}
+
+static void open_api(struct counter *k)
+{
+    struct api_options options = counter_options;
+
+    options.rpc = k->rpc;
+    options.apply = k->desk.apply;
+    options.mvcc = k->desk.mvcc;
+    options.watch = k->watch;
+    options.leases = k->desk.leases;
+    options.cluster = k->desk.cluster;
+    options.backend = k->desk.stand.b;
+    options.facts = &k->facts;
+    options.log = &k->log;
+    options.seed = test_seed();
+    k->api = api_open(&options);
+}
+
+void counter_open(struct counter *k)
+{
+    *k = (struct counter){.api_steps = 2000};
+    k->log = (struct log){.level = LOG_FATAL, .sink = drop_line, .clock = no_time};
+    k->world = fake_world_new(test_seed());
+    desk_init(&k->desk, STAND_MEMORY);
+    if (counter_quota_bytes != 0) {
+        desk_close_rooms(&k->desk);
+        k->desk.quota_bytes = counter_quota_bytes;
+        CHECK(desk_open_rooms(&k->desk));
+    }
+    lease_promote(k->desk.leases, 0, 0);
+    k->watch = watch_open(&(struct watch_options){
+        .mvcc = k->desk.mvcc, .fragment_bytes = RPC_MESSAGE_BYTES_DEFAULT, .seed = 1});
+    k->facts = (struct api_facts){.cluster_id = COUNTER_CLUSTER_ID,
+                                  .member_id = DESK_OWN_ID,
+                                  .applied_term = COUNTER_TERM,
+                                  .leader = DESK_OWN_ID,
+                                  .is_leader = true,
+                                  .election_ms = 1000,
+                                  .heartbeat_ms = 100};
+    open_rpc(k);
+    open_api(k);
+    k->client =
+        client_open(&(struct client_options){.io = fake_world_io(k->world), .address = k->address});
+}
+
+void counter_close(struct counter *k)
+{
+    client_close(k->client);
+    k->client = NULL;
+    rpc_stop(k->rpc);
+    rpc_cut(k->rpc);
+    do
+        counter_turn(k);
+    while (fake_world_step(k->world));
+    counter_turn(k); /* what is gone is heard of */
+    CHECK(rpc_is_idle(k->rpc));
+    CHECK_EQ(api_status(k->api).calls, 0);
+    while (k->held_wishes)
+        counter_fulfil(k);
+    api_close(k->api);
+    rpc_close(k->rpc);
+    watch_close(k->watch);
+    desk_free(&k->desk);
+    fake_world_free(k->world);
+}
+
+void counter_crash(struct counter *k)
+{
+    client_close(k->client);
+    rpc_abandon(k->rpc);
+    api_abandon(k->api);
+    while (k->held_wishes) {
+        struct held_wish *w = k->held_wishes;
+        k->held_wishes = w->next;
+        mem_free(w);
+    }
+    CHECK_EQ(watch_status(k->watch).streams, 0);
+    CHECK_EQ(mvcc_status(k->desk.mvcc).pins, 0);
+    watch_close(k->watch);
+    desk_free(&k->desk);
+}
+
+/* ---- The server ---- */
+
+static enum answer apply_request(struct counter *k, const struct pb_internal_raft_request *what,
+                                 struct api_call *call)
+{
+    struct pb_internal_raft_request request = *what;
+    struct apply_effects *e = desk_request(&k->desk, &request);
+
+    CHECK(e);
+    enum answer answer = e->answer;
+    update_facts(k);
+    if (e->changes.revision != 0)
+        watch_changed(k->watch, &e->changes);
+    if (e->compacted)
+        watch_compacted(k->watch);
+    if (call)
+        api_applied(k->api, call, e);
+    desk_done(&k->desk);
+    return answer;
+}
+
+void counter_apply(struct counter *k, const struct pb_internal_raft_request *request)
+{
+    CHECK_EQ(apply_request(k, request, NULL), ANSWER_OK);
+}
+
+static void fulfil(struct counter *k, const struct held_wish *w)
+{
+    if (k->failure != ANSWER_OK && w->call)
+        api_failed(k->api, w->call, k->failure);
+    else if (w->need == API_CONFIRM)
+        api_confirmed(k->api, w->call);
+    else
+        apply_request(k, w->request, w->call);
+}
+
+static void hold(struct counter *k, const struct held_wish *w)
+{
+    struct held_wish *copy = mem_new(struct held_wish);
+    struct held_wish **at = &k->held_wishes;
+
+    *copy = *w;
+    while (*at)
+        at = &(*at)->next;
+    *at = copy;
+}
+
+static void forget(struct counter *k, const struct api_call *call)
+{
+    struct held_wish **at = &k->held_wishes;
+
+    k->forgotten++;
+    while (*at && (*at)->call != call)
+        at = &(*at)->next;
+    CHECK(*at); /* whoever is to be forgotten was known */
+    struct held_wish *gone = *at;
+    *at = gone->next;
+    mem_free(gone);
+}
+
+void counter_fulfil(struct counter *k)
+{
+    struct held_wish *all = k->held_wishes;
+
+    k->held_wishes = NULL;
+    while (all) {
+        struct held_wish *w = all;
+        all = w->next;
+        fulfil(k, w);
+        mem_free(w);
+    }
+}
+
+static void take_wishes(struct counter *k)
+{
+    struct api_wish wish;
+
+    while (api_take_wish(k->api, &wish)) {
+        struct held_wish w = {.need = wish.need, .call = wish.call, .request = wish.request};
+        k->proposed += wish.need == API_PROPOSE;
+        k->confirmed += wish.need == API_CONFIRM;
+        k->alarms += wish.need == API_PROPOSE && !wish.call;
+        if (wish.need == API_FORGET)
+            forget(k, wish.call);
+        else if (k->is_slow && wish.call)
+            hold(k, &w);
+        else
+            fulfil(k, &w);
+        api_check(k->api);
+    }
+}
+
+static void work(struct counter *k)
+{
+    for (unsigned i = 0; i < 50; i++) {
+        bool watch_idle = watch_work(k->watch, k->api_steps, k->facts.now_ms);
+        bool api_idle = api_work(k->api, k->api_steps);
+        take_wishes(k);
+        rpc_flush(k->rpc);
+        bool flushed = api_flushed(k->api);
+        if (watch_idle && api_idle && flushed)
+            return;
+    }
+}
+
+static void look_after_store(struct counter *k)
+{
+    if (!k->keeps_commits && backend_can_commit(k->desk.stand.b))
+        stand_commit(&k->desk.stand);
+    while (!mvcc_compact_some(k->desk.mvcc, 100))
+        ;
+}
+
+static void server_turn(struct counter *k)
+{
+    struct rpc_event e;
+
+    update_facts(k);
+    while (rpc_take(k->rpc, &e)) {
+        api_event(k->api, &e);
+        api_check(k->api);
+    }
+    take_wishes(k);
+    work(k);
+    look_after_store(k);
+    api_check(k->api);
+    watch_check(k->watch);
+    rpc_check(k->rpc);
+    backend_turn_ended(k->desk.stand.b);
+}
+
+/* ---- The client ---- */
+
+static void note_message(struct visit *v, struct bytes message)
+{
+    if (v->message_count == v->message_cap) {
+        v->message_cap = v->message_cap ? 2 * v->message_cap : 4;
+        v->messages = mem_resize(v->messages, v->message_cap, sizeof(*v->messages));
+    }
+    struct buf *b = &v->messages[v->message_count++];
+    *b = (struct buf){0};
+    buf_append(b, message);
+}
+
+void visit_hear(struct client *client)
+{
+    struct client_event e;
+
+    while (client_take(client, &e)) {
+        CHECK(e.kind != CLIENT_GONE);
+        if (e.kind == CLIENT_OPEN)
+            continue;
+        struct visit *v = e.call->context;
+        if (e.kind == CLIENT_MESSAGE) {
+            note_message(v, e.message);
+            continue;
+        }
+        v->is_over = true;
+        v->call = NULL;
+        v->code = e.code;
+        buf_append(&v->text, e.text);
+    }
+    client_flush(client);
+}
+
+void counter_client_reads(struct counter *k, bool reads)
+{
+    counter_for_ms(k, 100); /* it has connected */
+    if (reads)
+        conn_resume(client_conn(k->client));
+    else
+        conn_pause(client_conn(k->client));
+}
+
+void counter_turn(struct counter *k)
+{
+    server_turn(k);
+    if (k->client)
+        visit_hear(k->client);
+}
+
+/* Time only passes when there is nothing left to do. */
+static void step(struct counter *k, unsigned *budget)
+{
+    CHECK(--*budget > 0); /* it hangs */
+    fake_world_step(k->world);
+    counter_turn(k);
+}
+
+void counter_until_over(struct counter *k, struct visit *v)
+{
+    unsigned budget = 200000;
+
+    counter_turn(k);
+    while (!v->is_over)
+        step(k, &budget);
+}
+
+void counter_until_messages(struct counter *k, struct visit *v, size_t count)
+{
+    unsigned budget = 200000;
+
+    counter_turn(k);
+    while (v->message_count < count) {
+        CHECK(!v->is_over);
+        step(k, &budget);
+    }
+}
+
+static void on_time(struct timer *t)
+{
+    (void)t;
+}
+
+static void wait_ms(struct counter *k, uint64_t ms)
+{
+    struct clock *clock = fake_world_io(k->world)->clock;
+    struct timer timer = {.on_time = on_time};
+
+    timer_start(clock, &timer, ms * NS_PER_MS);
+    while (timer_is_set(&timer)) {
+        fake_world_step(k->world);
+        counter_turn(k);
+    }
+}
+
+/* With a turn for every tick, as the server has. */
+void counter_for_ms(struct counter *k, uint64_t ms)
+{
+    counter_turn(k);
+    for (; ms > k->facts.heartbeat_ms; ms -= k->facts.heartbeat_ms)
+        wait_ms(k, k->facts.heartbeat_ms);
+    wait_ms(k, ms);
+}
+
+static struct bytes encode(const struct pb_schema *schema, const void *message, struct buf *out)
+{
+    pb_encode(schema, message, out);
+    return buf_bytes(out);
+}
+
+void counter_ask_with(struct counter *k, struct visit *v, const struct client_request *request,
+                      const struct pb_schema *schema, const void *message)
+{
+    struct client_request r = *request;
+    struct buf wire = {0};
+
+    *v = (struct visit){0};
+    r.context = v;
+    v->call = client_ask(k->client, &r, encode(schema, message, &wire));
+    buf_free(&wire);
+}
+
+void counter_ask(struct counter *k, struct visit *v, const char *path,
+                 const struct pb_schema *schema, const void *message)
+{
+    counter_ask_with(k, v, &(struct client_request){.path = path}, schema, message);
+}
+
+void counter_stream(struct counter *k, struct visit *v, const char *path)
+{
+    *v = (struct visit){0};
+    v->call = client_start(k->client, &(struct client_request){.path = path, .context = v});
+}
+
+void counter_say(struct visit *v, const struct pb_schema *schema, const void *message)
+{
+    struct buf wire = {0};
+
+    client_send(v->call, encode(schema, message, &wire));
+    buf_free(&wire);
+}
+
+void visit_free(struct visit *v)
+{
+    if (v->call)
+        client_cancel(v->call);
+    for (size_t i = 0; i < v->message_count; i++)
+        buf_free(&v->messages[i]);
+    mem_free(v->messages);
+    buf_free(&v->text);
+    *v = (struct visit){0};
+}
+
+void visit_decode(const struct visit *v, size_t nth, const struct pb_schema *schema,
+                  struct arena *arena, void *out)
+{
+    CHECK(nth < v->message_count);
+    CHECK_EQ(pb_decode(schema, buf_bytes(&v->messages[nth]), arena, out), ERR_OK);
+}
+
+void counter_expect(struct counter *k, struct visit *v, enum rpc_code code, const char *text)
+{
+    counter_until_over(k, v);
+    CHECK_STR(buf_str(&v->text), text);
+    CHECK_EQ(v->code, code);
+}
+
+void counter_get(struct counter *k, const char *path, const struct pb_schema *schema,
+                 const void *message, const struct pb_schema *answer, struct arena *arena,
+                 void *out)
+{
+    struct visit v;
+
+    counter_ask(k, &v, path, schema, message);
+    counter_expect(k, &v, RPC_OK, "");
+    CHECK_EQ(v.message_count, 1);
+    struct bytes copy = arena_copy(arena, buf_bytes(&v.messages[0]));
+    CHECK_EQ(pb_decode(answer, copy, arena, out), ERR_OK);
+    visit_free(&v);
+}
+
+void counter_refused(struct counter *k, const char *path, const struct pb_schema *schema,
+                     const void *message, enum rpc_code code, const char *text)
+{
+    struct visit v;
+
+    counter_ask(k, &v, path, schema, message);
+    counter_expect(k, &v, code, text);
+    CHECK_EQ(v.message_count, 0);
+    visit_free(&v);
+}
+
+int64_t counter_put(struct counter *k, const char *key, const char *value)
+{
+    struct pb_put_request put = {.key = bytes_of_str(key), .value = bytes_of_str(value)};
+    struct pb_put_response response;
+    struct arena arena = {0};
+
+    counter_get(k, "/etcdserverpb.KV/Put", &pb_put_request_schema, &put, &pb_put_response_schema,
+                &arena, &response);
+    int64_t revision = response.header->revision;
+    arena_free(&arena);
+    return revision;
+}
+
+/* ---- Plain HTTP ---- */
+
+struct plain {
+    struct buf *out;
+    bool is_over;
+};
+
+static void plain_open(struct conn *c)
+{
+    (void)c;
+}
+
+static void plain_data(struct conn *c, struct bytes data)
+{
+    struct plain *p = c->context;
+
+    buf_append(p->out, data);
+}
+
+static void plain_end(struct conn *c)
+{
+    conn_close(c, ERR_END);
+}
+
+static void plain_closed(struct conn *c, enum err reason)
+{
+    struct plain *p = c->context;
+
+    (void)reason;
+    p->is_over = true;
+}
+
+static void plain_written(struct conn_write *w, enum err e)
+{
+    (void)w;
+    CHECK_EQ(e, ERR_OK);
+}
+
+static const struct conn_handlers plain_handlers = {
+    .on_open = plain_open,
+    .on_data = plain_data,
+    .on_end = plain_end,
+    .on_closed = plain_closed,
+};
+
+void counter_http(struct counter *k, const char *request, struct buf *out)
+{
+    struct plain p = {.out = out};
+    struct bytes text = bytes_of_str(request);
+    struct conn_write write = {.pieces = &text, .piece_count = 1, .on_done = plain_written};
+    struct conn *c = net_connect(fake_world_io(k->world)->net, &k->address, &plain_handlers, &p);
+    unsigned budget = 100000;
+
+    conn_write(c, &write);
+    while (!p.is_over)
+        step(k, &budget);
+}
+
+void counter_http_cut(struct counter *k, const char *request)
+{
+    struct buf out = {0};
+    struct plain p = {.out = &out};
+    struct bytes text = bytes_of_str(request);
+    struct conn_write write = {.pieces = &text, .piece_count = 1, .on_done = plain_written};
+    struct conn *c = net_connect(fake_world_io(k->world)->net, &k->address, &plain_handlers, &p);
+
+    conn_write(c, &write);
+    counter_for_ms(k, 500);
+    fake_wire_reset(c);
+    counter_for_ms(k, 500);
+    CHECK(p.is_over);
+    CHECK_EQ(out.len, 0);
+}

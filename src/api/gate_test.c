@@ -1,0 +1,459 @@
+/*
+ * What is decided before a method's own code, and methods that have none; the small services.
+ */
+#include "api/api_int.h"
+#include "api/counter_test.h"
+
+#include <stdio.h>
+
+static const char *path_of(const struct rpc_method *m, char out[static 96])
+{
+    snprintf(out, 96, "/%s/%s", m->service, m->name);
+    return out;
+}
+
+TEST(every_method_has_its_row_and_its_rule)
+{
+    CHECK_EQ(api_method_count, 52);
+    for (size_t i = 0; i < api_method_count; i++) {
+        const struct rpc_method *m = &api_methods[i];
+        struct rpc_call who = {.method = m};
+
+        CHECK_EQ(m->id, i);
+        CHECK(authorize_rule((enum api_method)m->id) < RULE_COUNT);
+        CHECK_EQ(authorize(&(struct authorize_question){.method = m->id, .who = &who}), ANSWER_OK);
+    }
+}
+
+TEST(a_method_that_is_not_built_yet_says_so)
+{
+    struct counter k;
+    unsigned unsupported = 0;
+    counter_open(&k);
+
+    for (size_t i = 0; i < api_method_count; i++) {
+        char path[96], text[96];
+        if (api_handler_of((enum api_method)api_methods[i].id)->schema)
+            continue;
+        snprintf(text, sizeof(text), "etcdserver: %s is not supported yet", api_methods[i].name);
+        counter_refused(&k, path_of(&api_methods[i], path), &pb_hash_request_schema,
+                        &(struct pb_empty){0}, RPC_UNIMPLEMENTED, text);
+        unsupported++;
+    }
+    CHECK_EQ(unsupported, 34);
+
+    counter_close(&k);
+}
+
+TEST(a_method_that_nobody_knows_gets_grpcs_words)
+{
+    struct counter k;
+    struct pb_empty nothing = {0};
+    counter_open(&k);
+
+    counter_refused(&k, "/etcdserverpb.KV/Get", &pb_hash_request_schema, &nothing,
+                    RPC_UNIMPLEMENTED, "unknown method Get for service etcdserverpb.KV");
+    counter_refused(&k, "/etcdserverpb.Kv/Range", &pb_hash_request_schema, &nothing,
+                    RPC_UNIMPLEMENTED, "unknown service etcdserverpb.Kv");
+
+    counter_close(&k);
+}
+
+/* ---- Bytes that are no message ---- */
+
+static void check_garbage(struct counter *k, const char *path, struct bytes wire, const char *text)
+{
+    struct visit v = {0};
+    struct client_request request = {.path = path, .context = &v};
+
+    v.call = client_ask(k->client, &request, wire);
+    counter_expect(k, &v, RPC_INTERNAL, text);
+    visit_free(&v);
+}
+
+TEST(a_message_that_cannot_be_decoded_is_refused_as_go_does)
+{
+    struct counter k;
+    counter_open(&k);
+
+    check_garbage(
+        &k, "/etcdserverpb.KV/Put", BYTES("\x0a\x05zz"),
+        "grpc: error unmarshalling request: proto: cannot parse invalid wire-format data");
+    check_garbage(&k, "/grpc.health.v1.Health/Check", BYTES("\x0a\x01\xff"),
+                  "grpc: error unmarshalling request: string field contains invalid UTF-8");
+    check_garbage(&k, "/etcdserverpb.KV/RangeStream", BYTES("\x0a\x05zz"),
+                  "grpc: failed to unmarshal the received message: proto: cannot parse invalid "
+                  "wire-format data");
+    check_garbage(&k, "/etcdserverpb.Watch/Watch", BYTES("\x0a\x05zz"),
+                  "grpc: failed to unmarshal the received message: proto: cannot parse invalid "
+                  "wire-format data");
+
+    counter_close(&k);
+}
+
+/* ---- The gate: learner, version, leader, in this order ---- */
+
+static void check_gate(struct counter *k, const char *path, const struct pb_schema *schema,
+                       const void *message, const struct client_field *field, enum rpc_code code,
+                       const char *text)
+{
+    struct visit v;
+
+    counter_ask_with(
+        k, &v,
+        &(struct client_request){.path = path, .metadata = field, .metadata_count = field != NULL},
+        schema, message);
+    counter_expect(k, &v, code, text);
+    visit_free(&v);
+}
+
+TEST(a_learner_serves_only_status_and_stale_reads)
+{
+    struct counter k;
+    struct pb_range_request fresh = {.key = BYTES("a")};
+    struct pb_range_request stale = {.key = BYTES("a"), .serializable = true};
+    struct pb_empty nothing = {0};
+    const char *text = "etcdserver: rpc not supported for learner";
+    counter_open(&k);
+    k.facts.is_learner = true;
+
+    check_gate(&k, "/etcdserverpb.KV/Range", &pb_range_request_schema, &fresh, NULL,
+               RPC_FAILED_PRECONDITION, text);
+    check_gate(&k, "/etcdserverpb.KV/Range", &pb_range_request_schema, &stale, NULL, RPC_OK, "");
+    check_gate(&k, "/etcdserverpb.KV/RangeStream", &pb_range_request_schema, &stale, NULL,
+               RPC_FAILED_PRECONDITION, text);
+    check_gate(&k, "/etcdserverpb.Maintenance/Status", &pb_status_request_schema, &nothing, NULL,
+               RPC_OK, "");
+    check_gate(&k, "/etcdserverpb.Maintenance/Snapshot", &pb_snapshot_request_schema, &nothing,
+               NULL, RPC_UNIMPLEMENTED, "etcdserver: Snapshot is not supported yet");
+    check_gate(&k, "/etcdserverpb.Cluster/MemberList", &pb_member_list_request_schema,
+               &(struct pb_member_list_request){0}, NULL, RPC_FAILED_PRECONDITION, text);
+    check_gate(&k, "/grpc.health.v1.Health/List", &pb_health_list_request_schema, &nothing, NULL,
+               RPC_FAILED_PRECONDITION, text);
+    check_gate(&k, "/etcdserverpb.Auth/UserAdd", &pb_hash_request_schema, &nothing, NULL,
+               RPC_FAILED_PRECONDITION, text);
+
+    counter_close(&k);
+}
+
+TEST(a_call_that_wants_a_leader_fails_without_one)
+{
+    struct counter k;
+    struct pb_range_request stale = {.key = BYTES("a"), .serializable = true};
+    struct client_field wants = {.name = "hasleader", .value = BYTES("true")};
+    struct client_field version = {.name = "client-api-version", .value = BYTES("3.\xff")};
+    counter_open(&k);
+    k.facts.leader = 0;
+    k.facts.is_leader = false;
+
+    check_gate(&k, "/etcdserverpb.KV/Range", &pb_range_request_schema, &stale, &wants,
+               RPC_UNAVAILABLE, "etcdserver: no leader");
+    check_gate(&k, "/etcdserverpb.Watch/Watch", &pb_hash_request_schema, &(struct pb_empty){0},
+               &wants, RPC_UNAVAILABLE, "etcdserver: no leader");
+    check_gate(&k, "/etcdserverpb.KV/Range", &pb_range_request_schema, &stale, NULL, RPC_OK, "");
+    check_gate(&k, "/etcdserverpb.KV/Range", &pb_range_request_schema, &stale, &version,
+               RPC_INVALID_ARGUMENT, "etcdserver: invalid client api version");
+
+    counter_close(&k);
+}
+
+TEST(a_stream_that_wants_a_leader_is_cut_after_three_election_timeouts)
+{
+    struct counter k;
+    struct visit wants = {0}, other = {0};
+    struct client_field field = {.name = "hasleader", .value = BYTES("true")};
+    counter_open(&k);
+    wants.call =
+        client_start(k.client, &(struct client_request){.path = "/etcdserverpb.Watch/Watch",
+                                                        .metadata = &field,
+                                                        .metadata_count = 1,
+                                                        .context = &wants});
+    counter_stream(&k, &other, "/etcdserverpb.Watch/Watch");
+    counter_for_ms(&k, 5000);
+    CHECK_EQ(api_status(k.api).streams, 2);
+
+    k.facts.leader = 0;
+    counter_for_ms(&k, 2500);
+    k.facts.leader = DESK_OWN_ID;
+    counter_for_ms(&k, 1000);
+    k.facts.leader = 0;
+    counter_for_ms(&k, 2500);
+    CHECK(!wants.is_over);
+    counter_for_ms(&k, 1000);
+    CHECK(!other.is_over);
+    counter_expect(&k, &wants, RPC_UNAVAILABLE, "etcdserver: no leader");
+
+    visit_free(&wants);
+    visit_free(&other);
+    counter_close(&k);
+}
+
+/* ---- Stopping ---- */
+
+TEST(api_stop_ends_everything_with_one_answer)
+{
+    struct counter k;
+    struct visit put, watch;
+    counter_open(&k);
+    k.is_slow = true;
+    counter_ask(&k, &put, "/etcdserverpb.KV/Put", &pb_put_request_schema,
+                &(struct pb_put_request){.key = BYTES("a")});
+    counter_stream(&k, &watch, "/etcdserverpb.Watch/Watch");
+    counter_for_ms(&k, 100);
+
+    k.facts.is_stopping = true;
+    api_stop(k.api, ANSWER_STOPPED);
+    CHECK_EQ(api_status(k.api).calls, 0);
+    counter_expect(&k, &put, RPC_UNAVAILABLE, "etcdserver: server stopped");
+    counter_expect(&k, &watch, RPC_UNAVAILABLE, "etcdserver: server stopped");
+    CHECK_EQ(k.forgotten, 1);
+    counter_refused(&k, "/etcdserverpb.KV/Put", &pb_put_request_schema,
+                    &(struct pb_put_request){.key = BYTES("a")}, RPC_UNAVAILABLE,
+                    "etcdserver: server stopped");
+
+    visit_free(&put);
+    visit_free(&watch);
+    counter_close(&k);
+}
+
+/* ---- Cluster, Maintenance, Health ---- */
+
+/* The conf change that a new cluster's log begins with. */
+static uint64_t add_member(struct counter *k)
+{
+    struct cluster_initial initial;
+    struct buf why = {0}, data = {0};
+
+    CHECK(cluster_initial_parse(BYTES("m1=http://10.0.0.1:2380"), BYTES("token"), &why, &initial));
+    uint64_t id = initial.members[0].id;
+    cluster_initial_entry(&initial, 0, &data);
+    CHECK(desk_entry(&k->desk, RAFT_ENTRY_CONF_CHANGE, buf_bytes(&data)));
+    desk_done(&k->desk);
+    cluster_initial_free(&initial);
+    buf_free(&data);
+    buf_free(&why);
+    return id;
+}
+
+#define MEMBER_LIST "/etcdserverpb.Cluster/MemberList", &pb_member_list_request_schema
+
+TEST(member_list_is_local_unless_asked_otherwise)
+{
+    struct counter k;
+    struct arena arena = {0};
+    struct pb_members_response response;
+    counter_open(&k);
+    uint64_t id = add_member(&k);
+
+    counter_get(&k, MEMBER_LIST, &(struct pb_member_list_request){0},
+                &pb_member_list_response_schema, &arena, &response);
+    CHECK_EQ(response.header->revision, 0);
+    CHECK_EQ(response.header->cluster_id, COUNTER_CLUSTER_ID);
+    CHECK_EQ(response.header->raft_term, COUNTER_TERM);
+    CHECK_EQ(response.members.count, 1);
+    CHECK_EQ(response.members.at[0].id, id);
+    CHECK_BYTES(response.members.at[0].peer_urls.at[0], BYTES("http://10.0.0.1:2380"));
+    CHECK_EQ(k.confirmed, 0);
+    counter_get(&k, MEMBER_LIST, &(struct pb_member_list_request){.linearizable = true},
+                &pb_member_list_response_schema, &arena, &response);
+    CHECK_EQ(k.confirmed, 1);
+    k.failure = ANSWER_LEADER_CHANGED;
+    counter_refused(&k, MEMBER_LIST, &(struct pb_member_list_request){.linearizable = true},
+                    RPC_UNAVAILABLE, "etcdserver: leader changed");
+
+    arena_free(&arena);
+    counter_close(&k);
+}
+
+static void get_status(struct counter *k, struct arena *arena, struct pb_status_response *out)
+{
+    counter_get(k, "/etcdserverpb.Maintenance/Status", &pb_status_request_schema,
+                &(struct pb_empty){0}, &pb_status_response_schema, arena, out);
+}
+
+static void alarm(struct counter *k, int32_t action, uint64_t member, int32_t type)
+{
+    struct arena arena = {0};
+    struct pb_alarm_response response;
+
+    counter_get(k, "/etcdserverpb.Maintenance/Alarm", &pb_alarm_request_schema,
+                &(struct pb_alarm_request){.action = action, .member_id = member, .alarm = type},
+                &pb_alarm_response_schema, &arena, &response);
+    CHECK_EQ(response.alarms.count, 1);
+    CHECK_EQ(response.alarms.at[0].alarm, type);
+    arena_free(&arena);
+}
+
+TEST(status_tells_how_this_member_is_doing)
+{
+    struct counter k;
+    struct arena arena = {0};
+    struct pb_status_response s;
+    counter_open(&k);
+    counter_put(&k, "a", "one");
+
+    get_status(&k, &arena, &s);
+    CHECK_BYTES(s.version, BYTES("3.7.1"));
+    CHECK_EQ(s.header->revision, 2);
+    CHECK_EQ(s.leader, DESK_OWN_ID);
+    CHECK_EQ(s.raft_term, COUNTER_TERM);
+    CHECK_EQ(s.raft_index, 1);
+    CHECK_EQ(s.raft_applied_index, 1);
+    CHECK_EQ(s.db_size_quota, 2147483648);
+    CHECK(s.db_size > 0);
+    CHECK(s.downgrade_info);
+    CHECK(!s.downgrade_info->enabled);
+    CHECK_EQ(s.errors.count, 0);
+    CHECK_EQ(s.storage_version.len, 0);
+
+    alarm(&k, PB_ALARM_ACTIVATE, 1234, PB_ALARM_NOSPACE);
+    alarm(&k, PB_ALARM_ACTIVATE, 5, PB_ALARM_CORRUPT);
+    k.facts.leader = 0;
+    get_status(&k, &arena, &s);
+    CHECK_EQ(s.errors.count, 3);
+    CHECK_BYTES(s.errors.at[0], BYTES("etcdserver: no leader"));
+    CHECK_BYTES(s.errors.at[1], BYTES("memberID:5 alarm:CORRUPT"));
+    CHECK_BYTES(s.errors.at[2], BYTES("memberID:1234 alarm:NOSPACE"));
+
+    arena_free(&arena);
+    counter_close(&k);
+}
+
+TEST(the_version_of_the_store_is_told_as_etcd_tells_it)
+{
+    struct counter k;
+    struct arena arena = {0};
+    struct pb_status_response s;
+    counter_open(&k);
+    struct backend *b = k.desk.stand.b;
+
+    backend_put(b, BUCKET_META, BYTES("confState"), BYTES("{}"));
+    get_status(&k, &arena, &s);
+    CHECK_BYTES(s.storage_version, BYTES("")); /* nothing was applied yet */
+    counter_put(&k, "a", "one");
+    get_status(&k, &arena, &s);
+    CHECK_BYTES(s.storage_version, BYTES("3.5.0"));
+    backend_put(b, BUCKET_META, BYTES("storageVersion"), BYTES("3.7.0"));
+    get_status(&k, &arena, &s);
+    CHECK_BYTES(s.storage_version, BYTES("3.7.0"));
+
+    arena_free(&arena);
+    counter_close(&k);
+}
+
+TEST(health_knows_one_service_without_a_name)
+{
+    struct counter k;
+    struct visit v;
+    struct arena arena = {0};
+    struct pb_health_check_response check;
+    struct pb_health_list_response list;
+    counter_open(&k);
+
+    counter_get(&k, "/grpc.health.v1.Health/Check", &pb_health_check_request_schema,
+                &(struct pb_health_check_request){0}, &pb_health_check_response_schema, &arena,
+                &check);
+    CHECK_EQ(check.status, PB_HEALTH_SERVING);
+    counter_refused(&k, "/grpc.health.v1.Health/Check", &pb_health_check_request_schema,
+                    &(struct pb_health_check_request){.service = BYTES("etcdserverpb.KV")},
+                    RPC_NOT_FOUND, "unknown service");
+    counter_get(&k, "/grpc.health.v1.Health/List", &pb_health_list_request_schema,
+                &(struct pb_empty){0}, &pb_health_list_response_schema, &arena, &list);
+    CHECK_EQ(list.statuses.count, 1);
+    CHECK_EQ(list.statuses.at[0].response->status, PB_HEALTH_SERVING);
+
+    counter_ask(&k, &v, "/grpc.health.v1.Health/Watch", &pb_health_check_request_schema,
+                &(struct pb_health_check_request){.service = BYTES("x")});
+    counter_until_messages(&k, &v, 1);
+    visit_decode(&v, 0, &pb_health_check_response_schema, &arena, &check);
+    CHECK_EQ(check.status, PB_HEALTH_SERVICE_UNKNOWN);
+    counter_for_ms(&k, 1000);
+    CHECK(!v.is_over);
+
+    visit_free(&v);
+    arena_free(&arena);
+    counter_close(&k);
+}
+
+/* ---- Plain HTTP ---- */
+
+static void check_http(struct counter *k, const char *line, const char *status, const char *body)
+{
+    struct buf out = {0}, request = {0};
+
+    buf_printf(&request, "%s HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", line);
+    counter_http(k, buf_str(&request), &out);
+    const char *text = buf_str(&out);
+    const char *content = strstr(text, "\r\n\r\n");
+    CHECK(content);
+    CHECK(strncmp(text, "HTTP/1.1 ", 9) == 0);
+    CHECK_EQ(strncmp(text + 9, status, strlen(status)), 0);
+    CHECK_STR(content + 4, body);
+    buf_free(&out);
+    buf_free(&request);
+}
+
+TEST(http_serves_version_and_health)
+{
+    struct counter k;
+    counter_open(&k);
+
+    check_http(
+        &k, "GET /version", "200",
+        "{\"etcdserver\":\"3.7.1\",\"etcdcluster\":\"not_decided\",\"storage\":\"unknown\"}");
+    struct pb_cluster_version_set_request version = {.ver = BYTES("3.7.0")};
+    counter_apply(&k, &(struct pb_internal_raft_request){.cluster_version_set = &version});
+    backend_put(k.desk.stand.b, BUCKET_META, BYTES("storageVersion"), BYTES("3.7.0"));
+    check_http(&k, "GET /version", "200",
+               "{\"etcdserver\":\"3.7.1\",\"etcdcluster\":\"3.7.0\",\"storage\":\"3.7.0\"}");
+
+    check_http(&k, "GET /health", "200", "{\"health\":\"true\",\"reason\":\"\"}");
+    check_http(&k, "POST /health", "405", "Method Not Allowed\n");
+    check_http(&k, "GET /healthy", "404", "404 page not found\n");
+    check_http(&k, "OPTIONS /whatever", "200", "");
+    k.failure = ANSWER_TIMEOUT;
+    check_http(&k, "GET /health", "503",
+               "{\"health\":\"false\",\"reason\":\"RANGE ERROR:etcdserver: request timed out\"}\n");
+    k.facts.leader = 0;
+    check_http(&k, "GET /health", "503", "{\"health\":\"false\",\"reason\":\"RAFT NO LEADER\"}\n");
+    check_http(&k, "GET /health?serializable=true", "200", "{\"health\":\"true\",\"reason\":\"\"}");
+    check_http(&k, "GET /health?serializable=false&serializable=true", "503",
+               "{\"health\":\"false\",\"reason\":\"RAFT NO LEADER\"}\n");
+
+    counter_close(&k);
+}
+
+TEST(http_health_tells_of_alarms_that_are_not_left_out)
+{
+    struct counter k;
+    const char *good = "{\"health\":\"true\",\"reason\":\"\"}";
+    const char *space = "{\"health\":\"false\",\"reason\":\"ALARM NOSPACE\"}\n";
+    const char *corrupt = "{\"health\":\"false\",\"reason\":\"ALARM CORRUPT\"}\n";
+    counter_open(&k);
+    alarm(&k, PB_ALARM_ACTIVATE, 1, PB_ALARM_NOSPACE);
+
+    check_http(&k, "GET /health", "503", space);
+    check_http(&k, "GET /health?exclude=NOSPACE", "200", good);
+    check_http(&k, "GET /health?exclude=CORRUPT", "503", space);
+    check_http(&k, "GET /health?exclude=%4eOSPACE", "200", good);
+    check_http(&k, "GET /health?exclude=NOSPAC%4", "503", space);
+    alarm(&k, PB_ALARM_ACTIVATE, 2, PB_ALARM_CORRUPT);
+    check_http(&k, "GET /health?exclude=NOSPACE", "503", corrupt);
+    check_http(&k, "GET /health?x&&exclude=CORRUPT&exclude=NOSPACE", "200", good);
+
+    counter_close(&k);
+}
+
+TEST(http_health_is_forgotten_when_its_client_goes)
+{
+    struct counter k;
+    counter_open(&k);
+    k.is_slow = true;
+
+    counter_http_cut(&k, "GET /health HTTP/1.1\r\nHost: x\r\n\r\n");
+    CHECK_EQ(k.confirmed, 1);
+    CHECK_EQ(k.forgotten, 1);
+    CHECK_EQ(api_status(k.api).calls, 0);
+
+    counter_close(&k);
+}

@@ -1,0 +1,47 @@
+#include "api/api_int.h"
+
+#define METHOD_ROW(method, of_service, of_name, in, out, rule)                                     \
+    {.service = (of_service),                                                                      \
+     .name = (of_name),                                                                            \
+     .client_streams = (in),                                                                       \
+     .server_streams = (out),                                                                      \
+     .id = API_##method},
+const struct rpc_method api_methods[] = {API_METHOD_LIST(METHOD_ROW)};
+const size_t api_method_count = ARRAY_LEN(api_methods);
+#undef METHOD_ROW
+
+static_assert(ARRAY_LEN(api_methods) == API_METHOD_COUNT, "a row for every method");
+static_assert(API_METHOD_COUNT == 52, "etcd 3.7 has that many");
+
+/* Known, but not built yet. */
+static const struct handler unsupported = {0};
+static const struct handler unsupported_for_learners_too = {.for_learners = true};
+
+static const struct handler *const handlers[API_METHOD_COUNT] = {
+    [API_KV_RANGE] = &api_kv_range,
+    [API_KV_RANGE_STREAM] = &api_kv_range_stream,
+    [API_KV_PUT] = &api_kv_put,
+    [API_KV_DELETE_RANGE] = &api_kv_delete_range,
+    [API_KV_TXN] = &api_kv_txn,
+    [API_KV_COMPACT] = &api_kv_compact,
+    [API_WATCH_WATCH] = &api_watch_watch,
+    [API_LEASE_GRANT] = &api_lease_grant,
+    [API_LEASE_REVOKE] = &api_lease_revoke,
+    [API_LEASE_KEEP_ALIVE] = &api_lease_keep_alive,
+    [API_LEASE_TIME_TO_LIVE] = &api_lease_time_to_live,
+    [API_LEASE_LEASES] = &api_lease_leases,
+    [API_CLUSTER_MEMBER_LIST] = &api_cluster_member_list,
+    [API_MAINTENANCE_ALARM] = &api_maintenance_alarm,
+    [API_MAINTENANCE_STATUS] = &api_maintenance_status,
+    [API_MAINTENANCE_SNAPSHOT] = &unsupported_for_learners_too,
+    [API_HEALTH_CHECK] = &api_health_check,
+    [API_HEALTH_LIST] = &api_health_list,
+    [API_HEALTH_WATCH] = &api_health_watch,
+};
+
+const struct handler *api_handler_of(enum api_method method)
+{
+    assert(method < API_METHOD_COUNT);
+
+    return handlers[method] ? handlers[method] : &unsupported;
+}

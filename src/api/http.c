@@ -1,0 +1,230 @@
+/*
+ * Plain HTTP on the client port: /version and /health.
+ */
+#include "api/api_int.h"
+
+#define TEXT_PLAIN "text/plain; charset=utf-8"
+
+static void reply(struct rpc_call *rpc, unsigned status, struct bytes body)
+{
+    rpc_http_reply(rpc, status, TEXT_PLAIN, body);
+}
+
+/* --- the query: name=value pairs, with %41 and + --- */
+
+static int hex_digit(uint8_t c)
+{
+    if (c >= '0' && c <= '9')
+        return c - '0';
+    if (c >= 'a' && c <= 'f')
+        return c - 'a' + 10;
+    if (c >= 'A' && c <= 'F')
+        return c - 'A' + 10;
+    return -1;
+}
+
+/* False if it is malformed: then the pair does not count. */
+static bool unescape(struct bytes text, struct arena *arena, struct bytes *out)
+{
+    uint8_t *at = arena_alloc(arena, text.len);
+    size_t len = 0;
+
+    for (size_t i = 0; i < text.len; i++) {
+        uint8_t c = text.at[i];
+        if (c == ';')
+            return false;
+        if (c == '%') {
+            if (text.len - i < 3 || hex_digit(text.at[i + 1]) < 0 || hex_digit(text.at[i + 2]) < 0)
+                return false;
+            c = (uint8_t)(hex_digit(text.at[i + 1]) << 4 | hex_digit(text.at[i + 2]));
+            i += 2;
+        } else if (c == '+') {
+            c = ' ';
+        }
+        at[len++] = c;
+    }
+    *out = bytes_of(at, len);
+    return true;
+}
+
+struct pair {
+    struct bytes name, value;
+};
+
+/* The bytes up to the first such character, or all; `text` then begins behind it. */
+static struct bytes cut(struct bytes *text, char at)
+{
+    const uint8_t *found = text->len ? memchr(text->at, at, text->len) : NULL;
+    size_t len = found ? (size_t)(found - text->at) : text->len;
+    struct bytes head = bytes_of(text->at, len);
+
+    *text = bytes_of(text->at + len + (found != NULL), text->len - len - (found != NULL));
+    return head;
+}
+
+/* The next pair that makes sense; false at the end. */
+static bool next_pair(struct bytes *query, struct arena *arena, struct pair *out)
+{
+    while (query->len > 0) {
+        struct bytes value = cut(query, '&');
+        struct bytes name = cut(&value, '=');
+        if (unescape(name, arena, &out->name) && unescape(value, arena, &out->value))
+            return true;
+    }
+    return false;
+}
+
+static bool query_has(struct bytes query, struct arena *arena, const char *name, const char *value)
+{
+    struct pair p;
+
+    while (next_pair(&query, arena, &p)) {
+        if (bytes_equal(p.name, bytes_of_str(name)) && bytes_equal(p.value, bytes_of_str(value)))
+            return true;
+    }
+    return false;
+}
+
+/* The first value of that name decides. */
+static bool query_says_true(struct bytes query, struct arena *arena, const char *name)
+{
+    struct pair p;
+
+    while (next_pair(&query, arena, &p)) {
+        if (bytes_equal(p.name, bytes_of_str(name)))
+            return bytes_equal(p.value, BYTES("true"));
+    }
+    return false;
+}
+
+/* --- /version --- */
+
+static void serve_version(struct api *a, const struct rpc_event *e)
+{
+    struct bytes cluster = cluster_version(a->o.cluster);
+    struct bytes storage = api_storage_version(a, &e->call->arena);
+
+    if (cluster.len == 0)
+        cluster = BYTES("not_decided");
+    if (storage.len == 0)
+        storage = BYTES("unknown");
+    buf_clear(&a->out);
+    buf_printf(&a->out, "{\"etcdserver\":\"%s\",\"etcdcluster\":\"%.*s\",\"storage\":\"%.*s\"}",
+               SERVER_VERSION, (int)cluster.len, (const char *)cluster.at, (int)storage.len,
+               (const char *)storage.at);
+    rpc_http_reply(e->call, 200, "application/json", buf_bytes(&a->out));
+}
+
+/* --- /health --- */
+
+static void serve_unhealthy(struct api *a, struct rpc_call *rpc, const char *reason,
+                            const char *detail)
+{
+    log_warn(a->o.log, "serving /health false", LOG_STR("reason", reason),
+             LOG_STR("detail", detail));
+    buf_clear(&a->out);
+    buf_printf(&a->out, "{\"health\":\"false\",\"reason\":\"%s%s\"}\n", reason, detail);
+    reply(rpc, 503, buf_bytes(&a->out));
+}
+
+static void serve_healthy(struct rpc_call *rpc)
+{
+    reply(rpc, 200, BYTES("{\"health\":\"true\",\"reason\":\"\"}"));
+}
+
+static const char *alarm_name(int32_t alarm)
+{
+    switch (alarm) {
+    case PB_ALARM_NOSPACE:
+        return "NOSPACE";
+    case PB_ALARM_CORRUPT:
+        return "CORRUPT";
+    default:
+        return "UNKNOWN";
+    }
+}
+
+/* The first alarm that the query does not leave out, or NULL. */
+static const char *find_alarm(struct api *a, const struct rpc_event *e)
+{
+    const struct apply_alarm *alarms;
+    size_t count = apply_alarms(a->o.apply, &alarms);
+
+    for (size_t i = 0; i < count; i++) {
+        const char *name = alarm_name(alarms[i].alarm);
+        if (!query_has(e->query, &e->call->arena, "exclude", name))
+            return name;
+    }
+    return NULL;
+}
+
+static void serve_health(struct api *a, const struct rpc_event *e)
+{
+    const char *alarm = find_alarm(a, e);
+    bool serializable = query_says_true(e->query, &e->call->arena, "serializable");
+
+    if (alarm) {
+        serve_unhealthy(a, e->call, "ALARM ", alarm);
+    } else if (serializable) {
+        serve_healthy(e->call);
+    } else if (a->facts->leader == 0) {
+        serve_unhealthy(a, e->call, "RAFT NO LEADER", "");
+    } else {
+        struct call *c = api_call_new(a, e->call);
+        c->on = &api_http_health;
+        api_call_confirm(c);
+    }
+}
+
+/* A linearizable read would be answered now. */
+static void health_confirmed(struct call *c)
+{
+    struct rpc_call *rpc = c->base.rpc;
+
+    rpc->context = NULL;
+    api_call_end(c);
+    serve_healthy(rpc);
+}
+
+static void health_failed(struct call *c, enum answer why)
+{
+    struct rpc_call *rpc = c->base.rpc;
+    struct api *a = api_of(c);
+
+    rpc->context = NULL;
+    api_call_end(c);
+    serve_unhealthy(a, rpc, "RANGE ERROR:", answer_text(why));
+}
+
+const struct handler api_http_health = {
+    .confirmed = health_confirmed,
+    .failed = health_failed,
+};
+
+/* --- paths --- */
+
+static const struct {
+    const char *path;
+    void (*serve)(struct api *a, const struct rpc_event *e);
+} paths[] = {
+    {"/version", serve_version},
+    {"/health", serve_health},
+};
+
+void api_http_request(struct api *a, const struct rpc_event *e)
+{
+    if (bytes_equal(e->verb, BYTES("OPTIONS"))) {
+        reply(e->call, 200, BYTES(""));
+        return;
+    }
+    for (size_t i = 0; i < ARRAY_LEN(paths); i++) {
+        if (!bytes_equal(e->path, bytes_of_str(paths[i].path)))
+            continue;
+        if (bytes_equal(e->verb, BYTES("GET")))
+            paths[i].serve(a, e);
+        else
+            reply(e->call, 405, BYTES("Method Not Allowed\n"));
+        return;
+    }
+    reply(e->call, 404, BYTES("404 page not found\n"));
+}

@@ -1,0 +1,151 @@
+#include "api/api_int.h"
+
+/* --- Range --- */
+
+static enum answer check_range(struct call *c, const void *request)
+{
+    (void)c;
+    return api_range_check(request);
+}
+
+static void run_range(struct call *c, const void *request)
+{
+    const struct pb_range_request *r = request;
+
+    c->read.range = r;
+    if (r->serializable)
+        api_call_read(c);
+    else
+        api_call_confirm(c);
+}
+
+const struct handler api_kv_range = {
+    .schema = &pb_range_request_schema,
+    .check = check_range,
+    .run = run_range,
+    .confirmed = api_call_read,
+};
+
+/* --- Put --- */
+
+/* The quota comes before everything else, as in etcd. */
+static enum answer check_put(struct call *c, const void *request)
+{
+    api_call_proposal(c)->put = request;
+    enum answer a = api_call_check_quota(c);
+    return a != ANSWER_OK ? a : api_put_check(request);
+}
+
+static void run_proposal(struct call *c, const void *request)
+{
+    (void)request;
+    api_call_propose(c);
+}
+
+const struct handler api_kv_put = {
+    .schema = &pb_put_request_schema,
+    .check = check_put,
+    .run = run_proposal,
+};
+
+/* --- DeleteRange --- */
+
+static enum answer check_delete_range(struct call *c, const void *request)
+{
+    api_call_proposal(c)->delete_range = request;
+    return api_delete_range_check(request);
+}
+
+const struct handler api_kv_delete_range = {
+    .schema = &pb_delete_range_request_schema,
+    .check = check_delete_range,
+    .run = run_proposal,
+};
+
+/* --- Txn --- */
+
+static enum answer check_txn(struct call *c, const void *request)
+{
+    struct api *a = api_of(c);
+
+    api_call_proposal(c)->txn = request;
+    enum answer answer = api_call_check_quota(c);
+    if (answer != ANSWER_OK)
+        return answer;
+    arena_reset(&a->scratch);
+    return api_txn_check(request, a->o.txn_ops_max, &a->scratch);
+}
+
+/* One that only reads has no business in the log. */
+static void run_txn(struct call *c, const void *request)
+{
+    const struct pb_txn_request *txn = request;
+
+    if (!apply_txn_is_read_only(txn)) {
+        api_call_propose(c);
+        return;
+    }
+    c->read.txn = txn;
+    if (apply_txn_is_serializable(txn))
+        api_call_read(c);
+    else
+        api_call_confirm(c);
+}
+
+const struct handler api_kv_txn = {
+    .schema = &pb_txn_request_schema,
+    .check = check_txn,
+    .run = run_txn,
+    .confirmed = api_call_read,
+};
+
+/* --- Compact --- */
+
+static void run_compact(struct call *c, const void *request)
+{
+    api_call_proposal(c)->compaction = request;
+    api_call_propose(c);
+}
+
+static void finish_compact(struct call *c)
+{
+    struct api *a = api_of(c);
+
+    if (c->compaction.answer != ANSWER_OK) {
+        api_call_finish(c, c->compaction.answer);
+        return;
+    }
+    struct pb_response_header header = api_header_of(a, mvcc_revision(a->o.mvcc));
+    api_call_answer(c, &pb_compaction_response_schema,
+                    &(struct pb_header_response){.header = &header});
+}
+
+/* A compaction that was refused waits as well, for the one that is under way: so does etcd. */
+static bool compaction_is_over(struct call *c)
+{
+    struct mvcc *mvcc = api_of(c)->o.mvcc;
+
+    if (c->compaction.answer == ANSWER_OK ? mvcc_compact_finished(mvcc) < c->compaction.revision
+                                          : mvcc_compact_pending(mvcc))
+        return false;
+    api_call_stop_working(c);
+    finish_compact(c);
+    return true;
+}
+
+static void compact_applied(struct call *c, struct apply_effects *e)
+{
+    const struct pb_compaction_request *request = c->request;
+
+    c->compaction = (struct compaction){.revision = request->revision, .answer = e->answer};
+    if (!request->physical)
+        finish_compact(c);
+    else
+        api_call_wait(c, compaction_is_over);
+}
+
+const struct handler api_kv_compact = {
+    .schema = &pb_compaction_request_schema,
+    .run = run_compact,
+    .applied = compact_applied,
+};

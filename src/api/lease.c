@@ -1,0 +1,379 @@
+/*
+ * Lease: grants and revokes go through the log; time is known to the leader alone.
+ */
+#include "api/api_int.h"
+#include "pb/wire.h"
+
+/* --- LeaseGrant --- */
+
+/*
+ * For a lease that names no id: the member's number, and one that counts up from a place that is
+ * another at each boot. So two of them hardly ever meet, as with etcd's; those that are there are
+ * passed over.
+ */
+static int64_t pick_id(struct api *a)
+{
+    const uint64_t low = (1ull << 48) - 1;
+    struct lease_info taken;
+    int64_t id;
+
+    do
+        id = (int64_t)((a->facts->member_id << 48 | (a->next_lease++ & low)) & INT64_MAX);
+    while (id == 0 || lease_look(a->o.leases, id, a->facts->now_ms, &taken));
+    return id;
+}
+
+static enum answer check_grant(struct call *c, const void *request)
+{
+    struct pb_lease_grant_request *grant =
+        arena_new(&c->base.rpc->arena, struct pb_lease_grant_request);
+
+    *grant = *(const struct pb_lease_grant_request *)request;
+    if (grant->id == 0)
+        grant->id = pick_id(api_of(c));
+    api_call_proposal(c)->lease_grant = grant;
+    return api_call_check_quota(c);
+}
+
+static void run_grant(struct call *c, const void *request)
+{
+    (void)request;
+    api_call_propose(c);
+}
+
+const struct handler api_lease_grant = {
+    .schema = &pb_lease_grant_request_schema,
+    .check = check_grant,
+    .run = run_grant,
+};
+
+/* --- LeaseRevoke --- */
+
+static void run_revoke(struct call *c, const void *request)
+{
+    api_call_proposal(c)->lease_revoke = request;
+    api_call_propose(c);
+}
+
+const struct handler api_lease_revoke = {
+    .schema = &pb_lease_revoke_request_schema,
+    .run = run_revoke,
+};
+
+/* --- waiting for the applied index: a lease may be on its way through the log --- */
+
+enum wait_state { WAIT_OVER, WAIT_ON, WAIT_TOO_LONG };
+
+static struct index_wait begin_wait(const struct api *a)
+{
+    return (struct index_wait){.index = a->facts->committed_index,
+                               .until_ms = a->facts->now_ms + API_APPLIED_WAIT_MS};
+}
+
+static enum wait_state look_at_wait(const struct api *a, const struct index_wait *w)
+{
+    if (a->facts->applied_index >= w->index)
+        return WAIT_OVER;
+    return a->facts->now_ms < w->until_ms ? WAIT_ON : WAIT_TOO_LONG;
+}
+
+/* --- LeaseKeepAlive --- */
+
+static void take_next(struct call *c)
+{
+    struct renewal *r = &c->renewal;
+
+    r->is_busy = false;
+    if (r->half_closed) {
+        api_call_finish(c, ANSWER_OK);
+        return;
+    }
+    r->is_held = rpc_room(c->base.rpc) == 0;
+    if (!r->is_held)
+        rpc_release(c->base.rpc);
+}
+
+static void answer_renewal(struct call *c, int64_t ttl)
+{
+    const struct renewal *r = &c->renewal;
+    struct pb_response_header header = api_header_of(api_of(c), r->revision);
+
+    api_call_send(
+        c, &pb_lease_keep_alive_response_schema,
+        &(struct pb_lease_keep_alive_response){.header = &header, .id = r->id, .ttl = ttl});
+    take_next(c);
+}
+
+static void renew(struct call *c);
+
+static bool renewal_is_decided(struct call *c)
+{
+    enum wait_state state = look_at_wait(api_of(c), &c->renewal.wait);
+
+    if (state == WAIT_ON)
+        return false;
+    api_call_stop_working(c);
+    if (state == WAIT_OVER)
+        renew(c);
+    else
+        api_call_finish(c, ANSWER_TIMEOUT_APPLIED_INDEX);
+    return true;
+}
+
+/* Its time is up and the revoke is on its way: what the client is told must not be undone by it. */
+static bool expired_lease_is_gone(struct call *c)
+{
+    struct api *a = api_of(c);
+    struct lease_info info;
+
+    if (a->facts->is_leader && lease_look(a->o.leases, c->renewal.id, a->facts->now_ms, &info) &&
+        info.expired)
+        return false;
+    api_call_stop_working(c);
+    if (a->facts->is_leader)
+        renew(c);
+    else
+        api_call_finish(c, ANSWER_NO_LEADER); /* nobody revokes it from here */
+    return true;
+}
+
+static void lease_is_unknown(struct call *c)
+{
+    struct renewal *r = &c->renewal;
+
+    if (r->has_waited) {
+        answer_renewal(c, 0);
+        return;
+    }
+    r->has_waited = true;
+    r->wait = begin_wait(api_of(c));
+    api_call_wait(c, renewal_is_decided);
+}
+
+/* A remaining time that was spread to the others must be taken back before the client relies on
+ * the full one. */
+static void propose_full_time(struct call *c)
+{
+    struct arena *arena = &c->base.rpc->arena;
+    struct pb_internal_raft_request *p = api_call_proposal(c);
+
+    if (!p->lease_checkpoint) {
+        struct pb_lease_checkpoint_request *request =
+            arena_new(arena, struct pb_lease_checkpoint_request);
+        request->checkpoints.at = arena_new(arena, struct pb_lease_checkpoint);
+        request->checkpoints.count = 1;
+        p->lease_checkpoint = request;
+    }
+    *(struct pb_lease_checkpoint *)p->lease_checkpoint->checkpoints.at =
+        (struct pb_lease_checkpoint){.id = c->renewal.id};
+    api_call_propose(c);
+}
+
+static void renew(struct call *c)
+{
+    struct api *a = api_of(c);
+    struct renewal *r = &c->renewal;
+    bool needs_checkpoint = false;
+
+    switch (lease_renew(a->o.leases, r->id, a->facts->now_ms, &r->ttl, &needs_checkpoint)) {
+    case LEASE_OK:
+        if (needs_checkpoint)
+            propose_full_time(c);
+        else
+            answer_renewal(c, r->ttl);
+        return;
+    case LEASE_NOT_FOUND:
+        lease_is_unknown(c);
+        return;
+    case LEASE_EXPIRED:
+        api_call_wait(c, expired_lease_is_gone);
+        return;
+    case LEASE_NOT_PRIMARY:
+        api_call_finish(c, ANSWER_NO_LEADER);
+        return;
+    case LEASE_EXISTS:
+    case LEASE_TTL_TOO_LARGE:
+        break;
+    }
+    unreachable();
+}
+
+static void run_keep_alive(struct call *c, const void *request)
+{
+    struct api *a = api_of(c);
+    struct renewal *r = &c->renewal;
+
+    assert(!r->is_busy);
+    r->is_busy = true;
+    r->has_waited = false;
+    r->id = ((const struct pb_lease_id *)request)->id;
+    r->revision = mvcc_revision(a->o.mvcc);
+    if (!a->facts->is_leader)
+        api_call_finish(c, ANSWER_NO_LEADER);
+    else if (a->facts->tick_is_late)
+        api_call_confirm(c); /* somebody else may lead by now, and count the time */
+    else
+        renew(c);
+}
+
+static void keep_alive_applied(struct call *c, struct apply_effects *e)
+{
+    if (e->answer != ANSWER_OK)
+        api_call_finish(c, e->answer);
+    else
+        answer_renewal(c, c->renewal.ttl);
+}
+
+static void keep_alive_failed(struct call *c, enum answer why)
+{
+    api_call_finish(c, c->need == API_CONFIRM ? ANSWER_NOT_PRIMARY_LESSOR : why);
+}
+
+static void keep_alive_ended(struct call *c)
+{
+    c->renewal.half_closed = true;
+    if (!c->renewal.is_busy)
+        api_call_finish(c, ANSWER_OK);
+}
+
+static void keep_alive_drained(struct call *c)
+{
+    if (!c->renewal.is_held)
+        return;
+    c->renewal.is_held = false;
+    rpc_release(c->base.rpc);
+}
+
+const struct handler api_lease_keep_alive = {
+    .schema = &pb_lease_keep_alive_request_schema,
+    .run = run_keep_alive,
+    .confirmed = renew,
+    .applied = keep_alive_applied,
+    .failed = keep_alive_failed,
+    .ended = keep_alive_ended,
+    .drained = keep_alive_drained,
+};
+
+/* --- LeaseTimeToLive --- */
+
+static void finish_question(struct call *c)
+{
+    rpc_send(c->base.rpc, buf_bytes(&c->question.text));
+    api_call_finish(c, ANSWER_OK);
+}
+
+static void append_key(struct buf *out, struct bytes key)
+{
+    uint8_t front[1 + 10];
+    uint8_t *end = front + sizeof(front);
+    uint8_t *at = pb_put_varint(end, key.len);
+
+    *--at = PB_TAG_BYTES(5);
+    buf_append(out, bytes_of(at, (size_t)(end - at)));
+    buf_append(out, key);
+}
+
+static bool list_keys_step(struct call *c, unsigned steps)
+{
+    struct lease_question *q = &c->question;
+    const struct pb_lease_time_to_live_request *request = c->request;
+    struct bytes key;
+
+    for (unsigned i = 0; i < steps; i++) {
+        if (!lease_next_key(api_of(c)->o.leases, request->id, buf_bytes(&q->last), &key)) {
+            finish_question(c);
+            return true;
+        }
+        append_key(&q->text, key);
+        buf_clear(&q->last);
+        buf_append(&q->last, key);
+    }
+    return false;
+}
+
+static void answer_question(struct call *c)
+{
+    struct api *a = api_of(c);
+    const struct pb_lease_time_to_live_request *request = c->request;
+    struct pb_response_header header = api_header_of(a, mvcc_revision(a->o.mvcc));
+    struct pb_lease_time_to_live_response response = {
+        .header = &header, .id = request->id, .ttl = -1};
+    struct lease_info info;
+
+    bool found = lease_look(a->o.leases, request->id, a->facts->now_ms, &info);
+    if (found) {
+        response.ttl = info.remaining;
+        response.granted_ttl = info.granted_ttl;
+    }
+    pb_encode_lease_time_to_live_response(&response, &c->question.text);
+    if (found && request->keys && info.key_count > 0)
+        api_call_step_later(c, list_keys_step);
+    else
+        finish_question(c);
+}
+
+static bool question_is_decided(struct call *c)
+{
+    struct api *a = api_of(c);
+    enum wait_state state = look_at_wait(a, &c->question.wait);
+
+    if (a->facts->is_leader && state == WAIT_ON)
+        return false;
+    api_call_stop_working(c);
+    if (!a->facts->is_leader)
+        api_call_finish(c, ANSWER_LEADER_CHANGED);
+    else if (state == WAIT_OVER)
+        answer_question(c);
+    else
+        api_call_finish(c, ANSWER_TIMEOUT_APPLIED_INDEX);
+    return true;
+}
+
+static void run_time_to_live(struct call *c, const void *request)
+{
+    struct api *a = api_of(c);
+
+    (void)request;
+    if (!a->facts->is_leader) {
+        api_call_finish(c, ANSWER_NO_LEADER);
+        return;
+    }
+    c->question.wait = begin_wait(a);
+    api_call_wait(c, question_is_decided);
+}
+
+static void free_question(struct call *c)
+{
+    buf_free(&c->question.text);
+    buf_free(&c->question.last);
+}
+
+const struct handler api_lease_time_to_live = {
+    .schema = &pb_lease_time_to_live_request_schema,
+    .run = run_time_to_live,
+    .released = free_question,
+};
+
+/* --- LeaseLeases --- */
+
+static void run_leases(struct call *c, const void *request)
+{
+    struct api *a = api_of(c);
+    struct pb_response_header header = api_header_of(a, mvcc_revision(a->o.mvcc));
+    struct buf ids = {0};
+
+    (void)request;
+    static_assert(sizeof(struct pb_lease_id) == sizeof(int64_t),
+                  "a list of ids is a list of these");
+    lease_list(a->o.leases, &ids);
+    struct pb_lease_leases_response response = {.header = &header};
+    response.leases.at = (const struct pb_lease_id *)(const void *)ids.at;
+    response.leases.count = ids.len / sizeof(int64_t);
+    api_call_answer(c, &pb_lease_leases_response_schema, &response);
+    buf_free(&ids);
+}
+
+const struct handler api_lease_leases = {
+    .schema = &pb_lease_leases_request_schema,
+    .run = run_leases,
+};

@@ -1,0 +1,216 @@
+/*
+ * RangeStream: a range in many messages, as the client takes them.
+ *
+ * It is measured like any other; then each message is a run of key values, and the last of them
+ * also has header, count and more. How many keys go into one follows etcd: ten at first, twice as
+ * many while messages stay below half of the size aimed at, half as many when they are over twice
+ * of it. But no message here grows beyond what a slice may cost or a call may queue.
+ */
+#include "api/api_int.h"
+#include "pb/wire.h"
+
+enum {
+    FIRST_CHUNK_KEYS = 10,
+    CHUNK_KEYS_MAX = MVCC_SLICE_STEPS,
+    CHUNK_BYTES_MAX = RPC_CALL_QUEUE_BYTES, /* unless a single key value is larger */
+    FRONT_BYTES = 1 + 5 + HEADER_BYTES_MAX, /* tag and length of what is inside, and the header */
+};
+
+static enum answer check_range_stream(struct call *c, const void *request)
+{
+    const struct pb_range_request *r = request;
+    enum answer a = api_range_check(r);
+
+    (void)c;
+    if (a != ANSWER_OK)
+        return a;
+    if (r->sort_order != PB_SORT_NONE &&
+        !(r->sort_target == PB_SORT_BY_KEY && r->sort_order == PB_SORT_ASCEND))
+        return ANSWER_RANGE_STREAM_SORT;
+    if (r->min_mod_revision != 0 || r->max_mod_revision != 0 || r->min_create_revision != 0 ||
+        r->max_create_revision != 0)
+        return ANSWER_RANGE_STREAM_FILTER;
+    return ANSWER_OK;
+}
+
+/* RangeStreamResponse{RangeResponse{header, kvs, more, count}}, of which the kvs are in `out`
+ * behind FRONT_BYTES of space. Returns where it begins. */
+static size_t close_chunk(struct call *c, struct buf *out, bool is_last)
+{
+    const struct mvcc_scan *scan = c->chunks.scan;
+    struct header_text text;
+
+    if (is_last && scan->more)
+        buf_append(out, BYTES("\x18\x01"));
+    if (is_last && scan->count != 0) {
+        uint8_t count[10];
+        uint8_t *at = pb_put_varint(count + sizeof(count), (uint64_t)scan->count);
+        buf_append_byte(out, PB_TAG_VARINT(4));
+        buf_append(out, bytes_of(at, (size_t)(count + sizeof(count) - at)));
+    }
+    uint8_t *at = out->at + FRONT_BYTES;
+    if (is_last) {
+        struct bytes header = api_header_encode(api_of(c), c->read.revision, &text);
+        at -= header.len;
+        memcpy(at, header.at, header.len);
+    }
+    at = pb_put_varint(at, (uint64_t)(out->at + out->len - at));
+    *--at = PB_TAG_BYTES(1);
+    return (size_t)(at - out->at);
+}
+
+static void adjust_chunk_keys(struct call *c, size_t chunk_bytes)
+{
+    size_t aim = api_of(c)->o.request_bytes_max;
+    unsigned *keys = &c->chunks.chunk_keys;
+
+    if (chunk_bytes < aim / 2)
+        *keys *= 2;
+    else if (chunk_bytes > aim * 2)
+        *keys /= 2;
+    if (*keys > CHUNK_KEYS_MAX)
+        *keys = CHUNK_KEYS_MAX;
+    if (*keys == 0)
+        *keys = 1;
+}
+
+/* How many key values are encoded here. */
+static unsigned count_kvs(struct bytes kvs)
+{
+    struct pb_reader r = {.at = kvs.at, .end = kvs.at + kvs.len};
+    unsigned count = 0;
+
+    for (; r.at < r.end; count++) {
+        pb_take_tag(&r);
+        pb_take_bytes(&r);
+    }
+    assert(r.err == ERR_OK);
+    return count;
+}
+
+/* Keys that are dead at the revision cost as much to pass over as living ones to read, and are not
+ * counted; so a chunk also ends, short of keys, when it has looked at enough of them. */
+static void read_chunk(struct range_stream *s, struct buf *out)
+{
+    unsigned found = 0;
+
+    for (unsigned looked = 0; found < s->chunk_keys && looked < CHUNK_KEYS_MAX;) {
+        size_t before = out->len;
+        unsigned steps = s->chunk_keys - found;
+        if (s->sent == s->scan->bytes || before - FRONT_BYTES >= CHUNK_BYTES_MAX)
+            return;
+        mvcc_scan_read(s->scan, CHUNK_BYTES_MAX - (before - FRONT_BYTES), steps, out);
+        s->sent += out->len - before;
+        found += count_kvs(bytes_of(out->at + before, out->len - before));
+        looked += steps;
+    }
+}
+
+/* One message. True if it was the last. */
+static bool send_chunk(struct call *c)
+{
+    struct range_stream *s = &c->chunks;
+    struct buf *out = &api_of(c)->out;
+
+    buf_clear(out);
+    buf_extend(out, FRONT_BYTES);
+    read_chunk(s, out);
+    size_t kvs_bytes = out->len - FRONT_BYTES;
+    bool is_last = s->sent == s->scan->bytes;
+    if (kvs_bytes == 0 && !is_last)
+        return false; /* all of the keys that it looked at were dead then */
+    adjust_chunk_keys(c, kvs_bytes);
+    size_t start = close_chunk(c, out, is_last);
+    rpc_send(c->base.rpc, bytes_of(out->at + start, out->len - start));
+    return is_last;
+}
+
+/* Somebody who does not read must not keep history from being compacted for ever. */
+static bool holds_pin_too_long(const struct call *c)
+{
+    const struct api *a = api_of(c);
+
+    return a->facts->now_ms - c->chunks.started_ms >= API_PIN_MS_MAX &&
+           mvcc_pin_in_the_way(a->o.mvcc) != NULL;
+}
+
+static bool give_up_pin(struct call *c)
+{
+    if (!holds_pin_too_long(c))
+        return false;
+    api_call_finish(c, ANSWER_COMPACTED);
+    return true;
+}
+
+static bool send_step(struct call *c, unsigned steps)
+{
+    if (give_up_pin(c))
+        return true;
+    for (unsigned used = 0; used < steps; used += c->chunks.chunk_keys) {
+        if (rpc_room(c->base.rpc) == 0) {
+            api_call_wait(c, give_up_pin); /* or until it is drained */
+            return true;
+        }
+        if (send_chunk(c)) {
+            api_call_finish(c, ANSWER_OK);
+            return true;
+        }
+    }
+    return false;
+}
+
+static void drained(struct call *c)
+{
+    if (c->chunks.scan)
+        api_call_step_later(c, send_step);
+}
+
+static bool measure_step(struct call *c, unsigned steps)
+{
+    if (!apply_read_some(api_of(c)->o.apply, &c->read, steps))
+        return false;
+    if (c->read.answer != ANSWER_OK) {
+        api_call_finish(c, c->read.answer);
+        return true;
+    }
+    c->chunks.scan = c->read.scan;
+    c->chunks.chunk_keys = FIRST_CHUNK_KEYS;
+    c->chunks.started_ms = api_of(c)->facts->now_ms;
+    c->read.scan = NULL; /* taken */
+    api_call_step_later(c, send_step);
+    return true;
+}
+
+static void begin(struct call *c)
+{
+    c->read.range = &c->chunks.request;
+    c->read.keep_open = true;
+    api_call_begin_read(c);
+    api_call_step_later(c, measure_step);
+}
+
+/* etcd sorts each message by itself where another order was asked for by halves; we do not. */
+static void run_range_stream(struct call *c, const void *request)
+{
+    c->chunks.request = *(const struct pb_range_request *)request;
+    c->chunks.request.sort_target = PB_SORT_BY_KEY;
+    if (c->chunks.request.serializable)
+        begin(c);
+    else
+        api_call_confirm(c);
+}
+
+static void released(struct call *c)
+{
+    if (c->chunks.scan)
+        reply_scan_free(c->chunks.scan);
+}
+
+const struct handler api_kv_range_stream = {
+    .schema = &pb_range_request_schema,
+    .check = check_range_stream,
+    .run = run_range_stream,
+    .confirmed = begin,
+    .drained = drained,
+    .released = released,
+};

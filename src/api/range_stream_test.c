@@ -1,0 +1,210 @@
+#include "api/counter_test.h"
+
+#include <stdio.h>
+
+#define RANGE_STREAM "/etcdserverpb.KV/RangeStream", &pb_range_request_schema
+
+static void put_key(struct counter *k, unsigned number, size_t value_bytes)
+{
+    struct buf value = {0};
+    char key[16];
+
+    memset(buf_extend(&value, value_bytes), 'v', value_bytes);
+    snprintf(key, sizeof(key), "k%06u", number);
+    struct pb_put_request put = {.key = bytes_of_str(key), .value = buf_bytes(&value)};
+    counter_apply(k, &(struct pb_internal_raft_request){.put = &put});
+    buf_free(&value);
+}
+
+static void put_keys(struct counter *k, unsigned count, size_t value_bytes)
+{
+    for (unsigned i = 0; i < count; i++)
+        put_key(k, i, value_bytes);
+}
+
+/* All messages of a stream that has ended: keys in order without a gap, and only the last has the
+ * rest. Appends the number of keys in each to `shape`. */
+static struct pb_range_response check_stream(const struct visit *v, struct arena *arena,
+                                             struct buf *shape)
+{
+    struct pb_range_stream_response m = {0};
+    unsigned next = 0;
+
+    for (size_t i = 0; i < v->message_count; i++) {
+        visit_decode(v, i, &pb_range_stream_response_schema, arena, &m);
+        const struct pb_range_response *r = m.range_response;
+        bool is_last = i + 1 == v->message_count;
+        CHECK(r);
+        CHECK_EQ(r->header != NULL, is_last);
+        CHECK(is_last || (r->count == 0 && !r->more));
+        for (size_t j = 0; j < r->kvs.count; j++) {
+            char key[16];
+            snprintf(key, sizeof(key), "k%06u", next++);
+            CHECK_BYTES(r->kvs.at[j].key, bytes_of_str(key));
+        }
+        buf_printf(shape, "%zu ", r->kvs.count);
+    }
+    CHECK(v->message_count > 0);
+    return *m.range_response;
+}
+
+static struct pb_range_response stream(struct counter *k, const struct pb_range_request *request,
+                                       struct arena *arena, const char *shape)
+{
+    struct visit v;
+    struct buf seen = {0};
+
+    counter_ask(k, &v, RANGE_STREAM, request);
+    counter_expect(k, &v, RPC_OK, "");
+    struct pb_range_response last = check_stream(&v, arena, &seen);
+    CHECK_STR(buf_str(&seen), shape);
+    CHECK_EQ(last.header->cluster_id, COUNTER_CLUSTER_ID);
+    CHECK_EQ(last.header->raft_term, COUNTER_TERM);
+    visit_free(&v);
+    buf_free(&seen);
+    return (struct pb_range_response){
+        .header = last.header, .count = last.count, .more = last.more};
+}
+
+TEST(a_range_stream_begins_small_and_doubles)
+{
+    struct counter k;
+    struct arena arena = {0};
+    struct pb_range_request all = {.key = BYTES("k"), .range_end = BYTES("l")};
+    struct pb_range_response r;
+    counter_open(&k);
+
+    r = stream(&k, &all, &arena, "0 ");
+    CHECK_EQ(r.count, 0);
+    CHECK_EQ(r.header->revision, 1);
+    put_keys(&k, 10, 5);
+    r = stream(&k, &all, &arena, "10 ");
+    CHECK_EQ(r.count, 10);
+    put_keys(&k, 100, 5);
+    r = stream(&k, &all, &arena, "10 20 40 30 ");
+    CHECK_EQ(r.count, 100);
+    CHECK(!r.more);
+    CHECK_EQ(r.header->revision, 111);
+
+    arena_free(&arena);
+    counter_close(&k);
+}
+
+TEST(a_range_stream_takes_a_ranges_options)
+{
+    struct counter k;
+    struct arena arena = {0};
+    struct pb_range_request r = {.key = BYTES("k"), .range_end = BYTES("l")};
+    struct pb_range_response last;
+    counter_open(&k);
+    put_keys(&k, 50, 5);
+
+    r.limit = 15;
+    last = stream(&k, &r, &arena, "10 5 ");
+    CHECK_EQ(last.count, 50);
+    CHECK(last.more);
+    r.limit = 50;
+    last = stream(&k, &r, &arena, "10 20 20 ");
+    CHECK(!last.more);
+    r = (struct pb_range_request){.key = BYTES("k"), .range_end = BYTES("l"), .count_only = true};
+    last = stream(&k, &r, &arena, "0 ");
+    CHECK_EQ(last.count, 50);
+    CHECK_EQ(k.confirmed, 3);
+    r = (struct pb_range_request){
+        .key = BYTES("k"), .range_end = BYTES("l"), .revision = 6, .serializable = true};
+    last = stream(&k, &r, &arena, "5 ");
+    CHECK_EQ(last.header->revision, 51);
+    CHECK_EQ(k.confirmed, 3);
+    r = (struct pb_range_request){.key = BYTES("k"),
+                                  .range_end = BYTES("l"),
+                                  .limit = 7,
+                                  .sort_target = PB_SORT_BY_VALUE,
+                                  .keys_only = true};
+    stream(&k, &r, &arena, "7 ");
+
+    arena_free(&arena);
+    counter_close(&k);
+}
+
+TEST(a_range_stream_refuses_what_etcd_refuses)
+{
+    struct counter k;
+    struct pb_range_request r = {.key = BYTES("k"), .sort_order = PB_SORT_DESCEND};
+    const char *sort = "RangeStream does not support custom sort orders";
+    const char *filter = "RangeStream does not support revision filters";
+    counter_open(&k);
+
+    counter_refused(&k, RANGE_STREAM, &(struct pb_range_request){.sort_order = 7},
+                    RPC_INVALID_ARGUMENT, "etcdserver: key is not provided");
+    counter_refused(&k, RANGE_STREAM, &r, RPC_UNIMPLEMENTED, sort);
+    r = (struct pb_range_request){
+        .key = BYTES("k"), .sort_order = PB_SORT_ASCEND, .sort_target = PB_SORT_BY_MOD};
+    counter_refused(&k, RANGE_STREAM, &r, RPC_UNIMPLEMENTED, sort);
+    r = (struct pb_range_request){.key = BYTES("k"), .min_mod_revision = 1};
+    counter_refused(&k, RANGE_STREAM, &r, RPC_UNIMPLEMENTED, filter);
+    r = (struct pb_range_request){.key = BYTES("k"), .max_create_revision = 1};
+    counter_refused(&k, RANGE_STREAM, &r, RPC_UNIMPLEMENTED, filter);
+    r = (struct pb_range_request){.key = BYTES("k"), .revision = 99};
+    counter_refused(&k, RANGE_STREAM, &r, RPC_OUT_OF_RANGE,
+                    "etcdserver: mvcc: required revision is a future revision");
+
+    counter_close(&k);
+}
+
+/* The whole is one revision, though it is changed while it is read, and little of it is in memory.
+ */
+TEST(a_range_stream_waits_for_its_reader_and_stays_at_its_revision)
+{
+    struct counter k;
+    struct visit v;
+    struct arena arena = {0};
+    struct buf shape = {0};
+    counter_open(&k);
+    put_keys(&k, 100, 100000);
+    counter_client_reads(&k, false);
+
+    counter_ask(&k, &v, RANGE_STREAM,
+                &(struct pb_range_request){.key = BYTES("k"), .range_end = BYTES("l")});
+    counter_for_ms(&k, 2000);
+    CHECK_EQ(api_status(k.api).streams, 1);
+    CHECK_EQ(api_status(k.api).reads, 0); /* it waits, and is not asked all the time */
+    put_key(&k, 99, 3);
+    put_key(&k, 100, 3);
+    counter_client_reads(&k, true);
+    counter_expect(&k, &v, RPC_OK, "");
+    struct pb_range_response last = check_stream(&v, &arena, &shape);
+    CHECK_EQ(last.count, 100);
+    CHECK_EQ(last.header->revision, 101);
+    CHECK_EQ(last.kvs.at[last.kvs.count - 1].value.len, 100000);
+
+    visit_free(&v);
+    buf_free(&shape);
+    arena_free(&arena);
+    counter_close(&k);
+}
+
+TEST(a_range_stream_that_holds_up_compaction_ends_as_compacted)
+{
+    struct counter k;
+    struct visit v;
+    counter_open(&k);
+    put_keys(&k, 100, 100000);
+    counter_client_reads(&k, false);
+    counter_ask(&k, &v, RANGE_STREAM,
+                &(struct pb_range_request){.key = BYTES("k"), .range_end = BYTES("l")});
+    counter_for_ms(&k, 2000);
+    put_key(&k, 99, 3);
+
+    struct pb_compaction_request compact = {.revision = 102};
+    counter_apply(&k, &(struct pb_internal_raft_request){.compaction = &compact});
+    counter_for_ms(&k, 30000);
+    CHECK(mvcc_compact_finished(k.desk.mvcc) < 102);
+    counter_for_ms(&k, 40000);
+    CHECK_EQ(mvcc_compact_finished(k.desk.mvcc), 102);
+    counter_client_reads(&k, true);
+    counter_expect(&k, &v, RPC_OUT_OF_RANGE,
+                   "etcdserver: mvcc: required revision has been compacted");
+
+    visit_free(&v);
+    counter_close(&k);
+}

@@ -1,0 +1,176 @@
+/*
+ * Watch: requests to the hub, the hub's messages to streams.
+ *
+ * Memory behind a client that does not read is bounded twice. A stream has room for so many bytes,
+ * which messages use up when they are taken from the hub, and which it gets back when rpc has
+ * handed them on. And as long as there is no room, no further request of that client is read.
+ */
+#include "api/api_int.h"
+
+static void opened(struct call *c)
+{
+    struct api *a = api_of(c);
+    struct watching *w = &c->watching;
+
+    list_init(&w->link);
+    w->stream = watch_stream_open(a->o.watch, c, RPC_CALL_QUEUE_BYTES, a->facts->now_ms);
+}
+
+static void released(struct call *c)
+{
+    struct watching *w = &c->watching;
+
+    if (!w->stream)
+        return; /* refused before it was opened */
+    list_remove(&w->link);
+    watch_stream_close(w->stream);
+    w->stream = NULL;
+}
+
+static void release_if_room(struct call *c)
+{
+    struct watching *w = &c->watching;
+
+    w->is_held = watch_stream_room(w->stream) == 0;
+    if (!w->is_held)
+        rpc_release(c->base.rpc);
+}
+
+static void run_watch(struct call *c, const void *request)
+{
+    const struct pb_watch_request *r = request;
+    struct watch_stream *stream = c->watching.stream;
+
+    switch (r->which) {
+    case PB_WATCH_CREATE:
+        watch_create(stream, r->create, NULL, api_of(c)->facts->now_ms);
+        break;
+    case PB_WATCH_CANCEL:
+        watch_cancel(stream, r->cancel->watch_id);
+        break;
+    case PB_WATCH_PROGRESS:
+        watch_request_progress(stream);
+        break;
+    case PB_WATCH_NONE:
+        break; /* nothing was asked */
+    }
+    release_if_room(c);
+}
+
+/* --- room --- */
+
+/*
+ * What rpc has handed on since the last time is room again. A stream that rpc has no room for is
+ * looked at again when it is drained. False if the stream may have been held up.
+ */
+static bool give_back_room(struct call *c)
+{
+    struct watching *w = &c->watching;
+    size_t room = rpc_room(c->base.rpc);
+    size_t queued = RPC_CALL_QUEUE_BYTES - room;
+
+    if (room == 0 || queued >= w->outstanding) {
+        if (room == 0)
+            list_remove(&w->link);
+        return true;
+    }
+    bool was_short = w->is_held || watch_stream_room(w->stream) < WATCH_BATCH_BYTES;
+    watch_sent(w->stream, w->outstanding - queued);
+    w->outstanding = queued;
+    if (queued == 0)
+        list_remove(&w->link);
+    if (w->is_held)
+        release_if_room(c);
+    return !was_short;
+}
+
+bool api_watch_account(struct api *a)
+{
+    bool nobody_waited = true;
+
+    LIST_FOREACH (link, &a->sending)
+        nobody_waited &= give_back_room(container_of(link, struct call, watching.link));
+    return nobody_waited;
+}
+
+static void note_outstanding(struct call *c, size_t bytes)
+{
+    struct watching *w = &c->watching;
+
+    if (w->outstanding == 0 && bytes > 0)
+        list_push_back(&api_of(c)->sending, &w->link);
+    w->outstanding += bytes;
+}
+
+static void drained(struct call *c)
+{
+    struct watching *w = &c->watching;
+
+    if (w->outstanding > 0 && w->link.next == &w->link)
+        list_push_back(&api_of(c)->sending, &w->link);
+}
+
+/* --- messages --- */
+
+/* Everything but the events, which are the last field of a WatchResponse. */
+static struct bytes encode_front(struct api *a, const struct watch_message *m)
+{
+    struct pb_response_header header = api_header_of(a, m->revision);
+    struct pb_watch_response response = {
+        .header = &header,
+        .watch_id = m->watch_id,
+        .created = m->created,
+        .canceled = m->canceled,
+        .compact_revision = m->compact_revision,
+        .cancel_reason = m->cancel_reason ? bytes_of_str(m->cancel_reason) : bytes_of(NULL, 0),
+        .fragment = m->fragment,
+    };
+
+    buf_clear(&a->out);
+    pb_encode_watch_response(&response, &a->out);
+    return buf_bytes(&a->out);
+}
+
+static void send_message(struct api *a, struct watch_message *m)
+{
+    struct call *c = watch_stream_context(m->stream);
+    struct bytes front = encode_front(a, m);
+
+    assert(c->is_authorized);
+    if (m->long_events && watch_long_bytes(m->long_events) > API_REPLY_BYTES_MAX - front.len) {
+        uint64_t bytes = watch_long_bytes(m->long_events) + front.len;
+        watch_long_end(m->long_events);
+        api_call_finish_too_large(c, bytes);
+        return;
+    }
+    if (m->long_events) {
+        api_body_send_long(c->base.rpc, front, m->long_events);
+    } else if (m->events) {
+        rpc_send_shared(c->base.rpc, front, m->events);
+        blob_unref(m->events);
+    } else {
+        rpc_send(c->base.rpc, front);
+    }
+    note_outstanding(c, m->bytes);
+}
+
+bool api_watch_send_some(struct api *a, unsigned steps)
+{
+    struct watch_message m;
+
+    for (unsigned i = 0; i < steps; i++) {
+        if (!watch_take(a->o.watch, &m))
+            return true;
+        send_message(a, &m);
+    }
+    return false;
+}
+
+/* The client may close its side and go on listening; only going away ends the stream. */
+const struct handler api_watch_watch = {
+    .schema = &pb_watch_request_schema,
+    .opened = opened,
+    .run = run_watch,
+    .drained = drained,
+    .released = released,
+};
