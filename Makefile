@@ -7,6 +7,7 @@
 #   make fuzz       every fuzzer for FUZZ_SECONDS (20) each
 #   make lint       formatting, clang-tidy, and a warning-free build with clang
 #   make bench      micro-benchmarks
+#   make sim        a whole member in the simulator: SEED=1 RUNS=100
 #   make peers      real etcd and its tools, from the Go module registry, into build/peers
 #   make install PREFIX=/usr/local
 #
@@ -54,7 +55,8 @@ LIBS     := -luv -llmdb -lnghttp2 -lz -ljson-c -lcrypto -lpthread
 
 ALL      := $(sort $(foreach room,$(ROOMS),$(wildcard src/$(room)/*.c src/$(room)/*/*.c)))
 TOOLS    := $(wildcard tests/harness/*.c) $(if $(filter raft,$(ROOMS)),$(wildcard tests/raft/*.c)) \
-            $(if $(and $(filter watch,$(ROOMS)),$(filter lease,$(ROOMS))),$(wildcard tests/model/*.c))
+            $(if $(and $(filter watch,$(ROOMS)),$(filter lease,$(ROOMS))),$(wildcard tests/model/*.c)) \
+            $(if $(filter server,$(ROOMS)),$(wildcard tests/interop/*.c))
 TESTS    := $(filter %_test.c,$(ALL) $(TOOLS))
 BENCHES  := $(filter %_bench.c,$(ALL))
 FUZZERS  := $(filter %_fuzz.c,$(ALL))
@@ -71,7 +73,7 @@ PROGRAMS := $(MAINS:src/cli/%_main.c=$(BUILD)/%) $(BUILD)/cleat-test $(BUILD)/cl
 PROGRAMS += $(patsubst tests/raft/%_main.c,$(BUILD)/raft-%,$(filter tests/raft/%_main.c,$(TOOLS)))
 PROGRAMS += $(patsubst tests/model/%_main.c,$(BUILD)/model-%,$(filter tests/model/%_main.c,$(TOOLS)))
 
-.PHONY: all run test check asan tsan fuzz lint format bench peers install clean FORCE
+.PHONY: all run test check asan tsan fuzz lint format bench sim peers install clean FORCE
 .DELETE_ON_ERROR:
 .SECONDARY:
 all: $(PROGRAMS) compile_commands.json
@@ -147,6 +149,11 @@ tsan:
 
 bench: all
 	@$(BUILD)/cleat-bench micro
+
+SEED ?= 1
+RUNS ?= 100
+sim: $(BUILD)/cleat-sim
+	@$(BUILD)/cleat-sim --seed $(SEED) --runs $(RUNS) --replay
 
 # --- fuzzing: each target with its kept corpus, new finds go to build/fuzz/<name>.corpus ---
 

@@ -1,24 +1,226 @@
 /*
  * cleat: the daemon.
  *
- * The rooms of a server are being built from the ground up; until they stand, the program tells
- * its version and refuses to start rather than pretend.
+ * Reads the flags, opens the log and the world, and runs a server in it until it is told to stop:
+ * SIGTERM or SIGINT once for a graceful end, a second time for an immediate one.
  */
+#include "base/buf.h"
+#include "io/loop.h"
+#include "server/config.h"
+#include "server/server.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <time.h>
+#include <unistd.h>
 
-#define ETCD_VERSION "3.7.1"
+enum { OUTPUTS_MAX = 8 };
 
-static int print_version(void)
+struct daemon {
+    struct config config;
+    struct log log;
+    int outputs[OUTPUTS_MAX];
+    size_t output_count;
+    struct loop *loop;
+    struct server *server;
+    struct loop_signal terminate, interrupt;
+};
+
+static struct daemon d; /* signals have no other way to find it */
+
+/* --- the log --- */
+
+static void write_line(void *context, struct bytes line)
 {
-    printf("etcd Version: %s\ncleat\n", ETCD_VERSION);
+    const struct daemon *of = context;
+
+    for (size_t i = 0; i < of->output_count; i++)
+        log_sink_fd((void *)(intptr_t)of->outputs[i], line);
+}
+
+static int64_t wall_clock(void *context)
+{
+    struct timespec now;
+
+    (void)context;
+    clock_gettime(CLOCK_REALTIME, &now);
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+static bool open_output(struct bytes name)
+{
+    int fd;
+
+    if (d.output_count == OUTPUTS_MAX)
+        return false;
+    if (bytes_equal(name, BYTES("stderr")))
+        fd = STDERR_FILENO;
+    else if (bytes_equal(name, BYTES("stdout")))
+        fd = STDOUT_FILENO;
+    else {
+        struct buf path = {0};
+        buf_append(&path, name);
+        fd = open(buf_str(&path), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+        buf_free(&path);
+    }
+    if (fd < 0)
+        return false;
+    d.outputs[d.output_count++] = fd;
+    return true;
+}
+
+static bool open_log(void)
+{
+    d.log = (struct log){.level = d.config.log_level,
+                         .format = d.config.log_format,
+                         .sink = write_line,
+                         .sink_context = &d,
+                         .clock = wall_clock};
+    for (size_t i = 0; i < d.config.log_outputs.count; i++) {
+        struct bytes name = d.config.log_outputs.at[i];
+        if (!open_output(name)) {
+            fprintf(stderr, "cleat: cannot log to \"%.*s\": %s\n", (int)name.len, name.at,
+                    strerror(errno));
+            return false;
+        }
+    }
+    return true;
+}
+
+static void close_log(void)
+{
+    for (size_t i = 0; i < d.output_count; i++)
+        if (d.outputs[i] > STDERR_FILENO)
+            close(d.outputs[i]);
+}
+
+static void log_notes(void)
+{
+    for (size_t i = 0; i < d.config.note_count; i++) {
+        const struct config_note *note = &d.config.notes[i];
+        struct log_field fields[ARRAY_LEN(note->fields)];
+        size_t count = 0;
+
+        while (count < ARRAY_LEN(note->fields) && note->fields[count].key) {
+            fields[count] = LOG_STR(note->fields[count].key, note->fields[count].value);
+            count++;
+        }
+        if (d.log.level <= note->level)
+            log_write(&d.log, note->level, LOG_CALLER, note->message, fields, count);
+    }
+}
+
+/* --- running --- */
+
+static void on_signal(struct loop_signal *s)
+{
+    log_info(&d.log, "received signal; shutting down",
+             LOG_STR("signal", s->number == SIGTERM ? "terminated" : "interrupt"));
+    signal(s->number, SIG_DFL); /* whoever insists gets his way */
+    server_stop(d.server);
+}
+
+static void turn(void *context)
+{
+    struct server *server = context;
+
+    server_turn(server);
+    if (server_has_stopped(server))
+        loop_stop(d.loop);
+}
+
+static enum err watch_signals(void)
+{
+    d.terminate = (struct loop_signal){.number = SIGTERM, .on_signal = on_signal};
+    d.interrupt = (struct loop_signal){.number = SIGINT, .on_signal = on_signal};
+    enum err e = loop_watch_signal(d.loop, &d.terminate);
+    return e == ERR_OK ? loop_watch_signal(d.loop, &d.interrupt) : e;
+}
+
+static int serve(void)
+{
+    struct buf why = {0};
+    struct server_options options = {.config = &d.config, .log = &d.log};
+
+    mem_tune();
+    enum err e = loop_open(&(struct loop_options){.worker_threads = 1}, &d.loop);
+    if (e == ERR_OK) {
+        options.io = loop_io(d.loop);
+        e = server_open(&options, &why, &d.server);
+    }
+    if (e == ERR_OK)
+        e = watch_signals();
+    if (e != ERR_OK) {
+        log_write(
+            &d.log, LOG_FATAL, LOG_CALLER, "failed to start",
+            (const struct log_field[]){LOG_STR("error", why.len ? buf_str(&why) : err_text(e))}, 1);
+        buf_free(&why);
+        if (!d.server)
+            loop_close(d.loop);
+        return 1;
+    }
+    buf_free(&why);
+    loop_run(d.loop, turn, d.server);
+    server_close(d.server);
+    loop_close(d.loop);
     return 0;
+}
+
+static int tell(void (*text)(struct buf *), FILE *to, int status)
+{
+    struct buf out = {0};
+
+    text(&out);
+    fwrite(out.at, 1, out.len, to);
+    buf_free(&out);
+    return status;
+}
+
+static int refuse(const struct buf *why, enum config_result result)
+{
+    if (result == CONFIG_BAD_FLAG) {
+        fprintf(stderr, "%.*s\n", (int)why->len, why->at);
+        return tell(config_usage, stderr, 2);
+    }
+    if (open_log()) {
+        log_notes();
+        log_error(&d.log, "failed to verify flags", LOG_BYTES("error", buf_bytes(why)));
+    }
+    return 1;
 }
 
 int main(int argc, char **argv)
 {
-    if (argc == 2 && (strcmp(argv[1], "--version") == 0 || strcmp(argv[1], "-version") == 0))
-        return print_version();
-    fprintf(stderr, "cleat: this version cannot serve yet: docs/compat.md lists what works\n");
-    return 1;
+    struct buf why = {0};
+    enum config_result result = config_parse(argc, (const char *const *)argv,
+                                             (const char *const *)environ, &d.config, &why);
+    int status = 1;
+
+    switch (result) {
+    case CONFIG_HELP:
+        tell(config_usage, stderr, 0);
+        status = tell(config_help, stdout, 0);
+        break;
+    case CONFIG_VERSION:
+        status = tell(config_version, stdout, 0);
+        break;
+    case CONFIG_BAD_FLAG:
+    case CONFIG_BAD:
+        status = refuse(&why, result);
+        break;
+    case CONFIG_OK:
+        if (open_log()) {
+            log_notes();
+            status = serve();
+        }
+        break;
+    }
+    close_log();
+    config_free(&d.config);
+    buf_free(&why);
+    return status;
 }

@@ -1,0 +1,652 @@
+/*
+ * From a data directory to an open server.
+ *
+ *     no log             a new cluster: --initial-cluster says who, ids follow from it
+ *     a log              its metadata says who we are; it is read from the last snapshot recorded
+ * in it; the store says how much of it is applied already etcd's store       is imported first
+ * (snap/transfer.h)
+ *
+ * Everything here may block: nobody is served yet.
+ */
+#include "server/server_int.h"
+
+#include "io/disk.h"
+#include "io/entropy.h"
+#include "server/replay.h"
+#include "snap/transfer.h"
+
+struct boot {
+    struct server *s;
+    struct buf *why;
+    struct arena arena;
+    struct cluster_initial initial;
+    bool has_log, founds; /* founds: the cluster begins here and now */
+    struct replay log;
+    struct pb_wal_metadata identity;
+    struct raft_conf_state conf_state; /* as of what the store has applied */
+};
+
+/* --- directories --- */
+
+/* The directory that a path is in. */
+static const char *parent_of(struct boot *b, const char *path)
+{
+    const char *slash = strrchr(path, '/');
+
+    if (!slash)
+        return ".";
+    return slash == path ? "/" : arena_copy_str(&b->arena, bytes_of(path, (size_t)(slash - path)));
+}
+
+/* A log is only as durable as the names of all the directories above it. */
+static enum err sync_names(struct boot *b, const char *path)
+{
+    enum err e = ERR_OK;
+
+    while (e == ERR_OK && strcmp(path, "/") != 0 && strcmp(path, ".") != 0) {
+        path = parent_of(b, path);
+        e = disk_sync_dir(b->s->io->disk, path);
+    }
+    /* Above what is ours we may not be allowed to look; then it was there before us. */
+    return e == ERR_DENIED ? ERR_OK : e;
+}
+
+/* A directory that cannot be written to is found out now, not at the first write that counts. */
+static enum err make_dir(struct boot *b, const char *path)
+{
+    struct disk *disk = b->s->io->disk;
+    const char *probe = arena_printf(&b->arena, "%s/.touch", path);
+    enum err e = disk_make_dir(disk, path, 0700, DISK_PARENTS);
+
+    if (e == ERR_OK)
+        e = disk_write_file(disk, probe, 0600, (struct bytes){0});
+    if (e == ERR_OK)
+        e = disk_remove(disk, probe);
+    if (e == ERR_OK)
+        e = sync_names(b, path);
+    if (e != ERR_OK)
+        buf_printf(b->why, "cannot write to %s: %s", path, err_text(e));
+    return e;
+}
+
+static enum err make_dirs(struct boot *b)
+{
+    struct server *s = b->s;
+    enum err e = make_dir(b, s->config->data_dir);
+
+    if (e == ERR_OK)
+        e = make_dir(b, s->snap_dir);
+    if (e == ERR_OK)
+        e = make_dir(b, parent_of(b, s->config->wal_dir));
+    return e;
+}
+
+/* --- the log --- */
+
+static struct wal_options wal_settings(struct server *s)
+{
+    return (struct wal_options){
+        .dir = s->config->wal_dir,
+        .log = s->log,
+        .no_sync = s->config->unsafe_no_fsync,
+        .on_durable = server_on_durable,
+        .on_failed = s->options.on_failed ? server_on_log_failed : NULL,
+        .context = s,
+    };
+}
+
+/* The snapshot to begin from: the last one that the log itself calls committed. */
+static enum err find_start(struct boot *b)
+{
+    struct wal_options opt = wal_settings(b->s);
+    struct wal_snapshots snapshots;
+    enum err e = wal_snapshots(b->s->io->disk, &opt, &b->arena, &snapshots);
+
+    if (e != ERR_OK)
+        buf_printf(b->why, "cannot read the log in %s: %s", opt.dir, err_text(e));
+    else if (snapshots.count > 0)
+        b->log.start = snapshots.at[snapshots.count - 1];
+    return e;
+}
+
+static enum err open_log(struct boot *b)
+{
+    struct replay *l = &b->log;
+    struct wal_options opt = wal_settings(b->s);
+    struct wal_place start = {.index = l->start.index, .term = l->start.term};
+    struct wal_visitor visitor = replay_visitor(l);
+
+    l->applied = backend_applied(b->s->backend).index;
+    enum err e = wal_open(b->s->io->disk, &opt, start, &visitor, &l->found, &b->s->wal);
+    if (e == ERR_BUSY)
+        buf_printf(b->why, "the log in %s is in use by another process", opt.dir);
+    else if (e != ERR_OK)
+        buf_printf(b->why, "cannot open the log in %s: %s: %s at byte %llu of %s", opt.dir,
+                   err_text(e), l->found.fault.what ? l->found.fault.what : "",
+                   (unsigned long long)l->found.fault.offset, l->found.fault.file);
+    else
+        b->identity = l->found.metadata;
+    return e;
+}
+
+static enum err create_log(struct boot *b)
+{
+    struct wal_options opt = wal_settings(b->s);
+    enum err e = wal_create(b->s->io->disk, &opt, &b->identity, &b->s->wal);
+
+    if (e != ERR_OK)
+        buf_printf(b->why, "cannot create a log in %s: %s", opt.dir, err_text(e));
+    return e;
+}
+
+/* --- the store --- */
+
+static enum err settle_store(struct boot *b)
+{
+    struct snap_place place = {
+        .data_dir = b->s->config->data_dir, .wal_index = b->log.start.index, .why = b->why};
+    struct snap_truth truth;
+    struct snap_copied copied;
+    enum err e = snap_truth(b->s->io->disk, &place, &truth);
+
+    if (e != ERR_OK || truth.holds != SNAP_HOLDS_DB)
+        return e;
+    e = snap_import(b->s->io->disk, &place, &copied);
+    if (e == ERR_OK)
+        log_info(b->s->log, "imported etcd's store", LOG_U64("consistent-index", copied.index),
+                 LOG_U64("entries", copied.entries), LOG_U64("bytes", copied.bytes));
+    return e;
+}
+
+static void store_failed(void *context, enum err e, const char *text)
+{
+    server_fail(context, "the store failed: %s: %s", err_text(e), text);
+}
+
+static enum err open_store(struct boot *b)
+{
+    struct server *s = b->s;
+    char *dir = NULL;
+
+    if (!s->options.memory) {
+        enum err e = settle_store(b);
+        if (e != ERR_OK)
+            return e;
+        dir = snap_store_dir(s->config->data_dir);
+    }
+    struct backend_options options = {
+        .disk = s->io->disk,
+        .dir = dir,
+        .memory = s->options.memory,
+        .workers = s->io->store_worker,
+        .on_failure = s->options.on_failed ? store_failed : NULL,
+        .context = s,
+        .why = b->why,
+    };
+    enum err e = backend_open(&options, &s->backend);
+    mem_free(dir);
+    return e;
+}
+
+/* --- who we are --- */
+
+static enum err read_initial_cluster(struct boot *b)
+{
+    const struct config *c = b->s->config;
+    struct bytes name = bytes_of_str(c->name);
+
+    if (!cluster_initial_parse(bytes_of_str(c->initial_cluster),
+                               bytes_of_str(c->initial_cluster_token), b->why, &b->initial) ||
+        !cluster_initial_verify(&b->initial, name, c->advertise_peers, c->joins_existing, b->why))
+        return ERR_MALFORMED;
+    if (c->joins_existing) {
+        buf_append_str(b->why,
+                       "joining a cluster that exists (--initial-cluster-state existing) is "
+                       "not supported yet");
+        return ERR_UNSUPPORTED;
+    }
+    if (b->initial.count != 1) {
+        buf_append_str(b->why, "clusters of more than one member are not supported yet");
+        return ERR_UNSUPPORTED;
+    }
+    b->identity = (struct pb_wal_metadata){.node_id = cluster_initial_find(&b->initial, name)->id,
+                                           .cluster_id = b->initial.cluster_id};
+    return ERR_OK;
+}
+
+/* A log without a single entry was made by a boot that was cut short: the cluster has not begun. */
+static enum err found_again(struct boot *b)
+{
+    struct pb_wal_metadata logged = b->identity;
+    enum err e = read_initial_cluster(b);
+
+    if (e == ERR_OK &&
+        (logged.node_id != b->identity.node_id || logged.cluster_id != b->identity.cluster_id)) {
+        buf_append_str(b->why, "the log is of a member that --initial-cluster does not describe");
+        e = ERR_MALFORMED;
+    }
+    return e;
+}
+
+static enum err identify(struct boot *b)
+{
+    uint64_t applied = backend_applied(b->s->backend).index;
+    enum err e = b->has_log ? open_log(b) : read_initial_cluster(b);
+
+    if (e != ERR_OK)
+        return e;
+    b->founds = !b->has_log || (b->log.found.last_index == 0 && b->log.found.state.term == 0);
+    if (b->founds && applied > 0) {
+        buf_printf(b->why,
+                   "the store has applied entries up to %llu, but there is no log of them in %s",
+                   (unsigned long long)applied, b->s->config->wal_dir);
+        return ERR_CORRUPT;
+    }
+    if (!b->has_log)
+        return create_log(b);
+    return b->founds ? found_again(b) : ERR_OK;
+}
+
+/* --- the rooms --- */
+
+static void leased_key(void *context, struct bytes key, int64_t lease)
+{
+    struct server *s = context;
+
+    if (lease_attach(s->leases, lease, key) != LEASE_OK)
+        log_warn(s->log, "a key names a lease that does not exist", LOG_BYTES("key", key),
+                 LOG_ID("lease", (uint64_t)lease));
+}
+
+static void damaged(void *context, const char *text)
+{
+    server_fail(context, "the store contradicts itself: %s", text);
+}
+
+static void refused(void *context, const char *text)
+{
+    server_fail(context, "cannot apply the log any further: %s", text);
+}
+
+static enum err open_state(struct boot *b)
+{
+    struct server *s = b->s;
+    int64_t min_ttl = (int64_t)((3 * s->config->election_ms / 2 + 999) / 1000);
+    struct lease_options leases = {
+        .backend = s->backend, .min_ttl = min_ttl, .hash_seed = s->map_seed};
+    struct mvcc_options mvcc = {.backend = s->backend,
+                                .on_leased_key = leased_key,
+                                .on_damage = s->options.on_failed ? damaged : NULL,
+                                .context = s};
+    struct cluster_options members = {.backend = s->backend,
+                                      .cluster_id = b->identity.cluster_id,
+                                      .own_id = b->identity.node_id,
+                                      .max_learners = (unsigned)s->config->max_learners};
+
+    enum err e = keep_read_version(s, b->why);
+    if (e == ERR_OK)
+        e = lease_open(&leases, b->why, &s->leases);
+    if (e == ERR_OK)
+        e = mvcc_open(&mvcc, b->why, &s->mvcc);
+    if (e == ERR_OK)
+        e = cluster_open(&members, b->why, &s->cluster);
+    if (e != ERR_OK)
+        return e;
+    struct apply_options apply = {.backend = s->backend,
+                                  .mvcc = s->mvcc,
+                                  .leases = s->leases,
+                                  .cluster = s->cluster,
+                                  .own_id = b->identity.node_id,
+                                  .quota_bytes = s->config->quota_backend_bytes,
+                                  .is_awaited = pending_is_awaited,
+                                  .on_refused = refused,
+                                  .context = s};
+    return apply_open(&apply, b->why, &s->apply);
+}
+
+static enum err read_conf_state(struct boot *b)
+{
+    struct backend_view view;
+    struct bytes json;
+
+    backend_view_open(b->s->backend, &view);
+    enum err e = backend_get(&view, BUCKET_META, BYTES("confState"), &json);
+    if (e == ERR_OK)
+        e = cluster_conf_state_read(json, &b->conf_state);
+    else if (e == ERR_NOT_FOUND) {
+        cluster_conf_state(b->s->cluster, &b->conf_state);
+        e = ERR_OK;
+    }
+    backend_view_close(&view);
+    if (e != ERR_OK)
+        buf_append_str(b->why, "the store's raft configuration cannot be read");
+    return e;
+}
+
+static enum err check_members(struct boot *b)
+{
+    size_t count;
+
+    cluster_members(b->s->cluster, &count);
+    if (count <= 1 && b->conf_state.voters.count <= 1 && b->conf_state.learners.count == 0 &&
+        b->conf_state.voters_outgoing.count == 0)
+        return ERR_OK;
+    buf_append_str(b->why, "clusters of more than one member are not supported yet");
+    return ERR_UNSUPPORTED;
+}
+
+/* --- raft --- */
+
+static void raft_says(void *context, enum raft_log_level level, const char *text)
+{
+    static const enum log_level levels[] = {[RAFT_LOG_DEBUG] = LOG_DEBUG,
+                                            [RAFT_LOG_INFO] = LOG_INFO,
+                                            [RAFT_LOG_WARN] = LOG_WARN,
+                                            [RAFT_LOG_ERROR] = LOG_ERROR};
+    struct server *s = context;
+
+    if (s->raft_log.level <= levels[level])
+        log_write(&s->raft_log, levels[level], "raft/raft.c", text, NULL, 0);
+}
+
+static struct raft_config raft_settings(struct boot *b)
+{
+    struct server *s = b->s;
+
+    return (struct raft_config){
+        .id = b->identity.node_id,
+        .election_ticks = (unsigned)(s->config->election_ms / s->config->heartbeat_ms),
+        .heartbeat_ticks = 1,
+        .rng = s->rng,
+        .max_message_bytes = RAFT_MESSAGE_BYTES_MAX,
+        .max_inflight_messages = 512,
+        .max_resident_entries = 10000,
+        .max_resident_bytes = 32 * MIB,
+        .async_storage_writes = true,
+        .check_quorum = true,
+        .pre_vote = s->config->pre_vote,
+        .log = raft_says,
+        .log_context = s,
+        .log_level = s->log->level == LOG_DEBUG ? RAFT_LOG_DEBUG : RAFT_LOG_INFO,
+    };
+}
+
+static void found(struct boot *b)
+{
+    struct buf data = {0};
+    struct raft_conf_change change;
+
+    cluster_initial_entry(&b->initial, 0, &data);
+    bool ok = raft_conf_change_decode(buf_bytes(&data), &change);
+    assert(ok);
+    raft_bootstrap(b->s->raft,
+                   &(struct raft_founder){.id = change.node_id, .context = change.context}, 1);
+    buf_free(&data);
+}
+
+static enum err open_raft(struct boot *b)
+{
+    struct raft_config config = raft_settings(b);
+    const char *problem = raft_config_problem(&config);
+    struct raft_boot memory = {0};
+
+    if (problem) {
+        buf_append_str(b->why, problem);
+        return ERR_MALFORMED;
+    }
+    enum err e = replay_check(&b->log, b->s->config->wal_dir, b->why);
+    if (e != ERR_OK)
+        return e;
+    if (!b->founds)
+        replay_remember(&b->log, &b->conf_state, &memory);
+    b->s->raft = raft_open(&config, &memory);
+    if (b->founds)
+        found(b);
+    b->s->conf_state = b->conf_state;
+    b->s->conf_state_index = b->log.applied;
+    b->s->snapshot_index = b->log.start.index;
+    return ERR_OK;
+}
+
+/* --- clients --- */
+
+static void open_clients(struct boot *b)
+{
+    struct server *s = b->s;
+    const struct config *c = s->config;
+    struct rpc_options rpc = {
+        .io = s->io,
+        .log = s->log,
+        .methods = api_methods,
+        .method_count = api_method_count,
+        .message_bytes_max = c->max_request_bytes + GRPC_OVERHEAD_BYTES,
+        .concurrent_streams_max = c->max_concurrent_streams,
+        .keepalive_min_ms = (uint64_t)c->grpc_keepalive_min_time_ns / NS_PER_MS,
+        .keepalive_interval_ms = (uint64_t)c->grpc_keepalive_interval_ns / NS_PER_MS,
+        .keepalive_timeout_ms = (uint64_t)c->grpc_keepalive_timeout_ns / NS_PER_MS,
+        .seed = s->map_seed,
+    };
+    struct watch_options watch = {
+        .mvcc = s->mvcc,
+        .fragment_bytes = c->max_request_bytes + GRPC_OVERHEAD_BYTES,
+        .progress_interval_ms = (uint64_t)c->watch_progress_notify_ns / NS_PER_MS,
+        .seed = rng_next(&s->rng),
+    };
+
+    s->watch = watch_open(&watch);
+    s->rpc = rpc_open(&rpc);
+    s->api = api_open(&(struct api_options){
+        .rpc = s->rpc,
+        .apply = s->apply,
+        .mvcc = s->mvcc,
+        .watch = s->watch,
+        .leases = s->leases,
+        .cluster = s->cluster,
+        .backend = s->backend,
+        .facts = &s->facts,
+        .log = s->log,
+        .seed = s->map_seed,
+        .request_bytes_max = c->max_request_bytes,
+        .txn_ops_max = (unsigned)c->max_txn_ops,
+        .quota_bytes = c->quota_backend_bytes,
+    });
+    s->listening = mem_new_array(c->listen_clients.count, struct net_address);
+}
+
+static void tick_is_due(struct timer *t)
+{
+    container_of(t, struct server, tick_timer)->tick_due = true;
+}
+
+static void set_going(struct boot *b)
+{
+    struct server *s = b->s;
+
+    s->facts.member_id = b->identity.node_id;
+    s->facts.cluster_id = b->identity.cluster_id;
+    s->facts.applied_index = b->log.applied;
+    s->facts.applied_term = backend_applied(s->backend).term;
+    s->facts.election_ms = s->config->election_ms;
+    s->facts.heartbeat_ms = s->config->heartbeat_ms;
+    s->facts.now_ms = s->last_tick_ms = server_now_ms(s);
+    pending_init(s);
+    s->tick_timer.on_time = tick_is_due;
+    s->tick_due = true; /* which also sets the timer */
+    server_come_back(s);
+    log_info(s->log, "starting etcd server", LOG_ID("local-member-id", s->facts.member_id),
+             LOG_STR("local-server-version", SERVER_VERSION),
+             LOG_ID("cluster-id", s->facts.cluster_id),
+             LOG_U64("applied-index", s->facts.applied_index));
+}
+
+/* --- the end --- */
+
+static void free_work(struct list *queue)
+{
+    for (struct list *link; (link = list_pop_front(queue));) {
+        struct storage_work *w = container_of(link, struct storage_work, link);
+        raft_message_free(w->message);
+        mem_free(w);
+    }
+}
+
+/* In the opposite order of opening; any of them may not be there. */
+static void server_free(struct server *s, bool crashed)
+{
+    api_close(s->api);
+    rpc_close(s->rpc);
+    watch_close(s->watch);
+    apply_close(s->apply);
+    if (s->raft)
+        pending_free(s);
+    free_work(&s->appends);
+    free_work(&s->applies);
+    raft_close(s->raft);
+    cluster_close(s->cluster);
+    mvcc_close(s->mvcc);
+    lease_close(s->leases);
+    if (crashed)
+        wal_abandon(s->wal);
+    else
+        wal_close(s->wal);
+    backend_close(s->backend);
+    arena_free(&s->snapshot.arena);
+    mem_free(s->listening);
+    mem_free(s->snap_dir);
+    mem_free(s);
+}
+
+/* --- all of it --- */
+
+static struct server *new_server(const struct server_options *options)
+{
+    struct server *s = mem_new(struct server);
+    uint64_t seed;
+
+    s->options = *options;
+    s->config = options->config;
+    s->log = options->log;
+    s->raft_log = *options->log;
+    s->raft_log.name = "raft";
+    s->io = options->io;
+    s->commit_interval_ms = (uint64_t)s->config->backend_batch_interval_ns / NS_PER_MS;
+    entropy_fill(s->io->entropy, &seed, sizeof(seed));
+    rng_seed(&s->rng, seed);
+    s->map_seed = rng_next(&s->rng);
+    list_init(&s->appends);
+    list_init(&s->applies);
+    struct buf dir = {0};
+    buf_printf(&dir, "%s/member/snap", s->config->data_dir);
+    s->snap_dir = (char *)mem_alloc(dir.len + 1);
+    memcpy(s->snap_dir, dir.at, dir.len);
+    buf_free(&dir);
+    return s;
+}
+
+static enum err boot(struct boot *b)
+{
+    struct server *s = b->s;
+    enum err e = make_dirs(b);
+
+    if (e == ERR_OK)
+        e = wal_exists(s->io->disk, s->config->wal_dir, &b->has_log);
+    if (e == ERR_OK && b->has_log)
+        e = find_start(b);
+    if (e == ERR_OK)
+        e = open_store(b);
+    if (e == ERR_OK)
+        e = identify(b);
+    if (e == ERR_OK)
+        e = open_state(b);
+    if (e == ERR_OK)
+        e = read_conf_state(b);
+    if (e == ERR_OK)
+        e = check_members(b);
+    if (e == ERR_OK)
+        e = open_raft(b);
+    if (e != ERR_OK)
+        return e;
+    open_clients(b);
+    set_going(b);
+    return ERR_OK;
+}
+
+enum err server_open(const struct server_options *options, struct buf *why, struct server **out)
+{
+    struct boot b = {.s = new_server(options), .why = why};
+    enum err e = boot(&b);
+
+    cluster_initial_free(&b.initial);
+    replay_free(&b.log);
+    arena_free(&b.arena);
+    if (e != ERR_OK) {
+        server_free(b.s, false);
+        return e;
+    }
+    *out = b.s;
+    return ERR_OK;
+}
+
+void server_close(struct server *s)
+{
+    if (!s)
+        return;
+    assert(server_has_stopped(s));
+    timer_stop(s->io->clock, &s->tick_timer);
+    log_info(s->log, "closed etcd server", LOG_NS("longest-turn", (int64_t)s->longest_turn_ns));
+    server_free(s, false);
+}
+
+void server_abandon(struct server *s)
+{
+    if (!s)
+        return;
+    rpc_abandon(s->rpc); /* first: bodies being sent are the api's */
+    api_abandon(s->api);
+    s->api = NULL;
+    s->rpc = NULL;
+    server_free(s, true);
+}
+
+/* --- looking --- */
+
+struct server_status server_status(const struct server *s)
+{
+    struct raft_status raft = raft_status(s->raft);
+
+    return (struct server_status){
+        .member_id = s->facts.member_id,
+        .cluster_id = s->facts.cluster_id,
+        .leader = s->facts.leader,
+        .term = raft.hard_state.term,
+        .committed = raft.hard_state.commit,
+        .applied = s->facts.applied_index,
+        .durable_store = backend_durable(s->backend).index,
+        .revision = mvcc_revision(s->mvcc),
+        .turns = s->turns,
+        .longest_turn_ns = s->longest_turn_ns,
+        .waiting = pending_count(s),
+        .ready = s->listening_count > 0,
+    };
+}
+
+uint16_t server_client_port(const struct server *s, size_t nth)
+{
+    return nth < s->listening_count ? s->listening[nth].port : 0;
+}
+
+void server_check(const struct server *s)
+{
+    raft_check(s->raft);
+    wal_check(s->wal);
+    backend_check(s->backend);
+    mvcc_check(s->mvcc);
+    lease_check(s->leases);
+    cluster_check(s->cluster);
+    apply_check(s->apply);
+    watch_check(s->watch);
+    rpc_check(s->rpc);
+    api_check(s->api);
+    assert(backend_durable(s->backend).index <= s->facts.applied_index);
+    assert(s->facts.applied_index <= raft_status(s->raft).hard_state.commit);
+}

@@ -1,0 +1,687 @@
+#include "server/config.h"
+
+#include "base/limits.h"
+#include "base/mem.h"
+#include "base/text.h"
+#include "cluster/cluster.h"
+#include "server/config_flags.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+#define NS_PER_MS ((int64_t)1000000)
+#define NS_PER_S  (1000 * NS_PER_MS)
+
+#define DEFAULT_NAME      "default"
+#define DEFAULT_PEER_URL  "http://localhost:2380"
+#define DEFAULT_BATCH_NS  (100 * NS_PER_MS)
+#define ELECTION_MS_MAX   50000
+#define NOTICE_DEFAULT_NS (600 * NS_PER_S)
+#define NOTICE_MIN_NS     (100 * NS_PER_MS)
+
+/* What gRPC does where etcd hands it no settings, which is when one of them is not positive. */
+#define GRPC_PING_FLOOR_NS   (300 * NS_PER_S)
+#define GRPC_PING_NS         (7200 * NS_PER_S)
+#define GRPC_PING_TIMEOUT_NS (20 * NS_PER_S)
+#define GRPC_PING_MIN_NS     (1 * NS_PER_S)
+
+/* The wire's own limit, less what a message has around its request. */
+#define MAX_REQUEST_BYTES_MAX (PB_MESSAGE_BYTES_MAX - GRPC_OVERHEAD_BYTES)
+
+/* Everything at hand while a configuration is made. */
+struct maker {
+    struct flags flags;
+    struct config *out;
+    struct buf *why;
+    struct config_note *notes;
+    size_t note_count, note_cap;
+};
+
+static const struct flag_value *value_of(const struct maker *m, enum flag_id id)
+{
+    return &m->flags.values[id];
+}
+
+/* Says why, and false. */
+__attribute__((format(printf, 2, 3))) static bool refuse(struct maker *m, const char *format, ...)
+{
+    va_list args;
+
+    va_start(args, format);
+    buf_vprintf(m->why, format, args);
+    va_end(args);
+    return false;
+}
+
+/* As %q would show it. */
+static const char *quoted(struct maker *m, struct bytes text)
+{
+    struct buf quotes = {0};
+
+    text_append_quoted(&quotes, text);
+    const char *kept = arena_copy_str(&m->out->arena, buf_bytes(&quotes));
+    buf_free(&quotes);
+    return kept;
+}
+
+/* ---- Notes ---- */
+
+static void note_two(struct maker *m, enum log_level level, const char *message, const char *key,
+                     const char *value, const char *second_key, const char *second_value)
+{
+    if (m->note_count == m->note_cap) {
+        m->note_cap = m->note_cap ? 2 * m->note_cap : 8;
+        m->notes = mem_resize(m->notes, m->note_cap, sizeof(*m->notes));
+    }
+    m->notes[m->note_count++] = (struct config_note){
+        .level = level, .message = message, .fields = {{key, value}, {second_key, second_value}}};
+}
+
+static void note(struct maker *m, enum log_level level, const char *message, const char *key,
+                 const char *value)
+{
+    note_two(m, level, message, key, value, NULL, NULL);
+}
+
+static void keep_notes(struct maker *m)
+{
+    struct config_note *kept = arena_new_array(&m->out->arena, m->note_count, struct config_note);
+
+    for (size_t i = 0; i < m->note_count; i++)
+        kept[i] = m->notes[i];
+    m->out->notes = kept;
+    m->out->note_count = m->note_count;
+    mem_free(m->notes);
+}
+
+/* ---- The environment ---- */
+
+/* The value of a variable, or NULL. */
+static const char *env_value(const char *const *env, const char *name)
+{
+    size_t len = strlen(name);
+
+    for (; *env; env++) {
+        if (strncmp(*env, name, len) == 0 && (*env)[len] == '=')
+            return *env + len + 1;
+    }
+    return NULL;
+}
+
+static bool take_env(struct maker *m, enum flag_id id, const char *const *env)
+{
+    const char *name = flags_env_name(&m->flags, id);
+    const char *text = env_value(env, name);
+    struct buf reason = {0};
+
+    if (!text)
+        return true;
+    if (value_of(m, id)->is_set) {
+        return refuse(m,
+                      "conflicting environment variable is shadowed by corresponding command-line "
+                      "flag (either unset environment variable or disable flag)): %s",
+                      name);
+    }
+    if (text[0] == 0)
+        return true;
+    text = arena_copy_str(&m->out->arena, bytes_of_str(text));
+    bool is_good = flags_set(&m->flags, id, bytes_of_str(text), &reason);
+    if (!is_good)
+        refuse(m, "invalid value %s for %s: %s", quoted(m, bytes_of_str(text)), name,
+               buf_str(&reason));
+    else
+        note_two(m, LOG_INFO, "recognized and used environment variable", "variable-name", name,
+                 "variable-value", text);
+    buf_free(&reason);
+    return is_good;
+}
+
+/* Is it ETCD_ and the name of a flag, with something behind it? */
+static bool is_used_variable(const struct maker *m, const char *variable)
+{
+    const char *equals = strchr(variable, '=');
+
+    if (!equals || equals[1] == 0)
+        return false;
+    for (size_t id = 0; id < FLAG_COUNT; id++) {
+        const char *name = flags_env_name(&m->flags, (enum flag_id)id);
+        if (bytes_equal(bytes_of_str(name), bytes_of(variable, (size_t)(equals - variable))))
+            return true;
+    }
+    return false;
+}
+
+static void note_strangers(struct maker *m, const char *const *env)
+{
+    for (; *env; env++) {
+        bool is_version = strncmp(*env, "ETCD_VERSION=", 13) == 0;
+        if (strncmp(*env, "ETCD_", 5) == 0 && !is_version && !is_used_variable(m, *env)) {
+            note(m, LOG_WARN, "unrecognized environment variable", "environment-variable",
+                 arena_copy_str(&m->out->arena, bytes_of_str(*env)));
+        }
+    }
+}
+
+static bool read_env(struct maker *m, const char *const *env)
+{
+    const char *version = env_value(env, "ETCD_VERSION");
+
+    if (version && version[0] != 0) {
+        note_two(m, LOG_WARN, "cannot set special environment variable", "key", "ETCD_VERSION",
+                 "value", arena_copy_str(&m->out->arena, bytes_of_str(version)));
+    }
+    for (size_t id = 0; id < FLAG_COUNT; id++) {
+        if (id != FLAG_VERSION && !take_env(m, (enum flag_id)id, env))
+            return false;
+    }
+    note_strangers(m, env);
+    return true;
+}
+
+/* ---- What we cannot do ---- */
+
+static bool check_support(struct maker *m)
+{
+    for (size_t id = FLAG_WORKING_COUNT; id < FLAG_SUPPORT_COUNT; id++) {
+        if (!flags_is_default(&m->flags, (enum flag_id)id))
+            return refuse(m, "flag --%s is not supported yet", flag_table[id].name);
+    }
+    return true;
+}
+
+static void note_deprecated(struct maker *m)
+{
+    if (value_of(m, FLAG_MAX_SNAPSHOTS)->is_set) {
+        note(m, LOG_WARN, "--max-snapshots is deprecated in 3.6 and will be decommissioned in 3.8.",
+             NULL, NULL);
+    }
+    if (value_of(m, FLAG_V2_DEPRECATION)->is_set) {
+        note(m, LOG_WARN,
+             "--v2-deprecation is deprecated and scheduled for removal in v3.8. The default value "
+             "is enforced, ignoring user input.",
+             NULL, NULL);
+    }
+    for (size_t id = FLAG_SUPPORT_COUNT; id < FLAG_COUNT; id++) {
+        if (flag_table[id].kind == FLAG_NOTHING && value_of(m, (enum flag_id)id)->is_set) {
+            note(m, LOG_WARN, "flag is no longer supported - ignoring", "flag-name",
+                 flag_table[id].name);
+        }
+    }
+}
+
+/* ---- The log ---- */
+
+static bool read_log_level(struct maker *m)
+{
+    const char *text = value_of(m, FLAG_LOG_LEVEL)->text;
+    char *lower = arena_copy_str(&m->out->arena, bytes_of_str(text));
+
+    for (char *c = lower; *c; c++)
+        *c = *c >= 'A' && *c <= 'Z' ? (char)(*c + 32) : *c;
+    if (log_level_parse(lower, &m->out->log_level))
+        return true;
+    if (lower[0] == 0)
+        m->out->log_level = LOG_INFO;
+    else if (strcmp(lower, "warning") == 0)
+        m->out->log_level = LOG_WARN;
+    else if (strcmp(lower, "dpanic") == 0 || strcmp(lower, "panic") == 0)
+        m->out->log_level = LOG_FATAL; /* two levels between error and fatal that no line has */
+    else
+        return refuse(m, "unrecognized level: %s", quoted(m, bytes_of_str(text)));
+    return true;
+}
+
+static bool read_log_outputs(struct maker *m)
+{
+    struct url_list said = value_of(m, FLAG_LOG_OUTPUTS)->set;
+    struct bytes *outputs = arena_new_array(&m->out->arena, said.count, struct bytes);
+
+    if (said.count > 1 && url_list_has(said, BYTES("default")))
+        return refuse(m, "multi logoutput for \"default\" is not supported yet");
+    if (url_list_has(said, BYTES("systemd/journal")))
+        return refuse(m, "--log-outputs=systemd/journal is not supported yet");
+    if (url_list_has(said, (struct bytes){0}))
+        return refuse(m, "open sink \"\": open : no such file or directory");
+    for (size_t i = 0; i < said.count; i++)
+        outputs[i] = bytes_equal(said.at[i], BYTES("default")) ? BYTES("stderr") : said.at[i];
+    m->out->log_outputs = (struct url_list){outputs, said.count};
+    return true;
+}
+
+static bool read_log(struct maker *m)
+{
+    const char *logger = value_of(m, FLAG_LOGGER)->text;
+    const char *format = value_of(m, FLAG_LOG_FORMAT)->text;
+
+    if (strcmp(logger, "capnslog") == 0)
+        return refuse(m, "--logger=capnslog is removed in v3.5");
+    if (strcmp(logger, "zap") != 0)
+        return refuse(m, "unknown logger option %s", quoted(m, bytes_of_str(logger)));
+    if (!read_log_outputs(m))
+        return false;
+    if (strcmp(format, "json") == 0)
+        m->out->log_format = LOG_JSON;
+    else if (strcmp(format, "console") == 0)
+        m->out->log_format = LOG_CONSOLE;
+    else
+        return refuse(m, "unknown log format: %s, supported values json, console", format);
+    return true;
+}
+
+/* ---- Addresses ---- */
+
+static struct url take_apart(struct maker *m, struct bytes text)
+{
+    struct url url;
+    bool is_good = url_parse(text, &m->out->arena, m->why, &url);
+
+    assert(is_good); /* the flag has been parsed before */
+    return url;
+}
+
+static bool check_listen_hosts(struct maker *m, enum flag_id id)
+{
+    struct url_list list = value_of(m, id)->set;
+
+    for (size_t i = 0; i < list.count; i++) {
+        struct url url = take_apart(m, list.at[i]);
+        struct net_address address;
+        if (url_scheme_is_unix(url.scheme) || bytes_equal(url.host, BYTES("localhost")))
+            continue;
+        const char *host = arena_copy_str(&m->out->arena, url.host);
+        if (net_address_of_host(host, 0, &address) != ERR_OK)
+            return refuse(m, "expected IP in URL for binding (%.*s)", (int)list.at[i].len,
+                          (const char *)list.at[i].at);
+    }
+    return true;
+}
+
+/* The URL without a host, or nothing. */
+static struct bytes hostless(struct maker *m, struct url_list list)
+{
+    for (size_t i = 0; i < list.count; i++) {
+        struct url url = take_apart(m, list.at[i]);
+        if (!url_scheme_is_unix(url.scheme) && url.host.len == 0)
+            return list.at[i];
+    }
+    return (struct bytes){0};
+}
+
+static bool check_advertised_hosts(struct maker *m, enum flag_id id, const char *format)
+{
+    struct url_list list = value_of(m, id)->set;
+    struct bytes bad = hostless(m, list);
+    struct buf joined = {0};
+
+    if (bad.len == 0)
+        return true;
+    url_list_join(list, &joined);
+    refuse(m, "--%s %s must be %s (unexpected empty host (%.*s))", flag_table[id].name,
+           quoted(m, buf_bytes(&joined)), format, (int)bad.len, (const char *)bad.at);
+    buf_free(&joined);
+    return false;
+}
+
+static bool check_urls(struct maker *m)
+{
+    return check_listen_hosts(m, FLAG_LISTEN_PEER_URLS) &&
+           check_listen_hosts(m, FLAG_LISTEN_CLIENT_URLS) &&
+           check_advertised_hosts(m, FLAG_INITIAL_ADVERTISE_PEER_URLS, "\"host:port\"") &&
+           check_advertised_hosts(m, FLAG_ADVERTISE_CLIENT_URLS,
+                                  "in the format \"host:port\", \"unix:/path/to/socket\" or "
+                                  "\"unixs:/path/to/socket\"");
+}
+
+/* A client's socket is host and path together, a peer's the host alone: so it is in etcd. */
+static bool unix_address(struct maker *m, const struct url *url, bool is_peer,
+                         struct net_address *out)
+{
+    const char *path =
+        arena_printf(&m->out->arena, "%.*s%.*s", (int)url->host.len, (const char *)url->host.at,
+                     is_peer ? 0 : (int)url->path.len, (const char *)url->path.at);
+
+    if (net_address_of_path(path, out) == ERR_OK)
+        return true;
+    return refuse(m, "listen unix %s: not the path of a socket", path);
+}
+
+static bool ip_address(struct maker *m, const struct url *url, struct net_address *out)
+{
+    bool is_local = bytes_equal(url->host, BYTES("localhost"));
+    const char *host = is_local ? "127.0.0.1" : arena_copy_str(&m->out->arena, url->host);
+    const char *digits = arena_copy_str(&m->out->arena, url->port);
+    char *end;
+    unsigned long port = strtoul(digits, &end, 10);
+
+    assert(*end == 0);
+    if (port > UINT16_MAX)
+        return refuse(m, "listen tcp: address %s: invalid port", digits);
+    enum err e = net_address_of_host(host, (uint16_t)port, out);
+    assert(e == ERR_OK);
+    return true;
+}
+
+static bool refuse_tls(struct maker *m, const struct url *url, bool is_peer)
+{
+    if (is_peer)
+        return refuse(m, "cannot listen on TLS for %.*s: KeyFile and CertFile are not presented",
+                      (int)url->text.len, (const char *)url->text.at);
+    return refuse(m,
+                  "TLS key/cert (--cert-file, --key-file) must be provided for client url %.*s "
+                  "with HTTPS scheme",
+                  (int)url->text.len, (const char *)url->text.at);
+}
+
+static bool read_listens(struct maker *m, enum flag_id id, struct config_listens *out)
+{
+    struct url_list list = value_of(m, id)->set;
+    bool is_peer = id == FLAG_LISTEN_PEER_URLS;
+    struct config_listen *listens =
+        arena_new_array(&m->out->arena, list.count, struct config_listen);
+
+    for (size_t i = 0; i < list.count; i++) {
+        struct config_listen *listen = &listens[i];
+        listen->url = take_apart(m, list.at[i]);
+        if (url_scheme_is_secure(listen->url.scheme))
+            return refuse_tls(m, &listen->url, is_peer);
+        bool is_good = url_scheme_is_unix(listen->url.scheme)
+                           ? unix_address(m, &listen->url, is_peer, &listen->address)
+                           : ip_address(m, &listen->url, &listen->address);
+        if (!is_good)
+            return false;
+    }
+    *out = (struct config_listens){listens, list.count};
+    return true;
+}
+
+/* ---- Times and sizes ---- */
+
+static bool check_times(struct maker *m)
+{
+    uint64_t heartbeat = value_of(m, FLAG_HEARTBEAT_INTERVAL)->number;
+    uint64_t election = value_of(m, FLAG_ELECTION_TIMEOUT)->number;
+
+    if (heartbeat == 0)
+        return refuse(m, "--heartbeat-interval must be >0 (set to 0ms)");
+    if (election == 0)
+        return refuse(m, "--election-timeout must be >0 (set to 0ms)");
+    if (heartbeat > election / 5)
+        return refuse(m,
+                      "--election-timeout[%" PRIu64 "ms] should be at least as 5 times as "
+                      "--heartbeat-interval[%" PRIu64 "ms]",
+                      election, heartbeat);
+    if (election > ELECTION_MS_MAX)
+        return refuse(
+            m, "--election-timeout[%" PRIu64 "ms] is too long, and should be set less than %dms",
+            election, ELECTION_MS_MAX);
+    m->out->heartbeat_ms = heartbeat;
+    m->out->election_ms = election;
+    return true;
+}
+
+static void read_keepalive(struct maker *m)
+{
+    int64_t floor_ns = value_of(m, FLAG_GRPC_KEEPALIVE_MIN_TIME)->integer;
+    int64_t interval_ns = value_of(m, FLAG_GRPC_KEEPALIVE_INTERVAL)->integer;
+    int64_t timeout_ns = value_of(m, FLAG_GRPC_KEEPALIVE_TIMEOUT)->integer;
+
+    if (interval_ns <= 0 || timeout_ns <= 0) {
+        interval_ns = GRPC_PING_NS;
+        timeout_ns = GRPC_PING_TIMEOUT_NS;
+    }
+    m->out->grpc_keepalive_min_time_ns = floor_ns > 0 ? floor_ns : GRPC_PING_FLOOR_NS;
+    m->out->grpc_keepalive_interval_ns =
+        interval_ns < GRPC_PING_MIN_NS ? GRPC_PING_MIN_NS : interval_ns;
+    m->out->grpc_keepalive_timeout_ns = timeout_ns;
+}
+
+static void read_notices(struct maker *m)
+{
+    int64_t ns = value_of(m, FLAG_WATCH_PROGRESS_NOTIFY_INTERVAL)->integer;
+
+    if (ns <= 0)
+        ns = NOTICE_DEFAULT_NS;
+    else if (ns < NOTICE_MIN_NS) {
+        note(m, LOG_WARN, "adjusting watch progress notify interval to minimum period",
+             "min-watch-progress-notify-interval", "100ms");
+        ns = NOTICE_MIN_NS;
+    }
+    m->out->watch_progress_notify_ns = ns;
+}
+
+static bool read_sizes(struct maker *m)
+{
+    struct config *c = m->out;
+    uint64_t request_bytes = value_of(m, FLAG_MAX_REQUEST_BYTES)->number;
+    int64_t batch_ns = value_of(m, FLAG_BACKEND_BATCH_INTERVAL)->integer;
+    int64_t learners = value_of(m, FLAG_MAX_LEARNERS)->integer;
+
+    if (request_bytes > MAX_REQUEST_BYTES_MAX)
+        return refuse(m, "--max-request-bytes must be at most %zu (set to %" PRIu64 ")",
+                      MAX_REQUEST_BYTES_MAX, request_bytes);
+    if (batch_ns < 0)
+        return refuse(m, "--backend-batch-interval must not be negative");
+    c->max_request_bytes = request_bytes;
+    c->backend_batch_interval_ns = batch_ns > 0 ? batch_ns : DEFAULT_BATCH_NS;
+    c->max_learners = learners < 0 ? 0 : (uint64_t)learners;
+    if (c->max_learners > CLUSTER_MEMBERS_MAX)
+        c->max_learners = CLUSTER_MEMBERS_MAX;
+    return true;
+}
+
+static void read_plain(struct maker *m)
+{
+    struct config *c = m->out;
+
+    c->snapshot_count = value_of(m, FLAG_SNAPSHOT_COUNT)->number;
+    if (c->snapshot_count == 0)
+        c->snapshot_count = 10000;
+    c->snapshot_catchup_entries = value_of(m, FLAG_SNAPSHOT_CATCHUP_ENTRIES)->number;
+    if (c->snapshot_catchup_entries == 0)
+        c->snapshot_catchup_entries = 5000;
+    c->max_snapshots = value_of(m, FLAG_MAX_SNAPSHOTS)->number;
+    c->max_wals = value_of(m, FLAG_MAX_WALS)->number;
+    c->quota_backend_bytes = value_of(m, FLAG_QUOTA_BACKEND_BYTES)->integer;
+    c->max_txn_ops = value_of(m, FLAG_MAX_TXN_OPS)->number;
+    c->max_concurrent_streams = (uint32_t)value_of(m, FLAG_MAX_CONCURRENT_STREAMS)->number;
+    c->strict_reconfig_check = value_of(m, FLAG_STRICT_RECONFIG_CHECK)->boolean;
+    c->pre_vote = value_of(m, FLAG_PRE_VOTE)->boolean;
+    c->joins_existing = value_of(m, FLAG_INITIAL_CLUSTER_STATE)->boolean;
+    c->unsafe_no_fsync = value_of(m, FLAG_UNSAFE_NO_FSYNC)->boolean;
+}
+
+/* ---- Names and places ---- */
+
+/* Where only a name is given, the cluster is this one member at the addresses it advertises. */
+static const char *initial_cluster(struct maker *m)
+{
+    const char *said = value_of(m, FLAG_INITIAL_CLUSTER)->text;
+    const char *name = m->out->name;
+    struct buf text = {0};
+
+    if (strcmp(name, DEFAULT_NAME) == 0 || !flags_is_default(&m->flags, FLAG_INITIAL_CLUSTER))
+        return said;
+    for (size_t i = 0; i < m->out->advertise_peers.count; i++) {
+        struct bytes url = m->out->advertise_peers.at[i];
+        buf_printf(&text, "%s%s=%.*s", i > 0 ? "," : "", name[0] ? name : DEFAULT_NAME,
+                   (int)url.len, (const char *)url.at);
+    }
+    const char *kept = arena_copy_str(&m->out->arena, buf_bytes(&text));
+    buf_free(&text);
+    return kept;
+}
+
+/* etcd advertises the machine's own address then, which it asks the kernel's routes for. */
+static void note_unknown_host(struct maker *m)
+{
+    const struct config_listen *first = &m->out->listen_peers.at[0];
+    struct url_list told = m->out->advertise_peers;
+
+    if (bytes_equal(first->url.host, BYTES("0.0.0.0")) && told.count == 1 &&
+        bytes_equal(told.at[0], BYTES(DEFAULT_PEER_URL))) {
+        note(m, LOG_WARN, "failed to detect default host", "error",
+             "this server does not look for it: set --initial-advertise-peer-urls");
+    }
+}
+
+static void read_places(struct maker *m)
+{
+    struct config *c = m->out;
+
+    c->name = value_of(m, FLAG_NAME)->text;
+    c->data_dir = value_of(m, FLAG_DATA_DIR)->text;
+    c->wal_dir = value_of(m, FLAG_WAL_DIR)->text;
+    c->advertise_peers = value_of(m, FLAG_INITIAL_ADVERTISE_PEER_URLS)->set;
+    c->advertise_clients = value_of(m, FLAG_ADVERTISE_CLIENT_URLS)->set;
+    c->initial_cluster_token = value_of(m, FLAG_INITIAL_CLUSTER_TOKEN)->text;
+    c->initial_cluster = initial_cluster(m);
+    if (c->data_dir[0] == 0) {
+        c->data_dir = arena_printf(&c->arena, "%s.etcd", c->name);
+        note(m, LOG_WARN, "'data-dir' was empty; using default", "data-dir", c->data_dir);
+    }
+    if (c->wal_dir[0] == 0)
+        c->wal_dir = arena_printf(&c->arena, "%s/member/wal", c->data_dir);
+}
+
+/* ---- All of it ---- */
+
+static bool check_advertise_is_said(struct maker *m)
+{
+    if (!value_of(m, FLAG_LISTEN_CLIENT_URLS)->is_set ||
+        value_of(m, FLAG_ADVERTISE_CLIENT_URLS)->is_set)
+        return true;
+    return refuse(m, "--advertise-client-urls is required when --listen-client-urls is set "
+                     "explicitly");
+}
+
+static void note_name(struct maker *m)
+{
+    if (strcmp(value_of(m, FLAG_NAME)->text, DEFAULT_NAME) == 0) {
+        note(m, LOG_WARN,
+             "it isn't recommended to use default name, please set a value for --name. Note that "
+             "etcd might run into issue when multiple members have the same default name",
+             "name", DEFAULT_NAME);
+    }
+}
+
+/* The order in which things are refused is etcd's. */
+static bool make(struct maker *m)
+{
+    if (!check_support(m) || !read_log(m) || !check_urls(m))
+        return false;
+    note(m, LOG_WARN,
+         "Running http and grpc server on single port. This is not recommended for production.",
+         NULL, NULL);
+    if (!check_times(m) || !check_advertise_is_said(m))
+        return false;
+    note_name(m);
+    note_deprecated(m);
+    read_plain(m);
+    read_keepalive(m);
+    read_notices(m);
+    if (!read_sizes(m) || !read_listens(m, FLAG_LISTEN_PEER_URLS, &m->out->listen_peers) ||
+        !read_listens(m, FLAG_LISTEN_CLIENT_URLS, &m->out->listen_clients))
+        return false;
+    read_places(m);
+    note_unknown_host(m);
+    return true;
+}
+
+static enum config_result parse(struct maker *m, int argc, const char *const *argv,
+                                const char *const *env)
+{
+    const char *stray;
+
+    flags_init(&m->flags, &m->out->arena);
+    switch (flags_parse(&m->flags, argc, argv, &stray, m->why)) {
+    case FLAGS_HELP:
+        return CONFIG_HELP;
+    case FLAGS_BAD:
+        return CONFIG_BAD_FLAG;
+    case FLAGS_OK:
+        break;
+    }
+    if (stray) {
+        refuse(m, "%s is not a valid flag", quoted(m, bytes_of_str(stray)));
+        return CONFIG_BAD;
+    }
+    if (value_of(m, FLAG_VERSION)->boolean)
+        return CONFIG_VERSION;
+    if (!read_env(m, env))
+        return CONFIG_BAD;
+    if (!read_log_level(m))
+        return CONFIG_BAD_FLAG; /* etcd panics, which is the same exit code */
+    return make(m) ? CONFIG_OK : CONFIG_BAD;
+}
+
+enum config_result config_parse(int argc, const char *const *argv, const char *const *env,
+                                struct config *out, struct buf *why)
+{
+    struct maker m = {.out = out, .why = why};
+
+    *out = (struct config){0};
+    enum config_result result = parse(&m, argc, argv, env);
+    keep_notes(&m);
+    assert(result != CONFIG_OK || out->listen_clients.count > 0);
+    assert(result != CONFIG_OK || out->advertise_peers.count > 0);
+    return result;
+}
+
+void config_free(struct config *config)
+{
+    arena_free(&config->arena);
+    *config = (struct config){0};
+}
+
+/* ---- Texts ---- */
+
+void config_usage(struct buf *out)
+{
+    buf_append_str(out, "Usage:\n"
+                        "\n"
+                        "  etcd [flags]\n"
+                        "    Start a member.\n"
+                        "\n"
+                        "  etcd --version\n"
+                        "    Print the version.\n"
+                        "\n"
+                        "  etcd -h | --help\n"
+                        "    Print the flags.\n"
+                        "\n");
+}
+
+void config_help(struct buf *out)
+{
+    static const char *const sections[] = {[SECTION_MEMBER] = "Member",
+                                           [SECTION_CLUSTER] = "Clustering",
+                                           [SECTION_LOG] = "Logging",
+                                           [SECTION_TUNING] = "Tuning",
+                                           [SECTION_UNSAFE] = "Unsafe"};
+
+    for (size_t id = 0; id < FLAG_WORKING_COUNT; id++) {
+        const struct flag *flag = &flag_table[id];
+        if (id == 0 || flag[-1].section != flag->section)
+            buf_printf(out, "\n%s:\n", sections[flag->section]);
+        buf_printf(out, "  --%s '%s'\n    %s\n", flag->name, flag->initial, flag->help);
+    }
+    buf_append_str(out, "\nEach flag can also be given as a variable of the environment: "
+                        "ETCD_DATA_DIR for --data-dir.\n");
+}
+
+#if defined(__x86_64__)
+#define ARCHITECTURE "amd64"
+#elif defined(__aarch64__)
+#define ARCHITECTURE "arm64"
+#else
+#define ARCHITECTURE "unknown"
+#endif
+
+void config_version(struct buf *out)
+{
+    buf_printf(out,
+               "etcd Version: %s\n"
+               "Server: cleat\n"
+               "Compiler: %s\n"
+               "OS/Arch: linux/%s\n",
+               SERVER_VERSION, __VERSION__, ARCHITECTURE);
+}

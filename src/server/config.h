@@ -1,0 +1,102 @@
+/*
+ * config: what the operator asked for, from the command line and the environment.
+ *
+ * The flags, their defaults, their spelling of values and the words in which bad ones are refused
+ * are etcd's, so that scripts and unit files written for etcd start this server. A flag of etcd
+ * that does nothing here yet is refused by name, unless it is given the value it has anyway:
+ * silence would be a promise.
+ *
+ *     argv, env --> config_parse --> struct config, plain data, checked as a whole
+ *                                --> notes: lines that the log is to have once there is a log
+ *
+ * Life       config_parse, then reading, then config_free; in every case, a refused one too.
+ * Promises   1. Nothing is read but the two arrays: no environment, no file, no clock.
+ *            2. After CONFIG_OK every field has a value that was checked; nothing is left to parse.
+ *            3. config_help tells of exactly the flags that work.
+ * Not here   TLS, and so https and unixs. Printing, logging and exit codes (cli). --initial-cluster
+ *            stays text, since it counts only where there is no log yet (cluster_initial_parse).
+ */
+#pragma once
+
+#include "base/buf.h"
+#include "base/log.h"
+#include "cluster/urls.h"
+#include "io/net.h"
+
+/* One place to listen on. */
+struct config_listen {
+    struct url url;
+    struct net_address address; /* localhost is 127.0.0.1; a port of 0 lets the system choose */
+};
+
+struct config_listens {
+    const struct config_listen *at;
+    size_t count; /* at least one */
+};
+
+/* A line for the log: a message and up to two fields. */
+struct config_note {
+    enum log_level level;
+    const char *message;
+    struct {
+        const char *key, *value; /* NULL: none */
+    } fields[2];
+};
+
+/* Everything, about in the order of the help text. Texts are zero-terminated and never NULL.
+ */
+struct config {
+    const char *name;
+    const char *data_dir; /* "<name>.etcd" if it was not said */
+    const char *wal_dir;  /* "<data_dir>/member/wal" if it was not said */
+    uint64_t snapshot_count, snapshot_catchup_entries;
+    uint64_t max_snapshots, max_wals; /* files kept; 0: all */
+    uint64_t heartbeat_ms, election_ms;
+    struct config_listens listen_peers, listen_clients;
+    int64_t quota_backend_bytes; /* 0: the default; negative: none */
+    int64_t backend_batch_interval_ns;
+    uint64_t max_txn_ops, max_request_bytes;
+    uint32_t max_concurrent_streams;
+    int64_t grpc_keepalive_min_time_ns; /* these three are always positive, as in etcd: where it */
+    int64_t grpc_keepalive_interval_ns, grpc_keepalive_timeout_ns; /* has none, gRPC has its own */
+
+    struct url_list advertise_peers, advertise_clients; /* sorted, at least one each */
+    const char *initial_cluster;
+    const char *initial_cluster_token;
+    bool joins_existing; /* --initial-cluster-state=existing */
+    bool strict_reconfig_check;
+    bool pre_vote;
+    uint64_t max_learners;
+
+    enum log_level log_level;
+    enum log_format log_format;
+    struct url_list log_outputs; /* "stderr", "stdout" or paths; "default" has become "stderr" */
+    int64_t watch_progress_notify_ns;
+    bool unsafe_no_fsync;
+
+    const struct config_note *notes; /* in order */
+    size_t note_count;
+
+    struct arena arena; /* of everything above */
+};
+
+enum config_result {
+    CONFIG_OK,
+    CONFIG_HELP,     /* config_usage to stderr, config_help to stdout, exit 0 */
+    CONFIG_VERSION,  /* config_version to stdout, exit 0 */
+    CONFIG_BAD_FLAG, /* *why and config_usage to stderr, exit 2 */
+    CONFIG_BAD,      /* "failed to verify flags" with *why into the log, exit 1 */
+};
+
+/*
+ * argv as main has it; env as environ, a NULL at its end. *why is appended to when bad. The notes
+ * are there in every case, up to where it stopped.
+ */
+enum config_result config_parse(int argc, const char *const *argv, const char *const *env,
+                                struct config *out, struct buf *why);
+void config_free(struct config *config);
+
+/* Each appends its text, last newline included. */
+void config_usage(struct buf *out);
+void config_help(struct buf *out);
+void config_version(struct buf *out);

@@ -1,0 +1,552 @@
+#include "server/config.h"
+
+#include "base/mem.h"
+#include "harness/test.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+enum { ARGS_MAX = 16 };
+
+/* A command line and an environment, words separated by '|'. */
+struct line {
+    struct arena arena;
+    const char *argv[ARGS_MAX + 2], *env[ARGS_MAX + 1];
+    int argc;
+    struct config config;
+    struct buf why;
+};
+
+static int split(struct arena *arena, const char *text, const char **out)
+{
+    struct bytes rest = bytes_of_str(text);
+    int count = 0;
+
+    while (rest.len > 0) {
+        const uint8_t *bar = memchr(rest.at, '|', rest.len);
+        size_t len = bar ? (size_t)(bar - rest.at) : rest.len;
+        CHECK(count < ARGS_MAX);
+        out[count++] = arena_copy_str(arena, bytes_of(rest.at, len));
+        rest = bar ? bytes_of(bar + 1, rest.len - len - 1) : (struct bytes){0};
+    }
+    return count;
+}
+
+static enum config_result parse(struct line *l, const char *args, const char *env)
+{
+    *l = (struct line){.argv = {"etcd"}};
+    l->argc = 1 + split(&l->arena, args, l->argv + 1);
+    split(&l->arena, env, l->env);
+    return config_parse(l->argc, l->argv, l->env, &l->config, &l->why);
+}
+
+static void line_free(struct line *l)
+{
+    config_free(&l->config);
+    arena_free(&l->arena);
+    buf_free(&l->why);
+}
+
+static bool has_note(const struct config *c, const char *message, const char *value)
+{
+    for (size_t i = 0; i < c->note_count; i++) {
+        const struct config_note *n = &c->notes[i];
+        const char *last = n->fields[1].value ? n->fields[1].value : n->fields[0].value;
+        if (strcmp(n->message, message) == 0 && (!value || (last && strcmp(last, value) == 0)))
+            return true;
+    }
+    return false;
+}
+
+/* ---- What comes of it ---- */
+
+static void append_listens(struct buf *out, struct config_listens listens)
+{
+    for (size_t i = 0; i < listens.count; i++) {
+        char text[NET_TEXT_MAX];
+        buf_printf(out, "%s%.*s@%s", i > 0 ? "," : "", (int)listens.at[i].url.text.len,
+                   (const char *)listens.at[i].url.text.at,
+                   net_address_text(&listens.at[i].address, text));
+    }
+}
+
+static void append_list(struct buf *out, const char *name, struct url_list list)
+{
+    buf_printf(out, "%s=", name);
+    url_list_join(list, out);
+    buf_append_byte(out, '\n');
+}
+
+/* Every field on a line of its own. */
+static void describe(const struct config *c, struct buf *out)
+{
+    buf_printf(out, "name=%s\ndata_dir=%s\nwal_dir=%s\n", c->name, c->data_dir, c->wal_dir);
+    buf_printf(out, "snapshot_count=%" PRIu64 "\nsnapshot_catchup_entries=%" PRIu64 "\n",
+               c->snapshot_count, c->snapshot_catchup_entries);
+    buf_printf(out, "max_snapshots=%" PRIu64 "\nmax_wals=%" PRIu64 "\n", c->max_snapshots,
+               c->max_wals);
+    buf_printf(out,
+               "heartbeat_ms=%" PRIu64 "\nelection_ms=%" PRIu64 "\nlisten_peers=", c->heartbeat_ms,
+               c->election_ms);
+    append_listens(out, c->listen_peers);
+    buf_append_str(out, "\nlisten_clients=");
+    append_listens(out, c->listen_clients);
+    buf_printf(out, "\nquota=%" PRId64 "\nbatch_ns=%" PRId64 "\n", c->quota_backend_bytes,
+               c->backend_batch_interval_ns);
+    buf_printf(out, "txn_ops=%" PRIu64 "\nrequest_bytes=%" PRIu64 "\nstreams=%" PRIu32 "\n",
+               c->max_txn_ops, c->max_request_bytes, c->max_concurrent_streams);
+    buf_printf(out, "min_time_ns=%" PRId64 "\ninterval_ns=%" PRId64 "\ntimeout_ns=%" PRId64 "\n",
+               c->grpc_keepalive_min_time_ns, c->grpc_keepalive_interval_ns,
+               c->grpc_keepalive_timeout_ns);
+    append_list(out, "advertise_peers", c->advertise_peers);
+    append_list(out, "advertise_clients", c->advertise_clients);
+    buf_printf(out, "initial_cluster=%s\ntoken=%s\njoins=%d\n", c->initial_cluster,
+               c->initial_cluster_token, c->joins_existing);
+    buf_printf(out, "strict=%d\npre_vote=%d\nlearners=%" PRIu64 "\n", c->strict_reconfig_check,
+               c->pre_vote, c->max_learners);
+    buf_printf(out, "log_level=%s\nlog_format=%d\n", log_level_name(c->log_level), c->log_format);
+    append_list(out, "log_outputs", c->log_outputs);
+    buf_printf(out, "notify_ns=%" PRId64 "\nno_fsync=%d\n", c->watch_progress_notify_ns,
+               c->unsafe_no_fsync);
+}
+
+TEST(no_flags_are_etcds_defaults)
+{
+    struct line l;
+    struct buf got = {0};
+
+    CHECK_EQ(parse(&l, "", ""), CONFIG_OK);
+    describe(&l.config, &got);
+
+    CHECK_STR(buf_str(&got), "name=default\n"
+                             "data_dir=default.etcd\n"
+                             "wal_dir=default.etcd/member/wal\n"
+                             "snapshot_count=10000\n"
+                             "snapshot_catchup_entries=5000\n"
+                             "max_snapshots=5\n"
+                             "max_wals=5\n"
+                             "heartbeat_ms=100\n"
+                             "election_ms=1000\n"
+                             "listen_peers=http://localhost:2380@127.0.0.1:2380\n"
+                             "listen_clients=http://localhost:2379@127.0.0.1:2379\n"
+                             "quota=0\n"
+                             "batch_ns=100000000\n"
+                             "txn_ops=128\n"
+                             "request_bytes=1572864\n"
+                             "streams=4294967295\n"
+                             "min_time_ns=5000000000\n"
+                             "interval_ns=7200000000000\n"
+                             "timeout_ns=20000000000\n"
+                             "advertise_peers=http://localhost:2380\n"
+                             "advertise_clients=http://localhost:2379\n"
+                             "initial_cluster=default=http://localhost:2380\n"
+                             "token=etcd-cluster\n"
+                             "joins=0\n"
+                             "strict=1\n"
+                             "pre_vote=1\n"
+                             "learners=1\n"
+                             "log_level=info\n"
+                             "log_format=0\n"
+                             "log_outputs=stderr\n"
+                             "notify_ns=600000000000\n"
+                             "no_fsync=0\n");
+    CHECK(has_note(&l.config, "'data-dir' was empty; using default", "default.etcd"));
+    buf_free(&got);
+    line_free(&l);
+}
+
+/* One flag, and the one line that is then different. */
+static const struct {
+    const char *args, *want;
+} effects[] = {
+    {"--name=m1|--initial-cluster=x=http://h:1", "name=m1"},
+    {"--name|m1", "data_dir=m1.etcd"},
+    {"-name|m1", "name=m1"},
+    {"-name=a=b", "name=a=b"},
+    {"--name=a|--name=b", "name=b"},
+    {"--name=", "data_dir=.etcd"},
+    {"--name|--version", "name=--version"},
+    {"--name=m1", "initial_cluster=m1=http://localhost:2380"},
+    {"--name=m1|--initial-advertise-peer-urls=http://h:2,http://h:1",
+     "initial_cluster=m1=http://h:1,m1=http://h:2"},
+    {"--name=m1|--initial-cluster=", "initial_cluster="},
+    {"--name=m1|--initial-cluster=m1=http://h:1", "initial_cluster=m1=http://h:1"},
+    {"--name=", "initial_cluster=default=http://localhost:2380"},
+    {"--data-dir=/d", "data_dir=/d"},
+    {"--data-dir=/d", "wal_dir=/d/member/wal"},
+    {"--wal-dir=/w", "wal_dir=/w"},
+    {"--snapshot-count=7", "snapshot_count=7"},
+    {"--snapshot-count=0", "snapshot_count=10000"},
+    {"--snapshot-count=0x10", "snapshot_count=16"},
+    {"--snapshot-count=1_000", "snapshot_count=1000"},
+    {"--snapshot-catchup-entries=9", "snapshot_catchup_entries=9"},
+    {"--snapshot-catchup-entries=0", "snapshot_catchup_entries=5000"},
+    {"--max-snapshots=0", "max_snapshots=0"},
+    {"--max-wals=1", "max_wals=1"},
+    {"--heartbeat-interval=200", "heartbeat_ms=200"},
+    {"--election-timeout=50000", "election_ms=50000"},
+    {"--listen-peer-urls=http://127.0.0.1:1", "listen_peers=http://127.0.0.1:1@127.0.0.1:1"},
+    {"--listen-peer-urls=http://[::]:1,http://0.0.0.0:1",
+     "listen_peers=http://0.0.0.0:1@0.0.0.0:1,http://[::]:1@[::]:1"},
+    {"--listen-peer-urls=http://127.0.0.1:", "listen_peers=http://127.0.0.1:@127.0.0.1:0"},
+    {"--listen-peer-urls=", "listen_peers=http://localhost:2380@127.0.0.1:2380"},
+    {"--listen-peer-urls=unix://m:1", "listen_peers=unix://m:1@m:1"},
+    {"--listen-peer-urls=unix://m:1/x", "listen_peers=unix://m:1/x@m:1"},
+    {"--listen-client-urls=unix://m:1/x|--advertise-client-urls=unix://m:1/x",
+     "listen_clients=unix://m:1/x@m:1/x"},
+    {"--listen-client-urls=unix:///a%20b|--advertise-client-urls=unix:///a",
+     "listen_clients=unix:///a%20b@/a b"},
+    {"--listen-client-urls=http://1.2.3.4:5,http://1.2.3.4:5|--advertise-client-urls=http://h:5",
+     "listen_clients=http://1.2.3.4:5@1.2.3.4:5"},
+    {"--listen-client-urls=http://1.2.3.4:5|--advertise-client-urls=http://h:5",
+     "advertise_clients=http://h:5"},
+    {"--listen-client-urls=http://localhost:5|--advertise-client-urls=",
+     "advertise_clients=http://localhost:2379"},
+    {"--advertise-client-urls=https://b:1, http://a:1", "advertise_clients=http://a:1,https://b:1"},
+    {"--advertise-client-urls=http://a:1,http://b:1|--advertise-client-urls=http://a:1",
+     "advertise_clients=http://a:1,http://b:1"},
+    {"--initial-advertise-peer-urls=http://h:1", "advertise_peers=http://h:1"},
+    {"--quota-backend-bytes=-1", "quota=-1"},
+    {"--quota-backend-bytes=8589934592", "quota=8589934592"},
+    {"--backend-batch-interval=50ms", "batch_ns=50000000"},
+    {"--max-txn-ops=0", "txn_ops=0"},
+    {"--max-request-bytes=10000000", "request_bytes=10000000"},
+    {"--max-concurrent-streams=0b11", "streams=3"},
+    {"--grpc-keepalive-min-time=1s", "min_time_ns=1000000000"},
+    {"--grpc-keepalive-min-time=0", "min_time_ns=300000000000"},
+    {"--grpc-keepalive-interval=1m30s", "interval_ns=90000000000"},
+    {"--grpc-keepalive-interval=1ms", "interval_ns=1000000000"},
+    {"--grpc-keepalive-interval=0", "interval_ns=7200000000000"},
+    {"--grpc-keepalive-interval=1m|--grpc-keepalive-timeout=-1s", "interval_ns=7200000000000"},
+    {"--grpc-keepalive-timeout=1s", "timeout_ns=1000000000"},
+    {"--initial-cluster-token=t", "token=t"},
+    {"--initial-cluster-state=existing", "joins=1"},
+    {"--initial-cluster-state=existing|--initial-cluster-state=new", "joins=0"},
+    {"--strict-reconfig-check=false", "strict=0"},
+    {"--strict-reconfig-check=F|--strict-reconfig-check", "strict=1"},
+    {"--pre-vote=0", "pre_vote=0"},
+    {"--max-learners=3", "learners=3"},
+    {"--max-learners=-3", "learners=0"},
+    {"--max-learners=1000", "learners=64"},
+    {"--log-level=debug", "log_level=debug"},
+    {"--log-level=WARN", "log_level=warn"},
+    {"--log-level=warning", "log_level=warn"},
+    {"--log-level=", "log_level=info"},
+    {"--log-level=panic", "log_level=fatal"},
+    {"--log-format=console", "log_format=1"},
+    {"--log-outputs=stdout,a.log,stdout", "log_outputs=a.log,stdout"},
+    {"--log-outputs=default", "log_outputs=stderr"},
+    {"--logger=zap", "log_format=0"},
+    {"--watch-progress-notify-interval=5s", "notify_ns=5000000000"},
+    {"--watch-progress-notify-interval=1ms", "notify_ns=100000000"},
+    {"--watch-progress-notify-interval=-1s", "notify_ns=600000000000"},
+    {"--unsafe-no-fsync", "no_fsync=1"},
+    {"--unsafe-no-fsync|--", "no_fsync=1"},
+};
+
+static bool has_line(const char *text, const char *line)
+{
+    size_t len = strlen(line);
+
+    for (const char *at = text; (at = strstr(at, line)) != NULL; at++) {
+        if ((at == text || at[-1] == '\n') && at[len] == '\n')
+            return true;
+    }
+    return false;
+}
+
+TEST(every_flag_has_its_effect)
+{
+    for (size_t i = 0; i < ARRAY_LEN(effects); i++) {
+        struct line l;
+        struct buf got = {0};
+        if (parse(&l, effects[i].args, "") != CONFIG_OK)
+            test_fail(__FILE__, __LINE__, "%s: %s", effects[i].args, buf_str(&l.why));
+        describe(&l.config, &got);
+        if (!has_line(buf_str(&got), effects[i].want))
+            test_fail(__FILE__, __LINE__, "%s: no line %s in\n%s", effects[i].args, effects[i].want,
+                      buf_str(&got));
+        buf_free(&got);
+        line_free(&l);
+    }
+}
+
+/* ---- What is refused ---- */
+
+static const struct {
+    const char *args, *env;
+    enum config_result want;
+    const char *why;
+} refusals[] = {
+    /* Etcd 3.7.1's own words. */
+    {"--nope", "", CONFIG_BAD_FLAG, "flag provided but not defined: -nope"},
+    {"-nope=1", "", CONFIG_BAD_FLAG, "flag provided but not defined: -nope"},
+    {"--experimental-x|--help", "", CONFIG_BAD_FLAG,
+     "flag provided but not defined: -experimental-x"},
+    {"---x", "", CONFIG_BAD_FLAG, "bad flag syntax: ---x"},
+    {"-=x", "", CONFIG_BAD_FLAG, "bad flag syntax: -=x"},
+    {"--=x", "", CONFIG_BAD_FLAG, "bad flag syntax: --=x"},
+    {"--name", "", CONFIG_BAD_FLAG, "flag needs an argument: -name"},
+    {"--heartbeat-interval=x", "", CONFIG_BAD_FLAG,
+     "invalid value \"x\" for flag -heartbeat-interval: parse error"},
+    {"--heartbeat-interval=-1", "", CONFIG_BAD_FLAG,
+     "invalid value \"-1\" for flag -heartbeat-interval: parse error"},
+    {"--heartbeat-interval=", "", CONFIG_BAD_FLAG,
+     "invalid value \"\" for flag -heartbeat-interval: parse error"},
+    {"--heartbeat-interval=99999999999999999999", "", CONFIG_BAD_FLAG,
+     "invalid value \"99999999999999999999\" for flag -heartbeat-interval: value out of range"},
+    {"--heartbeat-interval=a\"b\x01\xc3\xa9\xff", "", CONFIG_BAD_FLAG,
+     "invalid value \"a\\\"b\\x01\xc3\xa9\\xff\" for flag -heartbeat-interval: parse error"},
+    {"--quota-backend-bytes=9223372036854775808", "", CONFIG_BAD_FLAG,
+     "invalid value \"9223372036854775808\" for flag -quota-backend-bytes: value out of range"},
+    {"--pre-vote=x", "", CONFIG_BAD_FLAG, "invalid boolean value \"x\" for -pre-vote: parse error"},
+    {"--grpc-keepalive-timeout=5", "", CONFIG_BAD_FLAG,
+     "invalid value \"5\" for flag -grpc-keepalive-timeout: parse error"},
+    {"--max-concurrent-streams=x", "", CONFIG_BAD_FLAG,
+     "invalid value \"x\" for flag -max-concurrent-streams: "
+     "strconv.ParseUint: parsing \"x\": invalid syntax"},
+    {"--max-concurrent-streams=4294967296", "", CONFIG_BAD_FLAG,
+     "invalid value \"4294967296\" for flag -max-concurrent-streams: "
+     "strconv.ParseUint: parsing \"4294967296\": value out of range"},
+    {"--initial-cluster-state=foo", "", CONFIG_BAD_FLAG,
+     "invalid value \"foo\" for flag -initial-cluster-state: invalid value"},
+    {"--listen-client-urls=foo", "", CONFIG_BAD_FLAG,
+     "invalid value \"foo\" for flag -listen-client-urls: "
+     "URL scheme must be http, https, unix, or unixs: foo"},
+    {"--v2-deprecation=not-yet", "", CONFIG_BAD_FLAG,
+     "invalid value \"not-yet\" for flag -v2-deprecation: invalid value \"not-yet\""},
+    {"stray", "", CONFIG_BAD, "\"stray\" is not a valid flag"},
+    {"-", "", CONFIG_BAD, "\"-\" is not a valid flag"},
+    {"--|--name", "", CONFIG_BAD, "\"--name\" is not a valid flag"},
+    {"--pre-vote|false", "", CONFIG_BAD, "\"false\" is not a valid flag"},
+    {"--config|x", "", CONFIG_BAD, "\"x\" is not a valid flag"},
+    {"--logger=capnslog", "", CONFIG_BAD, "--logger=capnslog is removed in v3.5"},
+    {"--logger=x", "", CONFIG_BAD, "unknown logger option \"x\""},
+    {"--log-format=x", "", CONFIG_BAD, "unknown log format: x, supported values json, console"},
+    {"--log-outputs=default,stderr", "", CONFIG_BAD,
+     "multi logoutput for \"default\" is not supported yet"},
+    {"--log-outputs=", "", CONFIG_BAD, "open sink \"\": open : no such file or directory"},
+    {"--listen-peer-urls=http://foo:1", "", CONFIG_BAD,
+     "expected IP in URL for binding (http://foo:1)"},
+    {"--listen-peer-urls=http://:1", "", CONFIG_BAD, "expected IP in URL for binding (http://:1)"},
+    {"--listen-client-urls=http://foo:1", "", CONFIG_BAD,
+     "expected IP in URL for binding (http://foo:1)"},
+    {"--advertise-client-urls=http://:1", "", CONFIG_BAD,
+     "--advertise-client-urls \"http://:1\" must be in the format \"host:port\", "
+     "\"unix:/path/to/socket\" or \"unixs:/path/to/socket\" (unexpected empty host (http://:1))"},
+    {"--initial-advertise-peer-urls=http://:1", "", CONFIG_BAD,
+     "--initial-advertise-peer-urls \"http://:1\" must be \"host:port\" "
+     "(unexpected empty host (http://:1))"},
+    {"--heartbeat-interval=0", "", CONFIG_BAD, "--heartbeat-interval must be >0 (set to 0ms)"},
+    {"--election-timeout=0", "", CONFIG_BAD, "--election-timeout must be >0 (set to 0ms)"},
+    {"--heartbeat-interval=500", "", CONFIG_BAD,
+     "--election-timeout[1000ms] should be at least as 5 times as --heartbeat-interval[500ms]"},
+    {"--election-timeout=60000", "", CONFIG_BAD,
+     "--election-timeout[60000ms] is too long, and should be set less than 50000ms"},
+    {"--listen-client-urls=http://127.0.0.1:1", "", CONFIG_BAD,
+     "--advertise-client-urls is required when --listen-client-urls is set explicitly"},
+    {"--listen-client-urls=", "", CONFIG_BAD,
+     "--advertise-client-urls is required when --listen-client-urls is set explicitly"},
+    {"", "ETCD_HEARTBEAT_INTERVAL=x", CONFIG_BAD,
+     "invalid value \"x\" for ETCD_HEARTBEAT_INTERVAL: parse error"},
+    {"--listen-client-urls=https://127.0.0.1:1|--advertise-client-urls=https://h:1", "", CONFIG_BAD,
+     "TLS key/cert (--cert-file, --key-file) must be provided for client url "
+     "https://127.0.0.1:1 with HTTPS scheme"},
+
+    /* Etcd's words, in a place or a shape of our own. */
+    {"--log-level=foo", "", CONFIG_BAD_FLAG, "unrecognized level: \"foo\""},
+    {"--name=a", "ETCD_NAME=", CONFIG_BAD,
+     "conflicting environment variable is shadowed by corresponding command-line flag (either "
+     "unset environment variable or disable flag)): ETCD_NAME"},
+    {"--listen-peer-urls=https://127.0.0.1:1", "", CONFIG_BAD,
+     "cannot listen on TLS for https://127.0.0.1:1: KeyFile and CertFile are not presented"},
+    {"--listen-peer-urls=http://127.0.0.1:65536", "", CONFIG_BAD,
+     "listen tcp: address 65536: invalid port"},
+
+    /* Our own. */
+    {"--log-outputs=systemd/journal", "", CONFIG_BAD,
+     "--log-outputs=systemd/journal is not supported yet"},
+    {"--max-request-bytes=536346625", "", CONFIG_BAD,
+     "--max-request-bytes must be at most 536346624 (set to 536346625)"},
+    {"--backend-batch-interval=-1s", "", CONFIG_BAD,
+     "--backend-batch-interval must not be negative"},
+    {"--listen-peer-urls=unix:///x", "", CONFIG_BAD, "listen unix : not the path of a socket"},
+    {"--cert-file=x", "", CONFIG_BAD, "flag --cert-file is not supported yet"},
+    {"--enable-grpc-gateway=false", "", CONFIG_BAD,
+     "flag --enable-grpc-gateway is not supported yet"},
+    {"--backend-batch-limit=10", "", CONFIG_BAD, "flag --backend-batch-limit is not supported yet"},
+    {"--listen-metrics-urls=http://127.0.0.1:1", "", CONFIG_BAD,
+     "flag --listen-metrics-urls is not supported yet"},
+    {"--force-new-cluster", "", CONFIG_BAD, "flag --force-new-cluster is not supported yet"},
+    {"--auto-compaction-retention=1", "", CONFIG_BAD,
+     "flag --auto-compaction-retention is not supported yet"},
+    {"", "ETCD_CONFIG_FILE=x", CONFIG_BAD, "flag --config-file is not supported yet"},
+    {"--config-file=x|--heartbeat-interval=0", "", CONFIG_BAD,
+     "flag --config-file is not supported yet"},
+};
+
+TEST(what_is_wrong_is_refused_in_etcds_words)
+{
+    for (size_t i = 0; i < ARRAY_LEN(refusals); i++) {
+        struct line l;
+        enum config_result got = parse(&l, refusals[i].args, refusals[i].env);
+        if (got != refusals[i].want || strcmp(buf_str(&l.why), refusals[i].why) != 0)
+            test_fail(__FILE__, __LINE__, "%s %s: %d %s, not %d %s", refusals[i].args,
+                      refusals[i].env, got, buf_str(&l.why), refusals[i].want, refusals[i].why);
+        line_free(&l);
+    }
+}
+
+/* Scripts spell out defaults; that changes nothing and so there is nothing to refuse. */
+TEST(an_unsupported_flag_may_have_its_default)
+{
+    static const char *const good[] = {
+        "--enable-grpc-gateway|--cert-file=|--metrics=basic|--auto-compaction-retention=0",
+        "--listen-metrics-urls=|--corrupt-check-time=0|--compact-hash-check-time=60s",
+        "--cert-file=x|--cert-file=",
+        "--bcrypt-cost=0xa|--client-cert-auth=F|--raft-read-timeout=5000ms",
+        ("--log-rotation-config-json={\"maxsize\": 100, \"maxage\": 0, \"maxbackups\": 0, "
+         "\"localtime\": false, \"compress\": false}"),
+    };
+
+    for (size_t i = 0; i < ARRAY_LEN(good); i++) {
+        struct line l;
+        if (parse(&l, good[i], "") != CONFIG_OK)
+            test_fail(__FILE__, __LINE__, "%s: %s", good[i], buf_str(&l.why));
+        line_free(&l);
+    }
+}
+
+/* ---- The environment, and what is noted ---- */
+
+TEST(the_environment_counts_where_no_flag_does)
+{
+    struct line l;
+
+    CHECK_EQ(parse(&l, "--name=m1",
+                   "PATH=/bin|ETCD_DATA_DIR=/d|ETCD_HEARTBEAT_INTERVAL=|ETCD_VERIFY=all|"
+                   "ETCD_VERSION=9|ETCD_PRE_VOTE=false|ETCDCTL_API=3|ETCD_UNSUPPORTED_ARCH"),
+             CONFIG_OK);
+
+    CHECK_STR(l.config.data_dir, "/d");
+    CHECK(!l.config.pre_vote);
+    CHECK_EQ(l.config.heartbeat_ms, 100);
+    CHECK(has_note(&l.config, "recognized and used environment variable", "/d"));
+    CHECK(has_note(&l.config, "recognized and used environment variable", "false"));
+    CHECK(has_note(&l.config, "unrecognized environment variable", "ETCD_VERIFY=all"));
+    CHECK(has_note(&l.config, "unrecognized environment variable", "ETCD_HEARTBEAT_INTERVAL="));
+    CHECK(has_note(&l.config, "unrecognized environment variable", "ETCD_UNSUPPORTED_ARCH"));
+    CHECK(has_note(&l.config, "cannot set special environment variable", "9"));
+    CHECK(!has_note(&l.config, "unrecognized environment variable", "ETCDCTL_API=3"));
+    CHECK(!has_note(&l.config, "unrecognized environment variable", "ETCD_DATA_DIR=/d"));
+    CHECK(!has_note(&l.config, "'data-dir' was empty; using default", NULL));
+    line_free(&l);
+}
+
+TEST(what_the_operator_should_know_is_noted)
+{
+    struct line l;
+
+    CHECK_EQ(parse(&l,
+                   "--max-snapshots=3|--v2-deprecation=gone|--vv|--listen-peer-urls="
+                   "http://0.0.0.0:2380|--watch-progress-notify-interval=1ms",
+                   ""),
+             CONFIG_OK);
+
+    CHECK(has_note(&l.config,
+                   "--max-snapshots is deprecated in 3.6 and will be decommissioned in 3.8.",
+                   NULL));
+    CHECK(has_note(&l.config,
+                   "--v2-deprecation is deprecated and scheduled for removal in v3.8. The default "
+                   "value is enforced, ignoring user input.",
+                   NULL));
+    CHECK(has_note(&l.config, "flag is no longer supported - ignoring", "vv"));
+    CHECK(
+        has_note(&l.config, "adjusting watch progress notify interval to minimum period", "100ms"));
+    CHECK(has_note(&l.config, "failed to detect default host", NULL));
+    CHECK(has_note(&l.config,
+                   "it isn't recommended to use default name, please set a value for --name. Note "
+                   "that etcd might run into issue when multiple members have the same default "
+                   "name",
+                   "default"));
+    line_free(&l);
+
+    CHECK_EQ(parse(&l, "--name=m1", ""), CONFIG_OK);
+    CHECK_EQ(l.config.note_count, 2); /* the single port, the data directory */
+    line_free(&l);
+}
+
+/* Whoever reads the log of a failed start wants the notes that came before. */
+TEST(notes_are_kept_when_it_is_refused)
+{
+    struct line l;
+
+    CHECK_EQ(parse(&l, "--heartbeat-interval=0", "ETCD_NAME=m1"), CONFIG_BAD);
+
+    CHECK(has_note(&l.config, "recognized and used environment variable", "m1"));
+    line_free(&l);
+}
+
+/* ---- Texts ---- */
+
+TEST(help_and_version_are_asked_for)
+{
+    static const struct {
+        const char *args;
+        enum config_result want;
+    } cases[] = {{"-h", CONFIG_HELP},
+                 {"--help", CONFIG_HELP},
+                 {"-help=1", CONFIG_HELP},
+                 {"--name=a|-h|--nope", CONFIG_HELP},
+                 {"--version", CONFIG_VERSION},
+                 {"-version", CONFIG_VERSION},
+                 {"--version|--heartbeat-interval=0|--cert-file=x", CONFIG_VERSION},
+                 {"--version=false", CONFIG_OK},
+                 {"--version|--nope", CONFIG_BAD_FLAG}};
+
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        struct line l;
+        CHECK_EQ(parse(&l, cases[i].args, ""), cases[i].want);
+        line_free(&l);
+    }
+}
+
+/* The test harness of etcd looks for this line. */
+TEST(the_version_is_etcds)
+{
+    struct buf out = {0};
+
+    config_version(&out);
+
+    CHECK(bytes_starts_with(buf_bytes(&out), BYTES("etcd Version: 3.7.1\n")));
+    buf_free(&out);
+}
+
+/* Config promise 3: every flag the help names can be set to its default, and none of the others is
+ * in there. */
+TEST(the_help_tells_of_what_works)
+{
+    struct buf help = {0};
+    struct arena arena = {0};
+    int flags = 0;
+
+    config_help(&help);
+    char *text = arena_copy_str(&arena, buf_bytes(&help)), *next;
+    for (char *line = strtok_r(text, "\n", &next); line; line = strtok_r(NULL, "\n", &next)) {
+        char name[64], initial[64] = "";
+        struct line l;
+        if (sscanf(line, "  --%63[a-z0-9-] '%63[^']'", name, initial) < 1)
+            continue;
+        flags++;
+        const char *arg = arena_printf(&arena, "--%s=%s|--advertise-client-urls=", name, initial);
+        if (parse(&l, arg, "") != CONFIG_OK)
+            test_fail(__FILE__, __LINE__, "%s: %s", arg, buf_str(&l.why));
+        line_free(&l);
+    }
+
+    CHECK_EQ(flags, 34);
+    CHECK(strstr(buf_str(&help), "--data-dir") && strstr(buf_str(&help), "--unsafe-no-fsync"));
+    CHECK(!strstr(buf_str(&help), "--cert-file") && !strstr(buf_str(&help), "--vv"));
+    buf_free(&help);
+    arena_free(&arena);
+}

@@ -1,0 +1,308 @@
+/* Housekeeping: what is due from time to time, whether or not anybody calls. The tick wakes us
+ * often enough for all of it. */
+#include "server/server_int.h"
+
+#include "snap/snapfile.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define KEY_STORAGE_VERSION BYTES("storageVersion")
+
+/* --- the page store --- */
+
+static void commit_if_due(struct server *s)
+{
+    bool due = s->facts.now_ms - s->last_commit_ms >= s->commit_interval_ms ||
+               backend_pending_bytes(s->backend) >= COMMIT_BYTES || mvcc_compact_waiting(s->mvcc);
+
+    if (!due || !backend_can_commit(s->backend))
+        return;
+    s->last_commit_ms = s->facts.now_ms;
+    backend_commit_start(s->backend);
+}
+
+/* True if there is more to be removed at once. */
+static bool compact_some(struct server *s)
+{
+    if (!mvcc_compact_pending(s->mvcc) || mvcc_compact_waiting(s->mvcc) ||
+        backend_is_full(s->backend))
+        return false;
+    return !mvcc_compact_some(s->mvcc, MVCC_SLICE_STEPS);
+}
+
+/* --- leases --- */
+
+static void expire_leases(struct server *s)
+{
+    int64_t ids[LEASE_REVOKES_MAX];
+
+    if (!s->facts.is_leader || !lease_is_primary(s->leases) || s->facts.tick_is_late ||
+        s->facts.now_ms < s->next_lease_ms)
+        return;
+    s->next_lease_ms = s->facts.now_ms + LEASE_LOOK_MS;
+    size_t count = lease_take_expired(s->leases, s->facts.now_ms, ids, ARRAY_LEN(ids));
+    for (size_t i = 0; i < count; i++) {
+        struct pb_lease_id id = {.id = ids[i]};
+        pending_propose_own(s, &(struct pb_internal_raft_request){.lease_revoke = &id});
+    }
+}
+
+/* --- versions --- */
+
+static void propose_version(struct server *s)
+{
+    char text[VERSION_TEXT_MAX];
+    struct version own = version_of_server();
+
+    if (!s->facts.is_leader || s->facts.now_ms < s->next_version_ms)
+        return;
+    s->next_version_ms = s->facts.now_ms + VERSION_LOOK_MS;
+    if (!cluster_next_version(s->cluster, &own, text))
+        return;
+    struct pb_cluster_version_set_request request = {.ver = bytes_of_str(text)};
+    pending_propose_own(s, &(struct pb_internal_raft_request){.cluster_version_set = &request});
+}
+
+/* The store says for which version its content is made; it follows the cluster's. */
+static void follow_version(struct server *s)
+{
+    struct bytes version = cluster_version(s->cluster);
+
+    if (version.len == 0 || bytes_equal(version, BYTES(CLUSTER_VERSION_MIN)) ||
+        bytes_equal(version, bytes_of_str(s->storage_version)) || apply_is_busy(s->apply))
+        return;
+    snprintf(s->storage_version, sizeof(s->storage_version), "%.*s", (int)version.len, version.at);
+    backend_put(s->backend, BUCKET_META, KEY_STORAGE_VERSION, version);
+    log_info(s->log, "updated storage version", LOG_STR("new-storage-version", s->storage_version));
+}
+
+enum err keep_read_version(struct server *s, struct buf *why)
+{
+    struct backend_view view;
+    struct bytes text;
+    struct version found;
+    struct version ours = version_of_server();
+
+    backend_view_open(s->backend, &view);
+    enum err e = backend_get(&view, BUCKET_META, KEY_STORAGE_VERSION, &text);
+    if (e == ERR_CORRUPT)
+        buf_append_str(why, backend_view_damage(&view));
+    if (e == ERR_OK && (!version_parse(text, &found) || text.len >= sizeof(s->storage_version))) {
+        buf_printf(why, "the store's version is not one: \"%.*s\"", (int)text.len, text.at);
+        e = ERR_CORRUPT;
+    }
+    if (e == ERR_OK) {
+        found.patch = ours.patch = 0;
+        snprintf(s->storage_version, sizeof(s->storage_version), "%.*s", (int)text.len, text.at);
+        if (version_compare(found, ours) > 0) {
+            buf_printf(why, "the store was written by version %s, which is newer than %s",
+                       s->storage_version, SERVER_VERSION);
+            e = ERR_UNSUPPORTED;
+        }
+    }
+    backend_view_close(&view);
+    return e == ERR_NOT_FOUND ? ERR_OK : e;
+}
+
+/* --- being known, and open for business --- */
+
+static bool listen_to_clients(struct server *s)
+{
+    for (size_t i = 0; i < s->config->listen_clients.count; i++) {
+        const struct net_address *wanted = &s->config->listen_clients.at[i].address;
+        char text[NET_TEXT_MAX];
+        enum err e = rpc_listen(s->rpc, wanted, &s->listening[s->listening_count]);
+        if (e != ERR_OK) {
+            server_fail(s, "cannot listen on %s for clients: %s", net_address_text(wanted, text),
+                        err_text(e));
+            return false;
+        }
+        net_address_text(&s->listening[s->listening_count], text);
+        log_info(s->log, "serving client traffic insecurely; this is strongly discouraged!",
+                 LOG_STR("traffic", "grpc+http"), LOG_STR("address", text));
+        s->listening_count++;
+    }
+    return true;
+}
+
+void keep_publish_applied(struct server *s, uint64_t id)
+{
+    if (s->published || id == 0 || id != s->publish_id)
+        return;
+    s->published = true;
+    log_info(s->log, "published local member to cluster through raft",
+             LOG_ID("local-member-id", s->facts.member_id),
+             LOG_ID("cluster-id", s->facts.cluster_id));
+    if (!listen_to_clients(s))
+        return;
+    log_info(s->log, "ready to serve client requests");
+    if (s->options.on_ready)
+        s->options.on_ready(s->options.context);
+}
+
+static void publish(struct server *s)
+{
+    if (s->published || s->facts.leader == 0 || !cluster_own(s->cluster) ||
+        s->facts.now_ms < s->next_publish_ms)
+        return;
+    s->next_publish_ms = s->facts.now_ms + PUBLISH_RETRY_MS;
+    struct pb_attributes attributes = {
+        .name = bytes_of_str(s->config->name),
+        .client_urls = {s->config->advertise_clients.at, s->config->advertise_clients.count},
+    };
+    struct pb_cluster_member_attr_set_request request = {.member_id = s->facts.member_id,
+                                                         .member_attributes = &attributes};
+    s->publish_id = pending_propose_own(
+        s, &(struct pb_internal_raft_request){.cluster_member_attr_set = &request});
+}
+
+/* --- snapshots of the log: a note that the store has everything up to some index --- */
+
+/* Removes the oldest files until `keep` are left; 0: none. Names sort by age. */
+static void purge_snapshots(struct disk *disk, const char *dir, unsigned keep)
+{
+    struct buf names = {0}, path = {0};
+    uint64_t term, index;
+    size_t count = 0;
+
+    if (keep == 0 || disk_list(disk, dir, 1 * MIB, &names) != ERR_OK)
+        keep = 0;
+    struct bytes left = buf_bytes(&names);
+    for (const char *name; keep && (name = disk_next_name(&left));)
+        count += snapfile_parse_name(name, &term, &index);
+    left = buf_bytes(&names);
+    for (const char *name; keep && count > keep && (name = disk_next_name(&left));) {
+        if (!snapfile_parse_name(name, &term, &index))
+            continue;
+        buf_clear(&path);
+        buf_printf(&path, "%s/%s", dir, name);
+        if (disk_remove(disk, buf_str(&path)) != ERR_OK)
+            break; /* the next snapshot tries again */
+        count--;
+    }
+    buf_free(&names);
+    buf_free(&path);
+}
+
+static void write_snapshot(struct job *j)
+{
+    struct log_snapshot *n = container_of(j, struct log_snapshot, job);
+
+    n->err = snapfile_save(n->disk, n->dir, &n->snapshot);
+    if (n->err == ERR_OK)
+        purge_snapshots(n->disk, n->dir, n->keep);
+}
+
+static void snapshot_written(struct job *j)
+{
+    struct log_snapshot *n = container_of(j, struct log_snapshot, job);
+    struct server *s = n->server;
+
+    if (n->err != ERR_OK) {
+        log_warn(s->log, "failed to save a snapshot of the log; trying again later",
+                 LOG_STR("error", err_text(n->err)), LOG_U64("snapshot-index", n->index));
+        n->not_before_ms = s->facts.now_ms + SNAPSHOT_RETRY_MS;
+        n->busy = false;
+        return;
+    }
+    n->seq = wal_append_snapshot(s->wal, &n->record);
+}
+
+void keep_snapshot_recorded(struct server *s)
+{
+    struct log_snapshot *n = &s->snapshot;
+    uint64_t catch_up = s->config->snapshot_catchup_entries;
+
+    log_info(s->log, "saved snapshot to disk", LOG_U64("snapshot-index", n->index));
+    s->snapshot_index = n->index;
+    n->seq = 0;
+    n->busy = false;
+    if (n->index > catch_up) {
+        raft_compact(s->raft, n->index - catch_up);
+        wal_release(s->wal, n->index - catch_up);
+    }
+    wal_purge(s->wal, (unsigned)s->config->max_wals);
+}
+
+static struct pb_raft_conf_state *copy_conf_state(struct arena *a,
+                                                  const struct raft_conf_state *from)
+{
+    struct pb_raft_conf_state *to = arena_new(a, struct pb_raft_conf_state);
+
+#define COPY_IDS(list)                                                                             \
+    to->list.at =                                                                                  \
+        (const uint64_t *)arena_copy(a, bytes_of(from->list.at, from->list.count * 8)).at;         \
+    to->list.count = from->list.count
+    COPY_IDS(voters);
+    COPY_IDS(learners);
+    COPY_IDS(voters_outgoing);
+    COPY_IDS(learners_next);
+#undef COPY_IDS
+    to->auto_leave = from->auto_leave;
+    return to;
+}
+
+static struct bytes dump_membership(struct server *s, struct arena *a)
+{
+    struct snapfile_membership m = {.cluster_version = cluster_version(s->cluster)};
+    struct buf dump = {0};
+
+    m.members = cluster_members(s->cluster, &m.member_count);
+    m.removed = cluster_removed(s->cluster, &m.removed_count);
+    snapfile_dump(&m, &dump);
+    struct bytes copy = arena_copy(a, buf_bytes(&dump));
+    buf_free(&dump);
+    return copy;
+}
+
+/* What is durable in the store is what a snapshot may promise; and its configuration must be the
+ * one at that index, so a change that is newer has to become durable first. */
+static void snapshot_if_due(struct server *s)
+{
+    struct log_snapshot *n = &s->snapshot;
+    struct backend_position durable = backend_durable(s->backend);
+
+    if (n->busy || durable.index <= s->snapshot_index + s->config->snapshot_count ||
+        s->conf_state_index > durable.index || s->facts.now_ms < n->not_before_ms)
+        return;
+    arena_reset(&n->arena);
+    struct pb_raft_snapshot_metadata *metadata =
+        arena_new(&n->arena, struct pb_raft_snapshot_metadata);
+    *metadata = (struct pb_raft_snapshot_metadata){
+        .conf_state = copy_conf_state(&n->arena, &s->conf_state),
+        .index = durable.index,
+        .term = durable.term,
+    };
+    n->snapshot =
+        (struct pb_raft_snapshot){.data = dump_membership(s, &n->arena), .metadata = metadata};
+    n->record = (struct pb_wal_snapshot){
+        .index = durable.index, .term = durable.term, .conf_state = metadata->conf_state};
+    n->job = (struct job){.run = write_snapshot, .on_done = snapshot_written};
+    n->server = s;
+    n->disk = s->io->disk;
+    n->dir = s->snap_dir;
+    n->keep = (unsigned)s->config->max_snapshots;
+    n->index = durable.index;
+    n->busy = true;
+    job_submit(s->io->workers, &n->job);
+}
+
+/* --- all of it --- */
+
+bool keep_house(struct server *s)
+{
+    bool more = compact_some(s);
+
+    if (!lease_settle(s->leases, MVCC_SLICE_STEPS))
+        more = true;
+    follow_version(s);
+    commit_if_due(s);
+    if (s->is_stopping)
+        return more;
+    snapshot_if_due(s);
+    expire_leases(s);
+    publish(s);
+    propose_version(s);
+    return more;
+}

@@ -1,0 +1,131 @@
+#include "server/replay.h"
+
+static void note_term(struct replay *l, uint64_t index, uint64_t term)
+{
+    if (l->run_count > 0 && l->runs[l->run_count - 1].term == term)
+        return;
+    if (l->run_count == l->run_cap) {
+        l->run_cap = l->run_cap ? 2 * l->run_cap : 16;
+        l->runs = mem_resize(l->runs, l->run_cap, sizeof(*l->runs));
+    }
+    l->runs[l->run_count++] = (struct raft_term_run){.index = index, .term = term};
+}
+
+static void keep_entry(struct replay *l, const struct wal_entry *e)
+{
+    struct blob *blob = e->data.len ? blob_copy(e->data) : NULL;
+
+    if (l->count == l->cap) {
+        l->cap = l->cap ? 2 * l->cap : 64;
+        l->entries = mem_resize(l->entries, l->cap, sizeof(*l->entries));
+    }
+    l->entries[l->count++] = (struct raft_entry){.term = e->term,
+                                                 .index = e->index,
+                                                 .type = (enum raft_entry_type)e->type,
+                                                 .data = blob_bytes(blob),
+                                                 .blob = blob};
+}
+
+static void on_entry(void *context, const struct wal_entry *e)
+{
+    struct replay *l = context;
+
+    if (e->index < l->applied)
+        note_term(l, e->index, e->term);
+    else
+        keep_entry(l, e);
+}
+
+/* What was replaced before it was committed. */
+static void on_truncate(void *context, uint64_t from)
+{
+    struct replay *l = context;
+
+    while (l->count > 0 && l->entries[l->count - 1].index >= from)
+        blob_unref(l->entries[--l->count].blob);
+    while (l->run_count > 0 && l->runs[l->run_count - 1].index >= from)
+        l->run_count--;
+}
+
+struct wal_visitor replay_visitor(struct replay *l)
+{
+    return (struct wal_visitor){.on_entry = on_entry, .on_truncate = on_truncate, .context = l};
+}
+
+void replay_free(struct replay *l)
+{
+    for (size_t i = 0; i < l->count; i++)
+        blob_unref(l->entries[i].blob);
+    mem_free(l->entries);
+    mem_free(l->runs);
+}
+
+enum err replay_check(const struct replay *l, const char *wal_dir, struct buf *why)
+{
+    if (l->applied < l->start.index) {
+        buf_printf(why,
+                   "the log in %s begins after entry %llu, but the store has applied it only up to "
+                   "%llu",
+                   wal_dir, (unsigned long long)l->start.index, (unsigned long long)l->applied);
+        return ERR_CORRUPT;
+    }
+    uint64_t promised = l->found.state.commit > l->applied ? l->found.state.commit : l->applied;
+    if (promised > l->found.last_index) {
+        buf_printf(
+            why,
+            "entries up to %llu are committed, but the log in %s ends at %llu: part of it is "
+            "lost",
+            (unsigned long long)promised, wal_dir, (unsigned long long)l->found.last_index);
+        return ERR_CORRUPT;
+    }
+    return ERR_OK;
+}
+
+/*
+ * The founders' entries are committed by being there: nobody voted on them. If the power went
+ * between them and the note that says so, the note is missing.
+ */
+static uint64_t founding_commit(const struct replay *l)
+{
+    return l->start.index == 0 && l->applied == 0 && l->count > 0 &&
+           l->entries[0].type == RAFT_ENTRY_CONF_CHANGE && l->entries[0].term == 1;
+}
+
+/*
+ * In the log, entries come before the term that came along with them, and the power may have gone
+ * in between. Whoever has an entry has heard of its term; and it has not voted in it, since a vote
+ * is durable before anybody hears of it.
+ */
+static struct raft_hard_state hard_state(const struct replay *l)
+{
+    const struct pb_raft_hard_state *found = &l->found.state;
+    uint64_t last_term = l->count > 0 ? l->entries[l->count - 1].term : l->start.term;
+    struct raft_hard_state state = {
+        .term = found->term, .vote = found->vote, .commit = found->commit};
+
+    if (state.term < last_term) {
+        state.term = last_term;
+        state.vote = 0;
+    }
+    if (state.commit < l->applied)
+        state.commit = l->applied;
+    if (state.commit < founding_commit(l))
+        state.commit = founding_commit(l);
+    return state;
+}
+
+void replay_remember(const struct replay *l, const struct raft_conf_state *conf_state,
+                     struct raft_boot *out)
+{
+    *out = (struct raft_boot){
+        .hard_state = hard_state(l),
+        .conf_state = *conf_state,
+        .base_index = l->start.index,
+        .base_term = l->start.term,
+        .runs = l->runs,
+        .run_count = l->run_count,
+        .entries = l->entries,
+        .entry_count = l->count,
+        .applied = l->applied,
+    };
+}

@@ -1,0 +1,37 @@
+/*
+ * replay: the log, as raft needs to remember it at boot.
+ *
+ * Entries that the store has applied are on disk and may stay there: of those only the terms are
+ * noted, in runs, and the last one is kept. What comes after is held in memory, to be applied. The
+ * store is never further behind than its cap on uncommitted bytes allows, so this is little,
+ * however long the log is.
+ *
+ *     start (a snapshot) ...... runs ...... applied | entries ...... last
+ */
+#pragma once
+
+#include "base/buf.h"
+#include "raft/raft.h"
+#include "wal/wal.h"
+
+/* All zeroes, with start and applied filled in, is ready for wal_open. */
+struct replay {
+    struct pb_wal_snapshot start;
+    uint64_t applied; /* by the store */
+    struct wal_found found;
+
+    struct raft_entry *entries; /* from `applied` on, that one included */
+    size_t count, cap;
+    struct raft_term_run *runs;
+    size_t run_count, run_cap;
+};
+
+struct wal_visitor replay_visitor(struct replay *l);
+void replay_free(struct replay *l);
+
+/* Do the log and the store fit together? ERR_CORRUPT, and *why says what is missing. */
+MUST_CHECK enum err replay_check(const struct replay *l, const char *wal_dir, struct buf *why);
+
+/* Everything that raft_open wants; conf_state is the store's. *out looks into l. */
+void replay_remember(const struct replay *l, const struct raft_conf_state *conf_state,
+                     struct raft_boot *out);

@@ -1,0 +1,79 @@
+/*
+ * server: one member, whole.
+ *
+ * It opens every room, and then runs the turn: what has happened is taken from the inbox and from
+ * clients, becomes proposals, goes through raft and the log, is applied, and comes back as answers
+ * and watch events. turn.c is the only file that sees every room; it reads like a table of
+ * contents.
+ *
+ *     inbox --> tick --> clients' calls --> proposals --> raft --> log --> apply --> watchers,
+ *     answers --> housekeeping (store commits, snapshots, leases) --> one flush
+ *
+ * Life       server_open boots, which may take as long as the disk takes; then server_turn whenever
+ *            something has happened; server_stop begins the end, and when server_has_stopped says
+ *            so, server_close.
+ * Promises   1. A write is acknowledged when it is applied, and it is applied when it is durable on
+ *               a quorum of members, this one among them.
+ *            2. A linearizable read sees every write acknowledged before it was asked.
+ *            3. A turn does a bounded amount of work: about two milliseconds. What is left over is
+ *               gone on with in the next.
+ *            4. Whoever waits is answered: with the result, or after the time limit with etcd's
+ * error.
+ *            5. What the disk cannot keep, or what contradicts itself, ends the member.
+ * Not here   What etcd's rules are (the rooms below). Where the world comes from: io/loop.h in
+ *            production, fakes in the simulator; nothing here can tell the difference.
+ */
+#pragma once
+
+#include "base/buf.h"
+#include "base/err.h"
+#include "base/log.h"
+
+struct config;
+struct io;
+struct memory_disk;
+struct server; /* opaque */
+
+struct server_options {
+    const struct io *io;
+    const struct config *config; /* outlives the server */
+    const struct log *log;
+    struct memory_disk *memory; /* the simulator's page store; NULL: LMDB in the data directory */
+
+    /* This member can go no further; NULL: the process ends. After it only server_abandon. */
+    void (*on_failed)(void *context, const char *text);
+    /* It answers clients from now on. May be NULL. */
+    void (*on_ready)(void *context);
+    void *context;
+};
+
+/* ERR_*: `why` gets a sentence for the operator. */
+MUST_CHECK enum err server_open(const struct server_options *options, struct buf *why,
+                                struct server **out);
+
+void server_turn(struct server *s);
+
+/* No new calls; those under way are answered or told that the server has stopped. */
+void server_stop(struct server *s);
+bool server_has_stopped(const struct server *s);
+void server_close(struct server *s); /* has stopped (asserted); NULL is fine */
+
+/* Ends s as a crash does: memory is freed, nothing else is touched. The world has forgotten what
+ * was in flight. */
+void server_abandon(struct server *s);
+
+struct server_status {
+    uint64_t member_id, cluster_id, leader;
+    uint64_t term, committed, applied, durable_store; /* indexes but for the term */
+    int64_t revision;
+    uint64_t turns, longest_turn_ns;
+    size_t waiting; /* calls */
+    bool ready;
+};
+struct server_status server_status(const struct server *s);
+
+/* Where clients are served: the nth listener's port. 0 if there is none. */
+uint16_t server_client_port(const struct server *s, size_t nth);
+
+/* All rooms' invariants, asserted. */
+void server_check(const struct server *s);

@@ -1,0 +1,172 @@
+/*
+ * server_int: what the files of the server share.
+ *
+ *     boot.c      from a data directory to an open server
+ *     turn.c      the turn, and raft's output: persist, apply
+ *     pending.c   who waits for what: proposals, reads, time limits
+ *     keep.c      housekeeping: store commits, log snapshots, leases, versions
+ *     stop.c      the end
+ */
+#pragma once
+
+#include "api/api.h"
+#include "apply/apply.h"
+#include "backend/backend.h"
+#include "base/list.h"
+#include "base/map.h"
+#include "cluster/cluster.h"
+#include "io/clock.h"
+#include "io/io.h"
+#include "io/worker.h"
+#include "lease/lease.h"
+#include "raft/raft.h"
+#include "server/config.h"
+#include "server/server.h"
+#include "wal/wal.h"
+#include "watch/watch.h"
+
+enum {
+    TURN_EVENTS_MAX = 4096,    /* of the inbox, in one turn */
+    TURN_CALLS_MAX = 1024,     /* of clients */
+    TURN_APPLY_US = 1500,      /* of applying; an entry takes at most a slice more */
+    TURN_PROPOSALS_MAX = 4096, /* in one raft append */
+    TURN_WATCH_STEPS = 2000,   /* of catching up those who lag: about half a millisecond */
+    GAP_MAX = 5000,            /* committed and not applied: more are refused */
+    READ_RETRY_MS = 500,       /* an unanswered read round is asked again */
+    LEASE_LOOK_MS = 500,       /* how often expired leases are looked for */
+    VERSION_LOOK_MS = 4000,    /* and the cluster's version */
+    SNAPSHOT_RETRY_MS = 30000, /* after one could not be written */
+    PUBLISH_RETRY_MS = 1000,
+    STOP_GRACE_MS = 1000,   /* for calls under way */
+    COMMIT_BYTES = 8 * MIB, /* pending in the store: it is not waited any longer */
+};
+
+/* Storage work that raft has handed out, in order. */
+struct storage_work {
+    struct list link;
+    struct raft_message *message;
+    uint64_t seq;   /* of the log, for appends */
+    size_t applied; /* entries done, for applies */
+};
+
+/* A proposal on its way into raft. */
+struct proposal {
+    struct list link;
+    struct blob *data;
+    uint64_t id;
+};
+
+/* A snapshot of the log being written by a worker. */
+struct log_snapshot {
+    struct job job;
+    struct server *server;
+    struct arena arena;
+    struct disk *disk;
+    const char *dir;
+    unsigned keep; /* files of this kind */
+    struct pb_raft_snapshot snapshot;
+    struct pb_wal_snapshot record;
+    uint64_t index;
+    enum err err;
+    bool busy;
+    uint64_t seq; /* of the record in the log; 0: not there yet */
+    uint64_t not_before_ms;
+};
+
+struct server {
+    struct server_options options;
+    const struct config *config;
+    const struct log *log;
+    struct log raft_log;
+    const struct io *io;
+    char *snap_dir, *wal_dir;
+    struct rng rng;
+    uint64_t map_seed;
+
+    struct backend *backend;
+    struct mvcc *mvcc;
+    struct lease_set *leases;
+    struct cluster *cluster;
+    struct apply *apply;
+    struct watch *watch;
+    struct wal *wal;
+    struct raft *raft;
+    struct rpc *rpc;
+    struct api *api;
+    struct api_facts facts;
+
+    /* time */
+    struct timer tick_timer;
+    struct event again; /* in the inbox while a turn has left work behind */
+    bool tick_due, lone_voter_campaigned;
+    uint64_t last_tick_ms;
+
+    /* raft's work */
+    struct list appends, applies; /* struct storage_work */
+    size_t changes_told;          /* to watch, in this turn */
+    struct raft_conf_state conf_state;
+    uint64_t conf_state_index;
+
+    /* who waits: pending.c */
+    struct map awaited;  /* request id -> struct api_call, or the server itself */
+    struct list waiting; /* calls whose proposal is under way, oldest first */
+    struct list queue;   /* struct proposal, not yet given to raft */
+    size_t queue_count, queue_bytes;
+    uint64_t id_prefix, id_count;
+    struct list reads_new, reads_asked, reads_confirmed; /* calls */
+    uint64_t read_round, read_asked_ms;
+
+    /* housekeeping: keep.c */
+    uint64_t commit_interval_ms, last_commit_ms, next_lease_ms, next_version_ms, next_publish_ms;
+    uint64_t snapshot_index; /* of the last snapshot recorded in the log */
+    struct log_snapshot snapshot;
+    char storage_version[VERSION_TEXT_MAX];
+    bool published;
+    uint64_t publish_id;
+    struct net_address *listening;
+    size_t listening_count;
+
+    /* the end: stop.c */
+    bool is_stopping, has_cut, failed, final_sync_asked;
+    uint64_t stop_ms, final_seq;
+
+    uint64_t turns, longest_turn_ns;
+};
+
+/* turn.c */
+void server_fail(struct server *s, const char *format, ...) __attribute__((format(printf, 2, 3)));
+uint64_t server_now_ms(const struct server *s);
+/* There is something to do that no event will announce. */
+void server_come_back(struct server *s);
+void server_on_durable(void *context, uint64_t seq);
+void server_on_log_failed(void *context, const char *text);
+
+/* pending.c */
+void pending_init(struct server *s);
+void pending_free(struct server *s);
+uint64_t pending_next_id(struct server *s);
+void pending_wish(struct server *s, const struct api_wish *w);
+/* A request of the server's own, through the log. Returns its id. */
+uint64_t pending_propose_own(struct server *s, struct pb_internal_raft_request *request);
+void pending_propose_some(struct server *s);
+bool pending_can_propose(const struct server *s);
+void pending_read_some(struct server *s);
+void pending_read_states(struct server *s, const struct raft_read_state *states, size_t count);
+void pending_leader_changed(struct server *s);
+void pending_applied(struct server *s, struct apply_effects *e);
+void pending_reads_due(struct server *s);
+void pending_time_out(struct server *s);
+bool pending_is_awaited(void *context, uint64_t id);
+bool pending_has_room(const struct server *s);
+size_t pending_count(const struct server *s);
+
+/* keep.c */
+/* True if there is more to be done at once. */
+bool keep_house(struct server *s);
+void keep_snapshot_recorded(struct server *s);
+void keep_publish_applied(struct server *s, uint64_t id);
+/* At boot: what version the store is of. One that is newer than us is refused. */
+MUST_CHECK enum err keep_read_version(struct server *s, struct buf *why);
+
+/* stop.c */
+void stop_some(struct server *s);

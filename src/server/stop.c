@@ -1,0 +1,42 @@
+/* The end: nobody new, a moment for those who are here, and everything on disk. */
+#include "server/server_int.h"
+
+void server_stop(struct server *s)
+{
+    if (s->is_stopping)
+        return;
+    s->is_stopping = true;
+    s->stop_ms = server_now_ms(s);
+    log_info(s->log, "closing etcd server", LOG_STR("name", s->config->name),
+             LOG_STR("data-dir", s->config->data_dir));
+    api_stop(s->api, ANSWER_STOPPED);
+    rpc_stop(s->rpc);
+    server_come_back(s);
+}
+
+/* Called in every turn. */
+void stop_some(struct server *s)
+{
+    if (!s->is_stopping)
+        return;
+    if (!rpc_is_idle(s->rpc)) {
+        if (!s->has_cut && s->facts.now_ms - s->stop_ms >= STOP_GRACE_MS) {
+            s->has_cut = true;
+            rpc_cut(s->rpc);
+        }
+        return;
+    }
+    if (!s->final_sync_asked && !s->snapshot.busy) {
+        s->final_sync_asked = true;
+        s->final_seq = wal_sync(s->wal);
+        if (backend_can_commit(s->backend))
+            backend_commit_start(s->backend);
+    }
+}
+
+bool server_has_stopped(const struct server *s)
+{
+    return s->is_stopping && s->final_sync_asked && wal_durable(s->wal) >= s->final_seq &&
+           wal_is_idle(s->wal) && backend_is_idle(s->backend) && rpc_is_idle(s->rpc) &&
+           !s->snapshot.busy;
+}

@@ -1,0 +1,363 @@
+/* The turn: the one place from which every room can be seen. */
+#include "server/server_int.h"
+
+#include "io/inbox.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+uint64_t server_now_ms(const struct server *s)
+{
+    return clock_now_ns(s->io->clock) / NS_PER_MS;
+}
+
+void server_fail(struct server *s, const char *format, ...)
+{
+    struct buf text = {0};
+    va_list args;
+
+    va_start(args, format);
+    buf_vprintf(&text, format, args);
+    va_end(args);
+    if (!s->options.on_failed)
+        fatal("%s", buf_str(&text));
+    if (!s->failed)
+        s->options.on_failed(s->options.context, buf_str(&text));
+    s->failed = true;
+    buf_free(&text);
+}
+
+/* --- raft's log: what it wants written --- */
+
+/* Answers that rest on work now done. Those to other members have no way out yet: a cluster of one
+ * is all that boots. */
+static void deliver(struct server *s, const struct raft_message *work)
+{
+    for (size_t i = 0; i < work->response_count; i++) {
+        assert(work->responses[i].to == s->facts.member_id);
+        enum raft_result result = raft_step_own(s->raft, &work->responses[i]);
+        assert(result == RAFT_OK);
+    }
+}
+
+static void work_free(struct storage_work *w)
+{
+    list_remove(&w->link);
+    raft_message_free(w->message);
+    mem_free(w);
+}
+
+static struct storage_work *work_add(struct list *queue, const struct raft_message *m)
+{
+    struct storage_work *w = mem_new(struct storage_work);
+
+    w->message = raft_message_clone(m);
+    list_init(&w->link);
+    list_push_back(queue, &w->link);
+    return w;
+}
+
+static uint64_t append(struct server *s, const struct raft_message *m)
+{
+    struct wal_entry *entries = mem_new_array(m->entry_count, struct wal_entry);
+
+    for (size_t i = 0; i < m->entry_count; i++) {
+        const struct raft_entry *e = &m->entries[i];
+        entries[i] = (struct wal_entry){.term = e->term,
+                                        .index = e->index,
+                                        .type = (int32_t)e->type,
+                                        .data = e->data,
+                                        .blob = e->blob};
+    }
+    uint64_t seq =
+        wal_append(s->wal, &(struct wal_save){
+                               .entries = entries,
+                               .entry_count = m->entry_count,
+                               .state = {.term = m->term, .vote = m->vote, .commit = m->commit},
+                           });
+    mem_free(entries);
+    return seq;
+}
+
+static void persist(struct server *s, const struct raft_message *m)
+{
+    assert(!m->snapshot || m->snapshot->index == 0); /* nobody could have sent one */
+
+    struct storage_work *w = work_add(&s->appends, m);
+    w->seq = append(s, w->message);
+}
+
+/* Work that waits for nothing newer than what is durable already. */
+static void deliver_durable(struct server *s)
+{
+    uint64_t durable = wal_durable(s->wal);
+
+    LIST_FOREACH (link, &s->appends) {
+        struct storage_work *w = container_of(link, struct storage_work, link);
+        if (w->seq > durable)
+            break;
+        deliver(s, w->message);
+        work_free(w);
+    }
+}
+
+void server_on_durable(void *context, uint64_t seq)
+{
+    struct server *s = context;
+
+    (void)seq; /* the turn asks wal_durable */
+    if (s->snapshot.seq != 0 && s->snapshot.seq <= wal_durable(s->wal))
+        keep_snapshot_recorded(s);
+}
+
+void server_on_log_failed(void *context, const char *text)
+{
+    server_fail(context, "%s", text);
+}
+
+/* --- the state machine --- */
+
+static void configure(struct server *s, struct apply_effects *e, struct buf *json)
+{
+    struct raft_conf_change_v2 change = raft_conf_change_as_v2(&e->conf_change);
+
+    if (e->skip_raft || e->index <= raft_status(s->raft).base_index)
+        return;
+    if (raft_apply_conf_change(s->raft, &change, &s->conf_state) != RAFT_OK) {
+        server_fail(s, "entry %llu changes the configuration in a way that makes no sense here",
+                    (unsigned long long)e->index);
+        return;
+    }
+    s->conf_state_index = e->index;
+    cluster_conf_state_json(&s->conf_state, json);
+}
+
+/* A new leader knows no lease's age: all start afresh, when its first entry is applied. */
+static void lead(struct server *s, const struct apply_effects *e)
+{
+    if (!e->no_op)
+        return;
+    struct raft_status now = raft_status(s->raft);
+    if (now.soft_state.role == RAFT_LEADER && e->term == now.hard_state.term)
+        lease_promote(s->leases, s->facts.now_ms, s->config->election_ms);
+}
+
+static void entry_applied(struct server *s)
+{
+    struct apply_effects *e = apply_effects(s->apply);
+    struct buf conf_state = {0};
+
+    if (e->is_conf_change)
+        configure(s, e, &conf_state);
+    s->facts.applied_index = e->index;
+    s->facts.applied_term = e->term;
+    lead(s, e);
+    if (e->changes.revision != 0) {
+        watch_changed(s->watch, &e->changes);
+        s->changes_told += e->changes.count;
+    }
+    if (e->compacted)
+        watch_compacted(s->watch);
+    pending_applied(s, e);
+    apply_end(s->apply, buf_bytes(&conf_state));
+    buf_free(&conf_state);
+}
+
+/* Applies some of what is committed. True if there is more that could be done now. */
+static bool apply_committed(struct server *s)
+{
+    uint64_t until_ns = clock_now_ns(s->io->clock) + TURN_APPLY_US * 1000ull;
+
+    while (!list_empty(&s->applies) && !s->failed) {
+        struct storage_work *w = container_of(s->applies.next, struct storage_work, link);
+        if (w->applied == w->message->entry_count) {
+            deliver(s, w->message);
+            work_free(w);
+            continue;
+        }
+        if (!apply_is_busy(s->apply)) {
+            if (clock_now_ns(s->io->clock) > until_ns)
+                return true;
+            if (backend_is_full(s->backend))
+                return false; /* a commit is under way, and will wake us */
+            apply_begin(s->apply, &w->message->entries[w->applied], s->facts.now_ms);
+        }
+        if (!apply_some(s->apply, MVCC_SLICE_STEPS))
+            return true;
+        w->applied++;
+        entry_applied(s);
+    }
+    return false;
+}
+
+/* --- raft --- */
+
+static void lead_changed(struct server *s, const struct raft_soft_state *now)
+{
+    bool led = s->facts.is_leader;
+
+    if (now->lead != s->facts.leader)
+        pending_leader_changed(s);
+    s->facts.leader = now->lead;
+    s->facts.is_leader = now->role == RAFT_LEADER;
+    if (led && !s->facts.is_leader)
+        lease_demote(s->leases);
+}
+
+static void take_raft(struct server *s)
+{
+    struct raft_output out;
+
+    while (!s->failed && wal_pending_bytes(s->wal) < WAL_PENDING_BYTES_MAX &&
+           raft_take_output(s->raft, &out)) {
+        assert(out.send_count == 0 && out.fetch_count == 0); /* there are no peers */
+        if (out.has_soft_state)
+            lead_changed(s, &out.soft_state);
+        if (out.append)
+            persist(s, out.append);
+        if (out.apply)
+            work_add(&s->applies, out.apply);
+        pending_read_states(s, out.read_states, out.read_state_count);
+        deliver_durable(s);
+    }
+    s->facts.committed_index = raft_status(s->raft).hard_state.commit;
+}
+
+/* The only voter need not wait to see whether somebody else leads. */
+static void campaign_alone(struct server *s)
+{
+    if (s->lone_voter_campaigned || s->conf_state.voters.count != 1 ||
+        s->conf_state.voters.at[0] != s->facts.member_id || !list_empty(&s->applies))
+        return;
+    s->lone_voter_campaigned = true;
+    enum raft_result result = raft_campaign(s->raft);
+    assert(result == RAFT_OK);
+}
+
+/* At most one: ticks missed in a stall are lost, or every member would campaign after it. */
+static void tick(struct server *s)
+{
+    if (!s->tick_due)
+        return;
+    s->tick_due = false;
+    s->last_tick_ms = s->facts.now_ms;
+    raft_tick(s->raft);
+    timer_start(s->io->clock, &s->tick_timer, s->config->heartbeat_ms * NS_PER_MS);
+}
+
+/* --- clients --- */
+
+/* True if there was one. */
+static bool hear_wishes(struct server *s)
+{
+    struct api_wish wish;
+    bool any = false;
+
+    for (; api_take_wish(s->api, &wish); any = true)
+        pending_wish(s, &wish);
+    return any;
+}
+
+static void hear_clients(struct server *s)
+{
+    struct rpc_event event;
+
+    for (unsigned i = 0; i < TURN_CALLS_MAX && pending_has_room(s); i++) {
+        if (!rpc_take(s->rpc, &event))
+            break;
+        api_event(s->api, &event);
+    }
+    hear_wishes(s);
+}
+
+/* --- the turn --- */
+
+static void look_at_the_clock(struct server *s)
+{
+    s->facts.now_ms = server_now_ms(s);
+    s->facts.tick_is_late = s->facts.now_ms - s->last_tick_ms > 3 * s->config->heartbeat_ms;
+    s->facts.is_stopping = s->is_stopping;
+}
+
+static void nothing(struct event *e)
+{
+    (void)e; /* it made the inbox wake us: that was all */
+}
+
+void server_come_back(struct server *s)
+{
+    s->again.run = nothing;
+    if (!s->again.queued)
+        inbox_put(s->io->inbox, &s->again);
+}
+
+/*
+ * Those who lag must gain on the writers, or compaction would cut them off in the end; so they get
+ * more, the more was written. A huge revision is not caught up with in one turn, though.
+ */
+static bool work_for_watchers(struct server *s)
+{
+    size_t told = s->changes_told < TURN_WATCH_STEPS ? s->changes_told : TURN_WATCH_STEPS;
+
+    s->changes_told = 0;
+    return watch_work(s->watch, TURN_WATCH_STEPS + 4 * (unsigned)told, s->facts.now_ms);
+}
+
+/* Is something left that could be done at once? What waits for the disk does not count: its
+ * completion wakes us. */
+static bool has_more(struct server *s)
+{
+    if (rpc_has_events(s->rpc) && pending_has_room(s))
+        return true;
+    return wal_pending_bytes(s->wal) < WAL_PENDING_BYTES_MAX / 2 &&
+           (raft_has_output(s->raft) || pending_can_propose(s));
+}
+
+static void work(struct server *s)
+{
+    look_at_the_clock(s);
+    stop_some(s);
+    tick(s);
+    hear_clients(s);
+    pending_propose_some(s);
+    pending_read_some(s);
+    deliver_durable(s);
+    take_raft(s);
+    bool more = apply_committed(s);
+    take_raft(s); /* what applying has brought about */
+    campaign_alone(s);
+    pending_reads_due(s);
+    pending_time_out(s);
+    if (!work_for_watchers(s))
+        more = true;
+    if (!api_work(s->api, MVCC_SLICE_STEPS))
+        more = true;
+    if (keep_house(s))
+        more = true;
+    if (hear_wishes(s))
+        more = true;
+    rpc_flush(s->rpc);
+    if (!api_flushed(s->api))
+        more = true;
+    if (more || has_more(s))
+        server_come_back(s);
+}
+
+void server_turn(struct server *s)
+{
+    if (s->failed)
+        return;
+    inbox_drain(s->io->inbox, TURN_EVENTS_MAX);
+    if (s->failed || server_has_stopped(s))
+        return;
+
+    uint64_t began = clock_now_ns(s->io->clock);
+    work(s);
+    if (!s->failed)
+        backend_turn_ended(s->backend);
+    uint64_t took = clock_now_ns(s->io->clock) - began;
+    s->turns++;
+    if (took > s->longest_turn_ns)
+        s->longest_turn_ns = took;
+}

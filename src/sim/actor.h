@@ -1,0 +1,47 @@
+/*
+ * actor: a client in the simulated world, with its own connection and its own habits.
+ *
+ *     witness   watches everything from the first revision on, for the history
+ *     writer    one call after the other: puts, deletes, swaps, reads, leases, compactions
+ *     watcher   watches some of it from somewhere, now and then anew, and reads slowly
+ *
+ * When a connection is lost, it connects again after a while. A write whose answer never came may
+ * or may not have happened.
+ */
+#pragma once
+
+#include "io/fake_world.h"
+#include "sim/history.h"
+
+enum actor_kind { ACTOR_WITNESS, ACTOR_WRITER, ACTOR_WATCHER };
+
+struct actor; /* opaque */
+
+struct actor_options {
+    enum actor_kind kind;
+    const struct io *io; /* of the clients' host */
+    struct net_address server;
+    struct history *history;
+    struct rng rng;
+    unsigned pause_ms_max; /* between two calls */
+};
+
+struct actor *actor_new(const struct actor_options *options);
+void actor_free(struct actor *a);
+
+/* Takes what has happened to it, and does what it does next. */
+void actor_turn(struct actor *a);
+
+/* It is to begin nothing new. A writer is idle when its last call is over; a witness and watchers
+ * when they have seen everything up to this revision. */
+void actor_wind_down(struct actor *a);
+bool actor_is_idle(const struct actor *a, int64_t revision);
+
+/* A writer's last call: the whole state, checked against the history. */
+void actor_read_all(struct actor *a);
+
+/* Its own records against the history, when the witness has seen everything. */
+void actor_check(struct actor *a);
+
+/* How many calls it has made. */
+uint64_t actor_calls(const struct actor *a);

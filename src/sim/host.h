@@ -1,0 +1,47 @@
+/*
+ * host: a machine of the simulated world, with one member on it.
+ *
+ * Its clock, disk, network, workers and page store are fakes on a shared virtual time; the server
+ * on it is the real one, unmodified. The machine can lose power, or only the process, at any
+ * moment, and be started again with what its disks have kept.
+ */
+#pragma once
+
+#include "backend/backend_memory.h"
+#include "io/fake_world.h"
+#include "server/config.h"
+#include "server/server.h"
+
+struct sim_host {
+    struct fake_time *time;
+    struct inbox inbox;
+    struct fake_clock clock;
+    struct fake_entropy entropy;
+    struct fake_disk *disk;
+    struct fake_workers workers, store_worker;
+    struct fake_resolver resolver;
+    struct memory_disk *memory;
+    struct io io;
+    struct config config;
+    struct log log;
+    struct buf why;        /* what the member said when it could go no further */
+    struct server *server; /* NULL while it is down */
+    bool failed;
+};
+
+/* argv as main has it, without the program's name. */
+struct sim_host *sim_host_new(struct fake_time *time, struct fake_wire *wire, const char *ip,
+                              const char *const *flags, size_t flag_count, const struct log *log);
+void sim_host_free(struct sim_host *h);
+
+/* Boots a member. False, and h->why says what is wrong; power may have gone meanwhile, too. */
+bool sim_host_start(struct sim_host *h);
+
+/* Runs the member's turn if something has happened. False if nothing has. */
+bool sim_host_turn(struct sim_host *h);
+
+/* The member is no more; what its disks have not kept is lost. */
+void sim_host_crash(struct sim_host *h, enum fake_crash how);
+
+/* Calls of both disks so far. */
+uint64_t sim_host_disk_calls(const struct sim_host *h);

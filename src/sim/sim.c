@@ -1,0 +1,311 @@
+#include "sim/sim.h"
+
+#include "sim/actor.h"
+#include "sim/host.h"
+
+#include <stdio.h>
+
+enum {
+    ACTORS_MAX = 16,
+    TURNS_AT_ONCE_MAX = 100000, /* without time passing: it will never pass */
+    VIRTUAL_S_MAX = 600,        /* a run that takes longer is stuck */
+    DOWN_MS_MAX = 500,
+};
+
+struct sim {
+    struct sim_options o;
+    struct fake_time time;
+    struct fake_wire *wire;
+    struct sim_host *member;
+
+    struct inbox inbox; /* the clients' */
+    struct fake_clock clock;
+    struct io io;
+    struct actor *actors[ACTORS_MAX];
+    size_t actor_count;
+    struct history history;
+
+    struct rng fate;
+    unsigned pause_ms_max; /* a hasty world, or one in which leases have time to expire */
+    unsigned crashes_left, crashes;
+    uint64_t crash_at; /* in calls of the disks */
+    struct fake_task restart;
+    uint64_t hash, steps, turns_at_once, last_ns;
+};
+
+static const struct log silence = {.level = LOG_FATAL};
+
+static void note(struct sim *s, uint64_t what)
+{
+    s->hash = (s->hash ^ what) * 0x100000001b3ull;
+    s->hash ^= s->hash >> 29;
+}
+
+/* --- fate --- */
+
+static void plan_crash(struct sim *s)
+{
+    if (s->o.crash_at_call != 0)
+        s->crash_at = s->crashes == 0 ? s->o.crash_at_call : UINT64_MAX;
+    else if (s->crashes_left == 0)
+        s->crash_at = UINT64_MAX;
+    else
+        s->crash_at = sim_host_disk_calls(s->member) + rng_between(&s->fate, 1, 400);
+}
+
+static void start_member(struct fake_task *t);
+
+static void crash(struct sim *s)
+{
+    enum fake_crash how = (enum fake_crash)rng_below(&s->fate, 3);
+
+    note(s, 1000 + (uint64_t)how);
+    s->crashes++;
+    if (s->crashes_left > 0)
+        s->crashes_left--;
+    sim_host_crash(s->member, how);
+    plan_crash(s);
+    s->restart.run = start_member;
+    fake_time_at(&s->time, &s->restart,
+                 s->time.now_ns + rng_between(&s->fate, 1, DOWN_MS_MAX) * NS_PER_MS);
+}
+
+/* Boot is one step, so fate can only reach into it by way of the disk itself. */
+static void boot(struct sim *s)
+{
+    uint64_t calls = sim_host_disk_calls(s->member);
+
+    if (s->crash_at > calls && s->crash_at != UINT64_MAX)
+        fake_disk_die_at(s->member->disk, s->crash_at - calls);
+    bool ok = sim_host_start(s->member);
+    if (fake_disk_is_dead(s->member->disk)) {
+        crash(s);
+        return;
+    }
+    fake_disk_die_at(s->member->disk, 0);
+    if (!ok)
+        history_fail(&s->history, "the member does not start: %s", buf_str(&s->member->why));
+}
+
+static void start_member(struct fake_task *t)
+{
+    boot(container_of(t, struct sim, restart));
+}
+
+/* --- opening and closing --- */
+
+static void add_actors(struct sim *s, enum actor_kind kind, unsigned count)
+{
+    struct actor_options options = {
+        .kind = kind, .io = &s->io, .history = &s->history, .pause_ms_max = s->pause_ms_max};
+    enum err e = net_address_parse("10.0.0.1:2379", &options.server);
+
+    assert(e == ERR_OK);
+    for (unsigned i = 0; i < count; i++) {
+        assert(s->actor_count < ACTORS_MAX);
+        rng_seed(&options.rng, rng_next(&s->fate));
+        s->actors[s->actor_count++] = actor_new(&options);
+    }
+}
+
+static void sim_open(struct sim *s, const struct sim_options *o)
+{
+    static const struct fake_delay wire_delay = {.min_ns = 10000, .max_ns = 2 * NS_PER_MS};
+    char snapshot_count[32];
+
+    *s = (struct sim){.o = *o, .hash = 0xcbf29ce484222325ull};
+    rng_seed(&s->fate, o->seed);
+    fake_time_init(&s->time, rng_next(&s->fate));
+    s->wire = fake_wire_new(&s->time, &(struct fake_wire_options){.delay = wire_delay});
+    snprintf(snapshot_count, sizeof(snapshot_count), "%u",
+             (unsigned)rng_between(&s->fate, 20, 400));
+    const char *flags[] = {"--name",
+                           "m",
+                           "--data-dir",
+                           "/data",
+                           "--listen-client-urls",
+                           "http://10.0.0.1:2379",
+                           "--advertise-client-urls",
+                           "http://10.0.0.1:2379",
+                           "--listen-peer-urls",
+                           "http://10.0.0.1:2380",
+                           "--initial-advertise-peer-urls",
+                           "http://10.0.0.1:2380",
+                           "--initial-cluster",
+                           "m=http://10.0.0.1:2380",
+                           "--snapshot-count",
+                           snapshot_count,
+                           "--snapshot-catchup-entries",
+                           "10"};
+    s->member = sim_host_new(&s->time, s->wire, "10.0.0.1", flags, ARRAY_LEN(flags),
+                             o->log ? o->log : &silence);
+    inbox_init(&s->inbox, NULL, NULL);
+    fake_clock_init(&s->clock, &s->time, &s->inbox);
+    s->io = (struct io){.inbox = &s->inbox,
+                        .clock = &s->clock.base,
+                        .net = fake_wire_add_host(s->wire, &s->inbox, "10.0.0.2")};
+    if (o->crashes_max != UINT32_MAX)
+        s->crashes_left = (unsigned)rng_below(&s->fate, (o->crashes_max ? o->crashes_max : 4) + 1);
+    plan_crash(s);
+    s->pause_ms_max = rng_chance(&s->fate, 1, 3) ? 400 : 40;
+    add_actors(s, ACTOR_WITNESS, 1);
+    add_actors(s, ACTOR_WRITER, o->writers ? o->writers : 3);
+    add_actors(s, ACTOR_WATCHER, o->watchers ? o->watchers : 2);
+}
+
+static void sim_close(struct sim *s)
+{
+    for (size_t i = 0; i < s->actor_count; i++)
+        actor_free(s->actors[i]);
+    fake_time_cancel(&s->time, &s->restart);
+    if (s->member->server)
+        sim_host_crash(s->member, FAKE_KILLED);
+    fake_wire_crash(s->io.net);
+    inbox_init(&s->inbox, NULL, NULL);
+    fake_clock_crash(&s->clock);
+    fake_clock_free(&s->clock);
+    sim_host_free(s->member);
+    fake_wire_free(s->wire);
+    fake_time_free(&s->time);
+    history_free(&s->history);
+}
+
+/* --- running --- */
+
+static void watch_over_time(struct sim *s)
+{
+    if (s->time.now_ns != s->last_ns) {
+        s->last_ns = s->time.now_ns;
+        s->turns_at_once = 0;
+    } else if (++s->turns_at_once > TURNS_AT_ONCE_MAX)
+        history_fail(&s->history, "time stands still: somebody always has something to do");
+    if (s->time.now_ns > VIRTUAL_S_MAX * NS_PER_S)
+        history_fail(&s->history, "nothing comes to an end");
+}
+
+static void look_at_member(struct sim *s)
+{
+    struct sim_host *m = s->member;
+
+    if (m->failed && !fake_disk_is_dead(m->disk)) {
+        history_fail(&s->history, "the member gave up: %s", buf_str(&m->why));
+        return;
+    }
+    if (m->server && sim_host_disk_calls(m) >= s->crash_at)
+        crash(s);
+}
+
+static void member_turned(struct sim *s)
+{
+    struct sim_host *m = s->member;
+
+    if (m->failed)
+        return;
+    server_check(m->server);
+    struct server_status now = server_status(m->server);
+    note(s, now.committed);
+    note(s, now.applied);
+    note(s, (uint64_t)now.revision);
+    note(s, now.durable_store);
+}
+
+static void clients_turn(struct sim *s)
+{
+    inbox_drain(&s->inbox, SIZE_MAX);
+    for (size_t i = 0; i < s->actor_count; i++)
+        actor_turn(s->actors[i]);
+    note(s, (uint64_t)s->history.told);
+    note(s, s->history.event_count);
+}
+
+static void step(struct sim *s)
+{
+    s->steps++;
+    note(s, s->time.now_ns);
+    if (sim_host_turn(s->member))
+        member_turned(s);
+    else if (!inbox_is_empty(&s->inbox))
+        clients_turn(s);
+    else if (!fake_time_step(&s->time))
+        history_fail(&s->history, "nothing will ever happen again");
+    look_at_member(s);
+    watch_over_time(s);
+}
+
+static uint64_t calls_made(const struct sim *s)
+{
+    uint64_t calls = 0;
+
+    for (size_t i = 0; i < s->actor_count; i++)
+        calls += actor_calls(s->actors[i]);
+    return calls;
+}
+
+static bool everybody_is_idle(const struct sim *s)
+{
+    for (size_t i = 0; i < s->actor_count; i++)
+        if (!actor_is_idle(s->actors[i], s->history.told))
+            return false;
+    return true;
+}
+
+static void run_until_idle(struct sim *s)
+{
+    while (!s->history.failed && !everybody_is_idle(s))
+        step(s);
+}
+
+static void run(struct sim *s)
+{
+    uint64_t wanted = s->o.calls ? s->o.calls : 300;
+
+    boot(s);
+    while (!s->history.failed && calls_made(s) < wanted)
+        step(s);
+    s->crash_at = UINT64_MAX;
+    for (size_t i = 0; i < s->actor_count; i++)
+        actor_wind_down(s->actors[i]);
+    run_until_idle(s);
+    actor_read_all(s->actors[1]); /* a writer; its answer names the last revision of all */
+    run_until_idle(s);
+    history_check_ops(&s->history);
+    for (size_t i = 0; i < s->actor_count && !s->history.failed; i++)
+        actor_check(s->actors[i]);
+}
+
+/* Stops the member as an operator would. */
+static void stop(struct sim *s)
+{
+    if (s->history.failed || !s->member->server)
+        return;
+    server_stop(s->member->server);
+    while (!s->history.failed && !server_has_stopped(s->member->server))
+        step(s);
+    if (s->history.failed)
+        return;
+    server_close(s->member->server);
+    s->member->server = NULL;
+}
+
+struct sim_result sim_run(const struct sim_options *options)
+{
+    struct sim s;
+    struct sim_result r = {0};
+
+    sim_open(&s, options);
+    run(&s);
+    stop(&s);
+    r = (struct sim_result){
+        .ok = !s.history.failed,
+        .hash = s.hash,
+        .disk_calls = sim_host_disk_calls(s.member),
+        .steps = s.steps,
+        .virtual_ms = s.time.now_ns / NS_PER_MS,
+        .calls = calls_made(&s),
+        .crashes = s.crashes,
+        .revision = s.history.told,
+    };
+    snprintf(r.problem, sizeof(r.problem), "%s", s.history.problem);
+    sim_close(&s);
+    return r;
+}

@@ -1,0 +1,45 @@
+/*
+ * sim: a whole small world from one seed.
+ *
+ * One member, the real server, on a machine of fakes; clients on another; a wire between them; and
+ * a fate that lets the machine lose power now and then, at a write of its disks. Time is virtual
+ * and everything runs in this thread, so a seed is a story that can be told again, step by step,
+ * with the same trace hash at its end.
+ *
+ *     step   the member's inbox, or the clients', or else time passes to the next thing that is due
+ *
+ * After every turn of the member all invariants of all rooms are checked (server_check); at the end
+ * what everybody was told is held against the history (history.h).
+ */
+#pragma once
+
+#include "base/buf.h"
+#include "base/log.h"
+
+#include <stdint.h>
+
+struct sim_options {
+    uint64_t seed;
+    unsigned writers;  /* 0: three */
+    unsigned watchers; /* 0: two */
+    unsigned calls;    /* of all writers together, before the end; 0: 300 */
+
+    /* How often the machine fails: 0 to this many times, by the seed. UINT_MAX: never. */
+    unsigned crashes_max;
+    /* Instead: exactly once, at this call of the disks, boot included. */
+    uint64_t crash_at_call;
+
+    const struct log *log; /* of the member; NULL: none */
+};
+
+struct sim_result {
+    bool ok;
+    uint64_t hash;       /* of everything that happened */
+    uint64_t disk_calls; /* in all */
+    uint64_t steps, virtual_ms, calls;
+    unsigned crashes;
+    int64_t revision;
+    char problem[512]; /* if it is not ok */
+};
+
+struct sim_result sim_run(const struct sim_options *options);
