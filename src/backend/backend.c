@@ -80,7 +80,7 @@ static enum err read_position(struct backend *b, char *why)
 
     backend_view_open(b, &v);
     enum err e = backend_view_position(&v, &b->applied);
-    b->durable = b->applied;
+    b->durable = b->noted = b->applied;
     if (e != ERR_OK)
         snprintf(why, FAILURE_TEXT_BYTES, "%s", backend_view_damage(&v));
     backend_view_close(&v);
@@ -196,7 +196,27 @@ void backend_delete(struct backend *b, enum bucket bucket, struct bytes key)
 static void put_number(struct backend *b, struct bytes key, uint64_t number)
 {
     number = __builtin_bswap64(number);
-    memcpy(backend_put_space(b, BUCKET_META, key, sizeof(number)), &number, sizeof(number));
+    memcpy(batch_put_space(b->open, BUCKET_META, key, sizeof(number), b->stamp), &number,
+           sizeof(number));
+}
+
+/*
+ * Where the log stands is written into the batch when somebody could look: before a view is opened
+ * on it and before it is frozen. Writing it with every entry would cost more than a put's value.
+ */
+void backend_note_position(struct backend *b)
+{
+    if (b->noted.index == b->applied.index)
+        return;
+    put_number(b, KEY_INDEX, b->applied.index);
+    if (b->applied.term > 0) /* etcd tells schema versions apart by its absence */
+        put_number(b, KEY_TERM, b->applied.term);
+    b->noted = b->applied;
+}
+
+static bool has_writes(const struct backend *b)
+{
+    return b->open->has_writes || b->noted.index != b->applied.index;
 }
 
 void backend_entry_begin(struct backend *b)
@@ -208,12 +228,10 @@ void backend_entry_begin(struct backend *b)
 void backend_entry_end(struct backend *b, struct backend_position now, struct bytes conf_state)
 {
     assert(b->in_entry);
+    assert(!b->failed);
     assert(now.index > b->applied.index); /* no entry twice */
     assert(now.term >= b->applied.term);
 
-    put_number(b, KEY_INDEX, now.index);
-    if (now.term > 0) /* etcd tells schema versions apart by its absence */
-        put_number(b, KEY_TERM, now.term);
     if (conf_state.at)
         backend_put(b, BUCKET_META, KEY_CONF_STATE, conf_state);
     b->applied = now;
@@ -252,7 +270,7 @@ bool backend_is_idle(const struct backend *b)
 
 bool backend_can_commit(const struct backend *b)
 {
-    return b->open->has_writes && !b->frozen && !b->in_entry && !b->failed;
+    return has_writes(b) && !b->frozen && !b->in_entry && !b->failed;
 }
 
 size_t backend_pending_bytes(const struct backend *b)
@@ -331,6 +349,7 @@ static void freeze(struct backend *b)
 {
     struct batch *fresh = batch_new();
 
+    backend_note_position(b);
     b->open->position = b->applied;
     pthread_mutex_lock(&b->lock);
     b->frozen = b->open;
@@ -433,7 +452,7 @@ enum err backend_commit_now(struct backend *b)
     assert(!b->frozen);
     assert(!b->failed);
 
-    if (!b->open->has_writes)
+    if (!has_writes(b))
         return ERR_OK;
     freeze(b);
     enum err e = run_commit(b);
@@ -463,6 +482,8 @@ void backend_check(const struct backend *b)
     batch_check(b->open);
     assert(b->open_number > b->durable_number);
     assert(b->durable.index <= b->applied.index);
+    assert(b->durable.index <= b->noted.index);
+    assert(b->noted.index <= b->applied.index);
     assert(b->durable.term <= b->applied.term);
     if (b->frozen) {
         batch_check(b->frozen);

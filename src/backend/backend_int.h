@@ -119,6 +119,7 @@ struct backend {
     bool in_entry, failed;
     uint64_t open_number, durable_number;
     struct backend_position applied, durable;
+    struct backend_position noted; /* the last one written into a batch */
     struct backend_sizes sizes;
 
     /* The one job in flight: prepared and settled by the core thread, run by the other. */
@@ -137,6 +138,9 @@ struct backend {
 
 /* Writes the batch into the store and makes it durable. */
 MUST_CHECK enum err batch_commit_to(const struct batch *batch, struct store *s);
+
+/* Writes the position into the open batch, unless it is there. */
+void backend_note_position(struct backend *b);
 
 /* On the core thread: starts the next job if none is in flight and there is something to do. */
 void backend_pump(struct backend *b);

@@ -341,6 +341,7 @@ static void run_randomly(enum stand_kind kind, uint64_t steps)
 
 TEST(the_twin_does_what_a_table_does)
 {
+    test_runs_in_one_thread();
     run_randomly(STAND_MEMORY, 60000);
 }
 

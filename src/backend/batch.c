@@ -81,13 +81,16 @@ static struct batch_node *node_new(struct batch *b, uint64_t prefix, struct byte
                                    unsigned height)
 {
     size_t head = sizeof(struct batch_node) + height * sizeof(struct batch_node *);
-    struct batch_node *node = arena_alloc(&b->arena, head + key.len);
+    struct batch_node *node = arena_space(&b->arena, head + key.len);
     uint8_t *at = (uint8_t *)node + head;
 
     memcpy(at, key.at, key.len);
     node->prefix = prefix;
+    node->newest = NULL;
     node->key = at;
     node->key_len = (uint32_t)key.len;
+    for (unsigned level = 0; level < height; level++)
+        node->next[level] = NULL;
     return node;
 }
 
@@ -147,7 +150,7 @@ static struct batch_version *write_version(struct batch *b, enum bucket bucket, 
     bool replaces = v && v->stamp == stamp;
     if (!replaces || v->cap < len) {
         struct batch_version *older = replaces ? v->older : v;
-        v = arena_alloc(&b->arena, sizeof(*v) + len);
+        v = arena_space(&b->arena, sizeof(*v) + len);
         v->stamp = stamp;
         v->older = older;
         v->cap = (uint32_t)len;

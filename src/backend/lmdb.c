@@ -9,7 +9,8 @@
 #include <sys/stat.h>
 
 /* What the map reserves: addresses, not memory or disk. It cannot grow while transactions live, so
- * it is taken so large that it never has to; half as much wherever that is refused. */
+ * it is taken so large that it never has to; half as much wherever that is refused, which is
+ * ENOMEM, or EINVAL under valgrind. */
 #define MAP_BYTES     ((size_t)1 << 40)
 #define MAP_BYTES_MIN ((size_t)1 << 30)
 
@@ -99,6 +100,11 @@ static int try_env(struct lmdb_store *s, size_t map_bytes)
     return code;
 }
 
+static bool is_refusal(int code)
+{
+    return code == ENOMEM || code == EINVAL;
+}
+
 static enum err watch_map(struct lmdb_store *s)
 {
     struct stat st;
@@ -108,9 +114,9 @@ static enum err watch_map(struct lmdb_store *s)
     if (mdb_env_get_fd(s->env, &fd) != MDB_SUCCESS || fstat(fd, &st) != 0 ||
         mdb_env_info(s->env, &info) != MDB_SUCCESS)
         return lmdb_failed(s, "look at the file", EIO);
-    void *start = map_find(s->disk, st.st_ino, info.me_mapsize);
+    void *start = lmdb_map_find(s->disk, st.st_ino, info.me_mapsize);
     if (start)
-        s->region = map_watch(start, info.me_mapsize, s->path);
+        s->region = lmdb_map_watch(start, info.me_mapsize, s->path);
     return ERR_OK;
 }
 
@@ -118,7 +124,7 @@ static enum err open_env(struct lmdb_store *s)
 {
     int code = ENOMEM;
 
-    for (size_t size = MAP_BYTES; code == ENOMEM && size >= MAP_BYTES_MIN; size /= 2)
+    for (size_t size = MAP_BYTES; is_refusal(code) && size >= MAP_BYTES_MIN; size /= 2)
         code = try_env(s, size);
     if (code != MDB_SUCCESS)
         return lmdb_failed(s, "open", code);
@@ -267,7 +273,7 @@ static enum err copy_adopt(struct store *base, struct store *copy_base, bool *ce
         return e;
     mem_free(copy->path);
     copy->path = join(copy->dir, "store.mdb");
-    map_name(copy->region, copy->path);
+    lmdb_map_name(copy->region, copy->path);
     copy->lock = s->lock;
     s->lock = NULL;
     return ERR_OK;
@@ -358,7 +364,7 @@ static void close_store(struct store *base)
         mdb_txn_abort(r->txn);
         mem_free(r);
     }
-    map_forget(s->region, s->base.sizes.file_bytes);
+    lmdb_map_forget(s->region, s->base.sizes.file_bytes);
     if (s->env)
         mdb_env_close(s->env);
     enum err e = s->is_copy ? remove_copy(s) : s->lock ? disk_close(s->disk, s->lock) : ERR_OK;

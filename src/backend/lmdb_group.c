@@ -15,7 +15,7 @@ static void append_u32(struct buf *out, size_t number)
         buf_append_byte(out, (uint8_t)(number >> shift));
 }
 
-bool group_take(struct bytes *left, struct bytes *name, struct bytes *value)
+bool lmdb_group_take(struct bytes *left, struct bytes *name, struct bytes *value)
 {
     if (left->len < HEAD_BYTES)
         return false;
@@ -30,11 +30,11 @@ bool group_take(struct bytes *left, struct bytes *name, struct bytes *value)
     return true;
 }
 
-enum err group_get(struct bytes group, struct bytes name, struct bytes *value)
+enum err lmdb_group_get(struct bytes group, struct bytes name, struct bytes *value)
 {
     while (group.len > 0) {
         struct bytes found_name, found_value;
-        if (!group_take(&group, &found_name, &found_value))
+        if (!lmdb_group_take(&group, &found_name, &found_value))
             return ERR_CORRUPT;
         if (bytes_equal(found_name, name)) {
             *value = found_value;
@@ -52,15 +52,15 @@ static void append_item(struct buf *out, struct bytes name, struct bytes value)
     buf_append(out, value);
 }
 
-enum err group_change(struct bytes group, struct bytes name, const struct bytes *value,
-                      struct buf *out)
+enum err lmdb_group_change(struct bytes group, struct bytes name, const struct bytes *value,
+                           struct buf *out)
 {
     bool pending = value; /* not written yet */
 
     assert(group_holds(name));
     while (group.len > 0) {
         struct bytes old_name, old_value;
-        if (!group_take(&group, &old_name, &old_value))
+        if (!lmdb_group_take(&group, &old_name, &old_value))
             return ERR_CORRUPT;
         int order = bytes_compare(name, old_name);
         if (pending && order <= 0) {

@@ -129,22 +129,22 @@ static inline struct bytes group_key(struct bytes key)
 }
 
 /* Takes the first item off *left. False when it is malformed. */
-bool group_take(struct bytes *left, struct bytes *name, struct bytes *value);
+bool lmdb_group_take(struct bytes *left, struct bytes *name, struct bytes *value);
 
 /* ERR_NOT_FOUND, ERR_CORRUPT. */
-MUST_CHECK enum err group_get(struct bytes group, struct bytes name, struct bytes *value);
+MUST_CHECK enum err lmdb_group_get(struct bytes group, struct bytes name, struct bytes *value);
 
 /* Appends to `out` the group with the name put to *value, or without it if that is NULL. */
-MUST_CHECK enum err group_change(struct bytes group, struct bytes name, const struct bytes *value,
-                                 struct buf *out);
+MUST_CHECK enum err lmdb_group_change(struct bytes group, struct bytes name,
+                                      const struct bytes *value, struct buf *out);
 
 /*
  * lmdb_map.c: a fault at an address inside a map (the file was cut, the disk cannot read a page)
  * ends the process with a line that names the file. Other faults go where they went before.
  */
-int map_watch(void *start, size_t size, const char *path);
-void map_name(int region, const char *path);    /* the file is called otherwise now */
-void map_forget(int region, size_t file_bytes); /* just before it is unmapped */
+int lmdb_map_watch(void *start, size_t size, const char *path);
+void lmdb_map_name(int region, const char *path);    /* the file is called otherwise now */
+void lmdb_map_forget(int region, size_t file_bytes); /* just before it is unmapped */
 
 /* Where the file with this inode is mapped with this size; NULL if it cannot be found out. */
-void *map_find(struct disk *disk, uint64_t inode, size_t size);
+void *lmdb_map_find(struct disk *disk, uint64_t inode, size_t size);

@@ -73,7 +73,7 @@ static void install(void)
         fatal("cannot watch for faults in the page store");
 }
 
-void map_name(int region, const char *path)
+void lmdb_map_name(int region, const char *path)
 {
     if (region < 0)
         return;
@@ -82,7 +82,7 @@ void map_name(int region, const char *path)
              "cleat: fatal: the page store %s is damaged: a page is gone or cannot be read", path);
 }
 
-int map_watch(void *start, size_t size, const char *path)
+int lmdb_map_watch(void *start, size_t size, const char *path)
 {
     pthread_mutex_lock(&lock);
     install();
@@ -90,7 +90,7 @@ int map_watch(void *start, size_t size, const char *path)
     while (i < REGIONS_MAX && atomic_load(&regions[i].start))
         i++;
     assert(i < REGIONS_MAX);
-    map_name(i, path);
+    lmdb_map_name(i, path);
     atomic_store(&regions[i].end, (char *)start + size);
     atomic_store(&regions[i].start, (char *)start);
     pthread_mutex_unlock(&lock);
@@ -111,7 +111,7 @@ static void let_go(char *start, size_t bytes)
     }
 }
 
-void map_forget(int region, size_t file_bytes)
+void lmdb_map_forget(int region, size_t file_bytes)
 {
     if (region < 0)
         return;
@@ -139,7 +139,7 @@ static bool line_matches(const char *line, uint64_t inode, size_t size, uintptr_
     return true;
 }
 
-void *map_find(struct disk *disk, uint64_t inode, size_t size)
+void *lmdb_map_find(struct disk *disk, uint64_t inode, size_t size)
 {
     struct buf maps = {0};
     uintptr_t start = 0;

@@ -113,7 +113,7 @@ enum err lmdb_get(struct store_reader *base, enum bucket bucket, struct bytes ke
     struct bytes group = {0};
     enum err e = get_stored(r, bucket, group_key(key), &group);
     if (e == ERR_OK)
-        e = group_get(group, key, value);
+        e = lmdb_group_get(group, key, value);
     return e == ERR_CORRUPT ? damaged(r, bucket, key, "malformed group of long keys") : e;
 }
 
@@ -164,7 +164,7 @@ static int step(struct store_cursor *c, MDB_val *k, MDB_val *v)
 
 static enum err next_in_group(struct store_cursor *c, struct bytes *key, struct bytes *value)
 {
-    if (!group_take(&c->group, key, value))
+    if (!lmdb_group_take(&c->group, key, value))
         return damaged(c->reader, c->bucket, c->group_name, "malformed group of long keys");
     return ERR_OK;
 }

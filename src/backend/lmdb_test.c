@@ -1,6 +1,7 @@
 #include "backend/stand_test.h"
 
 #include "backend/lmdb_int.h"
+#include "base/sanitized.h"
 #include "harness/test.h"
 #include "io/io.h"
 #include "io/worker.h"
@@ -355,20 +356,12 @@ static rlim_t limit_addresses(rlim_t bytes)
     return before;
 }
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define SANITIZED 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define SANITIZED 1
-#endif
-#endif
-
 TEST(where_addresses_are_scarce_the_map_is_smaller)
 {
-#ifdef SANITIZED
-    SKIP("a sanitizer needs the addresses for itself");
-#endif
     struct stand s;
+
+    if (SANITIZED)
+        SKIP("a sanitizer needs the addresses for itself");
 
     stand_init(&s, STAND_LMDB);
     rlim_t before = limit_addresses((rlim_t)20 << 30);
@@ -442,23 +435,23 @@ TEST(a_malformed_group_is_noticed)
     char long_name[GROUP_KEY_BYTES];
 
     memset(long_name, 'n', sizeof(long_name));
-    CHECK_EQ(
-        group_change((struct bytes){0}, bytes_of(long_name, sizeof(long_name)), &value, &group),
-        ERR_OK);
+    CHECK_EQ(lmdb_group_change((struct bytes){0}, bytes_of(long_name, sizeof(long_name)), &value,
+                               &group),
+             ERR_OK);
     for (size_t cut = 1; cut < group.len; cut++) {
         left = bytes_of(group.at, cut);
-        CHECK(!group_take(&left, &name, &value));
-        CHECK_EQ(group_get(bytes_of(group.at, cut), BYTES("x"), &value), ERR_CORRUPT);
-        CHECK_EQ(group_change(bytes_of(group.at, cut), bytes_of(long_name, sizeof(long_name)), NULL,
-                              &changed),
+        CHECK(!lmdb_group_take(&left, &name, &value));
+        CHECK_EQ(lmdb_group_get(bytes_of(group.at, cut), BYTES("x"), &value), ERR_CORRUPT);
+        CHECK_EQ(lmdb_group_change(bytes_of(group.at, cut), bytes_of(long_name, sizeof(long_name)),
+                                   NULL, &changed),
                  ERR_CORRUPT);
     }
     left = buf_bytes(&group);
-    CHECK(group_take(&left, &name, &value));
+    CHECK(lmdb_group_take(&left, &name, &value));
     CHECK_EQ(left.len, 0);
     group.at[0] = 3; /* shorter than a long name can be */
     left = buf_bytes(&group);
-    CHECK(!group_take(&left, &name, &value));
+    CHECK(!lmdb_group_take(&left, &name, &value));
     buf_free(&group);
     buf_free(&changed);
 }

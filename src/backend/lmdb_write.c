@@ -99,7 +99,7 @@ static enum err change_group(struct lmdb_store *s, enum bucket bucket, struct by
         return lmdb_damaged(s, bucket, at, "checksum mismatch", s->base.failure,
                             sizeof(s->base.failure));
     buf_clear(&s->group);
-    if (group_change(group, key, value, &s->group) != ERR_OK)
+    if (lmdb_group_change(group, key, value, &s->group) != ERR_OK)
         return lmdb_damaged(s, bucket, at, "malformed group of long keys", s->base.failure,
                             sizeof(s->base.failure));
     if (s->group.len > BACKEND_VALUE_BYTES_MAX)

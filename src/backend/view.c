@@ -27,6 +27,7 @@ void backend_view_open(struct backend *b, struct backend_view *v)
 
     v->layer_count = 0;
     v->on_worker = false;
+    backend_note_position(b);
     if (b->open->has_writes)
         add_layer(v, b->open, b->stamp);
     b->stamp++; /* later writes are not this view's */

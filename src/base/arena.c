@@ -7,7 +7,8 @@
 #include <stdio.h>
 
 enum {
-    CHUNK_BYTES = 16 * 1024, /* of the usual chunk; a larger request gets one of its own */
+    CHUNK_BYTES = 1024,          /* of the first chunk; each further one is twice as large, */
+    CHUNK_BYTES_MAX = 16 * 1024, /* up to here. A larger request gets one of its own */
     ALIGNMENT = _Alignof(max_align_t),
 };
 
@@ -19,8 +20,12 @@ struct arena_chunk {
 
 static struct arena_chunk *chunk_new(struct arena *a, size_t size)
 {
-    size_t cap = size > CHUNK_BYTES ? size : CHUNK_BYTES;
+    size_t cap = a->chunks ? 2 * a->chunks->cap : CHUNK_BYTES;
 
+    if (cap > CHUNK_BYTES_MAX)
+        cap = CHUNK_BYTES_MAX;
+    if (cap < size)
+        cap = size;
     assert(cap <= SIZE_MAX - sizeof(struct arena_chunk));
     struct arena_chunk *c = mem_resize(NULL, sizeof(*c) + cap, 1);
     c->used = 0;
@@ -37,7 +42,7 @@ void arena_reset(struct arena *a)
     while (a->chunks) {
         struct arena_chunk *c = a->chunks;
         a->chunks = c->older;
-        if (!keep && c->cap == CHUNK_BYTES)
+        if (!keep && c->cap <= CHUNK_BYTES_MAX)
             keep = c;
         else
             mem_free(c);
@@ -57,7 +62,7 @@ void arena_free(struct arena *a)
     a->chunks = NULL;
 }
 
-void *arena_alloc(struct arena *a, size_t size)
+void *arena_space(struct arena *a, size_t size)
 {
     size_t rounded = (size + ALIGNMENT - 1) & ~(size_t)(ALIGNMENT - 1);
     struct arena_chunk *c = a->chunks;
@@ -69,16 +74,26 @@ void *arena_alloc(struct arena *a, size_t size)
     void *at = c->at + c->used;
     c->used += rounded;
     a->total_bytes += rounded;
-    return memset(at, 0, size);
+    return at;
 }
 
-void *arena_alloc_array(struct arena *a, size_t count, size_t size)
+void *arena_alloc(struct arena *a, size_t size)
+{
+    return memset(arena_space(a, size), 0, size);
+}
+
+void *arena_space_array(struct arena *a, size_t count, size_t size)
 {
     size_t total;
 
     if (__builtin_mul_overflow(count, size, &total))
         fatal("out of memory: %zu items of %zu bytes", count, size);
-    return arena_alloc(a, total);
+    return arena_space(a, total);
+}
+
+void *arena_alloc_array(struct arena *a, size_t count, size_t size)
+{
+    return memset(arena_space_array(a, count, size), 0, count * size);
 }
 
 struct bytes arena_copy(struct arena *a, struct bytes what)
@@ -88,10 +103,11 @@ struct bytes arena_copy(struct arena *a, struct bytes what)
 
 char *arena_copy_str(struct arena *a, struct bytes what)
 {
-    char *at = arena_alloc(a, what.len + 1);
+    char *at = arena_space(a, what.len + 1);
 
     if (what.len > 0)
         memcpy(at, what.at, what.len);
+    at[what.len] = '\0';
     return at;
 }
 
@@ -103,7 +119,7 @@ char *arena_printf(struct arena *a, const char *format, ...)
     va_copy(again, args);
     int len = vsnprintf(NULL, 0, format, args);
     assert(len >= 0);
-    char *at = arena_alloc(a, (size_t)len + 1);
+    char *at = arena_space(a, (size_t)len + 1);
     vsnprintf(at, (size_t)len + 1, format, again);
     va_end(again);
     va_end(args);

@@ -28,6 +28,11 @@ __attribute__((malloc, returns_nonnull)) void *arena_alloc(struct arena *a, size
 __attribute__((malloc, returns_nonnull)) void *arena_alloc_array(struct arena *a, size_t count,
                                                                  size_t size);
 
+/* The same without the zeroes: the caller fills all of it. */
+__attribute__((malloc, returns_nonnull)) void *arena_space(struct arena *a, size_t size);
+__attribute__((malloc, returns_nonnull)) void *arena_space_array(struct arena *a, size_t count,
+                                                                 size_t size);
+
 struct bytes arena_copy(struct arena *a, struct bytes what);
 char *arena_copy_str(struct arena *a, struct bytes what);
 __attribute__((format(printf, 2, 3))) char *arena_printf(struct arena *a, const char *format, ...);

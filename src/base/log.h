@@ -67,8 +67,12 @@ struct log {
 void log_write(const struct log *log, enum log_level level, const char *caller, const char *message,
                const struct log_field *fields, size_t count);
 
-/* A sink that writes to a file descriptor, passed as (void *)(intptr_t)fd. */
+/* A sink that writes to the file descriptor which the context points to: an int. */
 void log_sink_fd(void *context, struct bytes line);
+
+/* A sink that forgets every line and a clock that stands still, for whoever must not print. */
+void log_sink_none(void *context, struct bytes line);
+int64_t log_clock_none(void *context);
 
 const char *log_level_name(enum log_level level);
 

@@ -62,11 +62,27 @@ uint64_t map_hash(struct bytes key, uint64_t seed)
     return s.v0 ^ s.v1 ^ s.v2 ^ s.v3;
 }
 
+/* Both halves of the product, so that every bit of either factor matters below. */
+static uint64_t fold(uint64_t a, uint64_t b)
+{
+    unsigned __int128 product = (unsigned __int128)a * b;
+
+    return (uint64_t)product ^ (uint64_t)(product >> 64);
+}
+
+/* An id is one word: two multiplications by secrets do for it what SipHash does for strings, at a
+ * tenth of the price. */
+static uint64_t hash_id(uint64_t id, uint64_t seed)
+{
+    uint64_t first = seed ^ 0x9E3779B97F4A7C15;
+    uint64_t second = first * 0xBF58476D1CE4E5B9 + 1;
+
+    return fold(fold(id ^ first, second | 1) ^ second, first | 1);
+}
+
 static uint64_t hash_of(const struct map *m, const struct map_entry *probe)
 {
-    if (m->keys == MAP_BYTES)
-        return map_hash(probe->key, m->seed);
-    return map_hash(bytes_of(&probe->id, sizeof(probe->id)), m->seed);
+    return m->keys == MAP_BYTES ? map_hash(probe->key, m->seed) : hash_id(probe->id, m->seed);
 }
 
 static bool same_key(const struct map *m, const struct map_entry *a, const struct map_entry *b)

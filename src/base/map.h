@@ -3,8 +3,8 @@
  *
  * Entries stand in one array in insertion order; a table of slots, found by hash, points into it.
  * So iteration depends only on the sequence of calls, never on addresses or on the hash, and a
- * simulation can be replayed. Keys are hashed with a secret seed (SipHash), since clients choose
- * some of them.
+ * simulation can be replayed. Keys are hashed with a secret seed (bytes by SipHash, ids by
+ * multiplication), since clients choose some of them.
  *
  *     slots    | - | 2 | - | 0 | 1 | - |
  *     entries  | a -> x | b -> y | c -> z | free ...

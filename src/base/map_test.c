@@ -91,3 +91,26 @@ TEST(the_hash_depends_on_the_seed_and_every_byte)
     }
     CHECK(map_hash(bytes_of(key, sizeof(key) - 1), 5) != before);
 }
+
+/* Request ids count up, and a client may choose ids that differ only in their upper half. */
+TEST(ids_in_a_pattern_are_spread_over_the_slots)
+{
+    enum { IDS = 1024 };
+
+    for (unsigned shift = 0; shift <= 48; shift += 16) {
+        struct map m;
+        bool taken[IDS] = {false};
+        int spread = 0;
+
+        map_init(&m, MAP_IDS, 0);
+        for (uint64_t i = 0; i < IDS; i++)
+            map_put_id(&m, i << shift, &m);
+        MAP_FOREACH (e, &m) {
+            spread += !taken[e->hash % IDS];
+            taken[e->hash % IDS] = true;
+        }
+
+        CHECK(spread > IDS / 2); /* by pure chance it is 63 of 100 */
+        map_free(&m);
+    }
+}

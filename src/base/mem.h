@@ -6,6 +6,7 @@
  */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 
 /* `size` zeroed bytes; a size of 0 is allowed. End with mem_free. */
@@ -17,8 +18,20 @@ __attribute__((malloc, returns_nonnull)) void *mem_alloc_array(size_t count, siz
 /* Resizes to `count` items of `size` bytes. What is new is not zeroed. NULL is fine. */
 __attribute__((returns_nonnull)) void *mem_resize(void *at, size_t count, size_t size);
 
-/* NULL is fine. */
+/* NULL is fine. Small pieces are kept for this thread's next allocations, a few megabytes at most.
+ */
 void mem_free(void *at);
+
+/* Gives those back to the system: for a thread at its end. */
+void mem_give_back(void);
+
+/*
+ * A region of whole pages straight from the system, zeroed, at an address that is a multiple of its
+ * size, which is a power of two and no smaller than a page (asserted). Huge pages are a wish: where
+ * the system knows none, ordinary ones do. End with mem_unmap_region, told the same size.
+ */
+__attribute__((returns_nonnull)) void *mem_map_region(size_t size, bool huge_pages);
+void mem_unmap_region(void *at, size_t size);
 
 /*
  * Called once by a program that has more than one thread, before it starts them. Growing and

@@ -111,3 +111,27 @@ void text_append_quoted(struct buf *out, struct bytes text)
     }
     buf_append_byte(out, '"');
 }
+
+int text_hex_value(uint8_t digit)
+{
+    if (digit >= '0' && digit <= '9')
+        return digit - '0';
+    if (digit >= 'a' && digit <= 'f')
+        return digit - 'a' + 10;
+    if (digit >= 'A' && digit <= 'F')
+        return digit - 'A' + 10;
+    return -1;
+}
+
+bool text_read_hex16(const char *text, uint64_t *out)
+{
+    *out = 0;
+    for (int i = 0; i < 16; i++) {
+        uint8_t digit = (uint8_t)text[i];
+        int value = text_hex_value(digit);
+        if (value < 0 || (digit >= 'A' && digit <= 'F'))
+            return false;
+        *out = *out << 4 | (uint64_t)value;
+    }
+    return true;
+}

@@ -14,3 +14,10 @@ void text_append_json(struct buf *out, struct bytes text);
 
 /* In quotes, as Go's %q prints it: for messages that repeat what somebody typed. */
 void text_append_quoted(struct buf *out, struct bytes text);
+
+/* What a hex digit of either case stands for; -1 if it is none. */
+int text_hex_value(uint8_t digit);
+
+/* Reads the number that sixteen lower-case hex digits stand for, as files are named by; false if
+ * `text` begins otherwise. What follows them is not looked at. */
+bool text_read_hex16(const char *text, uint64_t *out);

@@ -48,3 +48,31 @@ TEST(quoted_text_is_spelled_as_go_spells_it)
 
     check_pairs(text_append_quoted, pairs, sizeof(pairs) / sizeof(pairs[0]));
 }
+
+TEST(hex_digits_have_values)
+{
+    static const char digits[] = "0123456789abcdef", capitals[] = "0123456789ABCDEF";
+    unsigned known = 0;
+
+    for (int i = 0; i < 16; i++) {
+        CHECK_EQ(text_hex_value((uint8_t)digits[i]), i);
+        CHECK_EQ(text_hex_value((uint8_t)capitals[i]), i);
+    }
+    for (unsigned c = 0; c < 256; c++)
+        known += text_hex_value((uint8_t)c) >= 0;
+    CHECK_EQ(known, 22);
+}
+
+TEST(sixteen_hex_digits_are_a_number)
+{
+    uint64_t n;
+
+    CHECK(text_read_hex16("0123456789abcdef", &n));
+    CHECK_EQ(n, 0x0123456789abcdef);
+    CHECK(text_read_hex16("ffffffffffffffff.wal", &n));
+    CHECK_EQ(n, UINT64_MAX);
+    CHECK(!text_read_hex16("0123456789abcde", &n));
+    CHECK(!text_read_hex16("", &n));
+    CHECK(!text_read_hex16("0123456789abcdeF", &n));
+    CHECK(!text_read_hex16("0123456789abcde-0", &n));
+}

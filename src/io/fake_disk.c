@@ -435,6 +435,11 @@ void fake_disk_fail(struct fake_disk *d, struct fake_fault fault)
     d->fault = fault;
 }
 
+bool fake_disk_will_fail(const struct fake_disk *d)
+{
+    return d->fault.nth > 0;
+}
+
 void fake_disk_die_at(struct fake_disk *d, uint64_t nth)
 {
     d->die_at = nth ? d->calls + nth : 0;

@@ -33,6 +33,7 @@ struct fake_fault {
 };
 
 void fake_disk_fail(struct fake_disk *d, struct fake_fault fault);
+bool fake_disk_will_fail(const struct fake_disk *d); /* is that call still to come? */
 
 /* At the nth call from now on, of any kind, the power goes: a write is made in part, everything
  * after it fails, until fake_disk_crash. 0: not at all. For what boot does in one go; otherwise

@@ -557,10 +557,10 @@ static void conn_vanish(struct fake_conn *c)
 {
     if (c->in && c->in->from)
         fail(c->in->from, ERR_RESET);
-    if (c->out) {
+    if (c->out)
         c->out->from = NULL;
+    if (c->in)
         c->in->to = NULL;
-    }
     leave_backlog(c);
     conn_free(c);
 }

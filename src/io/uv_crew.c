@@ -2,6 +2,8 @@
 #include "base/mem.h"
 #include "io/uv_int.h"
 
+#include <pthread.h>
+
 static struct event *next_event(struct crew *c)
 {
     uv_mutex_lock(&c->mutex);
@@ -21,15 +23,19 @@ static struct event *next_event(struct crew *c)
 
 static void work(void *context)
 {
+    const struct crew *c = context;
+
+    (void)pthread_setname_np(pthread_self(), c->name); /* a courtesy to whoever looks */
     for (struct event *e; (e = next_event(context));)
         e->run(e);
+    mem_give_back();
 }
 
-enum err crew_open(struct crew *c, unsigned threads)
+enum err crew_open(struct crew *c, const char *name, unsigned threads)
 {
     assert(threads > 0);
 
-    *c = (struct crew){.threads = mem_new_array(threads, uv_thread_t)};
+    *c = (struct crew){.name = name, .threads = mem_new_array(threads, uv_thread_t)};
     c->last = &c->first;
     if (uv_mutex_init(&c->mutex) != 0 || uv_cond_init(&c->wanted) != 0)
         fatal("cannot make a lock for %u threads", threads);

@@ -429,11 +429,12 @@ static void submit(struct disk *base, enum disk_queue queue, struct disk_op *op)
 enum err real_disk_open(struct real_disk *d, struct inbox *inbox)
 {
     static const struct disk_ops ops = {.submit = submit, .run = run};
+    static const char *const names[DISK_QUEUE_COUNT] = {[DISK_LOG] = "log", [DISK_OTHER] = "disk"};
 
     *d = (struct real_disk){.base.ops = &ops, .inbox = inbox};
     enum err e = ERR_OK;
     for (unsigned i = 0; i < DISK_QUEUE_COUNT && e == ERR_OK; i++)
-        e = crew_open(&d->queues[i], 1);
+        e = crew_open(&d->queues[i], names[i], 1);
     return e;
 }
 

@@ -27,11 +27,12 @@ struct crew {
     uv_cond_t wanted;
     struct event *first, **last;
     bool ending;
+    const char *name; /* what the system calls its threads; 15 bytes at most */
     unsigned count;
     uv_thread_t *threads;
 };
 
-MUST_CHECK enum err crew_open(struct crew *c, unsigned threads);
+MUST_CHECK enum err crew_open(struct crew *c, const char *name, unsigned threads);
 void crew_submit(struct crew *c, struct event *e);
 
 /* Returns when everything submitted has run and the threads have ended. A crew that was never
@@ -64,7 +65,7 @@ struct real_workers {
     size_t in_flight;
 };
 
-MUST_CHECK enum err real_workers_open(struct real_workers *w, struct inbox *inbox,
+MUST_CHECK enum err real_workers_open(struct real_workers *w, struct inbox *inbox, const char *name,
                                       unsigned threads);
 void real_workers_close(struct real_workers *w);
 

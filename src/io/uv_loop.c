@@ -126,10 +126,10 @@ enum err loop_open(const struct loop_options *options, struct loop **out)
 
     enum err e = real_disk_open(&l->disk, &l->inbox);
     if (e == ERR_OK)
-        e = real_workers_open(&l->workers, &l->inbox,
+        e = real_workers_open(&l->workers, &l->inbox, "worker",
                               options->worker_threads ? options->worker_threads : 1);
     if (e == ERR_OK)
-        e = real_workers_open(&l->store_worker, &l->inbox, 1);
+        e = real_workers_open(&l->store_worker, &l->inbox, "store", 1);
     if (e != ERR_OK) {
         loop_close(l);
         return e;

@@ -32,10 +32,11 @@ static void submit(struct workers *base, struct job *j)
     crew_submit(&w->crew, &j->event);
 }
 
-enum err real_workers_open(struct real_workers *w, struct inbox *inbox, unsigned threads)
+enum err real_workers_open(struct real_workers *w, struct inbox *inbox, const char *name,
+                           unsigned threads)
 {
     *w = (struct real_workers){.base.submit = submit, .inbox = inbox};
-    return crew_open(&w->crew, threads);
+    return crew_open(&w->crew, name, threads);
 }
 
 void real_workers_close(struct real_workers *w)

@@ -8,7 +8,7 @@ struct keyindex *keyindex_new(void)
     struct keyindex *ix = mem_new(struct keyindex);
 
     slabs_init(&ix->slabs);
-    tree_init(ix);
+    keyindex_tree_init(ix);
     ix->newest = (struct revision){-1, 0};
     ix->memo = mem_new(struct memo);
     return ix;
@@ -40,23 +40,23 @@ bool keyindex_find(const struct keyindex *ix, struct bytes key, struct revision 
 {
     unsigned place;
     bool found;
-    const struct leaf *l = tree_find(ix, key, &place, &found);
+    const struct leaf *l = keyindex_tree_find(ix, key, &place, &found);
 
-    return found && record_find(l->records[place], at, out);
+    return found && keyindex_record_find(l->records[place], at, out);
 }
 
 bool keyindex_find_newest(const struct keyindex *ix, struct bytes key, struct keyindex_found *out)
 {
     struct memo *m = ix->memo;
 
-    tree_path(ix, key, &m->path);
+    keyindex_tree_path(ix, key, &m->path);
     m->shape = 0;
     if (key.len > 0 && key.len <= sizeof(m->key)) {
         m->shape = ix->shape;
         m->key_len = (uint32_t)key.len;
         memcpy(m->key, key.at, key.len);
     }
-    return m->path.found && record_find_newest(m->path.leaf->records[m->path.place], out);
+    return m->path.found && keyindex_record_find_newest(m->path.leaf->records[m->path.place], out);
 }
 
 /* The way to a key that is about to change, good until the next find_newest. */
@@ -65,7 +65,7 @@ static struct path *way_to(struct keyindex *ix, struct bytes key)
     struct memo *m = ix->memo;
 
     if (m->shape != ix->shape || !bytes_equal(key, bytes_of(m->key, m->key_len)))
-        tree_path(ix, key, &m->path);
+        keyindex_tree_path(ix, key, &m->path);
     m->shape = 0; /* a change of the tree makes use of the path and may move it */
     return &m->path;
 }
@@ -100,15 +100,15 @@ static void note(struct keyindex *ix, struct path *p, struct bytes key, struct c
                  int64_t created, int64_t version)
 {
     if (p->found) {
-        record_note(&ix->slabs, p->leaf->records[p->place], c, created, version);
+        keyindex_record_note(&ix->slabs, p->leaf->records[p->place], c, created, version);
         if (leaf_is_alive(p->leaf, p->place) == c.tombstone)
-            tree_set_alive(ix, p, !c.tombstone);
+            keyindex_tree_set_alive(ix, p, !c.tombstone);
     } else {
-        struct record *r = record_new(&ix->slabs, key);
+        struct record *r = keyindex_record_new(&ix->slabs, key);
         r->newest = c;
         r->created = created;
         r->version = version;
-        tree_insert(ix, p, r, !c.tombstone);
+        keyindex_tree_insert(ix, p, r, !c.tombstone);
     }
     ix->newest = change_revision(&c);
 }

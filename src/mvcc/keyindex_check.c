@@ -6,7 +6,7 @@ void keyindex_describe(const struct keyindex *ix, struct bytes key, struct buf *
 {
     unsigned place;
     bool found;
-    const struct leaf *l = tree_find(ix, key, &place, &found);
+    const struct leaf *l = keyindex_tree_find(ix, key, &place, &found);
 
     buf_append_str(out, "generations=");
     if (!found) {
@@ -14,10 +14,10 @@ void keyindex_describe(const struct keyindex *ix, struct bytes key, struct buf *
         return;
     }
     const struct record *r = l->records[place];
-    uint64_t count = record_changes(r);
+    uint64_t count = keyindex_record_changes(r);
     const char *joint = "{";
     for (uint64_t i = 0; i < count; i++) {
-        const struct change *c = record_change(r, i);
+        const struct change *c = keyindex_record_change(r, i);
         buf_printf(out, "%s%lld", joint, (long long)c->main);
         if (c->sub > 0)
             buf_printf(out, ".%u", (unsigned)c->sub);
@@ -51,17 +51,17 @@ static bool was_alive(const struct keyindex *ix, const struct record *r)
     if (!ix->working)
         return !r->newest.tombstone;
     before.sub--;
-    return record_find(r, before, &found);
+    return keyindex_record_find(r, before, &found);
 }
 
 static void check_record(struct visit *v, const struct leaf *l, unsigned i)
 {
     const struct record *r = l->records[i];
 
-    record_check(r);
+    keyindex_record_check(r);
     assert(!v->last_record || bytes_compare(record_key(v->last_record), record_key(r)) < 0);
     assert(revision_compare(change_revision(&r->newest), v->ix->newest) <= 0);
-    assert(l->heads[i] == tree_head(record_key(r), l->skip));
+    assert(l->heads[i] == keyindex_tree_head(record_key(r), l->skip));
     assert(leaf_is_alive(l, i) == !r->newest.tombstone);
     assert((leaf_living(v->ix, l, true) >> i & 1) == was_alive(v->ix, r));
     v->last_record = r;
@@ -75,7 +75,7 @@ static struct living check_leaf(struct visit *v, const struct leaf *l, struct by
 
     assert(l->count > 0 || ix->height == 0);
     assert(l->count <= NODE_MAX);
-    assert(l->skip == tree_common(low, high));
+    assert(l->skip == keyindex_tree_common(low, high));
     assert(l->left == v->last_leaf);
     assert(!v->last_leaf || v->last_leaf->right == l);
     v->last_leaf = l;
@@ -104,15 +104,16 @@ static void check_inner(const struct keyindex *ix, const struct inner *n, struct
     if (n->outer) {
         low = separator_bytes(n->separators[1]);
         high = separator_bytes(n->separators[n->count - 1]);
-        assert(n->skip <= tree_common(low, high)); /* less, where separators have gone */
+        assert(n->skip <= keyindex_tree_common(low, high)); /* less, where separators have gone */
     } else {
-        assert(n->skip == tree_common(low, high));
+        assert(n->skip == keyindex_tree_common(low, high));
     }
     assert(!n->separators[0]);
     assert(n->heads[0] == 0);
     for (unsigned i = 1; i < NODE_MAX; i++) {
-        uint32_t head =
-            i < n->count ? tree_head(separator_bytes(n->separators[i]), n->skip) : UINT32_MAX;
+        uint32_t head = i < n->count
+                            ? keyindex_tree_head(separator_bytes(n->separators[i]), n->skip)
+                            : UINT32_MAX;
         assert(n->heads[i] == head);
     }
 }

@@ -19,21 +19,21 @@ enum outcome { KEPT, EMPTIED, UNFINISHED };
 /* Looking at a record is a step, and so is each revision that goes. */
 static enum outcome compact_record(struct slice *s, struct record *r)
 {
-    uint64_t drops = record_dropped_by(r, s->main);
-    bool all = drops == record_changes(r);
+    uint64_t drops = keyindex_record_dropped_by(r, s->main);
+    bool all = drops == keyindex_record_changes(r);
 
     for (uint64_t older = drops - all; older > 0; older--) {
         if (s->steps == 0)
             return UNFINISHED;
         s->steps--;
-        tell(s, record_change(r, 0));
-        record_drop_oldest(&s->ix->slabs, r);
+        tell(s, keyindex_record_change(r, 0));
+        keyindex_record_drop_oldest(&s->ix->slabs, r);
     }
     if (s->steps == 0)
         return UNFINISHED;
     s->steps--;
     if (drops > 0)
-        record_shrink(&s->ix->slabs, r);
+        keyindex_record_shrink(&s->ix->slabs, r);
     return all ? EMPTIED : KEPT;
 }
 
@@ -41,10 +41,10 @@ static void remove_record(struct slice *s, struct bytes key)
 {
     struct path p;
 
-    tree_path(s->ix, key, &p);
-    struct record *r = tree_remove(s->ix, &p);
+    keyindex_tree_path(s->ix, key, &p);
+    struct record *r = keyindex_tree_remove(s->ix, &p);
     tell(s, &r->newest);
-    record_free(&s->ix->slabs, r);
+    keyindex_record_free(&s->ix->slabs, r);
 }
 
 /* Where to go on: in this leaf at this place; the tree has this shape. */
@@ -62,11 +62,11 @@ static void remember(struct keyindex_compaction *c, const struct record *r)
 
 static struct spot spot_of(const struct keyindex *ix, const struct keyindex_compaction *c)
 {
-    struct spot s = {.leaf = tree_edge(ix, false)};
+    struct spot s = {.leaf = keyindex_tree_edge(ix, false)};
     bool found;
 
     if (c->started)
-        s.leaf = tree_find(ix, buf_bytes(&c->next), &s.place, &found);
+        s.leaf = keyindex_tree_find(ix, buf_bytes(&c->next), &s.place, &found);
     return s;
 }
 
@@ -134,13 +134,13 @@ bool keyindex_keeps(const struct keyindex *ix, struct bytes key, struct revision
 
     if (at.main > main)
         return true;
-    const struct leaf *l = tree_find(ix, key, &place, &found);
+    const struct leaf *l = keyindex_tree_find(ix, key, &place, &found);
     if (!found)
         return false;
     const struct record *r = l->records[place];
-    uint64_t kept = record_dropped_by(r, main);
-    if (kept == record_changes(r))
+    uint64_t kept = keyindex_record_dropped_by(r, main);
+    if (kept == keyindex_record_changes(r))
         return false;
-    const struct change *c = record_change(r, kept);
+    const struct change *c = keyindex_record_change(r, kept);
     return !c->tombstone && revision_compare(change_revision(c), at) == 0;
 }

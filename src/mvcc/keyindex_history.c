@@ -46,12 +46,12 @@ static const struct change *older_at(const struct record *r, uint64_t i)
     return &t->blocks[t->gone + slot / HISTORY_BLOCK].changes[slot % HISTORY_BLOCK];
 }
 
-uint64_t record_changes(const struct record *r)
+uint64_t keyindex_record_changes(const struct record *r)
 {
     return older_len(r) + 1;
 }
 
-const struct change *record_change(const struct record *r, uint64_t i)
+const struct change *keyindex_record_change(const struct record *r, uint64_t i)
 {
     return i == older_len(r) ? &r->newest : older_at(r, i);
 }
@@ -116,7 +116,7 @@ static void fill(const struct record *r, const struct change *c, struct keyindex
     out->length = c->length;
 }
 
-bool record_find_newest(const struct record *r, struct keyindex_found *out)
+bool keyindex_record_find_newest(const struct record *r, struct keyindex_found *out)
 {
     if (r->newest.tombstone)
         return false;
@@ -126,10 +126,10 @@ bool record_find_newest(const struct record *r, struct keyindex_found *out)
     return true;
 }
 
-bool record_find(const struct record *r, struct revision at, struct keyindex_found *out)
+bool keyindex_record_find(const struct record *r, struct revision at, struct keyindex_found *out)
 {
     if (revision_compare(change_revision(&r->newest), at) <= 0)
-        return record_find_newest(r, out);
+        return keyindex_record_find_newest(r, out);
     uint64_t until = older_until(r, at);
     if (until == 0)
         return false;
@@ -153,7 +153,7 @@ static size_t record_bytes(size_t key_len)
     return sizeof(struct record) + key_len;
 }
 
-struct record *record_new(struct slabs *s, struct bytes key)
+struct record *keyindex_record_new(struct slabs *s, struct bytes key)
 {
     assert(key.len <= UINT32_MAX);
 
@@ -168,7 +168,7 @@ struct record *record_new(struct slabs *s, struct bytes key)
     return r;
 }
 
-void record_free(struct slabs *s, struct record *r)
+void keyindex_record_free(struct slabs *s, struct record *r)
 {
     assert(!r->older);
 
@@ -293,8 +293,8 @@ static void record_push(struct slabs *s, struct record *r, int64_t created, int6
     r->older->changes[r->count++] = r->newest;
 }
 
-void record_note(struct slabs *s, struct record *r, struct change next, int64_t created,
-                 int64_t version)
+void keyindex_record_note(struct slabs *s, struct record *r, struct change next, int64_t created,
+                          int64_t version)
 {
     assert(revision_compare(change_revision(&r->newest), change_revision(&next)) < 0);
 
@@ -311,9 +311,9 @@ void record_note(struct slabs *s, struct record *r, struct change next, int64_t 
  * newest change not after `main` is kept, and all after that. So a tombstone at `main` itself is
  * kept, one before it is not.
  */
-uint64_t record_dropped_by(const struct record *r, int64_t main)
+uint64_t keyindex_record_dropped_by(const struct record *r, int64_t main)
 {
-    uint64_t count = record_changes(r);
+    uint64_t count = keyindex_record_changes(r);
     uint64_t before = 0; /* changes below main */
 
     if (r->newest.main < main)
@@ -322,14 +322,14 @@ uint64_t record_dropped_by(const struct record *r, int64_t main)
         before = older_until(r, revision_whole(main - 1));
 
     uint64_t newest = before; /* the newest not after main, plus one */
-    while (newest < count && record_change(r, newest)->main == main) {
+    while (newest < count && keyindex_record_change(r, newest)->main == main) {
         newest++;
-        if (record_change(r, newest - 1)->tombstone)
+        if (keyindex_record_change(r, newest - 1)->tombstone)
             break;
     }
     if (newest == 0)
         return 0;
-    const struct change *c = record_change(r, newest - 1);
+    const struct change *c = keyindex_record_change(r, newest - 1);
     return c->tombstone && c->main < main ? newest : newest - 1;
 }
 
@@ -348,7 +348,7 @@ static void trunk_drop_oldest(struct slabs *s, struct history *h)
     }
 }
 
-void record_drop_oldest(struct slabs *s, struct record *r)
+void keyindex_record_drop_oldest(struct slabs *s, struct record *r)
 {
     assert(older_len(r) > 0);
 
@@ -360,14 +360,14 @@ void record_drop_oldest(struct slabs *s, struct record *r)
     if (older_len(r) == 0) {
         history_free(s, r);
     } else if (older_at(r, 0)->tombstone) { /* the life after it is whole */
-        r->older->created = record_change(r, 1)->main;
+        r->older->created = keyindex_record_change(r, 1)->main;
         r->older->version = 1;
     } else if (!ended) {
         r->older->version++;
     }
 }
 
-void record_shrink(struct slabs *s, struct record *r)
+void keyindex_record_shrink(struct slabs *s, struct record *r)
 {
     unsigned room = r->room;
     unsigned count = r->count - r->first;
@@ -406,33 +406,34 @@ static void check_older(const struct record *r)
 }
 
 /* Walks all changes, counting lives by hand, and compares with what a find would say. */
-void record_check(const struct record *r)
+void keyindex_record_check(const struct record *r)
 {
-    uint64_t count = record_changes(r);
+    uint64_t count = keyindex_record_changes(r);
     uint64_t life = 0;
     struct keyindex_found found;
 
     check_older(r);
     for (uint64_t i = 0; i < count; i++) {
-        const struct change *c = record_change(r, i);
+        const struct change *c = keyindex_record_change(r, i);
         if (i > 0) {
-            const struct change *last = record_change(r, i - 1);
+            const struct change *last = keyindex_record_change(r, i - 1);
             assert(revision_compare(change_revision(last), change_revision(c)) < 0);
             life = last->tombstone ? i : life;
         }
         assert(i == count - 1 || older_life(r, i) == life);
-        bool alive = record_find(r, change_revision(c), &found);
+        bool alive = keyindex_record_find(r, change_revision(c), &found);
         assert(alive == !c->tombstone);
         if (!alive)
             continue;
         assert(found.version >= (int64_t)(i - life) + 1);
-        bool whole = life > (uint64_t)record_change(r, 0)->tombstone;
+        bool whole = life > (uint64_t)keyindex_record_change(r, 0)->tombstone;
         assert(!whole || found.version == (int64_t)(i - life) + 1);
-        assert(!whole || found.created == record_change(r, life)->main);
+        assert(!whole || found.created == keyindex_record_change(r, life)->main);
     }
     /* A described life that is not yet over says the same in both places. */
-    if (r->older && !r->newest.tombstone && !record_change(r, count - 2)->tombstone) {
-        assert(record_find(r, change_revision(record_change(r, count - 2)), &found));
+    if (r->older && !r->newest.tombstone && !keyindex_record_change(r, count - 2)->tombstone) {
+        assert(
+            keyindex_record_find(r, change_revision(keyindex_record_change(r, count - 2)), &found));
         assert(found.version + 1 == r->version);
         assert(found.created == r->created);
     }

@@ -69,31 +69,31 @@ static inline struct revision change_revision(const struct change *c)
     return (struct revision){c->main, c->sub};
 }
 
-struct record *record_new(struct slabs *s, struct bytes key);
-void record_free(struct slabs *s, struct record *r); /* without history (asserted) */
+struct record *keyindex_record_new(struct slabs *s, struct bytes key);
+void keyindex_record_free(struct slabs *s, struct record *r); /* without history (asserted) */
 
 /* The next change; created and version are those of its life, as in struct record. */
-void record_note(struct slabs *s, struct record *r, struct change next, int64_t created,
-                 int64_t version);
+void keyindex_record_note(struct slabs *s, struct record *r, struct change next, int64_t created,
+                          int64_t version);
 
 /* The record as of a revision; false if it was not alive then. */
-bool record_find(const struct record *r, struct revision at, struct keyindex_found *out);
-bool record_find_newest(const struct record *r, struct keyindex_found *out);
+bool keyindex_record_find(const struct record *r, struct revision at, struct keyindex_found *out);
+bool keyindex_record_find_newest(const struct record *r, struct keyindex_found *out);
 
 /* All changes, the newest included: how many, and one of them, counted from the oldest. */
-uint64_t record_changes(const struct record *r);
-const struct change *record_change(const struct record *r, uint64_t i);
+uint64_t keyindex_record_changes(const struct record *r);
+const struct change *keyindex_record_change(const struct record *r, uint64_t i);
 
 /* How many of them a compaction at `main` drops, all older than the rest. */
-uint64_t record_dropped_by(const struct record *r, int64_t main);
+uint64_t keyindex_record_dropped_by(const struct record *r, int64_t main);
 
 /* Drops the oldest, which is not the newest too (asserted). */
-void record_drop_oldest(struct slabs *s, struct record *r);
+void keyindex_record_drop_oldest(struct slabs *s, struct record *r);
 
 /* Gives back memory that dropping has left unused. */
-void record_shrink(struct slabs *s, struct record *r);
+void keyindex_record_shrink(struct slabs *s, struct record *r);
 
-void record_check(const struct record *r);
+void keyindex_record_check(const struct record *r);
 
 /* --- the tree (keyindex_tree.c) ----------------------------------------------------------- */
 
@@ -203,23 +203,25 @@ static inline struct bytes separator_bytes(const struct separator *s)
     return bytes_of(s->at, s->len);
 }
 
-void tree_init(struct keyindex *ix);
+void keyindex_tree_init(struct keyindex *ix);
 
 /* The leaf where the key is or would be; its place there; how many of the living are before it. */
-struct leaf *tree_find(const struct keyindex *ix, struct bytes key, unsigned *place, bool *found);
-uint64_t tree_rank(const struct keyindex *ix, struct bytes key, bool published);
-struct leaf *tree_edge(const struct keyindex *ix, bool rightmost);
+struct leaf *keyindex_tree_find(const struct keyindex *ix, struct bytes key, unsigned *place,
+                                bool *found);
+uint64_t keyindex_tree_rank(const struct keyindex *ix, struct bytes key, bool published);
+struct leaf *keyindex_tree_edge(const struct keyindex *ix, bool rightmost);
 
 /* The same with all that a change needs to know. */
-void tree_path(const struct keyindex *ix, struct bytes key, struct path *out);
+void keyindex_tree_path(const struct keyindex *ix, struct bytes key, struct path *out);
 
 /* Puts a record at a path that has not found its key. The path is then the record's. */
-void tree_insert(struct keyindex *ix, struct path *p, struct record *r, bool alive);
+void keyindex_tree_insert(struct keyindex *ix, struct path *p, struct record *r, bool alive);
 
 /* Takes the record out, which is dead, published so too (asserted). The path is good no more. */
-struct record *tree_remove(struct keyindex *ix, struct path *p);
+struct record *keyindex_tree_remove(struct keyindex *ix, struct path *p);
 
-void tree_set_alive(struct keyindex *ix, struct path *p, bool alive);
+void keyindex_tree_set_alive(struct keyindex *ix, struct path *p, bool alive);
 
-uint32_t tree_head(struct bytes key, size_t skip);
-size_t tree_common(struct bytes low, struct bytes high); /* of two ends; 0 if one has at NULL */
+uint32_t keyindex_tree_head(struct bytes key, size_t skip);
+size_t keyindex_tree_common(struct bytes low,
+                            struct bytes high); /* of two ends; 0 if one has at NULL */

@@ -454,6 +454,7 @@ static void check_seen(const struct seen *s)
 
 TEST(a_few_keys_in_random_episodes_are_as_the_model_says)
 {
+    test_runs_in_one_thread();
     struct seen seen = {0};
 
     for (uint64_t i = 0; i < 60 * test_effort(); i++) {
@@ -466,6 +467,7 @@ TEST(a_few_keys_in_random_episodes_are_as_the_model_says)
 /* Enough keys for three levels of nodes, which fill and empty again. */
 TEST(many_keys_in_random_episodes_are_as_the_model_says)
 {
+    test_runs_in_one_thread();
     struct seen seen = {0};
 
     for (uint64_t i = 0; i < test_effort(); i++) {

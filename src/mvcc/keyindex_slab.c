@@ -3,7 +3,6 @@
 #include "base/mem.h"
 
 #include <sanitizer/asan_interface.h>
-#include <sys/mman.h>
 
 struct slab_region {
     struct list link;
@@ -50,30 +49,13 @@ void slabs_init(struct slabs *s)
 
 /* --- regions ------------------------------------------------------------------------------ */
 
-/* Whole pages from the system at a multiple of their size: twice as much, less what is over. */
-static uint8_t *map_region(void)
-{
-    uint8_t *at = mmap(NULL, 2 * SLAB_REGION_BYTES, PROT_READ | PROT_WRITE,
-                       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-
-    if (at == MAP_FAILED)
-        fatal("out of memory: no region of %d bytes", SLAB_REGION_BYTES);
-    size_t before = -(uintptr_t)at & (SLAB_REGION_BYTES - 1);
-    if (before > 0)
-        munmap(at, before);
-    munmap(at + before + SLAB_REGION_BYTES, SLAB_REGION_BYTES - before);
-    return at + before;
-}
-
 static struct slab_region *region_new(struct slabs *s)
 {
-    struct slab_region *r = (struct slab_region *)(void *)map_region();
-
     /* In huge pages a million keys are found and overwritten in a third less time, as measured. The
-     * first region is left alone: most indexes in tests never fill it. Where the system knows no
-     * huge pages, that is no trouble. */
-    if (s->regions++ > 0)
-        (void)madvise(r, SLAB_REGION_BYTES, MADV_HUGEPAGE);
+     * first region is left alone: most indexes in tests never fill it. */
+    bool huge_pages = s->regions++ > 0;
+    struct slab_region *r = mem_map_region(SLAB_REGION_BYTES, huge_pages);
+
     *r = (struct slab_region){.first = (uint8_t *)r + SLAB_BYTES,
                               .total = SLAB_REGION_BYTES / SLAB_BYTES - 1};
     list_init(&r->link);
@@ -88,7 +70,7 @@ static void region_free(struct slabs *s, struct slab_region *r)
     list_remove(&r->link);
     s->bytes -= sizeof(*r);
     s->regions--;
-    munmap(r, SLAB_REGION_BYTES);
+    mem_unmap_region(r, SLAB_REGION_BYTES);
 }
 
 /* Puts it on the list where it belongs. */

@@ -6,7 +6,7 @@ static_assert(sizeof(struct inner) <= SLAB_THING_BYTES_MAX, "and so come from sl
 
 /* --- heads -------------------------------------------------------------------------------- */
 
-uint32_t tree_head(struct bytes key, size_t skip)
+uint32_t keyindex_tree_head(struct bytes key, size_t skip)
 {
     uint32_t head = 0;
 
@@ -17,7 +17,7 @@ uint32_t tree_head(struct bytes key, size_t skip)
     return __builtin_bswap32(head);
 }
 
-size_t tree_common(struct bytes low, struct bytes high)
+size_t keyindex_tree_common(struct bytes low, struct bytes high)
 {
     size_t common = 0;
 
@@ -58,7 +58,7 @@ static void leaf_make_heads(struct leaf *l, size_t skip)
 {
     l->skip = (uint32_t)skip;
     for (unsigned i = 0; i < l->count; i++)
-        l->heads[i] = tree_head(record_key(l->records[i]), skip);
+        l->heads[i] = keyindex_tree_head(record_key(l->records[i]), skip);
     heads_pad(l->heads, l->count);
 }
 
@@ -70,10 +70,10 @@ static void inner_make_heads(struct inner *n, struct bytes low, struct bytes hig
         low = separator_bytes(n->separators[1]);
         high = separator_bytes(n->separators[n->count - 1]);
     }
-    n->skip = (uint32_t)tree_common(low, high);
+    n->skip = (uint32_t)keyindex_tree_common(low, high);
     n->heads[0] = 0;
     for (unsigned i = 1; i < n->count; i++)
-        n->heads[i] = tree_head(separator_bytes(n->separators[i]), n->skip);
+        n->heads[i] = keyindex_tree_head(separator_bytes(n->separators[i]), n->skip);
     heads_pad(n->heads, n->count);
 }
 
@@ -81,7 +81,7 @@ static void inner_make_heads(struct inner *n, struct bytes low, struct bytes hig
 
 static unsigned leaf_search(const struct leaf *l, struct bytes key, bool *found)
 {
-    uint32_t head = tree_head(key, l->skip);
+    uint32_t head = keyindex_tree_head(key, l->skip);
     unsigned low = heads_below(l->heads, head);
     unsigned high = heads_equal_end(l->heads, l->count, low, head);
 
@@ -118,7 +118,7 @@ static unsigned inner_search(const struct inner *n, struct bytes key)
 
     if (order != 0)
         return order < 0 ? 0 : n->count - 1;
-    uint32_t head = tree_head(key, n->skip);
+    uint32_t head = keyindex_tree_head(key, n->skip);
     unsigned low = heads_below(n->heads, head);
 
     low = low > 0 ? low : 1; /* the first child has no separator */
@@ -147,7 +147,8 @@ static void *child_at(const struct inner *n, unsigned child, unsigned level)
     return n->children[child];
 }
 
-struct leaf *tree_find(const struct keyindex *ix, struct bytes key, unsigned *place, bool *found)
+struct leaf *keyindex_tree_find(const struct keyindex *ix, struct bytes key, unsigned *place,
+                                bool *found)
 {
     void *node = ix->root;
 
@@ -159,7 +160,7 @@ struct leaf *tree_find(const struct keyindex *ix, struct bytes key, unsigned *pl
     return node;
 }
 
-void tree_path(const struct keyindex *ix, struct bytes key, struct path *out)
+void keyindex_tree_path(const struct keyindex *ix, struct bytes key, struct path *out)
 {
     void *node = ix->root;
 
@@ -189,7 +190,7 @@ static uint64_t sum(const uint32_t *counts, unsigned count)
     return total;
 }
 
-uint64_t tree_rank(const struct keyindex *ix, struct bytes key, bool published)
+uint64_t keyindex_tree_rank(const struct keyindex *ix, struct bytes key, bool published)
 {
     const void *node = ix->root;
     uint64_t rank = 0;
@@ -206,7 +207,7 @@ uint64_t tree_rank(const struct keyindex *ix, struct bytes key, bool published)
     return rank + (unsigned)__builtin_popcountll(before);
 }
 
-struct leaf *tree_edge(const struct keyindex *ix, bool rightmost)
+struct leaf *keyindex_tree_edge(const struct keyindex *ix, bool rightmost)
 {
     void *node = ix->root;
 
@@ -246,7 +247,7 @@ static void path_count(struct keyindex *ix, struct path *p, bool more)
     }
 }
 
-void tree_set_alive(struct keyindex *ix, struct path *p, bool alive)
+void keyindex_tree_set_alive(struct keyindex *ix, struct path *p, bool alive)
 {
     uint64_t bit = 1ull << p->place;
 
@@ -303,7 +304,7 @@ static struct separator *separator_new(struct slabs *s, struct bytes left, struc
 {
     assert(bytes_compare(left, right) < 0);
 
-    size_t len = tree_common(left.at ? left : BYTES(""), right) + 1;
+    size_t len = keyindex_tree_common(left.at ? left : BYTES(""), right) + 1;
     struct separator *new = slabs_take(s, separator_bytes_of(len));
     new->len = (uint32_t)len;
     memcpy(new->at, right.at, len);
@@ -335,7 +336,7 @@ static struct inner *inner_new(struct slabs *s)
     return n;
 }
 
-void tree_init(struct keyindex *ix)
+void keyindex_tree_init(struct keyindex *ix)
 {
     ix->root = leaf_new(&ix->slabs);
     ix->epoch = 1; /* new nodes, of epoch 0, are untouched */
@@ -382,7 +383,7 @@ static void inner_add(const struct keyindex *ix, struct inner *n, unsigned at,
     if (n->outer) /* it need not begin like the others */
         inner_make_heads(n, (struct bytes){0}, (struct bytes){0});
     else
-        n->heads[at] = tree_head(separator_bytes(separator), n->skip);
+        n->heads[at] = keyindex_tree_head(separator_bytes(separator), n->skip);
     inner_count_child(ix, n, at - 1, child_level);
     inner_count_child(ix, n, at, child_level);
 }
@@ -503,8 +504,8 @@ static void leaf_split(struct keyindex *ix, struct path *p, struct bytes key)
     struct bytes low = path_low(p, 0);
     struct bytes high = path_high(p, 0);
     struct leaf *right = leaf_cut(ix, l, cut);
-    leaf_set_skip(l, tree_common(low, separator_bytes(between)));
-    leaf_set_skip(right, tree_common(separator_bytes(between), high));
+    leaf_set_skip(l, keyindex_tree_common(low, separator_bytes(between)));
+    leaf_set_skip(right, keyindex_tree_common(separator_bytes(between), high));
     inner_add(ix, p->steps[0].node, p->steps[0].child + 1, between, right, 0);
     if (!goes_left) {
         p->leaf = right;
@@ -528,7 +529,7 @@ static uint64_t bits_remove(uint64_t bits, unsigned place)
     return (bits & below) | (bits >> 1 & ~below);
 }
 
-void tree_insert(struct keyindex *ix, struct path *p, struct record *r, bool alive)
+void keyindex_tree_insert(struct keyindex *ix, struct path *p, struct record *r, bool alive)
 {
     assert(!p->found);
     if (ix->size >= KEYINDEX_KEYS_MAX)
@@ -541,7 +542,7 @@ void tree_insert(struct keyindex *ix, struct path *p, struct record *r, bool ali
     leaf_touch(ix, l);
     SLIDE(l->heads, p->place, p->place + 1, behind);
     SLIDE(l->records, p->place, p->place + 1, behind);
-    l->heads[p->place] = tree_head(record_key(r), l->skip);
+    l->heads[p->place] = keyindex_tree_head(record_key(r), l->skip);
     l->records[p->place] = r;
     l->alive = bits_insert(l->alive, p->place, alive);
     l->alive_before = bits_insert(l->alive_before, p->place, false);
@@ -632,7 +633,7 @@ static void merge_leaves(struct keyindex *ix, struct path *p, unsigned at)
     separator_free(&ix->slabs, parent->separators[at + 1]);
     inner_take_out(ix, parent, at + 1, 0);
     p->steps[0].child = at;
-    leaf_make_heads(left, tree_common(path_low(p, 0), path_high(p, 0)));
+    leaf_make_heads(left, keyindex_tree_common(path_low(p, 0), path_high(p, 0)));
 }
 
 static void merge_inner(struct keyindex *ix, struct path *p, unsigned level, unsigned at)
@@ -683,7 +684,7 @@ static void settle(struct keyindex *ix, struct path *p, unsigned level)
     }
 }
 
-struct record *tree_remove(struct keyindex *ix, struct path *p)
+struct record *keyindex_tree_remove(struct keyindex *ix, struct path *p)
 {
     struct leaf *l = p->leaf;
     struct record *r = l->records[p->place];

@@ -42,7 +42,7 @@ static int64_t count_one(const struct keyindex *ix, struct bytes key, bool publi
 {
     unsigned place;
     bool found;
-    const struct leaf *l = tree_find(ix, key, &place, &found);
+    const struct leaf *l = keyindex_tree_find(ix, key, &place, &found);
 
     return found && leaf_living(ix, l, published) >> place & 1;
 }
@@ -51,8 +51,8 @@ int64_t keyindex_count(const struct keyindex *ix, const struct key_range *r, boo
 {
     if (r->one)
         return count_one(ix, r->from, published);
-    uint64_t before = tree_rank(ix, r->from, published);
-    uint64_t until = r->to.at ? tree_rank(ix, r->to, published) : count_all(ix, published);
+    uint64_t before = keyindex_tree_rank(ix, r->from, published);
+    uint64_t until = r->to.at ? keyindex_tree_rank(ix, r->to, published) : count_all(ix, published);
     return until > before ? (int64_t)(until - before) : 0;
 }
 
@@ -80,7 +80,7 @@ static void stand_before(struct keyindex_cursor *c, struct bytes key, bool behin
     bool found;
     unsigned place;
 
-    c->leaf = tree_find(c->ix, key, &place, &found);
+    c->leaf = keyindex_tree_find(c->ix, key, &place, &found);
     c->place = place + (found && behind_it);
 }
 
@@ -95,7 +95,7 @@ static void seek(struct keyindex_cursor *c)
     } else if (r->one || r->to.at) {
         stand_before(c, r->one ? r->from : r->to, r->one);
     } else {
-        struct leaf *l = tree_edge(c->ix, true);
+        struct leaf *l = keyindex_tree_edge(c->ix, true);
         c->leaf = l;
         c->place = l->count;
     }
@@ -164,7 +164,7 @@ bool keyindex_cursor_next(struct keyindex_cursor *c, unsigned *steps, struct key
         }
         last = r;
         (*steps)--;
-        found = record_find(r, c->at, out);
+        found = keyindex_record_find(r, c->at, out);
     }
     remember(c, last);
     return found;

@@ -48,7 +48,8 @@ static struct frame *frame_inside(struct decoder *d)
 {
     if (d->top && d->top->inner)
         return d->top->inner;
-    struct frame *f = arena_new(d->arena, struct frame);
+    struct frame *f = arena_space(d->arena, sizeof(*f));
+    *f = (struct frame){0};
     if (d->top)
         d->top->inner = f;
     return f;

@@ -39,6 +39,39 @@ static bool is_packed(const struct pb_schema *schema, const struct pb_field *fie
     return field->kind < PB_BYTES && !schema->proto2;
 }
 
+typedef const uint64_t __attribute__((may_alias)) any_word;
+
+/* The first field from row i on that there is anything to write for; field_count behind the last.
+ */
+static size_t present_from(const struct pb_schema *schema, const uint8_t *msg, size_t i)
+{
+    size_t count = schema->field_count;
+
+    if (schema->of_words) {
+        any_word *words = (const void *)msg;
+        while (i < count && !words[i])
+            i++;
+        return i;
+    }
+    while (i < count && !pb_is_present(&schema->fields[i], msg))
+        i++;
+    return i;
+}
+
+/* One more than the last such field before row i; 0 before the first. */
+static size_t present_before(const struct pb_schema *schema, const uint8_t *msg, size_t i)
+{
+    if (schema->of_words) {
+        any_word *words = (const void *)msg;
+        while (i > 0 && !words[i - 1])
+            i--;
+        return i;
+    }
+    while (i > 0 && !pb_is_present(&schema->fields[i - 1], msg))
+        i--;
+    return i;
+}
+
 /* ---- Sizes ---- */
 
 /* One value with its length but without its tag. `at` is the message itself, not a pointer to it.
@@ -73,16 +106,14 @@ static size_t list_size(const struct pb_schema *schema, const struct pb_field *f
 
 static size_t message_size(const struct pb_schema *schema, const uint8_t *msg, bool by_table)
 {
-    const struct pb_field *f = schema->fields, *end = f + schema->field_count;
-    size_t size = 0;
+    size_t i = 0, size = 0;
 
     if (schema->by_hand && !by_table)
         return schema->by_hand->size(msg);
-    for (; f < end; f++) {
+    while ((i = present_from(schema, msg, i)) < schema->field_count) {
+        const struct pb_field *f = &schema->fields[i++];
         const uint8_t *at = msg + f->offset;
-        if (!pb_is_present(f, msg)) {
-            continue;
-        } else if (f->place == PB_LIST) {
+        if (f->place == PB_LIST) {
             size += list_size(schema, f, (const void *)at, by_table);
         } else {
             at = f->kind == PB_MESSAGE ? load_message(at) : at;
@@ -125,15 +156,14 @@ static uint8_t *put_list(const struct pb_schema *schema, const struct pb_field *
 static uint8_t *put_message(const struct pb_schema *schema, const uint8_t *msg, uint8_t *end,
                             bool by_table)
 {
-    const struct pb_field *first = schema->fields, *f = first + schema->field_count;
+    size_t i = schema->field_count;
 
     if (schema->by_hand && !by_table)
         return schema->by_hand->put(msg, end);
-    while (f > first) {
-        const uint8_t *at = msg + (--f)->offset;
-        if (!pb_is_present(f, msg)) {
-            continue;
-        } else if (f->place == PB_LIST) {
+    while ((i = present_before(schema, msg, i)) > 0) {
+        const struct pb_field *f = &schema->fields[--i];
+        const uint8_t *at = msg + f->offset;
+        if (f->place == PB_LIST) {
             end = put_list(schema, f, (const void *)at, end, by_table);
         } else {
             at = f->kind == PB_MESSAGE ? load_message(at) : at;

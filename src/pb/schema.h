@@ -68,6 +68,7 @@ struct pb_schema {
     uint16_t size;      /* of the plain struct */
     uint16_t depth_max; /* levels of messages, this one included */
     bool proto2;        /* strings are not checked and lists of numbers are not packed */
+    bool of_words;      /* single pointers and 64-bit numbers only, in the order of the rows */
 };
 
 /* The row for a field number, or NULL for one we do not know. */

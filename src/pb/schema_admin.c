@@ -421,4 +421,5 @@ static const struct pb_field internal_raft_request_rows[] = {
     F_COMMAND(1302, downgrade_info_set, downgrade_info_set_request),
     F_COMMAND(9900, downgrade_version_test, downgrade_version_test_request),
 };
-MESSAGE_DEEP(internal_raft_request, "etcdserverpb.InternalRaftRequest", internal_raft_request);
+MESSAGE_OF_COMMANDS(internal_raft_request, "etcdserverpb.InternalRaftRequest",
+                    internal_raft_request);

@@ -90,7 +90,7 @@ PB_RAFT_MESSAGES(NAME_STRUCT)
         .name = (proto_name), .values = c_name##_values, .count = ARRAY_LEN(c_name##_values)}
 
 /* A message whose rows are OWNER_rows and whose struct is pb_OWNER. */
-#define SCHEMA(c_name, proto_name, owner, depth, hand, is_proto2)                                  \
+#define SCHEMA(c_name, proto_name, owner, depth, hand, is_proto2, words)                           \
     static_assert(__builtin_types_compatible_p(c_name##_struct, struct pb_##owner),                \
                   "the message list and the rows mean the same struct");                           \
     const struct pb_schema pb_##c_name##_schema = {.name = (proto_name),                           \
@@ -99,18 +99,23 @@ PB_RAFT_MESSAGES(NAME_STRUCT)
                                                    .field_count = ARRAY_LEN(owner##_rows),         \
                                                    .size = sizeof(struct pb_##owner),              \
                                                    .depth_max = (depth),                           \
-                                                   .proto2 = (is_proto2)}
+                                                   .proto2 = (is_proto2),                          \
+                                                   .of_words = (words)}
 
 #define MESSAGE(c_name, proto_name, owner)                                                         \
-    SCHEMA(c_name, proto_name, owner, PB_DEPTH_MAX, NULL, false)
+    SCHEMA(c_name, proto_name, owner, PB_DEPTH_MAX, NULL, false, false)
 #define MESSAGE_BY_HAND(c_name, proto_name, owner)                                                 \
-    SCHEMA(c_name, proto_name, owner, PB_DEPTH_MAX, &pb_##c_name##_by_hand, false)
+    SCHEMA(c_name, proto_name, owner, PB_DEPTH_MAX, &pb_##c_name##_by_hand, false, false)
 #define MESSAGE_DEEP(c_name, proto_name, owner)                                                    \
-    SCHEMA(c_name, proto_name, owner, PB_LOG_DEPTH_MAX, NULL, false)
+    SCHEMA(c_name, proto_name, owner, PB_LOG_DEPTH_MAX, NULL, false, false)
+/* Of thirty commands one is there, so absent ones must be passed over quickly. */
+#define MESSAGE_OF_COMMANDS(c_name, proto_name, owner)                                             \
+    static_assert(sizeof(struct pb_##owner) == 8 * ARRAY_LEN(owner##_rows), "a word each");        \
+    SCHEMA(c_name, proto_name, owner, PB_LOG_DEPTH_MAX, NULL, false, true)
 #define MESSAGE_PROTO2(c_name, proto_name, owner)                                                  \
-    SCHEMA(c_name, proto_name, owner, PB_DEPTH_MAX, NULL, true)
+    SCHEMA(c_name, proto_name, owner, PB_DEPTH_MAX, NULL, true, false)
 #define MESSAGE_PROTO2_BY_HAND(c_name, proto_name, owner)                                          \
-    SCHEMA(c_name, proto_name, owner, PB_DEPTH_MAX, &pb_##c_name##_by_hand, true)
+    SCHEMA(c_name, proto_name, owner, PB_DEPTH_MAX, &pb_##c_name##_by_hand, true, false)
 #define MESSAGE_EMPTY(c_name, proto_name)                                                          \
     const struct pb_schema pb_##c_name##_schema = {.name = (proto_name),                           \
                                                    .fields = no_rows,                              \

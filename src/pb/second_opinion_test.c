@@ -262,6 +262,20 @@ TEST(fields_overlap_in_memory_only_within_a_oneof)
     }
 }
 
+/* The encoder looks at such a message word by word, without asking the rows. */
+TEST(a_message_of_words_has_one_for_each_row_in_order)
+{
+    for (size_t i = 0; i < pb_schema_count; i++) {
+        const struct pb_schema *s = pb_schemas[i];
+        for (size_t j = 0; s->of_words && j < s->field_count; j++) {
+            const struct pb_field *f = &s->fields[j];
+            CHECK_EQ(f->offset, j * sizeof(uint64_t));
+            CHECK_EQ(f->place, PB_SINGLE);
+            CHECK(f->kind == PB_MESSAGE || f->kind == PB_INT64 || f->kind == PB_UINT64);
+        }
+    }
+}
+
 /* ---- Random messages, made from the tables ---- */
 
 struct maker {

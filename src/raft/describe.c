@@ -1,5 +1,6 @@
 #include "raft/describe.h"
 
+#include "base/text.h"
 #include "raft/raft_int.h"
 
 /* --- names --- */
@@ -83,59 +84,6 @@ static void describe_transition(struct buf *out, enum raft_transition transition
 
 /* --- data --- */
 
-static char escape_of(uint8_t byte)
-{
-    switch (byte) {
-    case '\a':
-        return 'a';
-    case '\b':
-        return 'b';
-    case '\f':
-        return 'f';
-    case '\n':
-        return 'n';
-    case '\r':
-        return 'r';
-    case '\t':
-        return 't';
-    case '\v':
-        return 'v';
-    case '"':
-    case '\\':
-        return (char)byte;
-    default:
-        return 0;
-    }
-}
-
-/* How long the well-formed UTF-8 sequence at the front is; 0 if there is none or it is ASCII. */
-static size_t utf8_length(struct bytes data)
-{
-    size_t len = data.at[0] >= 0xf0 ? 4 : data.at[0] >= 0xe0 ? 3 : data.at[0] >= 0xc2 ? 2 : 0;
-
-    return len > 0 && len <= data.len && bytes_are_utf8(bytes_of(data.at, len)) ? len : 0;
-}
-
-void raft_describe_quoted(struct buf *out, struct bytes data)
-{
-    buf_append_byte(out, '"');
-    while (data.len > 0) {
-        uint8_t byte = data.at[0];
-        size_t len = utf8_length(data);
-        if (len > 0)
-            buf_append(out, bytes_of(data.at, len));
-        else if (escape_of(byte))
-            buf_printf(out, "\\%c", escape_of(byte));
-        else if (byte >= 0x20 && byte < 0x7f)
-            buf_append_byte(out, byte);
-        else
-            buf_printf(out, "\\x%02x", byte);
-        len = len ? len : 1;
-        data = bytes_of(data.at + len, data.len - len);
-    }
-    buf_append_byte(out, '"');
-}
-
 /* Go's %v of a []uint64 */
 static void describe_ids(struct buf *out, const struct raft_ids *ids)
 {
@@ -199,7 +147,7 @@ void raft_describe_conf_change(struct buf *out, const struct raft_conf_change_v2
     }
     if (cc->context.len > 0) {
         buf_append_str(out, " context:");
-        raft_describe_quoted(out, cc->context);
+        text_append_quoted(out, cc->context);
     }
 }
 
@@ -277,7 +225,7 @@ static void describe_entry_data(struct buf *out, const struct raft_entry *e,
     struct raft_conf_change_v2 cc;
 
     if (e->type == RAFT_ENTRY_NORMAL)
-        (format ? format : raft_describe_quoted)(out, e->data);
+        (format ? format : text_append_quoted)(out, e->data);
     else if (e->type > RAFT_ENTRY_CONF_CHANGE_V2)
         return;
     else if (raft_entry_conf_change(e, &cc))

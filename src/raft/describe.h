@@ -36,8 +36,5 @@ void raft_describe_tracker(struct buf *out, const struct tracker *t);
 /* What a leader's status command shows; nothing for other roles. */
 void raft_describe_status(struct buf *out, const struct raft *r);
 
-/* Go's %q */
-void raft_describe_quoted(struct buf *out, struct bytes data);
-
 const char *raft_role_text(enum raft_role role);                 /* "StateFollower" */
 const char *raft_message_type_text(enum raft_message_type type); /* "MsgApp"; NULL if unknown */

@@ -3,25 +3,6 @@
 #include "harness/test.h"
 #include "raft/group_test.h"
 
-static void check_quoted(struct bytes data, const char *want)
-{
-    struct buf text = {0};
-
-    raft_describe_quoted(&text, data);
-    CHECK_STR(buf_str(&text), want);
-    buf_free(&text);
-}
-
-TEST(data_is_quoted_as_go_does)
-{
-    check_quoted(BYTES(""), "\"\"");
-    check_quoted(BYTES("plain text"), "\"plain text\"");
-    check_quoted(BYTES("a\"b\\c\n\t\v"), "\"a\\\"b\\\\c\\n\\t\\v\"");
-    check_quoted(BYTES("\0\x1f\x7f\xff"), "\"\\x00\\x1f\\x7f\\xff\"");
-    check_quoted(BYTES("gr\xc3\xbc\xc3\x9f\xe2\x82\xac"), "\"gr\xc3\xbc\xc3\x9f\xe2\x82\xac\"");
-    check_quoted(BYTES("\xc3"), "\"\\xc3\"");
-}
-
 static void check_entry(struct raft_entry e, const char *want)
 {
     struct buf text = {0};

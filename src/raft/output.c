@@ -124,7 +124,7 @@ static const struct raft_entry *copy_slice(struct raft *r, struct outbox *box,
 
     if (same)
         return box->slice;
-    struct raft_entry *copy = arena_new_array(&box->arena, count, struct raft_entry);
+    struct raft_entry *copy = arena_space_array(&box->arena, count, sizeof(*copy));
     memcpy(copy, entries, count * sizeof(*copy));
     box->slice = copy;
     box->slice_count = count;
@@ -146,7 +146,7 @@ const struct raft_entry *raft_output_entries(struct raft *r, const struct raft_e
 
     if (count == 0)
         return NULL;
-    struct raft_entry *copy = arena_new_array(&box->arena, count, struct raft_entry);
+    struct raft_entry *copy = arena_space_array(&box->arena, count, sizeof(*copy));
     for (size_t i = 0; i < count; i++) {
         copy[i] = raft_entry_share(&entries[i]);
         blob_pile_add(&box->blobs, copy[i].blob);
