@@ -3,12 +3,14 @@
  *
  *     cleat-sim --seed 7                         one run
  *     cleat-sim --seed 1 --runs 1000 --replay    a thousand, each told twice
+ *     cleat-sim --seeds 1 300                    those from 1 to 300, up to the first that fails
  *     cleat-sim --seed 7 --crash-at-every-write  the same story with the crash at each call in turn
  */
 #include "base/log.h"
 #include "sim/sim.h"
 
 #include <inttypes.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,11 +18,12 @@
 
 struct arguments {
     uint64_t seed, runs;
-    bool replay, every_write, verbose;
+    bool replay, every_write, verbose, to_first;
 };
 
+static int stderr_fd = STDERR_FILENO;
 static const struct log to_stderr = {
-    .level = LOG_DEBUG, .sink = log_sink_fd, .sink_context = (void *)(intptr_t)STDERR_FILENO};
+    .level = LOG_DEBUG, .sink = log_sink_fd, .sink_context = &stderr_fd};
 
 static void print(uint64_t seed, const struct sim_result *r)
 {
@@ -32,6 +35,38 @@ static void print(uint64_t seed, const struct sim_result *r)
         printf("    %s\n", r->problem);
     fflush(stdout);
 }
+
+/* --- up to the first that fails, for scripts/planted --- */
+
+static struct {
+    char text[32];
+    size_t len;
+} last_words; /* an assertion has no other way to tell the seed */
+
+static void on_abort(int number)
+{
+    (void)number;
+    if (write(STDOUT_FILENO, last_words.text, last_words.len) < 0)
+        _exit(1);
+}
+
+static int run_to_first(const struct arguments *a)
+{
+    signal(SIGABRT, on_abort);
+    for (uint64_t seed = a->seed; seed < a->seed + a->runs; seed++) {
+        last_words.len =
+            (size_t)snprintf(last_words.text, sizeof(last_words.text), "seed %" PRIu64 "\n", seed);
+        struct sim_result r = sim_run(&(struct sim_options){.seed = seed});
+        if (r.ok)
+            continue;
+        printf("seed %" PRIu64 ": %s\n", seed, r.problem);
+        return 1;
+    }
+    printf("%" PRIu64 " runs, and none failed\n", a->runs);
+    return 0;
+}
+
+/* --- one after the other --- */
 
 static bool run_seed(const struct arguments *a, uint64_t seed)
 {
@@ -79,7 +114,11 @@ static bool parse(int argc, char **argv, struct arguments *out)
             out->seed = strtoull(argv[++i], NULL, 10);
         else if (strcmp(argv[i], "--runs") == 0 && i + 1 < argc)
             out->runs = strtoull(argv[++i], NULL, 10);
-        else if (strcmp(argv[i], "--replay") == 0)
+        else if (strcmp(argv[i], "--seeds") == 0 && i + 2 < argc) {
+            out->seed = strtoull(argv[++i], NULL, 10);
+            out->runs = strtoull(argv[++i], NULL, 10) - out->seed + 1;
+            out->to_first = true;
+        } else if (strcmp(argv[i], "--replay") == 0)
             out->replay = true;
         else if (strcmp(argv[i], "--crash-at-every-write") == 0)
             out->every_write = true;
@@ -97,10 +136,12 @@ int main(int argc, char **argv)
     uint64_t failed = 0;
 
     if (!parse(argc, argv, &a)) {
-        fprintf(stderr, "usage: cleat-sim [--seed N] [--runs N] [--replay] "
+        fprintf(stderr, "usage: cleat-sim [--seed N] [--runs N] [--seeds FROM TO] [--replay] "
                         "[--crash-at-every-write] [--verbose]\n");
         return 2;
     }
+    if (a.to_first)
+        return run_to_first(&a);
     for (uint64_t n = 0; n < a.runs; n++)
         failed += !(a.every_write ? run_every_write(&a, a.seed + n) : run_seed(&a, a.seed + n));
     printf("%" PRIu64 " of %" PRIu64 " runs failed\n", failed, a.runs);

@@ -36,10 +36,10 @@ static struct daemon d; /* signals have no other way to find it */
 
 static void write_line(void *context, struct bytes line)
 {
-    const struct daemon *of = context;
+    struct daemon *of = context;
 
     for (size_t i = 0; i < of->output_count; i++)
-        log_sink_fd((void *)(intptr_t)of->outputs[i], line);
+        log_sink_fd(&of->outputs[i], line);
 }
 
 static int64_t wall_clock(void *context)
@@ -120,8 +120,18 @@ static void on_signal(struct loop_signal *s)
 {
     log_info(&d.log, "received signal; shutting down",
              LOG_STR("signal", s->number == SIGTERM ? "terminated" : "interrupt"));
-    signal(s->number, SIG_DFL); /* whoever insists gets his way */
+    signal(SIGTERM, SIG_DFL); /* whoever insists gets his way */
+    signal(SIGINT, SIG_DFL);
     server_stop(d.server);
+}
+
+/* Nothing is tidied up: what memory holds and what the disk has kept may differ. */
+static void on_failed(void *context, const char *text)
+{
+    (void)context;
+    log_write(&d.log, LOG_FATAL, LOG_CALLER, "the server cannot go on",
+              (const struct log_field[]){LOG_STR("error", text)}, 1);
+    _Exit(1);
 }
 
 static void turn(void *context)
@@ -144,7 +154,7 @@ static enum err watch_signals(void)
 static int serve(void)
 {
     struct buf why = {0};
-    struct server_options options = {.config = &d.config, .log = &d.log};
+    struct server_options options = {.config = &d.config, .log = &d.log, .on_failed = on_failed};
 
     mem_tune();
     enum err e = loop_open(&(struct loop_options){.worker_threads = 1}, &d.loop);

@@ -1,10 +1,10 @@
 /*
  * From a data directory to an open server.
  *
- *     no log             a new cluster: --initial-cluster says who, ids follow from it
- *     a log              its metadata says who we are; it is read from the last snapshot recorded
- * in it; the store says how much of it is applied already etcd's store       is imported first
- * (snap/transfer.h)
+ *     no log         a new cluster: --initial-cluster says who, ids follow from it
+ *     a log          its metadata says who we are; it is read from the last snapshot recorded in
+ *                    it, and the store says how much of it is applied already
+ *     etcd's store   is imported first (snap/transfer.h), if there is a log to go with it
  *
  * Everything here may block: nobody is served yet.
  */
@@ -62,6 +62,8 @@ static enum err make_dir(struct boot *b, const char *path)
         e = disk_write_file(disk, probe, 0600, (struct bytes){0});
     if (e == ERR_OK)
         e = disk_remove(disk, probe);
+    if (e == ERR_NOT_FOUND) /* another one starts here as well; their locks will tell them apart */
+        e = ERR_OK;
     if (e == ERR_OK)
         e = sync_names(b, path);
     if (e != ERR_OK)
@@ -151,6 +153,11 @@ static enum err settle_store(struct boot *b)
 
     if (e != ERR_OK || truth.holds != SNAP_HOLDS_DB)
         return e;
+    if (!b->has_log) {
+        buf_printf(b->why, "%s has a store of etcd's, but there is no log in %s that goes with it",
+                   b->s->config->data_dir, b->s->config->wal_dir);
+        return ERR_CORRUPT;
+    }
     e = snap_import(b->s->io->disk, &place, &copied);
     if (e == ERR_OK)
         log_info(b->s->log, "imported etcd's store", LOG_U64("consistent-index", copied.index),
@@ -410,11 +417,12 @@ static enum err open_raft(struct boot *b)
 
 /* --- clients --- */
 
-static void open_clients(struct boot *b)
+static enum err open_rpc(struct boot *b)
 {
     struct server *s = b->s;
     const struct config *c = s->config;
-    struct rpc_options rpc = {
+
+    s->rpc = rpc_open(&(struct rpc_options){
         .io = s->io,
         .log = s->log,
         .methods = api_methods,
@@ -425,7 +433,14 @@ static void open_clients(struct boot *b)
         .keepalive_interval_ms = (uint64_t)c->grpc_keepalive_interval_ns / NS_PER_MS,
         .keepalive_timeout_ms = (uint64_t)c->grpc_keepalive_timeout_ns / NS_PER_MS,
         .seed = s->map_seed,
-    };
+    });
+    return listen_open(s, b->why);
+}
+
+static void open_api(struct boot *b)
+{
+    struct server *s = b->s;
+    const struct config *c = s->config;
     struct watch_options watch = {
         .mvcc = s->mvcc,
         .fragment_bytes = c->max_request_bytes + GRPC_OVERHEAD_BYTES,
@@ -434,7 +449,6 @@ static void open_clients(struct boot *b)
     };
 
     s->watch = watch_open(&watch);
-    s->rpc = rpc_open(&rpc);
     s->api = api_open(&(struct api_options){
         .rpc = s->rpc,
         .apply = s->apply,
@@ -450,7 +464,6 @@ static void open_clients(struct boot *b)
         .txn_ops_max = (unsigned)c->max_txn_ops,
         .quota_bytes = c->quota_backend_bytes,
     });
-    s->listening = mem_new_array(c->listen_clients.count, struct net_address);
 }
 
 static void tick_is_due(struct timer *t)
@@ -493,6 +506,8 @@ static void free_work(struct list *queue)
 /* In the opposite order of opening; any of them may not be there. */
 static void server_free(struct server *s, bool crashed)
 {
+    if (!crashed)
+        listen_stop(s); /* a boot that was refused has only these */
     api_close(s->api);
     rpc_close(s->rpc);
     watch_close(s->watch);
@@ -511,7 +526,7 @@ static void server_free(struct server *s, bool crashed)
         wal_close(s->wal);
     backend_close(s->backend);
     arena_free(&s->snapshot.arena);
-    mem_free(s->listening);
+    listen_free(s);
     mem_free(s->snap_dir);
     mem_free(s);
 }
@@ -543,11 +558,35 @@ static struct server *new_server(const struct server_options *options)
     return s;
 }
 
+/* What tools and operators look for first. */
+static void say_how_we_start(const struct server *s)
+{
+    const struct config *c = s->config;
+
+    log_info(s->log, "starting an etcd server", LOG_STR("etcd-version", SERVER_VERSION),
+             LOG_STR("name", c->name), LOG_STR("data-dir", c->data_dir),
+             LOG_STR("wal-dir", c->wal_dir), LOG_BOOL("pre-vote", c->pre_vote),
+             LOG_NS("heartbeat-interval", (int64_t)(c->heartbeat_ms * NS_PER_MS)),
+             LOG_NS("election-timeout", (int64_t)(c->election_ms * NS_PER_MS)),
+             LOG_U64("snapshot-count", c->snapshot_count), LOG_U64("max-wals", c->max_wals),
+             LOG_U64("max-snapshots", c->max_snapshots),
+             LOG_U64("snapshot-catchup-entries", c->snapshot_catchup_entries),
+             LOG_STR("initial-cluster", c->initial_cluster),
+             LOG_STR("initial-cluster-state", c->joins_existing ? "existing" : "new"),
+             LOG_STR("initial-cluster-token", c->initial_cluster_token),
+             LOG_I64("quota-backend-bytes", c->quota_backend_bytes),
+             LOG_U64("max-request-bytes", c->max_request_bytes),
+             LOG_STR("v2-deprecation", "write-only"));
+}
+
 static enum err boot(struct boot *b)
 {
     struct server *s = b->s;
-    enum err e = make_dirs(b);
 
+    say_how_we_start(s);
+    enum err e = open_rpc(b);
+    if (e == ERR_OK)
+        e = make_dirs(b);
     if (e == ERR_OK)
         e = wal_exists(s->io->disk, s->config->wal_dir, &b->has_log);
     if (e == ERR_OK && b->has_log)
@@ -566,7 +605,7 @@ static enum err boot(struct boot *b)
         e = open_raft(b);
     if (e != ERR_OK)
         return e;
-    open_clients(b);
+    open_api(b);
     set_going(b);
     return ERR_OK;
 }
@@ -626,7 +665,7 @@ struct server_status server_status(const struct server *s)
         .turns = s->turns,
         .longest_turn_ns = s->longest_turn_ns,
         .waiting = pending_count(s),
-        .ready = s->listening_count > 0,
+        .ready = s->published,
     };
 }
 

@@ -447,6 +447,7 @@ static void read_notices(struct maker *m)
         ns = NOTICE_MIN_NS;
     }
     m->out->watch_progress_notify_ns = ns;
+    m->out->warning_apply_ns = value_of(m, FLAG_WARNING_APPLY_DURATION)->integer;
 }
 
 static bool read_sizes(struct maker *m)

@@ -72,6 +72,7 @@ struct config {
     enum log_format log_format;
     struct url_list log_outputs; /* "stderr", "stdout" or paths; "default" has become "stderr" */
     int64_t watch_progress_notify_ns;
+    int64_t warning_apply_ns; /* an entry that takes longer is told of in the log */
     bool unsafe_no_fsync;
 
     const struct config_note *notes; /* in order */

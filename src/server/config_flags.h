@@ -85,6 +85,8 @@ enum flag_section { SECTION_MEMBER, SECTION_CLUSTER, SECTION_LOG, SECTION_TUNING
     X(LOG_FORMAT, "log-format", TEXT, "json", LOG, "'json' or 'console'.")                         \
     X(WATCH_PROGRESS_NOTIFY_INTERVAL, "watch-progress-notify-interval", DURATION, "0s", TUNING,    \
       "Time between two notices of progress to a watcher (0: 10m).")                               \
+    X(WARNING_APPLY_DURATION, "warning-apply-duration", DURATION, "100ms", TUNING,                 \
+      "Time that one entry may take before the log tells of it.")                                  \
     X(UNSAFE_NO_FSYNC, "unsafe-no-fsync", BOOL, "false", UNSAFE,                                   \
       "Do not sync the log. A power cut then loses what was promised.")
 
@@ -156,7 +158,6 @@ enum flag_section { SECTION_MEMBER, SECTION_CLUSTER, SECTION_LOG, SECTION_TUNING
     X(LOG_ROTATION_CONFIG_JSON, "log-rotation-config-json", TEXT,                                  \
       "{\"maxsize\": 100, \"maxage\": 0, \"maxbackups\": 0, \"localtime\": false, "                \
       "\"compress\": false}")                                                                      \
-    X(WARNING_APPLY_DURATION, "warning-apply-duration", DURATION, "100ms")                         \
     X(WARNING_UNARY_REQUEST_DURATION, "warning-unary-request-duration", DURATION, "300ms")         \
     X(ENABLE_DISTRIBUTED_TRACING, "enable-distributed-tracing", BOOL, "false")                     \
     X(TRACING_ADDRESS, "distributed-tracing-address", TEXT, "localhost:4317")                      \

@@ -106,8 +106,8 @@ static void describe(const struct config *c, struct buf *out)
                c->pre_vote, c->max_learners);
     buf_printf(out, "log_level=%s\nlog_format=%d\n", log_level_name(c->log_level), c->log_format);
     append_list(out, "log_outputs", c->log_outputs);
-    buf_printf(out, "notify_ns=%" PRId64 "\nno_fsync=%d\n", c->watch_progress_notify_ns,
-               c->unsafe_no_fsync);
+    buf_printf(out, "notify_ns=%" PRId64 "\nwarning_apply_ns=%" PRId64 "\nno_fsync=%d\n",
+               c->watch_progress_notify_ns, c->warning_apply_ns, c->unsafe_no_fsync);
 }
 
 TEST(no_flags_are_etcds_defaults)
@@ -149,6 +149,7 @@ TEST(no_flags_are_etcds_defaults)
                              "log_format=0\n"
                              "log_outputs=stderr\n"
                              "notify_ns=600000000000\n"
+                             "warning_apply_ns=100000000\n"
                              "no_fsync=0\n");
     CHECK(has_note(&l.config, "'data-dir' was empty; using default", "default.etcd"));
     buf_free(&got);
@@ -236,6 +237,7 @@ static const struct {
     {"--log-format=console", "log_format=1"},
     {"--log-outputs=stdout,a.log,stdout", "log_outputs=a.log,stdout"},
     {"--log-outputs=default", "log_outputs=stderr"},
+    {"--warning-apply-duration=1s", "warning_apply_ns=1000000000"},
     {"--logger=zap", "log_format=0"},
     {"--watch-progress-notify-interval=5s", "notify_ns=5000000000"},
     {"--watch-progress-notify-interval=1ms", "notify_ns=100000000"},
@@ -544,7 +546,7 @@ TEST(the_help_tells_of_what_works)
         line_free(&l);
     }
 
-    CHECK_EQ(flags, 34);
+    CHECK_EQ(flags, 35);
     CHECK(strstr(buf_str(&help), "--data-dir") && strstr(buf_str(&help), "--unsafe-no-fsync"));
     CHECK(!strstr(buf_str(&help), "--cert-file") && !strstr(buf_str(&help), "--vv"));
     buf_free(&help);

@@ -13,8 +13,10 @@
 
 static void commit_if_due(struct server *s)
 {
+    /* A compaction may wait for its note to be durable, or for a reader, whom no commit hurries. */
+    bool hurry = mvcc_compact_waiting(s->mvcc) && !mvcc_pin_in_the_way(s->mvcc);
     bool due = s->facts.now_ms - s->last_commit_ms >= s->commit_interval_ms ||
-               backend_pending_bytes(s->backend) >= COMMIT_BYTES || mvcc_compact_waiting(s->mvcc);
+               backend_pending_bytes(s->backend) >= COMMIT_BYTES || hurry;
 
     if (!due || !backend_can_commit(s->backend))
         return;
@@ -28,7 +30,28 @@ static bool compact_some(struct server *s)
     if (!mvcc_compact_pending(s->mvcc) || mvcc_compact_waiting(s->mvcc) ||
         backend_is_full(s->backend))
         return false;
-    return !mvcc_compact_some(s->mvcc, MVCC_SLICE_STEPS);
+    bool done = mvcc_compact_some(s->mvcc, MVCC_SLICE_STEPS);
+    if (!mvcc_compact_pending(s->mvcc))
+        log_info(s->log, "finished scheduled compaction",
+                 LOG_I64("compact-revision", mvcc_compact_revision(s->mvcc)));
+    return !done;
+}
+
+/* --- the quota --- */
+
+void keep_quota_exceeded(struct server *s)
+{
+    struct pb_alarm_request alarm = {
+        .action = PB_ALARM_ACTIVATE, .member_id = s->facts.member_id, .alarm = PB_ALARM_NOSPACE};
+
+    if (s->facts.now_ms < s->next_alarm_ms)
+        return;
+    s->next_alarm_ms = s->facts.now_ms + s->config->election_ms;
+    log_warn(s->log, "message exceeded backend quota; raising alarm",
+             LOG_I64("quota-size-bytes", s->config->quota_backend_bytes
+                                             ? s->config->quota_backend_bytes
+                                             : APPLY_QUOTA_BYTES_DEFAULT));
+    pending_propose_own(s, &(struct pb_internal_raft_request){.alarm = &alarm});
 }
 
 /* --- leases --- */
@@ -60,20 +83,45 @@ static void propose_version(struct server *s)
     s->next_version_ms = s->facts.now_ms + VERSION_LOOK_MS;
     if (!cluster_next_version(s->cluster, &own, text))
         return;
+    if (cluster_version(s->cluster).len == 0)
+        log_info(s->log, "setting up initial cluster version using v3 API",
+                 LOG_STR("cluster-version", text));
     struct pb_cluster_version_set_request request = {.ver = bytes_of_str(text)};
     pending_propose_own(s, &(struct pb_internal_raft_request){.cluster_version_set = &request});
 }
 
-/* The store says for which version its content is made; it follows the cluster's. */
+static void say_version(struct server *s, struct bytes version)
+{
+    if (bytes_equal(version, bytes_of_str(s->cluster_version)))
+        return;
+    log_info(s->log,
+             s->cluster_version[0] ? "updated cluster version" : "set initial cluster version",
+             LOG_ID("cluster-id", s->facts.cluster_id),
+             LOG_ID("local-member-id", s->facts.member_id), LOG_BYTES("cluster-version", version));
+    snprintf(s->cluster_version, sizeof(s->cluster_version), "%.*s", (int)version.len, version.at);
+}
+
+/* The store says for which version its content is made; it follows the cluster's. Before 3.6 there
+ * was no such note, and etcd of that age is not to find one. */
 static void follow_version(struct server *s)
 {
     struct bytes version = cluster_version(s->cluster);
+    struct version wanted;
 
+    say_version(s, version);
     if (version.len == 0 || bytes_equal(version, BYTES(CLUSTER_VERSION_MIN)) ||
-        bytes_equal(version, bytes_of_str(s->storage_version)) || apply_is_busy(s->apply))
+        !version_parse(version, &wanted))
         return;
-    snprintf(s->storage_version, sizeof(s->storage_version), "%.*s", (int)version.len, version.at);
-    backend_put(s->backend, BUCKET_META, KEY_STORAGE_VERSION, version);
+    if (version_compare(wanted, (struct version){3, 6, 0}) < 0)
+        version = BYTES("");
+    if (bytes_equal(version, bytes_of_str(s->storage_version)) || apply_is_busy(s->apply))
+        return;
+    snprintf(s->storage_version, sizeof(s->storage_version), "%.*s", (int)version.len,
+             (const char *)version.at);
+    if (version.len > 0)
+        backend_put(s->backend, BUCKET_META, KEY_STORAGE_VERSION, version);
+    else
+        backend_delete(s->backend, BUCKET_META, KEY_STORAGE_VERSION);
     log_info(s->log, "updated storage version", LOG_STR("new-storage-version", s->storage_version));
 }
 
@@ -107,25 +155,6 @@ enum err keep_read_version(struct server *s, struct buf *why)
 
 /* --- being known, and open for business --- */
 
-static bool listen_to_clients(struct server *s)
-{
-    for (size_t i = 0; i < s->config->listen_clients.count; i++) {
-        const struct net_address *wanted = &s->config->listen_clients.at[i].address;
-        char text[NET_TEXT_MAX];
-        enum err e = rpc_listen(s->rpc, wanted, &s->listening[s->listening_count]);
-        if (e != ERR_OK) {
-            server_fail(s, "cannot listen on %s for clients: %s", net_address_text(wanted, text),
-                        err_text(e));
-            return false;
-        }
-        net_address_text(&s->listening[s->listening_count], text);
-        log_info(s->log, "serving client traffic insecurely; this is strongly discouraged!",
-                 LOG_STR("traffic", "grpc+http"), LOG_STR("address", text));
-        s->listening_count++;
-    }
-    return true;
-}
-
 void keep_publish_applied(struct server *s, uint64_t id)
 {
     if (s->published || id == 0 || id != s->publish_id)
@@ -134,9 +163,7 @@ void keep_publish_applied(struct server *s, uint64_t id)
     log_info(s->log, "published local member to cluster through raft",
              LOG_ID("local-member-id", s->facts.member_id),
              LOG_ID("cluster-id", s->facts.cluster_id));
-    if (!listen_to_clients(s))
-        return;
-    log_info(s->log, "ready to serve client requests");
+    listen_serve(s);
     if (s->options.on_ready)
         s->options.on_ready(s->options.context);
 }
@@ -146,7 +173,7 @@ static void publish(struct server *s)
     if (s->published || s->facts.leader == 0 || !cluster_own(s->cluster) ||
         s->facts.now_ms < s->next_publish_ms)
         return;
-    s->next_publish_ms = s->facts.now_ms + PUBLISH_RETRY_MS;
+    s->next_publish_ms = s->facts.now_ms + pending_limit_ms(s);
     struct pb_attributes attributes = {
         .name = bytes_of_str(s->config->name),
         .client_urls = {s->config->advertise_clients.at, s->config->advertise_clients.count},
@@ -263,9 +290,16 @@ static void snapshot_if_due(struct server *s)
     struct log_snapshot *n = &s->snapshot;
     struct backend_position durable = backend_durable(s->backend);
 
-    if (n->busy || durable.index <= s->snapshot_index + s->config->snapshot_count ||
-        s->conf_state_index > durable.index || s->facts.now_ms < n->not_before_ms)
+    bool is_forced = s->snapshot_wanted > s->snapshot_index && durable.index >= s->snapshot_wanted;
+    bool is_due = durable.index > s->snapshot_index + s->config->snapshot_count || is_forced;
+    if (!is_due || n->busy || s->conf_state_index > durable.index ||
+        s->facts.now_ms < n->not_before_ms)
         return;
+    log_info(s->log, "triggering snapshot", LOG_ID("local-member-id", s->facts.member_id),
+             LOG_U64("local-member-applied-index", s->facts.applied_index),
+             LOG_U64("local-member-snapshot-index", s->snapshot_index),
+             LOG_U64("local-member-snapshot-count", s->config->snapshot_count),
+             LOG_BOOL("snapshot-forced", is_forced));
     arena_reset(&n->arena);
     struct pb_raft_snapshot_metadata *metadata =
         arena_new(&n->arena, struct pb_raft_snapshot_metadata);
@@ -292,6 +326,8 @@ static void snapshot_if_due(struct server *s)
 
 bool keep_house(struct server *s)
 {
+    if (s->final_sync_asked)
+        return false; /* what is not done now is done after the next start */
     bool more = compact_some(s);
 
     if (!lease_settle(s->leases, MVCC_SLICE_STEPS))

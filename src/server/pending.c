@@ -76,7 +76,7 @@ static void enqueue(struct server *s, struct blob *data, uint64_t id)
 {
     struct proposal *p = mem_new(struct proposal);
 
-    *p = (struct proposal){.data = data, .id = id};
+    *p = (struct proposal){.data = data, .id = id, .queued_ms = s->facts.now_ms};
     list_init(&p->link);
     list_push_back(&s->queue, &p->link);
     s->queue_count++;
@@ -288,9 +288,26 @@ static void time_out_list(struct server *s, struct list *calls, uint64_t before_
     }
 }
 
+/* Nobody waits any more for what has found no leader in all that time; and it must not keep those
+ * out who come now. */
+static void time_out_queue(struct server *s, uint64_t before_ms)
+{
+    while (!list_empty(&s->queue)) {
+        struct proposal *p = container_of(s->queue.next, struct proposal, link);
+        if (p->queued_ms > before_ms)
+            return;
+        proposal_free(s, p);
+    }
+}
+
+uint64_t pending_limit_ms(const struct server *s)
+{
+    return 5000 + 2 * s->config->election_ms;
+}
+
 void pending_time_out(struct server *s)
 {
-    uint64_t limit_ms = 5000 + 2 * s->config->election_ms;
+    uint64_t limit_ms = pending_limit_ms(s);
 
     if (s->facts.now_ms < limit_ms)
         return;
@@ -299,4 +316,5 @@ void pending_time_out(struct server *s)
     time_out_list(s, &s->reads_new, before_ms);
     time_out_list(s, &s->reads_asked, before_ms);
     time_out_list(s, &s->reads_confirmed, before_ms);
+    time_out_queue(s, before_ms);
 }

@@ -17,8 +17,8 @@
  *            2. A linearizable read sees every write acknowledged before it was asked.
  *            3. A turn does a bounded amount of work: about two milliseconds. What is left over is
  *               gone on with in the next.
- *            4. Whoever waits is answered: with the result, or after the time limit with etcd's
- * error.
+ *            4. Whoever waits is answered: with the result, or with etcd's error when the time
+ *               limit is reached.
  *            5. What the disk cannot keep, or what contradicts itself, ends the member.
  * Not here   What etcd's rules are (the rooms below). Where the world comes from: io/loop.h in
  *            production, fakes in the simulator; nothing here can tell the difference.
@@ -42,7 +42,7 @@ struct server_options {
 
     /* This member can go no further; NULL: the process ends. After it only server_abandon. */
     void (*on_failed)(void *context, const char *text);
-    /* It answers clients from now on. May be NULL. */
+    /* It answers clients from now on; before, they only wait. May be NULL. */
     void (*on_ready)(void *context);
     void *context;
 };

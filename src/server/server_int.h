@@ -5,6 +5,7 @@
  *     turn.c      the turn, and raft's output: persist, apply
  *     pending.c   who waits for what: proposals, reads, time limits
  *     keep.c      housekeeping: store commits, log snapshots, leases, versions
+ *     listen.c    where clients and peers find us
  *     stop.c      the end
  */
 #pragma once
@@ -27,7 +28,9 @@
 
 enum {
     TURN_EVENTS_MAX = 4096,    /* of the inbox, in one turn */
+    TURN_EVENTS_US = 1000,     /* and for how long */
     TURN_CALLS_MAX = 1024,     /* of clients */
+    TURN_CALLS_US = 1000,      /* of hearing them; one takes a few milliseconds at most */
     TURN_APPLY_US = 1500,      /* of applying; an entry takes at most a slice more */
     TURN_PROPOSALS_MAX = 4096, /* in one raft append */
     TURN_WATCH_STEPS = 2000,   /* of catching up those who lag: about half a millisecond */
@@ -36,9 +39,8 @@ enum {
     LEASE_LOOK_MS = 500,       /* how often expired leases are looked for */
     VERSION_LOOK_MS = 4000,    /* and the cluster's version */
     SNAPSHOT_RETRY_MS = 30000, /* after one could not be written */
-    PUBLISH_RETRY_MS = 1000,
-    STOP_GRACE_MS = 1000,   /* for calls under way */
-    COMMIT_BYTES = 8 * MIB, /* pending in the store: it is not waited any longer */
+    STOP_GRACE_MS = 1000,      /* for calls under way */
+    COMMIT_BYTES = 8 * MIB,    /* pending in the store: it is not waited any longer */
 };
 
 /* Storage work that raft has handed out, in order. */
@@ -54,6 +56,7 @@ struct proposal {
     struct list link;
     struct blob *data;
     uint64_t id;
+    uint64_t queued_ms;
 };
 
 /* A snapshot of the log being written by a worker. */
@@ -104,6 +107,7 @@ struct server {
     /* raft's work */
     struct list appends, applies; /* struct storage_work */
     size_t changes_told;          /* to watch, in this turn */
+    uint64_t apply_began_ns;      /* of the entry being applied */
     struct raft_conf_state conf_state;
     uint64_t conf_state_index;
 
@@ -118,13 +122,19 @@ struct server {
 
     /* housekeeping: keep.c */
     uint64_t commit_interval_ms, last_commit_ms, next_lease_ms, next_version_ms, next_publish_ms;
-    uint64_t snapshot_index; /* of the last snapshot recorded in the log */
+    uint64_t snapshot_index;  /* of the last snapshot recorded in the log */
+    uint64_t snapshot_wanted; /* one at or above this index, however few entries that are */
     struct log_snapshot snapshot;
-    char storage_version[VERSION_TEXT_MAX];
-    bool published;
+    char storage_version[VERSION_TEXT_MAX], cluster_version[VERSION_TEXT_MAX];
+    uint64_t next_alarm_ms; /* one is on its way through the log: not again before this */
+    bool published;         /* the cluster knows us, and clients are heard */
     uint64_t publish_id;
+
+    /* where we are found: listen.c */
     struct net_address *listening;
     size_t listening_count;
+    struct listener **peer_listeners;
+    size_t peer_listener_count;
 
     /* the end: stop.c */
     bool is_stopping, has_cut, failed, final_sync_asked;
@@ -158,6 +168,8 @@ void pending_reads_due(struct server *s);
 void pending_time_out(struct server *s);
 bool pending_is_awaited(void *context, uint64_t id);
 bool pending_has_room(const struct server *s);
+/* How long a proposal or a read may take. */
+uint64_t pending_limit_ms(const struct server *s);
 size_t pending_count(const struct server *s);
 
 /* keep.c */
@@ -165,8 +177,17 @@ size_t pending_count(const struct server *s);
 bool keep_house(struct server *s);
 void keep_snapshot_recorded(struct server *s);
 void keep_publish_applied(struct server *s, uint64_t id);
+/* An entry has made the store larger than its quota. */
+void keep_quota_exceeded(struct server *s);
 /* At boot: what version the store is of. One that is newer than us is refused. */
 MUST_CHECK enum err keep_read_version(struct server *s, struct buf *why);
+
+/* listen.c */
+MUST_CHECK enum err listen_open(struct server *s, struct buf *why);
+void listen_serve(struct server *s); /* says so */
+/* Nobody new. Also when only some of it has been opened. */
+void listen_stop(struct server *s);
+void listen_free(struct server *s);
 
 /* stop.c */
 void stop_some(struct server *s);

@@ -10,7 +10,7 @@ void server_stop(struct server *s)
     log_info(s->log, "closing etcd server", LOG_STR("name", s->config->name),
              LOG_STR("data-dir", s->config->data_dir));
     api_stop(s->api, ANSWER_STOPPED);
-    rpc_stop(s->rpc);
+    listen_stop(s);
     server_come_back(s);
 }
 

@@ -3,9 +3,9 @@
 
 #include "io/inbox.h"
 
+#include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
 
 uint64_t server_now_ms(const struct server *s)
 {
@@ -129,8 +129,27 @@ static void configure(struct server *s, struct apply_effects *e, struct buf *jso
                     (unsigned long long)e->index);
         return;
     }
+    if (s->conf_state.voters.count != 1 || s->conf_state.voters.at[0] != s->facts.member_id ||
+        s->conf_state.learners.count + s->conf_state.voters_outgoing.count > 0) {
+        server_fail(s,
+                    "entry %llu changes the members of the cluster; clusters of more than one "
+                    "member, and leaving one, are not supported yet",
+                    (unsigned long long)e->index);
+        return;
+    }
     s->conf_state_index = e->index;
     cluster_conf_state_json(&s->conf_state, json);
+}
+
+/* Whoever waits behind a slow entry wants to know what it was. */
+static void say_if_slow(struct server *s, const struct apply_effects *e)
+{
+    int64_t took = (int64_t)(clock_now_ns(s->io->clock) - s->apply_began_ns);
+
+    if (took > s->config->warning_apply_ns)
+        log_warn(s->log, "apply request took too long", LOG_NS("took", took),
+                 LOG_NS("expected-duration", s->config->warning_apply_ns), LOG_STR("prefix", ""),
+                 LOG_U64("index", e->index), LOG_U64("changes", e->changes.count));
 }
 
 /* A new leader knows no lease's age: all start afresh, when its first entry is applied. */
@@ -148,6 +167,7 @@ static void entry_applied(struct server *s)
     struct apply_effects *e = apply_effects(s->apply);
     struct buf conf_state = {0};
 
+    say_if_slow(s, e);
     if (e->is_conf_change)
         configure(s, e, &conf_state);
     s->facts.applied_index = e->index;
@@ -159,44 +179,78 @@ static void entry_applied(struct server *s)
     }
     if (e->compacted)
         watch_compacted(s->watch);
+    if (e->quota_exceeded)
+        keep_quota_exceeded(s);
+    if (e->version_lowered)
+        s->snapshot_wanted = e->index; /* older members can read no log of ours but from there */
     pending_applied(s, e);
     apply_end(s->apply, buf_bytes(&conf_state));
     buf_free(&conf_state);
 }
 
-/* Applies some of what is committed. True if there is more that could be done now. */
-static bool apply_committed(struct server *s)
+/* Is there an entry that could be worked on now? While the store is full there is not; a commit is
+ * under way then, and its end wakes us. */
+static bool can_apply(const struct server *s)
+{
+    return !s->failed && !list_empty(&s->applies) &&
+           (apply_is_busy(s->apply) || !backend_is_full(s->backend));
+}
+
+/* Some of what is committed. */
+static void apply_committed(struct server *s)
 {
     uint64_t until_ns = clock_now_ns(s->io->clock) + TURN_APPLY_US * 1000ull;
 
-    while (!list_empty(&s->applies) && !s->failed) {
+    while (can_apply(s)) {
         struct storage_work *w = container_of(s->applies.next, struct storage_work, link);
-        if (w->applied == w->message->entry_count) {
-            deliver(s, w->message);
-            work_free(w);
-            continue;
-        }
         if (!apply_is_busy(s->apply)) {
-            if (clock_now_ns(s->io->clock) > until_ns)
-                return true;
-            if (backend_is_full(s->backend))
-                return false; /* a commit is under way, and will wake us */
+            s->apply_began_ns = clock_now_ns(s->io->clock);
+            if (s->apply_began_ns > until_ns)
+                return;
             apply_begin(s->apply, &w->message->entries[w->applied], s->facts.now_ms);
         }
         if (!apply_some(s->apply, MVCC_SLICE_STEPS))
-            return true;
+            return;
         w->applied++;
         entry_applied(s);
+        if (w->applied == w->message->entry_count) {
+            deliver(s, w->message);
+            work_free(w);
+        }
     }
-    return false;
 }
 
 /* --- raft --- */
+
+/* In the words of etcd's raft, which tools look for. */
+static void say_who_leads(struct server *s, uint64_t leader)
+{
+    uint64_t self = s->facts.member_id, before = s->facts.leader;
+    uint64_t term = raft_status(s->raft).hard_state.term;
+    char text[160];
+
+    if (before == 0)
+        snprintf(text, sizeof(text),
+                 "raft.node: %" PRIx64 " elected leader %" PRIx64 " at term %" PRIu64, self, leader,
+                 term);
+    else if (leader == 0)
+        snprintf(text, sizeof(text),
+                 "raft.node: %" PRIx64 " lost leader %" PRIx64 " at term %" PRIu64, self, before,
+                 term);
+    else
+        snprintf(text, sizeof(text),
+                 "raft.node: %" PRIx64 " changed leader from %" PRIx64 " to %" PRIx64
+                 " at term %" PRIu64,
+                 self, before, leader, term);
+    log_info(&s->raft_log, text);
+}
 
 static void lead_changed(struct server *s, const struct raft_soft_state *now)
 {
     bool led = s->facts.is_leader;
 
+    if (now->lead != s->facts.leader)
+        say_who_leads(s, now->lead);
     if (now->lead != s->facts.leader)
         pending_leader_changed(s);
     s->facts.leader = now->lead;
@@ -259,14 +313,24 @@ static bool hear_wishes(struct server *s)
     return any;
 }
 
+/* Nobody is heard before the cluster knows us; nor while there is no room for what they may want.
+ * In the end all are: they are told that it is the end. */
+static bool hears_clients(const struct server *s)
+{
+    return s->is_stopping || (s->published && pending_has_room(s));
+}
+
 static void hear_clients(struct server *s)
 {
+    uint64_t until_ns = clock_now_ns(s->io->clock) + TURN_CALLS_US * 1000ull;
     struct rpc_event event;
 
-    for (unsigned i = 0; i < TURN_CALLS_MAX && pending_has_room(s); i++) {
+    for (unsigned i = 0; i < TURN_CALLS_MAX && hears_clients(s); i++) {
         if (!rpc_take(s->rpc, &event))
             break;
         api_event(s->api, &event);
+        if (clock_now_ns(s->io->clock) > until_ns)
+            break;
     }
     hear_wishes(s);
 }
@@ -308,7 +372,9 @@ static bool work_for_watchers(struct server *s)
  * completion wakes us. */
 static bool has_more(struct server *s)
 {
-    if (rpc_has_events(s->rpc) && pending_has_room(s))
+    if (rpc_has_events(s->rpc) && hears_clients(s))
+        return true;
+    if (can_apply(s))
         return true;
     return wal_pending_bytes(s->wal) < WAL_PENDING_BYTES_MAX / 2 &&
            (raft_has_output(s->raft) || pending_can_propose(s));
@@ -324,13 +390,12 @@ static void work(struct server *s)
     pending_read_some(s);
     deliver_durable(s);
     take_raft(s);
-    bool more = apply_committed(s);
-    take_raft(s); /* what applying has brought about */
+    apply_committed(s);
+    take_raft(s); /* what applying has brought about: more to apply, perhaps */
     campaign_alone(s);
     pending_reads_due(s);
     pending_time_out(s);
-    if (!work_for_watchers(s))
-        more = true;
+    bool more = !work_for_watchers(s);
     if (!api_work(s->api, MVCC_SLICE_STEPS))
         more = true;
     if (keep_house(s))
@@ -344,15 +409,27 @@ static void work(struct server *s)
         server_come_back(s);
 }
 
+/* What is left over stays in the inbox, which brings the next turn about. */
+static void hear_events(struct server *s, uint64_t until_ns)
+{
+    const size_t at_once = 64;
+    size_t heard = 0, now = at_once;
+
+    while (now == at_once && heard < TURN_EVENTS_MAX && clock_now_ns(s->io->clock) <= until_ns) {
+        now = inbox_drain(s->io->inbox, at_once);
+        heard += now;
+    }
+}
+
 void server_turn(struct server *s)
 {
     if (s->failed)
         return;
-    inbox_drain(s->io->inbox, TURN_EVENTS_MAX);
+    uint64_t began = clock_now_ns(s->io->clock);
+    hear_events(s, began + TURN_EVENTS_US * 1000ull);
     if (s->failed || server_has_stopped(s))
         return;
 
-    uint64_t began = clock_now_ns(s->io->clock);
     work(s);
     if (!s->failed)
         backend_turn_ended(s->backend);

@@ -2,7 +2,8 @@
  * actor: a client in the simulated world, with its own connection and its own habits.
  *
  *     witness   watches everything from the first revision on, for the history
- *     writer    one call after the other: puts, deletes, swaps, reads, leases, compactions
+ *     writer    one call after the other: puts, deletes, transactions within transactions, reads of
+ *               now and of the past, leases, compactions; and now and then it leaves in between
  *     watcher   watches some of it from somewhere, now and then anew, and reads slowly
  *
  * When a connection is lost, it connects again after a while. A write whose answer never came may
@@ -24,6 +25,7 @@ struct actor_options {
     struct history *history;
     struct rng rng;
     unsigned pause_ms_max; /* between two calls */
+    bool has_herd;         /* it also writes, reads and deletes hundreds of keys at once */
 };
 
 struct actor *actor_new(const struct actor_options *options);
@@ -37,7 +39,7 @@ void actor_turn(struct actor *a);
 void actor_wind_down(struct actor *a);
 bool actor_is_idle(const struct actor *a, int64_t revision);
 
-/* A writer's last call: the whole state, checked against the history. */
+/* A writer's last call: the whole state. */
 void actor_read_all(struct actor *a);
 
 /* Its own records against the history, when the witness has seen everything. */

@@ -1,16 +1,25 @@
 #include "sim/history.h"
 
 #include "base/mem.h"
+#include "io/clock.h"
 
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 
+/* An expired lease may wait for a new leader's extension, the look for it, and one lost revoke. */
+#define LEASE_LATE_NS (8 * NS_PER_S)
+
 void history_free(struct history *h)
 {
+    for (size_t i = 0; i < h->op_count; i++) {
+        buf_free(&h->ops[i].request);
+        buf_free(&h->ops[i].reply);
+    }
     mem_free(h->ops);
     mem_free(h->events);
+    mem_free(h->leases);
 }
 
 void history_fail(struct history *h, const char *format, ...)
@@ -25,21 +34,31 @@ void history_fail(struct history *h, const char *format, ...)
     va_end(args);
 }
 
+/* --- keys and values --- */
+
 const char *history_key(unsigned key, char out[static HISTORY_KEY_BYTES])
 {
-    snprintf(out, HISTORY_KEY_BYTES, "k%02u", key);
+    if (key < HISTORY_KEYS)
+        snprintf(out, HISTORY_KEY_BYTES, "k%02u", key);
+    else
+        snprintf(out, HISTORY_KEY_BYTES, "z%04u", (key - HISTORY_KEYS) % 10000);
     return out;
 }
 
 bool history_key_of(struct bytes key, unsigned *out)
 {
-    if (key.len != 3 || key.at[0] != 'k')
+    unsigned number = 0;
+    bool is_herd = key.len == 5 && key.at[0] == 'z';
+
+    if (!is_herd && (key.len != 3 || key.at[0] != 'k'))
         return false;
-    *out = (unsigned)(key.at[1] - '0') * 10 + (unsigned)(key.at[2] - '0');
-    return *out < HISTORY_KEYS;
+    for (size_t i = 1; i < key.len; i++)
+        number = number * 10 + (unsigned)(key.at[i] - '0');
+    *out = is_herd ? HISTORY_KEYS + number : number;
+    return is_herd ? number < HERD_KEYS : number < HISTORY_KEYS;
 }
 
-static uint64_t number_of(struct bytes value)
+uint64_t history_number(struct bytes value)
 {
     uint64_t n = 0;
 
@@ -50,13 +69,15 @@ static uint64_t number_of(struct bytes value)
 
 /* --- operations --- */
 
-uint64_t history_begin(struct history *h, enum history_kind kind, unsigned key)
+uint64_t history_begin(struct history *h, enum history_kind kind, struct bytes request)
 {
     if (h->op_count == h->op_cap) {
         h->op_cap = h->op_cap ? 2 * h->op_cap : 256;
         h->ops = mem_resize(h->ops, h->op_cap, sizeof(*h->ops));
     }
-    h->ops[h->op_count] = (struct history_op){.kind = kind, .key = key, .floor = h->told};
+    struct history_op *o = &h->ops[h->op_count];
+    *o = (struct history_op){.kind = kind, .floor = h->told, .began_ns = h->now_ns};
+    buf_append(&o->request, request);
     return h->op_count++;
 }
 
@@ -66,18 +87,18 @@ struct history_op *history_op(struct history *h, uint64_t op)
     return &h->ops[op];
 }
 
-void history_done(struct history *h, uint64_t op, int64_t revision, bool wrote)
+void history_done(struct history *h, uint64_t op, int64_t revision, struct bytes reply, bool stale)
 {
     struct history_op *o = history_op(h, op);
 
-    if (revision < o->floor || (wrote && revision == o->floor))
+    if (revision < o->floor && !stale)
         history_fail(h,
                      "operation %" PRIu64 " was told revision %" PRId64 ", but %" PRId64
                      " had been told before it began",
                      op, revision, o->floor);
     o->done = true;
-    o->wrote = wrote;
     o->revision = revision;
+    buf_append(&o->reply, reply);
     if (revision > h->told)
         h->told = revision;
 }
@@ -88,69 +109,116 @@ void history_gave_up(struct history *h, uint64_t op)
     history_op(h, op)->failed = true;
 }
 
-/* --- the witness --- */
-
-/* The newest event of the key among the first `count`; NULL if there is none. */
-static const struct history_event *newest(const struct history *h, unsigned key, size_t count)
+void history_refused(struct history *h, uint64_t op)
 {
-    while (count-- > 0)
-        if (h->events[count].key == key)
-            return &h->events[count];
+    history_gave_up(h, op);
+    history_op(h, op)->refused = true;
+}
+
+/* --- leases --- */
+
+struct history_lease *history_lease(struct history *h, int64_t id)
+{
+    for (size_t i = 0; i < h->lease_count; i++)
+        if (h->leases[i].id == id)
+            return &h->leases[i];
     return NULL;
 }
 
-static void check_life(struct history *h, const struct history_event *e,
-                       const struct pb_key_value *kv)
+void history_granted(struct history *h, uint64_t op, int64_t id, int64_t ttl)
 {
-    const struct history_event *before = newest(h, e->key, h->event_count);
+    if (history_lease(h, id))
+        history_fail(h, "lease %" PRIx64 " was granted twice", (uint64_t)id);
+    if (h->lease_count == h->lease_cap) {
+        h->lease_cap = h->lease_cap ? 2 * h->lease_cap : 16;
+        h->leases = mem_resize(h->leases, h->lease_cap, sizeof(*h->leases));
+    }
+    h->leases[h->lease_count++] =
+        (struct history_lease){.id = id, .ttl = ttl, .renewed_ns = history_op(h, op)->began_ns};
+}
+
+/* Before this nobody may have ended it. */
+static uint64_t lease_end_ns(const struct history_lease *l)
+{
+    return l->renewed_ns + (uint64_t)l->ttl * NS_PER_S;
+}
+
+void history_lease_is_gone(struct history *h, int64_t id)
+{
+    const struct history_lease *l = history_lease(h, id);
+
+    if (l && !l->may_be_revoked && h->now_ns < lease_end_ns(l))
+        history_fail(h, "lease %" PRIx64 " is gone before its time", (uint64_t)id);
+}
+
+void history_renewed(struct history *h, uint64_t op, int64_t id, int64_t ttl)
+{
+    struct history_lease *l = history_lease(h, id);
+
+    if (ttl <= 0)
+        history_lease_is_gone(h, id);
+    else if (l && ttl != l->ttl)
+        history_fail(h, "lease %" PRIx64 " of %" PRId64 " s was renewed for %" PRId64, (uint64_t)id,
+                     l->ttl, ttl);
+    else if (l)
+        l->renewed_ns = history_op(h, op)->began_ns;
+}
+
+/* --- the witness --- */
+
+const struct history_event *history_newest(const struct history *h, unsigned key, size_t count)
+{
+    size_t at = h->last[key];
+
+    while (at > count)
+        at = h->events[at - 1].before;
+    return at ? &h->events[at - 1] : NULL;
+}
+
+static void check_life(struct history *h, const struct history_event *e)
+{
+    const struct history_event *before = history_newest(h, e->key, h->event_count);
     bool alive = before && !before->deleted;
     int64_t created = alive ? before->create_revision : e->revision;
     int64_t version = alive ? before->version + 1 : 1;
 
     if (e->deleted && !alive)
         history_fail(h, "key %u is deleted at %" PRId64 " but was not alive", e->key, e->revision);
-    if (!e->deleted && (kv->create_revision != created || kv->version != version))
+    if (!e->deleted && (e->create_revision != created || e->version != version))
         history_fail(h,
                      "key %u at %" PRId64 ": created %" PRId64 " version %" PRId64
                      ", should be %" PRId64 " and %" PRId64,
-                     e->key, e->revision, kv->create_revision, kv->version, created, version);
+                     e->key, e->revision, e->create_revision, e->version, created, version);
 }
 
 static void check_cause(struct history *h, const struct history_event *e)
 {
-    if (e->op >= h->op_count || h->ops[e->op].key != e->key ||
-        (h->ops[e->op].kind != OP_PUT && h->ops[e->op].kind != OP_SWAP)) {
+    struct history_op *o = e->op < h->op_count ? &h->ops[e->op] : NULL;
+
+    if (!o || (o->kind != OP_PUT && o->kind != OP_TXN)) {
         history_fail(h, "event at %" PRId64 " has value %" PRIu64 ", which nobody has written",
                      e->revision, e->op);
         return;
     }
-    struct history_op *o = &h->ops[e->op];
-    if (o->seen)
+    if (o->seen != 0 && o->seen != e->revision)
         history_fail(h, "operation %" PRIu64 " happened twice, again at %" PRId64, e->op,
                      e->revision);
     if (e->revision <= o->floor)
         history_fail(h, "operation %" PRIu64 " happened at %" PRId64 ", before it began", e->op,
                      e->revision);
-    o->seen = true;
+    o->seen = e->revision;
 }
 
-int64_t history_last_of(const struct history *h, unsigned key)
-{
-    for (size_t at = h->event_count; at-- > 0;)
-        if (key == HISTORY_KEYS || h->events[at].key == key)
-            return h->events[at].revision;
-    return 0;
-}
-
-bool history_event_of(const struct pb_event *pe, struct history_event *out)
+static bool event_of(const struct pb_event *pe, struct history_event *out)
 {
     *out = (struct history_event){.deleted = pe->type == PB_EVENT_DELETE};
     if (!pe->kv || !history_key_of(pe->kv->key, &out->key))
         return false;
     out->revision = pe->kv->mod_revision;
-    out->op = out->deleted ? UINT64_MAX : number_of(pe->kv->value);
+    out->op = out->deleted ? UINT64_MAX : history_number(pe->kv->value);
     out->create_revision = pe->kv->create_revision;
     out->version = pe->kv->version;
+    out->lease = pe->kv->lease;
     return true;
 }
 
@@ -158,28 +226,28 @@ void history_witness(struct history *h, const struct pb_event *pe)
 {
     struct history_event e;
 
-    if (!history_event_of(pe, &e)) {
+    if (!event_of(pe, &e)) {
         history_fail(h, "an event of a key nobody has");
         return;
     }
     int64_t last = h->event_count ? h->events[h->event_count - 1].revision : 1;
     if (e.revision != last && e.revision != last + 1)
         history_fail(h, "the witness saw revision %" PRId64 " after %" PRId64, e.revision, last);
-    check_life(h, &e, pe->kv);
+    check_life(h, &e);
     if (!e.deleted)
         check_cause(h, &e);
     if (h->event_count == h->event_cap) {
         h->event_cap = h->event_cap ? 2 * h->event_cap : 256;
         h->events = mem_resize(h->events, h->event_cap, sizeof(*h->events));
     }
+    e.seen_ns = h->now_ns;
+    e.before = h->last[e.key];
     h->events[h->event_count++] = e;
+    h->last[e.key] = h->event_count;
     h->seen = e.revision;
 }
 
-/* --- reads --- */
-
-/* How many events there are up to this revision. */
-static size_t events_up_to(const struct history *h, int64_t revision)
+size_t history_up_to(const struct history *h, int64_t revision)
 {
     size_t low = 0, high = h->event_count;
 
@@ -193,149 +261,269 @@ static size_t events_up_to(const struct history *h, int64_t revision)
     return low;
 }
 
-/* Kept as: at, key, then for each kv key, mod revision, op; ended by UINT64_MAX. */
-static void keep(struct buf *kept, uint64_t value)
-{
-    buf_append(kept, bytes_of(&value, sizeof(value)));
-}
-
-void history_read(struct history *h, const struct pb_range_response *r, unsigned key, int64_t at,
-                  struct buf *kept)
-{
-    keep(kept, (uint64_t)at);
-    keep(kept, key);
-    for (size_t i = 0; i < r->kvs.count; i++) {
-        unsigned which;
-        if (!history_key_of(r->kvs.at[i].key, &which)) {
-            history_fail(h, "a read shows a key nobody has");
-            return;
-        }
-        keep(kept, which);
-        keep(kept, (uint64_t)r->kvs.at[i].mod_revision);
-        keep(kept, number_of(r->kvs.at[i].value));
-    }
-    keep(kept, UINT64_MAX);
-}
-
-static uint64_t next(struct bytes *kept)
-{
-    uint64_t value;
-
-    assert(kept->len >= sizeof(value));
-    memcpy(&value, kept->at, sizeof(value));
-    *kept = bytes_of(kept->at + sizeof(value), kept->len - sizeof(value));
-    return value;
-}
-
-static void check_read(struct history *h, struct bytes *kept)
-{
-    int64_t at = (int64_t)next(kept);
-    unsigned asked = (unsigned)next(kept);
-    size_t count = events_up_to(h, at);
-    unsigned first = asked == HISTORY_KEYS ? 0 : asked;
-    unsigned last = asked == HISTORY_KEYS ? HISTORY_KEYS : asked + 1;
-    uint64_t shown = next(kept);
-
-    for (unsigned key = first; key < last; key++) {
-        const struct history_event *e = newest(h, key, count);
-        bool alive = e && !e->deleted;
-        bool is_shown = shown == key;
-        if (alive != is_shown)
-            history_fail(h, "a read at %" PRId64 " %s key %u", at,
-                         is_shown ? "shows the dead" : "lacks", key);
-        if (!is_shown)
-            continue;
-        uint64_t mod = next(kept);
-        uint64_t op = next(kept);
-        if (alive && ((int64_t)mod != e->revision || op != e->op))
-            history_fail(
-                h, "a read at %" PRId64 " shows key %u of revision %" PRIu64 " instead of %" PRId64,
-                at, key, mod, e->revision);
-        shown = next(kept);
-    }
-    if (shown != UINT64_MAX)
-        history_fail(h, "a read at %" PRId64 " shows keys out of order", at);
-}
-
-void history_check_reads(struct history *h, struct bytes kept)
-{
-    while (kept.len > 0 && !h->failed)
-        check_read(h, &kept);
-}
-
-void history_check_final(struct history *h, const struct pb_range_response *r)
-{
-    struct buf kept = {0};
-
-    history_read(h, r, HISTORY_KEYS, INT64_MAX, &kept);
-    if (!h->failed)
-        history_check_reads(h, buf_bytes(&kept));
-    buf_free(&kept);
-}
-
 /* --- watchers --- */
 
-static bool concerns(const struct history_event *e, unsigned key)
+bool history_watch_saw(struct history_watch *w, const struct pb_event *e, bool joined)
 {
-    return key == HISTORY_KEYS || e->key == key;
+    struct history_seen seen = {.joined = joined};
+
+    if (!event_of(e, &seen.event))
+        return false;
+    if (e->prev_kv) {
+        seen.has_prev = true;
+        seen.prev_revision = e->prev_kv->mod_revision;
+        seen.prev_op = history_number(e->prev_kv->value);
+    }
+    buf_append(&w->seen, bytes_of(&seen, sizeof(seen)));
+    return true;
+}
+
+void history_watch_progress(struct history_watch *w, int64_t revision)
+{
+    struct history_progress p = {revision, w->seen.len / sizeof(struct history_seen)};
+
+    buf_append(&w->told, bytes_of(&p, sizeof(p)));
+}
+
+static bool concerns(const struct history_watch *w, const struct history_event *e)
+{
+    return e->revision >= w->from && e->key >= w->from_key && e->key < w->to_key &&
+           !(e->deleted ? w->no_deletes : w->no_puts);
+}
+
+bool history_watch_is_done(const struct history *h, const struct history_watch *w)
+{
+    const struct history_seen *seen = (const void *)w->seen.at;
+    size_t count = w->seen.len / sizeof(*seen);
+    int64_t last = count ? seen[count - 1].event.revision : w->from - 1;
+
+    for (size_t at = h->event_count; at > 0 && h->events[at - 1].revision > last; at--)
+        if (concerns(w, &h->events[at - 1]))
+            return false;
+    return true;
+}
+
+static void check_prev(struct history *h, const struct history_watch *w,
+                       const struct history_seen *s)
+{
+    const struct history_event *before =
+        history_newest(h, s->event.key, history_up_to(h, s->event.revision - 1));
+    bool alive = before && !before->deleted;
+
+    if (s->has_prev &&
+        (!w->prev_kv || !alive || s->prev_revision != before->revision || s->prev_op != before->op))
+        history_fail(h,
+                     "a watcher was shown revision %" PRId64 " as what key %u was before %" PRId64,
+                     s->prev_revision, s->event.key, s->event.revision);
+    if (!s->has_prev && w->prev_kv && alive && s->event.revision > h->compacted)
+        history_fail(h, "a watcher was not shown what key %u was before %" PRId64, s->event.key,
+                     s->event.revision);
+}
+
+static void check_progress(struct history *h, const struct history_watch *w)
+{
+    const struct history_seen *seen = (const void *)w->seen.at;
+    const struct history_progress *told = (const void *)w->told.at;
+    size_t count = w->seen.len / sizeof(*seen);
+
+    for (size_t i = 0; i < w->told.len / sizeof(*told); i++)
+        if (told[i].count < count && seen[told[i].count].event.revision <= told[i].revision)
+            history_fail(h,
+                         "a watcher was told of progress up to %" PRId64 ", and then of %" PRId64,
+                         told[i].revision, seen[told[i].count].event.revision);
+}
+
+static bool is_same(const struct history_event *a, const struct history_event *b)
+{
+    return a->revision == b->revision && a->key == b->key && a->op == b->op &&
+           a->lease == b->lease && a->version == b->version &&
+           a->create_revision == b->create_revision;
 }
 
 void history_check_watch(struct history *h, const struct history_watch *w)
 {
-    const struct history_event *seen = (const void *)w->seen.at;
-    size_t count = w->seen.len / sizeof(*seen);
-    int64_t until = w->to_the_end ? INT64_MAX : count ? seen[count - 1].revision : w->from - 1;
-    size_t n = 0;
+    const struct history_seen *seen = (const void *)w->seen.at;
+    size_t count = w->seen.len / sizeof(*seen), n = 0;
+    int64_t until = w->to_the_end ? INT64_MAX : count ? seen[count - 1].event.revision : 0;
 
-    for (size_t at = events_up_to(h, w->from - 1); at < events_up_to(h, until); at++) {
+    for (size_t at = 0; at < history_up_to(h, until) && !h->failed; at++) {
         const struct history_event *e = &h->events[at];
-        if (!concerns(e, w->key))
+        if (!concerns(w, e))
             continue;
         if (n == count) {
-            history_fail(h, "a watcher of %u from %" PRId64 " never saw revision %" PRId64, w->key,
-                         w->from, e->revision);
+            history_fail(h, "a watcher of %u from %" PRId64 " never saw revision %" PRId64,
+                         w->from_key, w->from, e->revision);
             return;
         }
-        if (seen[n].revision != e->revision || seen[n].key != e->key || seen[n].op != e->op) {
+        if (!is_same(&seen[n].event, e))
             history_fail(h,
                          "a watcher of %u from %" PRId64 " saw revision %" PRId64
                          " where the history has %" PRId64,
-                         w->key, w->from, seen[n].revision, e->revision);
-            return;
-        }
+                         w->from_key, w->from, seen[n].event.revision, e->revision);
+        if (n > 0 && seen[n].event.revision == seen[n - 1].event.revision && !seen[n].joined)
+            history_fail(h, "a watcher saw revision %" PRId64 " in two pieces", e->revision);
+        check_prev(h, w, &seen[n]);
         n++;
     }
     if (n < count)
         history_fail(h,
                      "a watcher of %u from %" PRId64 " saw revision %" PRId64
                      ", which the history does not have there",
-                     w->key, w->from, seen[n].revision);
+                     w->from_key, w->from, seen[n].event.revision);
+    check_progress(h, w);
 }
 
 /* --- the end --- */
 
-static void check_op(struct history *h, uint64_t n)
+/* One that was answered: it has changed nothing, or it is the cause of its revision. */
+static void check_answered(struct history *h, uint64_t n, uint64_t *cause)
 {
+    static const char *const names[] = {
+        [OP_PUT] = "put",     [OP_DELETE] = "delete",        [OP_TXN] = "txn",
+        [OP_RANGE] = "range", [OP_KEYS] = "keys of a lease", [OP_REVOKE] = "revoke"};
     struct history_op *o = &h->ops[n];
-    bool writes_value = o->kind == OP_PUT || o->kind == OP_SWAP;
+    size_t at = history_up_to(h, o->revision - 1);
 
-    if (!o->done || o->failed || !o->wrote)
+    if (judge_reads(h, o))
         return;
-    if (writes_value && !o->seen)
-        history_fail(h, "operation %" PRIu64 " was acknowledged at %" PRId64 " and is lost", n,
+    if (o->seen != 0 && o->seen != o->revision)
+        history_fail(h, "operation %" PRIu64 " was told revision %" PRId64 ", but is at %" PRId64,
+                     n, o->revision, o->seen);
+    else if (at == h->event_count || h->events[at].revision != o->revision)
+        history_fail(h, "operation %" PRIu64 " was told revision %" PRId64 " and is lost", n,
                      o->revision);
-    size_t end = events_up_to(h, o->revision);
-    bool there = false;
-    while (end-- > 0 && h->events[end].revision == o->revision)
-        there |= writes_value ? h->events[end].op == n
-                              : h->events[end].deleted && concerns(&h->events[end], o->key);
-    if (!there)
-        history_fail(h, "operation %" PRIu64 " was told revision %" PRId64 ", where it is not", n,
-                     o->revision);
+    else if (o->revision <= o->floor || !judge_writes(h, o, at))
+        history_fail(h,
+                     "operation %" PRIu64 " (%s) was answered at revision %" PRId64
+                     " with something else than what it does",
+                     n, names[o->kind], o->revision);
+    else if (cause[at] != UINT64_MAX)
+        history_fail(h, "operations %" PRIu64 " and %" PRIu64 " both have revision %" PRId64,
+                     cause[at], n, o->revision);
+    else
+        cause[at] = n;
 }
 
-void history_check_ops(struct history *h)
+/* One that was not answered, but whose value is there. */
+static void check_seen(struct history *h, uint64_t n, uint64_t *cause)
+{
+    struct history_op *o = &h->ops[n];
+    size_t at = history_up_to(h, o->seen - 1);
+
+    if (o->refused)
+        history_fail(h, "operation %" PRIu64 " was refused, and has happened at %" PRId64, n,
+                     o->seen);
+    if (cause[at] != UINT64_MAX || !judge_writes(h, o, at))
+        history_fail(h, "operation %" PRIu64 " has happened at %" PRId64 " in part", n, o->seen);
+    cause[at] = n;
+}
+
+static bool is_answered(const struct history_op *o)
+{
+    return o->done && !o->failed && o->kind <= OP_REVOKE;
+}
+
+static void find_causes(struct history *h, uint64_t *cause)
 {
     for (uint64_t n = 0; n < h->op_count && !h->failed; n++)
-        check_op(h, n);
+        if (is_answered(&h->ops[n]))
+            check_answered(h, n, cause);
+    for (uint64_t n = 0; n < h->op_count && !h->failed; n++)
+        if (h->ops[n].seen != 0 && !is_answered(&h->ops[n]))
+            check_seen(h, n, cause);
+}
+
+/* Deletes leave no name behind: is there one whose answer never came, and that fits? */
+static bool find_delete(struct history *h, size_t at)
+{
+    for (uint64_t n = 0; n < h->op_count; n++) {
+        struct history_op *o = &h->ops[n];
+        bool may = o->failed && !o->refused && o->seen == 0 && !o->counts &&
+                   o->floor < h->events[at].revision &&
+                   (o->kind == OP_DELETE || o->kind == OP_TXN || o->kind == OP_REVOKE);
+        if (may && judge_writes(h, o, at)) {
+            o->counts = true;
+            return true;
+        }
+    }
+    return false;
+}
+
+/* All keys of one lease, and no others. */
+static bool is_end_of_lease(struct history *h, size_t at, int64_t *lease)
+{
+    const struct history_event *first = history_newest(h, h->events[at].key, at);
+    size_t next = at;
+
+    *lease = first ? first->lease : 0;
+    for (unsigned key = 0; key < HISTORY_ALL_KEYS && *lease != 0; key++) {
+        const struct history_event *e = history_newest(h, key, at);
+        if (!e || e->deleted || e->lease != *lease)
+            continue;
+        if (next == h->event_count || h->events[next].revision != h->events[at].revision ||
+            h->events[next].key != key)
+            return false;
+        next++;
+    }
+    return *lease != 0 &&
+           (next == h->event_count || h->events[next].revision != h->events[at].revision);
+}
+
+static void check_lease_end(struct history *h, size_t at)
+{
+    int64_t id;
+
+    if (!is_end_of_lease(h, at, &id)) {
+        history_fail(h, "nobody has deleted what is deleted at %" PRId64, h->events[at].revision);
+        return;
+    }
+    struct history_lease *l = history_lease(h, id);
+    if (!l)
+        return; /* its grant was never answered: nobody knows since when */
+    if (l->is_ended)
+        history_fail(h, "lease %" PRIx64 " ends again at %" PRId64, (uint64_t)id,
+                     h->events[at].revision);
+    if (!l->may_be_revoked && h->events[at].seen_ns < lease_end_ns(l))
+        history_fail(h, "lease %" PRIx64 " ends at %" PRId64 ", before its time", (uint64_t)id,
+                     h->events[at].revision);
+    l->is_ended = true;
+}
+
+static void check_revisions(struct history *h, const uint64_t *cause)
+{
+    for (size_t at = 0; at < h->event_count && !h->failed; at++) {
+        bool begins = at == 0 || h->events[at].revision != h->events[at - 1].revision;
+        if (!begins || cause[at] != UINT64_MAX)
+            continue;
+        if (!h->events[at].deleted)
+            history_fail(h, "nobody has written what is at %" PRId64, h->events[at].revision);
+        else if (!find_delete(h, at))
+            check_lease_end(h, at);
+    }
+}
+
+static void check_leases(struct history *h)
+{
+    for (unsigned key = 0; key < HISTORY_ALL_KEYS && !h->failed; key++) {
+        const struct history_event *e = history_newest(h, key, h->event_count);
+        const struct history_lease *l = e && !e->deleted ? history_lease(h, e->lease) : NULL;
+        if (!l)
+            continue;
+        uint64_t from_ns = l->renewed_ns > h->member_began_ns ? l->renewed_ns : h->member_began_ns;
+        if (h->now_ns > from_ns + (uint64_t)l->ttl * NS_PER_S + LEASE_LATE_NS)
+            history_fail(h, "lease %" PRIx64 " should have ended, and key %u is still there",
+                         (uint64_t)l->id, key);
+    }
+}
+
+void history_check(struct history *h)
+{
+    uint64_t *cause = mem_new_array(h->event_count + 1, uint64_t);
+
+    for (size_t i = 0; i <= h->event_count; i++)
+        cause[i] = UINT64_MAX;
+    find_causes(h, cause);
+    check_revisions(h, cause);
+    check_leases(h);
+    mem_free(cause);
 }

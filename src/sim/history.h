@@ -3,15 +3,25 @@
  *
  * A witness watches all keys from the first revision on and never gives up; what it sees is the
  * history. Everything else is checked against it: what writers were told, what readers were shown,
- * what other watchers saw. Values are the number of the operation that wrote them, so each event
- * names its cause.
+ * what other watchers saw. Values begin with the number of the operation that wrote them, so each
+ * event names its cause. Requests and answers are kept whole, and at the end each request is
+ * executed once more, on a slow obvious model of the state at its revision (judge.c).
+ *
+ *     request, answer --------------------+
+ *     events: r-1 | r | r+1 ...           +--> judge: the same answer? the same events?
+ *               ^ the state it began from-+
  *
  * Checks     1. Revisions grow by one, and each event's kv agrees with the keys' lives so far.
- *            2. A write that was acknowledged is there, once, at the revision it was told.
- *            3. No event without an operation that was begun before it.
- *            4. What was answered before something else began has no higher revision: strict order.
- *            5. A read shows exactly the state at its revision.
- *            6. A watcher sees exactly the history's part that it asked for.
+ *            2. An operation that was answered has exactly the events, at the revision it was told,
+ *               and exactly the answer (previous values, counts, ranges at old revisions, inner
+ *               answers of transactions) that follow from the state before it.
+ *            3. One whose answer never came has happened as a whole, at most once, or not at all.
+ *            4. No revision without a cause: an operation begun before it, or the end of a lease.
+ *            5. What was answered before something else began has no higher revision: strict order.
+ *            6. A lease ends when it is revoked, or when its time is up and not before; and then it
+ *               does end, with all its keys. Until then it can be renewed and put to use.
+ *            7. A watcher sees exactly the history's part that it asked for, no revision in two
+ *               pieces, with the values before; and a notice of progress is true.
  * A violation ends the run: history_fail.
  */
 #pragma once
@@ -19,20 +29,37 @@
 #include "base/buf.h"
 #include "pb/codec.h"
 
-enum { HISTORY_KEYS = 12, HISTORY_KEY_BYTES = 8 };
+enum {
+    HISTORY_KEYS = 12, /* k00, k01, ...: those that everything happens to */
+    HERD_KEYS = 640,   /* z0000 ...: so many that deleting them takes several turns */
+    HISTORY_ALL_KEYS = HISTORY_KEYS + HERD_KEYS,
+    HISTORY_KEY_BYTES = 8,
+};
 
-enum history_kind { OP_PUT, OP_DELETE, OP_SWAP, OP_READ, OP_OTHER };
+enum history_kind {
+    OP_PUT,
+    OP_DELETE,
+    OP_TXN,
+    OP_RANGE,
+    OP_KEYS, /* of a lease: LeaseTimeToLive */
+    OP_REVOKE,
+    OP_GRANT, /* from here on there is nothing in the answer that the judge could look at */
+    OP_RENEW,
+    OP_OTHER,
+};
 
 /* One operation of a client, from its beginning to its answer. */
 struct history_op {
     enum history_kind kind;
-    unsigned key;      /* or all of them: HISTORY_KEYS */
-    int64_t floor;     /* the highest revision anybody had been told when it began */
-    bool done, failed; /* answered; failed: with an error, so nobody knows whether it happened */
-    bool wrote;        /* for a swap: its comparison held; for a delete: it deleted something */
-    int64_t revision;  /* that it was told */
-    int64_t lease;     /* a put with one */
-    bool seen;         /* in the history */
+    int64_t floor;             /* the highest revision anybody had been told when it began */
+    bool done, failed;         /* answered; failed: with an error, so nobody knows what happened */
+    int64_t revision;          /* that it was told */
+    int64_t seen;              /* where its value is in the history; 0: nowhere */
+    int64_t lease;             /* that it names */
+    uint64_t began_ns;         /* virtual time */
+    bool refused;              /* failed, and so that it has certainly not happened */
+    bool counts;               /* it explains a revision */
+    struct buf request, reply; /* as sent */
 };
 
 /* An event of the history. */
@@ -40,8 +67,17 @@ struct history_event {
     int64_t revision;
     unsigned key;
     bool deleted;
-    uint64_t op; /* that wrote the value */
-    int64_t create_revision, version;
+    uint64_t op; /* that wrote the value; UINT64_MAX: deleted */
+    int64_t create_revision, version, lease;
+    uint64_t seen_ns; /* by the witness */
+    size_t before;    /* the key's event before this one, plus one; 0: none */
+};
+
+/* A lease that a client was told it has. */
+struct history_lease {
+    int64_t id, ttl;
+    uint64_t renewed_ns; /* when it was last asked for, and got */
+    bool is_ended, may_be_revoked;
 };
 
 struct history {
@@ -49,8 +85,13 @@ struct history {
     size_t op_count, op_cap;
     struct history_event *events;
     size_t event_count, event_cap;
-    int64_t told; /* the highest revision anybody was told */
-    int64_t seen; /* the witness has everything up to here */
+    size_t last[HISTORY_ALL_KEYS]; /* event of each key, plus one */
+    struct history_lease *leases;
+    size_t lease_count, lease_cap;
+    int64_t told;      /* the highest revision anybody was told */
+    int64_t seen;      /* the witness has everything up to here */
+    int64_t compacted; /* the highest compaction anybody has asked for */
+    uint64_t now_ns, member_began_ns;
     char problem[512];
     bool failed;
 };
@@ -59,46 +100,71 @@ void history_free(struct history *h);
 
 __attribute__((format(printf, 2, 3))) void history_fail(struct history *h, const char *format, ...);
 
-/* "k07". Returns out. */
+/* "k07", "z0123"; in the order of their numbers. Returns out. */
 const char *history_key(unsigned key, char out[static HISTORY_KEY_BYTES]);
 bool history_key_of(struct bytes key, unsigned *out);
+/* The number at its beginning. */
+uint64_t history_number(struct bytes value);
 
-/* A new operation begins: its number, which is the value it writes. */
-uint64_t history_begin(struct history *h, enum history_kind kind, unsigned key);
+/* A new operation begins. Its number, which its values begin with, is op_count before this. */
+uint64_t history_begin(struct history *h, enum history_kind kind, struct bytes request);
 struct history_op *history_op(struct history *h, uint64_t op);
 
-/* It was answered. */
-void history_done(struct history *h, uint64_t op, int64_t revision, bool wrote);
+/* It was answered: at this revision, with this message. A stale one may lie below what others were
+ * told before. */
+void history_done(struct history *h, uint64_t op, int64_t revision, struct bytes reply, bool stale);
 void history_gave_up(struct history *h, uint64_t op);
+void history_refused(struct history *h, uint64_t op);
+
+/* NULL: nobody was told of it. */
+struct history_lease *history_lease(struct history *h, int64_t id);
+void history_granted(struct history *h, uint64_t op, int64_t id, int64_t ttl);
+void history_renewed(struct history *h, uint64_t op, int64_t id, int64_t ttl);
+/* The server says that it does not exist. */
+void history_lease_is_gone(struct history *h, int64_t id);
 
 /* What the witness was shown, in order. */
 void history_witness(struct history *h, const struct pb_event *e);
 
-/* A read of one key or of all, at this revision: checked when the witness has come that far, so
- * the result is copied. */
-void history_read(struct history *h, const struct pb_range_response *r, unsigned key, int64_t at,
-                  struct buf *kept);
-
-/* Checks what history_read has kept; at the end. */
-void history_check_reads(struct history *h, struct bytes kept);
+/* How many events there are up to this revision, and the newest of the key among so many; NULL if
+ * there is none. */
+size_t history_up_to(const struct history *h, int64_t revision);
+const struct history_event *history_newest(const struct history *h, unsigned key, size_t count);
 
 /* What one watcher saw between its start and its end. */
 struct history_watch {
-    unsigned key; /* or all: HISTORY_KEYS */
+    unsigned from_key, to_key; /* those between, the second not included */
     int64_t from;
+    bool no_puts, no_deletes, prev_kv;
     bool to_the_end; /* it was still there at the end, and must have seen everything */
-    struct buf seen; /* struct history_event, without create_revision and version */
+    struct buf seen; /* struct history_seen */
+    struct buf told; /* struct history_progress */
 };
 
-/* False if it is not an event of ours. */
-bool history_event_of(const struct pb_event *e, struct history_event *out);
+struct history_seen {
+    struct history_event event;
+    bool has_prev, joined; /* joined: it came in one message, or fragments of one, with the last */
+    int64_t prev_revision;
+    uint64_t prev_op;
+};
+
+struct history_progress {
+    int64_t revision; /* everything up to here */
+    size_t count;     /* was in what had been seen then */
+};
+
+/* Notes an event; false if it is not one of ours. */
+bool history_watch_saw(struct history_watch *w, const struct pb_event *e, bool joined);
+void history_watch_progress(struct history_watch *w, int64_t revision);
+/* Has it seen all that there is for it so far? */
+bool history_watch_is_done(const struct history *h, const struct history_watch *w);
 void history_check_watch(struct history *h, const struct history_watch *w);
 
-/* The newest revision that concerns this key, or all; 0: none. */
-int64_t history_last_of(const struct history *h, unsigned key);
+/* At the end, when the witness has seen everything. */
+void history_check(struct history *h);
 
-/* Every acknowledged write is there. */
-void history_check_ops(struct history *h);
-
-/* The state after the last event equals this range of all keys. */
-void history_check_final(struct history *h, const struct pb_range_response *r);
+/* judge.c: does the operation, executed on the state before, have these events (the history's, from
+ * `at` on, up to the end of that revision) and, if it was answered, its answer? */
+bool judge_writes(struct history *h, const struct history_op *o, size_t at);
+/* And on the state at its revision no events, and its answer? */
+bool judge_reads(struct history *h, const struct history_op *o);

@@ -13,6 +13,7 @@ static void run_seeds(uint64_t first, uint64_t count)
 /* Seed 2 once lost a whole log: the names of the directories above it were not durable. */
 TEST(whatever_crashes_a_member_keeps_its_word)
 {
+    test_runs_in_one_thread();
     run_seeds(test_seed(), 60 * test_effort());
 }
 
@@ -30,6 +31,7 @@ TEST(the_same_seed_tells_the_same_story)
 
 TEST(a_crash_at_any_call_of_the_disk_loses_nothing_that_was_promised)
 {
+    test_runs_in_one_thread();
     struct sim_options o = {.seed = test_seed(), .calls = 40, .crashes_max = UINT32_MAX};
     struct sim_result whole = sim_run(&o);
     CHECK(whole.ok);

@@ -2,14 +2,18 @@
 
 #include "base/buf.h"
 #include "base/mem.h"
+#include "base/sanitized.h"
 #include "harness/test.h"
 
 #include <arpa/inet.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 void peer_need(void)
@@ -34,13 +38,34 @@ static unsigned free_port(void)
     return ntohs(a.sin_port);
 }
 
-void peer_open(struct peer *p, const char *dir)
+static void open_peer(struct peer *p, const char *dir)
 {
-    peer_need();
     *p = (struct peer){0};
     p->dir = arena_printf(&p->arena, "%s", dir);
     p->client_url = arena_printf(&p->arena, "http://127.0.0.1:%u", free_port());
     p->peer_url = arena_printf(&p->arena, "http://127.0.0.1:%u", free_port());
+    p->advertised_url = p->peer_url;
+}
+
+void peer_open(struct peer *p, const char *dir)
+{
+    peer_need();
+    open_peer(p, dir);
+    p->program = PEERS "etcd";
+}
+
+void peer_open_ours(struct peer *p, const char *dir)
+{
+    char self[4096];
+    ssize_t len = readlink("/proc/self/exe", self, sizeof(self));
+
+    CHECK(len > 0 && len < (ssize_t)sizeof(self));
+    self[len] = 0;
+    open_peer(p, dir);
+    p->is_ours = true;
+    p->program = arena_printf(&p->arena, "%.*s/cleat", (int)(strrchr(self, '/') - self), self);
+    if (access(p->program, X_OK) != 0)
+        test_fail(__FILE__, __LINE__, "there is no %s: build all, not only the tests", p->program);
 }
 
 void peer_close(struct peer *p)
@@ -49,37 +74,125 @@ void peer_close(struct peer *p)
     arena_free(&p->arena);
 }
 
-static void exec_etcd(const char *line)
+static void exec_line(const char *line)
 {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     execl("/bin/sh", "sh", "-c", line, NULL);
     _exit(127);
 }
 
-void peer_start(struct peer *p, const char *flags)
+void peer_launch(struct peer *p, const char *flags)
 {
-    const char *line = arena_printf(
-        &p->arena,
-        "exec " PEERS "etcd --name m --data-dir %s --listen-client-urls %s "
-        "--advertise-client-urls %s --listen-peer-urls %s --initial-advertise-peer-urls %s "
-        "--initial-cluster m=%s %s >>%s.log 2>&1",
-        p->dir, p->client_url, p->client_url, p->peer_url, p->peer_url, p->peer_url, flags, p->dir);
+    const char *line =
+        arena_printf(&p->arena,
+                     "exec %s --name m --data-dir %s --listen-client-urls %s "
+                     "--advertise-client-urls %s --listen-peer-urls %s "
+                     "--initial-advertise-peer-urls %s --initial-cluster m=%s %s >>%s.log 2>&1",
+                     p->program, p->dir, p->client_url, p->client_url, p->peer_url,
+                     p->advertised_url, p->advertised_url, flags, p->dir);
 
     CHECK_EQ(p->pid, 0);
     p->pid = fork();
     CHECK(p->pid >= 0);
     if (p->pid == 0)
-        exec_etcd(line);
-    PEER_CTL(p, "--command-timeout=60s --dial-timeout=60s endpoint health 2>&1");
+        exec_line(line);
 }
 
-void peer_stop(struct peer *p)
+static bool can_connect(const char *url)
+{
+    struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+    CHECK(fd >= 0);
+    a.sin_port = htons((uint16_t)strtoul(strrchr(url, ':') + 1, NULL, 10));
+    bool can = connect(fd, (struct sockaddr *)&a, sizeof(a)) == 0;
+    close(fd);
+    return can;
+}
+
+/* The port is open long before anybody is served. Calls wait for that; so with us there is nothing
+ * more to do, and of etcd we want to know that it is well. */
+void peer_await(struct peer *p)
+{
+    const struct timespec a_moment = {.tv_nsec = 1000000};
+    int status;
+
+    while (!can_connect(p->client_url)) {
+        if (waitpid(p->pid, &status, WNOHANG) == p->pid)
+            test_fail(__FILE__, __LINE__, "%s ended with status %d; its log:\n%s", p->program,
+                      status, peer_run(&p->arena, "tail -n 20 %s.log", p->dir));
+        nanosleep(&a_moment, NULL);
+    }
+    if (!p->is_ours)
+        PEER_CTL(p, "--command-timeout=60s --dial-timeout=60s endpoint health 2>&1");
+}
+
+void peer_start(struct peer *p, const char *flags)
+{
+    peer_launch(p, flags);
+    peer_await(p);
+}
+
+static int end(struct peer *p, int signal_number)
 {
     int status;
 
-    CHECK_EQ(kill(p->pid, SIGTERM), 0);
+    CHECK(p->pid > 0);
+    CHECK_EQ(kill(p->pid, signal_number), 0);
     CHECK_EQ(waitpid(p->pid, &status, 0), p->pid);
     p->pid = 0;
+    return status;
+}
+
+/* Real etcd, as grown-up daemons do, dies of the signal in the end: that is its good end. */
+void peer_stop(struct peer *p)
+{
+    int status = end(p, SIGTERM);
+    bool good = WIFSIGNALED(status) ? WTERMSIG(status) == SIGTERM : WEXITSTATUS(status) == 0;
+
+    if (!good)
+        test_fail(__FILE__, __LINE__, "%s ended badly, status %d; its log:\n%s", p->program, status,
+                  peer_run(&p->arena, "tail -n 20 %s.log", p->dir));
+}
+
+void peer_kill(struct peer *p)
+{
+    int status = end(p, SIGKILL);
+
+    if (!WIFSIGNALED(status) || WTERMSIG(status) != SIGKILL)
+        test_fail(__FILE__, __LINE__, "%s had ended by itself, status %d; its log:\n%s", p->program,
+                  status, peer_run(&p->arena, "tail -n 20 %s.log", p->dir));
+}
+
+static size_t status_bytes(const struct peer *p, const char *name)
+{
+    char path[64], line[256];
+    size_t kilobytes = 0, len = strlen(name);
+
+    snprintf(path, sizeof(path), "/proc/%d/status", (int)p->pid);
+    FILE *f = fopen(path, "re");
+    CHECK(f != NULL);
+    while (kilobytes == 0 && fgets(line, sizeof(line), f))
+        if (strncmp(line, name, len) == 0 && line[len] == ':')
+            kilobytes = strtoul(line + len + 1, NULL, 10);
+    fclose(f);
+    CHECK(kilobytes > 0);
+    return kilobytes * 1024;
+}
+
+bool peer_memory_counts(void)
+{
+    return !SANITIZED;
+}
+
+size_t peer_memory_bytes(const struct peer *p)
+{
+    return status_bytes(p, "RssAnon");
+}
+
+size_t peer_resident_bytes(const struct peer *p)
+{
+    return status_bytes(p, "VmRSS");
 }
 
 const char *peer_run(struct arena *arena, const char *format, ...)
@@ -104,4 +217,17 @@ const char *peer_run(struct arena *arena, const char *format, ...)
     buf_free(&line);
     buf_free(&printed);
     return text;
+}
+
+int64_t peer_json_number(const char *json, const char *name)
+{
+    struct buf quoted = {0};
+
+    buf_printf(&quoted, "\"%s\":", name);
+    const char *at = strstr(json, buf_str(&quoted));
+    if (!at)
+        test_fail(__FILE__, __LINE__, "no %s in %s", name, json);
+    at += quoted.len;
+    buf_free(&quoted);
+    return strtoll(at, NULL, 10);
 }

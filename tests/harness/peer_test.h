@@ -1,14 +1,19 @@
 /*
- * peer: real etcd beside us, for the tests that compare (make peers builds it).
+ * peer: real etcd beside us, for the tests that compare (make peers builds it), and our own server
+ * as a program, for the tests that want it whole.
  *
  *     struct peer etcd;
  *     peer_open(&etcd, dir);                 skips the test where there is none
- *     peer_start(&etcd, "");                 returns when it answers
+ *     peer_start(&etcd, "");                 returns when it serves
  *     PEER_CTL(&etcd, "put %s %s", k, v);    what etcdctl prints
  *     peer_stop(&etcd);                      may be started again on the same directory
  *     peer_close(&etcd);
  *
- * A test that fails leaves nothing running: etcd dies with its parent.
+ *     struct peer cleat;
+ *     peer_open_ours(&cleat, dir);           the one built together with this test program
+ *     peer_start(&cleat, "");                and so on, all the same
+ *
+ * A test that fails leaves nothing running: either dies with its parent.
  */
 #pragma once
 
@@ -20,8 +25,11 @@
 
 struct peer {
     struct arena arena; /* of everything printed and named; peer_close frees it */
+    const char *program;
     const char *dir, *client_url, *peer_url;
-    pid_t pid; /* 0 when it does not run */
+    const char *advertised_url; /* of itself, to itself; peer_url unless the test says otherwise */
+    pid_t pid;                  /* 0 when it does not run */
+    bool is_ours;
 };
 
 /* Skips the test, loudly, where the programs are missing. */
@@ -29,17 +37,37 @@ void peer_need(void);
 
 /* Names a member "m" of its own cluster, with free ports on 127.0.0.1. */
 void peer_open(struct peer *p, const char *dir);
+void peer_open_ours(struct peer *p, const char *dir);
 void peer_close(struct peer *p);
 
-/* Starts etcd with these further flags; its log goes to <dir>.log. */
+/* Starts it with these further flags; its log goes to <dir>.log. */
 void peer_start(struct peer *p, const char *flags);
 
-/* SIGTERM, and waits for its end. */
+/* The same without waiting until it serves, and the waiting. */
+void peer_launch(struct peer *p, const char *flags);
+void peer_await(struct peer *p);
+
+/* SIGTERM, and waits for its end, which must be a good one. */
 void peer_stop(struct peer *p);
+
+/* SIGKILL, at whatever it was doing. */
+void peer_kill(struct peer *p);
+
+/* Anonymous memory it holds just now: what it has allocated, not the pages of files it maps. */
+size_t peer_memory_bytes(const struct peer *p);
+
+/* All it holds, the pages of files in memory too. */
+size_t peer_resident_bytes(const struct peer *p);
+
+/* Do these two say anything? Sanitizers keep what was freed, and much of their own. */
+bool peer_memory_counts(void);
 
 /* Runs a command line, which must succeed; what it prints, without the last newline. */
 __attribute__((format(printf, 2, 3))) const char *peer_run(struct arena *arena, const char *format,
                                                            ...);
+
+/* The number after "name": in JSON that somebody printed; it must be there. */
+int64_t peer_json_number(const char *json, const char *name);
 
 #define PEER_CTL(p, format, ...)                                                                   \
     peer_run(&(p)->arena, PEERS "etcdctl --endpoints %s " format, (p)->client_url, ##__VA_ARGS__)

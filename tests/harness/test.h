@@ -69,6 +69,10 @@ uint64_t test_seed(void);
 /* How much harder than usual random tests should try: TEST_EFFORT from the environment, else 1. */
 uint64_t test_effort(void);
 
+/* Said first by a long test that has one thread and runs on fakes: ThreadSanitizer has nothing to
+ * look for there and takes tenfold time over it, so under it the test is skipped. */
+void test_runs_in_one_thread(void);
+
 /* A directory of this test's own, removed when the test ends. */
 const char *test_tmp_dir(void);
 

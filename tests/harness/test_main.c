@@ -1,15 +1,20 @@
 /*
  * The runner: one child process per test, a few at a time, the total last.
  *
- *     cleat-test [-j N] [-t SECONDS] [-l] [SUBSTRING...]
+ *     cleat-test [-j N] [-t SECONDS] [-s SECONDS] [-l] [SUBSTRING...]
  *
- * Exit status 0 when nothing failed and something ran.
+ * -j runs so many at a time, -t ends one that takes longer, -s names each that takes more CPU than
+ * that, -l only prints the names.
+ *
+ * Exit status 0 when nothing failed and something ran. With TEST_VERBOSE in the environment, tests
+ * that passed say so too, with what they printed: figures, say.
  */
 #include "harness/test.h"
 
 #include "base/assert.h"
 #include "base/buf.h"
 #include "base/mem.h"
+#include "base/sanitized.h"
 #include "harness/stream.h"
 
 #include <errno.h>
@@ -18,6 +23,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -37,6 +43,14 @@ struct child {
 
 struct totals {
     int passed, failed, skipped;
+    double cpu_seconds; /* the tests' own and that of the programs they waited for */
+};
+
+struct run {
+    int jobs;
+    double limit_seconds, slow_seconds;
+    char **patterns;
+    int pattern_count;
 };
 
 static struct test *tests; /* in reverse order of registration */
@@ -69,6 +83,12 @@ uint64_t test_effort(void)
     uint64_t effort = env_number("TEST_EFFORT", 1);
 
     return effort ? effort : 1;
+}
+
+void test_runs_in_one_thread(void)
+{
+    if (SANITIZED_THREADS)
+        test_skip("it has one thread, so there are no races to look for");
 }
 
 void test_fail(const char *file, int line, const char *format, ...)
@@ -255,6 +275,7 @@ static void child_run(const struct child *c)
     sigemptyset(&child_signal);
     sigaddset(&child_signal, SIGCHLD);
     sigprocmask(SIG_UNBLOCK, &child_signal, NULL);
+    signal(SIGINT, SIG_DFL); /* shells have it ignored in the background, and that is inherited */
     dup2(fileno(c->output), STDOUT_FILENO);
     dup2(fileno(c->output), STDERR_FILENO);
     tmp_dir_name(c->number, current_tmp_dir);
@@ -291,10 +312,11 @@ static void child_report(struct child *c, int status, struct totals *totals)
 
     if (WIFEXITED(status) && WEXITSTATUS(status) == 0) {
         totals->passed++;
+        if (getenv("TEST_VERBOSE")) {
+            printf("passed %s/%s\n", c->test->file, c->test->name);
+            print_output(c->output);
+        }
         fclose(c->output);
-        if (seconds_since(&c->started) > 5 && getenv("TEST_SLOW"))
-            printf("slow: %s/%s %.1f s\n", c->test->file, c->test->name,
-                   seconds_since(&c->started));
         return;
     }
     if (WIFEXITED(status) && WEXITSTATUS(status) == STATUS_SKIPPED) {
@@ -327,7 +349,8 @@ static void kill_overdue(struct child *children, int count, double limit)
 }
 
 /* Waits until one child ends, with an eye on the clock; returns its place. */
-static int wait_for_one(struct child *children, int count, double limit, int *status)
+static int wait_for_one(struct child *children, int count, double limit, int *status,
+                        struct rusage *used)
 {
     sigset_t child_signal;
     const struct timespec a_while = {.tv_nsec = 200000000};
@@ -335,7 +358,7 @@ static int wait_for_one(struct child *children, int count, double limit, int *st
     sigemptyset(&child_signal);
     sigaddset(&child_signal, SIGCHLD);
     for (;;) {
-        pid_t pid = waitpid(-1, status, WNOHANG);
+        pid_t pid = wait4(-1, status, WNOHANG, used);
         for (int i = 0; i < count && pid > 0; i++)
             if (children[i].pid == pid)
                 return i;
@@ -346,16 +369,33 @@ static int wait_for_one(struct child *children, int count, double limit, int *st
     }
 }
 
-static void run_all(int jobs, double limit, char **patterns, int pattern_count,
-                    struct totals *totals)
+static double cpu_seconds(const struct rusage *used)
 {
-    struct child *children = mem_new_array((size_t)jobs, struct child);
+    return (double)(used->ru_utime.tv_sec + used->ru_stime.tv_sec) +
+           (double)(used->ru_utime.tv_usec + used->ru_stime.tv_usec) / 1e6;
+}
+
+static void child_ended(struct child *c, int status, double cpu, double slow, struct totals *totals)
+{
+    kill(-c->pid, SIGKILL); /* whatever the test left running */
+    tmp_dir_remove(c->number);
+    child_report(c, status, totals);
+    if (cpu > slow)
+        printf("%.1f s of CPU, %.1f s in all: %s/%s\n", cpu, seconds_since(&c->started),
+               c->test->file, c->test->name);
+    totals->cpu_seconds += cpu;
+    c->pid = 0;
+}
+
+static void run_all(const struct run *run, struct totals *totals)
+{
+    struct child *children = mem_new_array((size_t)run->jobs, struct child);
     const struct test *next = tests;
     int running = 0;
 
     for (;;) {
-        for (int i = 0; i < jobs && next; i++) {
-            while (next && !wanted(next, patterns, pattern_count))
+        for (int i = 0; i < run->jobs && next; i++) {
+            while (next && !wanted(next, run->patterns, run->pattern_count))
                 next = next->next;
             if (next && children[i].pid == 0) {
                 child_start(&children[i], next);
@@ -366,11 +406,9 @@ static void run_all(int jobs, double limit, char **patterns, int pattern_count,
         if (running == 0)
             break;
         int status;
-        int ended = wait_for_one(children, jobs, limit, &status);
-        kill(-children[ended].pid, SIGKILL); /* whatever the test left running */
-        tmp_dir_remove(children[ended].number);
-        child_report(&children[ended], status, totals);
-        children[ended].pid = 0;
+        struct rusage used;
+        int ended = wait_for_one(children, run->jobs, run->limit_seconds, &status, &used);
+        child_ended(&children[ended], status, cpu_seconds(&used), run->slow_seconds, totals);
         running--;
     }
     mem_free(children);
@@ -386,29 +424,35 @@ static int list_all(void)
 int main(int argc, char **argv)
 {
     struct totals totals = {0};
-    double limit = (double)env_number("TEST_TIMEOUT", 120);
-    int jobs = 2;
+    struct run run = {
+        .jobs = 2, .limit_seconds = (double)env_number("TEST_TIMEOUT", 120), .slow_seconds = 1e9};
     int option;
     sigset_t child_signal;
 
     reverse_tests();
-    while ((option = getopt(argc, argv, "j:t:l")) != -1) {
+    while ((option = getopt(argc, argv, "j:t:s:l")) != -1) {
         if (option == 'j')
-            jobs = (int)strtol(optarg, NULL, 10);
+            run.jobs = (int)strtol(optarg, NULL, 10);
         else if (option == 't')
-            limit = strtod(optarg, NULL);
+            run.limit_seconds = strtod(optarg, NULL);
+        else if (option == 's')
+            run.slow_seconds = strtod(optarg, NULL);
         else if (option == 'l')
             return list_all();
         else
             return 2;
     }
+    run.jobs = run.jobs > 0 ? run.jobs : 1;
+    run.patterns = argv + optind;
+    run.pattern_count = argc - optind;
     sigemptyset(&child_signal);
     sigaddset(&child_signal, SIGCHLD);
     sigprocmask(SIG_BLOCK, &child_signal, NULL);
 
     run_dir_make();
-    run_all(jobs > 0 ? jobs : 1, limit, argv + optind, argc - optind, &totals);
+    run_all(&run, &totals);
     rmdir(run_dir);
-    printf("%d passed, %d failed, %d skipped\n", totals.passed, totals.failed, totals.skipped);
+    printf("%d passed, %d failed, %d skipped, %.0f s of CPU\n", totals.passed, totals.failed,
+           totals.skipped, totals.cpu_seconds);
     return totals.failed == 0 && totals.passed + totals.skipped > 0 ? 0 : 1;
 }

@@ -145,20 +145,6 @@ static void kill_peer(struct peer *p)
     p->pid = 0;
 }
 
-/* The number after "name": in some JSON. */
-static int64_t json_number(const char *json, const char *name)
-{
-    struct buf quoted = {0};
-
-    buf_printf(&quoted, "\"%s\":", name);
-    const char *at = strstr(json, buf_str(&quoted));
-    if (!at)
-        test_fail(__FILE__, __LINE__, "no %s in %s", name, json);
-    at += quoted.len;
-    buf_free(&quoted);
-    return strtoll(at, NULL, 10);
-}
-
 struct status {
     int64_t hash, revision, keys, hashkv;
 };
@@ -172,11 +158,11 @@ static struct status status_of(struct ours *o, const char *db)
     peer_run(&o->arena, "cp '%s' '%s'", db, copy);
     const char *json =
         peer_run(&o->arena, PEERS "etcdutl snapshot status '%s' -w json 2>/dev/null", copy);
-    s.hash = json_number(json, "hash");
-    s.revision = json_number(json, "revision");
-    s.keys = json_number(json, "totalKey");
+    s.hash = peer_json_number(json, "hash");
+    s.revision = peer_json_number(json, "revision");
+    s.keys = peer_json_number(json, "totalKey");
     json = peer_run(&o->arena, PEERS "etcdutl hashkv '%s' -w json 2>/dev/null", copy);
-    s.hashkv = json_number(json, "hash");
+    s.hashkv = peer_json_number(json, "hash");
     return s;
 }
 
@@ -231,7 +217,7 @@ static void fill(struct peer *p)
     PEER_CTL(p, "del k4 --prefix");
     PEER_CTL(p, "put k4 back");
     const char *grant = PEER_CTL(p, "lease grant 3600 -w json");
-    PEER_CTL(p, "put leased value --lease=%" PRIx64, (uint64_t)json_number(grant, "ID"));
+    PEER_CTL(p, "put leased value --lease=%" PRIx64, (uint64_t)peer_json_number(grant, "ID"));
     PEER_CTL(p, "role add reader");
     PEER_CTL(p, "user add alice:secret");
     PEER_CTL(p, "user grant-role alice reader");

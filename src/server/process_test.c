@@ -1,0 +1,295 @@
+/* The server as a program: how it begins and how it ends. */
+#include "harness/peer_test.h"
+#include "harness/test.h"
+#include "interop/caller_test.h"
+#include "io/clock.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define STOP_NS_MAX (1500 * NS_PER_MS) /* what etcd's own tests allow */
+
+struct process {
+    struct peer peer;
+    struct caller caller;
+};
+
+/* In this test's own folder; good until the next one. */
+static const char *path_of(const char *name)
+{
+    static char path[4096];
+
+    snprintf(path, sizeof(path), "%s/%s", test_tmp_dir(), name);
+    return path;
+}
+
+static void open_process(struct process *p, const char *flags)
+{
+    peer_open_ours(&p->peer, path_of("data"));
+    peer_start(&p->peer, flags);
+    caller_open(&p->caller, &p->peer);
+    caller_put(caller_connect(&p->caller), BYTES("begun"), BYTES("")); /* the port alone is early */
+}
+
+static void close_process(struct process *p)
+{
+    caller_close(&p->caller);
+    peer_close(&p->peer);
+}
+
+static int wait_for(struct peer *p)
+{
+    int status;
+
+    CHECK_EQ(waitpid(p->pid, &status, 0), p->pid);
+    p->pid = 0;
+    return status;
+}
+
+static bool log_has(struct peer *p, const char *text)
+{
+    const char *count = peer_run(&p->arena, "grep -c -F '%s' %s.log || true", text, p->dir);
+
+    return strcmp(count, "0") != 0;
+}
+
+/* Launches a second one that must refuse to start, and say this. */
+static void check_refused(struct peer *p, const char *flags, const char *why)
+{
+    peer_launch(p, flags);
+    int status = wait_for(p);
+
+    CHECK(WIFEXITED(status));
+    CHECK_EQ(WEXITSTATUS(status), 1);
+    CHECK(log_has(p, "\"level\":\"fatal\""));
+    if (!log_has(p, why))
+        test_fail(__FILE__, __LINE__, "not \"%s\" but:\n%s", why,
+                  peer_run(&p->arena, "tail -n 3 %s.log", p->dir));
+}
+
+/* --- beginning --- */
+
+TEST(a_port_in_use_is_told_before_anything_is_written)
+{
+    struct process first;
+    struct peer second;
+    open_process(&first, "");
+    peer_open_ours(&second, path_of("other"));
+
+    second.client_url = first.peer.client_url;
+    check_refused(&second, "", "for clients: in use");
+    CHECK(access(second.dir, F_OK) != 0);
+
+    peer_close(&second);
+    peer_open_ours(&second, path_of("another"));
+    second.peer_url = second.advertised_url = first.peer.peer_url;
+    check_refused(&second, "", "for peers: in use");
+    CHECK(access(second.dir, F_OK) != 0);
+
+    peer_close(&second);
+    peer_stop(&first.peer);
+    close_process(&first);
+}
+
+TEST(two_servers_do_not_share_a_directory)
+{
+    struct process first;
+    struct peer second;
+    open_process(&first, "");
+    peer_open_ours(&second, path_of("data"));
+
+    check_refused(&second, "", "in use");
+
+    int64_t revision = caller_put(caller_connect(&first.caller), BYTES("k"), BYTES("v"));
+    CHECK_EQ(revision, 3);
+    peer_close(&second);
+    peer_stop(&first.peer);
+    close_process(&first);
+}
+
+TEST(the_directory_of_a_running_etcd_is_left_alone)
+{
+    struct peer etcd, ours;
+    peer_open(&etcd, path_of("data"));
+    peer_start(&etcd, "");
+    peer_open_ours(&ours, path_of("data"));
+    PEER_CTL(&etcd, "put k one");
+
+    check_refused(&ours, "", "in use");
+
+    PEER_CTL(&etcd, "put k two");
+    CHECK_STR(PEER_CTL(&etcd, "get k --print-value-only"), "two");
+    peer_close(&ours);
+    peer_stop(&etcd);
+    peer_close(&etcd);
+}
+
+TEST(a_store_of_etcds_without_its_log_is_not_taken_over)
+{
+    struct peer etcd, ours;
+    peer_open(&etcd, path_of("data"));
+    peer_start(&etcd, "");
+    peer_stop(&etcd);
+    peer_run(&etcd.arena, "rm -r %s/member/wal", etcd.dir);
+    peer_open_ours(&ours, path_of("data"));
+
+    check_refused(&ours, "", "there is no log in");
+
+    peer_run(&etcd.arena, "test -f %s/member/snap/db && test ! -e %s/member/store", etcd.dir,
+             etcd.dir);
+    peer_close(&ours);
+    peer_close(&etcd);
+}
+
+/* Nobody but root could be kept out by a mode, and tests may run as root: a file is in the way. */
+TEST(a_directory_that_cannot_be_made_is_named)
+{
+    struct peer ours;
+    peer_open_ours(&ours, path_of("data"));
+    peer_run(&ours.arena, "touch %s", ours.dir);
+
+    check_refused(&ours, "", ours.dir);
+    peer_close(&ours);
+}
+
+/* Raft hands out a megabyte at a time. It once took a tick to go on with the next: with these flags
+ * that is five seconds each. */
+TEST(a_log_that_the_store_has_not_seen_is_applied_in_one_go)
+{
+    static uint8_t megabyte[1000000];
+    const char *flags = "--backend-batch-interval 1h --heartbeat-interval 5000 "
+                        "--election-timeout 50000";
+    struct process p;
+    open_process(&p, flags);
+    struct line *line = caller_connect(&p.caller);
+    for (unsigned i = 0; i < 7; i++)
+        caller_put(line, BYTES("k"), bytes_of(megabyte, sizeof(megabyte)));
+    peer_kill(&p.peer);
+
+    uint64_t began = caller_now_ns(&p.caller);
+    peer_start(&p.peer, flags);
+    int64_t revision = caller_put(caller_connect(&p.caller), BYTES("k"), BYTES("v"));
+
+    CHECK_EQ(revision, 10);
+    CHECK(caller_now_ns(&p.caller) - began < 5 * NS_PER_S);
+    peer_stop(&p.peer);
+    close_process(&p);
+}
+
+/* --- ending --- */
+
+static uint64_t stop_ns(struct process *p)
+{
+    uint64_t began = caller_now_ns(&p->caller);
+
+    peer_stop(&p->peer);
+    return caller_now_ns(&p->caller) - began;
+}
+
+TEST(a_watch_that_is_open_does_not_hold_up_the_end)
+{
+    struct process p;
+    open_process(&p, "");
+    struct ask watch = {.line = caller_connect(&p.caller)};
+    struct pb_watch_create_request create = {.key = BYTES("k")};
+    ask_stream(&watch, "/etcdserverpb.Watch/Watch");
+    ask_say(&watch, &pb_watch_request_schema,
+            &(struct pb_watch_request){.which = PB_WATCH_CREATE, .create = &create});
+    caller_put(watch.line, BYTES("k"), BYTES("v"));
+
+    CHECK_EQ(kill(p.peer.pid, SIGTERM), 0);
+    uint64_t began = caller_now_ns(&p.caller);
+    ask_wait(&watch);
+    int status = wait_for(&p.peer);
+
+    CHECK_EQ(watch.code, RPC_UNAVAILABLE);
+    CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    CHECK(caller_now_ns(&p.caller) - began < STOP_NS_MAX);
+    ask_free(&watch);
+    close_process(&p);
+}
+
+/* Asks for more than fits on the way, and does not read it. */
+static void ask_too_much(struct process *p, struct ask *all)
+{
+    static uint8_t megabyte[1000000];
+
+    *all = (struct ask){.line = caller_connect(&p->caller)};
+    for (unsigned i = 0; i < 20; i++) {
+        char key[8];
+        snprintf(key, sizeof(key), "k%02u", i);
+        caller_put(all->line, bytes_of_str(key), bytes_of(megabyte, sizeof(megabyte)));
+    }
+    ask_start(all, "/etcdserverpb.KV/Range", &pb_range_request_schema,
+              &(struct pb_range_request){.key = BYTES("k"), .range_end = BYTES("l")});
+    caller_turn(&p->caller, 1); /* it is on its way; from here on nothing is read */
+}
+
+TEST(a_client_that_does_not_read_is_cut_off_in_the_end)
+{
+    struct process p;
+    open_process(&p, "");
+    struct ask all;
+    ask_too_much(&p, &all);
+
+    CHECK(stop_ns(&p) < STOP_NS_MAX);
+
+    ask_wait(&all);
+    CHECK(all.code != RPC_OK);
+    ask_free(&all);
+    close_process(&p);
+}
+
+TEST(a_second_signal_of_either_kind_is_the_end_at_once)
+{
+    struct process p;
+    open_process(&p, "");
+    struct ask all;
+    ask_too_much(&p, &all);
+
+    CHECK_EQ(kill(p.peer.pid, SIGTERM), 0);
+    while (!log_has(&p.peer, "closing etcd server"))
+        ;
+    CHECK_EQ(kill(p.peer.pid, SIGINT), 0);
+    int status = wait_for(&p.peer);
+
+    CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGINT);
+    ask_wait(&all);
+    ask_free(&all);
+    close_process(&p);
+}
+
+/* --- the log --- */
+
+TEST(every_line_of_the_log_is_json_and_tools_find_theirs)
+{
+    struct process p;
+    open_process(&p, "--log-level debug --snapshot-count 5 --snapshot-catchup-entries 1000");
+    struct line *line = caller_connect(&p.caller);
+
+    for (unsigned i = 0; i < 20; i++)
+        caller_put(line, BYTES("k"), BYTES("v"));
+    while (!log_has(&p.peer, "saved snapshot to disk"))
+        caller_turn(&p.caller, 10);
+    peer_stop(&p.peer);
+
+    CHECK(log_has(&p.peer, "\"snapshot-catchup-entries\":1000"));
+    CHECK(log_has(&p.peer, "\"v2-deprecation\":\"write-only\""));
+    CHECK(log_has(&p.peer, "ready to serve client requests"));
+    CHECK(log_has(&p.peer, "serving client traffic"));
+    CHECK(log_has(&p.peer, "set initial cluster version"));
+    CHECK(log_has(&p.peer, "elected leader"));
+    CHECK(!log_has(&p.peer, "\"level\":\"error\""));
+    CHECK_STR(peer_run(&p.peer.arena,
+                       "python3 -c 'import json, sys\n"
+                       "for line in open(sys.argv[1]):\n"
+                       "    d = json.loads(line)\n"
+                       "    assert all(d[k] for k in (\"level\", \"ts\", \"caller\", \"msg\"))' "
+                       "%s.log 2>&1",
+                       p.peer.dir),
+              "");
+    close_process(&p);
+}
