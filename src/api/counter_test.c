@@ -14,18 +14,6 @@ struct held_wish {
 
 /* ---- Opening and closing ---- */
 
-static void drop_line(void *context, struct bytes line)
-{
-    (void)context;
-    (void)line;
-}
-
-static int64_t no_time(void *context)
-{
-    (void)context;
-    return 0;
-}
-
 static void update_facts(struct counter *k)
 {
     struct clock *clock = fake_world_io(k->world)->clock;
@@ -69,7 +57,7 @@ static void open_api(struct counter *k)
 void counter_open(struct counter *k)
 {
     *k = (struct counter){.api_steps = 2000};
-    k->log = (struct log){.level = LOG_FATAL, .sink = drop_line, .clock = no_time};
+    k->log = (struct log){.level = LOG_FATAL, .sink = log_sink_none, .clock = log_clock_none};
     k->world = fake_world_new(test_seed());
     desk_init(&k->desk, STAND_MEMORY);
     if (counter_quota_bytes != 0) {

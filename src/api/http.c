@@ -3,6 +3,8 @@
  */
 #include "api/api_int.h"
 
+#include "base/text.h"
+
 #define TEXT_PLAIN "text/plain; charset=utf-8"
 
 static void reply(struct rpc_call *rpc, unsigned status, struct bytes body)
@@ -11,17 +13,6 @@ static void reply(struct rpc_call *rpc, unsigned status, struct bytes body)
 }
 
 /* --- the query: name=value pairs, with %41 and + --- */
-
-static int hex_digit(uint8_t c)
-{
-    if (c >= '0' && c <= '9')
-        return c - '0';
-    if (c >= 'a' && c <= 'f')
-        return c - 'a' + 10;
-    if (c >= 'A' && c <= 'F')
-        return c - 'A' + 10;
-    return -1;
-}
 
 /* False if it is malformed: then the pair does not count. */
 static bool unescape(struct bytes text, struct arena *arena, struct bytes *out)
@@ -34,9 +25,10 @@ static bool unescape(struct bytes text, struct arena *arena, struct bytes *out)
         if (c == ';')
             return false;
         if (c == '%') {
-            if (text.len - i < 3 || hex_digit(text.at[i + 1]) < 0 || hex_digit(text.at[i + 2]) < 0)
+            if (text.len - i < 3 || text_hex_value(text.at[i + 1]) < 0 ||
+                text_hex_value(text.at[i + 2]) < 0)
                 return false;
-            c = (uint8_t)(hex_digit(text.at[i + 1]) << 4 | hex_digit(text.at[i + 2]));
+            c = (uint8_t)(text_hex_value(text.at[i + 1]) << 4 | text_hex_value(text.at[i + 2]));
             i += 2;
         } else if (c == '+') {
             c = ' ';

@@ -7,13 +7,17 @@
  */
 #include "api/api_int.h"
 
+/* What may wait for one client that does not read, and one message more. What many of them wait for
+ * at the same place they share, but they need not be at the same place. */
+#define WATCH_ROOM_BYTES ((size_t)32 * KIB)
+
 static void opened(struct call *c)
 {
     struct api *a = api_of(c);
     struct watching *w = &c->watching;
 
     list_init(&w->link);
-    w->stream = watch_stream_open(a->o.watch, c, RPC_CALL_QUEUE_BYTES, a->facts->now_ms);
+    w->stream = watch_stream_open(a->o.watch, c, WATCH_ROOM_BYTES, a->facts->now_ms);
 }
 
 static void released(struct call *c)

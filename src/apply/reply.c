@@ -23,7 +23,6 @@ void reply_free(struct reply *r)
         reply_scan_free(r->pieces[i].scan);
     mem_free(r->pieces);
     buf_free(&r->text);
-    buf_free(&r->rest);
     *r = (struct reply){0};
 }
 
@@ -115,6 +114,7 @@ void reply_add_scan(struct reply *r, struct mvcc_scan *s)
     uint64_t left = s->bytes;
     assert(r->taken == 0);
 
+    s->in_parts = true; /* or every slow reader of a large value would cost its size */
     if (left > 0 && left <= REPLY_INLINE_BYTES_MAX) {
         size_t before = r->text.len;
         (void)mvcc_scan_read(s, REPLY_INLINE_BYTES_MAX, MVCC_SLICE_STEPS, &r->text);
@@ -199,39 +199,6 @@ void reply_add_front(struct reply *r, struct bytes encoded)
 
 /* ---- Reading ---- */
 
-/* What is too much goes to `rest`, and comes first the next time. */
-static void cut_to(struct reply *r, struct buf *out, size_t len)
-{
-    if (out->len <= len)
-        return;
-    buf_append(&r->rest, bytes_of(out->at + len, out->len - len));
-    out->len = len;
-}
-
-static void read_rest(struct reply *r, size_t max, struct buf *out)
-{
-    size_t left = r->rest.len - r->rest_at, given = left < max ? left : max;
-
-    buf_append(out, bytes_of(r->rest.at + r->rest_at, given));
-    r->rest_at += given;
-    if (r->rest_at < r->rest.len)
-        return;
-    buf_free(&r->rest); /* it held a value that may have been large */
-    r->rest_at = 0;
-}
-
-static void read_scan(struct reply *r, struct mvcc_scan *s, size_t max, struct buf *out)
-{
-    size_t before = out->len;
-
-    if (r->rest.len > 0) {
-        read_rest(r, max, out);
-        return;
-    }
-    (void)mvcc_scan_read(s, max, MVCC_SLICE_STEPS, out); /* its bytes are counted here too */
-    cut_to(r, out, before + max);
-}
-
 static void read_text(struct reply *r, const struct reply_piece *p, size_t max, struct buf *out)
 {
     uint64_t left = p->len - r->at_byte;
@@ -248,7 +215,7 @@ static bool read_piece(struct reply *r, size_t max, struct buf *out)
     size_t before = out->len;
 
     if (p->scan)
-        read_scan(r, p->scan, max, out);
+        (void)mvcc_scan_read(p->scan, max, MVCC_SLICE_STEPS, out); /* the end is counted here too */
     else
         read_text(r, p, max, out);
     r->at_byte += out->len - before;

@@ -41,8 +41,6 @@ struct reply {
     size_t at_piece;   /* where reading stands: the piece, its byte, the text's byte */
     uint64_t at_byte;
     size_t at_text;
-    struct buf rest; /* of a scan's last bite, what did not fit */
-    size_t rest_at;
 };
 
 /* Closes the scans. */

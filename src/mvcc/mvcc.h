@@ -180,6 +180,7 @@ struct mvcc_scan {
     bool more;      /* the limit left some out */
     int64_t kvs;    /* how many are shown */
     uint64_t bytes; /* of them, each with tag and length */
+    bool in_parts;  /* the caller's: a KeyValue may be cut where a bite ends */
 
     struct mvcc *mvcc; /* from here on mvcc's own */
     struct keyindex_cursor cursor;
@@ -189,6 +190,7 @@ struct mvcc_scan {
     struct keyindex_found held; /* looked at by the last read and found too large for it */
     int64_t passed;             /* keys that no filter has stopped, as far as it has looked */
     int64_t shown;              /* of kvs, how many have been read */
+    size_t part;                /* of the one being read in parts, how much has come */
     bool is_open, counted, walking, walked, measured, has_held;
 };
 
@@ -199,8 +201,11 @@ void mvcc_scan_open(struct mvcc *m, struct mvcc_scan *s);
 /* True when it is done. */
 bool mvcc_scan_measure(struct mvcc_scan *s, unsigned steps);
 
-/* Appends whole KeyValues, as many as fit into max, at least one; also stops after `steps` keys,
- * alive or not. True when the last one has come. */
+/*
+ * Appends whole KeyValues, as many as fit into max, at least one; or, of a scan in_parts, never
+ * more than max bytes, and nothing is kept of what was cut off: it is fetched again. Also stops
+ * after `steps` keys, alive or not. True when the last one has come.
+ */
 bool mvcc_scan_read(struct mvcc_scan *s, size_t max, unsigned steps, struct buf *out);
 void mvcc_scan_close(struct mvcc_scan *s); /* again is fine */
 

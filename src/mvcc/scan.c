@@ -316,20 +316,49 @@ struct bite {
     size_t start, max; /* what was in `out` before, and how much may be added */
 };
 
+/* Tag and length in front of a KeyValue; its end is where the KeyValue goes. */
+static void put_head(const struct mvcc_scan *s, uint8_t *at, uint32_t length)
+{
+    at[0] = s->question.tag;
+    pb_put_varint(at + size_with_tag(length) - length, length);
+}
+
 /* Makes room for a KeyValue behind its tag and length. NULL: it does not fit into this bite. */
 static uint8_t *next_space(const struct mvcc_scan *s, const struct bite *b, uint32_t length)
 {
     size_t size = size_with_tag(length), used = b->out->len - b->start;
+    bool must_fit = used > 0 || s->in_parts;
 
-    if (used > 0 && (used > b->max || size > b->max - used))
+    if (s->part > 0 || (must_fit && (used > b->max || size > b->max - used)))
         return NULL;
     uint8_t *at = buf_extend(b->out, size);
-    at[0] = s->question.tag;
-    pb_put_varint(at + size - length, length);
+    put_head(s, at, length);
     return at + size - length;
 }
 
 enum outcome { SHOWN, DOES_NOT_FIT, DAMAGED };
+
+/* As much of it as the bite takes, after what has come before. */
+static enum outcome show_part(struct mvcc_scan *s, const struct bite *b, struct bytes kv)
+{
+    uint8_t head[16];
+    size_t size = size_with_tag((uint32_t)kv.len), head_len = size - kv.len;
+    size_t until = s->part + b->max - (b->out->len - b->start);
+    assert(head_len <= sizeof(head));
+
+    put_head(s, head, (uint32_t)kv.len);
+    if (until > size)
+        until = size;
+    if (s->part < head_len) {
+        size_t to = until < head_len ? until : head_len;
+        buf_append(b->out, bytes_of(head + s->part, to - s->part));
+        s->part = to;
+    }
+    if (s->part < until)
+        buf_append(b->out, bytes_of(kv.at + (s->part - head_len), until - s->part));
+    s->part = until < size ? until : 0;
+    return until < size ? DOES_NOT_FIT : SHOWN;
+}
 
 static enum outcome show_stored(struct mvcc_scan *s, const struct bite *b, struct revision at,
                                 uint32_t length)
@@ -340,9 +369,20 @@ static enum outcome show_stored(struct mvcc_scan *s, const struct bite *b, struc
         return DAMAGED;
     uint8_t *to = next_space(s, b, length);
     if (!to)
-        return DOES_NOT_FIT;
+        return s->in_parts ? show_part(s, b, stored) : DOES_NOT_FIT;
     memcpy(to, stored.at, length);
     return SHOWN;
+}
+
+static enum outcome show_kv_part(struct mvcc_scan *s, const struct bite *b,
+                                 const struct pb_key_value *kv, uint32_t length)
+{
+    struct buf whole = {0};
+
+    pb_key_value_schema.by_hand->put(kv, buf_extend(&whole, length) + length);
+    enum outcome o = show_part(s, b, buf_bytes(&whole));
+    buf_free(&whole);
+    return o;
 }
 
 static enum outcome show_kv(struct mvcc_scan *s, const struct bite *b,
@@ -351,7 +391,7 @@ static enum outcome show_kv(struct mvcc_scan *s, const struct bite *b,
     uint8_t *to = next_space(s, b, length);
 
     if (!to)
-        return DOES_NOT_FIT;
+        return s->in_parts ? show_kv_part(s, b, kv, length) : DOES_NOT_FIT;
     uint8_t *start = pb_key_value_schema.by_hand->put(kv, to + length);
     assert(start == to);
     return SHOWN;

@@ -128,22 +128,11 @@ void grpc_percent_encode(struct bytes text, struct buf *out)
     }
 }
 
-static int hex_value(uint8_t digit)
-{
-    if (digit >= '0' && digit <= '9')
-        return digit - '0';
-    if (digit >= 'a' && digit <= 'f')
-        return digit - 'a' + 10;
-    if (digit >= 'A' && digit <= 'F')
-        return digit - 'A' + 10;
-    return -1;
-}
-
 void grpc_percent_decode(struct bytes text, struct buf *out)
 {
     for (size_t i = 0; i < text.len; i++) {
-        int high = text.at[i] == '%' && i + 2 < text.len ? hex_value(text.at[i + 1]) : -1;
-        int low = high >= 0 ? hex_value(text.at[i + 2]) : -1;
+        int high = text.at[i] == '%' && i + 2 < text.len ? text_hex_value(text.at[i + 1]) : -1;
+        int low = high >= 0 ? text_hex_value(text.at[i + 2]) : -1;
 
         if (low >= 0) {
             buf_append_byte(out, (uint8_t)(high << 4 | low));

@@ -1,6 +1,7 @@
 #include "rpc/http1.h"
 
 #include "base/assert.h"
+#include "base/text.h"
 #include "io/clock.h"
 #include "rpc/grpc_text.h"
 
@@ -306,14 +307,6 @@ static enum http1_found read_line(struct http1_reader *r, struct bytes *in)
     return HTTP1_MORE;
 }
 
-static int hex_value(uint8_t c)
-{
-    if (is_digit(c))
-        return c - '0';
-    c |= 0x20;
-    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
 static enum http1_found read_chunk_size(struct http1_reader *r, struct bytes *in)
 {
     enum http1_found found = read_line(r, in);
@@ -326,7 +319,7 @@ static enum http1_found read_chunk_size(struct http1_reader *r, struct bytes *in
     if (digits.len == 0 || digits.len > 15 || !all_are(line, is_value))
         return bad(r, 400, "malformed chunk size");
     for (size_t i = 0; i < digits.len; i++) {
-        int value = hex_value(digits.at[i]);
+        int value = text_hex_value(digits.at[i]);
         if (value < 0)
             return bad(r, 400, "malformed chunk size");
         size = size << 4 | (uint64_t)value;

@@ -167,11 +167,13 @@ void message_queue_add_body(struct message_queue *q, struct rpc_body *body)
     }
 }
 
-static enum err bite_off(struct message_queue *q, struct item *i)
+/* No more than can be sent now: what is left over would stay in memory for as long as the client
+ * likes, for each of its calls. */
+static enum err bite_off(struct message_queue *q, struct item *i, size_t max)
 {
     struct rpc_body *body = i->body;
-    size_t max = i->unread < RPC_BITE_BYTES ? (size_t)i->unread : RPC_BITE_BYTES;
 
+    max = least(max, i->unread < RPC_BITE_BYTES ? (size_t)i->unread : RPC_BITE_BYTES);
     assert(i->bite.len == 0);
     enum err e = body->read(body, max, &i->bite);
     q->held += i->bite.len;
@@ -198,12 +200,13 @@ enum err message_queue_ready(struct message_queue *q, size_t max, size_t *out)
     LIST_FOREACH (link, &q->items) {
         struct item *i = item_of(link);
 
-        if (i->body && i->bite.len == 0) {
-            enum err e = bite_off(q, i);
+        ready += fixed_len(i) - least(i->sent, fixed_len(i));
+        if (ready < max && i->body && i->bite.len == 0) {
+            enum err e = bite_off(q, i, max - ready);
             if (e != ERR_OK)
                 return e;
         }
-        ready += fixed_len(i) + i->bite.len - i->sent;
+        ready += i->bite.len - (i->sent > fixed_len(i) ? i->sent - fixed_len(i) : 0);
         if (ready >= max || i->unread > 0)
             break;
     }
@@ -232,7 +235,7 @@ static size_t move_item(struct message_queue *q, struct item *i, size_t count, s
     if (i->bite.len > 0 && i->sent == fixed_len(i) + i->bite.len) {
         q->held -= i->bite.len;
         i->sent = fixed_len(i);
-        buf_clear(&i->bite);
+        buf_free(&i->bite);
     }
     return moved;
 }

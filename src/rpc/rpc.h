@@ -54,10 +54,10 @@ struct rpc;      /* opaque */
 struct rpc_conn; /* opaque */
 
 enum {
-    RPC_BITE_BYTES = 64 * KIB,       /* of a body, read at a time */
-    RPC_CALL_QUEUE_BYTES = 1 * MIB,  /* of messages to send, past which rpc_room says none */
-    RPC_CONN_BYTES_MAX = 8 * MIB,    /* received and not answered, or not sent: all its calls */
-    RPC_HEADER_BYTES_MAX = 64 * KIB, /* of one request */
+    RPC_BITE_BYTES = 64 * KIB,        /* of a body, read at a time */
+    RPC_CALL_QUEUE_BYTES = 256 * KIB, /* of messages to send, past which rpc_room says none */
+    RPC_CONN_BYTES_MAX = 8 * MIB,     /* received and not answered, or not sent: all its calls */
+    RPC_HEADER_BYTES_MAX = 64 * KIB,  /* of one request */
 
     /* gRPC's own defaults, where the options say nothing. */
     RPC_PING_MIN_MS = 5 * 60 * 1000,

@@ -20,19 +20,8 @@ enum { CONNS = 100, STREAMS = 10, CALLS_PER_TURN = CONNS * STREAMS };
 static const struct rpc_method methods[] = {{"etcdserverpb.KV", "Put", .id = 1}};
 static const struct bytes payload = {(const uint8_t *)"twenty-five bytes of echo", 25};
 
-static void drop_line(void *context, struct bytes line)
-{
-    (void)context;
-    (void)line;
-}
-
-static int64_t no_time(void *context)
-{
-    (void)context;
-    return 0;
-}
-
-static const struct log quiet = {.level = LOG_ERROR, .sink = drop_line, .clock = no_time};
+static const struct log quiet = {
+    .level = LOG_ERROR, .sink = log_sink_none, .clock = log_clock_none};
 
 static struct rpc *open_server(const struct io *io, struct net_address *bound)
 {

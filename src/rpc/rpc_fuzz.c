@@ -218,21 +218,9 @@ static void put_frames(struct bytes in, struct buf *out)
     }
 }
 
-static void drop_line(void *context, struct bytes line)
-{
-    (void)context;
-    (void)line;
-}
-
-static int64_t no_time(void *context)
-{
-    (void)context;
-    return 0;
-}
-
 static void stage_open(struct stage *s)
 {
-    static const struct log log = {.sink = drop_line, .clock = no_time};
+    static const struct log log = {.sink = log_sink_none, .clock = log_clock_none};
     static const struct conn_handlers handlers = {
         .on_data = on_data, .on_end = on_end, .on_closed = on_closed};
     struct net_address address;

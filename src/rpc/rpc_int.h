@@ -72,6 +72,7 @@ struct rpc {
 
     struct map methods; /* "/service/name" to struct known_method */
     struct known_method *known;
+    const struct known_method *found_last;
 
     nghttp2_session_callbacks *callbacks;
     nghttp2_option *h2_options;
@@ -229,9 +230,10 @@ static inline nghttp2_session *rpc_call_session(const struct call *c)
 struct known_method {
     const struct rpc_method *method;
     char *path;
+    size_t path_len;
 };
 
-const struct rpc_method *rpc_method_find(const struct rpc *r, struct bytes path);
+const struct rpc_method *rpc_method_find(struct rpc *r, struct bytes path);
 bool rpc_service_is_known(const struct rpc *r, struct bytes service);
 
 /* The connection is flushed in the next turn, too, and there will be one. */

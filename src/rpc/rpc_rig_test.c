@@ -380,19 +380,13 @@ static void keep_line(void *context, struct bytes line)
     buf_append(context, line);
 }
 
-static int64_t no_time(void *context)
-{
-    (void)context;
-    return 0;
-}
-
 static void open_server(struct rpc_rig *r, const struct rpc_options *options)
 {
     struct rpc_options o = options ? *options : (struct rpc_options){0};
     struct net_address a;
 
     r->log = (struct log){
-        .level = LOG_DEBUG, .sink = keep_line, .sink_context = &r->logged, .clock = no_time};
+        .level = LOG_DEBUG, .sink = keep_line, .sink_context = &r->logged, .clock = log_clock_none};
     o.io = r->io;
     o.log = &r->log;
     o.methods = methods;

@@ -728,6 +728,7 @@ TEST(the_same_on_real_sockets)
 /* Everything at once, by the dice: calls of every kind, some cancelled, some cut off. */
 TEST(every_call_comes_to_one_end)
 {
+    test_runs_in_one_thread();
     static const char *const kinds[] = {"Say",  "Say",  "Say",  "Fail",
                                         "Body", "Hold", "Chat", "Pull"};
     enum { CALLS = 40 };

@@ -6,7 +6,8 @@
 
 enum {
     SPARE_MAX = 64,
-    SPARE_BYTES_MAX = 64 * 1024, /* a bigger buffer is given back */
+    SPARE_BYTES_MAX = 4 * 1024, /* a bigger buffer is given back, or one full of air might wait for
+                                   a client that does not read */
 };
 
 struct wire_parcel {

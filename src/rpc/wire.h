@@ -12,7 +12,7 @@
 #include "io/net.h"
 
 enum {
-    WIRE_BYTES_MAX = 256 * 1024, /* gathered and on their way, past which nothing more is made */
+    WIRE_BYTES_MAX = 32 * 1024, /* gathered and on their way, past which nothing more is made */
 };
 
 struct wire_pool {

@@ -50,7 +50,7 @@ struct watch_stream; /* opaque */
 
 enum {
     WATCH_WATCHER_BYTES = 200,       /* at most, with its key if that has up to 32 bytes */
-    WATCH_BATCH_BYTES = 256 * KIB,   /* of encoded events that are held as one blob */
+    WATCH_BATCH_BYTES = 64 * KIB,    /* of encoded events that are held as one blob */
     WATCH_CATCH_UP_REVISIONS = 1000, /* in one message to a lagging watcher */
     WATCH_PROGRESS_INTERVAL_MS = 600000,
 };
