@@ -36,17 +36,6 @@ static bool is_letter(uint8_t c)
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
 }
 
-static int hex_value(uint8_t c)
-{
-    if (is_digit(c))
-        return c - '0';
-    if (c >= 'a' && c <= 'f')
-        return c - 'a' + 10;
-    if (c >= 'A' && c <= 'F')
-        return c - 'A' + 10;
-    return -1;
-}
-
 static bool is_one_of(uint8_t c, const char *set)
 {
     return c != 0 && strchr(set, c) != NULL;
@@ -179,9 +168,9 @@ static bool refuse_escape(struct parse *p, struct bytes at)
 /* The byte that %XX at the start of `at` stands for, or -1. */
 static int escaped_byte(struct bytes at)
 {
-    if (at.len < 3 || hex_value(at.at[1]) < 0 || hex_value(at.at[2]) < 0)
+    if (at.len < 3 || text_hex_value(at.at[1]) < 0 || text_hex_value(at.at[2]) < 0)
         return -1;
-    return hex_value(at.at[1]) * 16 + hex_value(at.at[2]);
+    return text_hex_value(at.at[1]) * 16 + text_hex_value(at.at[2]);
 }
 
 /* In a host only bytes beyond ASCII may be escaped, and there is nothing else that needs it. */

@@ -182,7 +182,7 @@ BENCH(lease_million)
     memory_disk_crash(s.disk);
     backend_close(s.backend);
     memory_disk_free(s.disk);
-    bench_report("bytes_each", (held_bytes() - before) / MANY, "B");
+    bench_report("bytes_each", (held_bytes() - before) / (double)MANY, "B");
     lease_close(s.set);
 }
 
@@ -263,7 +263,7 @@ static void revoke(struct stage *s)
         before = now;
     }
     lease_revoke_end(s->set, 7);
-    bench_report("revoke_each_key", (double)(cpu_ns() - start) / MANY, "ns");
+    bench_report("revoke_each_key", (double)(cpu_ns() - start) / (double)MANY, "ns");
     bench_report("revoke_longest", (double)longest / 1e3, "us");
 }
 
@@ -277,7 +277,8 @@ BENCH(lease_million_keys)
     assert(a == LEASE_OK);
     double before = held_bytes();
     attach_up_to(&s, MANY);
-    bench_report("bytes_beside_key", (held_bytes() - before) / MANY - KEY_BYTES, "B");
+    bench_report("bytes_beside_key", (held_bytes() - before) / (double)MANY - (double)KEY_BYTES,
+                 "B");
     bench_run(&(struct bench_work){.suffix = "of_key", .body = of_key_body, .context = &s});
     bench_run(
         &(struct bench_work){.suffix = "detach_and_attach", .body = again_body, .context = &s});

@@ -13,20 +13,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* The number after "name": in some JSON. */
-static int64_t json_number(const char *json, const char *name)
-{
-    struct buf quoted = {0};
-
-    buf_printf(&quoted, "\"%s\":", name);
-    const char *at = strstr(json, buf_str(&quoted));
-    if (!at)
-        test_fail(__FILE__, __LINE__, "no %s in %s", name, json);
-    at += quoted.len;
-    buf_free(&quoted);
-    return strtoll(at, NULL, 10);
-}
-
 /* ---- Content as etcd has it ---- */
 
 enum { ALARM, AUTH, AUTH_ROLES, AUTH_USERS, CLUSTER, KEY, LEASE, MEMBERS, REMOVED, META, BUCKETS };
@@ -177,10 +163,10 @@ static void check_status(struct store *s, const char *path, uint64_t image_bytes
 {
     const char *json = peer_run(&s->arena, PEERS "etcdutl snapshot status %s -w json 2>&1", path);
 
-    CHECK_EQ(json_number(json, "hash"), sum.crc);
-    CHECK_EQ(json_number(json, "revision"), s->revision);
-    CHECK_EQ(json_number(json, "totalKey"), s->keys);
-    CHECK_EQ(json_number(json, "totalSize"), image_bytes);
+    CHECK_EQ(peer_json_number(json, "hash"), sum.crc);
+    CHECK_EQ(peer_json_number(json, "revision"), s->revision);
+    CHECK_EQ(peer_json_number(json, "totalKey"), s->keys);
+    CHECK_EQ(peer_json_number(json, "totalSize"), image_bytes);
     CHECK(strstr(json, "\"version\":\"3.7.0\"") != NULL);
 }
 
@@ -188,8 +174,8 @@ static void check_hashkv(struct store *s, const char *path)
 {
     const char *json = peer_run(&s->arena, PEERS "etcdutl hashkv %s -w json 2>&1", path);
 
-    CHECK_EQ(json_number(json, "hash"), s->hash);
-    CHECK_EQ(json_number(json, "hashRevision"), s->revision);
+    CHECK_EQ(peer_json_number(json, "hash"), s->hash);
+    CHECK_EQ(peer_json_number(json, "hashRevision"), s->revision);
 }
 
 static const char *restore(struct store *s, const char *backup, struct peer *e)
@@ -295,7 +281,7 @@ static void try_with_etcd(uint64_t count)
 
     sum = read_db(dir);
     const char *json = peer_run(&s.arena, PEERS "etcdutl snapshot status %s -w json 2>&1", db);
-    CHECK_EQ(json_number(json, "hash"), sum.crc);
+    CHECK_EQ(peer_json_number(json, "hash"), sum.crc);
     store_free(&s);
     buf_free(&file);
 }
@@ -340,7 +326,7 @@ TEST(etcds_own_check_accepts_random_images_of_ours)
         const char *json = peer_run(&arena, PEERS "etcdutl snapshot status %s -w json 2>&1", path);
 
         CHECK_EQ(rig_read_all(buf_bytes(&image), BOLT_IMAGE, &fault, &sum), ERR_OK);
-        CHECK_EQ(json_number(json, "hash"), sum.crc);
+        CHECK_EQ(peer_json_number(json, "hash"), sum.crc);
         CHECK_EQ(sum.keys, count);
         rig_free(buckets, 3);
         buf_free(&image);
@@ -483,7 +469,7 @@ TEST(what_real_etcd_has_written_is_read)
     struct bolt_sum sum = read_db(dir);
     const char *json =
         peer_run(&e.arena, PEERS "etcdutl snapshot status %s/member/snap/db -w json 2>&1", dir);
-    CHECK_EQ(json_number(json, "hash"), sum.crc);
+    CHECK_EQ(peer_json_number(json, "hash"), sum.crc);
     check_snapfile(&e);
     peer_close(&e);
     buf_free(&file);

@@ -159,6 +159,7 @@ static void check_accepted(enum byte_kind kind, const struct layout *before,
  */
 TEST(a_flipped_bit_is_refused_unless_the_format_has_no_way_to_tell)
 {
+    test_runs_in_one_thread();
     struct arena arena = {0};
     struct buf image = {0};
     make_small_image(&arena, &image);

@@ -80,6 +80,7 @@ static void fill_randomly(struct rig_bucket *bucket, struct arena *arena, struct
 
 TEST(random_content_comes_back_whatever_the_page_size_and_the_bites)
 {
+    test_runs_in_one_thread();
     struct rng rng;
     rng_seed(&rng, test_seed());
 

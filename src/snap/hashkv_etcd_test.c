@@ -23,19 +23,6 @@ struct twins {
     uint64_t number; /* of the last value */
 };
 
-static int64_t json_number(const char *json, const char *name)
-{
-    struct buf quoted = {0};
-
-    buf_printf(&quoted, "\"%s\":", name);
-    const char *at = strstr(json, buf_str(&quoted));
-    if (!at)
-        test_fail(__FILE__, __LINE__, "no %s in %s", name, json);
-    at += quoted.len;
-    buf_free(&quoted);
-    return strtoll(at, NULL, 10);
-}
-
 static void twins_open(struct twins *t)
 {
     char dir[256];
@@ -151,10 +138,10 @@ static void check_hash(struct twins *t, int64_t revision)
     CHECK_EQ(mvcc_hash_open(t->ours.m, &h), MVCC_OK);
     while (!mvcc_hash_some(t->ours.m, &h, 5))
         ;
-    CHECK_EQ(h.hash, json_number(json, "hash"));
-    CHECK_EQ(h.compact_revision, json_number(json, "compact_revision"));
-    CHECK_EQ(h.revision, json_number(json, "hash_revision"));
-    CHECK_EQ(mvcc_revision(t->ours.m), json_number(json, "revision"));
+    CHECK_EQ(h.hash, peer_json_number(json, "hash"));
+    CHECK_EQ(h.compact_revision, peer_json_number(json, "compact_revision"));
+    CHECK_EQ(h.revision, peer_json_number(json, "hash_revision"));
+    CHECK_EQ(mvcc_revision(t->ours.m), peer_json_number(json, "revision"));
     mvcc_hash_close(t->ours.m, &h);
 }
 
@@ -178,7 +165,7 @@ static int64_t hash_of_file(struct twins *t, const char *db, int64_t revision)
                                 " -w json 2>/dev/null",
                                 db, db, db, revision);
 
-    return json_number(json, "hash");
+    return peer_json_number(json, "hash");
 }
 
 static void must(enum err e, struct buf *why)

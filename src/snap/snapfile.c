@@ -2,6 +2,7 @@
 
 #include "base/assert.h"
 #include "base/crc32c.h"
+#include "base/text.h"
 #include "io/disk.h"
 
 #include <inttypes.h>
@@ -21,25 +22,12 @@ void snapfile_name(uint64_t term, uint64_t index, char out[SNAPFILE_NAME_BYTES])
     snprintf(out, SNAPFILE_NAME_BYTES, "%016" PRIx64 "-%016" PRIx64 SUFFIX, term, index);
 }
 
-/* Sixteen lower-case hex digits. */
-static bool parse_hex(const char *at, uint64_t *out)
-{
-    *out = 0;
-    for (int i = 0; i < 16; i++) {
-        const char *digits = "0123456789abcdef";
-        const char *digit = at[i] ? strchr(digits, at[i]) : NULL;
-        if (!digit)
-            return false;
-        *out = *out << 4 | (uint64_t)(digit - digits);
-    }
-    return true;
-}
-
 bool snapfile_parse_name(const char *name, uint64_t *term, uint64_t *index)
 {
     if (strlen(name) != SNAPFILE_NAME_BYTES - 1 || name[16] != '-')
         return false;
-    return parse_hex(name, term) && parse_hex(name + 17, index) && strcmp(name + 33, SUFFIX) == 0;
+    return text_read_hex16(name, term) && text_read_hex16(name + 17, index) &&
+           strcmp(name + 33, SUFFIX) == 0;
 }
 
 /* ---- Content ---- */

@@ -1,4 +1,5 @@
 /* The membership as a dump of etcd's v2 store: JSON, and inside its values JSON again. */
+#include "base/text.h"
 #include "snap/snapfile.h"
 
 #include <inttypes.h>
@@ -7,68 +8,13 @@
 
 /* ---- JSON, as Go's encoder writes it ---- */
 
-static const char *short_escape(uint8_t c)
-{
-    switch (c) {
-    case '"':
-        return "\\\"";
-    case '\\':
-        return "\\\\";
-    case '\b':
-        return "\\b";
-    case '\f':
-        return "\\f";
-    case '\n':
-        return "\\n";
-    case '\r':
-        return "\\r";
-    case '\t':
-        return "\\t";
-    default:
-        return NULL;
-    }
-}
-
-static bool needs_escape(uint8_t c)
-{
-    return c < 0x20 || c == '<' || c == '>' || c == '&';
-}
-
-/* U+2028 and U+2029 are line ends to JavaScript, so Go escapes them. */
-static bool is_line_separator(struct bytes rest, size_t len)
-{
-    return len == 3 && (bytes_starts_with(rest, BYTES("\xe2\x80\xa8")) ||
-                        bytes_starts_with(rest, BYTES("\xe2\x80\xa9")));
-}
-
-static void put_string(struct buf *out, struct bytes text)
-{
-    buf_append_byte(out, '"');
-    while (text.len > 0) {
-        size_t len = bytes_utf8_len(text);
-        uint8_t c = text.at[0];
-        if (len == 0)
-            buf_append_str(out, "\\ufffd");
-        else if (is_line_separator(text, len))
-            buf_printf(out, "\\u20%02x", text.at[2] - 0x80);
-        else if (short_escape(c))
-            buf_append_str(out, short_escape(c));
-        else if (needs_escape(c))
-            buf_printf(out, "\\u%04x", c);
-        else
-            buf_append(out, bytes_of(text.at, len));
-        text = bytes_of(text.at + (len ? len : 1), text.len - (len ? len : 1));
-    }
-    buf_append_byte(out, '"');
-}
-
 static void put_string_list(struct buf *out, const struct bytes *items, size_t count)
 {
     buf_append_byte(out, '[');
     for (size_t i = 0; i < count; i++) {
         if (i > 0)
             buf_append_byte(out, ',');
-        put_string(out, items[i]);
+        text_append_json(out, items[i]);
     }
     buf_append_byte(out, ']');
 }
@@ -87,12 +33,12 @@ struct dump {
 static void begin_node(struct dump *d, const char *path, const char *name, uint64_t index,
                        struct bytes value)
 {
-    put_string(d->out, bytes_of_str(name));
+    text_append_json(d->out, bytes_of_str(name));
     buf_printf(d->out,
                ":{\"Path\":\"%s%s\",\"CreatedIndex\":%" PRIu64 ",\"ModifiedIndex\":%" PRIu64
                ",\"ExpireTime\":\"0001-01-01T00:00:00Z\",\"Value\":",
                path, name, index, index);
-    put_string(d->out, value);
+    text_append_json(d->out, value);
     buf_append_str(d->out, ",\"Children\":");
 }
 
@@ -127,7 +73,7 @@ static void put_attributes(struct dump *d, const char *path, const struct pb_mem
     buf_append_byte(&json, '{');
     if (m->name.len > 0) {
         buf_append_str(&json, "\"name\":");
-        put_string(&json, m->name);
+        text_append_json(&json, m->name);
     }
     if (m->name.len > 0 && m->client_urls.count > 0)
         buf_append_byte(&json, ',');

@@ -203,18 +203,12 @@ static void keep_line(void *context, struct bytes line)
     buf_append(context, line);
 }
 
-static int64_t no_time(void *context)
-{
-    (void)context;
-    return 0;
-}
-
 static void scene_begin(struct scene *d)
 {
     *d = (struct scene){.world = fake_world_new(test_seed())};
     d->disk = fake_world_io(d->world)->disk;
     d->log = (struct log){
-        .level = LOG_INFO, .sink = keep_line, .sink_context = &d->lines, .clock = no_time};
+        .level = LOG_INFO, .sink = keep_line, .sink_context = &d->lines, .clock = log_clock_none};
     CHECK_EQ(disk_make_dir(d->disk, "snap", 0700, 0), ERR_OK);
     CHECK_EQ(disk_sync_dir(d->disk, "."), ERR_OK);
 }

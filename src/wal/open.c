@@ -2,6 +2,7 @@
 
 #include "base/assert.h"
 #include "base/crc32c.h"
+#include "base/text.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -21,23 +22,10 @@ void wal_name_format(struct wal_name name, char out[static WAL_NAME_MAX])
              (unsigned long long)name.index);
 }
 
-static bool parse_hex(const char *text, uint64_t *out)
-{
-    *out = 0;
-    for (int i = 0; i < 16; i++) {
-        const char *digits = "0123456789abcdef";
-        const char *digit = text[i] ? strchr(digits, text[i]) : NULL;
-        if (!digit)
-            return false;
-        *out = *out << 4 | (uint64_t)(digit - digits);
-    }
-    return true;
-}
-
 bool wal_name_parse(const char *text, struct wal_name *out)
 {
-    return parse_hex(text, &out->seq) && text[16] == '-' && parse_hex(text + 17, &out->index) &&
-           strcmp(text + 33, ".wal") == 0;
+    return text_read_hex16(text, &out->seq) && text[16] == '-' &&
+           text_read_hex16(text + 17, &out->index) && strcmp(text + 33, ".wal") == 0;
 }
 
 char *wal_path(const char *dir, const char *name)

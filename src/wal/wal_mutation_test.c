@@ -135,6 +135,7 @@ static void mutate(struct wal_rig *rig, const struct log_files *files, size_t nt
 
 TEST(no_changed_byte_of_a_log_is_accepted_in_silence)
 {
+    test_runs_in_one_thread();
     struct wal_rig *rig = wal_rig_new(test_seed(), SEGMENT);
     struct log_files files;
     struct outcome original;

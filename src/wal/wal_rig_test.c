@@ -29,19 +29,13 @@ static void sink(void *context, struct bytes line)
     (void)line;
 }
 
-static int64_t no_time(void *context)
-{
-    (void)context;
-    return 0;
-}
-
 struct wal_rig *wal_rig_new(uint64_t seed, uint64_t segment_bytes)
 {
     struct wal_rig *rig = mem_new(struct wal_rig);
 
     rig->world = fake_world_new(seed);
     rig->disk = fake_world_io(rig->world)->disk;
-    rig->log = (struct log){.level = LOG_DEBUG, .sink = sink, .clock = no_time};
+    rig->log = (struct log){.level = LOG_DEBUG, .sink = sink, .clock = log_clock_none};
     rig->opt = (struct wal_options){.dir = "/member/wal",
                                     .log = &rig->log,
                                     .segment_bytes = segment_bytes,

@@ -6,27 +6,14 @@
 
 #include "base/map.h"
 #include "base/mem.h"
+#include "harness/seeds.h"
 
 #include <inttypes.h>
-#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 enum { STEPS_DEFAULT = 1000, COMPARE_EVERY = 50 };
-
-/* Printed when an assertion fails in mid-run: the seed is the bug report. */
-static char obituary[96];
-
-static void on_abort(int signal_number)
-{
-    ssize_t written = write(STDERR_FILENO, obituary, strlen(obituary));
-
-    (void)written;
-    signal(signal_number, SIG_DFL);
-    raise(signal_number);
-}
 
 void episode_broken(const struct episode *e, const char *rule, const char *format, ...)
 {
@@ -267,9 +254,7 @@ void episode_run(const struct episode_options *options, struct episode_result *o
     struct episode *e = mem_new(struct episode);
     unsigned steps = options->steps ? options->steps : STEPS_DEFAULT;
 
-    snprintf(obituary, sizeof(obituary), "seed %" PRIu64 ": ended by the assertion above\n",
-             options->seed);
-    signal(SIGABRT, on_abort);
+    seeds_now_trying(options->seed);
     e->seed = options->seed;
     e->verbose = options->verbose;
     e->now_ms = 1000;
@@ -291,7 +276,7 @@ void episode_run(const struct episode_options *options, struct episode_result *o
     rooms_close(e, false);
     clients_free(e);
     rooms_free(e);
-    signal(SIGABRT, SIG_DFL);
+    seeds_tried();
 
     e->totals.episodes = 1;
     e->totals.steps = steps;

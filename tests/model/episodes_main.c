@@ -6,6 +6,7 @@
  * Stops at the first seed that breaks a rule, with status 1. Otherwise the last line is the sum of
  * what was seen: a clean run that met no crash or compaction would prove little.
  */
+#include "harness/seeds.h"
 #include "model/episode.h"
 
 #include <inttypes.h>
@@ -15,8 +16,8 @@
 #include <unistd.h>
 
 struct arguments {
-    uint64_t from, to, steps;
-    bool verbose;
+    struct seeds seeds;
+    uint64_t steps;
 };
 
 static int usage(void)
@@ -25,35 +26,17 @@ static int usage(void)
     return 2;
 }
 
-static bool number(const char *text, uint64_t *out)
-{
-    char *end;
-
-    *out = strtoull(text, &end, 0);
-    return *text && *end == '\0';
-}
-
 static bool parse(int argc, char **argv, struct arguments *out)
 {
     for (int i = 1; i < argc; i++) {
-        if (strcmp(argv[i], "--verbose") == 0) {
-            out->verbose = true;
-        } else if (strcmp(argv[i], "--seed") == 0 && i + 1 < argc) {
-            if (!number(argv[++i], &out->from))
+        if (strcmp(argv[i], "--steps") == 0 && i + 1 < argc) {
+            if (!seeds_number(argv[++i], &out->steps) || out->steps > 1000000)
                 return false;
-            out->to = out->from;
-        } else if (strcmp(argv[i], "--steps") == 0 && i + 1 < argc) {
-            if (!number(argv[++i], &out->steps) || out->steps > 1000000)
-                return false;
-        } else if (strcmp(argv[i], "--seeds") == 0 && i + 2 < argc) {
-            if (!number(argv[i + 1], &out->from) || !number(argv[i + 2], &out->to))
-                return false;
-            i += 2;
-        } else {
+        } else if (!seeds_argument(&out->seeds, argc, argv, &i)) {
             return false;
         }
     }
-    return out->from <= out->to;
+    return true;
 }
 
 static void print_totals(const struct episode_totals *t, uint64_t trace)
@@ -80,7 +63,7 @@ static void remove_dir(void)
 
 int main(int argc, char **argv)
 {
-    struct arguments arguments = {.from = 1, .to = 100};
+    struct arguments arguments = {.seeds = {.from = 1, .to = 100}};
     struct episode_totals totals = {0};
     uint64_t trace = 0;
 
@@ -91,11 +74,11 @@ int main(int argc, char **argv)
         return 2;
     }
     setvbuf(stdout, NULL, _IOLBF, 0); /* what was said before an abort is wanted most */
-    for (uint64_t seed = arguments.from; seed <= arguments.to; seed++) {
+    for (uint64_t seed = arguments.seeds.from; seed <= arguments.seeds.to; seed++) {
         struct episode_options options = {.seed = seed,
                                           .steps = (unsigned)arguments.steps,
                                           .dir = dir,
-                                          .verbose = arguments.verbose};
+                                          .verbose = arguments.seeds.verbose};
         struct episode_result result;
         episode_run(&options, &result);
         episode_totals_add(&totals, &result.totals);

@@ -12,6 +12,7 @@ static struct episode_result run(uint64_t seed)
 
 TEST(mvcc_watch_and_lease_agree_with_everything_ever_written)
 {
+    test_runs_in_one_thread();
     uint64_t count = 250 * test_effort();
     struct episode_totals totals = {0};
 

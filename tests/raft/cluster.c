@@ -4,11 +4,11 @@
  */
 #include "raft/cluster_int.h"
 
-#include <signal.h>
+#include "harness/seeds.h"
+
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 enum {
     CHAOS_TICKS_MIN = 150,
@@ -18,18 +18,6 @@ enum {
     RESCUE_ELECTIONS_IN_CHAOS = 60, /* where there may be other reasons for having none */
     HEAL_ELECTIONS_MAX = 60,        /* election timeouts until all must agree */
 };
-
-/* Printed when an assertion fails in mid-run: the seed is the bug report. */
-static char obituary[96];
-
-static void on_abort(int signal_number)
-{
-    ssize_t written = write(STDERR_FILENO, obituary, strlen(obituary));
-
-    (void)written;
-    signal(signal_number, SIG_DFL);
-    raise(signal_number);
-}
 
 void cluster_broken(const struct cluster *c, const char *rule, const char *format, ...)
 {
@@ -608,8 +596,7 @@ void cluster_run(const struct cluster_options *options, struct cluster_result *o
 {
     struct cluster *c = mem_new(struct cluster);
 
-    snprintf(obituary, sizeof(obituary), "seed %lu: ended by the assertion above\n", options->seed);
-    signal(SIGABRT, on_abort);
+    seeds_now_trying(options->seed);
     c->seed = options->seed;
     c->verbose = options->verbose;
     rng_seed(&c->rng, options->seed);
@@ -620,7 +607,7 @@ void cluster_run(const struct cluster_options *options, struct cluster_result *o
     live_in_peace(c);
     *out = (struct cluster_result){.totals = c->totals, .trace = c->trace};
     cluster_free(c);
-    signal(SIGABRT, SIG_DFL);
+    seeds_tried();
 }
 
 void cluster_totals_add(struct cluster_totals *sum, const struct cluster_totals *more)

@@ -6,16 +6,10 @@
  * Stops at the first seed that breaks a rule, with status 1. Otherwise the last line is the sum of
  * what was seen: a clean run that met no election or truncation would prove little.
  */
+#include "harness/seeds.h"
 #include "raft/cluster.h"
 
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-struct arguments {
-    uint64_t from, to;
-    bool verbose;
-};
 
 static int usage(void)
 {
@@ -23,32 +17,12 @@ static int usage(void)
     return 2;
 }
 
-static bool number(const char *text, uint64_t *out)
+static bool parse(int argc, char **argv, struct seeds *out)
 {
-    char *end;
-
-    *out = strtoull(text, &end, 0);
-    return *text && *end == '\0';
-}
-
-static bool parse(int argc, char **argv, struct arguments *out)
-{
-    for (int i = 1; i < argc; i++) {
-        if (strcmp(argv[i], "--verbose") == 0) {
-            out->verbose = true;
-        } else if (strcmp(argv[i], "--seed") == 0 && i + 1 < argc) {
-            if (!number(argv[++i], &out->from))
-                return false;
-            out->to = out->from;
-        } else if (strcmp(argv[i], "--seeds") == 0 && i + 2 < argc) {
-            if (!number(argv[i + 1], &out->from) || !number(argv[i + 2], &out->to))
-                return false;
-            i += 2;
-        } else {
+    for (int i = 1; i < argc; i++)
+        if (!seeds_argument(out, argc, argv, &i))
             return false;
-        }
-    }
-    return out->from <= out->to;
+    return true;
 }
 
 static void print_totals(const struct cluster_totals *t, uint64_t trace)
@@ -63,15 +37,15 @@ static void print_totals(const struct cluster_totals *t, uint64_t trace)
 
 int main(int argc, char **argv)
 {
-    struct arguments arguments = {.from = 1, .to = 100};
+    struct seeds seeds = {.from = 1, .to = 100};
     struct cluster_totals totals = {0};
     uint64_t trace = 0;
 
-    if (!parse(argc, argv, &arguments))
+    if (!parse(argc, argv, &seeds))
         return usage();
     setvbuf(stdout, NULL, _IOLBF, 0); /* what was said before an abort is wanted most */
-    for (uint64_t seed = arguments.from; seed <= arguments.to; seed++) {
-        struct cluster_options options = {.seed = seed, .verbose = arguments.verbose};
+    for (uint64_t seed = seeds.from; seed <= seeds.to; seed++) {
+        struct cluster_options options = {.seed = seed, .verbose = seeds.verbose};
         struct cluster_result result;
         cluster_run(&options, &result);
         cluster_totals_add(&totals, &result.totals);

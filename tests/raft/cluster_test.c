@@ -12,6 +12,7 @@ static struct cluster_result run(uint64_t seed)
 
 TEST(random_clusters_keep_every_rule_and_meet_every_kind_of_trouble)
 {
+    test_runs_in_one_thread();
     uint64_t count = 100 * test_effort();
     struct cluster_totals totals = {0};
 

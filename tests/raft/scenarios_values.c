@@ -1,12 +1,12 @@
-#include "raft/describe.h"
 #include "raft/scenarios.h"
 
 #include "base/assert.h"
+#include "base/text.h"
 
 static bool refuse(struct buf *problem, const char *function, const char *text, const char *why)
 {
     buf_printf(problem, "strconv.%s: parsing ", function);
-    raft_describe_quoted(problem, bytes_of_str(text));
+    text_append_quoted(problem, bytes_of_str(text));
     buf_printf(problem, ": %s", why);
     return false;
 }

@@ -1,0 +1,448 @@
+/*
+ * The server as a program, and clients that mean no good: it keeps within its memory, tells them
+ * where it can, and everybody else is served meanwhile.
+ *
+ * rpc has the same in the small (rpc_hostile_test.c), on fakes and with exact expectations; here it
+ * is real sockets, the kernel's buffers and numbers.
+ */
+#include "base/mem.h"
+#include "base/rng.h"
+#include "base/sanitized.h"
+#include "harness/test.h"
+#include "interop/caller_test.h"
+#include "io/clock.h"
+#include "rpc/rpc_rig_test.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+struct siege {
+    struct peer peer;
+    struct caller caller;
+    struct line *good; /* the connection of a client that behaves */
+    struct arena arena;
+    struct rng rng;
+    struct sockaddr_in address;
+    size_t memory_before, memory_most;
+    uint64_t slowest_ns; /* answer that the good client got */
+    unsigned asked;
+};
+
+/* --- the good client --- */
+
+static void look(struct siege *s)
+{
+    size_t now = peer_memory_bytes(&s->peer);
+
+    if (now > s->memory_most)
+        s->memory_most = now;
+}
+
+static void check_served(struct siege *s)
+{
+    uint64_t began = caller_now_ns(&s->caller);
+    char value[32];
+
+    snprintf(value, sizeof(value), "%u", s->asked++);
+    caller_put(s->good, BYTES("good"), bytes_of_str(value));
+    uint64_t took = caller_now_ns(&s->caller) - began;
+    if (took > s->slowest_ns)
+        s->slowest_ns = took;
+    look(s);
+}
+
+static void siege_open(struct siege *s)
+{
+    *s = (struct siege){0};
+    rng_seed(&s->rng, test_seed());
+    peer_open_ours(&s->peer, arena_printf(&s->arena, "%s/ours", test_tmp_dir()));
+    peer_start(&s->peer, "--log-level=warn");
+    caller_open(&s->caller, &s->peer);
+    s->good = caller_connect(&s->caller);
+    s->address = (struct sockaddr_in){.sin_family = AF_INET,
+                                      .sin_addr.s_addr = htonl(INADDR_LOOPBACK),
+                                      .sin_port = htons(s->caller.address.port)};
+    for (unsigned i = 0; i < 100; i++)
+        check_served(s);
+    s->memory_before = s->memory_most;
+    s->slowest_ns = 0;
+}
+
+/* Never more than so much above what it had before; and the good client never waited long. */
+static void siege_close(struct siege *s, size_t more_bytes_max)
+{
+    check_served(s);
+    size_t more = s->memory_most - s->memory_before;
+    printf("memory %zu KiB and %zu KiB more, slowest answer to others %.1f ms\n",
+           s->memory_before / 1024, more / 1024, (double)s->slowest_ns / 1e6);
+    CHECK(more <= more_bytes_max || !peer_memory_counts());
+    CHECK(s->slowest_ns < (SANITIZED ? 10 : 1) * NS_PER_S);
+    caller_close(&s->caller);
+    peer_stop(&s->peer);
+    peer_close(&s->peer);
+    arena_free(&s->arena);
+}
+
+/* --- bad ones: plain sockets --- */
+
+static int dial(struct siege *s)
+{
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+    CHECK(fd >= 0);
+    CHECK_EQ(connect(fd, (struct sockaddr *)&s->address, sizeof(s->address)), 0);
+    return fd;
+}
+
+/* As much as the kernel takes; the server may have hung up already. */
+static size_t send_some(int fd, struct bytes data)
+{
+    size_t sent = 0;
+
+    while (sent < data.len) {
+        ssize_t n = send(fd, data.at + sent, data.len - sent, MSG_NOSIGNAL | MSG_DONTWAIT);
+        if (n <= 0)
+            break;
+        sent += (size_t)n;
+    }
+    return sent;
+}
+
+/* With a reset, as when a process dies, or politely. */
+static void hang_up(int fd, bool rudely)
+{
+    struct linger at_once = {.l_onoff = 1};
+
+    if (rudely)
+        CHECK_EQ(setsockopt(fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once)), 0);
+    close(fd);
+}
+
+/* What comes next; false if the server has hung up. */
+static bool receive_some(int fd, struct buf *out)
+{
+    struct pollfd p = {.fd = fd, .events = POLLIN};
+
+    if (poll(&p, 1, 10000) != 1)
+        test_fail(__FILE__, __LINE__, "no word from the server in 10 s");
+    ssize_t n = recv(fd, buf_reserve(out, 4096), 4096, 0);
+    if (n > 0)
+        out->len += (size_t)n;
+    return n > 0;
+}
+
+static void put_request(struct buf *out)
+{
+    struct buf message = {0}, framed = {0};
+    struct pb_put_request put = {.key = BYTES("bad"), .value = BYTES("value")};
+
+    pb_encode_put_request(&put, &message);
+    message_put(&framed, buf_bytes(&message));
+    frame_preface(out);
+    frame_request(out, 1, "/etcdserverpb.KV/Put", false, BYTES(""));
+    frame_put(out, 0, 1, 1, buf_bytes(&framed));
+    buf_free(&message);
+    buf_free(&framed);
+}
+
+static void watch_request(struct buf *out)
+{
+    struct buf message = {0}, framed = {0};
+    struct pb_watch_create_request create = {.key = BYTES("good"), .start_revision = 1};
+
+    pb_encode_watch_request(&(struct pb_watch_request){.which = PB_WATCH_CREATE, .create = &create},
+                            &message);
+    message_put(&framed, buf_bytes(&message));
+    frame_preface(out);
+    frame_request(out, 1, "/etcdserverpb.Watch/Watch", false, BYTES(""));
+    frame_put(out, 0, 0, 1, buf_bytes(&framed));
+    buf_free(&message);
+    buf_free(&framed);
+}
+
+/* --- garbage --- */
+
+static void garbage(struct siege *s, struct buf *out)
+{
+    static const char *const starts[] = {"",         "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+                                         "GET / ",   "POST /v3/kv/put HTTP/1.1\r\n",
+                                         "\x16\x03", "GET /health HTTP/1.1\r\nHost: x\r\n"};
+    size_t len = rng_below(&s->rng, 5000);
+
+    buf_append_str(out, starts[rng_below(&s->rng, ARRAY_LEN(starts))]);
+    for (size_t i = 0; i < len; i++)
+        buf_append_byte(out, (uint8_t)rng_next(&s->rng));
+}
+
+TEST(garbage_on_the_port_disturbs_nobody)
+{
+    struct siege s;
+    siege_open(&s);
+
+    for (unsigned i = 0; i < 500 * test_effort(); i++) {
+        struct buf out = {0};
+        int fd = dial(&s);
+        garbage(&s, &out);
+        send_some(fd, buf_bytes(&out));
+        if (i % 3 == 0)
+            check_served(&s);
+        hang_up(fd, i % 2);
+        buf_free(&out);
+    }
+
+    siege_close(&s, 4 * MIB);
+}
+
+/* --- leaving in the middle --- */
+
+static void leave_everywhere(struct siege *s, struct bytes request)
+{
+    for (size_t len = 0; len <= request.len; len++) {
+        int fd = dial(s);
+        CHECK_EQ(send_some(fd, bytes_of(request.at, len)), len);
+        if (len % 8 == 0)
+            check_served(s); /* by now it has seen what there is */
+        hang_up(fd, len % 2);
+    }
+}
+
+TEST(clients_may_leave_at_any_byte)
+{
+    struct siege s;
+    struct buf put = {0}, watch = {0};
+    siege_open(&s);
+    put_request(&put);
+    watch_request(&watch);
+
+    leave_everywhere(&s, buf_bytes(&put));
+    leave_everywhere(&s, buf_bytes(&watch));
+    leave_everywhere(&s, BYTES("POST /v3/kv/range HTTP/1.1\r\nHost: a\r\nContent-Length: "
+                               "20\r\n\r\n{\"key\": \"YQ==\"}     "));
+
+    buf_free(&put);
+    buf_free(&watch);
+    siege_close(&s, 4 * MIB);
+}
+
+/* --- lies about lengths --- */
+
+static void check_refused(struct siege *s, const char *path)
+{
+    struct buf out = {0}, got = {0}, fields = {0};
+    int fd = dial(s);
+
+    frame_preface(&out);
+    frame_request(&out, 1, path, false, BYTES(""));
+    frame_put(&out, 0, 0, 1, BYTES("\0\xff\xff\xff\xff"));
+    send_some(fd, buf_bytes(&out));
+    while (!strstr(buf_str(&fields), "grpc-message")) {
+        CHECK(receive_some(fd, &got));
+        buf_clear(&fields);
+        fields_found(buf_bytes(&got), 1, &fields);
+    }
+    CHECK(strstr(buf_str(&fields), "grpc-status: 8\n"));
+    CHECK(strstr(buf_str(&fields), "grpc-message: grpc: received message larger than max "
+                                   "(4294967295 vs. 2097152)\n"));
+    check_served(s);
+    hang_up(fd, true);
+    buf_free(&out);
+    buf_free(&got);
+    buf_free(&fields);
+}
+
+TEST(a_length_of_four_gigabytes_costs_nothing)
+{
+    struct siege s;
+    siege_open(&s);
+
+    for (unsigned i = 0; i < 50; i++) {
+        check_refused(&s, "/etcdserverpb.KV/Put");
+        check_refused(&s, "/etcdserverpb.Watch/Watch");
+    }
+
+    siege_close(&s, 1 * MIB);
+}
+
+/* --- nesting --- */
+
+static void put_varint_backwards(struct buf *out, size_t n)
+{
+    uint8_t bytes[10];
+    size_t count = 0;
+
+    do {
+        bytes[count] = (uint8_t)((n & 127) | (n > 127 ? 128 : 0));
+        count++;
+        n >>= 7;
+    } while (n > 0);
+    while (count > 0)
+        buf_append_byte(out, bytes[--count]);
+}
+
+/* A transaction in a transaction in ...: built from the inside, so back to front. */
+static void nest(struct buf *out, unsigned levels)
+{
+    struct buf reversed = {0};
+
+    for (unsigned i = 0; i < levels; i++) {
+        size_t inner = reversed.len;
+        put_varint_backwards(&reversed, inner);
+        buf_append_byte(&reversed, 4 << 3 | 2); /* RequestOp.request_txn */
+        size_t op = reversed.len;
+        put_varint_backwards(&reversed, op);
+        buf_append_byte(&reversed, 2 << 3 | 2); /* TxnRequest.success */
+    }
+    for (size_t i = reversed.len; i > 0; i--)
+        buf_append_byte(out, reversed.at[i - 1]);
+    buf_free(&reversed);
+}
+
+TEST(a_transaction_of_absurd_depth_is_refused)
+{
+    struct siege s;
+    siege_open(&s);
+
+    for (unsigned levels = 40; levels < 200000; levels = levels * 3 / 2) {
+        struct buf wire = {0};
+        struct ask a = {.line = s.good};
+        nest(&wire, levels);
+        ask_stream(&a, "/etcdserverpb.KV/Txn");
+        client_send(a.call, buf_bytes(&wire));
+        client_end(a.call);
+        ask_wait(&a);
+        CHECK(a.code == RPC_OK ? levels < 60 : levels > 45);
+        check_served(&s);
+        ask_free(&a);
+        buf_free(&wire);
+    }
+
+    siege_close(&s, 16 * MIB);
+}
+
+/* --- never reading --- */
+
+static void ask_for_much(struct buf *out, unsigned streams)
+{
+    struct buf message = {0}, framed = {0};
+
+    pb_encode_range_request(&(struct pb_range_request){.key = BYTES("large")}, &message);
+    message_put(&framed, buf_bytes(&message));
+    frame_preface(out);
+    for (unsigned i = 0; i < streams; i++) {
+        frame_request(out, 1 + 2 * i, "/etcdserverpb.KV/Range", false, BYTES(""));
+        frame_put(out, 0, 1, 1 + 2 * i, buf_bytes(&framed));
+    }
+    buf_free(&message);
+    buf_free(&framed);
+}
+
+static void put_large(struct siege *s)
+{
+    size_t len = 1 * MIB;
+    uint8_t *value = mem_alloc(len);
+
+    caller_put(s->good, BYTES("large"), bytes_of(value, len));
+    mem_free(value);
+}
+
+/* 50 connections ask for a hundred megabytes each, all windows open, and take nothing. What is left
+ * is the calls themselves, five thousand of them. */
+TEST(clients_that_never_read_cost_little)
+{
+    enum { CLIENTS = 50, STREAMS = 100 };
+    struct siege s;
+    int fds[CLIENTS];
+    struct buf out = {0};
+    siege_open(&s);
+    put_large(&s);
+    s.memory_before = peer_memory_bytes(&s.peer);
+    ask_for_much(&out, STREAMS);
+    frame_put(&out, 8, 0, 0, BYTES("\x7f\x00\x00\x00"));
+    for (unsigned i = 0; i < STREAMS; i++)
+        frame_put(&out, 8, 0, 1 + 2 * i, BYTES("\x7f\x00\x00\x00"));
+
+    for (unsigned i = 0; i < CLIENTS; i++) {
+        fds[i] = dial(&s);
+        send_some(fds[i], buf_bytes(&out));
+        check_served(&s);
+    }
+    for (unsigned i = 0; i < 100; i++)
+        check_served(&s);
+
+    for (unsigned i = 0; i < CLIENTS; i++)
+        hang_up(fds[i], i % 2);
+    buf_free(&out);
+    siege_close(&s, 96 * MIB);
+}
+
+/* They read a little of a long answer and are gone. */
+TEST(clients_may_leave_in_the_middle_of_an_answer)
+{
+    struct siege s;
+    struct buf out = {0};
+    siege_open(&s);
+    put_large(&s);
+    s.memory_before = peer_memory_bytes(&s.peer);
+    ask_for_much(&out, 5);
+    frame_put(&out, 8, 0, 0, BYTES("\x7f\x00\x00\x00"));
+    for (unsigned i = 0; i < 5; i++)
+        frame_put(&out, 8, 0, 1 + 2 * i, BYTES("\x7f\x00\x00\x00"));
+
+    for (unsigned i = 0; i < 200; i++) {
+        int fd = dial(&s);
+        uint8_t some[4096];
+        size_t wanted = rng_below(&s.rng, 2 * MIB);
+        CHECK_EQ(send_some(fd, buf_bytes(&out)), out.len);
+        for (size_t got = 0; got < wanted;) {
+            ssize_t n = recv(fd, some, sizeof(some), 0);
+            CHECK(n > 0);
+            got += (size_t)n;
+        }
+        hang_up(fd, i % 2);
+        if (i % 10 == 0)
+            check_served(&s);
+    }
+
+    buf_free(&out);
+    siege_close(&s, 32 * MIB);
+}
+
+/* --- crowds --- */
+
+TEST(ten_thousand_idle_connections_cost_little)
+{
+    enum { CLIENTS = 10000 };
+    struct siege s;
+    struct rlimit files;
+    CHECK_EQ(getrlimit(RLIMIT_NOFILE, &files), 0);
+    if (files.rlim_max < CLIENTS + 500)
+        SKIP("only %llu files may be open", (unsigned long long)files.rlim_max);
+    files.rlim_cur = files.rlim_max;
+    CHECK_EQ(setrlimit(RLIMIT_NOFILE, &files), 0);
+    siege_open(&s);
+    int *fds = mem_new_array(CLIENTS, int);
+    struct buf hello = {0};
+    frame_preface(&hello);
+
+    for (unsigned i = 0; i < CLIENTS; i++) {
+        fds[i] = dial(&s);
+        if (i % 2)
+            send_some(fds[i], buf_bytes(&hello));
+        if (i % 500 == 0)
+            check_served(&s);
+    }
+    for (unsigned i = 0; i < 100; i++)
+        check_served(&s);
+
+    for (unsigned i = 0; i < CLIENTS; i++)
+        hang_up(fds[i], false);
+    mem_free(fds);
+    buf_free(&hello);
+    siege_close(&s, 256 * MIB);
+}
