@@ -66,11 +66,22 @@ static const char *option(const struct script *s, const char *name)
     return NULL;
 }
 
+/* A word that is not a number is a mistake in the scenario. */
+static int64_t number_of(const char *word)
+{
+    char *end;
+
+    CHECK(word);
+    int64_t n = strtoll(word, &end, 0);
+    CHECK(end != word && *end == 0);
+    return n;
+}
+
 static int64_t number(const struct script *s, const char *name)
 {
     const char *text = option(s, name);
 
-    return text ? strtoll(text, NULL, 0) : 0;
+    return text ? number_of(text) : 0;
 }
 
 /* Is the word at `at` there, and neither an option nor a flag? Flags are said with a dash. */
@@ -450,7 +461,8 @@ static void raw_line(struct script *s)
         buf_append_byte(&data, (uint8_t)strtoul(digits, NULL, 16));
     }
     print_effects(
-        s, desk_entry(&s->desk, (enum raft_entry_type)atoi(s->words[1]), buf_bytes(&data)), NULL);
+        s, desk_entry(&s->desk, (enum raft_entry_type)number_of(s->words[1]), buf_bytes(&data)),
+        NULL);
     buf_free(&data);
 }
 
@@ -531,7 +543,7 @@ static bool desk_line(struct script *s)
     } else if (is(s, 0, "crash")) {
         desk_crash(d);
     } else if (is(s, 0, "steps")) {
-        d->steps = (unsigned)atoi(s->words[1]);
+        d->steps = (unsigned)number_of(s->words[1]);
     } else if (is(s, 0, "somebody")) {
         d->nobody_waits = false;
     } else if (is(s, 0, "nobody")) {

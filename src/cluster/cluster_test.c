@@ -91,6 +91,16 @@ static uint64_t number(const char *hex)
     return strtoull(hex, NULL, 16);
 }
 
+/* A word that is not a number is a mistake in the scenario. */
+static int decimal(const char *word)
+{
+    char *end;
+    long n = strtol(word, &end, 10);
+
+    CHECK(end != word && *end == 0);
+    return (int)n;
+}
+
 static struct url_list urls_of(struct script *s, const char *text)
 {
     if (text[0] == 0)
@@ -150,7 +160,7 @@ static bool raw_step(struct script *s, const char *const *words, struct buf *out
 {
     if (strcmp(words[0], "raw") != 0)
         return false;
-    struct raft_conf_change cc = {.type = (enum raft_conf_change_type)atoi(words[1]),
+    struct raft_conf_change cc = {.type = (enum raft_conf_change_type)decimal(words[1]),
                                   .node_id = number(words[2]),
                                   .context = bytes_of_str(words[3])};
     answer_change(s, &cc, out);
@@ -253,7 +263,7 @@ static bool life_step(struct script *s, const char *const *words)
         CHECK_EQ(cluster_reload(s->rig.cluster, &why), ERR_OK);
     else if (strcmp(words[0], "learners") == 0) {
         cluster_close(s->rig.cluster);
-        s->rig.max_learners = (unsigned)atoi(words[1]);
+        s->rig.max_learners = (unsigned)decimal(words[1]);
         rig_open_cluster(&s->rig);
     } else
         return false;

@@ -82,7 +82,7 @@ struct server {
     const struct log *log;
     struct log raft_log;
     const struct io *io;
-    char *snap_dir, *wal_dir;
+    char *snap_dir;
     struct rng rng;
     uint64_t map_seed;
 
@@ -112,7 +112,7 @@ struct server {
     uint64_t conf_state_index;
 
     /* who waits: pending.c */
-    struct map awaited;  /* request id -> struct api_call, or the server itself */
+    struct map awaited;  /* request id -> struct api_call */
     struct list waiting; /* calls whose proposal is under way, oldest first */
     struct list queue;   /* struct proposal, not yet given to raft */
     size_t queue_count, queue_bytes;

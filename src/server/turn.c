@@ -249,10 +249,10 @@ static void lead_changed(struct server *s, const struct raft_soft_state *now)
 {
     bool led = s->facts.is_leader;
 
-    if (now->lead != s->facts.leader)
+    if (now->lead != s->facts.leader) {
         say_who_leads(s, now->lead);
-    if (now->lead != s->facts.leader)
         pending_leader_changed(s);
+    }
     s->facts.leader = now->lead;
     s->facts.is_leader = now->role == RAFT_LEADER;
     if (led && !s->facts.is_leader)
