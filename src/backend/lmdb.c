@@ -115,8 +115,11 @@ static enum err watch_map(struct lmdb_store *s)
         mdb_env_info(s->env, &info) != MDB_SUCCESS)
         return lmdb_failed(s, "look at the file", EIO);
     void *start = lmdb_map_find(s->disk, st.st_ino, info.me_mapsize);
-    if (start)
-        s->region = lmdb_map_watch(start, info.me_mapsize, s->path);
+    if (!start)
+        return ERR_OK;
+    s->region = lmdb_map_watch(start, info.me_mapsize, s->path);
+    s->resident.map = start;
+    s->resident.map_bytes = info.me_mapsize;
     return ERR_OK;
 }
 
@@ -240,6 +243,7 @@ static struct lmdb_store *store_new(struct disk *disk, const char *dir, const ch
     s->dir = join(dir, NULL);
     s->path = join(dir, name);
     s->region = -1;
+    lmdb_resident_open(&s->resident);
     return s;
 }
 
@@ -369,6 +373,7 @@ static void close_store(struct store *base)
         mdb_env_close(s->env);
     enum err e = s->is_copy ? remove_copy(s) : s->lock ? disk_close(s->disk, s->lock) : ERR_OK;
     (void)e; /* a copy left over is removed at the next opening, and a lock goes with the process */
+    lmdb_resident_close(&s->resident);
     buf_free(&s->group);
     mem_free(s->dir);
     mem_free(s->path);

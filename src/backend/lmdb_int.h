@@ -4,6 +4,7 @@
  *     lmdb.c         opening, the copy beside it, closing
  *     lmdb_read.c    readers and cursors           lmdb_write.c   transactions
  *     lmdb_group.c   keys that are too long        lmdb_map.c     faults inside the map
+ *     lmdb_resident.c   how much of the map counts as the process's memory
  *
  *     dir/lock                      held while the store is open
  *     dir/store.mdb, -lock          the store, and LMDB's table of its readers
@@ -34,9 +35,58 @@ struct lmdb_writer {
     size_t last_len; /* no key of the bucket is greater: beyond it, appending is allowed */
 };
 
+/*
+ * lmdb_resident.c: what is read through the map becomes resident, a scan of a gigabyte a gigabyte,
+ * and operators see it as the process's. So it is let go of again.
+ *
+ * Whoever comes to another window of the map counts it, and tells the store at every MiB:
+ *
+ *     in a row, or of large values   let go of after 4 MiB, which is cheap against the reading
+ *     jumped to                      may well be jumped to again, and a fault costs more than a
+ *                                    get: it goes, with all the rest of the map, once there are
+ *                                    4 MiB of it and when that takes 2 % of the time at most
+ *     removed                        in a row, but from copies of pages that were who knows where:
+ *                                    likewise, with more of the time
+ *
+ * Therefore a scan, a range of large values or of values as they were put, the boot, a compaction,
+ * and whoever jumps about slowly cost a few MiB; jumps in quick succession keep the pages that they
+ * use. That goes for small values all over the file too, even if it is one range that wants them:
+ * to hold it to a few MiB would take a fault for each, and those are dearer than all the rest of
+ * the range.
+ */
+enum {
+    LMDB_WINDOW_BYTES = 64 * KIB, /* what one fault maps, at least */
+    LMDB_TELL_BYTES = MIB,        /* a thread's own count, before it tells the store */
+};
+
+struct lmdb_span {
+    size_t low, high; /* offsets in the map; equal: nothing */
+};
+
+struct lmdb_touched {
+    size_t window; /* the number of the one where the last read ended */
+    size_t high;   /* where the one with the highest end did */
+    size_t row_bytes, jump_bytes, removed_bytes;
+    struct lmdb_span row; /* without what was jumped to */
+};
+
+struct lmdb_resident {
+    char *map; /* NULL: not known where */
+    size_t map_bytes;
+
+    pthread_mutex_t lock; /* of all below; never held over a call to the kernel */
+    size_t row_bytes, jump_bytes, removed_bytes;
+    struct lmdb_span row, row_before; /* what is read is looked at once more, a little later */
+    size_t high;                      /* nothing behind it was ever touched */
+    bool busy, refused;
+    size_t hand;                /* where letting go of everything ran out of time, */
+    uint64_t ended_ns, took_ns; /* when that was, and how long it took */
+};
+
 struct lmdb_reader {
     struct store_reader base;
     struct lmdb_store *store;
+    struct lmdb_touched touched;
     MDB_txn *txn;
     struct lmdb_reader *next_spare;
 };
@@ -51,9 +101,13 @@ struct lmdb_store {
     bool is_copy; /* still under the copy's name */
     int region;   /* lmdb_map.c's number for the map; -1 for none */
 
+    struct lmdb_resident resident;
+
     MDB_txn *writing;
     struct lmdb_writer writers[BUCKET_COUNT];
-    struct buf group; /* the one being rewritten */
+    struct lmdb_touched touched; /* by removing */
+    size_t jumps;                /* other changes in the middle of a bucket */
+    struct buf group;            /* the one being rewritten */
 
     struct lmdb_reader *spare; /* reset: they hold a slot but no pages */
 };
@@ -148,3 +202,25 @@ void lmdb_map_forget(int region, size_t file_bytes); /* just before it is unmapp
 
 /* Where the file with this inode is mapped with this size; NULL if it cannot be found out. */
 void *lmdb_map_find(struct disk *disk, uint64_t inode, size_t size);
+
+/* lmdb_resident.c */
+void lmdb_resident_open(struct lmdb_resident *m);
+void lmdb_resident_close(struct lmdb_resident *m);
+void lmdb_resident_tell(struct lmdb_resident *m, struct lmdb_touched *t);
+
+/* After a commit with this many changes at unknown places. */
+void lmdb_resident_committed(struct lmdb_resident *m, struct lmdb_touched *t, size_t jumps,
+                             uint64_t file_bytes);
+
+/* Touching left the window that it was in. */
+void lmdb_resident_moved(struct lmdb_resident *m, struct lmdb_touched *t, size_t low, size_t high);
+
+/* Before the bytes are looked at: letting go comes first, or they would be mapped twice. */
+static inline void lmdb_resident_touch(struct lmdb_resident *m, struct lmdb_touched *t,
+                                       struct bytes stored)
+{
+    size_t low = (uintptr_t)stored.at - (uintptr_t)m->map, high = low + stored.len;
+
+    if (low / LMDB_WINDOW_BYTES != t->window || high / LMDB_WINDOW_BYTES != t->window)
+        lmdb_resident_moved(m, t, low, high);
+}

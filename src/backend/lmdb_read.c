@@ -98,6 +98,7 @@ static enum err get_stored(struct lmdb_reader *r, enum bucket bucket, struct byt
         return ERR_NOT_FOUND;
     if (code != MDB_SUCCESS)
         return damaged(r, bucket, key, mdb_strerror(code));
+    lmdb_resident_touch(&r->store->resident, &r->touched, lmdb_bytes(v));
     if (!lmdb_verify(bucket, key, lmdb_bytes(v), value))
         return damaged(r, bucket, key, "checksum mismatch");
     return ERR_OK;
@@ -179,6 +180,7 @@ static enum err next_stored(struct store_cursor *c, struct bytes *key, struct by
     if (code != MDB_SUCCESS)
         return damaged(c->reader, c->bucket, buf_bytes(&c->from), mdb_strerror(code));
     *key = lmdb_bytes(k);
+    lmdb_resident_touch(&c->reader->store->resident, &c->reader->touched, lmdb_bytes(v));
     if (!lmdb_verify(c->bucket, *key, lmdb_bytes(v), value))
         return damaged(c->reader, c->bucket, *key, "checksum mismatch");
     if (!group_holds(*key))

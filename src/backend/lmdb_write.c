@@ -69,19 +69,23 @@ static enum err put_stored(struct lmdb_store *s, enum bucket bucket, struct byte
         memcpy((uint8_t *)v.mv_data + CHECKSUM_BYTES, value.at, value.len);
     if (appends)
         note_last(w, key);
+    else
+        s->jumps++;
     return ERR_OK;
 }
 
 static enum err remove_stored(struct lmdb_store *s, enum bucket bucket, struct bytes key)
 {
     MDB_cursor *cursor = s->writers[bucket].cursor;
-    MDB_val k = lmdb_val(key);
-    int code = mdb_cursor_get(cursor, &k, NULL, MDB_SET);
+    MDB_val k = lmdb_val(key), v;
+    int code = mdb_cursor_get(cursor, &k, &v, MDB_SET);
 
     if (code == MDB_NOTFOUND)
         return ERR_OK; /* put and deleted within one batch */
-    if (code == MDB_SUCCESS)
+    if (code == MDB_SUCCESS) {
+        lmdb_resident_touch(&s->resident, &s->touched, lmdb_bytes(v));
         code = mdb_cursor_del(cursor, 0);
+    }
     return code == MDB_SUCCESS ? ERR_OK : lmdb_failed(s, "delete", code);
 }
 
@@ -182,6 +186,8 @@ enum err lmdb_commit(struct store *base)
     if (code != MDB_SUCCESS)
         return lmdb_failed(s, "commit", code);
     measure_file(s);
+    lmdb_resident_committed(&s->resident, &s->touched, s->jumps, s->base.sizes.file_bytes);
+    s->jumps = 0;
     return ERR_OK;
 }
 
