@@ -96,6 +96,14 @@ static void fly_on(struct fake_pipe *p)
         fake_time_after(w->time, &p->task, w->options.delay);
 }
 
+static size_t window_room(const struct fake_pipe *p)
+{
+    size_t used = p->flying.len + p->arrived.len;
+    size_t window = p->link->wire->options.window_bytes;
+
+    return used < window ? window - used : 0;
+}
+
 /* Puts on the wire what the window takes. */
 static void send_queued(struct fake_conn *c)
 {
@@ -106,9 +114,7 @@ static void send_queued(struct fake_conn *c)
         return;
     conn_queue_sent(&c->queue, 0, c->host->inbox); /* writes that have no bytes */
     while (conn_queue_peek(&c->queue, &next, 1) > 0) {
-        size_t used = p->flying.len + p->arrived.len;
-        size_t window = p->link->wire->options.window_bytes;
-        size_t room = used < window ? window - used : 0;
+        size_t room = window_room(p);
 
         if (room == 0)
             break;
@@ -290,6 +296,30 @@ static void write_queued(struct conn *base, struct conn_write *w)
     send_queued(c);
 }
 
+static size_t try_write(struct conn *base, struct bytes what)
+{
+    struct fake_conn *c = fake(base);
+
+    assert(!c->shutdown_wanted);
+    assert(!c->finished);
+    if (!c->out || c->closing || c->queue.bytes > 0 || what.len == 0)
+        return 0;
+    size_t room = window_room(c->out);
+    size_t now = what.len < room ? what.len : room;
+    if (now > 0) {
+        buf_append(&c->out->flying, bytes_of(what.at, now));
+        fly_on(c->out);
+    }
+    return now;
+}
+
+static size_t write_room(const struct conn *base)
+{
+    const struct fake_conn *c = container_of(base, struct fake_conn, base);
+
+    return c->out && !c->closing ? window_room(c->out) : 0;
+}
+
 static size_t queued_bytes(const struct conn *base)
 {
     return container_of(base, struct fake_conn, base)->queue.bytes;
@@ -326,6 +356,8 @@ static struct fake_conn *conn_new(struct fake_host *h)
 {
     static const struct conn_ops ops = {
         .write = write_queued,
+        .try_write = try_write,
+        .write_room = write_room,
         .queued_bytes = queued_bytes,
         .pause = pause_reading,
         .resume = resume_reading,

@@ -4,7 +4,8 @@
  * A listener announces connections, net_connect makes one; after that the two are alike. What comes
  * in is shown to on_data; what goes out is a struct conn_write embedded in whoever waits for it.
  * Writes gather and leave together, in as few system calls as the kernel allows, when the turn
- * ends.
+ * ends. Whoever has gathered enough himself may try to write at once, and keeps nothing of what the
+ * kernel took.
  *
  *     net_connect --> on_open --+--> on_data ... --> on_end --+--> on_closed
  *     on_accept --> conn_accept +     conn_write ... on_done  +    (exactly once, the last call)
@@ -92,6 +93,8 @@ struct conn_write {
 
 struct conn_ops {
     void (*write)(struct conn *c, struct conn_write *w);
+    size_t (*try_write)(struct conn *c, struct bytes what);
+    size_t (*write_room)(const struct conn *c);
     size_t (*queued_bytes)(const struct conn *c);
     void (*pause)(struct conn *c);
     void (*resume)(struct conn *c);
@@ -174,6 +177,25 @@ static inline void conn_write(struct conn *c, struct conn_write *w)
     assert(!w->event.queued);
 
     c->ops->write(c, w);
+}
+
+/*
+ * Hands over as much as the kernel takes at once, and says how much that was: nothing while writes
+ * are queued, or before the connection is made, or when it fails, which on_closed will tell. What
+ * is left is for conn_write.
+ */
+static inline size_t conn_try_write(struct conn *c, struct bytes what)
+{
+    size_t taken = c->ops->try_write(c, what);
+
+    assert(taken <= what.len);
+    return taken;
+}
+
+/* About how much the kernel would take at once; 0 also if it does not say. */
+static inline size_t conn_write_room(const struct conn *c)
+{
+    return c->ops->write_room(c);
 }
 
 /* What the kernel has not taken yet. */

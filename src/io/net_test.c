@@ -39,6 +39,73 @@ CONTRACT(writing_may_begin_before_the_connection_is_made)
     end_close_pair(rig, l, &client);
 }
 
+CONTRACT(what_is_taken_at_once_comes_before_what_is_queued_after_it)
+{
+    struct end client = {0};
+    struct listener *l = end_connect_pair(rig, &client);
+
+    CHECK_EQ(conn_try_write(client.conn, BYTES("")), 0);
+    CHECK_EQ(conn_try_write(client.conn, BYTES("at once, ")), 9);
+    CHECK(conn_write_room(client.conn) > 0);
+    end_send(&client, BYTES("then queued"));
+    end_until_bytes(rig, &end_server, 20);
+
+    CHECK_BYTES(buf_bytes(&end_server.got), BYTES("at once, then queued"));
+    CHECK_EQ(client.written, 1); /* nobody is told of the other */
+    end_close_pair(rig, l, &client);
+}
+
+CONTRACT(nothing_is_taken_at_once_without_a_connection)
+{
+    struct end client = {0};
+    struct listener *l = end_listen(rig, (struct listener_options){0});
+
+    end_connect(rig, &l->address, &client);
+    CHECK_EQ(conn_try_write(client.conn, BYTES("too early")), 0);
+    rig_until(rig, &client.opened, 1);
+    rig_until(rig, &end_accepted, 1);
+    conn_close(client.conn, ERR_OK);
+    CHECK_EQ(conn_try_write(client.conn, BYTES("too late")), 0);
+    CHECK_EQ(conn_write_room(client.conn), 0);
+    rig_until(rig, &client.closed, 1);
+    rig_until(rig, &end_server.ended, 1);
+
+    CHECK_EQ(end_server.got_bytes, 0);
+    end_close_pair(rig, l, &client);
+}
+
+/* The kernel takes some, and in the end nothing: that is queued, and nothing passes it. */
+CONTRACT(a_paused_reader_is_taken_only_a_bounded_amount_for)
+{
+    enum { CHUNK = 100 * 1000, TAKEN_MAX = 16 * 1000 * 1000 };
+    uint8_t *data = mem_alloc(CHUNK);
+    size_t taken, total = 0;
+    struct end client = {0};
+    struct listener *l = end_connect_pair(rig, &client);
+    end_server.only_count = true;
+    conn_pause(end_server.conn);
+
+    do {
+        taken = conn_try_write(client.conn, bytes_of(data, CHUNK));
+        total += taken;
+        CHECK(total < TAKEN_MAX);
+        if (taken < CHUNK)
+            rig_for_ms(rig, 20); /* for what is on its way to come to rest */
+    } while (taken > 0);
+    CHECK_EQ(conn_write_room(client.conn), 0);
+    end_send(&client, bytes_of(data, CHUNK));
+    CHECK(conn_queued_bytes(client.conn) > 0);
+    CHECK_EQ(conn_try_write(client.conn, BYTES("past it")), 0);
+    conn_resume(end_server.conn);
+    end_until_bytes(rig, &end_server, total + CHUNK);
+
+    rig_until(rig, &client.written, 1);
+    CHECK_EQ(conn_try_write(client.conn, BYTES("!")), 1);
+    end_until_bytes(rig, &end_server, total + CHUNK + 1);
+    mem_free(data);
+    end_close_pair(rig, l, &client);
+}
+
 CONTRACT(a_vectored_write_arrives_whole_and_in_order)
 {
     enum { PIECES = 500 };

@@ -2,12 +2,18 @@
 #include "base/mem.h"
 #include "io/uv_int.h"
 
+#include <linux/sockios.h>
+#include <netinet/tcp.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+
 enum {
     READ_BYTES = 64 * 1024,  /* one read at most */
     READ_BUFFERS_MAX = 256,  /* waiting in the inbox at once, over all connections */
     SPARE_BUFFERS_MAX = 16,  /* kept for the next read */
     PIECES_AT_ONCE_MAX = 64, /* of queued writes in one system call */
     KEEPALIVE_S = 30,
+    UNSENT_BYTES = 256 * 1024, /* that the kernel holds for a peer whose window is shut */
 };
 
 struct spare_buffer {
@@ -301,6 +307,34 @@ static void write_queued(struct conn *base, struct conn_write *w)
         flush_soon(c);
 }
 
+static size_t try_write(struct conn *base, struct bytes what)
+{
+    struct real_conn *c = real(base);
+    uv_buf_t piece = {.base = (char *)what.at, .len = what.len};
+
+    assert(!c->shutdown_wanted);
+    assert(!c->finished);
+    if (!c->connected || c->closing || c->queue.bytes > 0 || what.len == 0)
+        return 0;
+    int sent = uv_try_write(&c->stream.stream, &piece, 1);
+    if (sent < 0 && sent != UV_EAGAIN)
+        conn_fail(c, err_of_errno(sent));
+    return sent > 0 ? (size_t)sent : 0;
+}
+
+/* TCP alone tells what it has not sent, and how much of that it takes is what we have asked for. */
+static size_t write_room(const struct conn *base)
+{
+    const struct real_conn *c = container_of(base, struct real_conn, base);
+    int unsent;
+    uv_os_fd_t fd;
+
+    if (c->closing || c->stream.handle.type != UV_TCP || uv_fileno(&c->stream.handle, &fd) != 0 ||
+        ioctl(fd, SIOCOUTQNSD, &unsent) != 0)
+        return 0;
+    return unsent < UNSENT_BYTES ? (size_t)(UNSENT_BYTES - unsent) : 0;
+}
+
 static size_t queued_bytes(const struct conn *base)
 {
     return container_of(base, struct real_conn, base)->queue.bytes;
@@ -363,6 +397,19 @@ void conn_fail(struct real_conn *c, enum err reason)
     uv_close(&c->stream.handle, on_handle_gone);
 }
 
+/*
+ * Left alone, the kernel takes 4 MB for a peer that does not read: a thousand of those, and it has
+ * no memory for anybody's connections. And what is urgent would queue behind all of it.
+ */
+static void bound_unsent(struct real_conn *c)
+{
+    int bytes = UNSENT_BYTES;
+    uv_os_fd_t fd;
+
+    if (uv_fileno(&c->stream.handle, &fd) == 0)
+        (void)setsockopt(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &bytes, sizeof(bytes));
+}
+
 void conn_connected(struct real_conn *c)
 {
     c->connected = true;
@@ -370,6 +417,7 @@ void conn_connected(struct real_conn *c)
         /* These fail only on a connection that has ended meanwhile, which reading will tell. */
         uv_tcp_nodelay(&c->stream.tcp, 1);
         uv_tcp_keepalive(&c->stream.tcp, 1, KEEPALIVE_S);
+        bound_unsent(c);
     }
     inbox_put(c->net->inbox, &c->opened);
     if (!c->listener && !c->paused)
@@ -381,6 +429,8 @@ struct real_conn *conn_new(struct real_net *n, enum net_family family)
 {
     static const struct conn_ops ops = {
         .write = write_queued,
+        .try_write = try_write,
+        .write_room = write_room,
         .queued_bytes = queued_bytes,
         .pause = pause_reading,
         .resume = resume_reading,

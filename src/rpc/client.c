@@ -338,7 +338,7 @@ static int on_send_data(nghttp2_session *s, nghttp2_frame *f, const uint8_t *fra
     (void)s;
     (void)f;
     h2_put_data(&client->wire, frame_head, &c->queue, len);
-    return 0;
+    return h2_go_on(&client->wire);
 }
 
 static ssize_t read_data(nghttp2_session *s, int32_t stream_id, uint8_t *at, size_t max,
@@ -692,10 +692,15 @@ void client_flush(struct client *c)
 {
     if (!c->conn || c->closed)
         return;
-    c->within_session = true;
-    bool sound = h2_gather(c->session, &c->wire);
-    c->within_session = false;
-    wire_send(&c->wire);
+    bool sound = true;
+    for (bool more = true; sound && more;) {
+        c->within_session = true;
+        sound = h2_gather(c->session, &c->wire);
+        c->within_session = false;
+        bool full = wire_is_full(&c->wire);
+        wire_send(&c->wire);
+        more = full && !wire_is_blocked(&c->wire);
+    }
     bool over = !nghttp2_session_want_read(c->session) && !nghttp2_session_want_write(c->session);
     if (!sound || over)
         conn_close(c->conn, sound ? ERR_END : ERR_MALFORMED);

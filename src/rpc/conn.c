@@ -119,7 +119,7 @@ static void on_closed(struct conn *conn, enum err reason)
 
     rpc_conn_cut(c, reason);
     c->state = CONN_CLOSED;
-    assert(c->wire.on_its_way == 0);
+    assert(!wire_is_blocked(&c->wire));
     list_remove(&c->link);
     c->rpc->conn_count--;
     rpc_conn_unref(c);
@@ -141,12 +141,20 @@ void rpc_conn_abandon(struct rpc_conn *c)
     rpc_conn_unref(c);
 }
 
+static size_t send_gathered(struct rpc_conn *c)
+{
+    size_t taken = wire_send(&c->wire);
+
+    c->rpc->sent_bytes += taken;
+    return taken;
+}
+
 /* Closing at once, with input unread, would make the kernel discard our last words. */
 void rpc_conn_linger(struct rpc_conn *c)
 {
     if (c->state >= CONN_LINGERING)
         return;
-    wire_send(&c->wire);
+    send_gathered(c);
     c->state = CONN_LINGERING;
     list_remove(&c->dirty_link);
     list_remove(&c->again_link);
@@ -351,7 +359,7 @@ static int on_send_data(nghttp2_session *s, nghttp2_frame *f, const uint8_t *fra
     (void)f;
     c->spoke = true;
     rpc_call_put_data(source->ptr, frame_head, len);
-    return 0;
+    return h2_go_on(&c->wire);
 }
 
 static int on_stream_close(nghttp2_session *s, int32_t stream_id, uint32_t error, void *context)
@@ -501,12 +509,12 @@ static void on_sent(struct wire *w, size_t bytes)
 /* A client that does not take what we send is not listened to: it would only make more of it. */
 static void balance_reading(struct rpc_conn *c)
 {
-    bool full = wire_is_full(&c->wire);
+    bool blocked = wire_is_blocked(&c->wire);
 
-    if (full == c->paused || c->state != CONN_H2)
+    if (blocked == c->paused || c->state != CONN_H2)
         return;
-    c->paused = full;
-    if (full)
+    c->paused = blocked;
+    if (blocked)
         conn_pause(c->conn);
     else
         conn_resume(c->conn);
@@ -537,19 +545,44 @@ void rpc_conn_quench(struct rpc_conn *c)
     }
 }
 
+/* False: the session is broken. *more: there may be more, and the kernel would take it. */
+static bool send_some(struct rpc_conn *c, size_t *taken, bool *more)
+{
+    c->within_session = true;
+    bool sound = h2_gather(c->session, &c->wire);
+    c->within_session = false;
+    bool full = wire_is_full(&c->wire);
+    *taken = send_gathered(c);
+    *more = full && !wire_is_blocked(&c->wire);
+    return sound;
+}
+
+/* Each connection gets one gathering in a turn; those that can take more share what is left. */
+static bool send_while_taken(struct rpc_conn *c)
+{
+    size_t *extra = &c->rpc->extra_left;
+    size_t taken;
+    bool more;
+    bool sound = send_some(c, &taken, &more);
+
+    while (sound && more && *extra > 0) {
+        sound = send_some(c, &taken, &more);
+        *extra -= taken < *extra ? taken : *extra;
+    }
+    if (more)
+        rpc_flush_again(c);
+    return sound;
+}
+
 static void flush_session(struct rpc_conn *c)
 {
     for (struct list *link; (link = list_pop_front(&c->touched));)
         rpc_call_submit(container_of(link, struct call, touched_link));
-    c->within_session = true;
-    bool sound = h2_gather(c->session, &c->wire);
-    c->within_session = false;
-    if (!sound) {
+    if (!send_while_taken(c)) {
         rpc_conn_cut(c, ERR_MALFORMED);
         return;
     }
     rpc_conn_quench(c);
-    wire_send(&c->wire);
     bool over = !nghttp2_session_want_read(c->session) && !nghttp2_session_want_write(c->session);
     if (over)
         rpc_conn_linger(c);
@@ -562,7 +595,9 @@ void rpc_conn_flush(struct rpc_conn *c)
     if (c->state == CONN_H2)
         flush_session(c);
     else if (c->state < CONN_LINGERING)
-        wire_send(&c->wire);
+        send_gathered(c);
+    if (c->state == CONN_PLAIN)
+        rpc_plain_sent(c);
 }
 
 /* --- time --- */

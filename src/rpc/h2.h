@@ -50,6 +50,13 @@ bool h2_gather(nghttp2_session *s, struct wire *w);
 /* For nghttp2's send_data callback: a frame of so many bytes from the queue to the wire. */
 void h2_put_data(struct wire *w, const uint8_t *frame_head, struct message_queue *q, size_t count);
 
+/* What that callback then returns. nghttp2 goes from one DATA frame to the next by itself, and has
+ * to be stopped there when the wire is full. */
+static inline int h2_go_on(struct wire *w)
+{
+    return wire_is_full(w) ? NGHTTP2_ERR_PAUSE : 0;
+}
+
 /* Header fields that outlive the call, and such whose value does not. */
 static inline nghttp2_nv h2_field(struct bytes name, struct bytes value)
 {

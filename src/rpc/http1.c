@@ -407,6 +407,7 @@ enum http1_found http1_read(struct http1_reader *r, struct bytes *in, struct byt
     enum http1_part part;
     enum http1_found found;
 
+    *piece = bytes_of(NULL, 0);
     do { /* a part that ended without anything to tell gives way to the next */
         part = r->part;
         found = read_part(r, in, piece);

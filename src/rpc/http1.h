@@ -82,7 +82,8 @@ void http1_init(struct http1_reader *r, enum http1_kind kind);
 void http1_free(struct http1_reader *r);
 
 /* Takes from *in up to the next thing worth telling. HTTP1_MORE: all of it was taken. HTTP1_BODY:
- * *piece is part of the input. After HTTP1_BAD there is nothing more to be had. */
+ * *piece is part of the input; otherwise it is empty. After HTTP1_BAD there is nothing more to be
+ * had. */
 enum http1_found http1_read(struct http1_reader *r, struct bytes *in, struct bytes *piece);
 
 /* The message at its end was dealt with: ready for the next one. */

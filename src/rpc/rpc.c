@@ -287,6 +287,7 @@ bool rpc_take(struct rpc *r, struct rpc_event *out)
 void rpc_flush(struct rpc *r)
 {
     r->bulk_left = FLUSH_BULK_BYTES;
+    r->extra_left = FLUSH_EXTRA_BYTES;
     for (struct list *link; (link = list_pop_front(&r->dirty));)
         rpc_conn_flush(container_of(link, struct rpc_conn, dirty_link));
 }

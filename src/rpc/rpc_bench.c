@@ -72,6 +72,18 @@ static void swallow_write(struct conn *base, struct conn_write *w)
     conn_queue_sent(&c->queue, c->queue.bytes, c->inbox);
 }
 
+static size_t swallow_at_once(struct conn *c, struct bytes what)
+{
+    (void)c;
+    return what.len;
+}
+
+static size_t swallow_room(const struct conn *c)
+{
+    (void)c;
+    return SIZE_MAX;
+}
+
 static size_t swallow_queued(const struct conn *c)
 {
     (void)c;
@@ -186,6 +198,8 @@ BENCH(rpc_echo_bare)
     static const struct net_ops net_ops = {.listen = swallow_listen,
                                            .listener_close = swallow_unlisten};
     static const struct conn_ops conn_ops = {.write = swallow_write,
+                                             .try_write = swallow_at_once,
+                                             .write_room = swallow_room,
                                              .queued_bytes = swallow_queued,
                                              .pause = nothing,
                                              .resume = nothing,

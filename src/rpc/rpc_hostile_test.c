@@ -1,6 +1,7 @@
 #include "rpc/rpc_rig_test.h"
 
 #include "base/rng.h"
+#include "rpc/rpc_int.h"
 
 #include <malloc.h>
 #include <stdio.h>
@@ -375,6 +376,35 @@ TEST(a_client_that_never_reads_costs_little)
     check_others_are_served(&r);
     raw_close(&r, &raw);
     buf_free(&out);
+    rpc_rig_close(&r);
+}
+
+/* However fast it was asked for: nghttp2 makes one DATA frame after the other if it is let. */
+TEST(a_reply_that_is_not_read_leaves_little_behind)
+{
+    struct rpc_rig r;
+    struct raw raw = {.deaf = true};
+    struct buf out = {0}, message = {0};
+    rpc_rig_open(&r, NULL);
+    raw_connect(&r, &raw);
+
+    frame_preface(&out);
+    frame_put(&out, WINDOW_UPDATE, 0, 0, BYTES("\x7f\0\0\0"));
+    frame_put(&out, SETTINGS, 0, 0, BYTES("\0\4\x7f\0\0\0"));
+    message_put(&message, BYTES("100000000"));
+    frame_request(&out, 1, "/test.Echo/Body", false, bytes_of(NULL, 0));
+    frame_put(&out, DATA, 1, 1, buf_bytes(&message));
+    raw_send(&raw, buf_bytes(&out));
+    rpc_rig_for_ms(&r, 1000);
+
+    const struct rpc_conn *conn = container_of(r.rpc->conns.next, struct rpc_conn, link);
+    CHECK_EQ(r.rpc->conn_count, 1);
+    CHECK(wire_is_blocked(&conn->wire));
+    CHECK(conn->wire.waiting < 2 * WIRE_FRAME_BYTES);
+    CHECK(conn->paused);
+    raw_close(&r, &raw);
+    buf_free(&out);
+    buf_free(&message);
     rpc_rig_close(&r);
 }
 

@@ -34,8 +34,9 @@ enum {
     STREAM_WINDOW_LARGE_BYTES = 1 * MIB, /* the same, once a large message was let in */
     BACKLOG_BYTES_MAX = 8 * MIB,         /* of a connection, received and not yet looked at */
     KEPT_BYTES_MAX = 4 * MIB,            /* of a connection, header fields of its calls */
-    TEXT_BYTES_MAX = 5000,      /* of a status: some clients take 16 KiB of trailers at most */
-    FLUSH_BULK_BYTES = 1 * MIB, /* of long replies in one turn: the rest is for the next */
+    TEXT_BYTES_MAX = 5000,       /* of a status: some clients take 16 KiB of trailers at most */
+    FLUSH_BULK_BYTES = 1 * MIB,  /* of long replies in one turn: the rest is for the next */
+    FLUSH_EXTRA_BYTES = 1 * MIB, /* in one turn, beyond one gathering for each connection */
     SPARE_CALLS_MAX = 1024,
     PACKED_BYTES_MAX = 64 * KIB, /* a longer message is not worth the time that gzip takes */
     PLAIN_BODY_FACTOR = 2,       /* JSON is about this much longer than the message it stands for */
@@ -84,6 +85,7 @@ struct rpc {
     struct list dirty; /* conns with something to flush */
     struct list again; /* conns to be made so in the next turn */
     size_t bulk_left;  /* of this turn's FLUSH_BULK_BYTES */
+    size_t extra_left; /* and FLUSH_EXTRA_BYTES */
     size_t conn_count;
     struct list ready; /* calls with events to take */
     struct list spare;

@@ -5,17 +5,22 @@
 #include "base/mem.h"
 
 enum {
-    SPARE_MAX = 64,
-    SPARE_BYTES_MAX = 4 * 1024, /* a bigger buffer is given back, or one full of air might wait for
-                                   a client that does not read */
+    SPARE_MAX = 4, /* mostly one is enough: they are filled and emptied one after the other */
+    SPARE_BYTES_MAX = 2 * WIRE_BYTES_MAX,
 };
 
-struct wire_parcel {
-    struct list link; /* among the spare ones, or those that were sent */
-    struct wire *wire;
+struct wire_gather {
+    struct list link; /* among the spare ones */
     struct buf content;
+};
+
+/* What the kernel did not take. */
+struct wire_parcel {
+    struct list link; /* among those that were sent */
+    struct wire *wire;
     struct bytes piece;
     struct conn_write write;
+    uint8_t content[];
 };
 
 void wire_pool_init(struct wire_pool *p)
@@ -25,48 +30,48 @@ void wire_pool_init(struct wire_pool *p)
     list_init(&p->sent);
 }
 
-static void parcel_free(struct wire_parcel *p)
+static void gather_free(struct wire_gather *g)
 {
-    buf_free(&p->content);
-    mem_free(p);
+    buf_free(&g->content);
+    mem_free(g);
 }
 
 void wire_pool_free(struct wire_pool *p)
 {
-    list_append_all(&p->spare, &p->sent);
     for (struct list *link; (link = list_pop_front(&p->spare));)
-        parcel_free(container_of(link, struct wire_parcel, link));
+        gather_free(container_of(link, struct wire_gather, link));
+    for (struct list *link; (link = list_pop_front(&p->sent));)
+        mem_free(container_of(link, struct wire_parcel, link));
 }
 
-static struct wire_parcel *parcel_take(struct wire *w)
+static struct wire_gather *gather_take(struct wire_pool *pool)
 {
-    struct list *link = list_pop_front(&w->pool->spare);
-    struct wire_parcel *p =
-        link ? container_of(link, struct wire_parcel, link) : mem_new(struct wire_parcel);
+    struct list *link = list_pop_front(&pool->spare);
 
-    if (link)
-        w->pool->spare_count--;
-    else
-        list_init(&p->link);
-    p->wire = w;
-    return p;
+    if (link) {
+        pool->spare_count--;
+        return container_of(link, struct wire_gather, link);
+    }
+    struct wire_gather *g = mem_new(struct wire_gather);
+    list_init(&g->link);
+    return g;
 }
 
-static void parcel_return(struct wire_pool *pool, struct wire_parcel *p)
+static void gather_return(struct wire_pool *pool, struct wire_gather *g)
 {
-    if (pool->spare_count == SPARE_MAX || p->content.cap > SPARE_BYTES_MAX) {
-        parcel_free(p);
+    if (pool->spare_count == SPARE_MAX || g->content.cap > SPARE_BYTES_MAX) {
+        gather_free(g);
         return;
     }
-    buf_clear(&p->content);
-    list_push_front(&pool->spare, &p->link);
+    buf_clear(&g->content);
+    list_push_front(&pool->spare, &g->link);
     pool->spare_count++;
 }
 
 struct buf *wire_buf(struct wire *w)
 {
     if (!w->filling)
-        w->filling = parcel_take(w);
+        w->filling = gather_take(w->pool);
     return &w->filling->content;
 }
 
@@ -77,36 +82,72 @@ static void on_done(struct conn_write *write, enum err e)
     size_t bytes = p->piece.len;
 
     (void)e; /* a connection that failed says so by on_closed */
-    assert(w->on_its_way >= bytes);
-    w->on_its_way -= bytes;
+    assert(w->waiting >= bytes);
+    w->waiting -= bytes;
     list_remove(&p->link);
-    parcel_return(w->pool, p);
+    mem_free(p);
     w->on_sent(w, bytes);
+}
+
+static void send_later(struct wire *w, struct bytes rest)
+{
+    struct wire_parcel *p = mem_resize(NULL, sizeof(*p) + rest.len, 1);
+
+    memcpy(p->content, rest.at, rest.len);
+    p->wire = w;
+    p->piece = bytes_of(p->content, rest.len);
+    p->write = (struct conn_write){.pieces = &p->piece, .piece_count = 1, .on_done = on_done};
+    list_init(&p->link);
+    list_push_back(&w->pool->sent, &p->link);
+    w->waiting += rest.len;
+    conn_write(w->conn, &p->write);
 }
 
 size_t wire_send(struct wire *w)
 {
-    struct wire_parcel *p = w->filling;
+    struct wire_gather *g = w->filling;
 
-    if (!p || p->content.len == 0)
+    if (!g)
         return 0;
     w->filling = NULL;
-    p->piece = buf_bytes(&p->content);
-    p->write = (struct conn_write){.pieces = &p->piece, .piece_count = 1, .on_done = on_done};
-    w->on_its_way += p->piece.len;
-    list_push_back(&w->pool->sent, &p->link);
-    conn_write(w->conn, &p->write);
-    return p->piece.len;
+    w->bytes_max = 0;
+    struct bytes all = buf_bytes(&g->content);
+    size_t taken = wire_is_blocked(w) ? 0 : conn_try_write(w->conn, all);
+    if (taken < all.len)
+        send_later(w, bytes_of(all.at + taken, all.len - taken));
+    gather_return(w->pool, g);
+    return taken;
 }
 
 void wire_drop(struct wire *w)
 {
     if (w->filling)
-        parcel_return(w->pool, w->filling);
+        gather_return(w->pool, w->filling);
     w->filling = NULL;
+    w->bytes_max = 0;
 }
 
-size_t wire_bytes(const struct wire *w)
+/* Large writes cost less than many small ones, but of a large one much may be left over. */
+static size_t ask_kernel(const struct wire *w)
 {
-    return w->on_its_way + (w->filling ? w->filling->content.len : 0);
+    size_t room = conn_write_room(w->conn);
+
+    if (room < WIRE_FRAME_BYTES)
+        return WIRE_FRAME_BYTES;
+    return room < WIRE_BYTES_MAX ? room : WIRE_BYTES_MAX;
+}
+
+/* Once full it stays so until it is sent, whatever the kernel does meanwhile: whoever has stopped
+ * because of it will look again to learn whether there was more. */
+bool wire_is_full(struct wire *w)
+{
+    size_t gathered = w->filling ? w->filling->content.len : 0;
+
+    if (wire_is_blocked(w))
+        return true;
+    if (gathered < WIRE_FRAME_BYTES)
+        return false;
+    if (w->bytes_max == 0)
+        w->bytes_max = ask_kernel(w);
+    return gathered + WIRE_FRAME_BYTES > w->bytes_max;
 }

@@ -1,10 +1,14 @@
 /*
  * wire: the outgoing half of a connection, for both ends of it.
  *
- * What is to be sent in a turn gathers in one buffer, and leaves in one write when the turn ends.
- * Buffers come from a pool that all connections share: an idle connection has none.
+ * What is to be sent gathers in one buffer and leaves in one system call. What the kernel takes at
+ * once is not kept: the buffer serves the next connection. Only of what it does not take a copy is
+ * made, of exactly that size, and while that waits nothing more is gathered. Past a frame no more
+ * is gathered than the kernel has room for. So a connection that is idle or well read holds nothing
+ * here, and one that is not read about a frame.
  *
- *     wire_buf, append, append ... wire_send --> conn_write --> on_sent
+ *     wire_buf, append, append ... wire_send --> conn_try_write
+ *                                            \-> the rest: conn_write --> on_sent
  */
 #pragma once
 
@@ -12,40 +16,46 @@
 #include "io/net.h"
 
 enum {
-    WIRE_BYTES_MAX = 32 * 1024, /* gathered and on their way, past which nothing more is made */
+    WIRE_FRAME_BYTES = 16 * 1024 + 9,      /* the longest that is added at once */
+    WIRE_BYTES_MAX = 8 * WIRE_FRAME_BYTES, /* of one gathering */
 };
 
 struct wire_pool {
-    struct list spare, sent; /* sent: not yet reported */
+    struct list spare;
     size_t spare_count;
+    struct list sent; /* not yet reported */
 };
 
 struct wire_parcel;
+struct wire_gather;
 
 struct wire {
     struct wire_pool *pool;
     struct conn *conn;
-    struct wire_parcel *filling;                   /* or NULL */
-    size_t on_its_way;                             /* bytes the kernel has not taken */
-    void (*on_sent)(struct wire *w, size_t bytes); /* in the turn; there may be room again */
+    struct wire_gather *filling; /* or NULL */
+    size_t waiting;              /* bytes the kernel has not taken */
+    size_t bytes_max;            /* of this gathering; 0: the kernel was not asked yet */
+    void (*on_sent)(struct wire *w, size_t bytes); /* in the turn: those that had to wait */
 };
 
 void wire_pool_init(struct wire_pool *p);
 /* What was sent and not reported is forgotten: the connections must be gone, or abandoned. */
 void wire_pool_free(struct wire_pool *p);
 
-/* Where the bytes of this turn go. */
+/* Where the bytes go. */
 struct buf *wire_buf(struct wire *w);
 
-/* Hands over what was gathered. Returns how many bytes that is. */
+/* Hands over what was gathered. Returns how much of it the kernel took at once. */
 size_t wire_send(struct wire *w);
 
 /* Drops what was gathered and not sent. */
 void wire_drop(struct wire *w);
 
-size_t wire_bytes(const struct wire *w);
-
-static inline bool wire_is_full(const struct wire *w)
+/* Does something wait for the kernel? */
+static inline bool wire_is_blocked(const struct wire *w)
 {
-    return wire_bytes(w) >= WIRE_BYTES_MAX;
+    return w->waiting > 0;
 }
+
+/* Is there no room for another frame now? */
+bool wire_is_full(struct wire *w);
