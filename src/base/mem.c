@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <malloc.h>
+#include <stdatomic.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -96,10 +97,8 @@ void *mem_resize(void *at, size_t count, size_t size)
 }
 
 /* Wherever the system likes to put twice as much, there is one such address; the rest goes back. */
-void *mem_map_region(size_t size, bool huge_pages)
+static void *map_region(size_t size, bool huge_pages)
 {
-    assert(size > 0 && size % (size_t)sysconf(_SC_PAGESIZE) == 0);
-    assert((size & (size - 1)) == 0);
     uint8_t *at = mmap(NULL, 2 * size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (at == MAP_FAILED)
         fatal("out of memory: no region of %zu bytes", size);
@@ -111,6 +110,61 @@ void *mem_map_region(size_t size, bool huge_pages)
     if (huge_pages)
         (void)madvise(at + before, size, MADV_HUGEPAGE);
     return at + before;
+}
+
+static _Atomic(void *) prepared[MEM_PREPARED_MAX];
+static atomic_bool regions_are_expected, regions_are_prepared;
+
+static void *take_prepared(void)
+{
+    void *at = NULL;
+
+    for (unsigned i = 0; i < MEM_PREPARED_MAX && !at; i++)
+        at = atomic_exchange(&prepared[i], NULL);
+    return at;
+}
+
+void *mem_map_region(size_t size, bool huge_pages)
+{
+    assert(size > 0 && size % (size_t)sysconf(_SC_PAGESIZE) == 0);
+    assert((size & (size - 1)) == 0);
+
+    if (!huge_pages || size != MEM_PREPARED_BYTES)
+        return map_region(size, huge_pages);
+    void *at = take_prepared();
+    return at ? at : map_region(size, !atomic_load(&regions_are_prepared));
+}
+
+void mem_expect_regions(void)
+{
+    atomic_store(&regions_are_expected, true);
+}
+
+bool mem_wants_region(void)
+{
+    bool lacks = false;
+
+    if (!atomic_load(&regions_are_expected))
+        return false;
+    for (unsigned i = 0; i < MEM_PREPARED_MAX; i++)
+        lacks = lacks || !atomic_load(&prepared[i]);
+    return lacks;
+}
+
+void mem_prepare_region(void)
+{
+    uint8_t *at = map_region(MEM_PREPARED_BYTES, true);
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+
+    atomic_store(&regions_are_prepared, true);
+    for (size_t i = 0; i < MEM_PREPARED_BYTES; i += page)
+        *(volatile uint8_t *)(at + i) = 0;
+    for (unsigned i = 0; i < MEM_PREPARED_MAX; i++) {
+        void *nothing = NULL;
+        if (atomic_compare_exchange_strong(&prepared[i], &nothing, at))
+            return;
+    }
+    mem_unmap_region(at, MEM_PREPARED_BYTES); /* somebody else was faster */
 }
 
 void mem_unmap_region(void *at, size_t size)

@@ -34,6 +34,18 @@ __attribute__((returns_nonnull)) void *mem_map_region(size_t size, bool huge_pag
 void mem_unmap_region(void *at, size_t size);
 
 /*
+ * The first touch of a huge page clears all of it, which takes milliseconds where a machine has to
+ * be given its memory first. So a few regions of huge pages, of MEM_PREPARED_BYTES each, are kept
+ * ready and touched, from when somebody expects to need them. When one has been taken, the next is
+ * wanted; a thread for which nobody waits makes it. Where that has begun and none is ready,
+ * mem_map_region takes ordinary pages, which are cleared one by one.
+ */
+enum { MEM_PREPARED_BYTES = 2 * 1024 * 1024, MEM_PREPARED_MAX = 2 };
+void mem_expect_regions(void);
+bool mem_wants_region(void);
+void mem_prepare_region(void);
+
+/*
  * Called once by a program that has more than one thread, before it starts them. Growing and
  * shrinking the heap takes the kernel's lock on the address space, which a thread that maps or
  * releases a large file may hold for milliseconds; so the heap grows in large steps and keeps what

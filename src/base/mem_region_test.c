@@ -4,6 +4,7 @@
 
 #include <stdint.h>
 #include <string.h>
+#include <sys/mman.h>
 
 static bool is_zero(const uint8_t *at, size_t size)
 {
@@ -30,6 +31,30 @@ TEST(a_region_is_zeroed_and_lies_at_a_multiple_of_its_size)
         CHECK_EQ(regions[i][REGION_BYTES - 1], i + 1);
         mem_unmap_region(regions[i], REGION_BYTES);
     }
+}
+
+TEST(a_region_that_was_prepared_is_there_already)
+{
+    unsigned char resident[1] = {0};
+
+    uint8_t *first = mem_map_region(MEM_PREPARED_BYTES, true);
+    mem_expect_regions();
+    for (unsigned i = 0; i < MEM_PREPARED_MAX; i++) {
+        CHECK(mem_wants_region());
+        mem_prepare_region();
+    }
+    CHECK(!mem_wants_region());
+    mem_prepare_region(); /* one too many does no harm */
+    uint8_t *second = mem_map_region(MEM_PREPARED_BYTES, true);
+    CHECK(mem_wants_region());
+
+    CHECK(first != second);
+    CHECK_EQ((uintptr_t)second % MEM_PREPARED_BYTES, 0);
+    CHECK_EQ(mincore(second + MEM_PREPARED_BYTES - 4096, 4096, resident), 0);
+    CHECK(resident[0] & 1);
+    CHECK(is_zero(second, MEM_PREPARED_BYTES));
+    mem_unmap_region(first, MEM_PREPARED_BYTES);
+    mem_unmap_region(second, MEM_PREPARED_BYTES);
 }
 
 TEST(a_region_of_an_odd_size_is_a_bug)

@@ -6,6 +6,7 @@
  */
 #include "base/buf.h"
 #include "io/loop.h"
+#include "io/worker.h"
 #include "server/config.h"
 #include "server/server.h"
 
@@ -28,6 +29,8 @@ struct daemon {
     struct loop *loop;
     struct server *server;
     struct loop_signal terminate, interrupt;
+    struct job prepare; /* memory, for the keys to come */
+    bool is_preparing;
 };
 
 static struct daemon d; /* signals have no other way to find it */
@@ -134,12 +137,35 @@ static void on_failed(void *context, const char *text)
     _Exit(1);
 }
 
+static void prepare(struct job *j)
+{
+    (void)j;
+    mem_prepare_region();
+}
+
+static void prepared(struct job *j)
+{
+    (void)j;
+    d.is_preparing = false;
+}
+
+static void prepare_memory(void)
+{
+    if (!mem_wants_region() || d.is_preparing)
+        return;
+    d.is_preparing = true;
+    d.prepare = (struct job){.run = prepare, .on_done = prepared};
+    job_submit(loop_io(d.loop)->workers, &d.prepare);
+}
+
 static void turn(void *context)
 {
     struct server *server = context;
 
     server_turn(server);
-    if (server_has_stopped(server))
+    if (!server_has_stopped(server))
+        prepare_memory();
+    else if (!d.is_preparing)
         loop_stop(d.loop);
 }
 
@@ -157,7 +183,7 @@ static int serve(void)
     struct server_options options = {.config = &d.config, .log = &d.log, .on_failed = on_failed};
 
     mem_tune();
-    enum err e = loop_open(&(struct loop_options){.worker_threads = 1}, &d.loop);
+    enum err e = loop_open(&(struct loop_options){.worker_threads = 2}, &d.loop);
     if (e == ERR_OK) {
         options.io = loop_io(d.loop);
         e = server_open(&options, &why, &d.server);
