@@ -1,8 +1,9 @@
 /*
  * clock: how late it is, and being told when it is later.
  *
- * Three things: monotonic time, which only moves forward and measures; wall time, which names a
- * moment to people and may jump; timers, embedded in whoever waits. The timers of a clock live in
+ * Four things: monotonic time, which only moves forward and measures; busy time, which stands still
+ * while this thread waits, for work or for a processor; wall time, which names a moment to people
+ * and may jump; timers, embedded in whoever waits. The timers of a clock live in
  * one heap, here, and an implementation supplies only the time and a single alarm for the earliest
  * of them. So the real and the virtual clock order timers by the same code.
  *
@@ -26,6 +27,7 @@ struct clock;
 
 struct clock_ops {
     uint64_t (*now_ns)(struct clock *c); /* from any thread */
+    uint64_t (*busy_ns)(struct clock *c);
     uint64_t (*wall_ns)(struct clock *c);
 
     /* Call clock_alarmed at this time or a little later. Replaces the alarm set before. */
@@ -53,6 +55,12 @@ struct timer {
 static inline uint64_t clock_now_ns(struct clock *c)
 {
     return c->ops->now_ns(c);
+}
+
+/* Of the thread that asks. It costs a system call. */
+static inline uint64_t clock_busy_ns(struct clock *c)
+{
+    return c->ops->busy_ns(c);
 }
 
 /* Since 1970 began, in UTC. */

@@ -10,6 +10,15 @@ static uint64_t now_ns(struct clock *c)
     return uv_hrtime();
 }
 
+static uint64_t busy_ns(struct clock *c)
+{
+    struct timespec busy;
+
+    (void)c;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &busy);
+    return (uint64_t)busy.tv_sec * NS_PER_S + (uint64_t)busy.tv_nsec;
+}
+
 static uint64_t wall_ns(struct clock *c)
 {
     struct timespec now;
@@ -41,7 +50,7 @@ static void set_alarm(struct clock *base, uint64_t at_ns)
 void real_clock_open(struct real_clock *c, uv_loop_t *uv, struct inbox *inbox)
 {
     static const struct clock_ops ops = {
-        .now_ns = now_ns, .wall_ns = wall_ns, .set_alarm = set_alarm};
+        .now_ns = now_ns, .busy_ns = busy_ns, .wall_ns = wall_ns, .set_alarm = set_alarm};
 
     clock_init(&c->base, &ops, inbox);
     int error = uv_timer_init(uv, &c->alarm);
