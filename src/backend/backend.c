@@ -283,6 +283,11 @@ bool backend_is_full(const struct backend *b)
     return backend_pending_bytes(b) > b->pending_bytes_max;
 }
 
+bool backend_has_room(const struct backend *b)
+{
+    return backend_pending_bytes(b) < b->pending_bytes_max / 2;
+}
+
 struct backend_sizes backend_sizes(const struct backend *b)
 {
     return b->sizes;

@@ -63,6 +63,10 @@ enum bucket {
     BUCKET_COUNT
 };
 
+/* What begins like this in bucket meta is our own: work that a running member is still to do. No
+ * etcd would, so a store that has some is not given out as etcd's (snap). */
+#define BACKEND_UNFINISHED_PREFIX "cleat"
+
 /* As etcd spells it: "authRoles". */
 const char *bucket_name(enum bucket bucket);
 
@@ -190,6 +194,10 @@ bool backend_is_idle(const struct backend *b);
  */
 size_t backend_pending_bytes(const struct backend *b);
 bool backend_is_full(const struct backend *b);
+
+/* Is it less than half of the cap? What nobody waits for (compacting, sweeping) leaves the rest to
+ * entries. */
+bool backend_has_room(const struct backend *b);
 
 /* As of the last commit. */
 struct backend_sizes backend_sizes(const struct backend *b);

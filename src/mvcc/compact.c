@@ -46,7 +46,7 @@ bool mvcc_compact_waiting(const struct mvcc *m)
 {
     if (!mvcc_compact_pending(m))
         return false;
-    if (backend_is_full(m->backend))
+    if (mvcc_is_sweeping(m) || !backend_has_room(m->backend))
         return true;
     if (m->removing) /* no scan may begin below what is being removed */
         return false;

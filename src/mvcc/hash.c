@@ -105,6 +105,8 @@ bool mvcc_hash_some(struct mvcc *m, struct mvcc_hash *h, unsigned steps)
     struct backend_view v;
     assert(h->open);
 
+    if (h->revision >= mvcc_sweep_revision(m))
+        return false;
     if (!h->has_keep && !find_keep(m, h, &steps))
         return false;
     backend_view_open(m->backend, &v);

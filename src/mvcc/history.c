@@ -22,7 +22,7 @@ static bool make_change(struct mvcc *m, struct bytes value, struct mvcc_change *
 enum outcome { SHOWN, NOT_WANTED, BEYOND, DAMAGED };
 
 static enum outcome show(struct mvcc *m, struct bytes key, struct bytes value, mvcc_visit *visit,
-                         void *context, struct revision *next)
+                         void *context, int64_t end, struct revision *next)
 {
     struct mvcc_change change = {0};
 
@@ -30,7 +30,7 @@ static enum outcome show(struct mvcc *m, struct bytes key, struct bytes value, m
         mvcc_damage(m, "bucket key: an entry that is not a revision");
         return DAMAGED;
     }
-    if (change.at.main > m->revision)
+    if (change.at.main > end)
         return BEYOND;
     if (!make_change(m, value, &change))
         return DAMAGED;
@@ -46,13 +46,14 @@ static bool walk(struct mvcc *m, struct backend_view *v, struct revision *next, 
     struct revision_key space;
     struct backend_cursor c;
     struct bytes key, value;
+    int64_t end = mvcc_history_end(m, next->main);
     enum outcome o = SHOWN;
 
     backend_cursor_open(v, BUCKET_KEY, revision_encode(*next, false, &space), &c);
     for (; steps > 0 && o == SHOWN; steps--) {
         enum err e = backend_cursor_next(&c, &key, &value);
         if (e == ERR_OK) {
-            o = show(m, key, value, visit, context, next);
+            o = show(m, key, value, visit, context, end, next);
         } else if (e == ERR_END) {
             o = BEYOND;
         } else {
@@ -64,6 +65,13 @@ static bool walk(struct mvcc *m, struct backend_view *v, struct revision *next, 
     return o == BEYOND;
 }
 
+int64_t mvcc_history_end(const struct mvcc *m, int64_t next)
+{
+    int64_t swept = mvcc_sweep_revision(m);
+
+    return next <= swept && swept <= m->revision ? swept - 1 : m->revision;
+}
+
 bool mvcc_history_some(struct mvcc *m, struct revision *next, unsigned steps, mvcc_visit *visit,
                        void *context)
 {
@@ -71,7 +79,7 @@ bool mvcc_history_some(struct mvcc *m, struct revision *next, unsigned steps, mv
     assert(next->main >= m->compact_revision);
     assert(next->main >= 0);
 
-    if (next->main > m->revision)
+    if (next->main > mvcc_history_end(m, next->main))
         return true;
     backend_view_open(m->backend, &v);
     bool all = walk(m, &v, next, steps, visit, context);

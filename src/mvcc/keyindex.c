@@ -19,6 +19,8 @@ void keyindex_free(struct keyindex *ix)
     if (!ix)
         return;
     slabs_free(&ix->slabs);
+    buf_free(&ix->fall.from);
+    buf_free(&ix->fall.to);
     mem_free(ix->memo);
     mem_free(ix);
 }
@@ -42,7 +44,7 @@ bool keyindex_find(const struct keyindex *ix, struct bytes key, struct revision 
     bool found;
     const struct leaf *l = keyindex_tree_find(ix, key, &place, &found);
 
-    return found && keyindex_record_find(l->records[place], at, out);
+    return found && keyindex_look(ix, l->records[place], at, out);
 }
 
 bool keyindex_find_newest(const struct keyindex *ix, struct bytes key, struct keyindex_found *out)
@@ -56,7 +58,10 @@ bool keyindex_find_newest(const struct keyindex *ix, struct bytes key, struct ke
         m->key_len = (uint32_t)key.len;
         memcpy(m->key, key.at, key.len);
     }
-    return m->path.found && keyindex_record_find_newest(m->path.leaf->records[m->path.place], out);
+    if (!m->path.found)
+        return false;
+    const struct record *r = m->path.leaf->records[m->path.place];
+    return keyindex_record_find_newest(r, out) && !keyindex_is_owed(ix, r);
 }
 
 /* The way to a key that is about to change, good until the next find_newest. */
@@ -85,7 +90,7 @@ static struct change change_of(struct revision at, bool tombstone, uint32_t leng
                            .length = length};
 }
 
-static void begin(struct keyindex *ix, struct revision at)
+void keyindex_begin(struct keyindex *ix, struct revision at)
 {
     assert(revision_is_sane(at));
     assert(revision_compare(ix->newest, at) < 0);
@@ -99,6 +104,8 @@ static void begin(struct keyindex *ix, struct revision at)
 static void note(struct keyindex *ix, struct path *p, struct bytes key, struct change c,
                  int64_t created, int64_t version)
 {
+    if (ix->fall.on)
+        keyindex_fall_reach(ix, p);
     if (p->found) {
         keyindex_record_note(&ix->slabs, p->leaf->records[p->place], c, created, version);
         if (leaf_is_alive(p->leaf, p->place) == c.tombstone)
@@ -124,8 +131,9 @@ void keyindex_put(struct keyindex *ix, struct bytes key, struct revision at, uin
     struct path *p = way_to(ix, key);
     const struct record *r = path_record(p);
     bool alive = r && !r->newest.tombstone;
+    assert(!r || !keyindex_is_owed(ix, r)); /* that is paid first */
 
-    begin(ix, at);
+    keyindex_begin(ix, at);
     note(ix, p, key, change_of(at, false, length), alive ? r->created : at.main,
          alive ? r->version + 1 : 1);
 }
@@ -135,9 +143,9 @@ bool keyindex_tombstone(struct keyindex *ix, struct bytes key, struct revision a
     struct path *p = way_to(ix, key);
     const struct record *r = path_record(p);
 
-    if (!r || r->newest.tombstone)
+    if (!r || r->newest.tombstone || keyindex_is_owed(ix, r))
         return false;
-    begin(ix, at);
+    keyindex_begin(ix, at);
     note(ix, p, key, change_of(at, true, length), r->created, r->version);
     return true;
 }
@@ -175,7 +183,8 @@ bool keyindex_load_put(struct keyindex *ix, struct bytes key, struct revision at
 {
     struct path *p = way_to(ix, key);
 
-    if (!can_load(ix, at) || !follows(path_record(p), at, created, version))
+    if (!can_load(ix, at) || !follows(path_record(p), at, created, version) ||
+        !keyindex_fall_allows(ix, key, at, false))
         return false;
     note(ix, p, key, change_of(at, false, length), created, version);
     return true;
@@ -188,7 +197,7 @@ bool keyindex_load_tombstone(struct keyindex *ix, struct bytes key, struct revis
     const struct record *r = path_record(p);
     bool alive = r && !r->newest.tombstone;
 
-    if (!can_load(ix, at))
+    if (!can_load(ix, at) || !keyindex_fall_allows(ix, key, at, true))
         return false;
     note(ix, p, key, change_of(at, true, length), alive ? r->created : at.main,
          alive ? r->version : 0);

@@ -58,6 +58,18 @@ static inline struct revision revision_whole(int64_t main)
 
 #define KEYINDEX_KEYS_MAX UINT32_MAX
 
+/* A range of keys: [from, to), to.at NULL meaning no end; or from alone. */
+struct key_range {
+    struct bytes from, to;
+    bool one; /* from alone */
+};
+
+/* As the API says it. No end: the one key; end "\0": all from key on; else up to end, exclusive.
+ * Nothing is copied. */
+struct key_range key_range(struct bytes key, struct bytes end);
+bool key_range_has(const struct key_range *r, struct bytes key);
+bool key_ranges_overlap(const struct key_range *a, const struct key_range *b);
+
 struct keyindex; /* opaque */
 
 struct keyindex *keyindex_new(void);
@@ -89,6 +101,33 @@ bool keyindex_tombstone(struct keyindex *ix, struct bytes key, struct revision a
 void keyindex_publish(struct keyindex *ix);
 
 /*
+ * --- falling: many lives end at once ---
+ *
+ * Ends all lives in a range, the first in the order of keys at `at`, the next at the sub after it
+ * and so on, and returns how many there were. It takes O(log n): from here on everybody sees them
+ * dead, but the tombstones are owed, and noted by and by. One fall at a time (asserted), so
+ * keyindex_is_falling is asked first. Meanwhile nothing is compacted (asserted).
+ */
+int64_t keyindex_fall(struct keyindex *ix, const struct key_range *range, struct revision at);
+bool keyindex_is_falling(const struct keyindex *ix);
+
+/* Its range, good until it is swept, and the first of its revisions. */
+const struct key_range *keyindex_fall_range(const struct keyindex *ix);
+struct revision keyindex_fall_first(const struct keyindex *ix);
+
+/* Is the key's tombstone owed, and at which revision? Before a put, which begins its next life, the
+ * owner pays: stores it, and notes it here. O(log n). */
+bool keyindex_owes(struct keyindex *ix, struct bytes key, struct revision *at);
+void keyindex_pay(struct keyindex *ix, struct bytes key, struct revision at, uint32_t length);
+
+/* Stores the tombstone of a key, which is lent; how long it is. It must not change the index. */
+typedef uint32_t keyindex_bury(void *context, struct bytes key, struct revision at);
+
+/* Pays what is owed, in the order of keys; looks at no more than `steps` keys that fell. True when
+ * that was all, and the fall is over. */
+bool keyindex_sweep_some(struct keyindex *ix, unsigned steps, keyindex_bury *bury, void *context);
+
+/*
  * --- loading: entries of the store, in order of revision ---
  *
  * What is loaded counts as published at once; no write is under way (asserted). False, and nothing
@@ -108,6 +147,10 @@ bool keyindex_load_put(struct keyindex *ix, struct bytes key, struct revision at
 bool keyindex_load_tombstone(struct keyindex *ix, struct bytes key, struct revision at,
                              uint32_t length);
 
+/* A fall that is not swept, told when everything before its first revision is loaded. Those of its
+ * tombstones that the store has are loaded after it, like all others. False: it cannot be. */
+bool keyindex_load_fall(struct keyindex *ix, const struct key_range *range, struct revision at);
+
 /* --- looking --- */
 
 /* The key as of `at`, its newest revision that is not later. False if it was not alive then. */
@@ -117,17 +160,6 @@ bool keyindex_find(const struct keyindex *ix, struct bytes key, struct revision 
 /* The newest state, whatever is published or not. It notes the place for a put that may follow, so
  * it is for the owner's thread alone. */
 bool keyindex_find_newest(const struct keyindex *ix, struct bytes key, struct keyindex_found *out);
-
-/* A range of keys: [from, to), to.at NULL meaning no end; or from alone. */
-struct key_range {
-    struct bytes from, to;
-    bool one; /* from alone */
-};
-
-/* As the API says it. No end: the one key; end "\0": all from key on; else up to end, exclusive.
- * Nothing is copied. */
-struct key_range key_range(struct bytes key, struct bytes end);
-bool key_range_has(const struct key_range *r, struct bytes key);
 
 /* Living keys in the range: as published, or as they are in the write under way. O(log n). */
 int64_t keyindex_count(const struct keyindex *ix, const struct key_range *r, bool published);

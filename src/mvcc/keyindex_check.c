@@ -39,7 +39,7 @@ struct visit {
 };
 
 struct living {
-    uint64_t now, published;
+    uint64_t now, published, fallen;
 };
 
 /* Before the write under way a record was as it was at the revision before its first. */
@@ -49,12 +49,50 @@ static bool was_alive(const struct keyindex *ix, const struct record *r)
     struct keyindex_found found;
 
     if (!ix->working)
-        return !r->newest.tombstone;
+        return !r->newest.tombstone && !keyindex_is_owed(ix, r);
     before.sub--;
-    return keyindex_record_find(r, before, &found);
+    return keyindex_look(ix, r, before, &found);
 }
 
-static void check_record(struct visit *v, const struct leaf *l, unsigned i)
+/* Is the fall? */
+static bool is_published(const struct keyindex *ix)
+{
+    return !ix->working || ix->fall.epoch != ix->epoch;
+}
+
+/* What a leaf says, and what it would say if it knew that it fell as a whole. */
+struct leaf_counts {
+    uint64_t alive, published, fallen;
+};
+
+static struct leaf_counts leaf_counts(const struct keyindex *ix, const struct leaf *l, bool whole)
+{
+    uint64_t published = leaf_living(ix, l, true);
+
+    if (!whole)
+        return (struct leaf_counts){l->alive, published, l->fallen};
+    assert(l->fallen == 0);
+    return (struct leaf_counts){0, is_published(ix) ? 0 : published, l->alive};
+}
+
+/* Who fell was alive just before, and is in the range. Who owes has fallen. */
+static void check_fallen(const struct keyindex *ix, const struct record *r, bool fallen)
+{
+    struct revision before = ix->fall.first;
+    struct keyindex_found found;
+
+    before.sub--;
+    assert(fallen || !keyindex_is_owed(ix, r));
+    if (!fallen)
+        return;
+    assert(ix->fall.on);
+    assert(key_range_has(&ix->fall.range, record_key(r)));
+    bool was_alive = keyindex_record_find(r, before, &found);
+    assert(was_alive);
+}
+
+static void check_record(struct visit *v, const struct leaf *l, unsigned i,
+                         const struct leaf_counts *counts)
 {
     const struct record *r = l->records[i];
 
@@ -62,16 +100,18 @@ static void check_record(struct visit *v, const struct leaf *l, unsigned i)
     assert(!v->last_record || bytes_compare(record_key(v->last_record), record_key(r)) < 0);
     assert(revision_compare(change_revision(&r->newest), v->ix->newest) <= 0);
     assert(l->heads[i] == keyindex_tree_head(record_key(r), l->skip));
-    assert(leaf_is_alive(l, i) == !r->newest.tombstone);
-    assert((leaf_living(v->ix, l, true) >> i & 1) == was_alive(v->ix, r));
+    assert((counts->alive >> i & 1) == (!r->newest.tombstone && !keyindex_is_owed(v->ix, r)));
+    assert((counts->published >> i & 1) == was_alive(v->ix, r));
+    check_fallen(v->ix, r, counts->fallen >> i & 1);
     v->last_record = r;
     v->records++;
 }
 
-static struct living check_leaf(struct visit *v, const struct leaf *l, struct bytes low,
+static struct living check_leaf(struct visit *v, const struct leaf *l, bool whole, struct bytes low,
                                 struct bytes high)
 {
     const struct keyindex *ix = v->ix;
+    struct leaf_counts counts = leaf_counts(ix, l, whole);
 
     assert(l->count > 0 || ix->height == 0);
     assert(l->count <= NODE_MAX);
@@ -80,18 +120,18 @@ static struct living check_leaf(struct visit *v, const struct leaf *l, struct by
     assert(!v->last_leaf || v->last_leaf->right == l);
     v->last_leaf = l;
     for (unsigned i = 0; i < l->count; i++)
-        check_record(v, l, i);
+        check_record(v, l, i, &counts);
     for (unsigned i = l->count; i < NODE_MAX; i++) {
         assert(l->heads[i] == UINT32_MAX);
-        assert(!leaf_is_alive(l, i));
-        assert(!(leaf_living(ix, l, true) >> i & 1));
+        assert(!((l->alive | leaf_living(ix, l, true) | l->fallen) >> i & 1));
     }
     if (l->count > 0) {
         assert(!low.at || bytes_compare(low, record_key(l->records[0])) <= 0);
         assert(!high.at || bytes_compare(record_key(l->records[l->count - 1]), high) < 0);
     }
-    return (struct living){(unsigned)__builtin_popcountll(l->alive),
-                           (unsigned)__builtin_popcountll(leaf_living(ix, l, true))};
+    return (struct living){(unsigned)__builtin_popcountll(counts.alive),
+                           (unsigned)__builtin_popcountll(counts.published),
+                           (unsigned)__builtin_popcountll(counts.fallen)};
 }
 
 static void check_inner(const struct keyindex *ix, const struct inner *n, struct bytes low,
@@ -118,25 +158,30 @@ static void check_inner(const struct keyindex *ix, const struct inner *n, struct
     }
 }
 
-static struct living check_node(struct visit *v, const void *node, unsigned level, struct bytes low,
-                                struct bytes high)
+/* `whole`: something above it fell with all below. */
+static struct living check_node(struct visit *v, const void *node, unsigned level, bool whole,
+                                struct bytes low, struct bytes high)
 {
     const struct inner *n = node;
     struct living total = {0};
 
     if (level == 0)
-        return check_leaf(v, node, low, high);
+        return check_leaf(v, node, whole, low, high);
     check_inner(v->ix, n, low, high);
     const uint32_t *published = inner_living(v->ix, n, true);
     for (unsigned i = 0; i < n->count; i++) {
         struct bytes from = i > 0 ? separator_bytes(n->separators[i]) : low;
         struct bytes to = i + 1 < n->count ? separator_bytes(n->separators[i + 1]) : high;
         assert(!from.at || !to.at || bytes_compare(from, to) < 0);
-        struct living child = check_node(v, n->children[i], level - 1, from, to);
-        assert(child.now == n->living[i]);
-        assert(child.published == published[i]);
+        bool fell = n->whole >> i & 1;
+        assert(!whole || (!fell && n->fallen[i] == 0)); /* it does not know yet */
+        struct living child = check_node(v, n->children[i], level - 1, whole || fell, from, to);
+        assert(child.now == (whole ? 0 : n->living[i]));
+        assert(child.fallen == (whole ? n->living[i] : n->fallen[i]));
+        assert(child.published == (whole && is_published(v->ix) ? 0 : published[i]));
         total.now += child.now;
         total.published += child.published;
+        total.fallen += child.fallen;
     }
     return total;
 }
@@ -146,7 +191,10 @@ void keyindex_check(const struct keyindex *ix)
     struct visit v = {.ix = ix};
 
     assert(ix->height <= HEIGHT_MAX);
-    check_node(&v, ix->root, ix->height, (struct bytes){0}, (struct bytes){0});
+    struct living all =
+        check_node(&v, ix->root, ix->height, false, (struct bytes){0}, (struct bytes){0});
+    assert(all.fallen == (ix->fall.on ? ix->fall.left : 0));
+    assert(!ix->fall.on || ix->fall.left > 0);
     assert(v.last_leaf);
     assert(!v.last_leaf->right);
     assert(v.records == ix->size);

@@ -115,6 +115,7 @@ bool keyindex_compact_some(struct keyindex *ix, struct keyindex_compaction *c, i
 
     assert(main >= 0);
     assert(steps > 0);
+    assert(!ix->fall.on);
 
     if (!c->walked)
         c->walked = compact_records(&s, c);

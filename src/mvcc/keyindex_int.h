@@ -5,6 +5,7 @@
  *     keyindex_tree.c     nodes: the way to a key, inserting, removing
  *     keyindex_history.c  the revisions of one record
  *     keyindex_walk.c     ranges of keys: counts and cursors
+ *     keyindex_fall.c     many lives that end at once
  *     keyindex_compact.c  forgetting
  *     keyindex_check.c    invariants, and a record as text
  *     keyindex_slab.c     memory
@@ -110,6 +111,11 @@ void keyindex_record_check(const struct record *r);
  *
  * A node whose epoch is the index's has been touched by the write under way, and what it was before
  * counts as published. If a node has not been touched, nothing below it has changed its count.
+ *
+ * While a fall is on, `fallen` says which records fell and are not swept yet: they are not alive.
+ * A child in `whole` fell with all it holds, and none of it knows: there `alive` and `living` are
+ * still from before, and stand for what is fallen. Whoever changes something below lets it know
+ * first (keyindex_fall_reach).
  */
 enum {
     NODE_MAX = 64,
@@ -126,6 +132,7 @@ struct leaf {
     uint32_t skip;
     uint64_t alive, alive_before; /* a bit for each record */
     uint64_t epoch;               /* of alive_before */
+    uint64_t fallen;
     struct leaf *left, *right;
     _Alignas(64) uint32_t heads[NODE_MAX];
     struct record *records[NODE_MAX];
@@ -141,11 +148,12 @@ struct inner {
     uint32_t count;
     uint32_t skip;
     uint64_t epoch;                        /* of living_before */
+    uint64_t whole;                        /* a bit for each child */
     bool outer;                            /* at an end of the tree */
     _Alignas(64) uint32_t heads[NODE_MAX]; /* of the separators; the first is not used: 0 */
     void *children[NODE_MAX];
     struct separator *separators[NODE_MAX]; /* the lower end of each child; the first has none */
-    uint32_t living[NODE_MAX], living_before[NODE_MAX];
+    uint32_t living[NODE_MAX], living_before[NODE_MAX], fallen[NODE_MAX];
 };
 
 /* The way from the root to a place in a leaf. steps[0] is the leaf's parent, the last the root. */
@@ -168,6 +176,16 @@ struct memo {
     uint8_t key[256];
 };
 
+/* Many lives that have ended at once, and whose tombstones are still to be noted. */
+struct fall {
+    bool on;
+    struct key_range range; /* of the bytes in the two bufs */
+    struct buf from, to;
+    struct revision first; /* of the first tombstone */
+    uint64_t epoch;        /* of the write that it belongs to */
+    uint64_t swept, left;  /* their sum fell */
+};
+
 struct keyindex {
     void *root; /* a leaf if height is 0 */
     unsigned height;
@@ -178,6 +196,7 @@ struct keyindex {
     struct revision newest;       /* noted or loaded */
     struct revision working_from; /* the first change that is not published */
     struct memo *memo;
+    struct fall fall;
     struct slabs slabs;
 };
 
@@ -198,6 +217,39 @@ static inline const uint32_t *inner_living(const struct keyindex *ix, const stru
     return published && n->epoch == ix->epoch ? n->living_before : n->living;
 }
 
+/* Is nobody alive any more below this child, which fell as a whole? Not so to those who ask for
+ * what is published while the fall is not. */
+static inline bool inner_child_is_gone(const struct keyindex *ix, const struct inner *n,
+                                       unsigned child, bool published)
+{
+    bool fell = n->whole >> child & 1;
+
+    return fell && !(published && ix->working && ix->fall.epoch == ix->epoch);
+}
+
+static inline uint64_t bits_below(unsigned place)
+{
+    return place < 64 ? (1ull << place) - 1 : UINT64_MAX;
+}
+
+/* From here on `alive_before` is what is published. Without a write under way there is no before.
+ */
+static inline void leaf_touch(const struct keyindex *ix, struct leaf *l)
+{
+    if (!ix->working || l->epoch == ix->epoch)
+        return;
+    l->alive_before = l->alive;
+    l->epoch = ix->epoch;
+}
+
+static inline void inner_touch(const struct keyindex *ix, struct inner *n)
+{
+    if (!ix->working || n->epoch == ix->epoch)
+        return;
+    memcpy(n->living_before, n->living, n->count * sizeof(n->living[0]));
+    n->epoch = ix->epoch;
+}
+
 static inline struct bytes separator_bytes(const struct separator *s)
 {
     return bytes_of(s->at, s->len);
@@ -210,6 +262,10 @@ struct leaf *keyindex_tree_find(const struct keyindex *ix, struct bytes key, uns
                                 bool *found);
 uint64_t keyindex_tree_rank(const struct keyindex *ix, struct bytes key, bool published);
 struct leaf *keyindex_tree_edge(const struct keyindex *ix, bool rightmost);
+
+/* Where a key is or would be: among the records of a leaf, among the children of an inner node. */
+unsigned keyindex_tree_place(const struct leaf *l, struct bytes key);
+unsigned keyindex_tree_child(const struct inner *n, struct bytes key);
 
 /* The same with all that a change needs to know. */
 void keyindex_tree_path(const struct keyindex *ix, struct bytes key, struct path *out);
@@ -225,3 +281,36 @@ void keyindex_tree_set_alive(struct keyindex *ix, struct path *p, bool alive);
 uint32_t keyindex_tree_head(struct bytes key, size_t skip);
 size_t keyindex_tree_common(struct bytes low,
                             struct bytes high); /* of two ends; 0 if one has at NULL */
+
+/* --- one key (keyindex.c) ----------------------------------------------------------------- */
+
+/* A change at this revision is about to be noted, later than all others: a write is under way. */
+void keyindex_begin(struct keyindex *ix, struct revision at);
+
+/* --- falling (keyindex_fall.c) ------------------------------------------------------------ */
+
+/* While a fall is on: did this key, last put at `mod`, fall, and is its tombstone still owed? */
+bool keyindex_fell(const struct keyindex *ix, struct bytes key, struct revision mod);
+
+static inline bool keyindex_is_owed(const struct keyindex *ix, const struct record *r)
+{
+    return ix->fall.on && !r->newest.tombstone &&
+           keyindex_fell(ix, record_key(r), change_revision(&r->newest));
+}
+
+/* The record as of a revision, as everybody outside sees it. */
+static inline bool keyindex_look(const struct keyindex *ix, const struct record *r,
+                                 struct revision at, struct keyindex_found *out)
+{
+    if (!keyindex_record_find(r, at, out))
+        return false;
+    return !ix->fall.on || revision_compare(at, ix->fall.first) < 0 ||
+           !keyindex_fell(ix, out->key, out->mod);
+}
+
+/* Lets the nodes of a path know what has fallen with them. */
+void keyindex_fall_reach(struct keyindex *ix, const struct path *p);
+
+/* For loading: may there be such a put or tombstone, with what is known of the fall? */
+bool keyindex_fall_allows(struct keyindex *ix, struct bytes key, struct revision at,
+                          bool tombstone);

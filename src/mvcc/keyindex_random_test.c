@@ -23,6 +23,15 @@ struct expected_drop {
 /* Was there anything to see? */
 struct seen {
     uint64_t steps, reloads, compactions, slices, older, removed;
+    uint64_t falls, fallen, swept, paid, reloaded_falls;
+};
+
+/* A fall that is on: the model has noted all its tombstones already. */
+struct falling {
+    bool on;
+    struct key_range range;
+    struct revision first, last;
+    bool *owed; /* for each key of the model */
 };
 
 struct episode {
@@ -38,8 +47,9 @@ struct episode {
     bool compacting;
     struct expected_drop *drops;
     size_t drop_count, drops_seen;
-    size_t odds_of_compaction; /* one in so many steps begins one */
-    bool decline;              /* most changes are tombstones, so that the tree empties */
+    size_t odds_of_compaction, odds_of_fall; /* one in so many steps begins one */
+    bool decline; /* most changes are tombstones, so that the tree empties */
+    struct falling falling;
     struct seen *seen;
 };
 
@@ -71,22 +81,52 @@ static void compare_found(const struct keymodel_key *k, const struct keymodel_ch
     CHECK_EQ(got->length, want->length);
 }
 
-static void change(struct episode *e)
+static uint32_t tombstone_length(struct bytes key)
 {
-    struct keymodel_key *k = any_key(e);
-    uint32_t length = (uint32_t)below(e, 1000);
+    return (uint32_t)key.len + 3;
+}
 
+/* As a store does before a put: the life that has ended is noted as such. */
+static void pay(struct episode *e, struct keymodel_key *k)
+{
+    struct bytes key = keymodel_key_bytes(k);
+    size_t n = (size_t)(k - e->model.keys);
+    struct revision at;
+
+    CHECK_EQ(keyindex_owes(e->ix, key, &at), e->falling.on && e->falling.owed[n]);
+    if (!e->falling.on || !e->falling.owed[n])
+        return;
+    const struct keymodel_change *last = &k->changes[k->count - 1];
+    CHECK(last->tombstone);
+    CHECK_EQ(revision_compare(last->at, at), 0);
+    keyindex_pay(e->ix, key, at, tombstone_length(key));
+    e->falling.owed[n] = false;
+    e->seen->paid++;
+}
+
+/* The next revision to write at. */
+static struct revision begin_change(struct episode *e)
+{
     if (!e->writing) {
         e->main += 1 + (int64_t)below(e, 2);
         e->sub = 0;
     }
-    struct revision at = {e->main, e->sub};
+    return (struct revision){e->main, e->sub};
+}
+
+static void change(struct episode *e)
+{
+    struct keymodel_key *k = any_key(e);
+    uint32_t length = (uint32_t)below(e, 1000);
+    struct revision at = begin_change(e);
+
     if (below(e, 2)) { /* as a store does, or without a look */
         struct keyindex_found found;
         bool alive = keyindex_find_newest(e->ix, keymodel_key_bytes(k), &found);
         compare_found(k, keymodel_find(k, revision_whole(INT64_MAX)), alive, &found);
     }
     if (below(e, 12) < (e->decline ? 1 : 9)) {
+        pay(e, k);
         keymodel_put(k, at, length);
         keyindex_put(e->ix, keymodel_key_bytes(k), at, length);
     } else {
@@ -110,13 +150,21 @@ static void publish(struct episode *e)
 
 /* --- looking ------------------------------------------------------------------------------ */
 
+static bool is_amid_fall(const struct episode *e, struct revision at)
+{
+    return e->falling.on && revision_compare(at, e->falling.first) >= 0 &&
+           revision_compare(at, e->falling.last) < 0;
+}
+
 static struct revision any_revision(struct episode *e)
 {
     int64_t main = e->compacted + (int64_t)below(e, (uint64_t)(e->main - e->compacted) + 2);
 
-    if (main <= e->compacted || below(e, 2)) /* at the compaction only the whole is readable */
+    struct revision at = {main, (int64_t)below(e, 4)};
+    /* At the compaction only the whole is readable; and nobody looks into the middle of a fall. */
+    if (main <= e->compacted || below(e, 2) || is_amid_fall(e, at))
         return revision_whole(main);
-    return (struct revision){main, (int64_t)below(e, 4)};
+    return at;
 }
 
 static void look(struct episode *e)
@@ -164,6 +212,8 @@ static void ask_keeps(struct episode *e)
     const struct keymodel_key *k = any_key(e);
     int64_t main = any_revision(e).main;
 
+    if (e->falling.on && main >= e->falling.first.main)
+        return; /* nobody asks before it is swept */
     for (size_t i = 0; i < k->count; i++)
         CHECK_EQ(keyindex_keeps(e->ix, keymodel_key_bytes(k), k->changes[i].at, main),
                  keymodel_keeps(k, k->changes[i].at, main));
@@ -249,6 +299,87 @@ static void close_cursors(struct episode *e, struct revision before)
         }
 }
 
+/* --- falling ------------------------------------------------------------------------------ */
+
+static void begin_fall(struct episode *e)
+{
+    struct key_range range = any_range(e);
+    struct revision at = begin_change(e);
+    int64_t fell = 0;
+
+    if (range.one) {
+        e->main = e->writing ? e->main : e->published;
+        return;
+    }
+    if (!e->falling.owed)
+        e->falling.owed = mem_new_array(e->model.count, bool);
+    for (size_t i = 0; i < e->model.count; i++) {
+        struct keymodel_key *k = &e->model.keys[i];
+        struct bytes key = keymodel_key_bytes(k);
+        struct revision next = {at.main, at.sub + fell};
+        e->falling.owed[i] =
+            key_range_has(&range, key) && keymodel_tombstone(k, next, tombstone_length(key));
+        fell += e->falling.owed[i];
+    }
+    CHECK_EQ(keyindex_fall(e->ix, &range, at), fell);
+    CHECK_EQ(keyindex_is_falling(e->ix), fell > 0);
+    if (fell == 0) {
+        e->main = e->writing ? e->main : e->published;
+        return;
+    }
+    e->falling.on = true;
+    e->falling.range = range;
+    e->falling.first = at;
+    e->falling.last = (struct revision){at.main, at.sub + fell - 1};
+    e->writing = true;
+    e->sub += fell;
+    e->seen->falls++;
+    e->seen->fallen += (uint64_t)fell;
+    for (unsigned i = 0; i < CURSORS; i++)
+        if (e->cursors[i].is_open && is_amid_fall(e, e->cursors[i].cursor.at)) {
+            keyindex_cursor_close(&e->cursors[i].cursor);
+            e->cursors[i].is_open = false;
+        }
+}
+
+static uint32_t on_bury(void *context, struct bytes key, struct revision at)
+{
+    struct episode *e = context;
+    size_t n = 0;
+
+    while (n < e->model.count && !bytes_equal(keymodel_key_bytes(&e->model.keys[n]), key))
+        n++;
+    CHECK(n < e->model.count);
+    CHECK(e->falling.owed[n]);
+    const struct keymodel_key *k = &e->model.keys[n];
+    CHECK_EQ(revision_compare(k->changes[k->count - 1].at, at), 0);
+    e->falling.owed[n] = false;
+    e->seen->swept++;
+    return tombstone_length(key);
+}
+
+static void sweep(struct episode *e, unsigned steps)
+{
+    uint64_t swept = e->seen->swept;
+
+    if (!keyindex_sweep_some(e->ix, steps, on_bury, e))
+        CHECK(e->falling.on);
+    else
+        e->falling.on = false;
+    CHECK(e->seen->swept - swept <= steps);
+    CHECK_EQ(keyindex_is_falling(e->ix), e->falling.on);
+    for (size_t i = 0; !e->falling.on && e->falling.owed && i < e->model.count; i++)
+        CHECK(!e->falling.owed[i]);
+}
+
+static void fall_or_sweep(struct episode *e)
+{
+    if (e->falling.on)
+        sweep(e, 1 + (unsigned)below(e, below(e, 8) ? 3 : 1000));
+    else if (below(e, e->odds_of_fall) == 0)
+        begin_fall(e);
+}
+
 /* --- compacting --------------------------------------------------------------------------- */
 
 static int compare_drops(const void *a, const void *b)
@@ -318,6 +449,8 @@ static void compare_everything(struct episode *e)
 
 static void compact(struct episode *e)
 {
+    if (e->falling.on)
+        return;
     if (!e->compacting) {
         if (e->published > e->compacted && below(e, e->odds_of_compaction) == 0)
             begin_compaction(e);
@@ -380,10 +513,22 @@ static void reload(struct episode *e)
         for (size_t j = 0; j < e->model.keys[i].count; j++)
             all[total++] = (struct stored){&e->model.keys[i], &e->model.keys[i].changes[j]};
     qsort(all, total, sizeof(struct stored), compare_stored);
-    for (size_t i = 0; i < total; i++)
-        load(e, &all[i]);
+    bool fell = !e->falling.on;
+    for (size_t i = 0; i < total; i++) {
+        struct revision at = all[i].change->at;
+        if (!fell && revision_compare(at, e->falling.first) >= 0) {
+            CHECK(keyindex_load_fall(e->ix, &e->falling.range, e->falling.first));
+            fell = true;
+        }
+        bool is_owed = e->falling.on && e->falling.owed[all[i].key - e->model.keys];
+        if (!is_owed || revision_compare(at, e->falling.first) < 0)
+            load(e, &all[i]);
+    }
     mem_free(all);
-    compare_everything(e);
+    if (e->falling.on)
+        e->seen->reloaded_falls++;
+    else
+        compare_everything(e);
     e->seen->reloads++;
 }
 
@@ -391,7 +536,10 @@ static void reload(struct episode *e)
 
 static void step(struct episode *e)
 {
-    switch (below(e, 16)) {
+    switch (below(e, 17)) {
+    case 16:
+        fall_or_sweep(e);
+        break;
     case 0:
         publish(e);
         break;
@@ -414,7 +562,7 @@ static void step(struct episode *e)
         compact(e);
         break;
     case 9:
-        if (below(e, 200) == 0)
+        if (below(e, e->falling.on ? 20 : 100) == 0)
             reload(e);
         break;
     default:
@@ -436,6 +584,8 @@ static void run(struct episode *e, uint64_t seed, size_t keys, uint64_t steps, u
             keyindex_check(e->ix);
     }
     publish(e);
+    while (e->falling.on)
+        sweep(e, 100);
     while (e->compacting)
         compact(e);
     compare_everything(e);
@@ -444,12 +594,19 @@ static void run(struct episode *e, uint64_t seed, size_t keys, uint64_t steps, u
     keyindex_free(e->ix);
     keymodel_free(&e->model);
     mem_free(e->drops);
+    mem_free(e->falling.owed);
 }
 
 static void check_seen(const struct seen *s)
 {
     CHECK(s->steps > 0 && s->older > 0 && s->reloads > 0 && s->removed > 0);
     CHECK(s->compactions > 0 && s->slices > s->compactions);
+    CHECK(s->falls > 0);
+}
+
+static void check_seen_falls(const struct seen *s)
+{
+    CHECK(s->fallen > s->falls && s->swept > 0 && s->paid > 0 && s->reloaded_falls > 0);
 }
 
 TEST(a_few_keys_in_random_episodes_are_as_the_model_says)
@@ -458,10 +615,11 @@ TEST(a_few_keys_in_random_episodes_are_as_the_model_says)
     struct seen seen = {0};
 
     for (uint64_t i = 0; i < 60 * test_effort(); i++) {
-        struct episode e = {.odds_of_compaction = 20, .seen = &seen};
+        struct episode e = {.odds_of_compaction = 20, .odds_of_fall = 10, .seen = &seen};
         run(&e, test_seed() * 1000 + i, 2 + i % 100, 4000, 1);
     }
     check_seen(&seen);
+    check_seen_falls(&seen);
 }
 
 /* Enough keys for three levels of nodes, which fill and empty again. */
@@ -471,10 +629,11 @@ TEST(many_keys_in_random_episodes_are_as_the_model_says)
     struct seen seen = {0};
 
     for (uint64_t i = 0; i < test_effort(); i++) {
-        struct episode e = {.odds_of_compaction = 100, .seen = &seen};
+        struct episode e = {.odds_of_compaction = 100, .odds_of_fall = 10, .seen = &seen};
         run(&e, test_seed() * 1000 + i, 6000, 100000, 1000);
     }
     check_seen(&seen);
+    check_seen_falls(&seen);
 }
 
 /* Long histories: blocks come and go while old revisions are looked for. */
@@ -483,7 +642,8 @@ TEST(a_few_hot_keys_in_random_episodes_are_as_the_model_says)
     struct seen seen = {0};
 
     for (uint64_t i = 0; i < 3 * test_effort(); i++) {
-        struct episode e = {.odds_of_compaction = 1000, .hot = 2, .seen = &seen};
+        struct episode e = {
+            .odds_of_compaction = 200, .odds_of_fall = 300, .hot = 2, .seen = &seen};
         run(&e, test_seed() * 1000 + i, 10, 20000, 500);
     }
     check_seen(&seen);

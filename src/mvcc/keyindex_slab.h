@@ -21,7 +21,7 @@ enum {
     SLAB_BYTES = 32 * 1024,
     SLAB_REGION_BYTES = 2 * 1024 * 1024,
     SLAB_STEP_BYTES = 8,         /* sizes are rounded up to a multiple of this */
-    SLAB_THING_BYTES_MAX = 1856, /* larger ones go to malloc */
+    SLAB_THING_BYTES_MAX = 2112, /* larger ones go to malloc */
     SLAB_CLASSES = SLAB_THING_BYTES_MAX / SLAB_STEP_BYTES + 1,
 };
 

@@ -133,6 +133,18 @@ static unsigned inner_search(const struct inner *n, struct bytes key)
     return low - 1;
 }
 
+unsigned keyindex_tree_place(const struct leaf *l, struct bytes key)
+{
+    bool found;
+
+    return leaf_search(l, key, &found);
+}
+
+unsigned keyindex_tree_child(const struct inner *n, struct bytes key)
+{
+    return inner_search(n, key);
+}
+
 /* Its lines are asked for together: the memory answers a dozen almost as soon as one. */
 static void leaf_prefetch(const struct leaf *l)
 {
@@ -176,11 +188,6 @@ void keyindex_tree_path(const struct keyindex *ix, struct bytes key, struct path
     out->place = leaf_search(out->leaf, key, &out->found);
 }
 
-static uint64_t bits_below(unsigned place)
-{
-    return place < 64 ? (1ull << place) - 1 : UINT64_MAX;
-}
-
 static uint64_t sum(const uint32_t *counts, unsigned count)
 {
     uint64_t total = 0;
@@ -200,6 +207,8 @@ uint64_t keyindex_tree_rank(const struct keyindex *ix, struct bytes key, bool pu
         const struct inner *n = node;
         unsigned child = inner_search(n, key);
         rank += sum(inner_living(ix, n, published), child);
+        if (inner_child_is_gone(ix, n, child, published))
+            return rank;
         node = child_at(n, child, level);
     }
     unsigned place = leaf_search(node, key, &found);
@@ -219,24 +228,6 @@ struct leaf *keyindex_tree_edge(const struct keyindex *ix, bool rightmost)
 }
 
 /* --- counts ------------------------------------------------------------------------------- */
-
-/* From here on `alive_before` is what is published. Without a write under way there is no before.
- */
-static void leaf_touch(const struct keyindex *ix, struct leaf *l)
-{
-    if (!ix->working || l->epoch == ix->epoch)
-        return;
-    l->alive_before = l->alive;
-    l->epoch = ix->epoch;
-}
-
-static void inner_touch(const struct keyindex *ix, struct inner *n)
-{
-    if (!ix->working || n->epoch == ix->epoch)
-        return;
-    memcpy(n->living_before, n->living, n->count * sizeof(n->living[0]));
-    n->epoch = ix->epoch;
-}
 
 static void path_count(struct keyindex *ix, struct path *p, bool more)
 {
@@ -268,11 +259,21 @@ static uint32_t node_living(const struct keyindex *ix, const void *node, unsigne
     return (uint32_t)sum(inner_living(ix, n, published), n->count);
 }
 
+static uint32_t node_fallen(const void *node, unsigned level)
+{
+    if (level == 0)
+        return (uint32_t)__builtin_popcountll(((const struct leaf *)node)->fallen);
+    const struct inner *n = node;
+    return (uint32_t)sum(n->fallen, n->count);
+}
+
+/* Of a child that knows what has fallen. */
 static void inner_count_child(const struct keyindex *ix, struct inner *n, unsigned child,
                               unsigned level)
 {
     n->living[child] = node_living(ix, n->children[child], level, false);
     n->living_before[child] = node_living(ix, n->children[child], level, true);
+    n->fallen[child] = node_fallen(n->children[child], level);
 }
 
 /* --- ends of nodes ------------------------------------------------------------------------ */
@@ -363,6 +364,21 @@ static void grow(struct keyindex *ix, struct path *p)
 #define SLIDE(array, from, to, count)                                                              \
     memmove((array) + (to), (array) + (from), (count) * sizeof((array)[0]))
 
+static uint64_t bits_insert(uint64_t bits, unsigned place, bool bit)
+{
+    uint64_t below = bits_below(place);
+
+    assert(place < NODE_MAX);
+    return (bits & below) | (bits & ~below) << 1 | (uint64_t)bit << place;
+}
+
+static uint64_t bits_remove(uint64_t bits, unsigned place)
+{
+    uint64_t below = bits_below(place);
+
+    return (bits & below) | (bits >> 1 & ~below);
+}
+
 /* Adds a child that was split off the one before it, at this level's children. There is room. */
 static void inner_add(const struct keyindex *ix, struct inner *n, unsigned at,
                       struct separator *separator, void *child, unsigned child_level)
@@ -377,6 +393,8 @@ static void inner_add(const struct keyindex *ix, struct inner *n, unsigned at,
     SLIDE(n->separators, at, at + 1, behind);
     SLIDE(n->living, at, at + 1, behind);
     SLIDE(n->living_before, at, at + 1, behind);
+    SLIDE(n->fallen, at, at + 1, behind);
+    n->whole = bits_insert(n->whole, at, false);
     n->count++;
     n->separators[at] = separator;
     n->children[at] = child;
@@ -398,6 +416,9 @@ static struct inner *inner_cut(struct keyindex *ix, struct inner *n, unsigned cu
     memcpy(right->separators, n->separators + cut, moved * sizeof(n->separators[0]));
     memcpy(right->living, n->living + cut, moved * sizeof(n->living[0]));
     memcpy(right->living_before, n->living_before + cut, moved * sizeof(n->living[0]));
+    memcpy(right->fallen, n->fallen + cut, moved * sizeof(n->fallen[0]));
+    right->whole = n->whole >> cut;
+    n->whole &= bits_below(cut);
     right->separators[0] = NULL;
     right->count = moved;
     right->epoch = n->epoch;
@@ -470,11 +491,13 @@ static struct leaf *leaf_cut(struct keyindex *ix, struct leaf *l, unsigned cut)
     memcpy(right->records, l->records + cut, moved * sizeof(struct record *));
     right->alive = cut < 64 ? l->alive >> cut : 0;
     right->alive_before = cut < 64 ? l->alive_before >> cut : 0;
+    right->fallen = cut < 64 ? l->fallen >> cut : 0;
     right->epoch = l->epoch;
     right->count = moved;
     right->skip = l->skip;
     l->alive &= bits_below(cut);
     l->alive_before &= bits_below(cut);
+    l->fallen &= bits_below(cut);
     l->count = cut;
     heads_pad(l->heads, cut);
     leaf_link_right(l, right);
@@ -514,21 +537,6 @@ static void leaf_split(struct keyindex *ix, struct path *p, struct bytes key)
     }
 }
 
-static uint64_t bits_insert(uint64_t bits, unsigned place, bool bit)
-{
-    uint64_t below = bits_below(place);
-
-    assert(place < NODE_MAX);
-    return (bits & below) | (bits & ~below) << 1 | (uint64_t)bit << place;
-}
-
-static uint64_t bits_remove(uint64_t bits, unsigned place)
-{
-    uint64_t below = bits_below(place);
-
-    return (bits & below) | (bits >> 1 & ~below);
-}
-
 void keyindex_tree_insert(struct keyindex *ix, struct path *p, struct record *r, bool alive)
 {
     assert(!p->found);
@@ -546,6 +554,7 @@ void keyindex_tree_insert(struct keyindex *ix, struct path *p, struct record *r,
     l->records[p->place] = r;
     l->alive = bits_insert(l->alive, p->place, alive);
     l->alive_before = bits_insert(l->alive_before, p->place, false);
+    l->fallen = bits_insert(l->fallen, p->place, false);
     l->count++;
     p->found = true;
     if (alive)
@@ -567,6 +576,7 @@ static void inner_take_out(const struct keyindex *ix, struct inner *n, unsigned 
     SLIDE(n->separators, at + 1, at, behind);
     SLIDE(n->living, at + 1, at, behind);
     SLIDE(n->living_before, at + 1, at, behind);
+    SLIDE(n->fallen, at + 1, at, behind); /* zeroes: no fall is on */
     n->count--;
     n->heads[n->count] = UINT32_MAX;
     inner_count_child(ix, n, at - 1, child_level);
@@ -604,6 +614,7 @@ static void inner_pour(struct keyindex *ix, struct inner *left, struct inner *ri
     memcpy(left->separators + at, right->separators, right->count * sizeof(right->separators[0]));
     memcpy(left->living + at, right->living, right->count * sizeof(right->living[0]));
     memcpy(left->living_before + at, right->living_before, right->count * sizeof(right->living[0]));
+    memcpy(left->fallen + at, right->fallen, right->count * sizeof(right->fallen[0]));
     left->separators[at] = between;
     left->count += right->count;
     slabs_give(&ix->slabs, right, sizeof(*right));
@@ -691,6 +702,7 @@ struct record *keyindex_tree_remove(struct keyindex *ix, struct path *p)
     unsigned behind = l->count - p->place - 1;
 
     assert(p->found);
+    assert(!ix->fall.on); /* nothing of what a fall has counted goes before it is swept */
     assert(!leaf_is_alive(l, p->place));
     assert(!(leaf_living(ix, l, true) >> p->place & 1));
 

@@ -23,6 +23,15 @@ bool key_range_has(const struct key_range *r, struct bytes key)
     return bytes_compare(key, r->from) >= 0 && is_below_end(r, key);
 }
 
+bool key_ranges_overlap(const struct key_range *a, const struct key_range *b)
+{
+    if (a->one)
+        return key_range_has(b, a->from);
+    if (b->one)
+        return key_range_has(a, b->from);
+    return is_below_end(a, b->from) && is_below_end(b, a->from);
+}
+
 /* --- counting ----------------------------------------------------------------------------- */
 
 static uint64_t count_all(const struct keyindex *ix, bool published)
@@ -40,11 +49,19 @@ static uint64_t count_all(const struct keyindex *ix, bool published)
 
 static int64_t count_one(const struct keyindex *ix, struct bytes key, bool published)
 {
-    unsigned place;
-    bool found;
-    const struct leaf *l = keyindex_tree_find(ix, key, &place, &found);
+    const void *node = ix->root;
 
-    return found && leaf_living(ix, l, published) >> place & 1;
+    for (unsigned level = ix->height; level > 0; level--) {
+        const struct inner *n = node;
+        unsigned child = keyindex_tree_child(n, key);
+        if (inner_child_is_gone(ix, n, child, published))
+            return 0;
+        node = n->children[child];
+    }
+    const struct leaf *l = node;
+    unsigned place = keyindex_tree_place(l, key);
+    return place < l->count && bytes_equal(record_key(l->records[place]), key) &&
+           leaf_living(ix, l, published) >> place & 1;
 }
 
 int64_t keyindex_count(const struct keyindex *ix, const struct key_range *r, bool published)
@@ -164,7 +181,7 @@ bool keyindex_cursor_next(struct keyindex_cursor *c, unsigned *steps, struct key
         }
         last = r;
         (*steps)--;
-        found = keyindex_record_find(r, c->at, out);
+        found = keyindex_look(c->ix, r, c->at, out);
     }
     remember(c, last);
     return found;

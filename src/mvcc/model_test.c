@@ -377,7 +377,8 @@ static void check_changes(struct world *w, const struct mvcc_changes *c)
 
     CHECK_EQ(c->count, count);
     CHECK_EQ(c->revision, count ? w->revision + 1 : 0);
-    for (size_t i = 0; i < count; i++) {
+    CHECK(c->at || count == 0 || w->shelf.sweep_keys_min > 0);
+    for (size_t i = 0; c->at && i < count; i++) {
         const struct mvcc_change *change = &c->at[i];
         char name[8];
         struct living l = {0};
@@ -597,7 +598,11 @@ static void walk_history(struct world *w)
         h.next++;
     while (!mvcc_history_some(w->shelf.m, &next, 5, visit, &h))
         ;
-    CHECK_EQ(h.next, w->event_count - unpublished(w));
+    int64_t end = mvcc_history_end(w->shelf.m, next.main);
+    int64_t swept = mvcc_sweep_revision(w->shelf.m);
+    CHECK_EQ(end, next.main <= swept && swept <= w->revision ? swept - 1 : w->revision);
+    CHECK(h.next == w->event_count || w->events[h.next].at.main > end);
+    CHECK(h.next == 0 || w->events[h.next - 1].at.main <= end);
 }
 
 static void look_before(struct world *w)
@@ -715,6 +720,8 @@ static void step(struct world *w)
         look_before(w);
     else if (die < 155)
         compact_something(w);
+    else if (die < 162)
+        mvcc_sweep_some(w->shelf.m, (unsigned)rng_between(&w->rng, 1, 4));
     else if (die < 170)
         mvcc_compact_some(w->shelf.m, (unsigned)rng_between(&w->rng, 1, 10));
     else if (die < 197)
@@ -737,9 +744,11 @@ static void episode(enum stand_kind kind, uint64_t seed, unsigned steps)
 
     w->revision = 1;
     rng_seed(&w->rng, seed);
-    shelf_init(&w->shelf, kind);
+    shelf_init_sweeping(&w->shelf, kind, (int64_t)(seed % 8)); /* 0: too many for this test */
     for (unsigned i = 0; i < steps; i++)
         step(w);
+    while (!mvcc_sweep_some(w->shelf.m, 1))
+        ;
     mvcc_check_store(w->shelf.m);
     close_all(w);
     mvcc_delete_range_end(&w->deleting);

@@ -9,10 +9,12 @@
  *     bucket key    17 bytes: main u64be, '_', sub u64be  -> mvccpb.KeyValue
  *                   18 bytes: the same and 't'            -> KeyValue{key}, a tombstone
  *     bucket meta   scheduledCompactRev, finishedCompactRev -> 17 bytes
+ *                   cleatSweep -> a delete whose tombstones are not all stored yet (sweep.c)
  *
  * Writing    mvcc_write_begin, puts and deletes, mvcc_write_end. In between readers see the state
- *            before; the writer, at mvcc_working, what it has done so far. A large delete is done
- *            in slices, over many turns if need be, and published as a whole by the end.
+ *            before; the writer, at mvcc_working, what it has done so far. A large delete is
+ *            decided at once, by the index, and published with its write; its tombstones are
+ *            stored by mvcc_sweep_some, a slice at a time, while others read and write.
  * Reading    a scan: first it is measured, by the index alone, in slices; then its bytes are read,
  *            a bite at a time, whenever the client can take them. Nothing is remembered in between
  *            but a place, so a reply of a gigabyte costs no memory. A scan pins its revision.
@@ -25,7 +27,7 @@
  *            3. No call does more than its budget of steps, or O(log n).
  *            4. Counting at the current revision is O(log n); a limited scan costs what it shows.
  *            5. After a crash, mvcc_open finds what the backend's last batch holds, and an
- *               interrupted compaction is taken up again.
+ *               interrupted compaction or sweep is taken up again.
  *            6. A revision that the index names and the store lacks, or bytes that are not what
  *               they were, end the process, or, through on_damage, the member in the simulator;
  *               then the answer under way is cut short. Never a wrong one.
@@ -52,6 +54,7 @@ struct mvcc; /* opaque */
 enum {
     MVCC_CHANGES_MAX = 1024, /* of one revision, shown one by one; more must be read from history */
     MVCC_SLICE_STEPS = 500,  /* a sensible budget for one slice: half a millisecond or so */
+    MVCC_SWEEP_KEYS_MIN = 1000, /* a delete of fewer keys is done on the spot */
 };
 
 struct mvcc_options {
@@ -59,6 +62,13 @@ struct mvcc_options {
 
     /* Called by mvcc_open for every living key that has a lease. The key is lent. May be NULL. */
     void (*on_leased_key)(void *context, struct bytes key, int64_t lease);
+
+    /* Called by mvcc_sweep_some for every key that a large delete has ended, if it has not been put
+     * again since. The key is lent. (Leases want to know.) May be NULL. */
+    void (*on_swept_key)(void *context, struct bytes key);
+
+    /* How many keys make a delete a large one; 0: MVCC_SWEEP_KEYS_MIN. */
+    int64_t sweep_keys_min;
 
     /* The store contradicts itself; the text names where. NULL: fatal(). */
     void (*on_damage)(void *context, const char *text);
@@ -90,15 +100,17 @@ void mvcc_put(struct mvcc *m, struct bytes key, struct bytes value, int64_t leas
 /* Ends the key's life; false if it is not alive. */
 bool mvcc_delete(struct mvcc *m, struct bytes key);
 
-/* A delete of a range, some keys at a time, in ascending order. */
+/* A delete of a range, some keys at a time, in ascending order; or, if they are many, all at once,
+ * to be swept. While one is being swept another large one is not: it takes its slices. */
 struct mvcc_delete_range {
     struct key_range range; /* its bytes must outlive this */
     int64_t deleted;
-    /* Called for each key that goes, before it goes; lent. (Leases want to know.) May be NULL. */
+    /* Called for each key that goes, before it goes; lent. (Leases want to know.) May be NULL.
+     * Those to be swept are told of by the options' on_swept_key. */
     void (*on_key)(void *context, struct bytes key);
     void *context;
-    struct keyindex_cursor cursor; /* mvcc's own, as is the next */
-    bool open;
+    struct keyindex_cursor cursor; /* mvcc's own, as are the next */
+    bool open, at_once;
 };
 
 /* Filled in are range, on_key and context. It sees what the write under way has done so far. */
@@ -127,12 +139,29 @@ struct mvcc_change {
 struct mvcc_changes {
     int64_t revision; /* 0: nothing changed, the revision stays */
     size_t count;
-    const struct mvcc_change *at; /* NULL if there are more than MVCC_CHANGES_MAX: see history */
+    const struct mvcc_change *at; /* NULL if there are more than MVCC_CHANGES_MAX, or some are to be
+                                   * swept: see history */
 };
 
 /* Publishes. The changes are lent until the next mvcc_write_begin or the report of a commit,
  * whichever is first: so at least until the end of the turn. */
 void mvcc_write_end(struct mvcc *m, struct mvcc_changes *out);
+
+/* --- sweeping: what a large delete leaves to be done --- */
+
+bool mvcc_is_sweeping(const struct mvcc *m);
+
+/* Does it wait for the backend to have room? */
+bool mvcc_sweep_waiting(const struct mvcc *m);
+
+/* Stores at most `steps` tombstones. True when nothing is left to be done for now: all are stored,
+ * or it waits. */
+bool mvcc_sweep_some(struct mvcc *m, unsigned steps);
+
+/* Of the sweep under way: its revision, and whether that has changes of this range still to be
+ * stored. Other changes of the same revision count as if they were. */
+int64_t mvcc_sweep_revision(const struct mvcc *m); /* INT64_MAX: none is under way */
+bool mvcc_sweep_concerns(const struct mvcc *m, const struct key_range *range);
 
 /* --- reading --- */
 
@@ -220,11 +249,15 @@ typedef bool mvcc_visit(void *context, const struct mvcc_change *change);
 
 /*
  * Shows the published changes from *next on, in order, at most `steps`, and moves *next behind the
- * last one shown. True if everything published has been shown. Not below the compact revision
- * (asserted).
+ * last one shown. True if everything has been shown up to mvcc_history_end. Not below the compact
+ * revision (asserted).
  */
 bool mvcc_history_some(struct mvcc *m, struct revision *next, unsigned steps, mvcc_visit *visit,
                        void *context);
+
+/* The revision up to which history can be shown from `next` on: the newest, or, from at or before
+ * one that is being swept, the one before it. Whom the sweep does not concern may skip it. */
+int64_t mvcc_history_end(const struct mvcc *m, int64_t next);
 
 /* Appends the key's KeyValue as it was before main revision `main`, if history still has it; false
  * if it was not alive then or that is compacted. */
@@ -238,8 +271,8 @@ uint32_t mvcc_length_before(struct mvcc *m, struct bytes key, int64_t main);
  * read; scans that are open go on. */
 enum mvcc_answer mvcc_compact(struct mvcc *m, int64_t revision);
 
-/* Is there something to remove? And does it wait for something: the note's commit, a pin, or the
- * backend, which is full? */
+/* Is there something to remove? And does it wait for something: the note's commit, a pin, a sweep,
+ * or the backend, which has no room? */
 bool mvcc_compact_pending(const struct mvcc *m);
 bool mvcc_compact_waiting(const struct mvcc *m);
 
@@ -269,8 +302,9 @@ struct mvcc_hash {
 
 /* MVCC_OK, and then it must be closed. */
 enum mvcc_answer mvcc_hash_open(struct mvcc *m, struct mvcc_hash *h);
-bool mvcc_hash_some(struct mvcc *m, struct mvcc_hash *h, unsigned steps); /* true: hash is there */
-void mvcc_hash_close(struct mvcc *m, struct mvcc_hash *h);                /* again is fine */
+/* True: the hash is there. A sweep under way has to end first. */
+bool mvcc_hash_some(struct mvcc *m, struct mvcc_hash *h, unsigned steps);
+void mvcc_hash_close(struct mvcc *m, struct mvcc_hash *h); /* again is fine */
 
 /* Hash over all buckets of a view: for tests of etcd's, in one go. ERR_CORRUPT. */
 MUST_CHECK enum err mvcc_hash_store(struct backend_view *v, uint32_t *out);

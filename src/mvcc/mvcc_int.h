@@ -4,6 +4,7 @@
  *     store.c      the room itself: what is current, damage, single reads, invariants
  *     restore.c    from the store to the index, at boot
  *     write.c      one main revision: puts, deletes, publication
+ *     sweep.c      the tombstones of a large delete
  *     scan.c       ranges, measured and then read; the pins
  *     scan_sort.c  what a range sorted by something else than its keys remembers
  *     history.c    changes in their order, for watchers
@@ -37,7 +38,11 @@ struct mvcc {
     int64_t revision; /* newest published */
     int64_t compact_revision;
 
+    void (*on_swept_key)(void *context, struct bytes key);
+    int64_t sweep_keys_min;
+    bool sweep_is_alone; /* nothing else was changed at its revision, as far as is known */
     bool writing;
+    int64_t fallen_count; /* of its changes, those to be swept */
     int64_t change_count; /* of the write under way, or of the last one */
     struct mvcc_change changes[MVCC_CHANGES_MAX];
 
@@ -114,6 +119,26 @@ MUST_CHECK bool mvcc_fetch_exact(struct mvcc *m, struct backend_view *v, struct 
 
 /* Reports that walking the store has failed. */
 void mvcc_walk_damage(struct mvcc *m, struct backend_view *v);
+
+/* --- write.c --- */
+
+/* Encodes straight into the batch. Where the key stands in there is all that is handed on: the
+ * caller's own may lie in the very index that is about to change. */
+struct bytes mvcc_store_kv(struct mvcc *m, struct revision at, bool tombstone,
+                           const struct pb_key_value *kv, struct bytes *key);
+
+/* --- sweep.c --- */
+
+#define MVCC_SWEEP_KEY BACKEND_UNFINISHED_PREFIX "Sweep"
+
+/* Ends the lives of a range at once, from revision `at` on; how many there were. */
+int64_t mvcc_sweep_begin(struct mvcc *m, const struct key_range *range, struct revision at);
+
+/* If the key was ended by the delete that is being swept, stores that, so that it can be put. */
+void mvcc_sweep_key(struct mvcc *m, struct bytes key);
+
+/* What the note says; false if it makes no sense. The range looks into `value`. */
+MUST_CHECK bool sweep_decode(struct bytes value, struct key_range *range, struct revision *at);
 
 /* --- pins --- */
 

@@ -320,7 +320,7 @@ TEST(a_large_revision_is_not_listed)
 {
     struct shelf s;
 
-    shelf_init(&s, STAND_MEMORY);
+    shelf_init_sweeping(&s, STAND_MEMORY, 5000);
     fill(&s, 3000);
     struct mvcc_delete_range d = {.range = key_range(BYTES("\0"), BYTES("\0"))};
     shelf_begin(&s);
@@ -336,6 +336,74 @@ TEST(a_large_revision_is_not_listed)
     CHECK_EQ(c.count, 3000);
     CHECK(c.at == NULL);
     CHECK_EQ(s.damage.len, 0);
+    mvcc_check_store(s.m);
+    shelf_free(&s);
+}
+
+static int64_t count_all(struct shelf *s, int64_t revision)
+{
+    struct mvcc_scan scan = {
+        .question = {.key = BYTES("\0"), .end = BYTES("\0"), .count_only = true}};
+
+    CHECK_EQ(mvcc_resolve(s->m, revision, &scan.question.at), MVCC_OK);
+    mvcc_scan_open(s->m, &scan);
+    while (!mvcc_scan_measure(&scan, 100))
+        ;
+    mvcc_scan_close(&scan);
+    return scan.count;
+}
+
+TEST(a_large_delete_is_over_at_once_and_swept_later)
+{
+    struct shelf s;
+    struct mvcc_delete_range d = {.range = key_range(BYTES("\0"), BYTES("\0"))};
+    unsigned slices = 1;
+
+    shelf_init(&s, STAND_MEMORY);
+    fill(&s, 3000);
+    shelf_begin(&s);
+    mvcc_delete_range_begin(s.m, &d);
+    CHECK(mvcc_delete_range_some(s.m, &d, 1));
+    CHECK_EQ(d.deleted, 3000);
+    struct mvcc_changes c = shelf_end(&s);
+    CHECK_EQ(c.revision, 3);
+    CHECK_EQ(c.count, 3000);
+    CHECK(c.at == NULL);
+    CHECK_EQ(count_all(&s, 3), 0);
+    CHECK_EQ(count_all(&s, 2), 3000);
+    CHECK_EQ(mvcc_sweep_revision(s.m), 3);
+    CHECK_EQ(mvcc_history_end(s.m, 3), 2);
+
+    shelf_crash(&s); /* nothing was committed: gone without a trace */
+    CHECK(!mvcc_is_sweeping(s.m));
+    shelf_free(&s);
+
+    shelf_init(&s, STAND_MEMORY);
+    fill(&s, 3000);
+    shelf_begin(&s);
+    d = (struct mvcc_delete_range){.range = key_range(BYTES("\0"), BYTES("\0"))};
+    mvcc_delete_range_begin(s.m, &d);
+    CHECK(mvcc_delete_range_some(s.m, &d, 1));
+    shelf_end(&s);
+    for (int i = 0; i < 10; i++)
+        CHECK(!mvcc_sweep_some(s.m, 100));
+    shelf_put(&s, "new", "1");
+    shelf_reopen(&s);
+    CHECK_EQ(mvcc_revision(s.m), 4);
+    CHECK_EQ(mvcc_sweep_revision(s.m), 3);
+    CHECK_EQ(count_all(&s, 3), 0);
+    CHECK_EQ(count_all(&s, 4), 1);
+    CHECK_EQ(mvcc_history_end(s.m, 4), 4);
+    CHECK_EQ(shelf_compact(&s, 4), MVCC_OK);
+    shelf_commit(&s);
+    CHECK(mvcc_compact_waiting(s.m));
+    while (!mvcc_sweep_some(s.m, 100))
+        slices++;
+    CHECK(slices >= 30); /* those that were stored before are passed over */
+    CHECK(!mvcc_is_sweeping(s.m));
+    mvcc_check_store(s.m);
+    shelf_settle(&s);
+    CHECK_EQ(mvcc_status(s.m).keys, 1);
     mvcc_check_store(s.m);
     shelf_free(&s);
 }

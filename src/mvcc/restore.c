@@ -12,6 +12,12 @@ struct restore {
     struct buf *why;
     struct revision last; /* newest loaded */
     bool last_tombstone;
+    struct {
+        bool noted, loaded;
+        struct buf note;
+        struct key_range range;
+        struct revision at;
+    } sweep;
     struct revision *leased; /* puts with a lease, in order */
     size_t leased_count, leased_cap;
 };
@@ -48,6 +54,21 @@ static bool load_put(struct restore *r, struct revision at, const struct pb_key_
                              (uint32_t)length);
 }
 
+/* Whatever comes next was written after the delete that is still to be swept. */
+static enum err load_sweep(struct restore *r)
+{
+    r->sweep.loaded = true;
+    if (keyindex_load_fall(r->m->index, &r->sweep.range, r->sweep.at))
+        return ERR_OK;
+    buf_append_str(r->why, "bucket meta, key " MVCC_SWEEP_KEY ": a delete that cannot have been");
+    return ERR_CORRUPT;
+}
+
+static bool is_behind_sweep(const struct restore *r, struct revision at)
+{
+    return r->sweep.noted && !r->sweep.loaded && revision_compare(at, r->sweep.at) >= 0;
+}
+
 static enum err load_entry(struct restore *r, struct bytes key, struct bytes value)
 {
     struct revision at;
@@ -60,6 +81,8 @@ static enum err load_entry(struct restore *r, struct bytes key, struct bytes val
         return corrupt(r, key, "a revision that is there twice");
     if (value.len > UINT32_MAX || !kv_decode(value, &kv))
         return corrupt(r, key, "not a KeyValue");
+    if (is_behind_sweep(r, at) && load_sweep(r) != ERR_OK)
+        return ERR_CORRUPT;
     bool fits = tombstone ? keyindex_load_tombstone(r->m->index, kv.key, at, (uint32_t)value.len)
                           : load_put(r, at, &kv, value.len);
     if (!fits)
@@ -102,6 +125,8 @@ static enum err load_all(struct restore *r)
         e = load_some(r, &v);
         backend_view_close(&v);
     } while (e == ERR_OK);
+    if (e == ERR_END && is_behind_sweep(r, r->sweep.at))
+        return load_sweep(r);
     return e == ERR_END ? ERR_OK : e;
 }
 
@@ -145,7 +170,26 @@ static enum err show_all_leased(struct restore *r)
     return e;
 }
 
-/* --- notes of compactions ----------------------------------------------------------------- */
+/* --- notes -------------------------------------------------------------------------------- */
+
+static enum err read_sweep_note(struct restore *r, struct backend_view *v)
+{
+    struct bytes value;
+    enum err e = backend_get(v, BUCKET_META, BYTES(MVCC_SWEEP_KEY), &value);
+
+    if (e == ERR_NOT_FOUND)
+        return ERR_OK;
+    if (e != ERR_OK) {
+        buf_append_str(r->why, backend_view_damage(v));
+        return e;
+    }
+    buf_append(&r->sweep.note, value);
+    r->sweep.noted = true;
+    if (sweep_decode(buf_bytes(&r->sweep.note), &r->sweep.range, &r->sweep.at))
+        return ERR_OK;
+    buf_append_str(r->why, "bucket meta, key " MVCC_SWEEP_KEY ": not a note of a delete");
+    return ERR_CORRUPT;
+}
 
 static enum err read_note(struct restore *r, struct backend_view *v, struct bytes name,
                           int64_t *out)
@@ -179,6 +223,8 @@ static enum err read_notes(struct restore *r, int64_t *scheduled, int64_t *finis
     enum err e = read_note(r, &v, BYTES(MVCC_SCHEDULED_KEY), scheduled);
     if (e == ERR_OK)
         e = read_note(r, &v, BYTES(MVCC_FINISHED_KEY), finished);
+    if (e == ERR_OK)
+        e = read_sweep_note(r, &v);
     backend_view_close(&v);
     return e;
 }
@@ -213,9 +259,10 @@ enum err mvcc_restore(struct mvcc *m, const struct mvcc_options *options, struct
         e = load_all(&r);
     if (e == ERR_OK) {
         keyindex_publish(m->index);
-        take_up(m, r.last.main, scheduled, finished);
+        take_up(m, larger(r.last.main, r.sweep.at.main), scheduled, finished);
         e = show_all_leased(&r);
     }
     mem_free(r.leased);
+    buf_free(&r.sweep.note);
     return e;
 }

@@ -7,6 +7,8 @@
  *              kind 1  a tombstone: key letter
  *              kind 2  raw: length of the key, key, length of the value, value
  *              kind 3  a note of a compaction: scheduled or finished, at the main reached so far
+ *              kind 4  a note of a sweep: at the revision reached so far, from a letter to another;
+ *                      or raw
  */
 #include "backend/backend.h"
 #include "backend/backend_memory.h"
@@ -69,12 +71,28 @@ static void put_note(struct backend *b, struct input *in, struct revision at)
     backend_put(b, BUCKET_META, name, revision_encode(at, false, &space));
 }
 
+static void put_sweep_note(struct backend *b, struct input *in, struct revision at)
+{
+    struct revision_key space;
+    struct buf note = {0};
+    unsigned from = take(in), to = take(in);
+
+    buf_append(&note, revision_encode(at, false, &space));
+    buf_append(&note, bytes_of((const uint8_t[]){to % 3 > 0, 0, 0, 0, 1}, 5));
+    buf_append_byte(&note, (uint8_t)('a' + from % 4));
+    if (to % 3 > 0)
+        buf_append_byte(&note, (uint8_t)('a' + to % 5));
+    backend_put(b, BUCKET_META, BYTES(MVCC_SWEEP_KEY),
+                from % 16 == 15 ? take_bytes(in) : buf_bytes(&note));
+    buf_free(&note);
+}
+
 static void fill(struct backend *b, struct input *in)
 {
     struct revision at = {1, 0};
 
     while (in->at < in->end) {
-        unsigned kind = take(in) % 4;
+        unsigned kind = take(in) % 5;
         if (kind == 2) {
             put_raw(b, in);
             continue;
@@ -83,6 +101,8 @@ static void fill(struct backend *b, struct input *in)
         at.sub = take(in) % 8;
         if (kind == 3)
             put_note(b, in, at);
+        else if (kind == 4)
+            put_sweep_note(b, in, at);
         else
             put_kv(b, in, at, kind == 1);
     }
@@ -153,22 +173,32 @@ static bool open_mvcc(struct backend *b, struct mvcc **out)
     return e == ERR_OK;
 }
 
-static void use(struct backend *b, struct mvcc *m)
+static void write_some(struct backend *b, struct mvcc *m, uint64_t index, struct bytes put,
+                       struct bytes delete)
 {
     struct mvcc_changes changes;
 
-    mvcc_check(m);
-    read_everything(m);
-    hash(m);
-    remove_all(b, m);
     backend_entry_begin(b);
     mvcc_write_begin(m);
-    mvcc_put(m, BYTES("a"), BYTES("new"), 0);
-    mvcc_delete(m, BYTES("b"));
+    mvcc_put(m, put, BYTES("new"), 0);
+    mvcc_delete(m, delete);
     mvcc_write_end(m, &changes);
     enum mvcc_answer a = mvcc_compact(m, mvcc_revision(m));
     assert(a == MVCC_OK);
-    backend_entry_end(b, (struct backend_position){1, 1}, (struct bytes){0});
+    backend_entry_end(b, (struct backend_position){index, 1}, (struct bytes){0});
+}
+
+static void use(struct backend *b, struct mvcc *m)
+{
+    mvcc_check(m);
+    read_everything(m);
+    write_some(b, m, 1, BYTES("b"), BYTES("c")); /* perhaps before all is swept */
+    mvcc_check(m);
+    while (!mvcc_sweep_some(m, 1))
+        ;
+    hash(m);
+    remove_all(b, m);
+    write_some(b, m, 2, BYTES("a"), BYTES("b"));
     remove_all(b, m);
 }
 

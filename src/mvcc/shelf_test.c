@@ -25,6 +25,7 @@ static void open_mvcc(struct shelf *r)
     buf_clear(&r->leased);
     enum err e = mvcc_open(&(struct mvcc_options){.backend = r->stand.b,
                                                   .on_leased_key = on_leased_key,
+                                                  .sweep_keys_min = r->sweep_keys_min,
                                                   .on_damage = on_damage,
                                                   .context = r},
                            &why, &r->m);
@@ -36,9 +37,14 @@ static void open_mvcc(struct shelf *r)
 
 void shelf_init(struct shelf *r, enum stand_kind kind)
 {
+    shelf_init_sweeping(r, kind, 0);
+}
+
+void shelf_init_sweeping(struct shelf *r, enum stand_kind kind, int64_t sweep_keys_min)
+{
     static unsigned number; /* several in one test have a folder each */
 
-    *r = (struct shelf){0};
+    *r = (struct shelf){.sweep_keys_min = sweep_keys_min};
     stand_init(&r->stand, kind);
     if (kind == STAND_LMDB)
         snprintf(r->stand.dir, sizeof(r->stand.dir), "%s/store%u", test_tmp_dir(), number++);

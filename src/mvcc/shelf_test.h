@@ -13,12 +13,14 @@
 struct shelf {
     struct stand stand;
     struct mvcc *m;
-    uint64_t index;    /* of the last entry */
-    struct buf damage; /* what on_damage was told */
-    struct buf leased; /* at the last opening: "key=lease " for each */
+    uint64_t index;         /* of the last entry */
+    struct buf damage;      /* what on_damage was told */
+    struct buf leased;      /* at the last opening: "key=lease " for each */
+    int64_t sweep_keys_min; /* of mvcc_options */
 };
 
 void shelf_init(struct shelf *r, enum stand_kind kind);
+void shelf_init_sweeping(struct shelf *r, enum stand_kind kind, int64_t sweep_keys_min);
 void shelf_free(struct shelf *r);
 
 /* Closes and opens again: after a commit of everything; or after the power was gone, and then what

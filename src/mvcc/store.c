@@ -85,6 +85,8 @@ enum err mvcc_open(const struct mvcc_options *options, struct buf *why, struct m
 
     m->backend = options->backend;
     m->on_damage = options->on_damage;
+    m->on_swept_key = options->on_swept_key;
+    m->sweep_keys_min = options->sweep_keys_min > 0 ? options->sweep_keys_min : MVCC_SWEEP_KEYS_MIN;
     m->context = options->context;
     m->index = keyindex_new();
     enum err e = mvcc_restore(m, options, why);

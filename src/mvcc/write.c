@@ -6,6 +6,7 @@ void mvcc_write_begin(struct mvcc *m)
     assert(!m->writing);
 
     m->writing = true;
+    m->fallen_count = 0;
     m->change_count = 0;
 }
 
@@ -35,10 +36,8 @@ static void note_change(struct mvcc *m, const struct mvcc_change *change)
     m->change_count++;
 }
 
-/* Encodes straight into the batch. Where the key stands in there is all that is handed on: the
- * caller's own may lie in the very index that is about to change. */
-static struct bytes store_kv(struct mvcc *m, struct revision at, bool tombstone,
-                             const struct pb_key_value *kv, struct bytes *key)
+struct bytes mvcc_store_kv(struct mvcc *m, struct revision at, bool tombstone,
+                           const struct pb_key_value *kv, struct bytes *key)
 {
     struct revision_key space;
     const struct pb_by_hand *codec = pb_key_value_schema.by_hand;
@@ -60,6 +59,8 @@ void mvcc_put(struct mvcc *m, struct bytes key, struct bytes value, int64_t leas
     assert(key.len > 0);
 
     bool alive = keyindex_find_newest(m->index, key, &before);
+    if (!alive && keyindex_is_falling(m->index))
+        mvcc_sweep_key(m, key);
     struct pb_key_value kv = {
         .key = key,
         .create_revision = alive ? before.created : at.main,
@@ -69,7 +70,7 @@ void mvcc_put(struct mvcc *m, struct bytes key, struct bytes value, int64_t leas
         .lease = lease,
     };
     struct mvcc_change change = {.at = at, .creates = !alive};
-    change.kv = store_kv(m, at, false, &kv, &change.key);
+    change.kv = mvcc_store_kv(m, at, false, &kv, &change.key);
     keyindex_put(m->index, change.key, at, (uint32_t)change.kv.len);
     note_change(m, &change);
 }
@@ -81,7 +82,7 @@ static void end_life(struct mvcc *m, struct bytes key)
     struct pb_key_value kv = {.key = key};
 
     struct mvcc_change change = {.at = at, .tombstone = true};
-    struct bytes stored = store_kv(m, at, true, &kv, &change.key);
+    struct bytes stored = mvcc_store_kv(m, at, true, &kv, &change.key);
     bool was_alive = keyindex_tombstone(m->index, change.key, at, (uint32_t)stored.len);
     assert(was_alive);
     note_change(m, &change);
@@ -100,6 +101,12 @@ bool mvcc_delete(struct mvcc *m, struct bytes key)
 
 /* --- ranges ------------------------------------------------------------------------------- */
 
+static bool is_large(const struct mvcc *m, const struct key_range *range)
+{
+    return !range->one && !mvcc_is_sweeping(m) &&
+           keyindex_count(m->index, range, false) >= m->sweep_keys_min;
+}
+
 void mvcc_delete_range_begin(struct mvcc *m, struct mvcc_delete_range *d)
 {
     assert(m->writing);
@@ -107,12 +114,19 @@ void mvcc_delete_range_begin(struct mvcc *m, struct mvcc_delete_range *d)
 
     d->deleted = 0;
     d->open = true;
-    keyindex_cursor_open(m->index, &d->range, mvcc_working(m), false, &d->cursor);
+    d->at_once = is_large(m, &d->range);
+    if (!d->at_once) {
+        keyindex_cursor_open(m->index, &d->range, mvcc_working(m), false, &d->cursor);
+        return;
+    }
+    d->deleted = mvcc_sweep_begin(m, &d->range, next_revision(m));
+    m->fallen_count = d->deleted;
+    m->change_count += d->deleted;
 }
 
 void mvcc_delete_range_end(struct mvcc_delete_range *d)
 {
-    if (d->open)
+    if (d->open && !d->at_once)
         keyindex_cursor_close(&d->cursor);
     d->open = false;
 }
@@ -123,7 +137,7 @@ bool mvcc_delete_range_some(struct mvcc *m, struct mvcc_delete_range *d, unsigne
     assert(d->open);
 
     while (steps > 0) {
-        if (!keyindex_cursor_next(&d->cursor, &steps, &found)) {
+        if (d->at_once || !keyindex_cursor_next(&d->cursor, &steps, &found)) {
             if (steps == 0)
                 return false;
             mvcc_delete_range_end(d);
@@ -150,6 +164,8 @@ void mvcc_write_end(struct mvcc *m, struct mvcc_changes *out)
     m->revision++;
     keyindex_publish(m->index);
     out->revision = m->revision;
-    if (m->change_count <= MVCC_CHANGES_MAX)
+    if (m->fallen_count > 0)
+        m->sweep_is_alone = m->fallen_count == m->change_count;
+    else if (m->change_count <= MVCC_CHANGES_MAX)
         out->at = m->changes;
 }

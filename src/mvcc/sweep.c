@@ -1,0 +1,126 @@
+#include "mvcc/mvcc_int.h"
+
+/*
+ * A large delete is one step of the index, and a note in the store that goes with its entry: from
+ * which key to which, and at which revision its tombstones begin. Each one's place among them
+ * follows from what was alive, so a store with the note and the tombstones that happen to be there
+ * is whole: after a crash the index falls again, and the sweep goes on.
+ *
+ *     note   revision, 17 bytes | 1 if there is an end, else 0 | length u32be, key | end
+ */
+enum { NOTE_BYTES_MIN = REVISION_KEY_BYTES + 5 };
+
+/* --- the note ----------------------------------------------------------------------------- */
+
+static void put_note(struct mvcc *m, const struct key_range *range, struct revision at)
+{
+    size_t from_len = range->from.len, to_len = range->to.at ? range->to.len : 0;
+    uint32_t len = __builtin_bswap32((uint32_t)from_len);
+    struct revision_key space;
+
+    uint8_t *to = backend_put_space(m->backend, BUCKET_META, BYTES(MVCC_SWEEP_KEY),
+                                    NOTE_BYTES_MIN + from_len + to_len);
+    memcpy(to, revision_encode(at, false, &space).at, REVISION_KEY_BYTES);
+    to += REVISION_KEY_BYTES;
+    *to++ = range->to.at != NULL;
+    memcpy(to, &len, sizeof(len));
+    to += sizeof(len);
+    if (from_len > 0)
+        memcpy(to, range->from.at, from_len);
+    if (to_len > 0)
+        memcpy(to + from_len, range->to.at, to_len);
+}
+
+bool sweep_decode(struct bytes value, struct key_range *range, struct revision *at)
+{
+    bool tombstone;
+    uint32_t len;
+
+    if (value.len < NOTE_BYTES_MIN ||
+        !revision_decode(bytes_of(value.at, REVISION_KEY_BYTES), at, &tombstone) || at->main < 1)
+        return false;
+    const uint8_t *p = value.at + REVISION_KEY_BYTES;
+    bool has_end = *p == 1;
+    if (*p++ > 1)
+        return false;
+    memcpy(&len, p, sizeof(len));
+    len = __builtin_bswap32(len);
+    size_t left = value.len - NOTE_BYTES_MIN;
+    if (len > left || (!has_end && len != left))
+        return false;
+    *range = (struct key_range){.from = bytes_of(p + sizeof(len), len)};
+    if (has_end)
+        range->to = bytes_of(p + sizeof(len) + len, left - len);
+    return true;
+}
+
+/* --- one at a time ------------------------------------------------------------------------ */
+
+int64_t mvcc_sweep_begin(struct mvcc *m, const struct key_range *range, struct revision at)
+{
+    int64_t count = keyindex_fall(m->index, range, at);
+
+    put_note(m, range, at);
+    return count;
+}
+
+static uint32_t store_tombstone(struct mvcc *m, struct bytes key, struct revision at)
+{
+    struct pb_key_value kv = {.key = key};
+    struct bytes stored_key;
+
+    return (uint32_t)mvcc_store_kv(m, at, true, &kv, &stored_key).len;
+}
+
+void mvcc_sweep_key(struct mvcc *m, struct bytes key)
+{
+    struct revision at;
+
+    if (keyindex_owes(m->index, key, &at))
+        keyindex_pay(m->index, key, at, store_tombstone(m, key, at));
+}
+
+/* --- the rest ----------------------------------------------------------------------------- */
+
+bool mvcc_is_sweeping(const struct mvcc *m)
+{
+    return keyindex_is_falling(m->index);
+}
+
+bool mvcc_sweep_waiting(const struct mvcc *m)
+{
+    return mvcc_is_sweeping(m) && !backend_has_room(m->backend);
+}
+
+int64_t mvcc_sweep_revision(const struct mvcc *m)
+{
+    return mvcc_is_sweeping(m) ? keyindex_fall_first(m->index).main : INT64_MAX;
+}
+
+bool mvcc_sweep_concerns(const struct mvcc *m, const struct key_range *range)
+{
+    if (!mvcc_is_sweeping(m))
+        return false;
+    return !m->sweep_is_alone || key_ranges_overlap(range, keyindex_fall_range(m->index));
+}
+
+static uint32_t bury(void *context, struct bytes key, struct revision at)
+{
+    struct mvcc *m = context;
+
+    if (m->on_swept_key)
+        m->on_swept_key(m->context, key);
+    return store_tombstone(m, key, at);
+}
+
+bool mvcc_sweep_some(struct mvcc *m, unsigned steps)
+{
+    assert(steps > 0);
+
+    if (!mvcc_is_sweeping(m) || mvcc_sweep_waiting(m))
+        return true;
+    if (!keyindex_sweep_some(m->index, steps, bury, m))
+        return false;
+    backend_delete(m->backend, BUCKET_META, BYTES(MVCC_SWEEP_KEY));
+    return true;
+}
