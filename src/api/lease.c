@@ -273,6 +273,15 @@ static void append_key(struct buf *out, struct bytes key)
     buf_append(out, key);
 }
 
+/* A key that a large delete has ended hangs on its lease until that is swept. */
+static bool is_alive(struct call *c, struct bytes key)
+{
+    struct mvcc *m = api_of(c)->o.mvcc;
+    struct keyindex_found found;
+
+    return !mvcc_is_sweeping(m) || mvcc_find(m, key, revision_whole(mvcc_revision(m)), &found);
+}
+
 static bool list_keys_step(struct call *c, unsigned steps)
 {
     struct lease_question *q = &c->question;
@@ -284,7 +293,8 @@ static bool list_keys_step(struct call *c, unsigned steps)
             finish_question(c);
             return true;
         }
-        append_key(&q->text, key);
+        if (is_alive(c, key))
+            append_key(&q->text, key);
         buf_clear(&q->last);
         buf_append(&q->last, key);
     }

@@ -27,6 +27,13 @@ static void on_leased_key(void *context, struct bytes key, int64_t lease)
     CHECK_EQ(lease_attach(d->leases, lease, key), LEASE_OK);
 }
 
+static void on_swept_key(void *context, struct bytes key)
+{
+    struct desk *d = context;
+
+    lease_detach(d->leases, key);
+}
+
 bool desk_open_rooms(struct desk *d)
 {
     struct backend *b = d->stand.b;
@@ -35,9 +42,12 @@ bool desk_open_rooms(struct desk *d)
     buf_clear(why);
     CHECK_EQ(lease_open(&(struct lease_options){.backend = b, .min_ttl = 2}, why, &d->leases),
              ERR_OK);
-    CHECK_EQ(mvcc_open(
-                 &(struct mvcc_options){.backend = b, .on_leased_key = on_leased_key, .context = d},
-                 why, &d->mvcc),
+    CHECK_EQ(mvcc_open(&(struct mvcc_options){.backend = b,
+                                              .on_leased_key = on_leased_key,
+                                              .on_swept_key = on_swept_key,
+                                              .sweep_keys_min = d->sweep_keys_min,
+                                              .context = d},
+                       why, &d->mvcc),
              ERR_OK);
     CHECK_EQ(cluster_open(
                  &(struct cluster_options){
@@ -73,7 +83,12 @@ void desk_close_rooms(struct desk *d)
 
 void desk_init(struct desk *d, enum stand_kind kind)
 {
-    *d = (struct desk){.steps = 100};
+    desk_init_sweeping(d, kind, 0);
+}
+
+void desk_init_sweeping(struct desk *d, enum stand_kind kind, int64_t sweep_keys_min)
+{
+    *d = (struct desk){.steps = 100, .sweep_keys_min = sweep_keys_min};
     stand_init(&d->stand, kind);
     CHECK_EQ(stand_open(&d->stand), ERR_OK);
     CHECK(desk_open_rooms(d));

@@ -265,6 +265,13 @@ static void leased_key(void *context, struct bytes key, int64_t lease)
                  LOG_ID("lease", (uint64_t)lease));
 }
 
+static void swept_key(void *context, struct bytes key)
+{
+    struct server *s = context;
+
+    lease_detach(s->leases, key);
+}
+
 static void damaged(void *context, const char *text)
 {
     server_fail(context, "the store contradicts itself: %s", text);
@@ -283,6 +290,8 @@ static enum err open_state(struct boot *b)
         .backend = s->backend, .min_ttl = min_ttl, .hash_seed = s->map_seed};
     struct mvcc_options mvcc = {.backend = s->backend,
                                 .on_leased_key = leased_key,
+                                .on_swept_key = swept_key,
+                                .sweep_keys_min = s->options.sweep_keys_min,
                                 .on_damage = s->options.on_failed ? damaged : NULL,
                                 .context = s};
     struct cluster_options members = {.backend = s->backend,
@@ -632,7 +641,9 @@ void server_close(struct server *s)
         return;
     assert(server_has_stopped(s));
     timer_stop(s->io->clock, &s->tick_timer);
-    log_info(s->log, "closed etcd server", LOG_NS("longest-turn", (int64_t)s->longest_turn_ns));
+    timer_stop(s->io->clock, &s->sweep_timer);
+    log_info(s->log, "closed etcd server", LOG_NS("longest-turn", (int64_t)s->longest_turn_ns),
+             LOG_NS("longest-turn-cpu", (int64_t)s->longest_busy_ns));
     server_free(s, false);
 }
 
@@ -664,6 +675,7 @@ struct server_status server_status(const struct server *s)
         .revision = mvcc_revision(s->mvcc),
         .turns = s->turns,
         .longest_turn_ns = s->longest_turn_ns,
+        .longest_busy_ns = s->longest_busy_ns,
         .waiting = pending_count(s),
         .ready = s->published,
     };

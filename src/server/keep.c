@@ -13,8 +13,10 @@
 
 static void commit_if_due(struct server *s)
 {
-    /* A compaction may wait for its note to be durable, or for a reader, whom no commit hurries. */
-    bool hurry = mvcc_compact_waiting(s->mvcc) && !mvcc_pin_in_the_way(s->mvcc);
+    /* A compaction may wait for its note to be durable; or for a reader or a sweep, whom no commit
+     * hurries. */
+    bool hurry = mvcc_compact_waiting(s->mvcc) && !mvcc_pin_in_the_way(s->mvcc) &&
+                 !mvcc_is_sweeping(s->mvcc);
     bool due = s->facts.now_ms - s->last_commit_ms >= s->commit_interval_ms ||
                backend_pending_bytes(s->backend) >= COMMIT_BYTES || hurry;
 
@@ -27,14 +29,33 @@ static void commit_if_due(struct server *s)
 /* True if there is more to be removed at once. */
 static bool compact_some(struct server *s)
 {
-    if (!mvcc_compact_pending(s->mvcc) || mvcc_compact_waiting(s->mvcc) ||
-        backend_is_full(s->backend))
+    if (!mvcc_compact_pending(s->mvcc) || mvcc_compact_waiting(s->mvcc))
         return false;
     bool done = mvcc_compact_some(s->mvcc, MVCC_SLICE_STEPS);
     if (!mvcc_compact_pending(s->mvcc))
         log_info(s->log, "finished scheduled compaction",
                  LOG_I64("compact-revision", mvcc_compact_revision(s->mvcc)));
     return !done;
+}
+
+static void go_on(struct timer *t)
+{
+    (void)t; /* it made the inbox wake us: that was all */
+}
+
+/* True if there is more to be done at once: watchers have waited for the end of it. */
+static bool sweep_some(struct server *s)
+{
+    unsigned steps = s->options.sweep_steps;
+
+    if (!mvcc_is_sweeping(s->mvcc) || mvcc_sweep_waiting(s->mvcc) || timer_is_set(&s->sweep_timer))
+        return false;
+    (void)mvcc_sweep_some(s->mvcc, steps > 0 ? steps : MVCC_SLICE_STEPS);
+    if (!mvcc_is_sweeping(s->mvcc))
+        return true;
+    s->sweep_timer.on_time = go_on;
+    timer_start(s->io->clock, &s->sweep_timer, SWEEP_PAUSE_US * 1000ull);
+    return false;
 }
 
 /* --- the quota --- */
@@ -328,8 +349,10 @@ bool keep_house(struct server *s)
 {
     if (s->final_sync_asked)
         return false; /* what is not done now is done after the next start */
-    bool more = compact_some(s);
+    bool more = sweep_some(s);
 
+    if (compact_some(s))
+        more = true;
     if (!lease_settle(s->leases, MVCC_SLICE_STEPS))
         more = true;
     follow_version(s);

@@ -39,6 +39,8 @@ struct server_options {
     const struct config *config; /* outlives the server */
     const struct log *log;
     struct memory_disk *memory; /* the simulator's page store; NULL: LMDB in the data directory */
+    int64_t sweep_keys_min;     /* of mvcc_options; 0: as mvcc has it */
+    unsigned sweep_steps;       /* in one turn; 0: MVCC_SLICE_STEPS */
 
     /* This member can go no further; NULL: the process ends. After it only server_abandon. */
     void (*on_failed)(void *context, const char *text);
@@ -67,7 +69,8 @@ struct server_status {
     uint64_t term, committed, applied, durable_store; /* indexes but for the term */
     int64_t revision;
     uint64_t turns, longest_turn_ns;
-    size_t waiting; /* calls */
+    uint64_t longest_busy_ns; /* the longest turn without its waits for a processor */
+    size_t waiting;           /* calls */
     bool ready;
 };
 struct server_status server_status(const struct server *s);

@@ -40,6 +40,7 @@ enum {
     VERSION_LOOK_MS = 4000,    /* and the cluster's version */
     SNAPSHOT_RETRY_MS = 30000, /* after one could not be written */
     STOP_GRACE_MS = 1000,      /* for calls under way */
+    SWEEP_PAUSE_US = 1000,     /* between two slices: the log's disk is wanted by others, too */
     COMMIT_BYTES = 8 * MIB,    /* pending in the store: it is not waited any longer */
 };
 
@@ -99,7 +100,7 @@ struct server {
     struct api_facts facts;
 
     /* time */
-    struct timer tick_timer;
+    struct timer tick_timer, sweep_timer;
     struct event again; /* in the inbox while a turn has left work behind */
     bool tick_due, lone_voter_campaigned;
     uint64_t last_tick_ms;
@@ -141,6 +142,7 @@ struct server {
     uint64_t stop_ms, final_seq;
 
     uint64_t turns, longest_turn_ns;
+    uint64_t busy_ns, longest_busy_ns; /* the thread's, after the last turn; of a turn, at most */
 };
 
 /* turn.c */

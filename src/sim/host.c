@@ -47,6 +47,8 @@ struct sim_host *sim_host_new(struct fake_time *time, struct fake_wire *wire, co
         .workers = &h->workers.base,
         .store_worker = &h->store_worker.base,
     };
+    h->sweep_keys_min = (int64_t)rng_between(&time->rng, 1, 6);
+    h->sweep_steps = (unsigned)rng_between(&time->rng, 1, 3);
     h->log = *log;
     h->log.clock = log_time;
     h->log.clock_context = h;
@@ -85,6 +87,8 @@ bool sim_host_start(struct sim_host *h)
                                      .config = &h->config,
                                      .log = &h->log,
                                      .memory = h->memory,
+                                     .sweep_keys_min = h->sweep_keys_min,
+                                     .sweep_steps = h->sweep_steps,
                                      .on_failed = on_failed,
                                      .context = h};
     if (server_open(&options, &h->why, &h->server) == ERR_OK)

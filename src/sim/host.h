@@ -24,6 +24,8 @@ struct sim_host {
     struct io io;
     struct config config;
     struct log log;
+    int64_t sweep_keys_min; /* of server_options: a few keys are many in this world */
+    unsigned sweep_steps;
     struct buf why;        /* what the member said when it could go no further */
     struct server *server; /* NULL while it is down */
     bool failed;

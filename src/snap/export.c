@@ -150,6 +150,24 @@ static enum err check_written(struct exporter *x)
     return e;
 }
 
+/* A delete that is decided but not carried out, say, which etcd could not go on with. */
+static enum err check_finished(struct exporter *x)
+{
+    struct bytes prefix = BYTES(BACKEND_UNFINISHED_PREFIX), key, value;
+    struct backend_cursor c;
+
+    backend_cursor_open(&x->view, BUCKET_META, prefix, &c);
+    enum err e = backend_cursor_next(&c, &key, &value);
+    backend_cursor_close(&c);
+    if (e == ERR_END || (e == ERR_OK && !bytes_starts_with(key, prefix)))
+        return ERR_OK;
+    if (e != ERR_OK)
+        return write_failed(x, e);
+    return dir_fail(x->dir, ERR_BUSY, x->dir->store,
+                    "%.*s is under way in it: start the member, and stop it a minute later",
+                    (int)key.len, (const char *)key.at);
+}
+
 static enum err copy_all(struct exporter *x)
 {
     struct dir *d = x->dir;
@@ -159,7 +177,9 @@ static enum err copy_all(struct exporter *x)
         return e;
     x->feed = (struct bolt_feed){.rewind = feed_rewind, .next = feed_next, .read = feed_read};
     backend_view_open(x->from, &x->view);
-    e = write_db(x);
+    e = check_finished(x);
+    if (e == ERR_OK)
+        e = write_db(x);
     backend_view_close(&x->view);
     return e == ERR_OK ? check_written(x) : e;
 }

@@ -104,7 +104,8 @@ struct snap_copied {
 MUST_CHECK enum err snap_import(struct disk *disk, const struct snap_place *place,
                                 struct snap_copied *out);
 
-/* ERR_NOT_FOUND: no store of ours. ERR_EXISTS: a db is there. ERR_BUSY: somebody has it open.
+/* ERR_NOT_FOUND: no store of ours. ERR_EXISTS: a db is there. ERR_BUSY: somebody has it open, or it
+ * has unfinished work (BACKEND_UNFINISHED_PREFIX), which a member that is started ends.
  * ERR_TOO_LARGE: a key that bbolt cannot hold. */
 MUST_CHECK enum err snap_export(struct disk *disk, const struct snap_place *place,
                                 struct snap_copied *out);

@@ -141,6 +141,11 @@ static size_t check_crowds(const struct watch *hub)
     assert(hub->live->key.next == hub->revision + 1);
     crowd_check(hub->live);
     members += hub->live->count;
+    if (hub->held) {
+        assert(list_empty(&hub->held->round));
+        crowd_check(hub->held);
+        members += hub->held->count;
+    }
     const struct crowd *walking = hub->walk.bite.crowd;
     if (walking) {
         assert(walking != hub->live);

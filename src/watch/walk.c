@@ -8,6 +8,8 @@
  *
  *     too old          its members are parked, and will be told from there
  *     behind the end   its members move over to the live crowd, one by one
+ *     at a revision    whose changes are not all stored yet, since it is being swept: members whom
+ *                      it concerns are held back until it is over; the others go on behind it
  *     meets another    the smaller one's members move over to the larger
  *     otherwise        one bite of history: read, in slices; handed out; and to the next round
  *
@@ -138,7 +140,7 @@ static void read_some(struct watch *hub, unsigned *steps)
     bool all = mvcc_history_some(hub->mvcc, &walk->at, *steps, visit, walk);
     walk->steps = NULL;
     if (all && walk->end == 0)
-        walk->end = hub->revision + 1;
+        walk->end = mvcc_history_end(hub->mvcc, walk->at.main) + 1;
     spend(steps, 1);
 }
 
@@ -171,6 +173,55 @@ static void merge_some(struct crowd *c, struct crowd *twin)
     drop_crowd(from);
 }
 
+/* The crowd that stands there, made if there is none. */
+static struct crowd *crowd_to_join(struct watch *hub, int64_t next)
+{
+    if (next == hub->revision + 1)
+        return hub->live;
+    struct crowd *c = crowd_at(hub, next);
+    if (!c) {
+        c = crowd_new(hub, next);
+        walk_add_crowd(c);
+    }
+    return c;
+}
+
+static bool sweep_concerns(const struct watcher *w)
+{
+    const struct interest *i = w->interest;
+    struct key_range range = {.from = interest_from(i), .one = i->kind == INTEREST_KEY};
+
+    if (i->kind == INTEREST_RANGE)
+        range.to = interest_to(i);
+    return mvcc_sweep_concerns(w->stream->hub->mvcc, &range);
+}
+
+/* To those held back, or past the revision that is being swept. */
+static void part(struct watcher *w, int64_t swept)
+{
+    struct watch *hub = w->stream->hub;
+
+    if (!sweep_concerns(w)) {
+        watcher_join(w, crowd_to_join(hub, swept + 1));
+        return;
+    }
+    if (!hub->held)
+        hub->held = crowd_new(hub, swept);
+    watcher_join(w, hub->held);
+}
+
+static bool is_held_in_vain(const struct watch *hub)
+{
+    return hub->held && hub->held->key.next != mvcc_sweep_revision(hub->mvcc);
+}
+
+void walk_release(struct watch *hub)
+{
+    if (hub->held)
+        walk_add_crowd(hub->held);
+    hub->held = NULL;
+}
+
 /* Moves a member of the crowd to where it belongs now, and sees to it that the crowd ends with its
  * last one. False if it belongs where it is. */
 static bool move_member(struct crowd *c)
@@ -186,6 +237,8 @@ static bool move_member(struct crowd *c)
         watcher_join(crowd_any(c), hub->live);
     } else if (next > hub->revision) {
         watcher_await(crowd_any(c), next); /* the store was replaced by one that lies behind */
+    } else if (next == mvcc_sweep_revision(hub->mvcc)) {
+        part(crowd_any(c), next);
     } else {
         struct crowd *twin = twin_of(c);
         if (!twin)
@@ -226,12 +279,7 @@ static void unpark(struct watcher *w)
         watcher_await(w, w->next);
         return;
     }
-    struct crowd *c = crowd_at(hub, w->next);
-    if (!c) {
-        c = crowd_new(hub, w->next);
-        walk_add_crowd(c);
-    }
-    watcher_join(w, c);
+    watcher_join(w, crowd_to_join(hub, w->next));
 }
 
 static void admit(struct watch_stream *s, unsigned *steps)
@@ -269,11 +317,14 @@ static bool somebody_is_due(const struct watch *hub)
 bool walk_is_idle(const struct watch *hub)
 {
     return !is_walking(hub) && list_empty(&hub->round) && list_empty(&hub->next_round) &&
-           list_empty(&hub->waking) && list_empty(&hub->admitting) && !somebody_is_due(hub);
+           list_empty(&hub->waking) && list_empty(&hub->admitting) && !somebody_is_due(hub) &&
+           !is_held_in_vain(hub);
 }
 
 void walk_work(struct watch *hub, unsigned *steps)
 {
+    if (is_held_in_vain(hub))
+        walk_release(hub);
     wake_those_ahead(hub, steps);
     while (*steps > 0 && !walk_is_idle(hub)) {
         if (is_walking(hub) && hub->walk.end == 0)

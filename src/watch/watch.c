@@ -65,6 +65,7 @@ void watch_close(struct watch *hub)
     }
     unsigned steps = UINT32_MAX;
     walk_restart(hub);
+    walk_release(hub);
     walk_work(hub, &steps); /* only crowds without members are left */
     assert(walk_is_idle(hub));
     bite_free(&hub->bite);

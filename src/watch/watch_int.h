@@ -117,7 +117,7 @@ struct crowd {
     size_t bucket_count, bucket_cap, key_count;
     struct treap_node *ranges;
 
-    struct list round;         /* on the hub's round or next_round; unless live or walking */
+    struct list round;         /* on the hub's round or next_round; unless live, held or walking */
     struct treap_node by_next; /* on the hub's lagging, with the same exceptions */
 };
 
@@ -356,6 +356,7 @@ struct watch {
     uint64_t era; /* of this live crowd */
     struct bite bite;
 
+    struct crowd *held;            /* until the sweep of their next revision is over; or NULL */
     struct treap_node *lagging;    /* crowds, by next */
     struct list round, next_round; /* crowds: whose turn comes in this round, and in the next */
     struct list waking, admitting; /* streams, the same */
@@ -394,6 +395,9 @@ bool walk_is_idle(const struct watch *hub);
 
 /* Lets a crowd lag, or take its next turn. */
 void walk_add_crowd(struct crowd *c);
+
+/* Those held back take their turns again. */
+void walk_release(struct watch *hub);
 
 /* What was read so far may have changed under it: begin again. */
 void walk_restart(struct watch *hub);
