@@ -485,13 +485,26 @@ TEST(a_gigabyte_to_a_slow_reader_takes_no_memory)
 
 /* --- a million --- */
 
-/* How long a get takes that may be a little behind. */
-static uint64_t stale_get_ns(struct line *l)
+/* How long a call takes, of those that somebody else makes meanwhile. */
+enum errand { PUT_ELSEWHERE, PUT_INSIDE, GET_ELSEWHERE, GET_INSIDE, ERRANDS };
+
+static const char *const errand_names[] = {"put elsewhere", "put inside", "get elsewhere",
+                                           "get inside"};
+
+static uint64_t run_errand(struct line *l, enum errand errand, unsigned number)
 {
     struct ask a = {.line = l};
-    struct pb_range_request request = {.key = BYTES("another key"), .serializable = true};
+    char inside[32];
+    bool is_inside = errand == PUT_INSIDE || errand == GET_INSIDE;
 
-    ask_start(&a, "/etcdserverpb.KV/Range", &pb_range_request_schema, &request);
+    snprintf(inside, sizeof(inside), "many/%012u", number * 1237 % 50000);
+    struct bytes key = is_inside ? bytes_of_str(inside) : BYTES("another key");
+    struct pb_put_request put = {.key = key, .value = BYTES("value")};
+    struct pb_range_request get = {.key = key};
+    if (errand == PUT_ELSEWHERE || errand == PUT_INSIDE)
+        ask_start(&a, "/etcdserverpb.KV/Put", &pb_put_request_schema, &put);
+    else
+        ask_start(&a, "/etcdserverpb.KV/Range", &pb_range_request_schema, &get);
     ask_wait(&a);
     CHECK_EQ(a.code, RPC_OK);
     uint64_t took = a.took_ns;
@@ -499,47 +512,131 @@ static uint64_t stale_get_ns(struct line *l)
     return took;
 }
 
-/*
- * The delete is one entry of the log and is applied before those that come after it, so a later
- * write waits for it. Nothing else does: what is asked of the state before it is answered at once.
- */
-TEST(a_delete_of_a_million_keys_lets_readers_through)
+struct errands {
+    uint64_t slowest_ns[ERRANDS];
+    unsigned count;
+};
+
+static void run_errands(struct errands *e, struct line *l)
 {
-    enum { KEYS = 1000000, AT_ONCE = 125 };
+    for (unsigned i = 0; i < ERRANDS; i++) {
+        uint64_t took = run_errand(l, (enum errand)i, e->count);
+        e->slowest_ns[i] = took > e->slowest_ns[i] ? took : e->slowest_ns[i];
+    }
+    e->count++;
+}
+
+struct witness {
+    struct ask watch;
+    bool saw_delete;
+};
+
+static void witness_hears(struct ask *a, struct bytes message)
+{
+    struct witness *w = a->context;
+    struct arena arena = {0};
+    struct pb_watch_response response;
+
+    CHECK_EQ(pb_decode_watch_response(message, &arena, &response), ERR_OK);
+    for (size_t i = 0; i < response.events.count; i++)
+        w->saw_delete = w->saw_delete || response.events.at[i].type == PB_EVENT_DELETE;
+    arena_free(&arena);
+}
+
+/* Of the last key: its event comes when all that the delete has to do is done. */
+static void watch_last_key(struct witness *w, struct line *l, unsigned keys)
+{
+    char last[32];
+    struct pb_watch_create_request create = {0};
+    struct pb_watch_request request = {.which = PB_WATCH_CREATE, .create = &create};
+
+    snprintf(last, sizeof(last), "many/%012u", keys - 1);
+    create.key = bytes_of_str(last);
+    w->watch = (struct ask){.line = l, .on_message = witness_hears, .context = w};
+    ask_stream(&w->watch, "/etcdserverpb.Watch/Watch");
+    ask_say(&w->watch, &pb_watch_request_schema, &request);
+}
+
+/* The server says it at its end: of all turns, the fill's too, the longest one's time at work. */
+static double longest_turn_ms(struct peer *p)
+{
+    const char *line = peer_run(&p->arena, "grep 'closed etcd server' %s.log", p->dir);
+    const char *field = strstr(line, "\"longest-turn-cpu\":\"");
+    char unit[3];
+    double number;
+
+    CHECK(field);
+    CHECK_EQ(sscanf(field, "\"longest-turn-cpu\":\"%lf%2[^\"]", &number, unit), 2);
+    return number * (strcmp(unit, "s") == 0 ? 1000 : strcmp(unit, "ms") == 0 ? 1 : 0.001);
+}
+
+/* Deletes them while another client runs errands; did nobody wait for longer than promised? */
+static bool delete_many(unsigned keys)
+{
+    enum { AT_ONCE = 125 };
     struct desk d;
     struct pb_delete_range_request request = {.key = BYTES("many/"), .range_end = BYTES("many0")};
     struct pb_delete_range_response response;
-    uint64_t slowest = 0;
-    unsigned gets = 0;
-    need_effort();
-    open_desk(&d, "--log-level=warn");
+    struct errands errands = {0};
+    struct witness witness = {0};
+    open_desk(&d, "");
     struct line *other = caller_connect(&d.caller);
     struct flood fill = {.desk = &d,
-                         .wanted = KEYS / AT_ONCE,
+                         .wanted = keys / AT_ONCE,
                          .keys_per_write = AT_ONCE,
                          .value = BYTES("a value of some length, as they are")};
     write_many(&fill);
-    caller_for_ms(&d.caller, 1000); /* the store has it */
+    watch_last_key(&witness, d.line, keys);
+    caller_for_ms(&d.caller, 500); /* the store has it */
 
-    struct ask delete = {.line = d.line}, put = {.line = other};
-    struct pb_put_request behind = {.key = BYTES("another key"), .value = BYTES("value")};
+    struct ask delete = {.line = d.line};
+    uint64_t began = caller_now_ns(&d.caller);
     ask_start(&delete, "/etcdserverpb.KV/DeleteRange", &pb_delete_range_request_schema, &request);
-    stale_get_ns(d.line); /* the delete has arrived */
-    ask_start(&put, "/etcdserverpb.KV/Put", &pb_put_request_schema, &behind);
-    for (; !ask_is_over(&delete) || !ask_is_over(&put); gets++) {
-        uint64_t took = stale_get_ns(other);
-        slowest = took > slowest ? took : slowest;
-    }
+    while (!ask_is_over(&delete) || !witness.saw_delete)
+        run_errands(&errands, other);
+    uint64_t swept = caller_now_ns(&d.caller) - began;
 
     ask_read(&delete, &pb_delete_range_response_schema, &d.arena, &response);
-    CHECK_EQ(put.code, RPC_OK);
-    printf("a delete of %lld keys took %.0f ms, a put behind it %.0f ms; the slowest of %u gets "
-           "meanwhile %.1f ms\n",
-           (long long)response.deleted, (double)delete.took_ns / 1e6, (double)put.took_ns / 1e6,
-           gets, (double)slowest / 1e6);
-    CHECK_EQ(response.deleted, KEYS);
-    CHECK(slowest < 20 * NS_PER_MS);
+    CHECK_EQ(response.deleted, keys);
+    ask_cancel(&witness.watch);
+    ask_free(&witness.watch);
+    caller_close(&d.caller);
+    peer_stop(&d.peer);
+    double longest = longest_turn_ms(&d.peer);
+    printf("a delete of %u keys was answered after %.1f ms and done after %.0f ms; longest turn "
+           "%.1f ms of work; slowest of %u",
+           keys, (double)delete.took_ns / 1e6, (double)swept / 1e6, longest, errands.count);
+    bool kept = longest < 5;
+    for (unsigned i = 0; i < ERRANDS; i++) {
+        printf(", %s %.1f ms", errand_names[i], (double)errands.slowest_ns[i] / 1e6);
+        kept = kept && errands.slowest_ns[i] < 20 * NS_PER_MS;
+    }
+    printf("\n");
     ask_free(&delete);
-    ask_free(&put);
-    close_desk(&d);
+    peer_run(&d.arena, "rm -rf %s %s.log", d.peer.dir, d.peer.dir);
+    peer_close(&d.peer);
+    arena_free(&d.arena);
+    return kept;
+}
+
+/* Other programs run on this machine too: what a server of ours makes others wait for, it does
+ * every time. */
+static void delete_many_sometimes_undisturbed(unsigned keys)
+{
+    bool kept = false;
+
+    for (unsigned i = 0; i < 5 && !kept; i++)
+        kept = delete_many(keys);
+    CHECK(kept || SANITIZED);
+}
+
+TEST(a_large_delete_keeps_nobody_waiting)
+{
+    delete_many_sometimes_undisturbed(100000);
+}
+
+TEST(a_delete_of_a_million_keys_keeps_nobody_waiting)
+{
+    need_effort();
+    delete_many_sometimes_undisturbed(1000000);
 }
