@@ -13,7 +13,7 @@ enum {
     SPARE_BUFFERS_MAX = 16,  /* kept for the next read */
     PIECES_AT_ONCE_MAX = 64, /* of queued writes in one system call */
     KEEPALIVE_S = 30,
-    UNSENT_BYTES = 256 * 1024, /* that the kernel holds for a peer whose window is shut */
+    UNSENT_BYTES = 512 * 1024, /* that the kernel holds for a peer whose window is shut */
 };
 
 struct spare_buffer {

@@ -16,8 +16,8 @@
 #include "io/net.h"
 
 enum {
-    WIRE_FRAME_BYTES = 16 * 1024 + 9,      /* the longest that is added at once */
-    WIRE_BYTES_MAX = 8 * WIRE_FRAME_BYTES, /* of one gathering */
+    WIRE_FRAME_BYTES = 16 * 1024 + 9,       /* the longest that is added at once */
+    WIRE_BYTES_MAX = 16 * WIRE_FRAME_BYTES, /* of one gathering */
 };
 
 struct wire_pool {

@@ -40,7 +40,7 @@ static const struct rule {
     {"\"ts\":\"[^\"]*\"", "\"ts\":TIME"},                   /* the client's own log lines */
     {"etcd-endpoints://0x[0-9a-f]+", "etcd-endpoints://0"}, /* an address in the client's memory */
     {"endpoint://client-[0-9a-f-]+", "endpoint://client"},  /* the old client's name for itself */
-    {"took = [0-9.]+[µnm]?s", "took = TIME"},
+    {"took = [0-9.]+(µ|n|m)?s", "took = TIME"},
     {"remaining\\([0-9]+s\\)", "remaining(TIME)"}, /* of a lease: the second may just end */
     {"\"ttl\":[0-9]+", "\"ttl\":TIME"},
     {"\"TTL\" : [0-9]+", "\"TTL\" : TIME"},
