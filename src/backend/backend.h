@@ -240,6 +240,14 @@ void backend_view_close(struct backend_view *v);
 MUST_CHECK enum err backend_get(struct backend_view *v, enum bucket bucket, struct bytes key,
                                 struct bytes *value);
 
+/*
+ * A part of a value that backend_get has given before, in some earlier view: whoever reads a large
+ * one a bite at a time has it checked once, with its first bite, and not with each. ERR_CORRUPT
+ * also if it does not reach that far. (Values that change between the two are none of this.)
+ */
+MUST_CHECK enum err backend_get_part(struct backend_view *v, enum bucket bucket, struct bytes key,
+                                     size_t from, size_t len, struct bytes *part);
+
 /* How far the log is applied in this view. ERR_CORRUPT if the store's own notes are malformed. */
 MUST_CHECK enum err backend_view_position(struct backend_view *v, struct backend_position *out);
 

@@ -27,6 +27,8 @@ struct store_ops {
     void (*reader_close)(struct store_reader *r);
     enum err (*get)(struct store_reader *r, enum bucket bucket, struct bytes key,
                     struct bytes *value);
+    enum err (*get_part)(struct store_reader *r, enum bucket bucket, struct bytes key, size_t from,
+                         size_t len, struct bytes *part);
     struct store_cursor *(*cursor_open)(struct store_reader *r, enum bucket bucket,
                                         struct bytes from);
     enum err (*cursor_next)(struct store_cursor *c, struct bytes *key, struct bytes *value);
@@ -48,6 +50,16 @@ struct store_ops {
     /* Takes as long as the disk likes. Nothing may be open on it. */
     void (*close)(struct store *s);
 };
+
+/* ERR_CORRUPT: it does not reach that far. */
+static inline enum err store_part_of(struct bytes value, size_t from, size_t len,
+                                     struct bytes *part)
+{
+    if (from > value.len || len > value.len - from)
+        return ERR_CORRUPT;
+    *part = bytes_of(value.at + from, len);
+    return ERR_OK;
+}
 
 enum { DAMAGE_TEXT_BYTES = 256, FAILURE_TEXT_BYTES = 320 };
 

@@ -384,6 +384,7 @@ static const struct store_ops ops = {
     .reader_open = lmdb_reader_open,
     .reader_close = lmdb_reader_close,
     .get = lmdb_get,
+    .get_part = lmdb_get_part,
     .cursor_open = lmdb_cursor_open,
     .cursor_next = lmdb_cursor_next,
     .cursor_close = lmdb_cursor_close,

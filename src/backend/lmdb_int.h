@@ -148,6 +148,8 @@ enum err lmdb_reader_open(struct store *s, struct store_reader **out);
 void lmdb_reader_close(struct store_reader *r);
 enum err lmdb_get(struct store_reader *r, enum bucket bucket, struct bytes key,
                   struct bytes *value);
+enum err lmdb_get_part(struct store_reader *r, enum bucket bucket, struct bytes key, size_t from,
+                       size_t len, struct bytes *part);
 struct store_cursor *lmdb_cursor_open(struct store_reader *r, enum bucket bucket,
                                       struct bytes from);
 enum err lmdb_cursor_next(struct store_cursor *c, struct bytes *key, struct bytes *value);

@@ -104,6 +104,34 @@ static enum err get_stored(struct lmdb_reader *r, enum bucket bucket, struct byt
     return ERR_OK;
 }
 
+/* A value in a group of long keys is not worth it: that is checked as a whole. */
+enum err lmdb_get_part(struct store_reader *base, enum bucket bucket, struct bytes key, size_t from,
+                       size_t len, struct bytes *part)
+{
+    struct lmdb_reader *r = lmdb_reader(base);
+    MDB_val k = lmdb_val(key), v = {0};
+    struct bytes whole;
+    enum err e = ERR_OK;
+
+    if (group_holds(key)) {
+        e = lmdb_get(base, bucket, key, &whole);
+    } else {
+        int code = mdb_get(r->txn, r->store->dbis[bucket], &k, &v);
+        if (code == MDB_NOTFOUND)
+            return ERR_NOT_FOUND;
+        if (code != MDB_SUCCESS)
+            return damaged(r, bucket, key, mdb_strerror(code));
+        if (v.mv_size < CHECKSUM_BYTES)
+            return damaged(r, bucket, key, "too short");
+        whole = bytes_of((uint8_t *)v.mv_data + CHECKSUM_BYTES, v.mv_size - CHECKSUM_BYTES);
+    }
+    if (e == ERR_OK && store_part_of(whole, from, len, part) != ERR_OK)
+        return damaged(r, bucket, key, "shorter than it was");
+    if (e == ERR_OK && v.mv_data)
+        lmdb_resident_touch(&r->store->resident, &r->touched, *part);
+    return e;
+}
+
 enum err lmdb_get(struct store_reader *base, enum bucket bucket, struct bytes key,
                   struct bytes *value)
 {

@@ -205,6 +205,15 @@ static enum err get(struct store_reader *base, enum bucket bucket, struct bytes 
     return ERR_OK;
 }
 
+static enum err get_part(struct store_reader *base, enum bucket bucket, struct bytes key,
+                         size_t from, size_t len, struct bytes *part)
+{
+    struct bytes value;
+    enum err e = get(base, bucket, key, &value);
+
+    return e == ERR_OK ? store_part_of(value, from, len, part) : e;
+}
+
 static struct store_cursor *cursor_open(struct store_reader *base, enum bucket bucket,
                                         struct bytes from)
 {
@@ -402,6 +411,7 @@ static const struct store_ops ops = {
     .reader_open = reader_open,
     .reader_close = reader_close,
     .get = get,
+    .get_part = get_part,
     .cursor_open = cursor_open,
     .cursor_next = cursor_next,
     .cursor_close = cursor_close,

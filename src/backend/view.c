@@ -92,23 +92,42 @@ void backend_view_close(struct backend_view *v)
     v->backend = NULL;
 }
 
+/* What the newest batch says that knows the key; NULL if none does. */
+static const struct batch_version *find_in_batches(const struct backend_view *v, enum bucket bucket,
+                                                   struct bytes key)
+{
+    const struct batch_version *found = NULL;
+
+    assert(bucket < BUCKET_COUNT);
+    assert(key.len > 0);
+    for (unsigned i = 0; i < v->layer_count && !found; i++)
+        found = batch_get(v->layers[i].batch, bucket, key, v->layers[i].limit);
+    return found;
+}
+
 enum err backend_get(struct backend_view *v, enum bucket bucket, struct bytes key,
                      struct bytes *value)
 {
-    assert(bucket < BUCKET_COUNT);
-    assert(key.len > 0);
+    const struct batch_version *found = find_in_batches(v, bucket, key);
 
-    for (unsigned i = 0; i < v->layer_count; i++) {
-        const struct batch_version *found =
-            batch_get(v->layers[i].batch, bucket, key, v->layers[i].limit);
-        if (!found)
-            continue;
-        if (found->deleted)
-            return ERR_NOT_FOUND;
-        *value = batch_version_value(found);
-        return ERR_OK;
-    }
-    return v->store->ops->get(v->reader, bucket, key, value);
+    if (!found)
+        return v->store->ops->get(v->reader, bucket, key, value);
+    if (found->deleted)
+        return ERR_NOT_FOUND;
+    *value = batch_version_value(found);
+    return ERR_OK;
+}
+
+enum err backend_get_part(struct backend_view *v, enum bucket bucket, struct bytes key, size_t from,
+                          size_t len, struct bytes *part)
+{
+    const struct batch_version *found = find_in_batches(v, bucket, key);
+
+    if (!found)
+        return v->store->ops->get_part(v->reader, bucket, key, from, len, part);
+    if (found->deleted)
+        return ERR_NOT_FOUND;
+    return store_part_of(batch_version_value(found), from, len, part);
 }
 
 const char *backend_view_damage(const struct backend_view *v)

@@ -117,6 +117,10 @@ MUST_CHECK bool mvcc_fetch(struct mvcc *m, struct backend_view *v, struct revisi
 MUST_CHECK bool mvcc_fetch_exact(struct mvcc *m, struct backend_view *v, struct revision at,
                                  uint32_t length, struct bytes *out);
 
+/* Some bytes of one that mvcc_fetch_exact has given before. */
+MUST_CHECK bool mvcc_fetch_part(struct mvcc *m, struct backend_view *v, struct revision at,
+                                size_t from, size_t len, struct bytes *out);
+
 /* Reports that walking the store has failed. */
 void mvcc_walk_damage(struct mvcc *m, struct backend_view *v);
 

@@ -360,11 +360,28 @@ static enum outcome show_part(struct mvcc_scan *s, const struct bite *b, struct 
     return until < size ? DOES_NOT_FIT : SHOWN;
 }
 
+/* The same of a stored one whose head has been shown, without a look at the rest of it. */
+static enum outcome show_stored_part(struct mvcc_scan *s, const struct bite *b, struct revision at,
+                                     uint32_t length)
+{
+    size_t from = s->part - (size_with_tag(length) - length);
+    size_t room = b->max - (b->out->len - b->start), left = length - from;
+    struct bytes part;
+
+    if (!mvcc_fetch_part(s->mvcc, b->view, at, from, left < room ? left : room, &part))
+        return DAMAGED;
+    buf_append(b->out, part);
+    s->part = part.len < left ? s->part + part.len : 0;
+    return part.len < left ? DOES_NOT_FIT : SHOWN;
+}
+
 static enum outcome show_stored(struct mvcc_scan *s, const struct bite *b, struct revision at,
                                 uint32_t length)
 {
     struct bytes stored;
 
+    if (s->part > size_with_tag(length) - length)
+        return show_stored_part(s, b, at, length);
     if (!mvcc_fetch_exact(s->mvcc, b->view, at, length, &stored))
         return DAMAGED;
     uint8_t *to = next_space(s, b, length);

@@ -51,17 +51,32 @@ void mvcc_walk_damage(struct mvcc *m, struct backend_view *v)
     mvcc_damage(m, "%s", backend_view_damage(v));
 }
 
-bool mvcc_fetch(struct mvcc *m, struct backend_view *v, struct revision at, struct bytes *out)
+/* Of a look at a revision that the index names. */
+static bool was_fetched(struct mvcc *m, struct backend_view *v, struct revision at, enum err e)
 {
-    struct revision_key space;
-    enum err e = backend_get(v, BUCKET_KEY, revision_encode(at, false, &space), out);
-
     if (e == ERR_NOT_FOUND)
         mvcc_damage(m, "bucket key lacks revision %" PRId64 "_%" PRId64 ", which the index names",
                     at.main, at.sub);
     else if (e != ERR_OK)
         mvcc_damage(m, "%s", backend_view_damage(v));
     return e == ERR_OK;
+}
+
+bool mvcc_fetch(struct mvcc *m, struct backend_view *v, struct revision at, struct bytes *out)
+{
+    struct revision_key space;
+
+    return was_fetched(m, v, at,
+                       backend_get(v, BUCKET_KEY, revision_encode(at, false, &space), out));
+}
+
+bool mvcc_fetch_part(struct mvcc *m, struct backend_view *v, struct revision at, size_t from,
+                     size_t len, struct bytes *out)
+{
+    struct revision_key space;
+    struct bytes key = revision_encode(at, false, &space);
+
+    return was_fetched(m, v, at, backend_get_part(v, BUCKET_KEY, key, from, len, out));
 }
 
 bool mvcc_fetch_exact(struct mvcc *m, struct backend_view *v, struct revision at, uint32_t length,
