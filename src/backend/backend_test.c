@@ -173,6 +173,48 @@ TEST(a_server_dies_when_a_commit_fails)
                                  "(memory disk: cannot sync: told to fail)");
 }
 
+static void check_parts(struct stand *s, struct bytes key, struct bytes value)
+{
+    struct backend_view v;
+    struct bytes part;
+
+    backend_view_open(s->b, &v);
+    CHECK_EQ(backend_get_part(&v, BUCKET_KEY, key, 0, value.len, &part), ERR_OK);
+    CHECK_BYTES(part, value);
+    CHECK_EQ(backend_get_part(&v, BUCKET_KEY, key, 70000, 30, &part), ERR_OK);
+    CHECK_BYTES(part, bytes_of(value.at + 70000, 30));
+    CHECK_EQ(backend_get_part(&v, BUCKET_KEY, key, value.len, 0, &part), ERR_OK);
+    CHECK_EQ(part.len, 0);
+    CHECK_EQ(backend_get_part(&v, BUCKET_KEY, key, 70000, value.len, &part), ERR_CORRUPT);
+    CHECK_EQ(backend_get_part(&v, BUCKET_KEY, key, value.len + 1, 0, &part), ERR_CORRUPT);
+    CHECK_EQ(backend_get_part(&v, BUCKET_KEY, BYTES("nobody"), 0, 0, &part), ERR_NOT_FOUND);
+    backend_view_close(&v);
+}
+
+/* Of a value in the open batch, in the store, and of one whose key is too long for LMDB. */
+TEST(a_value_can_be_had_in_parts)
+{
+    static uint8_t value[100000], long_key[600];
+
+    for (size_t i = 0; i < sizeof(value); i++)
+        value[i] = (uint8_t)(i * i >> 3);
+    memset(long_key, 'k', sizeof(long_key));
+    for (int kind = STAND_MEMORY; kind <= STAND_LMDB; kind++) {
+        const struct bytes keys[] = {BYTES("key"), bytes_of(long_key, sizeof(long_key))};
+        struct stand s;
+        stand_init(&s, (enum stand_kind)kind);
+        CHECK_EQ(stand_open(&s), ERR_OK);
+        for (size_t i = 0; i < ARRAY_LEN(keys); i++) {
+            backend_put(s.b, BUCKET_KEY, keys[i], bytes_of(value, sizeof(value)));
+            check_parts(&s, keys[i], bytes_of(value, sizeof(value)));
+            stand_commit(&s);
+            check_parts(&s, keys[i], bytes_of(value, sizeof(value)));
+        }
+        stand_close(&s);
+        stand_free(&s);
+    }
+}
+
 TEST(a_malformed_index_is_corruption)
 {
     struct stand s;
