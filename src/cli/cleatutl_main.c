@@ -1,5 +1,5 @@
 /*
- * cleatutl: looks at the files of a member while it does not run.
+ * cleatutl: looks at the files of a member while it does not run, and hands them back to etcd.
  *
  * Exit status: 0, or 1 when something is wrong with what was looked at, or 2 when the call is.
  */
@@ -16,11 +16,12 @@
 enum { EXIT_USAGE = 2 };
 
 static const char usage[] =
-    "cleatutl looks at the files of a member while it does not run.\n"
+    "cleatutl looks at the files of a member while it does not run, and hands them back to etcd.\n"
     "\n"
     "Usage:\n"
     "  cleatutl wal DIR [--json]    what a log holds: segments, entries, hard state, snapshots\n"
     "  cleatutl db FILE [--json]    what a bbolt file holds: buckets, indexes, revisions, digest\n"
+    "  cleatutl export DIR [--json] makes a data directory of cleat's one that etcd starts on\n"
     "  cleatutl version\n"
     "  cleatutl --help\n"
     "\n"
@@ -87,9 +88,15 @@ static int run(command *c, const struct call *call)
 
 static command *find_command(const char *name)
 {
-    if (strcmp(name, "wal") == 0)
-        return utl_wal;
-    return strcmp(name, "db") == 0 ? utl_db : NULL;
+    static const struct {
+        const char *name;
+        command *command;
+    } commands[] = {{"wal", utl_wal}, {"db", utl_db}, {"export", utl_export}};
+
+    for (size_t i = 0; i < ARRAY_LEN(commands); i++)
+        if (strcmp(name, commands[i].name) == 0)
+            return commands[i].command;
+    return NULL;
 }
 
 int main(int argc, char **argv)

@@ -1,5 +1,5 @@
 /*
- * utl: the commands of cleatutl, which look at files while no server runs.
+ * utl: the commands of cleatutl, which look at files, or change their form, while no server runs.
  *
  * Each finds out everything first and writes it into an emit; main prints that, as text or JSON.
  * What is wrong goes to standard error, with file and offset, and makes the exit status 1; what
@@ -20,3 +20,6 @@ int utl_wal(struct disk *disk, const char *dir, struct emit *out);
 
 /* A bbolt file: a data directory's, or a backup with its digest. */
 int utl_db(struct disk *disk, const char *path, struct emit *out);
+
+/* The data directory of a member of ours, which etcd can start on after it. */
+int utl_export(struct disk *disk, const char *data_dir, struct emit *out);
