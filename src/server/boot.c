@@ -161,7 +161,8 @@ static enum err settle_store(struct boot *b)
     e = snap_import(b->s->io->disk, &place, &copied);
     if (e == ERR_OK)
         log_info(b->s->log, "imported etcd's store", LOG_U64("consistent-index", copied.index),
-                 LOG_U64("entries", copied.entries), LOG_U64("bytes", copied.bytes));
+                 LOG_U64("entries", copied.entries), LOG_U64("bytes", copied.bytes),
+                 LOG_STR("way-back", "cleatutl export makes it etcd's again"));
     return e;
 }
 
