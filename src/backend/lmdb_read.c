@@ -88,8 +88,9 @@ void lmdb_reader_close(struct store_reader *base)
     r->store->spare = r;
 }
 
-static enum err get_stored(struct lmdb_reader *r, enum bucket bucket, struct bytes key,
-                           struct bytes *value)
+/* A value as it lies there, its checksum in front. */
+static enum err find_stored(struct lmdb_reader *r, enum bucket bucket, struct bytes key,
+                            struct bytes *stored)
 {
     MDB_val k = lmdb_val(key), v;
     int code = mdb_get(r->txn, r->store->dbis[bucket], &k, &v);
@@ -98,38 +99,22 @@ static enum err get_stored(struct lmdb_reader *r, enum bucket bucket, struct byt
         return ERR_NOT_FOUND;
     if (code != MDB_SUCCESS)
         return damaged(r, bucket, key, mdb_strerror(code));
-    lmdb_resident_touch(&r->store->resident, &r->touched, lmdb_bytes(v));
-    if (!lmdb_verify(bucket, key, lmdb_bytes(v), value))
-        return damaged(r, bucket, key, "checksum mismatch");
+    *stored = lmdb_bytes(v);
     return ERR_OK;
 }
 
-/* A value in a group of long keys is not worth it: that is checked as a whole. */
-enum err lmdb_get_part(struct store_reader *base, enum bucket bucket, struct bytes key, size_t from,
-                       size_t len, struct bytes *part)
+static enum err get_stored(struct lmdb_reader *r, enum bucket bucket, struct bytes key,
+                           struct bytes *value)
 {
-    struct lmdb_reader *r = lmdb_reader(base);
-    MDB_val k = lmdb_val(key), v = {0};
-    struct bytes whole;
-    enum err e = ERR_OK;
+    struct bytes stored = {0};
+    enum err e = find_stored(r, bucket, key, &stored);
 
-    if (group_holds(key)) {
-        e = lmdb_get(base, bucket, key, &whole);
-    } else {
-        int code = mdb_get(r->txn, r->store->dbis[bucket], &k, &v);
-        if (code == MDB_NOTFOUND)
-            return ERR_NOT_FOUND;
-        if (code != MDB_SUCCESS)
-            return damaged(r, bucket, key, mdb_strerror(code));
-        if (v.mv_size < CHECKSUM_BYTES)
-            return damaged(r, bucket, key, "too short");
-        whole = bytes_of((uint8_t *)v.mv_data + CHECKSUM_BYTES, v.mv_size - CHECKSUM_BYTES);
-    }
-    if (e == ERR_OK && store_part_of(whole, from, len, part) != ERR_OK)
-        return damaged(r, bucket, key, "shorter than it was");
-    if (e == ERR_OK && v.mv_data)
-        lmdb_resident_touch(&r->store->resident, &r->touched, *part);
-    return e;
+    if (e != ERR_OK)
+        return e;
+    lmdb_resident_touch(&r->store->resident, &r->touched, stored);
+    if (!lmdb_verify(bucket, key, stored, value))
+        return damaged(r, bucket, key, "checksum mismatch");
+    return ERR_OK;
 }
 
 enum err lmdb_get(struct store_reader *base, enum bucket bucket, struct bytes key,
@@ -144,6 +129,27 @@ enum err lmdb_get(struct store_reader *base, enum bucket bucket, struct bytes ke
     if (e == ERR_OK)
         e = lmdb_group_get(group, key, value);
     return e == ERR_CORRUPT ? damaged(r, bucket, key, "malformed group of long keys") : e;
+}
+
+/* A value in a group of long keys is not worth it: that is checked as a whole. */
+enum err lmdb_get_part(struct store_reader *base, enum bucket bucket, struct bytes key, size_t from,
+                       size_t len, struct bytes *part)
+{
+    struct lmdb_reader *r = lmdb_reader(base);
+    struct bytes whole = {0};
+    bool is_alone = !group_holds(key);
+    enum err e =
+        is_alone ? find_stored(r, bucket, key, &whole) : lmdb_get(base, bucket, key, &whole);
+
+    if (e != ERR_OK)
+        return e;
+    if (is_alone)
+        from += CHECKSUM_BYTES;
+    if (store_part_of(whole, from, len, part) != ERR_OK)
+        return damaged(r, bucket, key, "shorter than it was");
+    if (is_alone)
+        lmdb_resident_touch(&r->store->resident, &r->touched, *part);
+    return ERR_OK;
 }
 
 /* --- cursors ------------------------------------------------------------------------------ */
