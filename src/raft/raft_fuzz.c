@@ -635,7 +635,10 @@ static void answer_fetch(struct world *w)
             break;
         entries[count++] = *e;
     }
-    raft_fetched(w->raft, how % 8 == 1 ? how : f->token, entries, how % 8 == 0 ? 0 : count);
+    /* One that was never given stands for those nobody waits for: a small number could be the token
+     * of another fetch, and its entries are others. */
+    uint64_t token = how % 8 == 1 ? UINT64_MAX - how : f->token;
+    raft_fetched(w->raft, token, entries, how % 8 == 0 ? 0 : count);
 }
 
 static void report(struct world *w)
