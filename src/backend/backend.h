@@ -27,9 +27,10 @@
  *            2. A view does not change while it is open, whatever is written, committed or
  *               defragmented meanwhile. What it lends stays until the view is closed.
  *            3. Keys come in memcmp order, long ones too, each once.
- *            4. A value that is not what was put there is never handed out: ERR_CORRUPT, and
- *               backend_view_damage names file, bucket and key. If the file cannot even be walked,
- *               because a page is gone or unreadable, the process ends and names the file.
+ *            4. A value that is not what was put there is never handed out (backend_get_part leans
+ * on the check that came with its first part): ERR_CORRUPT, and backend_view_damage names file,
+ * bucket and key. If the file cannot even be walked, because a page is gone or unreadable, the
+ * process ends and names the file.
  *            5. The writing thread never waits for the disk, and for no longer than a pointer swap
  *               for another thread; defragmentation changes nothing about that.
  *            6. Equal calls lead to equal contents and orders; no address or clock decides.

@@ -232,8 +232,8 @@ bool mvcc_scan_measure(struct mvcc_scan *s, unsigned steps);
 
 /*
  * Appends whole KeyValues, as many as fit into max, at least one; or, of a scan in_parts, never
- * more than max bytes, and nothing is kept of what was cut off: it is fetched again. Also stops
- * after `steps` keys, alive or not. True when the last one has come.
+ * more than max bytes, and nothing is kept of what was cut off: it is fetched again, though not
+ * checked again. Also stops after `steps` keys, alive or not. True when the last one has come.
  */
 bool mvcc_scan_read(struct mvcc_scan *s, size_t max, unsigned steps, struct buf *out);
 void mvcc_scan_close(struct mvcc_scan *s); /* again is fine */

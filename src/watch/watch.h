@@ -7,14 +7,15 @@
  * concerns by key (hash) and by range (interval tree). Crowds that lag are led through history in
  * bounded bites and become one with whomever they meet. A stream that cannot take more lets its
  * watchers fall out of their crowd, remembers nothing but their cursors, and costs no memory behind
- * a client that does not read. Nobody waits for it.
+ * a client that does not read. Nobody waits for it. A large delete whose tombstones are still being
+ * stored (mvcc_sweep_some) holds back those whom it concerns until they are; the others pass it.
  *
- *     watch_changed --> live watchers of the key --> a batch, encoded once, shared --> their
- * streams watch_work    --> history, a bite for each crowd that lags --> a batch --> their streams
+ *     watch_changed --> live watchers of the key --> a batch, encoded once --> their streams
+ *     watch_work    --> history, a bite for each crowd that lags --> a batch --> their streams
  *     watch_take    --> what each stream is to be sent, in order
  *
- *     watcher   ahead (its start is to come) | lagging <--> live | ended (by compaction; the id
- * stays taken until the client cancels it)
+ *     watcher   ahead (its start is to come) | lagging <--> live
+ *               ended (by compaction; the id stays taken until the client cancels it)
  *
  * Use        watch_stream_open, watch_create; in each turn watch_changed for every revision, then
  *            watch_work, then watch_take until it says false; watch_sent when bytes have left.
@@ -28,9 +29,10 @@
  *               every watcher of the stream).
  *            4. Nothing for an id comes before its created message, or after its cancel's.
  *            5. Memory: WATCH_WATCHER_BYTES for a live watcher of one key, some hundred more for
- * one that lags; what streams have room for, each overdrawn by one message at most; and two bites
- * under way, of 4 MiB each. A batch of one revision that is larger than WATCH_BATCH_BYTES is not
- * held in memory but measured, and then read a bite at a time (a long message).
+ *               one that lags; what streams have room for, each overdrawn by one message at most;
+ *               and two bites under way, of 4 MiB each. A batch of one revision that is larger than
+ *               WATCH_BATCH_BYTES is not held in memory but measured, and then read a bite at a
+ *               time (a long message).
  *            6. watch_changed costs O(changes * log n + watchers concerned), whoever else watches.
  *               Everything else that could take long is done in slices by watch_work.
  * Not here   Encoding WatchResponse's header (api). Permission (api). Flow control (rpc): streams

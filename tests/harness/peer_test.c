@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -230,4 +231,15 @@ int64_t peer_json_number(const char *json, const char *name)
     at += quoted.len;
     buf_free(&quoted);
     return strtoll(at, NULL, 10);
+}
+
+void peer_allow_files(unsigned count)
+{
+    struct rlimit files;
+
+    CHECK_EQ(getrlimit(RLIMIT_NOFILE, &files), 0);
+    if (files.rlim_max < count)
+        SKIP("only %llu files may be open", (unsigned long long)files.rlim_max);
+    files.rlim_cur = files.rlim_max;
+    CHECK_EQ(setrlimit(RLIMIT_NOFILE, &files), 0);
 }

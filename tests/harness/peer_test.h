@@ -32,6 +32,10 @@ struct peer {
     bool is_ours;
 };
 
+/* As many files as the system allows, at least so many, may be open here and in programs started
+ * from now on; skips the test where it does not allow that many. */
+void peer_allow_files(unsigned count);
+
 /* Skips the test, loudly, where the programs are missing. */
 void peer_need(void);
 

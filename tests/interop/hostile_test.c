@@ -18,7 +18,6 @@
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -419,12 +418,7 @@ TEST(ten_thousand_idle_connections_cost_little)
 {
     enum { CLIENTS = 10000 };
     struct siege s;
-    struct rlimit files;
-    CHECK_EQ(getrlimit(RLIMIT_NOFILE, &files), 0);
-    if (files.rlim_max < CLIENTS + 500)
-        SKIP("only %llu files may be open", (unsigned long long)files.rlim_max);
-    files.rlim_cur = files.rlim_max;
-    CHECK_EQ(setrlimit(RLIMIT_NOFILE, &files), 0);
+    peer_allow_files(CLIENTS + 500);
     siege_open(&s);
     int *fds = mem_new_array(CLIENTS, int);
     struct buf hello = {0};

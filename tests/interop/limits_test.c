@@ -18,7 +18,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/ioctl.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <time.h>
@@ -200,17 +199,6 @@ static void send_all(int fd, const struct buf *b)
 
 enum { DEAF = 1000 };
 
-static void allow_many_files(void)
-{
-    struct rlimit files;
-
-    CHECK_EQ(getrlimit(RLIMIT_NOFILE, &files), 0);
-    if (files.rlim_max < DEAF + 500)
-        SKIP("only %llu files may be open", (unsigned long long)files.rlim_max);
-    files.rlim_cur = files.rlim_max;
-    CHECK_EQ(setrlimit(RLIMIT_NOFILE, &files), 0);
-}
-
 /* A watch on what the floods write, from this revision on; nobody reads what comes. */
 static int dial_watch(struct desk *d, int64_t from)
 {
@@ -340,7 +328,7 @@ static void check_deaf_streams(int64_t apart)
     static uint8_t value[1024];
     static int fds[DEAF];
     struct desk d;
-    allow_many_files();
+    peer_allow_files(DEAF + 500);
     open_desk(&d, "--log-level=warn");
     struct flood before = {.desk = &d,
                            .wanted = WRITES,
