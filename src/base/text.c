@@ -135,3 +135,21 @@ bool text_read_hex16(const char *text, uint64_t *out)
     }
     return true;
 }
+
+enum err text_read_number(struct bytes text, uint64_t max, uint64_t *out)
+{
+    uint64_t number = 0;
+
+    if (text.len == 0)
+        return ERR_MALFORMED;
+    for (size_t i = 0; i < text.len; i++)
+        if (text.at[i] < '0' || text.at[i] > '9')
+            return ERR_MALFORMED;
+    for (size_t i = 0; i < text.len; i++) {
+        if (__builtin_mul_overflow(number, 10, &number) ||
+            __builtin_add_overflow(number, (uint64_t)(text.at[i] - '0'), &number) || number > max)
+            return ERR_TOO_LARGE;
+    }
+    *out = number;
+    return ERR_OK;
+}

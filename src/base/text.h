@@ -7,6 +7,7 @@
 #pragma once
 
 #include "base/buf.h"
+#include "base/err.h"
 
 /* In quotes, as Go's JSON encoder writes it: <, >, & and the two line separators of JavaScript are
  * escaped too, and what is not UTF-8 becomes a replacement character. */
@@ -21,3 +22,6 @@ int text_hex_value(uint8_t digit);
 /* Reads the number that sixteen lower-case hex digits stand for, as files are named by; false if
  * `text` begins otherwise. What follows them is not looked at. */
 bool text_read_hex16(const char *text, uint64_t *out);
+
+/* Decimal digits alone, no sign: ERR_MALFORMED, ERR_TOO_LARGE past `max`. */
+MUST_CHECK enum err text_read_number(struct bytes text, uint64_t max, uint64_t *out);

@@ -76,3 +76,15 @@ TEST(sixteen_hex_digits_are_a_number)
     CHECK(!text_read_hex16("0123456789abcdeF", &n));
     CHECK(!text_read_hex16("0123456789abcde-0", &n));
 }
+
+TEST(numbers_are_digits_alone)
+{
+    uint64_t n;
+
+    CHECK_EQ(text_read_number(BYTES("18446744073709551615"), UINT64_MAX, &n), ERR_OK);
+    CHECK(n == UINT64_MAX);
+    CHECK_EQ(text_read_number(BYTES("18446744073709551616"), UINT64_MAX, &n), ERR_TOO_LARGE);
+    CHECK_EQ(text_read_number(BYTES("17"), 16, &n), ERR_TOO_LARGE);
+    CHECK_EQ(text_read_number(BYTES(""), 16, &n), ERR_MALFORMED);
+    CHECK_EQ(text_read_number(BYTES("1 "), 16, &n), ERR_MALFORMED);
+}

@@ -1,6 +1,7 @@
 #include "rpc/client.h"
 
 #include "base/assert.h"
+#include "base/text.h"
 #include "io/clock.h"
 #include "io/io.h"
 #include "rpc/grpc_text.h"
@@ -260,7 +261,7 @@ static void take_field(struct one_call *c, struct bytes name, struct bytes value
     uint64_t number;
 
     if (bytes_equal(name, BYTES("grpc-status"))) {
-        bool known = rpc_parse_number(value, RPC_UNAUTHENTICATED, &number) == ERR_OK;
+        bool known = text_read_number(value, RPC_UNAUTHENTICATED, &number) == ERR_OK;
         c->code = known ? (enum rpc_code)number : RPC_UNKNOWN;
         c->has_code = true;
     } else if (bytes_equal(name, BYTES("grpc-message")) && value.len <= STATUS_TEXT_MAX) {
@@ -269,7 +270,7 @@ static void take_field(struct one_call *c, struct bytes name, struct bytes value
     } else if (bytes_equal(name, BYTES("grpc-encoding"))) {
         c->gzip_in = bytes_equal(value, BYTES("gzip"));
     } else if (bytes_equal(name, BYTES(":status")) &&
-               rpc_parse_number(value, 999, &number) == ERR_OK) {
+               text_read_number(value, 999, &number) == ERR_OK) {
         c->http_status = (unsigned)number;
     }
 }

@@ -26,24 +26,6 @@ static const struct unit *find_unit(uint8_t name)
     return NULL;
 }
 
-enum err rpc_parse_number(struct bytes text, uint64_t max, uint64_t *out)
-{
-    uint64_t number = 0;
-
-    if (text.len == 0)
-        return ERR_MALFORMED;
-    for (size_t i = 0; i < text.len; i++)
-        if (text.at[i] < '0' || text.at[i] > '9')
-            return ERR_MALFORMED;
-    for (size_t i = 0; i < text.len; i++) {
-        if (__builtin_mul_overflow(number, 10, &number) ||
-            __builtin_add_overflow(number, (uint64_t)(text.at[i] - '0'), &number) || number > max)
-            return ERR_TOO_LARGE;
-    }
-    *out = number;
-    return ERR_OK;
-}
-
 enum err grpc_parse_timeout(struct bytes text, uint64_t *out_ns)
 {
     uint64_t number;
@@ -55,7 +37,7 @@ enum err grpc_parse_timeout(struct bytes text, uint64_t *out_ns)
     const struct unit *unit = find_unit(text.at[text.len - 1]);
     if (!unit)
         return ERR_MALFORMED;
-    enum err e = rpc_parse_number(bytes_of(text.at, text.len - 1), UINT64_MAX, &number);
+    enum err e = text_read_number(bytes_of(text.at, text.len - 1), UINT64_MAX, &number);
     if (e != ERR_OK)
         return e;
     *out_ns = number > TIMEOUT_NS_MAX / unit->ns ? TIMEOUT_NS_MAX : number * unit->ns;

@@ -26,6 +26,3 @@ void grpc_percent_encode(struct bytes text, struct buf *out);
 
 /* The way back. A percent sign that no two hex digits follow stands for itself. */
 void grpc_percent_decode(struct bytes text, struct buf *out);
-
-/* Decimal digits alone, no sign: ERR_MALFORMED, ERR_TOO_LARGE past `max`. */
-MUST_CHECK enum err rpc_parse_number(struct bytes text, uint64_t max, uint64_t *out);

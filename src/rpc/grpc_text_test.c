@@ -107,15 +107,3 @@ TEST(percent_signs_that_mean_nothing_stay)
         buf_free(&plain);
     }
 }
-
-TEST(numbers_are_digits_alone)
-{
-    uint64_t n;
-
-    CHECK_EQ(rpc_parse_number(BYTES("18446744073709551615"), UINT64_MAX, &n), ERR_OK);
-    CHECK(n == UINT64_MAX);
-    CHECK_EQ(rpc_parse_number(BYTES("18446744073709551616"), UINT64_MAX, &n), ERR_TOO_LARGE);
-    CHECK_EQ(rpc_parse_number(BYTES("17"), 16, &n), ERR_TOO_LARGE);
-    CHECK_EQ(rpc_parse_number(BYTES(""), 16, &n), ERR_MALFORMED);
-    CHECK_EQ(rpc_parse_number(BYTES("1 "), 16, &n), ERR_MALFORMED);
-}

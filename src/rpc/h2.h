@@ -12,7 +12,7 @@
 
 #include "base/bytes.h"
 #include "rpc/message.h"
-#include "rpc/wire.h"
+#include "http/wire.h"
 
 #include <nghttp2/nghttp2.h>
 

@@ -22,10 +22,10 @@
 #include "io/io.h"
 #include "rpc/gzip.h"
 #include "rpc/h2.h"
-#include "rpc/http1.h"
+#include "http/http1.h"
 #include "rpc/message.h"
 #include "rpc/rpc.h"
-#include "rpc/wire.h"
+#include "http/wire.h"
 
 enum {
     LISTENERS_MAX = 32,

@@ -1,4 +1,4 @@
-#include "rpc/http1.h"
+#include "http/http1.h"
 
 #include "base/rng.h"
 #include "harness/test.h"

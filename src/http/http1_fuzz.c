@@ -6,7 +6,7 @@
  * written again and read as the same, and nothing is found behind what is broken.
  */
 #include "base/assert.h"
-#include "rpc/http1.h"
+#include "http/http1.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

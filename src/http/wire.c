@@ -1,4 +1,4 @@
-#include "rpc/wire.h"
+#include "http/wire.h"
 
 #include "base/assert.h"
 #include "base/list.h"

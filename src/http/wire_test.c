@@ -1,4 +1,4 @@
-#include "rpc/wire.h"
+#include "http/wire.h"
 
 #include "base/mem.h"
 #include "harness/test.h"

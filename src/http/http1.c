@@ -1,9 +1,8 @@
-#include "rpc/http1.h"
+#include "http/http1.h"
 
 #include "base/assert.h"
 #include "base/text.h"
 #include "io/clock.h"
-#include "rpc/grpc_text.h"
 
 #include <stdio.h>
 #include <strings.h>
@@ -161,7 +160,7 @@ static enum http1_found parse_status_line(struct http1_reader *r, struct bytes l
 
     if (!parse_version(r, version))
         return bad(r, 502, "malformed version");
-    if (code.len != 3 || rpc_parse_number(code, 999, &status) != ERR_OK || status < 100)
+    if (code.len != 3 || text_read_number(code, 999, &status) != ERR_OK || status < 100)
         return bad(r, 502, "malformed status");
     if (!all_are(line, is_value))
         return bad(r, 502, "malformed reason");
@@ -202,7 +201,7 @@ static enum http1_found find_body(struct http1_reader *r)
         (r->is_1_0 || !same_word(http1_field(r, "Transfer-Encoding", &found), "chunked")))
         return bad(r, 501, "unsupported transfer coding");
     if (lengths > 0 &&
-        rpc_parse_number(http1_field(r, "Content-Length", &found), INT64_MAX, &r->length) != ERR_OK)
+        text_read_number(http1_field(r, "Content-Length", &found), INT64_MAX, &r->length) != ERR_OK)
         return bad(r, 400, "malformed length");
     r->has_length = lengths > 0;
 
