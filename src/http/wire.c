@@ -81,9 +81,9 @@ static void on_done(struct conn_write *write, enum err e)
     struct wire *w = p->wire;
     size_t bytes = p->piece.len;
 
-    (void)e; /* a connection that failed says so by on_closed */
     assert(w->waiting >= bytes);
     w->waiting -= bytes;
+    w->failed |= e != ERR_OK;
     list_remove(&p->link);
     mem_free(p);
     w->on_sent(w, bytes);
@@ -113,7 +113,7 @@ size_t wire_send(struct wire *w)
     w->bytes_max = 0;
     struct bytes all = buf_bytes(&g->content);
     size_t taken = wire_is_blocked(w) ? 0 : conn_try_write(w->conn, all);
-    if (taken < all.len)
+    if (taken < all.len && !w->failed)
         send_later(w, bytes_of(all.at + taken, all.len - taken));
     gather_return(w->pool, g);
     return taken;

@@ -35,6 +35,7 @@ struct wire {
     struct wire_gather *filling; /* or NULL */
     size_t waiting;              /* bytes the kernel has not taken */
     size_t bytes_max;            /* of this gathering; 0: the kernel was not asked yet */
+    bool failed;                 /* the connection has, which on_closed will say: nothing is sent */
     void (*on_sent)(struct wire *w, size_t bytes); /* in the turn: those that had to wait */
 };
 
@@ -51,10 +52,10 @@ size_t wire_send(struct wire *w);
 /* Drops what was gathered and not sent. */
 void wire_drop(struct wire *w);
 
-/* Does something wait for the kernel? */
+/* Does something wait for the kernel, or would it for ever? */
 static inline bool wire_is_blocked(const struct wire *w)
 {
-    return w->waiting > 0;
+    return w->waiting > 0 || w->failed;
 }
 
 /* Is there no room for another frame now? */

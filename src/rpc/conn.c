@@ -119,7 +119,7 @@ static void on_closed(struct conn *conn, enum err reason)
 
     rpc_conn_cut(c, reason);
     c->state = CONN_CLOSED;
-    assert(!wire_is_blocked(&c->wire));
+    assert(c->wire.waiting == 0);
     list_remove(&c->link);
     c->rpc->conn_count--;
     rpc_conn_unref(c);

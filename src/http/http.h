@@ -1,0 +1,189 @@
+/*
+ * http: HTTP/1.1 on one connection, either end of it, with bodies streamed both ways.
+ *
+ * A connection carries exchanges, one after the other: a request and its response. Each end reads
+ * one of the two and writes the other, so the two ends are one machine with its roles swapped. A
+ * body is never held: what comes in is shown piece by piece, and reading stops when too much of it
+ * has not been consumed; what goes out is accepted as long as there is credit. A gigabyte that is
+ * posted and a stream that never ends cost the same.
+ *
+ *     reading   http_data --> on_head, on_body ..., on_end          http_consumed gives credit back
+ *     writing   http_request or http_respond, http_send ..., http_finish --> wire --> the socket
+ *
+ *     serving   on_head .. on_end   and meanwhile   http_respond .. http_finish --> on_over
+ *     asking    http_request .. http_finish   and meanwhile   on_head .. on_end --> on_over
+ *
+ * The owner has the socket: he hands in what arrives, closes it when on_over says that it is not
+ * kept, or on_broken that it is of no use, and keeps the time. (rpc tells protocols apart before it
+ * knows that a connection is one of ours; a filter may stand below.)
+ *
+ * As Go's server does it: pipelined requests are served one after the other; a response may come
+ * before its request was read, and then up to HTTP_DISCARD_BYTES of the rest are read and dropped,
+ * beyond which the connection is not kept; "100 Continue" is said when nobody has answered in
+ * on_head. As Go's client does it: a response that comes before the request was sent ends the
+ * exchange, and the connection is not kept; a response to nothing breaks it; up to
+ * HTTP_INTERIM_MAX interim responses are passed over.
+ *
+ * Promises   1. Memory: a head of HTTP1_HEAD_BYTES_MAX, HTTP_AHEAD_BYTES and one read of the socket
+ *               that came too early, and what is sent beyond credit: one piece.
+ *            2. on_head, on_body, on_end, on_over come in this order, each as often as drawn; none
+ *               after on_broken or http_close. on_over is the last of an exchange.
+ *            3. Whatever the other end sends, what we write is well-formed, and a response follows
+ *               its own request and no other.
+ * Not here   What requests mean; time limits; whom to connect to. Trailers are dropped. Content
+ *            codings, and protocols to upgrade to, are not known.
+ * Leans on   http1 (the bytes), wire (the outgoing queue), io's net and clock.
+ */
+#pragma once
+
+#include "http/http1.h"
+#include "http/wire.h"
+
+struct clock;
+struct http_conn;
+
+enum {
+    HTTP_BODY_WINDOW_BYTES = 256 * 1024, /* shown and not consumed: then reading stops */
+    HTTP_AHEAD_BYTES = 64 * 1024,        /* of the next request, before the first is answered */
+    HTTP_DISCARD_BYTES = 256 * 1024,     /* of a request that nobody wants to read any more */
+    HTTP_INTERIM_MAX = 5,                /* 1xx before a response */
+};
+
+/* They come from inside http_data, http_ended, http_consumed and http_finish, and, on_credit alone,
+ * from the wire. All of them may call back into http; the struct must be there when they return. */
+struct http_events {
+    void (*on_head)(struct http_conn *c);                     /* c->reader has it, until on_over */
+    void (*on_body)(struct http_conn *c, struct bytes piece); /* lent until it returns */
+    void (*on_end)(struct http_conn *c);                      /* the message read is whole */
+    void (*on_credit)(struct http_conn *c); /* there is some again, after there was none */
+
+    /* Not kept: everything is said; the owner closes the connection when the other end has, or has
+     * had its time to read our last words. */
+    void (*on_over)(struct http_conn *c, bool kept);
+
+    /* What came is not HTTP, or ended too early. A server has answered with c->reader.bad_status,
+     * if that was still possible; the owner closes the connection as after on_over. */
+    void (*on_broken)(struct http_conn *c, const char *why);
+};
+
+enum http_in {
+    HTTP_IN_IDLE,    /* a client that has not asked; a server between two requests */
+    HTTP_IN_MESSAGE, /* being read */
+    HTTP_IN_WHOLE,
+    HTTP_IN_DISCARD, /* answered before it was read: the rest passes */
+    HTTP_IN_NOTHING, /* nothing that comes matters any more */
+};
+
+enum http_out {
+    HTTP_OUT_IDLE,
+    HTTP_OUT_AWAITS_CONTINUE, /* the body does, which was announced with Expect */
+    HTTP_OUT_LENGTH,
+    HTTP_OUT_CHUNKED,
+    HTTP_OUT_UNTIL_CLOSE, /* an old client gets a body without a length */
+    HTTP_OUT_NO_BODY,     /* whatever is sent is dropped: the answer to a HEAD, a 204 */
+    HTTP_OUT_DONE,
+};
+
+#define HTTP_CHUNKED UINT64_MAX /* a body whose length is not known */
+
+/* Embedded in its owner, who opens it, and reads `reader` and `context` only. */
+struct http_conn {
+    const struct http_events *on;
+    void *context;
+    struct http1_reader reader;
+
+    struct conn *conn; /* from here on http's own */
+    struct clock *clock;
+    struct wire wire;
+    enum http_in in;
+    enum http_out out;
+    enum http_out after_continue;
+    uint64_t out_left;  /* HTTP_OUT_LENGTH */
+    size_t unconsumed;  /* shown by on_body */
+    uint64_t discarded; /* in HTTP_IN_DISCARD */
+    struct buf ahead;   /* came too early */
+    size_t in_hand;     /* of the read under way, what is behind the part being told */
+    unsigned interim;
+    bool said_continue;
+    bool last;         /* the connection is not kept after this exchange */
+    bool asked_credit; /* and there was none */
+    bool reading;      /* http_data is on the stack */
+    bool paused;
+};
+
+/* `reads` is HTTP1_REQUEST for the serving end. The wire pool is the owner's, shared by many. */
+struct http_conn_options {
+    enum http1_kind reads;
+    struct conn *conn;
+    struct wire_pool *pool;
+    struct clock *clock;
+    const struct http_events *on;
+    void *context;
+};
+
+void http_open(struct http_conn *c, const struct http_conn_options *options);
+
+/* The socket is closed, or about to be: nothing is called any more, nothing is sent. Again is fine,
+ * on all zeroes too. */
+void http_close(struct http_conn *c);
+
+/* --- telling: what the socket says --- */
+
+void http_data(struct http_conn *c, struct bytes data);
+void http_ended(struct http_conn *c); /* the other end sends no more */
+
+/* So much of what on_body has shown was dealt with. What is left when the exchange is over counts
+ * as if it were. */
+void http_consumed(struct http_conn *c, size_t bytes);
+
+/* --- writing --- */
+
+struct http_message_options {
+    const struct http1_field *fields; /* but for those of framing: length, coding, Connection */
+    size_t field_count;
+    uint64_t length;  /* of the body, or HTTP_CHUNKED */
+    bool close;       /* the connection is not to be kept after it */
+    bool no_length;   /* a request without a body, such as a GET, says nothing of one */
+    bool is_expected; /* a request: its body waits for "100 Continue", or for http_continue */
+};
+
+/* The asking end, when no exchange is under way. A "Host" must be among the fields. */
+void http_request(struct http_conn *c, const char *verb, struct bytes target,
+                  const struct http_message_options *options);
+
+/* The other end seems not to know of "100 Continue": the body goes out. Again is fine. */
+void http_continue(struct http_conn *c);
+
+/* The serving end, from on_head on, once. The date is added. */
+void http_respond(struct http_conn *c, unsigned status, const struct http_message_options *options);
+
+/* How much of the body may be handed over now; 0: wait for on_credit. One piece may be larger. */
+size_t http_credit(struct http_conn *c);
+
+/* Of the body, never more than its length (asserted). Copied. */
+void http_send(struct http_conn *c, struct bytes piece);
+
+/* The body is whole (asserted, if it has a length). */
+void http_finish(struct http_conn *c);
+
+/* Hands what was gathered to the socket: at the end of a turn, or sooner. */
+void http_flush(struct http_conn *c);
+
+/* --- asking --- */
+
+/* The target of the request in the reader, cut at its first '?'. */
+struct bytes http_path(const struct http_conn *c);
+struct bytes http_query(const struct http_conn *c);
+
+/* Has the exchange begun, and has our part of it? */
+static inline bool http_is_idle(const struct http_conn *c)
+{
+    return c->in == HTTP_IN_IDLE && c->out == HTTP_OUT_IDLE;
+}
+
+static inline bool http_has_responded(const struct http_conn *c)
+{
+    return c->out != HTTP_OUT_IDLE;
+}
+
+void http_check(const struct http_conn *c);
