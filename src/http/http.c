@@ -13,20 +13,6 @@ static bool is_server(const struct http_conn *c)
 
 /* --- life --- */
 
-static void read_ahead(struct http_conn *c);
-
-static void on_sent(struct wire *w, size_t bytes)
-{
-    struct http_conn *c = container_of(w, struct http_conn, wire);
-
-    (void)bytes;
-    read_ahead(c); /* it may have been held back */
-    if (!c->asked_credit || !c->on || c->out == HTTP_OUT_DONE || wire_is_blocked(w))
-        return;
-    c->asked_credit = false;
-    c->on->on_credit(c);
-}
-
 void http_open(struct http_conn *c, const struct http_conn_options *options)
 {
     *c = (struct http_conn){
@@ -34,19 +20,15 @@ void http_open(struct http_conn *c, const struct http_conn_options *options)
         .context = options->context,
         .conn = options->conn,
         .clock = options->clock,
-        .wire = {.pool = options->pool, .conn = options->conn, .on_sent = on_sent},
+        .wire = options->wire,
     };
     http1_init(&c->reader, options->reads);
 }
 
-/* The wire's parcels refer to the wire until the socket has reported them, so it stays as it is:
- * net reports all writes before it says that a connection is closed. */
 void http_close(struct http_conn *c)
 {
     c->on = NULL;
     c->in = HTTP_IN_NOTHING;
-    if (c->wire.pool)
-        wire_drop(&c->wire);
     http1_free(&c->reader);
     c->reader = (struct http1_reader){.kind = c->reader.kind, .part = HTTP1_BROKEN};
     buf_free(&c->ahead);
@@ -57,7 +39,7 @@ void http_close(struct http_conn *c)
 /* Somebody who asks and asks and reads no answer is not listened to: answers would pile up. */
 static bool is_held_back(const struct http_conn *c)
 {
-    return is_server(c) && c->in == HTTP_IN_IDLE && wire_is_blocked(&c->wire);
+    return is_server(c) && c->in == HTTP_IN_IDLE && wire_is_blocked(c->wire);
 }
 
 /*
@@ -102,12 +84,14 @@ static bool may_read(const struct http_conn *c)
 
 static void write_error(struct http_conn *c)
 {
-    struct buf *out = wire_buf(&c->wire);
+    struct buf *out = wire_buf(c->wire);
     struct buf text = {0};
 
     buf_printf(&text, "%u %s", c->reader.bad_status, http1_reason(c->reader.bad_status));
     http1_write_status_line(out, c->reader.bad_status);
     http1_write_field(out, "Content-Type", BYTES("text/plain; charset=utf-8"));
+    http1_write_field(out, "X-Content-Type-Options", BYTES("nosniff"));
+    http1_write_date(out, clock_wall_ns(c->clock));
     http1_write_length(out, text.len);
     http1_write_field(out, "Connection", BYTES("close"));
     http1_write_head_end(out);
@@ -124,7 +108,6 @@ static void give_up(struct http_conn *c, const char *why)
     if (is_server(c) && c->out == HTTP_OUT_IDLE)
         write_error(c);
     c->out = HTTP_OUT_DONE;
-    http_flush(c);
     c->on->on_broken(c, why);
 }
 
@@ -177,11 +160,10 @@ static void message_whole(struct http_conn *c)
 
 static void say_continue(struct http_conn *c)
 {
-    struct buf *out = wire_buf(&c->wire);
+    struct buf *out = wire_buf(c->wire);
 
     http1_write_status_line(out, 100);
     http1_write_head_end(out);
-    http_flush(c);
     c->said_continue = true;
 }
 
@@ -372,6 +354,15 @@ void http_ended(struct http_conn *c)
         response_ended(c);
 }
 
+void http_sent(struct http_conn *c)
+{
+    read_ahead(c); /* it may have been held back */
+    if (!c->asked_credit || !c->on || c->out == HTTP_OUT_DONE || wire_is_blocked(c->wire))
+        return;
+    c->asked_credit = false;
+    c->on->on_credit(c);
+}
+
 /* With the exchange its body was forgotten: whoever still works on it may say so all the same. */
 void http_consumed(struct http_conn *c, size_t bytes)
 {
@@ -387,7 +378,7 @@ void http_consumed(struct http_conn *c, size_t bytes)
 
 static void write_fields(struct http_conn *c, const struct http_message_options *o)
 {
-    struct buf *out = wire_buf(&c->wire);
+    struct buf *out = wire_buf(c->wire);
 
     for (size_t i = 0; i < o->field_count; i++) {
         char name[64];
@@ -402,7 +393,7 @@ static void write_fields(struct http_conn *c, const struct http_message_options 
 /* How the body is framed; writes the field that says so. */
 static enum http_out write_framing(struct http_conn *c, const struct http_message_options *o)
 {
-    struct buf *out = wire_buf(&c->wire);
+    struct buf *out = wire_buf(c->wire);
 
     c->out_left = 0;
     if (o->length != HTTP_CHUNKED) {
@@ -422,7 +413,7 @@ static enum http_out write_framing(struct http_conn *c, const struct http_messag
 void http_request(struct http_conn *c, const char *verb, struct bytes target,
                   const struct http_message_options *o)
 {
-    struct buf *out = wire_buf(&c->wire);
+    struct buf *out = wire_buf(c->wire);
 
     assert(!is_server(c));
     assert(http_is_idle(c));
@@ -470,7 +461,7 @@ static bool is_too_much_left(const struct http_conn *c)
 
 void http_respond(struct http_conn *c, unsigned status, const struct http_message_options *o)
 {
-    struct buf *out = wire_buf(&c->wire);
+    struct buf *out = wire_buf(c->wire);
     bool no_body = has_no_body(c, status);
 
     assert(is_server(c));
@@ -497,9 +488,9 @@ size_t http_credit(struct http_conn *c)
 {
     /* A full gathering is handed over: the wire reports only what had to wait, so whoever asks now
      * and is told no would not be told yes if the socket took all of it later. */
-    if (wire_is_full(&c->wire))
-        http_flush(c);
-    if (c->out == HTTP_OUT_AWAITS_CONTINUE || wire_is_blocked(&c->wire)) {
+    if (wire_is_full(c->wire))
+        wire_send(c->wire);
+    if (c->out == HTTP_OUT_AWAITS_CONTINUE || wire_is_blocked(c->wire)) {
         c->asked_credit = true;
         return 0;
     }
@@ -515,13 +506,13 @@ void http_send(struct http_conn *c, struct bytes piece)
     case HTTP_OUT_LENGTH:
         assert(piece.len <= c->out_left);
         c->out_left -= piece.len;
-        buf_append(wire_buf(&c->wire), piece);
+        buf_append(wire_buf(c->wire), piece);
         return;
     case HTTP_OUT_CHUNKED:
-        http1_write_chunk(wire_buf(&c->wire), piece);
+        http1_write_chunk(wire_buf(c->wire), piece);
         return;
     case HTTP_OUT_UNTIL_CLOSE:
-        buf_append(wire_buf(&c->wire), piece);
+        buf_append(wire_buf(c->wire), piece);
         return;
     case HTTP_OUT_IDLE:
     case HTTP_OUT_AWAITS_CONTINUE:
@@ -555,9 +546,8 @@ void http_finish(struct http_conn *c)
     assert(c->out != HTTP_OUT_LENGTH || c->out_left == 0);
 
     if (c->out == HTTP_OUT_CHUNKED)
-        http1_write_last_chunk(wire_buf(&c->wire));
+        http1_write_last_chunk(wire_buf(c->wire));
     c->out = HTTP_OUT_DONE;
-    http_flush(c);
     if (!is_server(c))
         return;
     if (c->in == HTTP_IN_MESSAGE) {
@@ -572,12 +562,6 @@ void http_finish(struct http_conn *c)
         read_ahead(c);
         pause_or_resume(c);
     }
-}
-
-void http_flush(struct http_conn *c)
-{
-    if (c->wire.filling)
-        wire_send(&c->wire);
 }
 
 /* --- asking --- */

@@ -13,9 +13,10 @@
  *     serving   on_head .. on_end   and meanwhile   http_respond .. http_finish --> on_over
  *     asking    http_request .. http_finish   and meanwhile   on_head .. on_end --> on_over
  *
- * The owner has the socket: he hands in what arrives, closes it when on_over says that it is not
- * kept, or on_broken that it is of no use, and keeps the time. (rpc tells protocols apart before it
- * knows that a connection is one of ours; a filter may stand below.)
+ * The owner has the socket and its wire: he hands in what arrives, sends what the wire has gathered
+ * once per turn, closes the socket when on_over says that it is not kept, or on_broken that it is
+ * of no use, and keeps the time. (rpc tells protocols apart before it knows that a connection is
+ * one of ours; a filter may stand below.)
  *
  * As Go's server does it: pipelined requests are served one after the other; a response may come
  * before its request was read, and then up to HTTP_DISCARD_BYTES of the rest are read and dropped,
@@ -49,8 +50,8 @@ enum {
     HTTP_INTERIM_MAX = 5,                /* 1xx before a response */
 };
 
-/* They come from inside http_data, http_ended, http_consumed and http_finish, and, on_credit alone,
- * from the wire. All of them may call back into http; the struct must be there when they return. */
+/* They come from inside http_data, http_ended, http_sent, http_consumed and http_finish. All of
+ * them may call back into http; the struct must be there when they return. */
 struct http_events {
     void (*on_head)(struct http_conn *c);                     /* c->reader has it, until on_over */
     void (*on_body)(struct http_conn *c, struct bytes piece); /* lent until it returns */
@@ -94,7 +95,7 @@ struct http_conn {
 
     struct conn *conn; /* from here on http's own */
     struct clock *clock;
-    struct wire wire;
+    struct wire *wire;
     enum http_in in;
     enum http_out out;
     enum http_out after_continue;
@@ -111,11 +112,11 @@ struct http_conn {
     bool paused;
 };
 
-/* `reads` is HTTP1_REQUEST for the serving end. The wire pool is the owner's, shared by many. */
+/* `reads` is HTTP1_REQUEST for the serving end. The wire is the owner's, on the same socket. */
 struct http_conn_options {
     enum http1_kind reads;
     struct conn *conn;
-    struct wire_pool *pool;
+    struct wire *wire;
     struct clock *clock;
     const struct http_events *on;
     void *context;
@@ -131,6 +132,7 @@ void http_close(struct http_conn *c);
 
 void http_data(struct http_conn *c, struct bytes data);
 void http_ended(struct http_conn *c); /* the other end sends no more */
+void http_sent(struct http_conn *c);  /* the wire has told so */
 
 /* So much of what on_body has shown was dealt with. What is left when the exchange is over counts
  * as if it were. */
@@ -165,9 +167,6 @@ void http_send(struct http_conn *c, struct bytes piece);
 
 /* The body is whole (asserted, if it has a length). */
 void http_finish(struct http_conn *c);
-
-/* Hands what was gathered to the socket: at the end of a turn, or sooner. */
-void http_flush(struct http_conn *c);
 
 /* --- asking --- */
 

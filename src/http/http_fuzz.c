@@ -28,6 +28,7 @@ struct fuzz_end {
     struct conn conn;
     struct clock clock;
     struct wire_pool pool;
+    struct wire wire;
     struct http_conn http;
     struct buf sent;
     enum phase phase;
@@ -79,6 +80,12 @@ static size_t write_room(const struct conn *c)
 static void nothing(struct conn *c)
 {
     (void)c;
+}
+
+static void on_sent(struct wire *w, size_t bytes)
+{
+    (void)bytes;
+    http_sent(&container_of(w, struct fuzz_end, wire)->http);
 }
 
 static const struct conn_ops ops = {.try_write = try_write,
@@ -204,7 +211,7 @@ static void after_each_piece(struct fuzz_end *e)
     if (e->phase == WHOLE && e->habits & ANSWERS_LATER)
         answer(e);
     ask(e);
-    http_flush(&e->http);
+    wire_send(&e->wire);
     http_check(&e->http);
 }
 
@@ -242,14 +249,15 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
     list_init(&waiting);
     wire_pool_init(&e.pool);
+    e.wire = (struct wire){.pool = &e.pool, .conn = &e.conn, .on_sent = on_sent};
     http_open(&e.http, &(struct http_conn_options){.reads = reads,
                                                    .conn = &e.conn,
-                                                   .pool = &e.pool,
+                                                   .wire = &e.wire,
                                                    .clock = &e.clock,
                                                    .on = &events,
                                                    .context = &e});
     ask(&e);
-    http_flush(&e.http);
+    wire_send(&e.wire);
     for (size_t at = 3; at < size; at += step) {
         size_t len = step < size - at ? step : size - at;
         report_written();
@@ -258,11 +266,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     }
     http_ended(&e.http);
     after_each_piece(&e);
+    wire_send(&e.wire);
     report_written();
     if (reads == HTTP1_REQUEST && !has_head_request)
         read_responses(&e);
     assert(e.responses <= e.requests);
     http_close(&e.http);
+    wire_drop(&e.wire);
     buf_free(&e.sent);
     wire_pool_free(&e.pool);
     return 0;

@@ -13,6 +13,7 @@ enum {
 /* One end with its socket. */
 struct http_end {
     struct http_conn http;
+    struct wire wire;
     struct conn *conn;
     uint64_t to_send, sent, got;
     unsigned status, over, closed;
@@ -47,7 +48,7 @@ static void send_some(struct http_end *e)
         http_send(&e->http, bytes_of(piece_bytes, now));
         e->sent += now;
     }
-    http_flush(&e->http);
+    wire_send(&e->wire);
     check_held(e);
     if (e->sent == e->to_send && !e->is_done) {
         e->is_done = true;
@@ -119,6 +120,7 @@ static void on_data(struct conn *c, struct bytes data)
     struct http_end *e = c->context;
 
     http_data(&e->http, data);
+    wire_send(&e->wire);
     check_held(e);
 }
 
@@ -134,6 +136,7 @@ static void on_closed(struct conn *c, enum err reason)
     (void)reason;
     e->closed++;
     http_close(&e->http);
+    wire_drop(&e->wire);
 }
 
 static void on_open(struct conn *c)
@@ -144,13 +147,23 @@ static void on_open(struct conn *c)
 static const struct conn_handlers socket_handlers = {
     .on_open = on_open, .on_data = on_data, .on_end = on_socket_end, .on_closed = on_closed};
 
+static void on_sent(struct wire *w, size_t bytes)
+{
+    struct http_end *e = container_of(w, struct http_end, wire);
+
+    (void)bytes;
+    http_sent(&e->http);
+    wire_send(w);
+}
+
 static void begin(struct http_end *e, struct conn *c, enum http1_kind reads)
 {
     e->conn = c;
     e->is_server = reads == HTTP1_REQUEST;
+    e->wire = (struct wire){.pool = &pool, .conn = c, .on_sent = on_sent};
     http_open(&e->http, &(struct http_conn_options){.reads = reads,
                                                     .conn = c,
-                                                    .pool = &pool,
+                                                    .wire = &e->wire,
                                                     .clock = rig_clock,
                                                     .on = &events,
                                                     .context = e});
@@ -195,6 +208,7 @@ static void read_until(struct rig *rig, struct http_end *e, const unsigned *coun
         for (unsigned i = 0; i < 50 && *count == 0 && !e->http.paused; i++)
             rig_step(rig);
         http_consumed(&e->http, e->http.unconsumed);
+        wire_send(&e->wire);
     }
 }
 
@@ -257,6 +271,7 @@ CONTRACT(a_response_that_never_ends_is_read_as_it_comes)
         &client.http, "GET", BYTES("/raft/stream/msgapp/1"),
         &(struct http_message_options){.fields = &host, .field_count = 1, .no_length = true});
     http_finish(&client.http);
+    wire_send(&client.wire);
     read_until(rig, &client, &client.over, 20 * MIB);
 
     CHECK_EQ(client.over, 0);

@@ -11,6 +11,7 @@ struct http_rig {
     struct conn conn;
     struct fake_world *world;
     struct wire_pool pool;
+    struct wire wire;
     struct http_conn http;
     struct buf sent; /* to the other end */
     struct buf told;
@@ -129,6 +130,12 @@ static const struct http_events events = {.on_head = on_head,
                                           .on_over = on_over,
                                           .on_broken = on_broken};
 
+static void on_wire_sent(struct wire *w, size_t bytes)
+{
+    (void)bytes;
+    http_sent(&container_of(w, struct http_rig, wire)->http);
+}
+
 static struct http_rig *rig_open(enum http1_kind reads)
 {
     struct http_rig *r = mem_new(struct http_rig);
@@ -136,9 +143,10 @@ static struct http_rig *rig_open(enum http1_kind reads)
     r->conn.ops = &socket_ops;
     r->world = fake_world_new(1);
     wire_pool_init(&r->pool);
+    r->wire = (struct wire){.pool = &r->pool, .conn = &r->conn, .on_sent = on_wire_sent};
     http_open(&r->http, &(struct http_conn_options){.reads = reads,
                                                     .conn = &r->conn,
-                                                    .pool = &r->pool,
+                                                    .wire = &r->wire,
                                                     .clock = fake_world_io(r->world)->clock,
                                                     .on = &events,
                                                     .context = r});
@@ -151,6 +159,7 @@ static void rig_close(struct http_rig *r)
     http_check(&r->http);
     http_close(&r->http);
     http_close(&r->http);
+    wire_drop(&r->wire);
     http_check(&r->http);
     buf_free(&r->sent);
     buf_free(&r->told);
@@ -162,6 +171,7 @@ static void rig_close(struct http_rig *r)
 static void hear(struct http_rig *r, const char *text)
 {
     http_data(&r->http, bytes_of_str(text));
+    wire_send(&r->wire);
     http_check(&r->http);
 }
 
@@ -185,6 +195,7 @@ static void check_sent(struct http_rig *r, const char *want)
 {
     char *date;
 
+    wire_send(&r->wire);
     while ((date = strstr(buf_str(&r->sent), "Date: "))) {
         char *end = strstr(date, "\r\n") + 2;
         size_t gone = (size_t)(end - date);
@@ -298,7 +309,7 @@ TEST(garbage_behind_a_response_that_has_begun_cannot_be_answered)
     hear(r, "POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n");
     http_respond(&r->http, 200, &(struct http_message_options){.length = HTTP_CHUNKED});
     http_send(&r->http, BYTES("part"));
-    http_flush(&r->http);
+    wire_send(&r->wire);
     hear(r, "zz\r\n");
     check_text(&r->told, "[POST /]<broken: malformed chunk size>");
     http_send(&r->http, BYTES("more")); /* goes nowhere */
@@ -387,6 +398,7 @@ TEST(an_end_between_requests_is_no_failure_and_one_within_is)
     hear(r, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\nab");
     http_ended(&r->http);
     check_text(&r->told, "[POST /]ab<broken: the connection ended within a request>");
+    wire_send(&r->wire);
     CHECK(strncmp(buf_str(&r->sent), "HTTP/1.1 400", 12) == 0);
     rig_close(r);
 }
@@ -533,7 +545,7 @@ TEST(an_answer_before_the_request_was_sent_ends_it)
 
     ask(r, "POST", HTTP_CHUNKED);
     http_send(&r->http, BYTES("begin"));
-    http_flush(&r->http);
+    wire_send(&r->wire);
     hear(r, "HTTP/1.1 412 Precondition Failed\r\nContent-Length: 0\r\n\r\n");
     check_text(&r->told, "[412]<end><last>");
     buf_clear(&r->sent);
@@ -552,7 +564,7 @@ TEST(a_body_that_was_announced_waits_for_continue)
     struct http_rig *r = rig_open(HTTP1_RESPONSE);
 
     http_request(&r->http, "POST", BYTES("/"), &options);
-    http_flush(&r->http);
+    wire_send(&r->wire);
     CHECK_EQ(http_credit(&r->http), 0);
     hear(r, "HTTP/1.1 100 Continue\r\n\r\n");
     check_text(&r->told, "<credit>");
@@ -596,7 +608,7 @@ TEST(credit_ends_with_a_socket_that_takes_nothing)
     memset(buf_extend(&piece, 8 * KIB), 'p', 8 * KIB);
     for (; http_credit(&r->http) > 0; sent++) {
         http_send(&r->http, buf_bytes(&piece));
-        http_flush(&r->http);
+        wire_send(&r->wire);
     }
     CHECK_EQ(sent, 1); /* what the kernel does not take is all that is held */
 
@@ -638,7 +650,7 @@ TEST(a_socket_that_has_failed_gives_no_credit)
     buf_clear(&r->told);
     http_respond(&r->http, 200, &(struct http_message_options){.length = HTTP_CHUNKED});
     r->is_blocked = true;
-    http_flush(&r->http);
+    wire_send(&r->wire);
     CHECK_EQ(http_credit(&r->http), 0);
     struct conn_write *w = r->waiting;
     r->waiting = NULL;

@@ -150,6 +150,7 @@ TEST(fields_of_a_plain_request_can_be_asked_for)
     CHECK_BYTES(rpc_http_field(e.call, "Origin"), BYTES("here"));
     CHECK_EQ(rpc_http_field(e.call, "Nothing").len, 0);
     rpc_http_reply(e.call, 200, NULL, BYTES(""));
+    rpc_flush(r.rpc);
     rpc_rig_for_ms(&r, 100);
     CHECK_STR(buf_str(&raw.got), "HTTP/1.1 200 OK\r\n" DATE "Content-Length: 0\r\n\r\n");
     raw_close(&r, &raw);
