@@ -12,6 +12,7 @@
     X(ERR_OK, "ok")                                                                                \
     X(ERR_IO, "input/output error")                                                                \
     X(ERR_NO_SPACE, "no space left on device")                                                     \
+    X(ERR_NO_FILES, "too many open files")                                                         \
     X(ERR_NOT_FOUND, "not found")                                                                  \
     X(ERR_EXISTS, "already exists")                                                                \
     X(ERR_DENIED, "permission denied")                                                             \

@@ -13,6 +13,9 @@
  * succeeds. A name is durable when a DISK_SYNC_DIR of its directory succeeds: creating a file and
  * syncing it does not make it findable after a power cut.
  *            3. A write is complete or reports an error, with `done` telling how far it came.
+ *            4. Only OPEN, READ_FILE, LIST and a SYNC_DIR by path need a file descriptor that was
+ *               not there before, and report ERR_NO_FILES if there is none left. What must not fail
+ *               for that reason opens its directory in time.
  * Not here   What a failed sync means: the caller ends the process, since nobody can know what the
  *            disk has kept, and asking again may get a false yes.
  */
@@ -38,7 +41,7 @@ enum disk_op_kind {
     DISK_MAKE_DIR,  /* path mode flags(PARENTS) */
     DISK_RENAME,    /* path path_to; replaces a file that has the name */
     DISK_REMOVE,    /* path: a file, or a directory that is empty */
-    DISK_SYNC_DIR,  /* path */
+    DISK_SYNC_DIR,  /* path, or file: a directory that was opened */
 };
 
 enum disk_flag {
@@ -51,6 +54,7 @@ enum disk_flag {
     DISK_SHARED = 64,    /* lock: others may share it too */
     DISK_FLOCK = 128,    /* lock: flock, as bbolt locks its file; else an open-file-description
                             lock, as etcd locks its log segments. The two do not see each other */
+    DISK_DIRECTORY = 256 /* open: a directory, for DISK_SYNC_DIR and DISK_CLOSE only */
 };
 
 /* As an offset of a write: at the end of the file. */
@@ -130,6 +134,10 @@ MUST_CHECK enum err disk_make_dir(struct disk *d, const char *path, unsigned mod
 MUST_CHECK enum err disk_rename(struct disk *d, const char *path, const char *path_to);
 MUST_CHECK enum err disk_remove(struct disk *d, const char *path);
 MUST_CHECK enum err disk_sync_dir(struct disk *d, const char *path);
+
+/* A directory to be synced later, when there may be no file descriptor to be had. */
+MUST_CHECK enum err disk_open_dir(struct disk *d, const char *path, struct disk_file **out);
+MUST_CHECK enum err disk_sync_opened_dir(struct disk *d, struct disk_file *dir);
 
 /* Creates or empties the file, writes the content and syncs it. The name is not yet durable. */
 MUST_CHECK enum err disk_write_file(struct disk *d, const char *path, unsigned mode,

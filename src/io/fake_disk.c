@@ -18,6 +18,8 @@ struct fake_disk {
     struct fake_time *time;
     struct inbox *inbox;
     struct fake_disk_options options;
+    struct fake_fds own_fds; /* if none were lent */
+    struct fake_fds *fds;
     struct fake_files *files;
     struct list open; /* struct fake_file */
     struct fake_queue queues[DISK_QUEUE_COUNT];
@@ -32,6 +34,7 @@ enum held { HELD_NOT, HELD_SHARED, HELD_EXCLUSIVE };
 /* What a struct disk_file is to us. */
 struct fake_file {
     struct list link;
+    struct fake_disk *disk;
     struct fake_node *node;
     bool read_only;
     enum held held[2];
@@ -88,12 +91,14 @@ static void file_free(struct fake_file *f)
     unlock(f, 0);
     unlock(f, 1);
     list_remove(&f->link);
+    fake_fds_give_back(f->disk->fds);
     fake_node_unref(f->node);
     mem_free(f);
 }
 
 static enum err run_open(struct fake_disk *d, struct disk_op *op)
 {
+    bool wants_dir = op->flags & DISK_DIRECTORY;
     struct fake_node *n;
     enum err e = fake_files_find(d->files, op->path, &n);
 
@@ -101,13 +106,16 @@ static enum err run_open(struct fake_disk *d, struct disk_op *op)
         return ERR_EXISTS;
     if (e == ERR_NOT_FOUND && (op->flags & DISK_CREATE))
         e = fake_files_make(d->files, op->path, false, op->mode, &n);
-    if (e == ERR_OK && n->is_dir)
-        e = ERR_IO;
+    if (e == ERR_OK && n->is_dir != wants_dir)
+        e = n->is_dir ? ERR_IO : ERR_NOT_FOUND;
     if (e != ERR_OK)
         return e;
     if (op->flags & DISK_CUT)
         fake_content_resize(&n->content, 0);
     struct fake_file *f = mem_new(struct fake_file);
+    f->disk = d;
+    bool taken = fake_fds_take(d->fds);
+    assert(taken); /* run has looked whether there is one */
     f->node = fake_node_ref(n);
     f->read_only = op->flags & DISK_READ_ONLY;
     list_init(&f->link);
@@ -290,6 +298,21 @@ static enum err run_make_dir(struct fake_disk *d, struct disk_op *op)
     return e;
 }
 
+static enum err run_sync_dir(struct fake_disk *d, struct disk_op *op)
+{
+    if (!op->file)
+        return fake_files_sync_dir(d->files, op->path);
+    fake_files_sync_opened_dir(d->files, file_of(op)->node);
+    return ERR_OK;
+}
+
+/* Does it take a file descriptor, be it for a moment? */
+static bool needs_fd(const struct disk_op *op)
+{
+    return op->kind == DISK_OPEN || op->kind == DISK_READ_FILE || op->kind == DISK_LIST ||
+           (op->kind == DISK_SYNC_DIR && !op->file);
+}
+
 static enum err run_kind(struct fake_disk *d, struct disk_op *op)
 {
     switch (op->kind) {
@@ -325,7 +348,7 @@ static enum err run_kind(struct fake_disk *d, struct disk_op *op)
     case DISK_REMOVE:
         return fake_files_remove(d->files, op->path);
     case DISK_SYNC_DIR:
-        return fake_files_sync_dir(d->files, op->path);
+        return run_sync_dir(d, op);
     }
     unreachable();
 }
@@ -343,6 +366,10 @@ static void run(struct disk *base, struct disk_op *op)
     bool failing = !asks_itself && fails(d, op->kind, &fault);
     if (failing && op->kind != DISK_CLOSE) {
         op->err = fault.err;
+        return;
+    }
+    if (needs_fd(op) && !fake_fds_are_left(d->fds)) { /* also before the file is made */
+        op->err = ERR_NO_FILES;
         return;
     }
     op->err = run_kind(d, op);
@@ -401,6 +428,7 @@ struct fake_disk *fake_disk_new(struct fake_time *time, struct inbox *inbox,
     d->time = time;
     d->inbox = inbox;
     d->options = *options;
+    d->fds = options->fds ? options->fds : &d->own_fds;
     d->files = fake_files_new();
     list_init(&d->open);
     for (unsigned i = 0; i < DISK_QUEUE_COUNT; i++) {

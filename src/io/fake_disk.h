@@ -7,6 +7,7 @@
 #pragma once
 
 #include "io/disk.h"
+#include "io/fake_fds.h"
 #include "io/fake_time.h"
 
 struct fake_disk; /* opaque */
@@ -14,6 +15,7 @@ struct fake_disk; /* opaque */
 struct fake_disk_options {
     struct fake_delay delay;     /* of each operation on a queue */
     unsigned write_back_percent; /* how often a write is followed by some of it reaching the disk */
+    struct fake_fds *fds;        /* lent; NULL: there are enough */
 };
 
 struct fake_disk *fake_disk_new(struct fake_time *time, struct inbox *inbox,

@@ -316,6 +316,13 @@ enum err fake_files_sync_dir(struct fake_files *f, const char *path)
     return e;
 }
 
+void fake_files_sync_opened_dir(struct fake_files *f, struct fake_node *dir)
+{
+    assert(dir->is_dir);
+
+    settle(f, dir);
+}
+
 static void keep_change(const struct change *c)
 {
     if (c->from_dir && names_get(&c->from_dir->kept_names, bytes_of_str(c->from)) == c->what)

@@ -50,6 +50,7 @@ MUST_CHECK enum err fake_files_make(struct fake_files *f, const char *path, bool
 MUST_CHECK enum err fake_files_rename(struct fake_files *f, const char *from, const char *to);
 MUST_CHECK enum err fake_files_remove(struct fake_files *f, const char *path);
 MUST_CHECK enum err fake_files_sync_dir(struct fake_files *f, const char *path);
+void fake_files_sync_opened_dir(struct fake_files *f, struct fake_node *dir);
 
 /* The power fails. Without a coin, everything not synced is lost. */
 void fake_files_crash(struct fake_files *f, struct rng *coin);

@@ -40,6 +40,7 @@ static void run_open(struct disk_op *op)
     how |= op->flags & DISK_CREATE ? O_CREAT : 0;
     how |= op->flags & DISK_EXCLUSIVE ? O_EXCL : 0;
     how |= op->flags & DISK_CUT ? O_TRUNC : 0;
+    how |= op->flags & DISK_DIRECTORY ? O_DIRECTORY : 0;
     int fd;
     do
         fd = open(op->path, how | O_CLOEXEC, op->mode);
@@ -343,19 +344,28 @@ static void run_remove(struct disk_op *op)
     finish(op, error_of(result));
 }
 
+static int sync_names(int fd)
+{
+    int result;
+
+    do
+        result = fsync(fd);
+    while (result < 0 && errno == EINTR);
+    return error_of(result);
+}
+
 static void run_sync_dir(struct disk_op *op)
 {
+    if (op->file) {
+        finish(op, sync_names(op->file->fd));
+        return;
+    }
     int fd = open(op->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-
     if (fd < 0) {
         finish(op, errno);
         return;
     }
-    int result;
-    do
-        result = fsync(fd);
-    while (result < 0 && errno == EINTR);
-    finish(op, error_of(result));
+    finish(op, sync_names(fd));
     close(fd); /* opened for reading: nothing can be lost */
 }
 

@@ -35,6 +35,9 @@ enum err err_of_errno(int error)
     case ENOSPC:
     case EDQUOT:
         return ERR_NO_SPACE;
+    case EMFILE:
+    case ENFILE:
+        return ERR_NO_FILES;
     case ENOENT:
     case ENOTDIR:
         return ERR_NOT_FOUND;
