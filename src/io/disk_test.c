@@ -376,6 +376,46 @@ CONTRACT(random_writes_agree_with_a_plain_array)
     CHECK_EQ(disk_close(d, f), ERR_OK);
 }
 
+CONTRACT(without_descriptors_nothing_is_opened_and_what_is_open_goes_on)
+{
+    struct disk *d = rig->io->disk;
+    struct disk_file *dir = NULL, *f = open_new(rig, "file"), *more = NULL;
+    struct buf out = {0};
+    struct disk_stat st;
+    CHECK_EQ(disk_open_dir(d, test_tmp_dir(), &dir), ERR_OK);
+
+    rig_limit_files(rig, 0);
+    CHECK_EQ(disk_open(d, path(rig, "other"), DISK_CREATE, 0600, &more), ERR_NO_FILES);
+    CHECK_EQ(disk_stat(d, path(rig, "other"), &st), ERR_NOT_FOUND);
+    CHECK_EQ(disk_open(d, path(rig, "missing"), 0, 0, &more), ERR_NO_FILES);
+    CHECK_EQ(disk_open_dir(d, test_tmp_dir(), &more), ERR_NO_FILES);
+    CHECK_EQ(disk_read_file(d, path(rig, "file"), 100, &out), ERR_NO_FILES);
+    CHECK_EQ(disk_list(d, test_tmp_dir(), 1000, &out), ERR_NO_FILES);
+    CHECK_EQ(disk_sync_dir(d, test_tmp_dir()), ERR_NO_FILES);
+    CHECK_EQ(disk_write(d, f, 0, BYTES("goes on")), ERR_OK);
+    CHECK_EQ(disk_sync(d, f), ERR_OK);
+    CHECK_EQ(disk_rename(d, path(rig, "file"), path(rig, "renamed")), ERR_OK);
+    CHECK_EQ(disk_sync_opened_dir(d, dir), ERR_OK);
+    CHECK_EQ(disk_close(d, f), ERR_OK);
+    CHECK_EQ(disk_open(d, path(rig, "other"), DISK_CREATE, 0600, &more), ERR_OK);
+    rig_unlimit_files(rig);
+
+    check_content(rig, "renamed", BYTES("goes on"));
+    CHECK_EQ(disk_close(d, more), ERR_OK);
+    CHECK_EQ(disk_close(d, dir), ERR_OK);
+    buf_free(&out);
+}
+
+CONTRACT(a_directory_is_opened_as_one_and_a_file_is_not)
+{
+    struct disk_file *f = open_new(rig, "file"), *dir = NULL;
+
+    CHECK_EQ(disk_open_dir(rig->io->disk, path(rig, "file"), &dir), ERR_NOT_FOUND);
+    CHECK_EQ(disk_open(rig->io->disk, test_tmp_dir(), 0, 0, &dir), ERR_IO);
+
+    CHECK_EQ(disk_close(rig->io->disk, f), ERR_OK);
+}
+
 TEST(a_full_disk_and_a_failed_sync_are_told_with_their_errno)
 {
     struct rig rig;

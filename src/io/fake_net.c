@@ -3,12 +3,13 @@
 #include "base/assert.h"
 #include "base/buf.h"
 #include "base/mem.h"
+#include "io/clock.h"
 #include "io/conn_queue.h"
 
 enum {
     WINDOW_BYTES_DEFAULT = 64 * 1024,
-    CONNS_MAX_DEFAULT = 65536,
     FIRST_OWN_PORT = 40000,
+    RETRY_MS = 20, /* after nobody could be accepted */
 };
 
 struct fake_wire {
@@ -25,6 +26,8 @@ struct fake_host {
     struct inbox *inbox;
     struct net_address address;
     struct list link;
+    struct fake_fds own_fds; /* if none were lent */
+    struct fake_fds *fds;
     uint16_t next_port;
     bool cut;
 };
@@ -33,9 +36,12 @@ struct fake_listener {
     struct listener base;
     struct fake_host *host;
     struct list link;
-    struct list backlog; /* connections there is no room for */
-    unsigned conns;
-    bool closing;
+    struct list backlog; /* connections that wait */
+    unsigned admitted;   /* alive, of those that no longer wait */
+    unsigned conns;      /* alive, with those that left before they were admitted */
+    struct fake_task retry;
+    struct event failed;
+    bool is_failing, closing;
 };
 
 /* One direction of a connection. An end that has closed is NULL. */
@@ -65,6 +71,8 @@ struct fake_conn {
     struct list link; /* on the wire's list of all */
     struct list backlog_link;
     bool paused, end_shown, shutdown_wanted, closing, finished;
+    bool has_fd;   /* as long as it waits for the other process it has none */
+    bool admitted; /* by its listener */
     enum err reason;
     struct event opened, readable, gone;
     struct fake_task task; /* connecting, later closing */
@@ -197,26 +205,69 @@ static void link_free(struct fake_link *l)
 
 static void listener_free_if_unused(struct fake_listener *l)
 {
-    if (l->closing && l->conns == 0 && list_empty(&l->backlog))
-        mem_free(l);
+    if (!l->closing || l->conns > 0 || !list_empty(&l->backlog) || l->failed.queued)
+        return;
+    fake_time_cancel(l->host->wire->time, &l->retry);
+    mem_free(l);
 }
 
-/* Announces connections while there is room. */
+static void report_failure(struct event *e)
+{
+    struct fake_listener *l = container_of(e, struct fake_listener, failed);
+
+    if (!l->closing && l->base.options.on_failed)
+        l->base.options.on_failed(&l->base, ERR_NO_FILES);
+    listener_free_if_unused(l);
+}
+
+static void wait_and_retry(struct fake_listener *l)
+{
+    if (!l->is_failing && !l->failed.queued)
+        inbox_put(l->host->inbox, &l->failed);
+    l->is_failing = true;
+    if (!heap_has(&l->retry.node))
+        fake_time_at(l->host->wire->time, &l->retry,
+                     l->host->wire->time->now_ns + RETRY_MS * NS_PER_MS);
+}
+
+/* Announces connections while it may. */
 static void listener_admit(struct fake_listener *l)
 {
-    while (!l->closing && l->conns < l->base.options.conns_max && !list_empty(&l->backlog)) {
+    while (!l->closing && !list_empty(&l->backlog) && listener_may_take(&l->base)) {
+        if (!fake_fds_take(l->host->fds)) {
+            listener_conns_left(&l->base, 1);
+            wait_and_retry(l);
+            return;
+        }
         struct list *link = list_pop_front(&l->backlog);
         struct fake_conn *c = container_of(link, struct fake_conn, backlog_link);
 
+        l->is_failing = false;
         l->conns++;
+        l->admitted++;
+        c->admitted = true;
+        c->has_fd = true;
         put_once(c, &c->opened);
     }
+}
+
+static void look_again(struct listener *base)
+{
+    listener_admit(container_of(base, struct fake_listener, base));
+}
+
+static void retry(struct fake_task *t)
+{
+    listener_admit(container_of(t, struct fake_listener, retry));
 }
 
 static void conn_free(struct fake_conn *c)
 {
     struct fake_listener *l = c->listener;
+    bool admitted = c->admitted;
 
+    if (c->has_fd)
+        fake_fds_give_back(c->host->fds);
     if (c->out) {
         c->out->link->ends--;
         if (c->out->link->ends == 0)
@@ -227,7 +278,9 @@ static void conn_free(struct fake_conn *c)
     mem_free(c);
     if (l) {
         l->conns--;
-        listener_admit(l);
+        l->admitted -= admitted;
+        if (admitted && !l->closing)
+            listener_conns_left(&l->base, 1);
         listener_free_if_unused(l);
     }
 }
@@ -491,7 +544,11 @@ static struct conn *connect_to(struct net *n, const struct net_address *a,
     c->opened.run = tell_open;
     c->task.run = connect_now;
     net_address_text(a, c->base.info.remote);
-    fake_time_after(h->wire->time, &c->task, h->wire->options.delay);
+    c->has_fd = fake_fds_take(h->fds);
+    if (c->has_fd)
+        fake_time_after(h->wire->time, &c->task, h->wire->options.delay);
+    else
+        fail(c, ERR_NO_FILES);
     return &c->base;
 }
 
@@ -508,16 +565,28 @@ static enum err listen_at(struct net *n, const struct net_address *a,
         if (other->host == h && net_address_equal(&other->base.address, &where))
             return ERR_BUSY;
     }
+    if (!fake_fds_take(h->fds))
+        return ERR_NO_FILES;
     struct fake_listener *l = mem_new(struct fake_listener);
     l->base = (struct listener){.net = n, .options = *options, .address = where};
-    if (l->base.options.conns_max == 0)
-        l->base.options.conns_max = CONNS_MAX_DEFAULT;
     l->host = h;
+    l->retry.run = retry;
+    l->failed.run = report_failure;
+    list_init(&l->base.waiting);
     list_init(&l->link);
     list_init(&l->backlog);
     list_push_back(&h->wire->listeners, &l->link);
     *out = &l->base;
     return ERR_OK;
+}
+
+/* The limit may go before the connections do. */
+static void stop_listening(struct fake_listener *l)
+{
+    l->closing = true;
+    fake_fds_give_back(l->host->fds);
+    list_remove(&l->base.waiting);
+    listener_conns_left(&l->base, l->admitted);
 }
 
 /* Connections nobody has seen yet end with the listener. */
@@ -526,7 +595,7 @@ static void close_listener(struct listener *base)
     struct fake_listener *l = container_of(base, struct fake_listener, base);
 
     assert(!l->closing);
-    l->closing = true;
+    stop_listening(l);
     list_remove(&l->link);
     LIST_FOREACH (link, &l->backlog)
         fail(container_of(link, struct fake_conn, backlog_link), ERR_CANCELED);
@@ -566,7 +635,11 @@ void fake_wire_free(struct fake_wire *w)
 struct net *fake_wire_add_host(struct fake_wire *w, struct inbox *inbox, const char *ip)
 {
     static const struct net_ops ops = {
-        .listen = listen_at, .listener_close = close_listener, .connect = connect_to};
+        .listen = listen_at,
+        .listener_close = close_listener,
+        .listener_look = look_again,
+        .connect = connect_to,
+    };
     struct fake_host *h = mem_new(struct fake_host);
     enum err e = net_address_of_host(ip, 0, &h->address);
 
@@ -574,10 +647,16 @@ struct net *fake_wire_add_host(struct fake_wire *w, struct inbox *inbox, const c
     h->base.ops = &ops;
     h->wire = w;
     h->inbox = inbox;
+    h->fds = &h->own_fds;
     h->next_port = FIRST_OWN_PORT;
     list_init(&h->link);
     list_push_back(&w->hosts, &h->link);
     return &h->base;
+}
+
+void fake_wire_limit(struct net *host, struct fake_fds *fds)
+{
+    host_of(host)->fds = fds;
 }
 
 void fake_wire_cut(struct net *host, bool cut)
@@ -607,8 +686,9 @@ void fake_wire_crash(struct net *host)
         struct fake_listener *l = container_of(link, struct fake_listener, link);
         if (l->host != h)
             continue;
-        l->closing = true;
-        l->conns++; /* so that it outlives its connections */
+        stop_listening(l);
+        l->failed.queued = false; /* with the inbox */
+        l->conns++;               /* so that it outlives its connections */
         list_remove(link);
         list_push_back(&listeners, link);
     }

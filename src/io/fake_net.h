@@ -9,6 +9,7 @@
  */
 #pragma once
 
+#include "io/fake_fds.h"
 #include "io/fake_time.h"
 #include "io/net.h"
 
@@ -26,6 +27,9 @@ void fake_wire_free(struct fake_wire *w);
 
 /* A new host with this address, "10.0.0.1". It also has 127.0.0.1 and unix sockets to itself. */
 struct net *fake_wire_add_host(struct fake_wire *w, struct inbox *inbox, const char *ip);
+
+/* Its process has only these file descriptors, for listeners and connections too; lent. */
+void fake_wire_limit(struct net *host, struct fake_fds *fds);
 
 /* Takes the host off the wire, or puts it back. What it says to itself still arrives. */
 void fake_wire_cut(struct net *host, bool cut);

@@ -216,8 +216,9 @@ struct fake_world *fake_world_new(uint64_t seed)
     fake_workers_init(&w->workers, &w->time, &w->inbox);
     fake_workers_init(&w->store_worker, &w->time, &w->inbox);
     fake_resolver_init(&w->resolver, &w->time, &w->inbox);
-    w->disk = fake_disk_new(&w->time, &w->inbox,
-                            &(struct fake_disk_options){.delay = DELAY, .write_back_percent = 10});
+    w->disk = fake_disk_new(
+        &w->time, &w->inbox,
+        &(struct fake_disk_options){.delay = DELAY, .write_back_percent = 10, .fds = &w->fds});
     w->wire = fake_wire_new(&w->time, &(struct fake_wire_options){.delay = DELAY});
     w->io = (struct io){
         .inbox = &w->inbox,
@@ -229,6 +230,7 @@ struct fake_world *fake_world_new(uint64_t seed)
         .workers = &w->workers.base,
         .store_worker = &w->store_worker.base,
     };
+    fake_wire_limit(w->io.net, &w->fds);
     return w;
 }
 

@@ -83,6 +83,7 @@ struct fake_world {
     struct inbox inbox;
     struct fake_clock clock;
     struct fake_entropy entropy;
+    struct fake_fds fds; /* without a limit, until a test sets one */
     struct fake_disk *disk;
     struct fake_wire *wire;
     struct fake_workers workers, store_worker;

@@ -23,4 +23,5 @@ struct io {
     struct workers *workers;
     struct workers *store_worker; /* one thread, for the page store alone: a commit never waits
                                      behind somebody's long computation */
+    unsigned files_max; /* files and connections that may be open at once; 0: no limit is known */
 };

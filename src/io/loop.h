@@ -13,6 +13,8 @@
  * Life       loop_open, then loop_run with a turn, which may call loop_stop; then loop_close, by
  *            when every file op, job, lookup, connection, listener and timer has ended (asserted).
  * Besides    SIGPIPE is ignored from loop_open on: a peer that has left is an error, not our end.
+ *            And the process may open as many files as the system lets it (RLIMIT_NOFILE, the soft
+ *            limit raised to the hard one); io.files_max says how many those are.
  */
 #pragma once
 
@@ -31,7 +33,8 @@ struct loop_options {
 /* Called once in each round; work left over for the next one is an event put into the inbox. */
 typedef void loop_turn(void *context);
 
-/* The caller owns *out and ends it with loop_close. */
+/* The caller owns *out and ends it with loop_close. ERR_NO_FILES if not even a loop could be had.
+ */
 MUST_CHECK enum err loop_open(const struct loop_options *options, struct loop **out);
 
 /* The seams, good until loop_close. */

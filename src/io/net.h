@@ -16,9 +16,12 @@
  *               ERR_CANCELED if the connection ended first. All of them come before on_closed.
  *            4. conn_close is allowed at any moment until on_closed has been called. The connection
  *               is gone when on_closed returns.
- *            5. Memory is bounded: a paused connection is not read, at most conns_max connections
- *               of a listener live at once, the rest wait in the kernel. What is queued for writing
- *               is for the caller to bound, by conn_queued_bytes.
+ *            5. Memory is bounded: a paused connection is not read, and no more connections live at
+ *               once than the limit of their listeners says; the rest wait in the kernel, and are
+ *               taken as others leave. What is queued for writing is for the caller to bound, by
+ *               conn_queued_bytes.
+ *            6. When there are no file descriptors left, or no memory for a socket, connections
+ *               wait in the kernel, too: a listener tries again after a while.
  * Not here   TLS, a filter that speaks conn_ops on both sides and fills in conn_info. Names: they
  *            are resolved first (resolve.h). Timeouts: a timer and conn_close.
  */
@@ -109,13 +112,23 @@ struct conn {
     struct conn_info info;
 };
 
+/* How many connections listeners may have accepted between them. */
+struct conn_limit {
+    unsigned max;        /* 0: as many as there are file descriptors */
+    unsigned open;       /* accepted and not yet gone, while their listeners live */
+    struct list waiting; /* listeners that look for nobody until somebody leaves */
+};
+
+void conn_limit_init(struct conn_limit *l, unsigned max);
+
 struct listener_options {
-    unsigned backlog;   /* 0: 1024 */
-    unsigned conns_max; /* 0: 65536 */
+    unsigned backlog;         /* 0: 1024 */
+    struct conn_limit *limit; /* may be shared, and outlives the listener; NULL: none */
     bool reuse_port;
     /* In the turn. Either conn_accept or conn_close must be called before it returns. */
     void (*on_accept)(struct listener *l, struct conn *c);
-    /* A connection was lost before we had it: out of file descriptors, say. May be NULL. */
+    /* Nobody can be accepted for now: out of file descriptors, say. Told once until somebody can be
+     * again. May be NULL. */
     void (*on_failed)(struct listener *l, enum err e);
     void *context;
 };
@@ -124,12 +137,14 @@ struct listener {
     struct net *net;
     struct listener_options options;
     struct net_address address; /* as bound: a port of 0 has become a real one */
+    struct list waiting;        /* on the limit's list */
 };
 
 struct net_ops {
     enum err (*listen)(struct net *n, const struct net_address *a,
                        const struct listener_options *options, struct listener **out);
     void (*listener_close)(struct listener *l);
+    void (*listener_look)(struct listener *l); /* somebody has left: others may come in */
     struct conn *(*connect)(struct net *n, const struct net_address *a,
                             const struct conn_handlers *on, void *context);
 };
@@ -158,6 +173,13 @@ static inline struct conn *net_connect(struct net *n, const struct net_address *
 {
     return n->ops->connect(n, a, on, context);
 }
+
+/* For nets: asks the limit before a connection is taken. False if it is reached: the listener is to
+ * look for nobody until listener_look. */
+MUST_CHECK bool listener_may_take(struct listener *l);
+
+/* For nets: so many connections of the listener have gone, or have become nobody's. */
+void listener_conns_left(struct listener *l, unsigned count);
 
 /* Takes a connection that was announced, and starts reading it. */
 static inline void conn_accept(struct conn *c, const struct conn_handlers *on, void *context)

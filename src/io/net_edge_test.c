@@ -101,6 +101,118 @@ CONTRACT(more_connections_speak_at_once_than_there_are_buffers)
     listener_close(l);
 }
 
+CONTRACT(listeners_share_a_limit_and_whoever_waits_comes_in_when_another_leaves)
+{
+    struct conn_limit limit;
+    conn_limit_init(&limit, 2);
+    struct listener_options options = {.on_accept = admit_one_of_many, .limit = &limit};
+    struct listener *listeners[] = {end_listen(rig, options), end_listen(rig, options)};
+    struct end clients[4] = {0};
+    for (unsigned i = 0; i < 2; i++)
+        end_connect(rig, &listeners[0]->address, &clients[i]);
+    rig_until(rig, &end_accepted, 2);
+    for (unsigned i = 2; i < 4; i++)
+        end_connect(rig, &listeners[1]->address, &clients[i]);
+    for (unsigned i = 2; i < 4; i++)
+        rig_until(rig, &clients[i].opened, 1);
+    rig_for_ms(rig, 30);
+    CHECK_EQ(end_accepted, 2);
+    CHECK_EQ(limit.open, 2);
+
+    end_close(rig, &multitude[0]);
+    rig_until(rig, &end_accepted, 3);
+    end_close(rig, &multitude[1]);
+    rig_until(rig, &end_accepted, 4);
+
+    CHECK_EQ(limit.open, 2);
+    listener_close(listeners[1]);
+    CHECK_EQ(limit.open, 0); /* the two that are left are nobody's */
+    listener_close(listeners[0]);
+    for (unsigned i = 0; i < 4; i++)
+        end_close(rig, &clients[i]);
+    for (unsigned i = 2; i < 4; i++)
+        end_close(rig, &multitude[i]);
+}
+
+CONTRACT(without_descriptors_connections_wait_and_are_taken_when_there_are_some)
+{
+    struct listener *l = end_listen(rig, (struct listener_options){.on_accept = admit_one_of_many});
+    struct end clients[3] = {0}, one_more = {0};
+    for (unsigned i = 0; i < 3; i++)
+        end_connect(rig, &l->address, &clients[i]);
+
+    rig_limit_files(rig, 0);
+    for (unsigned i = 0; i < 3; i++)
+        rig_until(rig, &clients[i].opened, 1);
+    end_connect(rig, &l->address, &one_more);
+    rig_until(rig, &one_more.closed, 1);
+    CHECK_EQ(one_more.reason, ERR_NO_FILES);
+    rig_until(rig, &end_accept_failures, 1);
+    rig_for_ms(rig, 100);
+    CHECK_EQ(end_accept_failures, 1); /* it has tried several times, and tells once */
+    CHECK_EQ(end_accepted, 0);
+    rig_unlimit_files(rig);
+    rig_until(rig, &end_accepted, 3);
+
+    for (unsigned i = 0; i < 3; i++)
+        end_send(&clients[i], BYTES("here I am"));
+    for (unsigned i = 0; i < 3; i++)
+        end_until_bytes(rig, &multitude[i], 9);
+    for (unsigned i = 0; i < 3; i++) {
+        end_close(rig, &clients[i]);
+        end_close(rig, &multitude[i]);
+    }
+    listener_close(l);
+}
+
+/* The file and the connection come out of the same purse. */
+CONTRACT(files_and_connections_share_the_descriptors)
+{
+    struct disk_file *f = NULL;
+    struct end first = {0}, client = {0};
+    struct listener *l = end_connect_pair(rig, &first); /* libuv opens something with it */
+    end_close(rig, &first);
+    end_close(rig, &end_server);
+    end_server = (struct end){0};
+
+    rig_limit_files(rig, 1);
+    CHECK_EQ(disk_open(rig->io->disk, rig_path(rig, "file"), DISK_CREATE, 0600, &f), ERR_OK);
+    end_connect(rig, &l->address, &client);
+    rig_until(rig, &client.closed, 1);
+    CHECK_EQ(client.reason, ERR_NO_FILES);
+    CHECK_EQ(disk_close(rig->io->disk, f), ERR_OK);
+    client = (struct end){0};
+    end_connect(rig, &l->address, &client);
+    rig_until(rig, &client.opened, 1);
+    CHECK_EQ(disk_open(rig->io->disk, rig_path(rig, "file"), 0, 0, &f), ERR_NO_FILES);
+    rig_unlimit_files(rig);
+
+    rig_until(rig, &end_accepted, 2);
+    end_close_pair(rig, l, &client);
+}
+
+/* A loop that waits for descriptors must wait, and not ask all the time. */
+TEST(a_listener_without_descriptors_leaves_the_processor_alone)
+{
+    struct rig rig;
+    struct end client = {0};
+    rig_open_real(&rig);
+    struct listener *l = end_listen(&rig, (struct listener_options){0});
+    end_connect(&rig, &l->address, &client);
+    rig_limit_files(&rig, 0);
+    rig_until(&rig, &end_accept_failures, 1);
+
+    uint64_t busy = clock_busy_ns(rig.io->clock);
+    rig_for_ms(&rig, 300);
+    busy = clock_busy_ns(rig.io->clock) - busy;
+
+    CHECK(busy < 100 * NS_PER_MS);
+    rig_unlimit_files(&rig);
+    rig_until(&rig, &end_accepted, 1);
+    end_close_pair(&rig, l, &client);
+    rig_close(&rig);
+}
+
 /* Paused with bytes in hand, they would hold every buffer, and nobody else could be read. */
 TEST(paused_connections_do_not_keep_others_from_being_read)
 {

@@ -363,8 +363,10 @@ static void admit(struct listener *l, struct conn *c)
 CONTRACT(no_more_connections_live_at_once_than_allowed)
 {
     struct end clients[CROWD] = {0};
+    struct conn_limit limit;
+    conn_limit_init(&limit, ADMITTED_MAX);
     struct listener *l =
-        end_listen(rig, (struct listener_options){.on_accept = admit, .conns_max = ADMITTED_MAX});
+        end_listen(rig, (struct listener_options){.on_accept = admit, .limit = &limit});
 
     for (unsigned i = 0; i < CROWD; i++)
         end_connect(rig, &l->address, &clients[i]);
@@ -405,7 +407,9 @@ CONTRACT(a_closed_listener_announces_nobody_and_its_connections_live_on)
 CONTRACT(connections_that_wait_for_room_end_with_the_listener)
 {
     struct end clients[5] = {0};
-    struct listener *l = end_listen(rig, (struct listener_options){.conns_max = 1});
+    struct conn_limit limit;
+    conn_limit_init(&limit, 1);
+    struct listener *l = end_listen(rig, (struct listener_options){.limit = &limit});
     for (unsigned i = 0; i < 5; i++) {
         end_connect(rig, &l->address, &clients[i]);
         rig_until(rig, &clients[i].opened, 1);

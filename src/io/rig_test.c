@@ -2,6 +2,10 @@
 
 #include "base/arena.h"
 
+#include <fcntl.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
 enum { PATIENCE_S = 30, PATIENCE_STEPS = 10 * 1000 * 1000 };
 
 static struct arena paths;
@@ -87,6 +91,43 @@ void rig_for_ms(struct rig *rig, uint64_t ms)
 
     timer_start(rig->io->clock, &p.timer, ms * NS_PER_MS);
     rig_until(rig, &p.over, 1);
+}
+
+static rlim_t soft_limit(rlim_t wanted)
+{
+    struct rlimit files;
+
+    CHECK_EQ(getrlimit(RLIMIT_NOFILE, &files), 0);
+    rlim_t before = files.rlim_cur;
+    files.rlim_cur = wanted;
+    CHECK_EQ(setrlimit(RLIMIT_NOFILE, &files), 0);
+    return before;
+}
+
+static rlim_t files_before;
+
+/* The system bounds the number itself, and gives out the lowest that is free. */
+void rig_limit_files(struct rig *rig, unsigned more)
+{
+    if (rig->fake) {
+        rig->fake->fds.max = rig->fake->fds.open + more;
+        return;
+    }
+    int lowest[8];
+    CHECK(more < 8);
+    for (unsigned i = 0; i <= more; i++)
+        CHECK((lowest[i] = open("/dev/null", O_RDONLY | O_CLOEXEC)) >= 0);
+    for (unsigned i = 0; i <= more; i++)
+        close(lowest[i]);
+    files_before = soft_limit((rlim_t)lowest[more]);
+}
+
+void rig_unlimit_files(struct rig *rig)
+{
+    if (rig->fake)
+        rig->fake->fds.max = 0;
+    else
+        soft_limit(files_before);
 }
 
 const char *rig_path(struct rig *rig, const char *name)

@@ -37,6 +37,10 @@ void rig_step(struct rig *rig);
 /* Lets things happen for a while of the rig's time. */
 void rig_for_ms(struct rig *rig, uint64_t ms);
 
+/* From now on only so many more files and connections can be opened; and: as many as before. */
+void rig_limit_files(struct rig *rig, unsigned more);
+void rig_unlimit_files(struct rig *rig);
+
 /* A path inside a directory of the test's own, which exists. Good until the test ends. */
 const char *rig_path(struct rig *rig, const char *name);
 

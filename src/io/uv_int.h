@@ -111,10 +111,13 @@ union stream {
 struct real_listener {
     struct listener base;
     struct real_net *net;
-    union stream stream;
-    unsigned conns; /* alive, of those accepted here */
-    bool waiting;   /* libuv holds a connection we had no room for */
-    bool closing, handle_gone;
+    int fd;
+    uv_poll_t poll;    /* active while it looks for connections */
+    uv_timer_t retry;  /* and while it cannot take any */
+    unsigned retry_ms; /* the last wait; 0: the last attempt was a good one */
+    unsigned handles;  /* of the two, not yet gone */
+    unsigned conns;    /* alive, of those accepted here */
+    bool closing;
     enum err failure;
     struct event failed;
 };

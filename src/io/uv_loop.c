@@ -4,6 +4,11 @@
 #include "io/uv_int.h"
 
 #include <errno.h>
+#include <limits.h>
+#include <sys/resource.h>
+
+/* What libuv opens for itself it must be able to open: it aborts without some of it. */
+enum { LOOP_FILES_MIN = 16 };
 
 struct watched_signal {
     uv_signal_t handle;
@@ -98,8 +103,26 @@ static void on_before_waiting(uv_prepare_t *handle)
         uv_stop(&l->uv);
 }
 
+/* Programs that use select() are why the soft limit is low by default. We do not. */
+static unsigned raise_files_max(void)
+{
+    struct rlimit files;
+
+    if (getrlimit(RLIMIT_NOFILE, &files) != 0)
+        return 0;
+    rlim_t before = files.rlim_cur;
+    files.rlim_cur = files.rlim_max;
+    if (files.rlim_cur != before && setrlimit(RLIMIT_NOFILE, &files) != 0)
+        files.rlim_cur = before; /* some systems have lower ceilings that they do not tell */
+    return files.rlim_cur < INT_MAX ? (unsigned)files.rlim_cur : INT_MAX;
+}
+
 enum err loop_open(const struct loop_options *options, struct loop **out)
 {
+    unsigned files_max = raise_files_max();
+
+    if (files_max > 0 && files_max < LOOP_FILES_MIN)
+        return ERR_NO_FILES;
     struct loop *l = mem_new(struct loop);
     int error = uv_loop_init(&l->uv);
 
@@ -125,6 +148,7 @@ enum err loop_open(const struct loop_options *options, struct loop **out)
         .resolver = &l->resolver.base,
         .workers = &l->workers.base,
         .store_worker = &l->store_worker.base,
+        .files_max = files_max,
     };
 
     enum err e = real_disk_open(&l->disk, &l->inbox);

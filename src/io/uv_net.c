@@ -6,11 +6,14 @@
 #include <signal.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 enum {
     BACKLOG_DEFAULT = 1024,
-    CONNS_MAX_DEFAULT = 65536,
+    ACCEPTS_AT_ONCE_MAX = 64, /* before others are looked at */
+    RETRY_MS_MIN = 5,         /* after one that failed; then twice as long each time, */
+    RETRY_MS_MAX = 1000,      /* as Go's servers do */
 };
 
 static struct real_net *real(struct net *n)
@@ -86,9 +89,15 @@ static void announce(struct event *e)
 
 static void listener_free_if_unused(struct real_listener *l)
 {
-    if (l->handle_gone && l->conns == 0 && !l->failed.queued)
+    if (l->closing && l->handles == 0 && l->conns == 0 && !l->failed.queued)
         mem_free(l);
 }
+
+/* --- accepting ---
+ *
+ * Not by libuv's own listening, which takes one connection more than we want, and which without
+ * file descriptors cuts those who wait, or tries to accept for ever without coming back to us.
+ */
 
 static void report_failure(struct event *e)
 {
@@ -99,25 +108,67 @@ static void report_failure(struct event *e)
     listener_free_if_unused(l);
 }
 
-static void listener_failed(struct real_listener *l, int error)
+static void on_connections(uv_poll_t *poll, int status, int events);
+
+static void look(struct real_listener *l)
 {
-    l->failure = err_of_errno(error);
-    if (!l->failed.queued)
-        inbox_put(l->net->inbox, &l->failed);
+    int error = uv_poll_start(&l->poll, UV_READABLE, on_connections);
+
+    assert(error == 0); /* it only changes what the loop waits for */
 }
 
-/* Takes the connection libuv has for us; until we do, libuv takes no other from the kernel. */
-static void take(struct real_listener *l)
+static void on_retry(uv_timer_t *timer)
+{
+    look(container_of(timer, struct real_listener, retry));
+}
+
+/* The kernel would say the same again at once, and for as long as it takes. */
+static void wait_and_retry(struct real_listener *l, int error)
+{
+    uv_poll_stop(&l->poll);
+    if (l->retry_ms == 0) {
+        l->failure = err_of_errno(error);
+        if (!l->failed.queued)
+            inbox_put(l->net->inbox, &l->failed);
+    }
+    l->retry_ms = l->retry_ms == 0 ? RETRY_MS_MIN : 2 * l->retry_ms;
+    if (l->retry_ms > RETRY_MS_MAX)
+        l->retry_ms = RETRY_MS_MAX;
+    uv_timer_start(&l->retry, on_retry, l->retry_ms, 0);
+}
+
+/* Linux reports what has become of a connection that waited as if accepting had failed. */
+static bool is_about_one_connection(int error)
+{
+    switch (error) {
+    case EINTR:
+    case ECONNABORTED:
+    case EPROTO:
+    case ENOPROTOOPT:
+    case EPERM: /* a firewall's rule */
+    case ENETDOWN:
+    case ENETUNREACH:
+    case EHOSTDOWN:
+    case EHOSTUNREACH:
+    case ENONET:
+    case EOPNOTSUPP:
+        return true;
+    default:
+        return false;
+    }
+}
+
+static void take(struct real_listener *l, int fd)
 {
     struct real_conn *c = conn_new(l->net, l->base.address.family);
 
-    l->waiting = false;
     l->conns++;
     c->listener = l;
     c->opened.run = announce;
-    int error = uv_accept(&l->stream.stream, &c->stream.stream);
+    int error = l->base.address.family == NET_UNIX ? uv_pipe_open(&c->stream.pipe, fd)
+                                                   : uv_tcp_open(&c->stream.tcp, fd);
     if (error != 0) {
-        listener_failed(l, error);
+        close(fd); /* nothing was sent */
         conn_fail(c, err_of_errno(error));
         return;
     }
@@ -125,34 +176,59 @@ static void take(struct real_listener *l)
     conn_connected(c);
 }
 
-static void on_connection(uv_stream_t *stream, int status)
+static void on_connections(uv_poll_t *poll, int status, int events)
 {
-    struct real_listener *l = container_of((union stream *)stream, struct real_listener, stream);
+    struct real_listener *l = container_of(poll, struct real_listener, poll);
 
-    if (status != 0)
-        listener_failed(l, status);
-    else if (l->conns < l->base.options.conns_max)
-        take(l);
-    else
-        l->waiting = true;
+    (void)status; /* accept will say the same */
+    (void)events;
+    for (unsigned i = 0; i < ACCEPTS_AT_ONCE_MAX; i++) {
+        if (!listener_may_take(&l->base)) {
+            uv_poll_stop(poll);
+            return;
+        }
+        int fd = accept4(l->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+        int error = errno;
+        if (fd >= 0) {
+            l->retry_ms = 0;
+            take(l, fd);
+            continue;
+        }
+        listener_conns_left(&l->base, 1);
+        if (error == EAGAIN)
+            return;
+        if (!is_about_one_connection(error)) {
+            wait_and_retry(l, error);
+            return;
+        }
+    }
+}
+
+static void look_again(struct listener *base)
+{
+    struct real_listener *l = container_of(base, struct real_listener, base);
+
+    if (!l->closing && !uv_is_active((uv_handle_t *)&l->retry))
+        look(l);
 }
 
 void listener_conn_gone(struct real_listener *l)
 {
     l->conns--;
-    if (l->waiting && !l->closing)
-        take(l);
+    if (!l->closing)
+        listener_conns_left(&l->base, 1);
     listener_free_if_unused(l);
 }
 
-static void on_listener_gone(uv_handle_t *handle)
+static void on_handle_gone(uv_handle_t *handle)
 {
-    struct real_listener *l = container_of((union stream *)handle, struct real_listener, stream);
+    struct real_listener *l = handle->data;
 
-    l->handle_gone = true;
+    l->handles--;
     listener_free_if_unused(l);
 }
 
+/* The limit may go before the connections do. */
 static void close_listener(struct listener *base)
 {
     struct real_listener *l = container_of(base, struct real_listener, base);
@@ -160,37 +236,35 @@ static void close_listener(struct listener *base)
     assert(!l->closing);
     l->closing = true;
     l->net->listeners--;
-    uv_close(&l->stream.handle, on_listener_gone);
+    list_remove(&base->waiting);
+    listener_conns_left(base, l->conns);
+    uv_close((uv_handle_t *)&l->poll, on_handle_gone);
+    uv_close((uv_handle_t *)&l->retry, on_handle_gone);
+    close(l->fd);
+    if (base->address.family == NET_UNIX)
+        unlink(base->address.path); /* if it stays, the next one replaces it */
 }
 
-static int share_port(uv_tcp_t *tcp)
+/* --- listening --- */
+
+static int set_option(int fd, int level, int option, int value)
 {
-    uv_os_fd_t fd;
-    int on = 1;
-    int error = uv_fileno((uv_handle_t *)tcp, &fd);
-
-    if (error == 0 && setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &on, sizeof(on)) != 0)
-        error = -errno;
-    return error;
+    return setsockopt(fd, level, option, &value, sizeof(value)) == 0 ? 0 : errno;
 }
 
-static int bind_tcp(struct real_listener *l, const struct net_address *a)
+static int bind_tcp(int fd, const struct net_address *a, bool reuse_port)
 {
     struct sockaddr_storage where;
-    int len = sizeof(where);
+    int error = set_option(fd, SOL_SOCKET, SO_REUSEADDR, 1);
 
+    if (error == 0 && reuse_port)
+        error = set_option(fd, SOL_SOCKET, SO_REUSEPORT, 1);
+    if (error == 0 && a->family == NET_IP6)
+        error = set_option(fd, IPPROTO_IPV6, IPV6_V6ONLY, 0);
     sockaddr_of_address(a, &where);
-    int error = l->base.options.reuse_port ? share_port(&l->stream.tcp) : 0;
-    if (error == 0)
-        error = uv_tcp_bind(&l->stream.tcp, (struct sockaddr *)&where, 0);
-    /* libuv keeps a port in use to itself until it listens, so this asks for the name after that.
-     */
-    if (error == 0)
-        error = uv_listen(&l->stream.stream, (int)l->base.options.backlog, on_connection);
-    if (error == 0)
-        error = uv_tcp_getsockname(&l->stream.tcp, (struct sockaddr *)&where, &len);
-    if (error == 0 && !address_of_sockaddr((struct sockaddr *)&where, &l->base.address))
-        error = UV_EINVAL;
+    socklen_t len = a->family == NET_IP6 ? sizeof(struct sockaddr_in6) : sizeof(struct sockaddr_in);
+    if (error == 0 && bind(fd, (struct sockaddr *)&where, len) != 0)
+        error = errno;
     return error;
 }
 
@@ -203,12 +277,46 @@ static void remove_stale_socket(const char *path)
         unlink(path); /* if this fails, binding will say why */
 }
 
-static int bind_pipe(struct real_listener *l, const struct net_address *a)
+static int bind_path(int fd, const struct net_address *a)
 {
+    struct sockaddr_un where = {.sun_family = AF_UNIX};
+
+    static_assert(sizeof(where.sun_path) == sizeof(a->path), "any path of ours fits");
+    memcpy(where.sun_path, a->path, sizeof(where.sun_path));
     remove_stale_socket(a->path);
-    int error = uv_pipe_bind(&l->stream.pipe, a->path);
+    return bind(fd, (struct sockaddr *)&where, sizeof(where)) == 0 ? 0 : errno;
+}
+
+static int bound_address(int fd, struct net_address *out)
+{
+    struct sockaddr_storage where;
+    socklen_t len = sizeof(where);
+
+    if (out->family == NET_UNIX)
+        return 0;
+    if (getsockname(fd, (struct sockaddr *)&where, &len) != 0)
+        return errno;
+    return address_of_sockaddr((struct sockaddr *)&where, out) ? 0 : EINVAL;
+}
+
+/* A socket that listens, or the errno. `address` gets the port that was chosen for 0. */
+static int listening_socket(struct listener *l, int *out)
+{
+    struct net_address *a = &l->address;
+    int family = a->family == NET_UNIX ? AF_UNIX : a->family == NET_IP6 ? AF_INET6 : AF_INET;
+    int fd = socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+
+    if (fd < 0)
+        return errno;
+    int error = a->family == NET_UNIX ? bind_path(fd, a) : bind_tcp(fd, a, l->options.reuse_port);
+    if (error == 0 && listen(fd, (int)l->options.backlog) != 0)
+        error = errno;
     if (error == 0)
-        error = uv_listen(&l->stream.stream, (int)l->base.options.backlog, on_connection);
+        error = bound_address(fd, a);
+    if (error != 0)
+        close(fd);
+    else
+        *out = fd;
     return error;
 }
 
@@ -217,29 +325,27 @@ static enum err listen_at(struct net *base, const struct net_address *a,
 {
     struct real_net *n = real(base);
     struct real_listener *l = mem_new(struct real_listener);
-    unsigned family = a->family == NET_IP6 ? AF_INET6 : AF_INET;
 
     assert(options->on_accept);
     l->net = n;
     l->failed.run = report_failure;
     l->base = (struct listener){.net = base, .options = *options, .address = *a};
+    list_init(&l->base.waiting);
     if (l->base.options.backlog == 0)
         l->base.options.backlog = BACKLOG_DEFAULT;
-    if (l->base.options.conns_max == 0)
-        l->base.options.conns_max = CONNS_MAX_DEFAULT;
 
-    int error = a->family == NET_UNIX ? uv_pipe_init(n->uv, &l->stream.pipe, 0)
-                                      : uv_tcp_init_ex(n->uv, &l->stream.tcp, family);
+    int error = listening_socket(&l->base, &l->fd);
+    if (error == 0 && (error = uv_poll_init(n->uv, &l->poll, l->fd)) != 0)
+        close(l->fd);
     if (error != 0) {
         mem_free(l);
         return err_of_errno(error);
     }
+    uv_timer_init(n->uv, &l->retry);
+    l->poll.data = l->retry.data = l;
+    l->handles = 2;
     n->listeners++;
-    error = a->family == NET_UNIX ? bind_pipe(l, a) : bind_tcp(l, a);
-    if (error != 0) {
-        close_listener(&l->base);
-        return err_of_errno(error);
-    }
+    look(l);
     *out = &l->base;
     return ERR_OK;
 }
@@ -291,7 +397,11 @@ static struct conn *connect_to(struct net *base, const struct net_address *a,
 void real_net_open(struct real_net *n, uv_loop_t *uv, struct inbox *inbox)
 {
     static const struct net_ops ops = {
-        .listen = listen_at, .listener_close = close_listener, .connect = connect_to};
+        .listen = listen_at,
+        .listener_close = close_listener,
+        .listener_look = look_again,
+        .connect = connect_to,
+    };
 
     *n = (struct real_net){.base.ops = &ops, .uv = uv, .inbox = inbox};
     list_init(&n->unsent);

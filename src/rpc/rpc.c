@@ -98,6 +98,7 @@ struct rpc *rpc_open(const struct rpc_options *options)
     fill_in_defaults(&r->options);
     r->log = options->log;
     r->clock = options->io->clock;
+    conn_limit_init(&r->conn_limit, options->conns_max);
     r->next_turn.run = begin_turn;
     r->callbacks = rpc_conn_callbacks_new();
     r->h2_options = h2_options_new();
@@ -123,12 +124,12 @@ static void on_accept_failed(struct listener *l, enum err e)
 {
     struct rpc *r = l->options.context;
 
-    log_warn(r->log, "a connection was lost before it was accepted", LOG_STR("error", err_text(e)));
+    log_warn(r->log, "failed to accept connections; they wait", LOG_STR("error", err_text(e)));
 }
 
 enum err rpc_listen(struct rpc *r, const struct net_address *a, struct net_address *bound)
 {
-    struct listener_options options = {.conns_max = r->options.conns_max,
+    struct listener_options options = {.limit = &r->conn_limit,
                                        .on_accept = on_accept,
                                        .on_failed = on_accept_failed,
                                        .context = r};

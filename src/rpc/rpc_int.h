@@ -67,6 +67,7 @@ struct rpc {
     struct rpc_options options;
     const struct log *log;
     struct clock *clock;
+    struct conn_limit conn_limit;
     struct listener *listeners[LISTENERS_MAX];
     size_t listener_count;
     bool stopping;
