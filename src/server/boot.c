@@ -442,6 +442,7 @@ static enum err open_rpc(struct boot *b)
         .keepalive_min_ms = (uint64_t)c->grpc_keepalive_min_time_ns / NS_PER_MS,
         .keepalive_interval_ms = (uint64_t)c->grpc_keepalive_interval_ns / NS_PER_MS,
         .keepalive_timeout_ms = (uint64_t)c->grpc_keepalive_timeout_ns / NS_PER_MS,
+        .conns_max = listen_conns_max(s->io->files_max),
         .seed = s->map_seed,
     });
     return listen_open(s, b->why);

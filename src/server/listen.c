@@ -55,8 +55,27 @@ static enum err listen_to_clients(struct server *s, struct buf *why)
     return ERR_OK;
 }
 
+/*
+ * Whoever connects and says nothing still has a descriptor of ours. What the log and the store need
+ * is kept from clients, who wait in the kernel instead. etcd does not start with a limit of 150 or
+ * less, and we need not be so strict: about 25 are enough for one member of one address.
+ */
+unsigned listen_conns_max(unsigned files_max)
+{
+    return files_max > 2 * FILES_RESERVED ? files_max - FILES_RESERVED : files_max / 2;
+}
+
 enum err listen_open(struct server *s, struct buf *why)
 {
+    unsigned files_max = s->io->files_max;
+
+    if (files_max > 0 && files_max < FILES_MIN) {
+        buf_printf(why,
+                   "file descriptor limit of etcd process is too low; please set higher: it is %u, "
+                   "and at least %u are needed",
+                   files_max, (unsigned)FILES_MIN);
+        return ERR_NO_FILES;
+    }
     enum err e = listen_to_peers(s, why);
 
     return e == ERR_OK ? listen_to_clients(s, why) : e;

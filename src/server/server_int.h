@@ -42,6 +42,8 @@ enum {
     STOP_GRACE_MS = 1000,      /* for calls under way */
     SWEEP_PAUSE_US = 1000,     /* between two slices: the log's disk is wanted by others, too */
     COMMIT_BYTES = 8 * MIB,    /* pending in the store: it is not waited any longer */
+    FILES_RESERVED = 150,      /* of those that may be open: not for clients; etcd's */
+    FILES_MIN = 64,            /* to begin with fewer makes no sense */
 };
 
 /* Storage work that raft has handed out, in order. */
@@ -185,6 +187,8 @@ void keep_quota_exceeded(struct server *s);
 MUST_CHECK enum err keep_read_version(struct server *s, struct buf *why);
 
 /* listen.c */
+/* How many clients there may be, if so many files may be open; 0: both without a limit. */
+unsigned listen_conns_max(unsigned files_max);
 MUST_CHECK enum err listen_open(struct server *s, struct buf *why);
 void listen_serve(struct server *s); /* says so */
 /* Nobody new. Also when only some of it has been opened. */

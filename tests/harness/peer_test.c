@@ -84,12 +84,14 @@ static void exec_line(const char *line)
 
 void peer_launch(struct peer *p, const char *flags)
 {
+    const char *limit =
+        p->files_max ? arena_printf(&p->arena, "ulimit -n %u && ", p->files_max) : "";
     const char *line =
         arena_printf(&p->arena,
-                     "exec %s --name m --data-dir %s --listen-client-urls %s "
+                     "%sexec %s --name m --data-dir %s --listen-client-urls %s "
                      "--advertise-client-urls %s --listen-peer-urls %s "
                      "--initial-advertise-peer-urls %s --initial-cluster m=%s %s >>%s.log 2>&1",
-                     p->program, p->dir, p->client_url, p->client_url, p->peer_url,
+                     limit, p->program, p->dir, p->client_url, p->client_url, p->peer_url,
                      p->advertised_url, p->advertised_url, flags, p->dir);
 
     CHECK_EQ(p->pid, 0);

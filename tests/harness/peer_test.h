@@ -28,6 +28,7 @@ struct peer {
     const char *program;
     const char *dir, *client_url, *peer_url;
     const char *advertised_url; /* of itself, to itself; peer_url unless the test says otherwise */
+    unsigned files_max;         /* that it may have open, however it asks; 0: as many as we may */
     pid_t pid;                  /* 0 when it does not run */
     bool is_ours;
 };
