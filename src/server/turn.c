@@ -297,6 +297,7 @@ static void tick(struct server *s)
     s->tick_due = false;
     s->last_tick_ms = s->facts.now_ms;
     raft_tick(s->raft);
+    wal_retry(s->wal);
     timer_start(s->io->clock, &s->tick_timer, s->config->heartbeat_ms * NS_PER_MS);
 }
 

@@ -10,7 +10,7 @@ static void next_failed(struct wal *w, const struct disk_op *failed)
 {
     struct disk_op op = *failed;
 
-    w->next.state = WAL_NEXT_NONE;
+    w->next.state = WAL_NEXT_FAILED;
     wal_unreserve(w);
     wal_next_failed(w, &op);
 }
@@ -30,6 +30,7 @@ static void on_allocated(struct disk_op *op)
         return;
     }
     w->next.state = WAL_NEXT_READY;
+    w->next.told = false;
     wal_next_ready(w);
 }
 
@@ -89,22 +90,53 @@ void wal_unreserve(struct wal *w)
 
 /* --- giving up old segments --- */
 
+static void end_if_unused(struct wal_segment *s);
+
 static void on_closed(struct disk_op *op)
 {
     struct wal_segment *s = container_of(op, struct wal_segment, closing);
 
     if (op->err != ERR_OK)
         log_warn(s->wal->opt.log, "failed to close WAL segment", LOG_STR("path", s->text));
+    s->is_closing = false;
+    s->wal->closing--;
+    end_if_unused(s);
+}
+
+static void close_file(struct wal_segment *s)
+{
+    s->closing = (struct disk_op){.kind = DISK_CLOSE, .file = s->file, .on_done = on_closed};
+    s->file = NULL;
+    s->is_closing = true;
+    s->wal->closing++;
+    disk_submit(s->wal->disk, DISK_OTHER, &s->closing);
+}
+
+/* One that was given up. */
+static void end_if_unused(struct wal_segment *s)
+{
+    if (list_empty(&s->link) || s->readers > 0 || s->is_closing)
+        return;
+    if (s->file) {
+        close_file(s);
+        return;
+    }
     list_remove(&s->link);
     mem_free(s);
 }
 
-static void close_if_unused(struct wal_segment *s)
+/*
+ * A lock on the newest segment keeps other processes away from all of them. So the older ones need
+ * be open only for those who read them, who are few: followers far behind. One that is being read
+ * now has its turn at the next cut.
+ */
+void wal_close_old(struct wal *w)
 {
-    if (list_empty(&s->link) || s->readers > 0)
-        return;
-    s->closing = (struct disk_op){.kind = DISK_CLOSE, .file = s->file, .on_done = on_closed};
-    disk_submit(s->wal->disk, DISK_OTHER, &s->closing);
+    for (size_t i = 0; i + WAL_SEGMENTS_OPEN_MAX < w->segment_count; i++) {
+        struct wal_segment *s = w->segments[i];
+        if (s->file && s->readers == 0 && s->durable == s->end)
+            close_file(s);
+    }
 }
 
 void wal_segment_unpin(struct wal_segment *s)
@@ -112,7 +144,7 @@ void wal_segment_unpin(struct wal_segment *s)
     assert(s->readers > 0);
 
     s->readers--;
-    close_if_unused(s);
+    end_if_unused(s);
 }
 
 /* How many of the oldest segments can go: those named below index, but for the newest of them. */
@@ -136,7 +168,7 @@ void wal_release(struct wal *w, uint64_t index)
         struct wal_segment *s = w->segments[i];
         sparse_drop(&w->sparse, s);
         list_push_back(&w->given_up, &s->link);
-        close_if_unused(s);
+        end_if_unused(s);
     }
     w->segment_count -= given_up;
     for (size_t i = 0; given_up > 0 && i < w->segment_count; i++)
@@ -233,17 +265,31 @@ static const char *next_segment(struct bytes *left)
     return text;
 }
 
+/* Ours, be it only for somebody who still reads it. Most of these have no lock to tell. */
+static bool is_in_use(const struct wal *w, const char *text)
+{
+    struct wal_name name;
+
+    if (!wal_name_parse(text, &name) || name.seq >= w->segments[0]->name.seq)
+        return true;
+    LIST_FOREACH (link, &w->given_up)
+        if (container_of(link, struct wal_segment, link)->name.seq == name.seq)
+            return true;
+    return false;
+}
+
 static void purge_next(struct wal *w)
 {
     struct wal_purging *p = &w->purging;
+    const char *oldest = p->surplus > 0 ? next_segment(&p->left) : NULL;
 
-    if (p->surplus == 0) {
+    if (!oldest || is_in_use(w, oldest)) {
         purge_end(w, "", ERR_OK);
         return;
     }
     p->surplus--;
     mem_free(p->path);
-    p->path = wal_path(w->dir, next_segment(&p->left));
+    p->path = wal_path(w->dir, oldest);
     purge_submit(w,
                  (struct disk_op){.kind = DISK_OPEN, .path = p->path, .on_done = on_purge_opened});
 }

@@ -236,14 +236,11 @@ struct wal_segment *wal_segment_new(struct wal_name name)
     return s;
 }
 
-/* The wal has the segment from here on, whatever comes of it. */
-static enum err open_segment(struct replay *r, struct wal_name name)
+static enum err open_segment(struct replay *r, struct wal_segment *s)
 {
-    struct wal_segment *s = wal_segment_new(name);
     char *path = wal_path(r->opt->dir, s->text);
     struct disk_stat stat;
 
-    wal_push_segment(r->wal, s);
     enum err e = disk_open(r->disk, path, r->writes ? 0 : DISK_READ_ONLY, 0, &s->file);
     if (e == ERR_OK && r->writes)
         e = disk_lock(r->disk, s->file, 0);
@@ -269,7 +266,8 @@ static bool first_for(const struct names *names, uint64_t index, size_t *out)
     return false;
 }
 
-static enum err open_segments(struct replay *r, const struct names *names, size_t first)
+/* The wal has the segments from here on, whatever comes of it. */
+static enum err take_names(struct replay *r, const struct names *names, size_t first)
 {
     for (size_t i = first; i < names->count; i++) {
         if (i > first && names->at[i].seq != names->at[i - 1].seq + 1) {
@@ -278,19 +276,34 @@ static enum err open_segments(struct replay *r, const struct names *names, size_
             log_error(r->opt->log, "a WAL segment is missing", LOG_STR("before", text));
             return ERR_CORRUPT;
         }
-        enum err e = open_segment(r, names->at[i]);
-        if (e != ERR_OK)
-            return e;
+        wal_push_segment(r->wal, wal_segment_new(names->at[i]));
     }
     return ERR_OK;
 }
 
+/* Opens it, if it is not open, and closes it again, if it is not among the newest. */
+static enum err open_and_read(struct replay *r, size_t nth)
+{
+    struct wal *w = r->wal;
+    struct wal_segment *s = w->segments[nth];
+    enum err e = s->file ? ERR_OK : open_segment(r, s);
+
+    if (e == ERR_OK)
+        e = read_segment(r, s, nth + 1 == w->segment_count);
+    if (e == ERR_OK && nth + WAL_SEGMENTS_OPEN_MAX < w->segment_count) {
+        e = disk_close(r->disk, s->file);
+        s->file = NULL;
+    }
+    return e;
+}
+
+/* The newest is opened first: its lock tells whether somebody else is writing the log. */
 static enum err read_segments(struct replay *r)
 {
-    enum err e = ERR_OK;
+    enum err e = open_segment(r, wal_tail(r->wal));
 
     for (size_t i = 0; i < r->wal->segment_count && e == ERR_OK; i++)
-        e = read_segment(r, r->wal->segments[i], i + 1 == r->wal->segment_count);
+        e = open_and_read(r, i);
     if (e != ERR_OK && r->found->fault.what)
         log_error(r->opt->log, "failed to read WAL", LOG_STR("file", r->found->fault.file),
                   LOG_U64("offset", r->found->fault.offset),
@@ -325,7 +338,7 @@ static enum err replay_names(struct replay *r, struct wal_place start, const str
         return ERR_NOT_FOUND;
     }
     scan_init(&r->scan, start, names->at[first].index);
-    enum err e = open_segments(r, names, first);
+    enum err e = take_names(r, names, first);
     if (e == ERR_OK)
         e = read_segments(r);
     if (e == ERR_OK)
@@ -350,13 +363,7 @@ static enum err replay(struct replay *r, struct wal_place start)
 
 static void drop(struct wal *w)
 {
-    for (size_t i = 0; i < w->segment_count; i++) {
-        struct wal_segment *s = w->segments[i];
-        /* Nothing was written through it, or what was is synced: there is nothing to lose. */
-        if (s->file && disk_close(w->disk, s->file) != ERR_OK)
-            log_warn(w->opt.log, "failed to close WAL segment", LOG_STR("path", s->text));
-        s->file = NULL;
-    }
+    wal_close_files(w);
     wal_abandon(w);
 }
 
@@ -507,8 +514,10 @@ static char *parent_of(const char *dir)
 static enum err sync_names(struct wal *w)
 {
     char *parent = parent_of(w->dir);
-    enum err e = disk_sync_dir(w->disk, w->dir);
+    enum err e = disk_open_dir(w->disk, w->dir, &w->dir_file);
 
+    if (e == ERR_OK)
+        e = disk_sync_opened_dir(w->disk, w->dir_file);
     if (e == ERR_OK)
         e = disk_sync_dir(w->disk, parent);
     mem_free(parent);
@@ -641,8 +650,10 @@ static enum err write_first_segment(struct wal *w, const char *tmp,
 static enum err publish(struct wal *w, const char *tmp)
 {
     char *parent = parent_of(w->dir);
-    enum err e = disk_sync_dir(w->disk, tmp);
+    enum err e = disk_open_dir(w->disk, tmp, &w->dir_file);
 
+    if (e == ERR_OK)
+        e = disk_sync_opened_dir(w->disk, w->dir_file);
     if (e == ERR_OK)
         e = remove_dir(w->disk, w->dir);
     if (e == ERR_OK)

@@ -94,6 +94,19 @@ static enum err decode(struct wal_read *r, uint64_t limit)
 
 static bool read_next(struct wal_read *r);
 
+/* With what the mark covered. */
+static void go_on(struct wal_read *r)
+{
+    wal_segment_unpin(r->segment);
+    if (r->err != ERR_OK || !r->goes_on || !wants_more(r) || !read_next(r))
+        finish(r, r->err);
+}
+
+static void on_own_file_closed(struct disk_op *op)
+{
+    go_on(container_of(op, struct wal_read, op)); /* it was only read: nothing is lost */
+}
+
 static void on_read(struct disk_op *op)
 {
     struct wal_read *r = container_of(op, struct wal_read, op);
@@ -110,14 +123,44 @@ static void on_read(struct disk_op *op)
         e = decode(r, limit);
     else
         m = NULL;
-    wal_segment_unpin(r->segment);
     if (r->found.len > 0)
         buf_append(&r->blobs, bytes_of(&r->blob, sizeof(struct blob *)));
     else
         blob_unref(r->blob);
     r->blob = NULL;
-    if (e != ERR_OK || !m || !wants_more(r) || !read_next(r))
-        finish(r, e);
+    r->err = e;
+    r->goes_on = m != NULL;
+    if (!r->file) {
+        go_on(r);
+        return;
+    }
+    r->op = (struct disk_op){.kind = DISK_CLOSE, .file = r->file, .on_done = on_own_file_closed};
+    r->file = NULL;
+    disk_submit(r->wal->disk, DISK_OTHER, &r->op);
+}
+
+static void read_from(struct wal_read *r, struct disk_file *file)
+{
+    r->op.kind = DISK_READ;
+    r->op.file = file;
+    r->op.on_done = on_read;
+    r->blob = blob_new((size_t)r->op.size, &r->op.into);
+    disk_submit(r->wal->disk, DISK_OTHER, &r->op);
+}
+
+static void on_own_file_opened(struct disk_op *op)
+{
+    struct wal_read *r = container_of(op, struct wal_read, op);
+
+    mem_free(r->path);
+    r->path = NULL;
+    if (op->err != ERR_OK) {
+        r->err = op->err;
+        go_on(r);
+        return;
+    }
+    r->file = op->file;
+    read_from(r, r->file);
 }
 
 /* Reads what the mark before the next entry covers. False if there is nothing durable of it. */
@@ -132,12 +175,16 @@ static bool read_next(struct wal_read *r)
     r->segment = m->segment;
     r->segment->readers++;
     r->crc = m->crc;
-    r->op = (struct disk_op){.kind = DISK_READ,
-                             .file = m->segment->file,
-                             .offset = m->offset,
-                             .size = end - m->offset,
-                             .on_done = on_read};
-    r->blob = blob_new((size_t)r->op.size, &r->op.into);
+    r->op = (struct disk_op){.offset = m->offset, .size = end - m->offset};
+    if (r->segment->file) {
+        read_from(r, r->segment->file);
+        return true;
+    }
+    r->path = wal_path(r->wal->dir, r->segment->text);
+    r->op.kind = DISK_OPEN;
+    r->op.path = r->path;
+    r->op.flags = DISK_READ_ONLY;
+    r->op.on_done = on_own_file_opened;
     disk_submit(r->wal->disk, DISK_OTHER, &r->op);
     return true;
 }
@@ -174,6 +221,7 @@ void wal_free_reads(struct wal *w)
     LIST_FOREACH (link, &w->reads) {
         struct wal_read *r = container_of(link, struct wal_read, link);
         list_remove(&r->link);
+        mem_free(r->path);
         drop_results(r);
     }
 }

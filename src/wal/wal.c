@@ -78,7 +78,7 @@ void wal_abandon(struct wal *w)
 bool wal_is_idle(const struct wal *w)
 {
     return w->step == WAL_STEP_IDLE && list_empty(&w->reads) && list_empty(&w->given_up) &&
-           w->next.state != WAL_NEXT_UNDER_WAY && !w->purging.busy;
+           w->next.state != WAL_NEXT_UNDER_WAY && w->closing == 0 && !w->purging.busy;
 }
 
 void wal_fail(struct wal *w, const char *doing, const char *path, const struct disk_op *op)
@@ -248,8 +248,10 @@ static void batch_is_durable(struct wal *w)
     assert(b->seq >= w->durable);
     w->durable = b->seq;
     w->pending_bytes -= b->size;
-    if (b->opens)
+    if (b->opens) {
         log_info(w->opt.log, "created a new WAL segment", LOG_STR("path", b->segment->text));
+        wal_close_old(w);
+    }
     wal_reserve(w); /* not earlier, so that a log that was only opened has nothing in flight */
     list_remove(&b->link);
     w->writing = NULL;
@@ -277,8 +279,9 @@ static void on_renamed(struct disk_op *op)
     if (op->err != ERR_OK)
         wal_fail(w, "rename to", w->writing->segment->text, op);
     else
-        submit(w, WAL_STEP_DIR_SYNCING,
-               (struct disk_op){.kind = DISK_SYNC_DIR, .path = w->dir, .on_done = on_dir_synced});
+        submit(
+            w, WAL_STEP_DIR_SYNCING,
+            (struct disk_op){.kind = DISK_SYNC_DIR, .file = w->dir_file, .on_done = on_dir_synced});
 }
 
 static void on_trim_synced(struct disk_op *op)
@@ -436,13 +439,31 @@ void wal_next_ready(struct wal *w)
         use_next(w);
 }
 
+/*
+ * What is written so far is whole, so nothing is wrong with a log that waits; and whoever has all
+ * the descriptors, in this process or in others, may give some back. A full disk is another matter:
+ * as in etcd, an operator hears of it at once, and not of requests that time out.
+ */
 void wal_next_failed(struct wal *w, const struct disk_op *op)
 {
-    if (w->step == WAL_STEP_AWAITING_NEXT)
+    bool awaited = w->step == WAL_STEP_AWAITING_NEXT;
+
+    if (awaited && op->err != ERR_NO_FILES) {
         wal_fail(w, "reservation of", w->writing->segment->text, op);
-    else
-        log_warn(w->opt.log, "failed to reserve the next WAL segment",
+        return;
+    }
+    if (!w->next.told)
+        log_warn(w->opt.log, "failed to reserve the next WAL segment; it will be tried again",
                  LOG_STR("path", w->next.path), LOG_STR("error", err_text(op->err)));
+    w->next.told = true;
+}
+
+void wal_retry(struct wal *w)
+{
+    if (w->next.state != WAL_NEXT_FAILED || w->failed)
+        return;
+    w->next.state = WAL_NEXT_NONE;
+    wal_reserve(w);
 }
 
 /* Writes the oldest batch if somebody waits for it and nothing is being written. */
@@ -461,6 +482,7 @@ static void kick(struct wal *w)
     } else {
         w->step = WAL_STEP_AWAITING_NEXT;
         wal_reserve(w);
+        wal_retry(w);
     }
 }
 
@@ -598,6 +620,20 @@ static void write_rest(struct wal *w)
         wal_fail(w, "write to", b->segment->text, &op);
 }
 
+/* All of it is synced, or nothing was written: a close that fails loses nothing. */
+void wal_close_files(struct wal *w)
+{
+    for (size_t i = 0; i < w->segment_count; i++) {
+        struct wal_segment *s = w->segments[i];
+        if (s->file && disk_close(w->disk, s->file) != ERR_OK)
+            log_warn(w->opt.log, "failed to close WAL segment", LOG_STR("path", s->text));
+        s->file = NULL;
+    }
+    if (w->dir_file && disk_close(w->disk, w->dir_file) != ERR_OK)
+        log_warn(w->opt.log, "failed to close WAL directory", LOG_STR("path", w->dir));
+    w->dir_file = NULL;
+}
+
 void wal_close(struct wal *w)
 {
     if (!w)
@@ -607,12 +643,7 @@ void wal_close(struct wal *w)
 
     write_rest(w);
     wal_unreserve(w);
-    for (size_t i = 0; i < w->segment_count; i++) {
-        /* All of it is synced: a close that fails loses nothing. */
-        if (disk_close(w->disk, w->segments[i]->file) != ERR_OK)
-            log_warn(w->opt.log, "failed to close WAL segment",
-                     LOG_STR("path", w->segments[i]->text));
-    }
+    wal_close_files(w);
     wal_abandon(w);
 }
 
@@ -655,7 +686,8 @@ static void check_segments(const struct wal *w)
     for (size_t i = 0; i < w->segment_count; i++) {
         const struct wal_segment *s = w->segments[i];
         assert(s->durable <= s->end);
-        assert(s->file || s->durable == 0);
+        assert(s->file || s->durable == 0 || i + WAL_SEGMENTS_OPEN_MAX < w->segment_count);
+        assert(!s->file || !s->is_closing);
         assert(i == 0 || s->name.seq == w->segments[i - 1]->name.seq + 1);
         assert(list_empty(&s->link));
     }
@@ -669,4 +701,5 @@ void wal_check(const struct wal *w)
     assert(w->sparse.count == 0 || w->sparse.last == w->last);
     assert((w->step == WAL_STEP_IDLE) == (w->writing == NULL));
     assert(w->state.commit <= w->last);
+    assert(w->dir_file);
 }

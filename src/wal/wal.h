@@ -22,8 +22,12 @@
  *            3. A write or sync that fails ends the process, naming the file: nobody can know what
  *               the disk has kept.
  *            4. wal_read never shows an entry that was overwritten, nor bytes whose crc is wrong.
- *            5. Memory is bounded: by WAL_PENDING_BYTES_MAX and one append for what is not yet
- *               durable, by 48 bytes for every 64 entries or 64 KiB of log for the index.
+ *            5. A cut needs no file descriptor that was not there before: the next segment and the
+ *               directory are open by then. If there was none for the segment after that, the log
+ *               tries again (wal_retry) and, should it come to that, waits; it does not fail.
+ *            6. Memory is bounded: by WAL_PENDING_BYTES_MAX and one append for what is not yet
+ *               durable, by 48 bytes for every 64 entries or 64 KiB of log for the index. So are
+ *               descriptors, by WAL_SEGMENTS_OPEN_MAX and a few.
  *
  * What a damaged byte does. The crc covers the data of records, across segments. Everything else
  * that was written is noticed by its form (frame.h) or by contradicting raft (scan.h), but for:
@@ -54,6 +58,9 @@
 
 /* The largest record. A file that claims more is damaged. */
 #define WAL_RECORD_BYTES_MAX ((uint64_t)512 * MIB)
+
+/* Segments with a file descriptor each: the newest. Older ones are opened to be read. */
+#define WAL_SEGMENTS_OPEN_MAX 8
 
 /* wal_append may be called while wal_pending_bytes is below this. */
 #define WAL_PENDING_BYTES_MAX ((size_t)32 * MIB)
@@ -176,6 +183,9 @@ uint64_t wal_append_snapshot(struct wal *w, const struct pb_wal_snapshot *snapsh
 /* Everything so far is to be durable, lone commit indexes too. */
 uint64_t wal_sync(struct wal *w);
 
+/* At every tick: if a segment could not be made for want of file descriptors, tries again. */
+void wal_retry(struct wal *w);
+
 /* What has been durable so far. */
 uint64_t wal_durable(const struct wal *w);
 
@@ -199,6 +209,9 @@ struct wal_read {
     struct list link;
     struct disk_op op;
     struct wal_segment *segment;
+    struct disk_file *file; /* of the segment, if it is not open otherwise */
+    char *path;
+    bool goes_on;
     struct blob *blob;
     uint32_t crc;
     uint64_t next;

@@ -33,7 +33,7 @@ char *wal_path(const char *dir, const char *name);
 struct wal_segment {
     struct wal_name name;
     char text[WAL_NAME_MAX];
-    struct disk_file *file; /* NULL until its first batch is written */
+    struct disk_file *file; /* NULL until its first batch is written, and when it is old */
     uint64_t size;          /* of the file */
     uint64_t end;           /* of the records, written or not */
     uint64_t durable;       /* of the records that are durable */
@@ -42,6 +42,7 @@ struct wal_segment {
     unsigned readers;
     struct list link; /* on the wal's list of those given up: closed when no reader is left */
     struct disk_op closing;
+    bool is_closing;
 };
 
 struct wal_segment *wal_segment_new(struct wal_name name);
@@ -79,10 +80,16 @@ enum wal_step {
     WAL_STEP_DIR_SYNCING,
 };
 
-enum wal_next_state { WAL_NEXT_NONE, WAL_NEXT_UNDER_WAY, WAL_NEXT_READY };
+enum wal_next_state {
+    WAL_NEXT_NONE,
+    WAL_NEXT_UNDER_WAY,
+    WAL_NEXT_READY,
+    WAL_NEXT_FAILED, /* to be tried again: wal_retry */
+};
 
 struct wal_next {
     enum wal_next_state state;
+    bool told;      /* that it failed */
     unsigned count; /* so far: names alternate, since the last one may not be renamed yet */
     char *path;
     struct disk_file *file;
@@ -104,6 +111,7 @@ struct wal {
     struct disk *disk;
     struct wal_options opt;
     char *dir;
+    struct disk_file *dir_file; /* to sync it without having to open it */
     bool failed;
 
     struct wal_segment **segments; /* held, oldest first; the last is written to */
@@ -131,6 +139,7 @@ struct wal {
 
     struct list reads;
     struct list given_up; /* segments on their way out */
+    size_t closing;       /* segments whose file is being closed */
     struct wal_next next;
     struct wal_purging purging;
 };
@@ -154,13 +163,18 @@ void wal_fail(struct wal *w, const char *doing, const char *path, const struct d
 
 /* keep.c: starts to reserve the next segment, unless that is under way or done. */
 void wal_reserve(struct wal *w);
-/* wal.c: it is ready, or could not be made (which is fatal only if somebody waits for it). */
+/* wal.c: it is ready, or could not be made, which is fatal if somebody waits for it, unless it is
+ * for want of descriptors. */
 void wal_next_ready(struct wal *w);
 void wal_next_failed(struct wal *w, const struct disk_op *op);
+/* wal.c: the segments' files and the directory, at once. */
+void wal_close_files(struct wal *w);
 /* keep.c: removes it. */
 void wal_unreserve(struct wal *w);
 /* keep.c: one reader less. */
 void wal_segment_unpin(struct wal_segment *s);
+/* keep.c: closes the files of segments that are not among the newest. */
+void wal_close_old(struct wal *w);
 
 /* read.c: entries from this one on are void, for reads under way too. */
 void wal_cut_reads(struct wal *w, uint64_t from);

@@ -581,6 +581,172 @@ TEST(damage_found_while_reading_back_is_an_error_and_not_an_entry)
     end(rig);
 }
 
+/* --- few file descriptors --- */
+
+/* Writes until the log has this many segments more, made or to be made. */
+static void write_over(struct wal_rig *rig, unsigned segments)
+{
+    uint64_t until = wal_status(rig->wal).segment + segments;
+
+    while (wal_status(rig->wal).segment < until)
+        wal_rig_entries(rig, rig->last + 1, 1, 1000);
+}
+
+static void settle_time(struct wal_rig *rig)
+{
+    while (fake_world_step(rig->world))
+        ;
+}
+
+TEST(a_segment_is_cut_without_a_descriptor_more)
+{
+    struct wal_rig *rig = wal_rig_new(test_seed(), 8192);
+    start(rig);
+
+    rig->world->fds.max = rig->world->fds.open; /* the next one is reserved */
+    write_over(rig, 1);
+    settle_time(rig);
+
+    CHECK_STR(rig->failed, "");
+    CHECK_EQ(wal_durable(rig->wal), rig->seq);
+    rig->world->fds.max = 0;
+    end(rig);
+}
+
+TEST(a_log_without_a_descriptor_for_its_next_segment_waits_for_one)
+{
+    struct wal_rig *rig = wal_rig_new(test_seed(), 8192);
+    start(rig);
+
+    rig->world->fds.max = rig->world->fds.open;
+    write_over(rig, 2);
+    wal_rig_entries(rig, rig->last + 1, 1, 1000);
+    settle_time(rig);
+    for (unsigned i = 0; i < 3; i++) {
+        wal_retry(rig->wal);
+        settle_time(rig);
+        CHECK_STR(rig->failed, "");
+        CHECK(wal_durable(rig->wal) < rig->seq);
+        wal_check(rig->wal);
+    }
+    rig->world->fds.max = 0;
+    wal_retry(rig->wal);
+    settle_time(rig);
+
+    CHECK_STR(rig->failed, "");
+    CHECK_EQ(wal_durable(rig->wal), rig->seq);
+    wal_rig_close(rig);
+    CHECK_EQ(wal_rig_open(rig, true), ERR_OK);
+    end(rig);
+}
+
+/* One that nobody waits for yet is tried again, too, and not with every write. */
+TEST(a_next_segment_that_could_not_be_made_is_made_later)
+{
+    struct wal_rig *rig = wal_rig_new(test_seed(), 8192);
+    start(rig);
+    rig->world->fds.max = rig->world->fds.open;
+    write_over(rig, 1);
+    settle_time(rig);
+    uint64_t calls = fake_disk_calls(rig->world->disk);
+
+    wal_rig_entries(rig, rig->last + 1, 1, 10);
+    wal_rig_entries(rig, rig->last + 1, 1, 10);
+    settle_time(rig);
+    calls = fake_disk_calls(rig->world->disk) - calls;
+    rig->world->fds.max = rig->world->fds.open + 1;
+    wal_retry(rig->wal);
+    settle_time(rig);
+    rig->world->fds.max = rig->world->fds.open;
+    write_over(rig, 1);
+    settle_time(rig);
+
+    CHECK(calls <= 4); /* writes, and their syncs */
+    CHECK_STR(rig->failed, "");
+    CHECK_EQ(wal_durable(rig->wal), rig->seq);
+    rig->world->fds.max = 0;
+    end(rig);
+}
+
+TEST(a_reservation_that_fails_for_another_reason_is_the_end_if_it_is_waited_for)
+{
+    struct wal_rig *rig = wal_rig_new(test_seed(), 8192);
+    start(rig);
+    rig->world->fds.max = rig->world->fds.open;
+    write_over(rig, 2);
+    settle_time(rig);
+    rig->world->fds.max = 0;
+
+    fake_disk_fail(rig->world->disk,
+                   (struct fake_fault){.kind = DISK_ALLOCATE, .nth = 1, .err = ERR_NO_SPACE});
+    wal_retry(rig->wal);
+    settle_time(rig);
+
+    CHECK(strstr(rig->failed, "reservation of") != NULL);
+    wal_rig_crash(rig, FAKE_POWER_CUT);
+    CHECK_EQ(wal_rig_open(rig, false), ERR_OK);
+    end(rig);
+}
+
+/* A log that cannot be shortened for long, as while a follower lags, has hundreds of segments. */
+TEST(a_log_of_many_segments_has_few_of_them_open)
+{
+    enum { SEGMENTS = 60, OPEN_MAX = WAL_SEGMENTS_OPEN_MAX + 3 }; /* the folder, next, a reader */
+    struct wal_rig *rig = wal_rig_new(test_seed(), 4096);
+    struct reading r;
+    rig->world->fds.max = OPEN_MAX;
+
+    start(rig);
+    while (wal_status(rig->wal).segment < SEGMENTS) {
+        write_over(rig, 1);
+        wal_rig_settle(rig);
+    }
+    CHECK_STR(rig->failed, "");
+    CHECK_EQ(wal_status(rig->wal).segment_count, SEGMENTS + 1);
+    CHECK_EQ(read_back(rig, 1, rig->last + 1, SIZE_MAX, &r), ERR_OK);
+    CHECK_EQ(r.count, rig->last);
+
+    wal_rig_close(rig);
+    CHECK_EQ(rig->world->fds.open, 0);
+    CHECK_EQ(wal_rig_open(rig, true), ERR_OK);
+    CHECK_EQ(wal_status(rig->wal).segment_count, SEGMENTS + 1);
+    CHECK_EQ(read_back(rig, 1, rig->last + 1, SIZE_MAX, &r), ERR_OK);
+    CHECK_EQ(r.count, rig->last);
+    wal_purge(rig->wal, 2);
+    wal_rig_settle(rig);
+    CHECK_EQ(count_segments(rig), SEGMENTS + 1); /* none was released, open or not */
+    end(rig);
+}
+
+/* Nobody has it open but the read, and nobody else may take its file away. */
+TEST(an_old_segment_that_is_being_read_is_not_purged)
+{
+    struct wal_rig *rig = wal_rig_new(test_seed(), 4096);
+    struct reading r = {.rig = rig};
+    start(rig);
+    for (unsigned i = 0; i < 20; i++)
+        write_over(rig, 1);
+    wal_rig_state(rig, 1, 7, rig->last);
+    wal_rig_snapshot(rig, rig->last);
+    wal_rig_settle(rig);
+    size_t before = count_segments(rig);
+
+    r.read = (struct wal_read){
+        .low = 1, .high = 3, .max_bytes = SIZE_MAX, .on_done = on_read_done, .context = &r};
+    CHECK_EQ(wal_read(rig->wal, &r.read), ERR_OK);
+    wal_release(rig->wal, rig->last);
+    wal_purge(rig->wal, 2);
+    wal_rig_settle(rig);
+    CHECK_EQ(r.done, 1);
+    CHECK(r.err == ERR_OK || r.err == ERR_NOT_FOUND); /* it was given up meanwhile */
+    CHECK_EQ(count_segments(rig), before);
+    wal_purge(rig->wal, 2);
+    wal_rig_settle(rig);
+
+    CHECK_EQ(count_segments(rig), 2);
+    end(rig);
+}
+
 /* --- in the real world --- */
 
 struct real_run {
