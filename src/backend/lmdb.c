@@ -217,7 +217,8 @@ static enum err rename_in(struct lmdb_store *s, const char *from, const char *to
  * The copy is durable; from the rename on, it is the store. LMDB's table of readers follows its
  * file, so that whoever opens the store by name shares the table with whoever has it open.
  */
-static enum err take_name(struct lmdb_store *s, struct lmdb_store *copy, bool *certain)
+static enum err take_name(struct lmdb_store *s, struct lmdb_store *copy, struct disk_file *dir,
+                          bool *certain)
 {
     enum err e = rename_in(s, "copy.mdb", "store.mdb");
 
@@ -227,7 +228,7 @@ static enum err take_name(struct lmdb_store *s, struct lmdb_store *copy, bool *c
     copy->is_copy = false;
     e = rename_in(s, "copy.mdb-lock", "store.mdb-lock");
     if (e == ERR_OK)
-        e = disk_failed(s, "sync the folder", disk_sync_dir(s->disk, s->dir));
+        e = disk_failed(s, "sync the folder", disk_sync_opened_dir(s->disk, s->dir, dir));
     *certain = e == ERR_OK;
     return e;
 }
@@ -271,8 +272,16 @@ static enum err copy_open(struct store *base, struct store **out)
 static enum err copy_adopt(struct store *base, struct store *copy_base, bool *certain)
 {
     struct lmdb_store *s = lmdb_store(base), *copy = lmdb_store(copy_base);
-    enum err e = take_name(s, copy, certain);
+    struct disk_file *dir;
 
+    *certain = true;
+    /* Now, while nothing has happened yet: without a file descriptor it could not be synced. */
+    enum err e = disk_failed(s, "open the folder", disk_open_dir(s->disk, s->dir, &dir));
+    if (e != ERR_OK)
+        return e;
+    e = take_name(s, copy, dir, certain);
+    enum err closed = disk_close(s->disk, dir);
+    (void)closed; /* it was only opened to be synced */
     if (e != ERR_OK)
         return e;
     mem_free(copy->path);

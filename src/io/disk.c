@@ -136,9 +136,9 @@ enum err disk_open_dir(struct disk *d, const char *path, struct disk_file **out)
     return disk_open(d, path, DISK_DIRECTORY | DISK_READ_ONLY, 0, out);
 }
 
-enum err disk_sync_opened_dir(struct disk *d, struct disk_file *dir)
+enum err disk_sync_opened_dir(struct disk *d, const char *path, struct disk_file *dir)
 {
-    return disk_wait(d, &(struct disk_op){.kind = DISK_SYNC_DIR, .file = dir});
+    return disk_wait(d, &(struct disk_op){.kind = DISK_SYNC_DIR, .path = path, .file = dir});
 }
 
 enum err disk_write_file(struct disk *d, const char *path, unsigned mode, struct bytes content)

@@ -41,7 +41,7 @@ enum disk_op_kind {
     DISK_MAKE_DIR,  /* path mode flags(PARENTS) */
     DISK_RENAME,    /* path path_to; replaces a file that has the name */
     DISK_REMOVE,    /* path: a file, or a directory that is empty */
-    DISK_SYNC_DIR,  /* path, or file: a directory that was opened */
+    DISK_SYNC_DIR,  /* path, file: the same if it was opened before, or NULL */
 };
 
 enum disk_flag {
@@ -137,7 +137,7 @@ MUST_CHECK enum err disk_sync_dir(struct disk *d, const char *path);
 
 /* A directory to be synced later, when there may be no file descriptor to be had. */
 MUST_CHECK enum err disk_open_dir(struct disk *d, const char *path, struct disk_file **out);
-MUST_CHECK enum err disk_sync_opened_dir(struct disk *d, struct disk_file *dir);
+MUST_CHECK enum err disk_sync_opened_dir(struct disk *d, const char *path, struct disk_file *dir);
 
 /* Creates or empties the file, writes the content and syncs it. The name is not yet durable. */
 MUST_CHECK enum err disk_write_file(struct disk *d, const char *path, unsigned mode,

@@ -395,7 +395,7 @@ CONTRACT(without_descriptors_nothing_is_opened_and_what_is_open_goes_on)
     CHECK_EQ(disk_write(d, f, 0, BYTES("goes on")), ERR_OK);
     CHECK_EQ(disk_sync(d, f), ERR_OK);
     CHECK_EQ(disk_rename(d, path(rig, "file"), path(rig, "renamed")), ERR_OK);
-    CHECK_EQ(disk_sync_opened_dir(d, dir), ERR_OK);
+    CHECK_EQ(disk_sync_opened_dir(d, test_tmp_dir(), dir), ERR_OK);
     CHECK_EQ(disk_close(d, f), ERR_OK);
     CHECK_EQ(disk_open(d, path(rig, "other"), DISK_CREATE, 0600, &more), ERR_OK);
     rig_unlimit_files(rig);

@@ -113,11 +113,17 @@ enum err snapfile_save(struct disk *disk, const char *dir, const struct pb_raft_
     struct arena arena = {0};
     struct buf content = {0};
 
+    struct disk_file *opened;
+    enum err e = disk_open_dir(disk, dir, &opened); /* now, while it may still fail */
+    if (e != ERR_OK)
+        return e;
     snapfile_encode(snapshot, &content);
     snapfile_name(snapshot->metadata->term, snapshot->metadata->index, name);
-    enum err e = write_file(disk, path_of(&arena, dir, name), buf_bytes(&content));
-    if (e == ERR_OK && disk_sync_dir(disk, dir) != ERR_OK)
+    e = write_file(disk, path_of(&arena, dir, name), buf_bytes(&content));
+    if (e == ERR_OK && disk_sync_opened_dir(disk, dir, opened) != ERR_OK)
         fatal("cannot sync %s: what the disk has kept is unknown", dir);
+    enum err closed = disk_close(disk, opened);
+    (void)closed; /* it was only opened to be synced */
     buf_free(&content);
     arena_free(&arena);
     return e;

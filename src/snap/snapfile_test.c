@@ -336,9 +336,13 @@ TEST(a_save_that_fails_leaves_the_older_one)
         }
 
         fake_disk_fail(d.world->disk, (struct fake_fault){.nth = nth, .err = ERR_NO_SPACE});
-        if (nth == 3 || nth == 5) { /* open, write, sync, close, sync of the directory */
+        /* open the directory, open, write, sync, close, sync of the directory, close it */
+        if (nth == 4 || nth == 6) {
             CHECK_DIES((void)!snapfile_save(d.disk, "snap", &s), "cannot sync snap");
             fatal_ones++;
+        } else if (nth == 7) {
+            CHECK_EQ(snapfile_save(d.disk, "snap", &s), ERR_OK);
+            CHECK_EQ(load(&d, NULL, NULL), 200);
         } else {
             CHECK_EQ(snapfile_save(d.disk, "snap", &s), ERR_NO_SPACE);
             CHECK_EQ(load(&d, NULL, NULL), 100);
@@ -349,7 +353,27 @@ TEST(a_save_that_fails_leaves_the_older_one)
     }
 
     CHECK_EQ(fatal_ones, 2);
-    CHECK_EQ(errors, 3);
+    CHECK_EQ(errors, 4);
+}
+
+/* The directory cannot be synced without one; the file must not be there by then. */
+TEST(a_save_without_file_descriptors_is_an_error_that_leaves_the_older_one)
+{
+    for (unsigned left = 0; left < 2; left++) {
+        struct scene d;
+        scene_begin(&d);
+        save(&d, 1, 100);
+        struct pb_raft_snapshot s = snapshot_at(&d.arena, 1, 200);
+
+        d.world->fds = (struct fake_fds){.open = 3, .max = 3 + left};
+        CHECK_EQ(snapfile_save(d.disk, "snap", &s), ERR_NO_FILES);
+        d.world->fds.max = 0;
+
+        CHECK_EQ(load(&d, NULL, NULL), 100);
+        CHECK_EQ(snapfile_save(d.disk, "snap", &s), ERR_OK);
+        CHECK_EQ(load(&d, NULL, NULL), 200);
+        scene_end(&d);
+    }
 }
 
 /* A file that cannot be read may be a good one: the search must not go past it, nor rename it. */

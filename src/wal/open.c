@@ -517,7 +517,7 @@ static enum err sync_names(struct wal *w)
     enum err e = disk_open_dir(w->disk, w->dir, &w->dir_file);
 
     if (e == ERR_OK)
-        e = disk_sync_opened_dir(w->disk, w->dir_file);
+        e = disk_sync_opened_dir(w->disk, w->dir, w->dir_file);
     if (e == ERR_OK)
         e = disk_sync_dir(w->disk, parent);
     mem_free(parent);
@@ -653,7 +653,7 @@ static enum err publish(struct wal *w, const char *tmp)
     enum err e = disk_open_dir(w->disk, tmp, &w->dir_file);
 
     if (e == ERR_OK)
-        e = disk_sync_opened_dir(w->disk, w->dir_file);
+        e = disk_sync_opened_dir(w->disk, tmp, w->dir_file);
     if (e == ERR_OK)
         e = remove_dir(w->disk, w->dir);
     if (e == ERR_OK)

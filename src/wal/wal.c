@@ -279,9 +279,11 @@ static void on_renamed(struct disk_op *op)
     if (op->err != ERR_OK)
         wal_fail(w, "rename to", w->writing->segment->text, op);
     else
-        submit(
-            w, WAL_STEP_DIR_SYNCING,
-            (struct disk_op){.kind = DISK_SYNC_DIR, .file = w->dir_file, .on_done = on_dir_synced});
+        submit(w, WAL_STEP_DIR_SYNCING,
+               (struct disk_op){.kind = DISK_SYNC_DIR,
+                                .path = w->dir,
+                                .file = w->dir_file,
+                                .on_done = on_dir_synced});
 }
 
 static void on_trim_synced(struct disk_op *op)
