@@ -91,6 +91,7 @@ static struct wal_options wal_settings(struct server *s)
         .dir = s->config->wal_dir,
         .log = s->log,
         .no_sync = s->config->unsafe_no_fsync,
+        .segment_bytes = s->options.segment_bytes,
         .on_durable = server_on_durable,
         .on_failed = s->options.on_failed ? server_on_log_failed : NULL,
         .context = s,

@@ -1,5 +1,10 @@
 #include "sim/host.h"
 
+#include "base/limits.h"
+
+/* What a process has open that the fakes do not: its output, its loop, its page store. */
+enum { OWN_FILES = 14 };
+
 static int64_t log_time(void *context)
 {
     struct sim_host *h = context;
@@ -33,9 +38,9 @@ struct sim_host *sim_host_new(struct fake_time *time, struct fake_wire *wire, co
     fake_workers_init(&h->workers, time, &h->inbox);
     fake_workers_init(&h->store_worker, time, &h->inbox);
     fake_resolver_init(&h->resolver, time, &h->inbox);
-    h->disk =
-        fake_disk_new(time, &h->inbox,
-                      &(struct fake_disk_options){.delay = disk_delay, .write_back_percent = 10});
+    h->disk = fake_disk_new(
+        time, &h->inbox,
+        &(struct fake_disk_options){.delay = disk_delay, .write_back_percent = 10, .fds = &h->fds});
     h->memory = memory_disk_new(rng_next(&time->rng));
     h->io = (struct io){
         .inbox = &h->inbox,
@@ -49,11 +54,22 @@ struct sim_host *sim_host_new(struct fake_time *time, struct fake_wire *wire, co
     };
     h->sweep_keys_min = (int64_t)rng_between(&time->rng, 1, 6);
     h->sweep_steps = (unsigned)rng_between(&time->rng, 1, 3);
+    h->segment_bytes = rng_chance(&time->rng, 1, 2) ? rng_between(&time->rng, 4, 64) * KIB : 0;
+    fake_wire_limit(h->io.net, &h->fds);
     h->log = *log;
     h->log.clock = log_time;
     h->log.clock_context = h;
     parse_flags(h, flags, flag_count);
     return h;
+}
+
+void sim_host_limit_files(struct sim_host *h, unsigned max)
+{
+    assert(!h->server);
+    assert(max > OWN_FILES);
+
+    h->fds = (struct fake_fds){.max = max, .open = OWN_FILES};
+    h->io.files_max = max;
 }
 
 void sim_host_free(struct sim_host *h)
@@ -89,6 +105,7 @@ bool sim_host_start(struct sim_host *h)
                                      .memory = h->memory,
                                      .sweep_keys_min = h->sweep_keys_min,
                                      .sweep_steps = h->sweep_steps,
+                                     .segment_bytes = h->segment_bytes,
                                      .on_failed = on_failed,
                                      .context = h};
     if (server_open(&options, &h->why, &h->server) == ERR_OK)

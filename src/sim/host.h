@@ -17,6 +17,7 @@ struct sim_host {
     struct inbox inbox;
     struct fake_clock clock;
     struct fake_entropy entropy;
+    struct fake_fds fds;
     struct fake_disk *disk;
     struct fake_workers workers, store_worker;
     struct fake_resolver resolver;
@@ -26,8 +27,9 @@ struct sim_host {
     struct log log;
     int64_t sweep_keys_min; /* of server_options: a few keys are many in this world */
     unsigned sweep_steps;
-    struct buf why;        /* what the member said when it could go no further */
-    struct server *server; /* NULL while it is down */
+    uint64_t segment_bytes; /* of the log: so that it is cut */
+    struct buf why;         /* what the member said when it could go no further */
+    struct server *server;  /* NULL while it is down */
     bool failed;
 };
 
@@ -35,6 +37,9 @@ struct sim_host {
 struct sim_host *sim_host_new(struct fake_time *time, struct fake_wire *wire, const char *ip,
                               const char *const *flags, size_t flag_count, const struct log *log);
 void sim_host_free(struct sim_host *h);
+
+/* The member may have so many files and connections open at once, and knows it when it starts. */
+void sim_host_limit_files(struct sim_host *h, unsigned max);
 
 /* Boots a member. False, and h->why says what is wrong; power may have gone meanwhile, too. */
 bool sim_host_start(struct sim_host *h);

@@ -2,6 +2,7 @@
 
 #include "sim/actor.h"
 #include "sim/host.h"
+#include "sim/idle.h"
 
 #include <stdio.h>
 
@@ -23,6 +24,7 @@ struct sim {
     struct io io;
     struct actor *actors[ACTORS_MAX];
     size_t actor_count;
+    struct idle *idle; /* or NULL */
     struct history history;
 
     struct rng fate;
@@ -115,6 +117,19 @@ static void add_actors(struct sim *s, enum actor_kind kind, unsigned count)
     }
 }
 
+/* Few file descriptors, and clients who take all that they can get of them. */
+static void let_files_run_out(struct sim *s)
+{
+    unsigned files = (unsigned)rng_between(&s->fate, 64, 100);
+    struct idle_options options = {.io = &s->io, .count = files};
+    enum err e = net_address_parse("10.0.0.1:2379", &options.server);
+
+    assert(e == ERR_OK);
+    rng_seed(&options.rng, rng_next(&s->fate));
+    sim_host_limit_files(s->member, files);
+    s->idle = idle_new(&options);
+}
+
 static void sim_open(struct sim *s, const struct sim_options *o)
 {
     static const struct fake_delay wire_delay = {.min_ns = 10000, .max_ns = 2 * NS_PER_MS};
@@ -159,6 +174,8 @@ static void sim_open(struct sim *s, const struct sim_options *o)
     add_actors(s, ACTOR_WITNESS, 1);
     add_actors(s, ACTOR_WRITER, o->writers ? o->writers : 3);
     add_actors(s, ACTOR_WATCHER, o->watchers ? o->watchers : 2);
+    if (rng_chance(&s->fate, 1, 3))
+        let_files_run_out(s);
 }
 
 /* A client that was closed is freed by the last word of its connection, which takes the wire a
@@ -175,11 +192,13 @@ static void sim_close(struct sim *s)
 {
     for (size_t i = 0; i < s->actor_count; i++)
         actor_free(s->actors[i]);
+    idle_wind_down(s->idle);
     fake_time_cancel(&s->time, &s->restart);
     if (s->member->server)
         sim_host_crash(s->member, FAKE_KILLED);
     let_connections_end(s);
     fake_wire_crash(s->io.net);
+    idle_free(s->idle);
     inbox_init(&s->inbox, NULL, NULL);
     fake_clock_crash(&s->clock);
     fake_clock_free(&s->clock);
@@ -285,6 +304,7 @@ static void run(struct sim *s)
     s->crash_at = UINT64_MAX;
     for (size_t i = 0; i < s->actor_count; i++)
         actor_wind_down(s->actors[i]);
+    idle_wind_down(s->idle);
     run_until_idle(s);
     actor_read_all(s->actors[1]); /* a writer; its answer names the last revision of all */
     run_until_idle(s);
