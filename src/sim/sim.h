@@ -2,9 +2,10 @@
  * sim: a whole small world from one seed.
  *
  * One member, the real server, on a machine of fakes; clients on another; a wire between them; and
- * a fate that lets the machine lose power now and then, at a write of its disks. Time is virtual
- * and everything runs in this thread, so a seed is a story that can be told again, step by step,
- * with the same trace hash at its end.
+ * a fate that lets the machine lose power now and then, at a write of its disks, or gives the
+ * member few file descriptors and clients who take them (idle.h). Time is virtual and everything
+ * runs in this thread, so a seed is a story that can be told again, step by step, with the same
+ * trace hash at its end.
  *
  *     step   the member's inbox, or the clients', or else time passes to the next thing that is due
  *

@@ -7,6 +7,7 @@
 #include "base/mem.h"
 #include "harness/test.h"
 #include "interop/caller_test.h"
+#include "io/clock.h"
 
 #include <arpa/inet.h>
 #include <stdio.h>
@@ -70,6 +71,7 @@ static void disconnect_idle(struct guard *g)
 }
 
 struct writing {
+    struct guard *guard;
     struct ask asks[WRITERS];
     struct bytes value;
     unsigned sent, answered, wanted;
@@ -96,27 +98,58 @@ static void one_written(struct ask *a)
         write_one(w, a);
 }
 
-/* More than a segment of the log takes, so that it has to make another one. */
-static void write_segments(struct guard *g, unsigned segments)
+/* More than so many segments of the log take, so that it has to make others. */
+static void begin_writing(struct writing *w, struct guard *g, unsigned segments)
 {
     enum { VALUE_BYTES = 64 * KIB, PUTS_PER_SEGMENT = 1000 };
-    uint8_t *value = mem_alloc(VALUE_BYTES);
-    struct writing w = {.wanted = segments * PUTS_PER_SEGMENT};
 
-    w.value = bytes_of(value, VALUE_BYTES);
+    *w = (struct writing){.guard = g, .wanted = segments * PUTS_PER_SEGMENT};
+    w->value = bytes_of(mem_alloc(VALUE_BYTES), VALUE_BYTES);
     for (unsigned i = 0; i < WRITERS; i++) {
-        w.asks[i] = (struct ask){.line = g->line, .on_over = one_written, .context = &w};
-        write_one(&w, &w.asks[i]);
+        w->asks[i] = (struct ask){.line = g->line, .on_over = one_written, .context = w};
+        write_one(w, &w->asks[i]);
     }
-    while (w.answered < w.wanted) {
-        caller_turn(&g->caller, 1000);
-        if (w.refused)
-            test_fail(__FILE__, __LINE__, "put %u was not answered; the log ends with:\n%s",
-                      w.answered, peer_run(&g->peer.arena, "tail -n 1 %s.log", g->peer.dir));
+}
+
+static void write_on(struct writing *w)
+{
+    struct guard *g = w->guard;
+
+    caller_turn(&g->caller, 100);
+    if (w->refused)
+        test_fail(__FILE__, __LINE__, "put %u was not answered; the log ends with:\n%s",
+                  w->answered, peer_run(&g->peer.arena, "tail -n 1 %s.log", g->peer.dir));
+}
+
+/* Until there was no answer for a while. */
+static void write_until_quiet(struct writing *w)
+{
+    struct caller *c = &w->guard->caller;
+    uint64_t last_ns = caller_now_ns(c);
+
+    for (unsigned answered = w->answered; caller_now_ns(c) - last_ns < NS_PER_S;) {
+        write_on(w);
+        if (w->answered > answered)
+            last_ns = caller_now_ns(c);
+        answered = w->answered;
     }
+}
+
+static void end_writing(struct writing *w)
+{
+    while (w->answered < w->wanted)
+        write_on(w);
     for (unsigned i = 0; i < WRITERS; i++)
-        ask_free(&w.asks[i]);
-    mem_free(value);
+        ask_free(&w->asks[i]);
+    mem_free((void *)w->value.at);
+}
+
+static void write_segments(struct guard *g, unsigned segments)
+{
+    struct writing w;
+
+    begin_writing(&w, g, segments);
+    end_writing(&w);
 }
 
 static unsigned files_open(struct guard *g)
@@ -209,4 +242,55 @@ TEST(too_few_files_to_serve_are_refused_with_the_reason)
     peer_run(&p.arena, "grep 'file descriptor limit of etcd process is too low' %s.log", dir);
     CHECK(access(dir, F_OK) != 0);
     peer_close(&p);
+}
+
+/* From now on it can open nothing: the system gives out the lowest number that is free, and that
+ * must be below the limit. Returns the limit there was. */
+static struct rlimit allow_nothing_more(struct guard *g)
+{
+    struct rlimit before, none;
+    char path[64];
+    unsigned lowest = 0;
+
+    do
+        snprintf(path, sizeof(path), "/proc/%d/fd/%u", (int)g->peer.pid, lowest);
+    while (access(path, F_OK) == 0 && ++lowest < 1000);
+    CHECK_EQ(prlimit(g->peer.pid, RLIMIT_NOFILE, NULL, &before), 0);
+    none = (struct rlimit){.rlim_cur = lowest, .rlim_max = before.rlim_max};
+    CHECK_EQ(prlimit(g->peer.pid, RLIMIT_NOFILE, &none, NULL), 0);
+    return before;
+}
+
+static void await_line(struct guard *g, const char *text)
+{
+    while (strcmp(peer_run(&g->peer.arena, "grep -c '%s' %s.log || true", text, g->peer.dir),
+                  "0") == 0)
+        caller_for_ms(&g->caller, 10);
+}
+
+/* As when the system itself has no descriptors left: nothing fails, all wait, and all goes on. */
+TEST(without_any_descriptor_the_log_goes_on_and_then_waits)
+{
+    struct guard g;
+    struct writing w;
+    struct pb_put_request put = {.key = BYTES("late"), .value = BYTES("but served")};
+    open_guard(&g, 0, "");
+    struct rlimit before = allow_nothing_more(&g);
+
+    struct ask late = {.line = caller_connect(&g.caller)};
+    ask_start(&late, "/etcdserverpb.KV/Put", &pb_put_request_schema, &put);
+    await_line(&g, "failed to accept connections; they wait");
+    CHECK(!ask_is_over(&late));
+    begin_writing(&w, &g, 3);
+    write_until_quiet(&w);
+    await_line(&g, "failed to reserve the next WAL segment; it will be tried again");
+    CHECK(w.answered > 1000); /* more than a segment */
+    CHECK(w.answered < w.wanted);
+    CHECK_EQ(prlimit(g.peer.pid, RLIMIT_NOFILE, &before, NULL), 0);
+    end_writing(&w);
+    ask_wait(&late);
+
+    CHECK_EQ(late.code, RPC_OK);
+    ask_free(&late);
+    close_guard(&g);
 }
