@@ -289,7 +289,7 @@ static int bind_path(int fd, const struct net_address *a)
 
 static int bound_address(int fd, struct net_address *out)
 {
-    struct sockaddr_storage where;
+    struct sockaddr_storage where = {0};
     socklen_t len = sizeof(where);
 
     if (out->family == NET_UNIX)

@@ -58,7 +58,7 @@ static enum err listen_to_clients(struct server *s, struct buf *why)
 /*
  * Whoever connects and says nothing still has a descriptor of ours. What the log and the store need
  * is kept from clients, who wait in the kernel instead. etcd does not start with a limit of 150 or
- * less, and we need not be so strict: about 25 are enough for one member of one address.
+ * less, and we need not be so strict: about 30 are enough for one member of one address.
  */
 unsigned listen_conns_max(unsigned files_max)
 {

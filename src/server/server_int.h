@@ -43,7 +43,7 @@ enum {
     SWEEP_PAUSE_US = 1000,     /* between two slices: the log's disk is wanted by others, too */
     COMMIT_BYTES = 8 * MIB,    /* pending in the store: it is not waited any longer */
     FILES_RESERVED = 150,      /* of those that may be open: not for clients; etcd's */
-    FILES_MIN = 64,            /* to begin with fewer makes no sense */
+    FILES_MIN = 80,            /* half of it is what a member needs itself, and some to spare */
 };
 
 /* Storage work that raft has handed out, in order. */

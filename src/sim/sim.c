@@ -120,7 +120,7 @@ static void add_actors(struct sim *s, enum actor_kind kind, unsigned count)
 /* Few file descriptors, and clients who take all that they can get of them. */
 static void let_files_run_out(struct sim *s)
 {
-    unsigned files = (unsigned)rng_between(&s->fate, 64, 100);
+    unsigned files = (unsigned)rng_between(&s->fate, 80, 110);
     struct idle_options options = {.io = &s->io, .count = files};
     enum err e = net_address_parse("10.0.0.1:2379", &options.server);
 

@@ -60,7 +60,7 @@
 #define WAL_RECORD_BYTES_MAX ((uint64_t)512 * MIB)
 
 /* Segments with a file descriptor each: the newest. Older ones are opened to be read. */
-#define WAL_SEGMENTS_OPEN_MAX 8
+#define WAL_SEGMENTS_OPEN_MAX 4
 
 /* wal_append may be called while wal_pending_bytes is below this. */
 #define WAL_PENDING_BYTES_MAX ((size_t)32 * MIB)
