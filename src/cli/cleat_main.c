@@ -4,7 +4,9 @@
  * Reads the flags, opens the log and the world, and runs a server in it until it is told to stop:
  * SIGTERM or SIGINT once for a graceful end, a second time for an immediate one.
  */
+#include "base/assert.h"
 #include "base/buf.h"
+#include "base/text.h"
 #include "io/loop.h"
 #include "io/worker.h"
 #include "server/config.h"
@@ -19,12 +21,10 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { OUTPUTS_MAX = 8 };
-
 struct daemon {
     struct config config;
     struct log log;
-    int outputs[OUTPUTS_MAX];
+    int outputs[CONFIG_LOG_OUTPUTS_MAX + 1]; /* one more for a refusal */
     size_t output_count;
     struct loop *loop;
     struct server *server;
@@ -58,8 +58,7 @@ static bool open_output(struct bytes name)
 {
     int fd;
 
-    if (d.output_count == OUTPUTS_MAX)
-        return false;
+    assert(d.output_count < ARRAY_LEN(d.outputs));
     if (bytes_equal(name, BYTES("stderr")))
         fd = STDERR_FILENO;
     else if (bytes_equal(name, BYTES("stdout")))
@@ -76,8 +75,11 @@ static bool open_output(struct bytes name)
     return true;
 }
 
-static bool open_log(void)
+/* Opens what can be opened. False, and *why tells of the first output that could not. */
+static bool open_log(struct buf *why)
 {
+    size_t before = why->len;
+
     d.log = (struct log){.level = d.config.log_level,
                          .format = d.config.log_format,
                          .sink = write_line,
@@ -85,13 +87,14 @@ static bool open_log(void)
                          .clock = wall_clock};
     for (size_t i = 0; i < d.config.log_outputs.count; i++) {
         struct bytes name = d.config.log_outputs.at[i];
-        if (!open_output(name)) {
-            fprintf(stderr, "cleat: cannot log to \"%.*s\": %s\n", (int)name.len, name.at,
-                    strerror(errno));
-            return false;
+        if (!open_output(name) && why->len == before) {
+            buf_append_str(why, "open sink ");
+            text_append_quoted(why, name);
+            buf_printf(why, ": open %.*s: %s", (int)name.len, (const char *)name.at,
+                       strerror(errno));
         }
     }
-    return true;
+    return why->len == before;
 }
 
 static void close_log(void)
@@ -216,17 +219,52 @@ static int tell(void (*text)(struct buf *), FILE *to, int status)
     return status;
 }
 
-static int refuse(const struct buf *why, enum config_result result)
+static bool logs_to_a_screen(void)
 {
-    if (result == CONFIG_BAD_FLAG) {
-        fprintf(stderr, "%.*s\n", (int)why->len, why->at);
-        return tell(config_usage, stderr, 2);
+    for (size_t i = 0; i < d.output_count; i++) {
+        if (d.outputs[i] <= STDERR_FILENO)
+            return true;
     }
-    if (open_log()) {
-        log_notes();
-        log_error(&d.log, "failed to verify flags", LOG_BYTES("error", buf_bytes(why)));
-    }
+    return false;
+}
+
+/*
+ * Says why into the log as it is set up by then, whatever its level. A refusal that is only in a
+ * file, or in a log that goes nowhere, looks like a program that ended without a word: standard
+ * error has it too then.
+ */
+static int refuse(const struct buf *why)
+{
+    if (!logs_to_a_screen())
+        d.outputs[d.output_count++] = STDERR_FILENO;
+    log_notes();
+    log_write(&d.log, LOG_WARN, LOG_CALLER, "failed to verify flags",
+              (const struct log_field[]){LOG_BYTES("error", buf_bytes(why))}, 1);
     return 1;
+}
+
+static int refuse_flag(const struct buf *why)
+{
+    fprintf(stderr, "%.*s\n", (int)why->len, why->at);
+    return tell(config_usage, stderr, 2);
+}
+
+/* The flags were refused: an output that cannot be opened is the lesser trouble then. */
+static int refuse_config(const struct buf *why)
+{
+    struct buf no_output = {0};
+
+    open_log(&no_output);
+    buf_free(&no_output);
+    return refuse(why);
+}
+
+static int start(struct buf *why)
+{
+    if (!open_log(why))
+        return refuse(why);
+    log_notes();
+    return serve();
 }
 
 int main(int argc, char **argv)
@@ -245,14 +283,13 @@ int main(int argc, char **argv)
         status = tell(config_version, stdout, 0);
         break;
     case CONFIG_BAD_FLAG:
+        status = refuse_flag(&why);
+        break;
     case CONFIG_BAD:
-        status = refuse(&why, result);
+        status = refuse_config(&why);
         break;
     case CONFIG_OK:
-        if (open_log()) {
-            log_notes();
-            status = serve();
-        }
+        status = start(&why);
         break;
     }
     close_log();

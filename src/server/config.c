@@ -180,11 +180,32 @@ static bool read_env(struct maker *m, const char *const *env)
 
 /* ---- What we cannot do ---- */
 
+/* Until the flags have been read, and for good where they cannot be. */
+static void log_by_default(struct config *c)
+{
+    static const struct bytes standard_error[] = {BYTES("stderr")};
+
+    c->log_level = LOG_INFO;
+    c->log_format = LOG_JSON;
+    c->log_outputs = (struct url_list){standard_error, 1};
+}
+
+static bool refuse_support(struct maker *m, enum flag_id id)
+{
+    return refuse(m, "flag --%s is not supported yet", flag_table[id].name);
+}
+
+/* Everything else would be in there. */
+static bool check_config_file(struct maker *m)
+{
+    return flags_is_default(&m->flags, FLAG_CONFIG_FILE) || refuse_support(m, FLAG_CONFIG_FILE);
+}
+
 static bool check_support(struct maker *m)
 {
     for (size_t id = FLAG_WORKING_COUNT; id < FLAG_SUPPORT_COUNT; id++) {
         if (!flags_is_default(&m->flags, (enum flag_id)id))
-            return refuse(m, "flag --%s is not supported yet", flag_table[id].name);
+            return refuse_support(m, (enum flag_id)id);
     }
     return true;
 }
@@ -240,6 +261,9 @@ static bool read_log_outputs(struct maker *m)
         return refuse(m, "multi logoutput for \"default\" is not supported yet");
     if (url_list_has(said, BYTES("systemd/journal")))
         return refuse(m, "--log-outputs=systemd/journal is not supported yet");
+    if (said.count > CONFIG_LOG_OUTPUTS_MAX)
+        return refuse(m, "--log-outputs takes at most %d outputs (set to %zu)",
+                      CONFIG_LOG_OUTPUTS_MAX, said.count);
     if (url_list_has(said, (struct bytes){0}))
         return refuse(m, "open sink \"\": open : no such file or directory");
     for (size_t i = 0; i < said.count; i++)
@@ -326,6 +350,8 @@ static bool check_urls(struct maker *m)
 {
     return check_listen_hosts(m, FLAG_LISTEN_PEER_URLS) &&
            check_listen_hosts(m, FLAG_LISTEN_CLIENT_URLS) &&
+           check_listen_hosts(m, FLAG_LISTEN_CLIENT_HTTP_URLS) &&
+           check_listen_hosts(m, FLAG_LISTEN_METRICS_URLS) &&
            check_advertised_hosts(m, FLAG_INITIAL_ADVERTISE_PEER_URLS, "\"host:port\"") &&
            check_advertised_hosts(m, FLAG_ADVERTISE_CLIENT_URLS,
                                   "in the format \"host:port\", \"unix:/path/to/socket\" or "
@@ -391,6 +417,100 @@ static bool read_listens(struct maker *m, enum flag_id id, struct config_listens
             return false;
     }
     *out = (struct config_listens){listens, list.count};
+    return true;
+}
+
+/* ---- What etcd would refuse ---- */
+
+static bool check_fallback(struct maker *m)
+{
+    if (!value_of(m, FLAG_DISCOVERY_FALLBACK)->boolean)
+        return true;
+    return refuse(m, "v2 proxy is deprecated, and --discovery-fallback can't be configured as "
+                     "\"proxy\"");
+}
+
+static bool is_blank(struct bytes text)
+{
+    for (size_t i = 0; i < text.len; i++) {
+        if (text.at[i] != ' ' && text.at[i] != '\t')
+            return false;
+    }
+    return true;
+}
+
+/* An empty list of endpoints that was said is one endpoint, and a bad one. */
+static bool check_discovery(struct maker *m)
+{
+    const struct flag_value *endpoints = value_of(m, FLAG_DISCOVERY_ENDPOINTS);
+    const struct flag_value *cluster = value_of(m, FLAG_INITIAL_CLUSTER);
+    bool has_srv = value_of(m, FLAG_DISCOVERY_SRV)->text[0] != 0;
+    bool has_token = value_of(m, FLAG_DISCOVERY_TOKEN)->text[0] != 0;
+    bool has_cluster = cluster->is_set && cluster->text[0] != 0;
+
+    if (has_cluster + has_srv + endpoints->is_set > 1) {
+        return refuse(m, "multiple discovery or bootstrap flags are set. Choose one of "
+                         "\"initial-cluster\", \"discovery-endpoints\" or \"discovery-srv\"");
+    }
+    if (has_token != endpoints->is_set)
+        return refuse(m, "both --discovery-token and --discovery-endpoints must be set");
+    for (size_t i = 0; endpoints->is_set && i < endpoints->set.count; i++) {
+        if (is_blank(endpoints->set.at[i]))
+            return refuse(m, "--discovery-endpoints must not contain empty endpoints");
+    }
+    return true;
+}
+
+static bool check_compaction(struct maker *m)
+{
+    const char *mode = value_of(m, FLAG_AUTO_COMPACTION_MODE)->text;
+    int64_t hash_ns = value_of(m, FLAG_COMPACT_HASH_CHECK_TIME)->integer;
+
+    if (mode[0] == 0)
+        return refuse(m, "undefined auto-compaction-mode");
+    if (strcmp(mode, "periodic") != 0 && strcmp(mode, "revision") != 0)
+        return refuse(m, "unknown auto-compaction-mode %s", quoted(m, bytes_of_str(mode)));
+    if (gates_persist_checkpoints_alone(value_of(m, FLAG_FEATURE_GATES)->gates)) {
+        return refuse(m, "enabling feature gate LeaseCheckpointPersist requires enabling feature "
+                         "gate LeaseCheckpoint");
+    }
+    if (hash_ns <= 0)
+        return refuse(m, "--compact-hash-check-time must be >0 (set to %gs)",
+                      (double)hash_ns / (double)NS_PER_S);
+    return true;
+}
+
+/* 0: whatever is newest, or oldest. */
+static bool read_tls_version(struct maker *m, enum flag_id id, unsigned *out)
+{
+    static const char *const versions[] = {"", "TLS1.2", "TLS1.3"};
+    const char *text = value_of(m, id)->text;
+
+    for (*out = 0; *out < ARRAY_LEN(versions); ++*out) {
+        if (strcmp(text, versions[*out]) == 0)
+            return true;
+    }
+    return refuse(m, "unexpected TLS version %s (must be one of: TLS1.2, TLS1.3)",
+                  quoted(m, bytes_of_str(text)));
+}
+
+static bool check_tls(struct maker *m)
+{
+    const struct flag_value *ciphers = value_of(m, FLAG_CIPHER_SUITES);
+    unsigned min, max;
+
+    if (!read_tls_version(m, FLAG_TLS_MIN_VERSION, &min) ||
+        !read_tls_version(m, FLAG_TLS_MAX_VERSION, &max))
+        return false;
+    if (max != 0 && min > max) {
+        return refuse(m, "min version (%s) is greater than max version (%s)",
+                      value_of(m, FLAG_TLS_MIN_VERSION)->text,
+                      value_of(m, FLAG_TLS_MAX_VERSION)->text);
+    }
+    if (min == 2 && ciphers->is_set)
+        return refuse(m, "cipher suites cannot be configured when only TLS1.3 is enabled");
+    if (ciphers->is_set && ciphers->text[0] == 0)
+        return refuse(m, "unexpected TLS cipher suite \"\"");
     return true;
 }
 
@@ -555,6 +675,25 @@ static bool check_advertise_is_said(struct maker *m)
                      "explicitly");
 }
 
+static void note_raised(struct maker *m, enum flag_id id, const char *message)
+{
+    if (value_of(m, id)->integer < 5 * NS_PER_S)
+        note(m, LOG_INFO, message, NULL, NULL);
+}
+
+static void note_replaced(struct maker *m)
+{
+    uint64_t cost = value_of(m, FLAG_BCRYPT_COST)->number;
+
+    note_raised(m, FLAG_RAFT_READ_TIMEOUT, "raft-read-timeout increased to minimum value: 5s");
+    note_raised(m, FLAG_RAFT_WRITE_TIMEOUT, "raft-write-timeout increased to minimum value: 5s");
+    if (cost < 4 || cost > 31) {
+        note_two(m, LOG_WARN, "use default bcrypt cost instead of the invalid given cost",
+                 "default-cost", "10", "given-cost",
+                 arena_printf(&m->out->arena, "%" PRIu64, cost));
+    }
+}
+
 static void note_name(struct maker *m)
 {
     if (strcmp(value_of(m, FLAG_NAME)->text, DEFAULT_NAME) == 0) {
@@ -565,17 +704,22 @@ static void note_name(struct maker *m)
     }
 }
 
-/* The order in which things are refused is etcd's. */
+/* The order in which things are refused is etcd's, and what it would take and we cannot do comes
+ * last, but for the addresses that TLS has to do with. */
 static bool make(struct maker *m)
 {
-    if (!check_support(m) || !read_log(m) || !check_urls(m))
+    if (!check_config_file(m) || !check_fallback(m) || !read_log(m) || !check_urls(m))
         return false;
     note(m, LOG_WARN,
          "Running http and grpc server on single port. This is not recommended for production.",
          NULL, NULL);
-    if (!check_times(m) || !check_advertise_is_said(m))
+    if (!check_discovery(m) || !check_times(m) || !check_advertise_is_said(m) ||
+        !check_compaction(m))
         return false;
     note_name(m);
+    if (!check_tls(m) || !check_support(m))
+        return false;
+    note_replaced(m);
     note_deprecated(m);
     read_plain(m);
     read_keepalive(m);
@@ -621,6 +765,7 @@ enum config_result config_parse(int argc, const char *const *argv, const char *c
     struct maker m = {.out = out, .why = why};
 
     *out = (struct config){0};
+    log_by_default(out);
     enum config_result result = parse(&m, argc, argv, env);
     keep_notes(&m);
     assert(result != CONFIG_OK || out->listen_clients.count > 0);

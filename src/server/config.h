@@ -13,6 +13,8 @@
  * Promises   1. Nothing is read but the two arrays: no environment, no file, no clock.
  *            2. After CONFIG_OK every field has a value that was checked; nothing is left to parse.
  *            3. config_help tells of exactly the flags that work.
+ *            4. The fields of the log are good in every case: where it stopped before they were
+ *               read, they say what etcd logs with until it knows better, info as JSON to stderr.
  * Not here   TLS, and so https and unixs. Printing, logging and exit codes (cli). --initial-cluster
  *            stays text, since it counts only where there is no log yet (cluster_initial_parse).
  */
@@ -22,6 +24,8 @@
 #include "base/log.h"
 #include "cluster/urls.h"
 #include "io/net.h"
+
+enum { CONFIG_LOG_OUTPUTS_MAX = 8 };
 
 /* One place to listen on. */
 struct config_listen {
@@ -86,7 +90,7 @@ enum config_result {
     CONFIG_HELP,     /* config_usage to stderr, config_help to stdout, exit 0 */
     CONFIG_VERSION,  /* config_version to stdout, exit 0 */
     CONFIG_BAD_FLAG, /* *why and config_usage to stderr, exit 2 */
-    CONFIG_BAD,      /* "failed to verify flags" with *why into the log, exit 1 */
+    CONFIG_BAD,      /* "failed to verify flags" with *why into the log and to stderr, exit 1 */
 };
 
 /*

@@ -69,13 +69,23 @@ static bool set_urls(struct flags *f, struct flag_value *value, struct bytes tex
     return true;
 }
 
-static bool set_state(struct flag_value *value, struct bytes text, struct buf *why)
+static bool set_choice(struct flag_value *value, struct bytes text, struct bytes no,
+                       struct bytes yes, struct buf *why)
 {
-    value->boolean = bytes_equal(text, BYTES("existing"));
-    if (value->boolean || bytes_equal(text, BYTES("new")))
+    value->boolean = bytes_equal(text, yes);
+    if (value->boolean || bytes_equal(text, no))
         return true;
     buf_append_str(why, "invalid value");
     return false;
+}
+
+static bool set_origins(struct flags *f, struct flag_value *value, struct bytes text,
+                        struct buf *why)
+{
+    struct url_list list;
+
+    value->text = arena_copy_str(f->arena, text);
+    return bytes_equal(text, BYTES("*")) || url_list_parse(text, f->arena, why, &list);
 }
 
 static bool check_stages(struct flags *f, struct bytes text, struct buf *why)
@@ -126,7 +136,13 @@ bool flags_set(struct flags *f, enum flag_id id, struct bytes text, struct buf *
         value->set = unique_words(f, text);
         return true;
     case FLAG_STATE:
-        return set_state(value, text, why);
+        return set_choice(value, text, BYTES("new"), BYTES("existing"), why);
+    case FLAG_EXIT:
+        return set_choice(value, text, BYTES("exit"), BYTES("proxy"), why);
+    case FLAG_ORIGINS:
+        return set_origins(f, value, text, why);
+    case FLAG_GATES:
+        return gates_set(&value->gates, text, f->arena, why);
     case FLAG_STAGES:
         return check_stages(f, text, why);
     case FLAG_NOTHING:
@@ -155,15 +171,90 @@ void flags_init(struct flags *f, struct arena *arena)
         f->values[id] = default_of(f, (enum flag_id)id);
 }
 
+/* ---- What is said anyway ---- */
+
+/* "0", "00", "-0" and "0h" alike, and nothing at all: etcd reads hours, or else a duration. */
+static bool is_no_retention(const char *text)
+{
+    struct bytes digits = bytes_of_str(text + (text[0] == '-' || text[0] == '+'));
+    int64_t ns;
+
+    if (strspn(text, "+-0") == strlen(text))
+        return strspn((const char *)digits.at, "0") == digits.len;
+    return !value_parse_duration(bytes_of_str(text), &ns) && ns == 0;
+}
+
+/* The members of a flat JSON object, in order, without the white space and the braces. */
+static struct url_list json_members(struct arena *arena, const char *json)
+{
+    char *dense = arena_alloc(arena, strlen(json) + 1);
+    size_t len = 0;
+
+    for (; *json; json++) {
+        if (!strchr(" \t\r\n{}", *json))
+            dense[len++] = *json;
+    }
+    return url_list_sorted(url_list_split(bytes_of(dense, len), arena), arena);
+}
+
+static bool is_same_json(struct arena *arena, const char *a, const char *b)
+{
+    return a[0] == '{' && url_list_equal(json_members(arena, a), json_members(arena, b));
+}
+
+/* Values that etcd takes for the default, or that come to the same. */
+static bool is_default_in_other_words(const struct flags *f, enum flag_id id)
+{
+    const struct flag_value *value = &f->values[id];
+
+    switch (id) {
+    case FLAG_BACKEND_BBOLT_FREELIST_TYPE:
+        return strcmp(value->text, "array") != 0; /* there are two, and any other word is a map */
+    case FLAG_BACKEND_BATCH_LIMIT:
+        return value->integer == 10000;
+    case FLAG_COMPACTION_BATCH_LIMIT:
+        return value->integer == 1000;
+    case FLAG_COMPACTION_SLEEP_INTERVAL:
+        return value->integer == 10 * (int64_t)1000000;
+    case FLAG_WARNING_UNARY_REQUEST_DURATION:
+        return value->integer == 0;
+    case FLAG_RAFT_READ_TIMEOUT:
+    case FLAG_RAFT_WRITE_TIMEOUT:
+        return value->integer < 5 * (int64_t)1000000000; /* raised to the default */
+    case FLAG_AUTO_COMPACTION_RETENTION:
+        return is_no_retention(value->text);
+    case FLAG_TLS_MIN_VERSION:
+        return strcmp(value->text, "") == 0; /* Go's choice, which is TLS1.2 */
+    case FLAG_TLS_MAX_VERSION:
+        return strcmp(value->text, "TLS1.3") == 0; /* the newest there is */
+    case FLAG_HOST_WHITELIST:
+        return url_list_has(value->set, BYTES("*")); /* whoever else is listed */
+    case FLAG_BCRYPT_COST:
+        return value->number < 4 || value->number > 31; /* replaced by the default */
+    case FLAG_AUTH_TOKEN_TTL:
+        return value->number == 0;
+    case FLAG_METRICS:
+        return strcmp(value->text, "extensive") != 0; /* any other word is basic */
+    case FLAG_LOG_ROTATION_CONFIG_JSON:
+        return is_same_json(f->arena, value->text, flag_table[id].initial);
+    default:
+        return false;
+    }
+}
+
+static bool is_same_value(const struct flag_value *a, const struct flag_value *b)
+{
+    return a->boolean == b->boolean && a->number == b->number && a->integer == b->integer &&
+           gates_are_default(a->gates) == gates_are_default(b->gates) &&
+           url_list_equal(a->set, b->set) && (a->text == b->text || strcmp(a->text, b->text) == 0);
+}
+
 bool flags_is_default(const struct flags *f, enum flag_id id)
 {
     struct flags copy = {.arena = f->arena};
-    const struct flag_value *value = &f->values[id];
     struct flag_value initial = default_of(&copy, id);
 
-    return value->boolean == initial.boolean && value->number == initial.number &&
-           value->integer == initial.integer && url_list_equal(value->set, initial.set) &&
-           (value->text == initial.text || strcmp(value->text, initial.text) == 0);
+    return is_same_value(&f->values[id], &initial) || is_default_in_other_words(f, id);
 }
 
 /* ---- A command line ---- */

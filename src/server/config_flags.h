@@ -8,6 +8,7 @@
 
 #include "base/buf.h"
 #include "cluster/urls.h"
+#include "server/config_gates.h"
 
 enum flag_kind {
     FLAG_BOOL,
@@ -19,6 +20,9 @@ enum flag_kind {
     FLAG_URLS,    /* comma separated, sorted, each once; an empty text changes nothing */
     FLAG_SET,     /* comma separated words, sorted, each once */
     FLAG_STATE,   /* new or existing */
+    FLAG_EXIT,    /* exit or proxy */
+    FLAG_ORIGINS, /* an asterisk, or URLs */
+    FLAG_GATES,   /* of features, on or off */
     FLAG_STAGES,  /* of a deprecation that is over: words that etcd checks and forgets */
     FLAG_NOTHING, /* a flag of old that etcd takes and forgets */
 };
@@ -103,10 +107,10 @@ enum flag_section { SECTION_MEMBER, SECTION_CLUSTER, SECTION_LOG, SECTION_TUNING
     X(RAFT_READ_TIMEOUT, "raft-read-timeout", DURATION, "5s")                                      \
     X(RAFT_WRITE_TIMEOUT, "raft-write-timeout", DURATION, "5s")                                    \
     X(ENABLE_GRPC_GATEWAY, "enable-grpc-gateway", BOOL, "true")                                    \
-    X(FEATURE_GATES, "feature-gates", TEXT, "")                                                    \
+    X(FEATURE_GATES, "feature-gates", GATES, "")                                                   \
     X(CONFIG_FILE, "config-file", TEXT, "")                                                        \
     X(DISCOVERY_TOKEN, "discovery-token", TEXT, "")                                                \
-    X(DISCOVERY_ENDPOINTS, "discovery-endpoints", TEXT, "")                                        \
+    X(DISCOVERY_ENDPOINTS, "discovery-endpoints", SET, "")                                         \
     X(DISCOVERY_DIAL_TIMEOUT, "discovery-dial-timeout", DURATION, "2s")                            \
     X(DISCOVERY_REQUEST_TIMEOUT, "discovery-request-timeout", DURATION, "5s")                      \
     X(DISCOVERY_KEEPALIVE_TIME, "discovery-keepalive-time", DURATION, "2s")                        \
@@ -120,7 +124,7 @@ enum flag_section { SECTION_MEMBER, SECTION_CLUSTER, SECTION_LOG, SECTION_TUNING
     X(DISCOVERY_PASSWORD, "discovery-password", TEXT, "")                                          \
     X(DISCOVERY_SRV, "discovery-srv", TEXT, "")                                                    \
     X(DISCOVERY_SRV_NAME, "discovery-srv-name", TEXT, "")                                          \
-    X(DISCOVERY_FALLBACK, "discovery-fallback", TEXT, "exit")                                      \
+    X(DISCOVERY_FALLBACK, "discovery-fallback", EXIT, "exit")                                      \
     X(AUTO_COMPACTION_MODE, "auto-compaction-mode", TEXT, "periodic")                              \
     X(AUTO_COMPACTION_RETENTION, "auto-compaction-retention", TEXT, "0")                           \
     X(CERT_FILE, "cert-file", TEXT, "")                                                            \
@@ -147,8 +151,8 @@ enum flag_section { SECTION_MEMBER, SECTION_CLUSTER, SECTION_LOG, SECTION_TUNING
     X(CIPHER_SUITES, "cipher-suites", TEXT, "")                                                    \
     X(TLS_MIN_VERSION, "tls-min-version", TEXT, "TLS1.2")                                          \
     X(TLS_MAX_VERSION, "tls-max-version", TEXT, "")                                                \
-    X(CORS, "cors", TEXT, "*")                                                                     \
-    X(HOST_WHITELIST, "host-whitelist", TEXT, "*")                                                 \
+    X(CORS, "cors", ORIGINS, "*")                                                                  \
+    X(HOST_WHITELIST, "host-whitelist", SET, "*")                                                  \
     X(AUTH_TOKEN, "auth-token", TEXT, "simple")                                                    \
     X(BCRYPT_COST, "bcrypt-cost", UINT, "10")                                                      \
     X(AUTH_TOKEN_TTL, "auth-token-ttl", UINT, "300")                                               \
@@ -214,11 +218,12 @@ extern const struct flag flag_table[FLAG_COUNT];
 
 struct flag_value {
     bool is_set;         /* on the command line or in the environment */
-    bool boolean;        /* BOOL; STATE: existing */
+    bool boolean;        /* BOOL; STATE: existing; EXIT: proxy */
     uint64_t number;     /* UINT, UINT32 */
     int64_t integer;     /* INT; DURATION, in nanoseconds */
-    const char *text;    /* TEXT */
+    const char *text;    /* TEXT, ORIGINS */
     struct url_list set; /* URLS, SET */
+    struct gates gates;  /* GATES */
 };
 
 struct flags {
@@ -241,7 +246,10 @@ enum flags_result flags_parse(struct flags *f, int argc, const char *const *argv
 /* FLAG_COUNT if there is none. */
 enum flag_id flags_find(struct bytes name);
 
-/* Has it the value it would have if nobody had said anything? */
+/*
+ * Has it the value it would have if nobody had said anything? Some values say the same in other
+ * words: etcd turns a batch limit of 0 into 10000, so 10000 is its default too.
+ */
 bool flags_is_default(const struct flags *f, enum flag_id id);
 
 /* "ETCD_DATA_DIR" for data-dir. */

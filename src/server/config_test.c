@@ -2,6 +2,8 @@
 
 #include "base/mem.h"
 #include "harness/test.h"
+#include "server/config_flags.h"
+#include "server/defaults_test.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -355,6 +357,43 @@ static const struct {
      "TLS key/cert (--cert-file, --key-file) must be provided for client url "
      "https://127.0.0.1:1 with HTTPS scheme"},
 
+    {"--feature-gates=Foo=true", "", CONFIG_BAD_FLAG,
+     "invalid value \"Foo=true\" for flag -feature-gates: unrecognized feature gate: Foo"},
+    {"--feature-gates=AllAlpha", "", CONFIG_BAD_FLAG,
+     "invalid value \"AllAlpha\" for flag -feature-gates: missing bool value for AllAlpha"},
+    {"--feature-gates=AllAlpha=x", "", CONFIG_BAD_FLAG,
+     "invalid value \"AllAlpha=x\" for flag -feature-gates: invalid value of AllAlpha=x, err: "
+     "strconv.ParseBool: parsing \"x\": invalid syntax"},
+    {"--feature-gates=LeaseCheckpointPersist=true", "", CONFIG_BAD,
+     "enabling feature gate LeaseCheckpointPersist requires enabling feature gate "
+     "LeaseCheckpoint"},
+    {"--cors=", "", CONFIG_BAD_FLAG,
+     "invalid value \"\" for flag -cors: URL scheme must be http, https, unix, or unixs: "},
+    {"--discovery-fallback=", "", CONFIG_BAD_FLAG,
+     "invalid value \"\" for flag -discovery-fallback: invalid value"},
+    {"--discovery-fallback=proxy|--logger=x", "", CONFIG_BAD,
+     "v2 proxy is deprecated, and --discovery-fallback can't be configured as \"proxy\""},
+    {"--listen-metrics-urls=http://foo:1", "", CONFIG_BAD,
+     "expected IP in URL for binding (http://foo:1)"},
+    {"--discovery-endpoints=|--initial-cluster=a=http://a:1", "", CONFIG_BAD,
+     "multiple discovery or bootstrap flags are set. Choose one of \"initial-cluster\", "
+     "\"discovery-endpoints\" or \"discovery-srv\""},
+    {"--discovery-endpoints=a", "", CONFIG_BAD,
+     "both --discovery-token and --discovery-endpoints must be set"},
+    {"--discovery-endpoints=a, |--discovery-token=x", "", CONFIG_BAD,
+     "--discovery-endpoints must not contain empty endpoints"},
+    {"--auto-compaction-mode=", "", CONFIG_BAD, "undefined auto-compaction-mode"},
+    {"--auto-compaction-mode=x", "", CONFIG_BAD, "unknown auto-compaction-mode \"x\""},
+    {"--compact-hash-check-time=0", "", CONFIG_BAD,
+     "--compact-hash-check-time must be >0 (set to 0s)"},
+    {"--tls-max-version=x", "", CONFIG_BAD,
+     "unexpected TLS version \"x\" (must be one of: TLS1.2, TLS1.3)"},
+    {"--tls-min-version=TLS1.3|--tls-max-version=TLS1.2", "", CONFIG_BAD,
+     "min version (TLS1.3) is greater than max version (TLS1.2)"},
+    {"--tls-min-version=TLS1.3|--cipher-suites=x", "", CONFIG_BAD,
+     "cipher suites cannot be configured when only TLS1.3 is enabled"},
+    {"--cipher-suites=", "", CONFIG_BAD, "unexpected TLS cipher suite \"\""},
+
     /* Etcd's words, in a place or a shape of our own. */
     {"--log-level=foo", "", CONFIG_BAD_FLAG, "unrecognized level: \"foo\""},
     {"--name=a", "ETCD_NAME=", CONFIG_BAD,
@@ -374,6 +413,19 @@ static const struct {
      "--backend-batch-interval must not be negative"},
     {"--listen-peer-urls=unix:///x", "", CONFIG_BAD, "listen unix : not the path of a socket"},
     {"--cert-file=x", "", CONFIG_BAD, "flag --cert-file is not supported yet"},
+    {"--feature-gates=AllBeta=false", "", CONFIG_BAD, "flag --feature-gates is not supported yet"},
+    {"--feature-gates=AllAlpha=true|--feature-gates=CompactHashCheck=false", "", CONFIG_BAD,
+     "flag --feature-gates is not supported yet"},
+    {"--backend-bbolt-freelist-type=array", "", CONFIG_BAD,
+     "flag --backend-bbolt-freelist-type is not supported yet"},
+    {"--metrics=extensive", "", CONFIG_BAD, "flag --metrics is not supported yet"},
+    {"--host-whitelist=a", "", CONFIG_BAD, "flag --host-whitelist is not supported yet"},
+    {"--cors=http://a:1", "", CONFIG_BAD, "flag --cors is not supported yet"},
+    {"--raft-read-timeout=6s", "", CONFIG_BAD, "flag --raft-read-timeout is not supported yet"},
+    {"--log-rotation-config-json={}", "", CONFIG_BAD,
+     "flag --log-rotation-config-json is not supported yet"},
+    {"--auto-compaction-mode=revision", "", CONFIG_BAD,
+     "flag --auto-compaction-mode is not supported yet"},
     {"--enable-grpc-gateway=false", "", CONFIG_BAD,
      "flag --enable-grpc-gateway is not supported yet"},
     {"--backend-batch-limit=10", "", CONFIG_BAD, "flag --backend-batch-limit is not supported yet"},
@@ -400,23 +452,88 @@ TEST(what_is_wrong_is_refused_in_etcds_words)
 }
 
 /* Scripts spell out defaults; that changes nothing and so there is nothing to refuse. */
-TEST(an_unsupported_flag_may_have_its_default)
+static void check_changes_nothing(const char *args, const char *env, const char *usual)
 {
-    static const char *const good[] = {
-        "--enable-grpc-gateway|--cert-file=|--metrics=basic|--auto-compaction-retention=0",
-        "--listen-metrics-urls=|--corrupt-check-time=0|--compact-hash-check-time=60s",
-        "--cert-file=x|--cert-file=",
-        "--bcrypt-cost=0xa|--client-cert-auth=F|--raft-read-timeout=5000ms",
-        ("--log-rotation-config-json={\"maxsize\": 100, \"maxage\": 0, \"maxbackups\": 0, "
-         "\"localtime\": false, \"compress\": false}"),
-    };
+    struct line l;
+    struct buf got = {0};
 
-    for (size_t i = 0; i < ARRAY_LEN(good); i++) {
-        struct line l;
-        if (parse(&l, good[i], "") != CONFIG_OK)
-            test_fail(__FILE__, __LINE__, "%s: %s", good[i], buf_str(&l.why));
-        line_free(&l);
+    if (parse(&l, args, env) != CONFIG_OK)
+        test_fail(__FILE__, __LINE__, "%s %s: %s", args, env, buf_str(&l.why));
+    describe(&l.config, &got);
+    if (strcmp(buf_str(&got), usual) != 0)
+        test_fail(__FILE__, __LINE__, "%s %s gives\n%s", args, env, buf_str(&got));
+    buf_free(&got);
+    line_free(&l);
+}
+
+static void check_spelling(struct arena *arena, const char *name, struct bytes text,
+                           const char *usual)
+{
+    const char *value = arena_copy_str(arena, text);
+    bool has_no_word = strcmp(value, "true") == 0;
+    const char *variable = arena_printf(arena, "ETCD_%s=%s", name, value);
+
+    for (char *c = strchr(variable, '_'); *c != '='; c++)
+        *c = *c == '-' ? '_' : *c >= 'a' && *c <= 'z' ? (char)(*c - 32) : *c;
+    /* The words of the test's command line have bars between them and need something in them. */
+    check_changes_nothing(arena_printf(arena, "--%s=%s|--advertise-client-urls=", name, value), "",
+                          usual);
+    if (has_no_word)
+        check_changes_nothing(arena_printf(arena, "-%s", name), "", usual);
+    if (strncmp(name, "listen-client-u", 15) != 0)
+        check_changes_nothing("", variable, usual);
+}
+
+TEST(every_flag_takes_its_default_in_every_spelling)
+{
+    struct arena arena = {0};
+    struct buf usual = {0};
+    struct line l;
+    CHECK_EQ(parse(&l, "", ""), CONFIG_OK);
+    describe(&l.config, &usual);
+
+    for (size_t i = 0; i < spelled_flag_count; i++) {
+        const struct spelled_flag *flag = &spelled_flags[i];
+        for (const char *at = flag->spellings; at;) {
+            size_t len = strcspn(at, "|");
+            check_spelling(&arena, flag->name, bytes_of(at, len), buf_str(&usual));
+            at = at[len] ? at + len + 1 : NULL;
+        }
     }
+
+    line_free(&l);
+    buf_free(&usual);
+    arena_free(&arena);
+}
+
+/* The table above has them all: 113 flags, and 15 that etcd takes and forgets. */
+TEST(no_flag_of_etcds_is_left_out)
+{
+    CHECK_EQ(spelled_flag_count, 113);
+    CHECK_EQ(FLAG_COUNT, 113 + 15);
+    for (size_t i = 0; i < spelled_flag_count; i++) {
+        CHECK(flags_find(bytes_of_str(spelled_flags[i].name)) != FLAG_COUNT);
+        for (size_t j = 0; j < i; j++)
+            CHECK(strcmp(spelled_flags[i].name, spelled_flags[j].name) != 0);
+    }
+}
+
+/* Config promise 4. */
+TEST(a_refused_configuration_has_a_log)
+{
+    struct line l;
+
+    CHECK_EQ(parse(&l, "stray", ""), CONFIG_BAD);
+    CHECK_EQ(l.config.log_level, LOG_INFO);
+    CHECK_EQ(l.config.log_format, LOG_JSON);
+    CHECK_EQ(l.config.log_outputs.count, 1);
+    CHECK(url_list_has(l.config.log_outputs, BYTES("stderr")));
+    line_free(&l);
+
+    CHECK_EQ(parse(&l, "--log-outputs=a.log|--log-level=warn|--cert-file=x", ""), CONFIG_BAD);
+    CHECK_EQ(l.config.log_level, LOG_WARN);
+    CHECK(url_list_has(l.config.log_outputs, BYTES("a.log")));
+    line_free(&l);
 }
 
 /* ---- The environment, and what is noted ---- */

@@ -1,0 +1,139 @@
+/* A refused configuration, as the program tells it: one clear line on standard error, whatever the
+ * flags say about the log, and its exit status. */
+#include "base/mem.h"
+#include "harness/peer_test.h"
+#include "harness/test.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct refusal {
+    const char *variables; /* of the environment, as a shell wants them */
+    const char *flags;
+    int status;
+    const char *why; /* as it stands in the line: JSON has its quotes escaped */
+};
+
+/* Runs it; what it has printed is then in <dir>/out and <dir>/err. */
+static int run(struct peer *p, const struct refusal *r)
+{
+    const char *status =
+        peer_run(&p->arena, "cd %s && env -i %s timeout 20 %s %s >out 2>err; echo $?",
+                 test_tmp_dir(), r->variables, p->program, r->flags);
+
+    return (int)strtol(status, NULL, 10);
+}
+
+static const char *printed(struct peer *p, const char *file)
+{
+    return peer_run(&p->arena, "cat %s/%s", test_tmp_dir(), file);
+}
+
+static unsigned count_lines_with(const char *text, const char *what)
+{
+    unsigned count = 0;
+
+    for (const char *at = text; (at = strstr(at, what)) != NULL; at++)
+        count++;
+    return count;
+}
+
+static void check_refusal(struct peer *p, const struct refusal *r)
+{
+    int status = run(p, r);
+    const char *err = printed(p, "err");
+
+    if (status != r->status || count_lines_with(err, r->why) != 1)
+        test_fail(__FILE__, __LINE__, "%s %s: status %d, not %d; wanted once \"%s\", printed:\n%s",
+                  r->variables, r->flags, status, r->status, r->why, err);
+    if (strcmp(printed(p, "out"), "") != 0)
+        test_fail(__FILE__, __LINE__, "%s: something on standard output: %s", r->flags,
+                  printed(p, "out"));
+}
+
+static const struct refusal refusals[] = {
+    {"", "--nope", 2, "flag provided but not defined: -nope"},
+    {"", "--heartbeat-interval=x", 2,
+     "invalid value \"x\" for flag -heartbeat-interval: parse error"},
+    {"", "--name", 2, "flag needs an argument: -name"},
+    {"", "--log-level=foo", 2, "unrecognized level: \"foo\""},
+    {"", "--feature-gates=Foo=true", 2,
+     "invalid value \"Foo=true\" for flag -feature-gates: unrecognized feature gate: Foo"},
+
+    {"", "stray", 1, "\"error\":\"\\\"stray\\\" is not a valid flag\""},
+    {"", "--pre-vote false", 1, "\"error\":\"\\\"false\\\" is not a valid flag\""},
+    {"ETCD_HEARTBEAT_INTERVAL=x", "", 1,
+     "\"error\":\"invalid value \\\"x\\\" for ETCD_HEARTBEAT_INTERVAL: parse error\""},
+    {"ETCD_NAME=a", "--name=b", 1, "\"error\":\"conflicting environment variable is shadowed"},
+    {"ETCD_CERT_FILE=x", "", 1, "\"error\":\"flag --cert-file is not supported yet\""},
+
+    {"", "--cert-file x", 1, "\"error\":\"flag --cert-file is not supported yet\""},
+    {"", "--config-file x", 1, "\"error\":\"flag --config-file is not supported yet\""},
+    {"", "--auto-tls", 1, "\"error\":\"flag --auto-tls is not supported yet\""},
+    {"", "--feature-gates=LeaseCheckpoint=true", 1,
+     "\"error\":\"flag --feature-gates is not supported yet\""},
+    {"", "--listen-metrics-urls=http://127.0.0.1:1", 1,
+     "\"error\":\"flag --listen-metrics-urls is not supported yet\""},
+    {"", "--auto-compaction-retention=1", 1,
+     "\"error\":\"flag --auto-compaction-retention is not supported yet\""},
+
+    {"", "--logger=capnslog", 1, "\"error\":\"--logger=capnslog is removed in v3.5\""},
+    {"", "--log-format=x", 1,
+     "\"error\":\"unknown log format: x, supported values json, console\""},
+    {"", "--log-outputs=default,stderr", 1,
+     "\"error\":\"multi logoutput for \\\"default\\\" is not supported yet\""},
+    {"", "--log-outputs=systemd/journal", 1,
+     "\"error\":\"--log-outputs=systemd/journal is not supported yet\""},
+    {"", "--listen-peer-urls=http://foo:1", 1,
+     "\"error\":\"expected IP in URL for binding (http://foo:1)\""},
+    {"", "--heartbeat-interval=0", 1, "\"error\":\"--heartbeat-interval must be >0 (set to 0ms)\""},
+    {"", "--listen-client-urls=http://127.0.0.1:1", 1,
+     "\"error\":\"--advertise-client-urls is required when --listen-client-urls is set"},
+    {"", "--listen-client-urls=https://127.0.0.1:1 --advertise-client-urls=https://h:1", 1,
+     "must be provided for client url https://127.0.0.1:1 with HTTPS scheme"},
+    {"", "--max-request-bytes=536346625", 1, "\"error\":\"--max-request-bytes must be at most"},
+
+    /* What the log was told not to show, or to show elsewhere, is shown here all the same. */
+    {"", "--log-level=fatal --heartbeat-interval=0", 1,
+     "--heartbeat-interval must be >0 (set to 0ms)"},
+    {"", "--log-format=console --heartbeat-interval=0", 1,
+     "--heartbeat-interval must be >0 (set to 0ms)"},
+    {"", "--log-outputs=/dev/null --heartbeat-interval=0", 1,
+     "--heartbeat-interval must be >0 (set to 0ms)"},
+    {"", "--log-outputs=stderr,/no/such/folder/log --heartbeat-interval=0", 1,
+     "--heartbeat-interval must be >0 (set to 0ms)"},
+    {"", "--log-outputs=/no/such/folder/log", 1,
+     "open sink \\\"/no/such/folder/log\\\": open /no/such/folder/log: No such file"},
+    {"", "--log-outputs=1,2,3,4,5,6,7,8,9", 1, "\"error\":\"--log-outputs takes at most 8 outputs"},
+
+    /* Found only at boot. */
+    {"",
+     "--initial-cluster=other=http://localhost:2380 --listen-client-urls=http://127.0.0.1:0 "
+     "--advertise-client-urls=http://h:1 --listen-peer-urls=http://127.0.0.1:0",
+     1, "couldn't find local name \\\"default\\\" in the initial cluster configuration"},
+};
+
+TEST(every_refusal_is_told_on_standard_error)
+{
+    struct peer p;
+    peer_open_ours(&p, test_tmp_dir());
+
+    for (size_t i = 0; i < ARRAY_LEN(refusals); i++)
+        check_refusal(&p, &refusals[i]);
+
+    peer_close(&p);
+}
+
+/* One line tells why; the notes that lead up to it are warnings of their own. */
+TEST(a_refusal_is_also_in_the_log_file)
+{
+    struct peer p;
+    peer_open_ours(&p, test_tmp_dir());
+
+    check_refusal(&p, &(struct refusal){"", "--log-outputs=log,stderr --heartbeat-interval=0", 1,
+                                        "must be >0 (set to 0ms)"});
+
+    CHECK_EQ(count_lines_with(printed(&p, "log"), "must be >0 (set to 0ms)"), 1);
+    CHECK_EQ(count_lines_with(printed(&p, "log"), "\"msg\":\"failed to verify flags\""), 1);
+    peer_close(&p);
+}
