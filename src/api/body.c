@@ -61,6 +61,8 @@ void api_body_end_pins(struct api *a)
         struct reply_body *b = container_of(link, struct reply_body, link);
         if (a->facts->now_ms - b->started_ms < API_PIN_MS_MAX)
             return; /* the rest is younger */
+        if (!reply_in_the_way(&b->reply))
+            continue; /* another one's revision is waited for */
         log_warn(a->o.log, "gave up a reply whose reader holds up compaction",
                  LOG_U64("bytes-left", b->base.total_bytes - b->reply.taken));
         give_up(b);

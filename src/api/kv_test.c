@@ -361,6 +361,32 @@ TEST(a_reply_that_holds_up_compaction_is_given_up_after_a_minute)
     counter_close(&k);
 }
 
+/* It reads at the compaction's own revision, which keeps what it needs. */
+TEST(a_reply_is_not_given_up_for_somebody_elses_pin)
+{
+    struct counter k;
+    struct visit v;
+    struct mvcc_scan pin = {.question = {.key = BYTES("k"), .at = revision_whole(50)}};
+    counter_open(&k);
+    put_many(&k, 200, 100000);
+    mvcc_scan_open(k.desk.mvcc, &pin);
+    counter_client_reads(&k, false);
+    counter_ask(&k, &v, RANGE,
+                &(struct pb_range_request){.key = BYTES("k"), .range_end = BYTES("l")});
+    counter_for_ms(&k, 1000);
+
+    struct pb_compaction_request compact = {.revision = 201};
+    counter_apply(&k, &(struct pb_internal_raft_request){.compaction = &compact});
+    counter_for_ms(&k, 100000);
+    CHECK(mvcc_pin_in_the_way(k.desk.mvcc) == &pin);
+    counter_client_reads(&k, true);
+
+    counter_expect(&k, &v, RPC_OK, "");
+    mvcc_scan_close(&pin);
+    visit_free(&v);
+    counter_close(&k);
+}
+
 /* Reads at old revisions walk everything; several of them take turns. */
 TEST(long_reads_go_on_in_slices)
 {

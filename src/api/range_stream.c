@@ -125,13 +125,12 @@ static bool send_chunk(struct call *c)
     return is_last;
 }
 
-/* Somebody who does not read must not keep history from being compacted for ever. */
+/* Somebody who does not read must not keep history from being compacted for ever. Only the one
+ * that is in the way ends: who reads at the compaction's revision or above holds up nobody. */
 static bool holds_pin_too_long(const struct call *c)
 {
-    const struct api *a = api_of(c);
-
-    return a->facts->now_ms - c->chunks.started_ms >= API_PIN_MS_MAX &&
-           mvcc_pin_in_the_way(a->o.mvcc) != NULL;
+    return api_of(c)->facts->now_ms - c->chunks.started_ms >= API_PIN_MS_MAX &&
+           mvcc_scan_in_the_way(c->chunks.scan);
 }
 
 static bool give_up_pin(struct call *c)

@@ -208,3 +208,35 @@ TEST(a_range_stream_that_holds_up_compaction_ends_as_compacted)
     visit_free(&v);
     counter_close(&k);
 }
+
+/* It reads at the compaction's own revision, which keeps what it needs. */
+TEST(a_range_stream_is_not_ended_for_somebody_elses_pin)
+{
+    struct counter k;
+    struct visit v;
+    struct arena arena = {0};
+    struct buf shape = {0};
+    struct mvcc_scan pin = {.question = {.key = BYTES("k"), .at = revision_whole(50)}};
+    counter_open(&k);
+    put_keys(&k, 100, 100000);
+    mvcc_scan_open(k.desk.mvcc, &pin);
+    counter_client_reads(&k, false);
+    counter_ask(&k, &v, RANGE_STREAM,
+                &(struct pb_range_request){.key = BYTES("k"), .range_end = BYTES("l")});
+    counter_for_ms(&k, 2000);
+
+    struct pb_compaction_request compact = {.revision = 101};
+    counter_apply(&k, &(struct pb_internal_raft_request){.compaction = &compact});
+    counter_for_ms(&k, 100000);
+    CHECK(mvcc_pin_in_the_way(k.desk.mvcc) == &pin);
+    CHECK_EQ(api_status(k.api).streams, 1);
+    counter_client_reads(&k, true);
+    counter_expect(&k, &v, RPC_OK, "");
+
+    CHECK_EQ(check_stream(&v, &arena, &shape).count, 100);
+    mvcc_scan_close(&pin);
+    visit_free(&v);
+    buf_free(&shape);
+    arena_free(&arena);
+    counter_close(&k);
+}

@@ -242,6 +242,16 @@ bool reply_read(struct reply *r, size_t max, struct buf *out)
     return r->taken == r->total;
 }
 
+bool reply_in_the_way(const struct reply *r)
+{
+    for (size_t i = 0; i < r->piece_count; i++) {
+        const struct mvcc_scan *scan = r->pieces[i].scan;
+        if (scan && mvcc_scan_in_the_way(scan))
+            return true;
+    }
+    return false;
+}
+
 bool reply_is_inline(const struct reply *r)
 {
     return r->taken == 0 && r->text.len == r->total;

@@ -87,6 +87,9 @@ void reply_scan_free(struct mvcc_scan *s);
  */
 bool reply_read(struct reply *r, size_t max, struct buf *out);
 
+/* Does one of its scans keep a compaction waiting? */
+bool reply_in_the_way(const struct reply *r);
+
 /* Is it all text? Then this is it, in one piece. */
 bool reply_is_inline(const struct reply *r);
 struct bytes reply_bytes(const struct reply *r);

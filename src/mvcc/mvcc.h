@@ -241,6 +241,8 @@ void mvcc_scan_close(struct mvcc_scan *s); /* again is fine */
 /* The oldest pin that keeps a compaction waiting, or NULL: the server may have to end it. It may be
  * the one inside a struct mvcc_hash. */
 struct mvcc_scan *mvcc_pin_in_the_way(const struct mvcc *m);
+/* Is this one, which is open, such a pin? */
+bool mvcc_scan_in_the_way(const struct mvcc_scan *s);
 
 /* --- history, for watch --- */
 

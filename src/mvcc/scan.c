@@ -35,9 +35,11 @@ void mvcc_unpin(struct mvcc *m, struct mvcc_scan *s)
  * that revision loses nothing. Inside a transaction one may read at a part of it: the newest then,
  * overwritten by a later part, is not kept.
  */
-static bool is_in_the_way(const struct mvcc_scan *s, int64_t compaction)
+bool mvcc_scan_in_the_way(const struct mvcc_scan *s)
 {
     struct revision at = s->question.at;
+    int64_t compaction = s->mvcc->now.revision; /* -1: none is waiting */
+    assert(s->is_open);
 
     return at.main < compaction || (at.main == compaction && at.sub != REVISION_SUB_MAX);
 }
@@ -47,7 +49,7 @@ struct mvcc_scan *mvcc_pin_in_the_way(const struct mvcc *m)
     if (m->now.revision < 0)
         return NULL;
     for (struct mvcc_scan *s = m->first_pin; s; s = s->next)
-        if (is_in_the_way(s, m->now.revision))
+        if (mvcc_scan_in_the_way(s))
             return s;
     return NULL;
 }
