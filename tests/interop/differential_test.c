@@ -1,0 +1,446 @@
+/*
+ * The same random requests to real etcd and to us, one after the other, and every answer compared:
+ * the whole message or the error's code and text.
+ *
+ * Left out of the comparison are cluster and member ids and raft's term, which are each server's
+ * own; the seconds left of a lease, whose leases do not expire here; and the order of equals in a
+ * sorted range of more than twelve keys. From there on Go's sort is not stable, so that equals come
+ * in any order, and at a limit any of them may be cut off: they are compared as sets, and those at
+ * the cut by what they were sorted by.
+ */
+#include "base/mem.h"
+#include "harness/test.h"
+#include "interop/caller_test.h"
+#include "interop/random_requests_test.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    REQUESTS = 4000,
+    STABLE_KEYS_MAX = 12, /* Go's sort is an insertion sort up to here */
+    FIRST_CHUNK_KEYS = 10,
+    STORE_AGE_MAX = 2000, /* revisions, until a compaction is due */
+};
+
+static_assert((int)STORE_AGE_MAX < (int)RANDOM_REVISIONS_MAX, "of every revision there is known");
+
+static const struct {
+    const char *path;
+    const struct pb_schema *request, *answer;
+} kinds[REQUEST_KINDS] = {
+    [REQUEST_OF_RANGE] = {"/etcdserverpb.KV/Range", &pb_range_request_schema,
+                          &pb_range_response_schema},
+    [REQUEST_OF_RANGE_STREAM] = {"/etcdserverpb.KV/RangeStream", &pb_range_request_schema,
+                                 &pb_range_stream_response_schema},
+    [REQUEST_OF_PUT] = {"/etcdserverpb.KV/Put", &pb_put_request_schema, &pb_put_response_schema},
+    [REQUEST_OF_DELETE] = {"/etcdserverpb.KV/DeleteRange", &pb_delete_range_request_schema,
+                           &pb_delete_range_response_schema},
+    [REQUEST_OF_TXN] = {"/etcdserverpb.KV/Txn", &pb_txn_request_schema, &pb_txn_response_schema},
+    [REQUEST_OF_COMPACT] = {"/etcdserverpb.KV/Compact", &pb_compaction_request_schema,
+                            &pb_compaction_response_schema},
+    [REQUEST_OF_GRANT] = {"/etcdserverpb.Lease/LeaseGrant", &pb_lease_grant_request_schema,
+                          &pb_lease_grant_response_schema},
+    [REQUEST_OF_REVOKE] = {"/etcdserverpb.Lease/LeaseRevoke", &pb_lease_revoke_request_schema,
+                           &pb_lease_revoke_response_schema},
+    [REQUEST_OF_TIME_TO_LIVE] = {"/etcdserverpb.Lease/LeaseTimeToLive",
+                                 &pb_lease_time_to_live_request_schema,
+                                 &pb_lease_time_to_live_response_schema},
+};
+
+/* One of the two. */
+struct side {
+    struct peer peer;
+    struct caller caller;
+    struct ask ask;
+};
+
+union answer_message {
+    struct pb_range_response range;
+    struct pb_range_stream_response stream;
+    struct pb_put_response put;
+    struct pb_delete_range_response deleted;
+    struct pb_txn_response txn;
+    struct pb_header_response header;
+    struct pb_lease_grant_response grant;
+    struct pb_lease_time_to_live_response time_to_live;
+};
+
+struct differential {
+    struct side etcd, ours;
+    struct random_requests requests;
+    struct arena arena; /* of one request and its answers */
+};
+
+/* ---- Asking ---- */
+
+/* The messages of a stream behind each other are one: protobuf joins what is inside. */
+static void join_message(struct ask *a, struct bytes message)
+{
+    buf_append(&a->answer, message);
+}
+
+static void start_asking(struct side *s, enum request_kind kind, const void *message)
+{
+    s->ask.on_message = kind == REQUEST_OF_RANGE_STREAM ? join_message : NULL;
+    ask_start(&s->ask, kinds[kind].path, kinds[kind].request, message);
+    caller_turn(&s->caller, 0); /* it is on its way, and both servers work at it */
+}
+
+static bool ask_succeeded(const struct ask *a)
+{
+    return a->code == RPC_OK;
+}
+
+/* ---- Making answers comparable ---- */
+
+static const struct pb_response_header *plain_header(struct arena *arena,
+                                                     const struct pb_response_header *h)
+{
+    if (!h)
+        return NULL;
+    struct pb_response_header *plain = arena_new(arena, struct pb_response_header);
+    plain->revision = h->revision;
+    return plain;
+}
+
+/* By what the request sorts; the smaller first. */
+static int compare_targets(const struct pb_key_value *a, const struct pb_key_value *b,
+                           int32_t target)
+{
+    int64_t one, two;
+
+    switch (target) {
+    case PB_SORT_BY_VALUE:
+        return bytes_compare(a->value, b->value);
+    case PB_SORT_BY_VERSION:
+        one = a->version;
+        two = b->version;
+        break;
+    case PB_SORT_BY_CREATE:
+        one = a->create_revision;
+        two = b->create_revision;
+        break;
+    default:
+        one = a->mod_revision;
+        two = b->mod_revision;
+        break;
+    }
+    return (one > two) - (one < two);
+}
+
+static int compare_keys(const void *one, const void *two)
+{
+    const struct pb_key_value *a = one, *b = two;
+
+    return bytes_compare(a->key, b->key);
+}
+
+static struct pb_key_value target_alone(const struct pb_key_value *kv, int32_t target)
+{
+    switch (target) {
+    case PB_SORT_BY_VALUE:
+        return (struct pb_key_value){.value = kv->value};
+    case PB_SORT_BY_VERSION:
+        return (struct pb_key_value){.version = kv->version};
+    case PB_SORT_BY_CREATE:
+        return (struct pb_key_value){.create_revision = kv->create_revision};
+    default:
+        return (struct pb_key_value){.mod_revision = kv->mod_revision};
+    }
+}
+
+/* Equals in the order of their keys; of those that the limit cut through, what made them equal. */
+static void settle_equals(struct pb_key_value *kvs, size_t count, int32_t target, bool is_cut)
+{
+    for (size_t from = 0, to; from < count; from = to) {
+        for (to = from + 1; to < count && compare_targets(&kvs[from], &kvs[to], target) == 0;)
+            to++;
+        qsort(kvs + from, to - from, sizeof(*kvs), compare_keys);
+        for (size_t i = from; is_cut && to == count && i < to; i++)
+            kvs[i] = target_alone(&kvs[i], target);
+    }
+}
+
+static void plain_range(struct arena *arena, const struct pb_range_request *q,
+                        struct pb_range_response *r)
+{
+    r->header = plain_header(arena, r->header);
+    if (q->sort_target == PB_SORT_BY_KEY || r->count <= STABLE_KEYS_MAX)
+        return;
+    struct pb_key_value *kvs = arena_new_array(arena, r->kvs.count + 1, struct pb_key_value);
+    for (size_t i = 0; i < r->kvs.count; i++)
+        kvs[i] = r->kvs.at[i];
+    settle_equals(kvs, r->kvs.count, q->sort_target, r->more);
+    r->kvs.at = kvs;
+}
+
+static void plain_txn(struct arena *arena, const struct pb_txn_request *q,
+                      struct pb_txn_response *t);
+
+static struct pb_response_op plain_op(struct arena *arena, const struct pb_request_op *q,
+                                      struct pb_response_op op)
+{
+    if (op.which == PB_OP_RANGE && q->which == PB_OP_RANGE) {
+        struct pb_range_response *r = arena_new(arena, struct pb_range_response);
+        *r = *op.range;
+        plain_range(arena, q->range, r);
+        op.range = r;
+    } else if (op.which == PB_OP_TXN && q->which == PB_OP_TXN) {
+        struct pb_txn_response *t = arena_new(arena, struct pb_txn_response);
+        *t = *op.txn;
+        plain_txn(arena, q->txn, t);
+        op.txn = t;
+    }
+    return op;
+}
+
+static void plain_txn(struct arena *arena, const struct pb_txn_request *q,
+                      struct pb_txn_response *t)
+{
+    size_t asked = t->succeeded ? q->success.count : q->failure.count;
+    const struct pb_request_op *ops = t->succeeded ? q->success.at : q->failure.at;
+    struct pb_response_op *plain = arena_new_array(arena, asked + 1, struct pb_response_op);
+
+    t->header = plain_header(arena, t->header);
+    if (t->responses.count != asked)
+        return; /* a difference that is shown as it is */
+    for (size_t i = 0; i < asked; i++)
+        plain[i] = plain_op(arena, &ops[i], t->responses.at[i]);
+    t->responses.at = plain;
+}
+
+static int compare_words(const void *one, const void *two)
+{
+    const struct bytes *a = one, *b = two;
+
+    return bytes_compare(*a, *b);
+}
+
+static void plain_time_to_live(struct arena *arena, struct pb_lease_time_to_live_response *t)
+{
+    struct bytes *keys = arena_new_array(arena, t->keys.count + 1, struct bytes);
+
+    t->header = plain_header(arena, t->header);
+    if (t->ttl > 0) /* of a million seconds, and no test takes a tenth of that */
+        t->ttl = t->ttl > t->granted_ttl - t->granted_ttl / 10 ? t->granted_ttl : t->ttl;
+    for (size_t i = 0; i < t->keys.count; i++)
+        keys[i] = t->keys.at[i];
+    qsort(keys, t->keys.count, sizeof(*keys), compare_words);
+    t->keys.at = keys;
+}
+
+static void plain_message(struct arena *arena, const struct random_request *q,
+                          union answer_message *m)
+{
+    switch (q->kind) {
+    case REQUEST_OF_RANGE:
+        plain_range(arena, q->message, &m->range);
+        return;
+    case REQUEST_OF_TXN:
+        plain_txn(arena, q->message, &m->txn);
+        return;
+    case REQUEST_OF_TIME_TO_LIVE:
+        plain_time_to_live(arena, &m->time_to_live);
+        return;
+    default: /* the header comes first in all of them */
+        m->header.header = plain_header(arena, m->header.header);
+        return;
+    }
+}
+
+/* As text: an error, or the message. */
+static const char *answer_text(struct arena *arena, const struct random_request *q,
+                               struct ask *answered)
+{
+    union answer_message m;
+    struct random_request as = *q;
+    struct buf text = {0};
+
+    if (!ask_succeeded(answered))
+        return arena_printf(arena, "error %d: %s\n", answered->code, buf_str(&answered->text));
+    CHECK_EQ(pb_decode(kinds[q->kind].answer, buf_bytes(&answered->answer), arena, &m), ERR_OK);
+    if (as.kind == REQUEST_OF_RANGE_STREAM) {
+        m.range = *m.stream.range_response;
+        as.kind = REQUEST_OF_RANGE;
+    }
+    plain_message(arena, &as, &m);
+    pb_dump(kinds[as.kind].answer, &m, &text);
+    const char *kept = arena_copy_str(arena, buf_bytes(&text));
+    buf_free(&text);
+    return kept;
+}
+
+/* ---- Comparing ---- */
+
+static const char *request_text(struct arena *arena, const struct random_request *q)
+{
+    struct buf text = {0};
+
+    pb_dump(kinds[q->kind].request, q->message, &text);
+    const char *kept = arena_printf(arena, "%s\n%s", kinds[q->kind].path, buf_str(&text));
+    buf_free(&text);
+    return kept;
+}
+
+/* etcd sorts each message of a stream by itself, and goes on behind its last key, or counts from
+ * there: where something comes after the first message it is wrong, and what it says to a unary
+ * range is right. */
+static bool is_wrongly_sorted(struct arena *arena, const struct random_request *q, struct ask *etcd)
+{
+    const struct pb_range_request *r = q->message;
+    struct pb_range_stream_response m;
+
+    if (q->kind != REQUEST_OF_RANGE_STREAM || r->sort_target == PB_SORT_BY_KEY ||
+        !ask_succeeded(etcd))
+        return false;
+    CHECK_EQ(pb_decode_range_stream_response(buf_bytes(&etcd->answer), arena, &m), ERR_OK);
+    return m.range_response->kvs.count >= FIRST_CHUNK_KEYS || m.range_response->more;
+}
+
+static const char *etcds_text(struct differential *d, const struct random_request *q)
+{
+    struct random_request unary = {.kind = REQUEST_OF_RANGE, .message = q->message};
+
+    if (!is_wrongly_sorted(&d->arena, q, &d->etcd.ask))
+        return answer_text(&d->arena, q, &d->etcd.ask);
+    start_asking(&d->etcd, unary.kind, unary.message);
+    ask_wait(&d->etcd.ask);
+    return answer_text(&d->arena, &unary, &d->etcd.ask);
+}
+
+/* The answer's revision, if it has one: what the next requests are made around. */
+static void learn_revision(struct differential *d, const struct random_request *q)
+{
+    union answer_message m;
+
+    if (!ask_succeeded(&d->ours.ask) || q->kind == REQUEST_OF_RANGE_STREAM)
+        return;
+    CHECK_EQ(pb_decode(kinds[q->kind].answer, buf_bytes(&d->ours.ask.answer), &d->arena, &m),
+             ERR_OK);
+    random_request_done(&d->requests, q, m.header.header ? m.header.header->revision : 0);
+}
+
+/* A server that is gone has told its log why. */
+static void check_alive(struct differential *d, struct side *s, const struct random_request *q)
+{
+    if (s->ask.line->is_gone)
+        test_fail(__FILE__, __LINE__, "%s is gone after\n%s\n%s", s->peer.program,
+                  request_text(&d->arena, q),
+                  peer_run(&s->peer.arena, "tail -n 40 %s.log | cut -c 1-800", s->peer.dir));
+}
+
+static void compare_one(struct differential *d, const struct random_request *q, uint64_t number)
+{
+    start_asking(&d->etcd, q->kind, q->message);
+    start_asking(&d->ours, q->kind, q->message);
+    ask_wait(&d->ours.ask);
+    ask_wait(&d->etcd.ask);
+
+    check_alive(d, &d->etcd, q);
+    check_alive(d, &d->ours, q);
+    const char *theirs = etcds_text(d, q);
+    const char *ours = answer_text(&d->arena, q, &d->ours.ask);
+    if (strcmp(theirs, ours) != 0)
+        test_fail(__FILE__, __LINE__,
+                  "request %llu differs (TEST_SEED=%llu)\n%s\n--- etcd\n%s\n--- ours\n%s",
+                  (unsigned long long)number, (unsigned long long)test_seed(),
+                  request_text(&d->arena, q), theirs, ours);
+    learn_revision(d, q);
+    arena_reset(&d->arena);
+}
+
+/* ---- Running ---- */
+
+static void open_side(struct side *s)
+{
+    peer_start(&s->peer, "--unsafe-no-fsync");
+    caller_open(&s->caller, &s->peer);
+    s->ask = (struct ask){.line = caller_connect(&s->caller)};
+}
+
+static void close_side(struct side *s)
+{
+    ask_free(&s->ask);
+    caller_close(&s->caller);
+    peer_stop(&s->peer);
+    peer_close(&s->peer);
+}
+
+static const char *folder(const char *name)
+{
+    static char path[4096];
+
+    snprintf(path, sizeof(path), "%s/%s", test_tmp_dir(), name);
+    return path;
+}
+
+static void open_differential(struct differential *d)
+{
+    *d = (struct differential){.requests = {.revision = 1}};
+    d->requests.arena = &d->arena;
+    rng_seed(&d->requests.rng, test_seed());
+    peer_open(&d->etcd.peer, folder("etcd"));
+    peer_open_ours(&d->ours.peer, folder("ours"));
+    open_side(&d->etcd);
+    open_side(&d->ours);
+}
+
+static void close_differential(struct differential *d)
+{
+    close_side(&d->etcd);
+    close_side(&d->ours);
+    arena_free(&d->arena);
+}
+
+/* History that grows without end would make both slow. */
+static struct random_request next_request(struct differential *d)
+{
+    struct random_requests *r = &d->requests;
+
+    if (r->revision - r->compacted < STORE_AGE_MAX)
+        return random_request(r);
+    struct pb_compaction_request *c = arena_new(&d->arena, struct pb_compaction_request);
+    c->revision = random_compaction(r, r->revision - STORE_AGE_MAX / 2);
+    return (struct random_request){.kind = REQUEST_OF_COMPACT, .message = c};
+}
+
+TEST(random_requests_are_answered_as_by_etcd)
+{
+    struct differential d;
+    uint64_t count = REQUESTS * test_effort();
+    open_differential(&d);
+
+    for (uint64_t i = 0; i < count; i++) {
+        struct random_request q = next_request(&d);
+        compare_one(&d, &q, i);
+    }
+
+    close_differential(&d);
+}
+
+/* Small enough for one message of etcd's: here it is right. */
+TEST(a_sorted_range_stream_is_etcds_while_that_is_right)
+{
+    struct differential d;
+    open_differential(&d);
+    for (unsigned i = 0; i < 13; i++) {
+        char key[8], value[8];
+        snprintf(key, sizeof(key), "k%u", i * 4 % 9);
+        snprintf(value, sizeof(value), "v%u", i * 7 % 9);
+        struct pb_put_request put = {.key = bytes_of_str(key), .value = bytes_of_str(value)};
+        compare_one(&d, &(struct random_request){.kind = REQUEST_OF_PUT, .message = &put}, i);
+    }
+
+    for (int32_t target = PB_SORT_BY_KEY; target <= PB_SORT_BY_VALUE; target++) {
+        for (int64_t limit = 0; limit < 12; limit++) {
+            struct pb_range_request r = {
+                .key = BYTES("k"), .range_end = BYTES("l"), .sort_target = target, .limit = limit};
+            compare_one(
+                &d, &(struct random_request){.kind = REQUEST_OF_RANGE_STREAM, .message = &r}, 0);
+        }
+    }
+
+    close_differential(&d);
+}

@@ -1,0 +1,57 @@
+/*
+ * random_requests: what clients may ask of keys and leases, sensible, odd and hostile, from a seed.
+ *
+ * A few dozen keys that are prefixes and neighbours of each other, few values so that many are
+ * equal, leases that do not expire, revisions around the present one, the compacted one and far
+ * away, every option and every enum, and beside them empty keys, reversed ranges, numbers at both
+ * ends and enums that nobody has named. Everything lies in the arena.
+ */
+#pragma once
+
+#include "base/rng.h"
+#include "pb/codec.h"
+
+enum request_kind {
+    REQUEST_OF_RANGE,
+    REQUEST_OF_RANGE_STREAM,
+    REQUEST_OF_PUT,
+    REQUEST_OF_DELETE,
+    REQUEST_OF_TXN,
+    REQUEST_OF_COMPACT,
+    REQUEST_OF_GRANT,
+    REQUEST_OF_REVOKE,
+    REQUEST_OF_TIME_TO_LIVE,
+    REQUEST_KINDS,
+};
+
+struct random_request {
+    enum request_kind kind;
+    const void *message; /* of the kind's request schema */
+    bool may_put_again;  /* a transaction that may delete a key and put it again */
+};
+
+/* More revisions than there are between a compaction and the present. */
+enum { RANDOM_REVISIONS_MAX = 4096 };
+
+/*
+ * Two things are left out, since real etcd does not survive them: a key that a transaction deletes
+ * from-key and puts with the value or the lease that it had; and a compaction at the revision of
+ * one that deletes a key and puts it again, after which the value is lost and a range that meets
+ * the key ends the process.
+ */
+struct random_requests {
+    struct rng rng;
+    struct arena *arena;
+    int64_t revision; /* of the store, as far as the test knows */
+    int64_t compacted;
+    bool puts_again[RANDOM_REVISIONS_MAX]; /* of each revision, by its remainder */
+};
+
+struct random_request random_request(struct random_requests *r);
+
+/* The newest at or before that revision at which etcd can be compacted. */
+int64_t random_compaction(const struct random_requests *r, int64_t revision);
+
+/* What came of one that succeeded: the revision in its header. */
+void random_request_done(struct random_requests *r, const struct random_request *q,
+                         int64_t revision);
