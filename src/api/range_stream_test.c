@@ -173,6 +173,7 @@ static void check_stream_is_range(struct counter *k, const struct pb_range_reque
             check_same_kv(&m.range_response->kvs.at[j], &range.kvs.at[next++]);
         }
     }
+    CHECK(m.range_response != NULL);
     CHECK_EQ(next, range.kvs.count);
     CHECK_EQ(m.range_response->count, range.count);
     CHECK_EQ(m.range_response->more, range.more);
