@@ -4,22 +4,21 @@
 #include "harness/test.h"
 #include "server/config_flags.h"
 #include "server/defaults_test.h"
+#include "server/refusals_test.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 
-enum { ARGS_MAX = 16 };
-
 /* A command line and an environment, words separated by '|'. */
 struct line {
     struct arena arena;
-    const char *argv[ARGS_MAX + 2], *env[ARGS_MAX + 1];
+    const char *argv[CONFIG_WORDS_MAX + 2], *env[CONFIG_WORDS_MAX + 1];
     int argc;
     struct config config;
     struct buf why;
 };
 
-static int split(struct arena *arena, const char *text, const char **out)
+int config_words(struct arena *arena, const char *text, const char **out)
 {
     struct bytes rest = bytes_of_str(text);
     int count = 0;
@@ -27,7 +26,7 @@ static int split(struct arena *arena, const char *text, const char **out)
     while (rest.len > 0) {
         const uint8_t *bar = memchr(rest.at, '|', rest.len);
         size_t len = bar ? (size_t)(bar - rest.at) : rest.len;
-        CHECK(count < ARGS_MAX);
+        CHECK(count < CONFIG_WORDS_MAX);
         out[count++] = arena_copy_str(arena, bytes_of(rest.at, len));
         rest = bar ? bytes_of(bar + 1, rest.len - len - 1) : (struct bytes){0};
     }
@@ -37,8 +36,8 @@ static int split(struct arena *arena, const char *text, const char **out)
 static enum config_result parse(struct line *l, const char *args, const char *env)
 {
     *l = (struct line){.argv = {"etcd"}};
-    l->argc = 1 + split(&l->arena, args, l->argv + 1);
-    split(&l->arena, env, l->env);
+    l->argc = 1 + config_words(&l->arena, args, l->argv + 1);
+    config_words(&l->arena, env, l->env);
     return config_parse(l->argc, l->argv, l->env, &l->config, &l->why);
 }
 
@@ -277,11 +276,7 @@ TEST(every_flag_has_its_effect)
 
 /* ---- What is refused ---- */
 
-static const struct {
-    const char *args, *env;
-    enum config_result want;
-    const char *why;
-} refusals[] = {
+const struct config_refusal config_refusals[] = {
     /* Etcd 3.7.1's own words. */
     {"--nope", "", CONFIG_BAD_FLAG, "flag provided but not defined: -nope"},
     {"-nope=1", "", CONFIG_BAD_FLAG, "flag provided but not defined: -nope"},
@@ -439,14 +434,17 @@ static const struct {
      "flag --config-file is not supported yet"},
 };
 
+const size_t config_refusal_count = ARRAY_LEN(config_refusals);
+
 TEST(what_is_wrong_is_refused_in_etcds_words)
 {
-    for (size_t i = 0; i < ARRAY_LEN(refusals); i++) {
+    for (size_t i = 0; i < config_refusal_count; i++) {
+        const struct config_refusal *r = &config_refusals[i];
         struct line l;
-        enum config_result got = parse(&l, refusals[i].args, refusals[i].env);
-        if (got != refusals[i].want || strcmp(buf_str(&l.why), refusals[i].why) != 0)
-            test_fail(__FILE__, __LINE__, "%s %s: %d %s, not %d %s", refusals[i].args,
-                      refusals[i].env, got, buf_str(&l.why), refusals[i].want, refusals[i].why);
+        enum config_result got = parse(&l, r->args, r->env);
+        if (got != r->want || strcmp(buf_str(&l.why), r->why) != 0)
+            test_fail(__FILE__, __LINE__, "%s %s: %d %s, not %d %s", r->args, r->env, got,
+                      buf_str(&l.why), r->want, r->why);
         line_free(&l);
     }
 }

@@ -3,9 +3,13 @@
 #include "base/mem.h"
 #include "harness/peer_test.h"
 #include "harness/test.h"
+#include "server/refusals_test.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 struct refusal {
     const char *variables; /* of the environment, as a shell wants them */
@@ -120,6 +124,77 @@ TEST(every_refusal_is_told_on_standard_error)
 
     for (size_t i = 0; i < ARRAY_LEN(refusals); i++)
         check_refusal(&p, &refusals[i]);
+
+    peer_close(&p);
+}
+
+/* ---- All that the parser refuses ---- */
+
+/* Runs it with exactly these words, which no shell has read; standard error goes to <dir>/err. */
+static int run_words(const struct peer *p, const struct config_refusal *r)
+{
+    struct arena arena = {0};
+    const char *argv[CONFIG_WORDS_MAX + 2] = {"etcd"}, *env[CONFIG_WORDS_MAX + 1] = {0};
+    const char *err = arena_printf(&arena, "%s/err", test_tmp_dir());
+    int status;
+    config_words(&arena, r->args, argv + 1);
+    config_words(&arena, r->env, env);
+
+    pid_t pid = fork();
+    CHECK(pid >= 0);
+    if (pid == 0) {
+        alarm(20);
+        if (chdir(test_tmp_dir()) == 0 && freopen(err, "w", stderr))
+            execve(p->program, (char *const *)argv, (char *const *)env);
+        _exit(127);
+    }
+    CHECK_EQ(waitpid(pid, &status, 0), pid);
+    arena_free(&arena);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+static void append_line(void *context, struct bytes line)
+{
+    buf_append(context, line);
+}
+
+static int64_t no_clock(void *context)
+{
+    (void)context;
+    return 0;
+}
+
+/* As the log has it: from the message on. */
+static const char *as_logged(struct arena *arena, const char *why)
+{
+    struct buf line = {0};
+    struct log log = {
+        .level = LOG_INFO, .sink = append_line, .sink_context = &line, .clock = no_clock};
+
+    log_write(&log, LOG_WARN, LOG_CALLER, "failed to verify flags",
+              (const struct log_field[]){LOG_STR("error", why)}, 1);
+    const char *found = strstr(buf_str(&line), "\"msg\":");
+    CHECK(found != NULL);
+    const char *kept = arena_copy_str(arena, bytes_of(found, strcspn(found, "\n")));
+    buf_free(&line);
+    return kept;
+}
+
+TEST(the_program_prints_whatever_the_parser_refuses)
+{
+    struct peer p;
+    peer_open_ours(&p, test_tmp_dir());
+
+    for (size_t i = 0; i < config_refusal_count; i++) {
+        const struct config_refusal *r = &config_refusals[i];
+        bool is_flag = r->want == CONFIG_BAD_FLAG;
+        const char *want = is_flag ? r->why : as_logged(&p.arena, r->why);
+        int status = run_words(&p, r);
+        const char *err = printed(&p, "err");
+        if (status != (is_flag ? 2 : 1) || !strstr(err, want))
+            test_fail(__FILE__, __LINE__, "%s %s: status %d, wanted \"%s\", printed:\n%s", r->args,
+                      r->env, status, want, err);
+    }
 
     peer_close(&p);
 }
