@@ -101,6 +101,8 @@ static struct backend *backend_new(const struct backend_options *options, struct
         fatal("cannot make a lock for the page store");
     b->store = store;
     b->store->refs = 1;
+    b->store->dirty_bytes_max =
+        options->dirty_bytes_max ? options->dirty_bytes_max : BACKEND_DIRTY_BYTES_DEFAULT;
     b->open = batch_new();
     b->open_number = 1;
     b->sizes = store->sizes;
@@ -193,6 +195,12 @@ void backend_delete(struct backend *b, enum bucket bucket, struct bytes key)
     batch_delete(b->open, bucket, key, b->stamp);
 }
 
+void backend_delete_ahead(struct backend *b, enum bucket bucket, struct bytes key)
+{
+    assert(!b->failed);
+    batch_delete_ahead(b->open, bucket, key, b->stamp);
+}
+
 static void put_number(struct backend *b, struct bytes key, uint64_t number)
 {
     number = __builtin_bswap64(number);
@@ -270,7 +278,7 @@ bool backend_is_idle(const struct backend *b)
 
 bool backend_can_commit(const struct backend *b)
 {
-    return has_writes(b) && !b->frozen && !b->in_entry && !b->failed;
+    return has_writes(b) && !b->frozen && !b->in_entry && !b->in_upkeep && !b->failed;
 }
 
 size_t backend_pending_bytes(const struct backend *b)
@@ -283,9 +291,25 @@ bool backend_is_full(const struct backend *b)
     return backend_pending_bytes(b) > b->pending_bytes_max;
 }
 
+void backend_upkeep_begin(struct backend *b)
+{
+    assert(!b->in_upkeep);
+    b->in_upkeep = true;
+    b->bytes_before_upkeep = batch_bytes(b->open);
+}
+
+void backend_upkeep_end(struct backend *b)
+{
+    assert(b->in_upkeep);
+    assert(batch_bytes(b->open) >= b->bytes_before_upkeep); /* it is still the same batch */
+    b->in_upkeep = false;
+    b->open->upkeep_bytes += batch_bytes(b->open) - b->bytes_before_upkeep;
+}
+
 bool backend_has_room(const struct backend *b)
 {
-    return backend_pending_bytes(b) < b->pending_bytes_max / 2;
+    return b->open->upkeep_bytes < BACKEND_UPKEEP_BYTES &&
+           backend_pending_bytes(b) < b->pending_bytes_max / 2;
 }
 
 struct backend_sizes backend_sizes(const struct backend *b)
@@ -295,30 +319,57 @@ struct backend_sizes backend_sizes(const struct backend *b)
 
 /* --- committing: on the backend thread ---------------------------------------------------- */
 
-static enum err write_batch(const struct batch *batch, struct store *s)
+/* What this transaction has is committed, and the next begins. */
+static enum err next_transaction(struct store *s)
 {
-    for (int bucket = 0; bucket < BUCKET_COUNT; bucket++) {
-        const struct batch_node *node = batch->lists[bucket].first[0];
-        for (; node; node = node->next[0]) {
-            struct bytes key = batch_node_key(node);
-            const struct batch_version *v = node->newest;
-            enum err e = v->deleted
-                             ? s->ops->remove(s, (enum bucket)bucket, key)
-                             : s->ops->put(s, (enum bucket)bucket, key, batch_version_value(v));
-            if (e != ERR_OK)
-                return e;
-        }
+    enum err e = s->ops->commit(s);
+
+    return e == ERR_OK ? s->ops->begin(s) : e;
+}
+
+static enum err write_ahead(const struct batch *batch, struct store *s, const struct defrag *copied)
+{
+    const uint8_t **list = batch_ahead_sorted(batch);
+    enum bucket bucket;
+    enum err e = ERR_OK;
+
+    for (size_t i = 0; i < batch->ahead_count && e == ERR_OK; i++) {
+        struct bytes key = batch_ahead_read(list[i], &bucket);
+        if (copied && !defrag_has(copied, bucket, key))
+            break;
+        e = s->ops->remove(s, bucket, key);
+        if (e == ERR_OK && s->dirty_bytes >= s->dirty_bytes_max)
+            e = next_transaction(s);
+    }
+    mem_free(list);
+    return e;
+}
+
+static enum err write_list(const struct batch *batch, enum bucket bucket, struct store *s,
+                           const struct defrag *copied)
+{
+    const struct batch_node *node = batch->lists[bucket].first[0];
+
+    for (; node && (!copied || defrag_has(copied, bucket, batch_node_key(node)));
+         node = node->next[0]) {
+        struct bytes key = batch_node_key(node);
+        const struct batch_version *v = node->newest;
+        enum err e = v->deleted ? s->ops->remove(s, bucket, key)
+                                : s->ops->put(s, bucket, key, batch_version_value(v));
+        if (e != ERR_OK)
+            return e;
     }
     return ERR_OK;
 }
 
-enum err batch_commit_to(const struct batch *batch, struct store *s)
+enum err batch_commit_to(const struct batch *batch, struct store *s, const struct defrag *copied)
 {
     enum err e = s->ops->begin(s);
 
-    if (e != ERR_OK)
-        return e;
-    e = write_batch(batch, s);
+    if (e == ERR_OK && batch->ahead)
+        e = write_ahead(batch, s, copied);
+    for (int bucket = 0; bucket < BUCKET_COUNT && e == ERR_OK; bucket++)
+        e = write_list(batch, (enum bucket)bucket, s, copied);
     if (e == ERR_OK)
         return s->ops->commit(s);
     s->ops->abort(s);
@@ -327,7 +378,7 @@ enum err batch_commit_to(const struct batch *batch, struct store *s)
 
 static enum err run_commit(struct backend *b)
 {
-    enum err e = batch_commit_to(b->frozen, b->store);
+    enum err e = batch_commit_to(b->frozen, b->store, NULL);
 
     if (e == ERR_OK)
         defrag_follow(b, b->frozen);
@@ -454,6 +505,7 @@ enum err backend_commit_now(struct backend *b)
 {
     assert(b->running == JOB_NONE);
     assert(!b->in_entry);
+    assert(!b->in_upkeep);
     assert(!b->frozen);
     assert(!b->failed);
 
@@ -480,11 +532,13 @@ const char *backend_failure(const struct backend *b)
 void backend_turn_ended(const struct backend *b)
 {
     assert(b->core_views == 0); /* a view kept over the turn would pin pages */
+    assert(!b->in_upkeep);
 }
 
 void backend_check(const struct backend *b)
 {
     batch_check(b->open);
+    assert(b->open->upkeep_bytes <= batch_bytes(b->open));
     assert(b->open_number > b->durable_number);
     assert(b->durable.index <= b->applied.index);
     assert(b->durable.index <= b->noted.index);

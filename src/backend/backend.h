@@ -23,7 +23,8 @@
  * Life       backend_open; then writes, views and commits; backend_close when it is idle.
  * Promises   1. After a crash at any moment the store holds exactly the batches up to some one of
  *               them, that one and all before it whole, with its index, term and confState; at
- *               least those that backend_durable has named.
+ *               least those that backend_durable has named. Of the next batch there may be
+ *               deletes that were made ahead, and nothing else.
  *            2. A view does not change while it is open, whatever is written, committed or
  *               defragmented meanwhile. What it lends stays until the view is closed.
  *            3. Keys come in memcmp order, long ones too, each once.
@@ -77,6 +78,8 @@ bool bucket_find(struct bytes name, enum bucket *out);
 enum {
     BACKEND_KEY_BYTES_MAX = 2 * MIB, /* a user name that fills a whole request fits */
     BACKEND_PENDING_BYTES_DEFAULT = 64 * MIB,
+    BACKEND_UPKEEP_BYTES = 4 * MIB,        /* in a batch: 190,000 deletes ahead */
+    BACKEND_DIRTY_BYTES_DEFAULT = 4 * MIB, /* as much is kept by LMDB, for good: see below */
     BACKEND_SLICE_BYTES_DEFAULT = 4 * MIB, /* a commit may wait for one: tens of milliseconds */
     BACKEND_WORKER_VIEWS_MAX = 64,         /* open at once, by all workers together */
     BACKEND_CORE_VIEWS_MAX = 16,
@@ -111,6 +114,7 @@ struct backend_options {
     struct workers *workers;
     size_t pending_bytes_max; /* 0: BACKEND_PENDING_BYTES_DEFAULT */
     size_t slice_bytes;       /* of a defragmentation; 0: BACKEND_SLICE_BYTES_DEFAULT */
+    size_t dirty_bytes_max;   /* by deleting ahead; 0: BACKEND_DIRTY_BYTES_DEFAULT */
 
     /* A commit has failed and nobody knows what the disk has kept: in the turn, once; after it only
      * views and backend_close are allowed. NULL ends the process, which a server wants; the
@@ -144,6 +148,21 @@ uint8_t *backend_put_space(struct backend *b, enum bucket bucket, struct bytes k
 
 /* A key that is not there is fine. */
 void backend_delete(struct backend *b, enum bucket bucket, struct bytes key);
+
+/*
+ * The same, for deletes by the hundred thousand (physical compaction) that hold whatever becomes of
+ * the batch. They may be in the store, all of them or some, when a crash has lost the rest of it;
+ * and until the batch is committed, a view may still show the key. (One that the open batch itself
+ * has written is deleted in the ordinary way.)
+ *
+ * A put costs the commit about as many bytes of pages as it has itself. A delete has none, yet the
+ * page it changes is copied whole, and LMDB holds such copies until the transaction ends, and their
+ * memory for good, for the next ones: in one transaction, deletes all over the store would take
+ * hundreds of megabytes and never give them back. So these go first, in the order of their keys,
+ * in which neighbours share pages, and in as many transactions as it takes for none to copy much
+ * more than dirty_bytes_max; the rest of the batch goes with the last of them.
+ */
+void backend_delete_ahead(struct backend *b, enum bucket bucket, struct bytes key);
 
 /*
  * Around the writes of one log entry, which may stretch over many turns. Between the two no commit
@@ -196,8 +215,15 @@ bool backend_is_idle(const struct backend *b);
 size_t backend_pending_bytes(const struct backend *b);
 bool backend_is_full(const struct backend *b);
 
-/* Is it less than half of the cap? What nobody waits for (compacting, sweeping) leaves the rest to
- * entries. */
+/*
+ * Upkeep is what nobody waits for and what belongs to no entry: compacting, settling large deletes.
+ * Its writes stand between these two, within one turn; an entry may be half written meanwhile. It
+ * may take BACKEND_UPKEEP_BYTES of each batch, and leaves half of the cap above to entries. When
+ * that is used up, it waits for the next batch; so whoever keeps up asks before each slice, and may
+ * overdraw by one.
+ */
+void backend_upkeep_begin(struct backend *b);
+void backend_upkeep_end(struct backend *b);
 bool backend_has_room(const struct backend *b);
 
 /* As of the last commit. */

@@ -19,8 +19,8 @@
 /* --- a store: committed pages -------------------------------------------------------------------
  *
  * Readers are opened and closed under the backend's lock, and used by one thread each. The writing
- * calls are the backend thread's: begin, then changes with the keys of a bucket in ascending order,
- * then commit or abort. A commit that fails ends the store's writing life.
+ * calls are the backend thread's: begin, then changes, best with the keys of a bucket in ascending
+ * order, then commit or abort. A commit that fails ends the store's writing life.
  */
 struct store_ops {
     enum err (*reader_open)(struct store *s, struct store_reader **out);
@@ -38,7 +38,7 @@ struct store_ops {
     enum err (*put)(struct store *s, enum bucket bucket, struct bytes key, struct bytes value);
     enum err (*remove)(struct store *s, enum bucket bucket, struct bytes key);
     enum err (*commit)(struct store *s); /* durable when it returns ERR_OK */
-    void (*abort)(struct store *s);
+    void (*abort)(struct store *s);      /* fine where nothing has begun */
 
     /* An empty store beside this one, gone without trace at the next opening unless adopted. */
     enum err (*copy_open)(struct store *s, struct store **out);
@@ -67,7 +67,9 @@ struct store {
     const struct store_ops *ops;
     unsigned refs; /* the backend and each open reader; under the backend's lock */
     struct store *next_dead;
-    struct backend_sizes sizes;       /* after the last commit; the backend thread's */
+    struct backend_sizes sizes; /* after the last commit; the backend thread's */
+    size_t dirty_bytes;         /* copies of pages that removing has made in this transaction */
+    size_t dirty_bytes_max;     /* which the caller keeps to, where it can */
     char failure[FAILURE_TEXT_BYTES]; /* why the last writing call failed */
 };
 
@@ -105,6 +107,9 @@ void defrag_settle(struct backend *b);
 /* Gives up the copy, if there is one. */
 void defrag_drop(struct backend *b);
 
+/* Has the copy come as far as this key? */
+bool defrag_has(const struct defrag *d, enum bucket bucket, struct bytes key);
+
 /* --- backend.c ---------------------------------------------------------------------------- */
 
 enum backend_job { JOB_NONE, JOB_COMMIT, JOB_SLICE, JOB_BURY };
@@ -128,7 +133,8 @@ struct backend {
     struct batch *open;
     uint64_t stamp; /* of the writes made now; grows with each view */
     unsigned core_views;
-    bool in_entry, failed;
+    bool in_entry, in_upkeep, failed;
+    size_t bytes_before_upkeep; /* of the open batch */
     uint64_t open_number, durable_number;
     struct backend_position applied, durable;
     struct backend_position noted; /* the last one written into a batch */
@@ -148,8 +154,10 @@ struct backend {
     struct store *dead_stores, *burying_stores;
 };
 
-/* Writes the batch into the store and makes it durable. */
-MUST_CHECK enum err batch_commit_to(const struct batch *batch, struct store *s);
+/* Writes the batch into the store and makes it durable. `copied`, unless NULL, says how far the
+ * store has been copied yet: what lies behind comes later, with the live store's later state. */
+MUST_CHECK enum err batch_commit_to(const struct batch *batch, struct store *s,
+                                    const struct defrag *copied);
 
 /* Writes the position into the open batch, unless it is there. */
 void backend_note_position(struct backend *b);

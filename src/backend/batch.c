@@ -3,6 +3,8 @@
 #include "base/assert.h"
 #include "base/mem.h"
 
+#include <stdlib.h>
+
 struct batch *batch_new(void)
 {
     struct batch *b = mem_new(struct batch);
@@ -201,6 +203,81 @@ const struct batch_version *batch_get(const struct batch *b, enum bucket bucket,
     return batch_version_at(node, limit);
 }
 
+/* --- deletes made ahead ------------------------------------------------------------------- */
+
+enum { AHEAD_HEAD_BYTES = 5, AHEAD_CHUNK_BYTES = 3 * 1024 };
+
+static uint8_t *ahead_space(struct batch *b, size_t len)
+{
+    struct batch_ahead *c = b->ahead;
+
+    if (!c || c->cap - c->used < len) {
+        size_t cap = len > AHEAD_CHUNK_BYTES ? len : AHEAD_CHUNK_BYTES;
+        c = arena_space(&b->arena, sizeof(*c) + cap);
+        *c = (struct batch_ahead){.older = b->ahead, .cap = (uint32_t)cap};
+        b->ahead = c;
+    }
+    uint8_t *at = c->at + c->used;
+    c->used += (uint32_t)len;
+    return at;
+}
+
+void batch_delete_ahead(struct batch *b, enum bucket bucket, struct bytes key, uint64_t stamp)
+{
+    uint32_t len = (uint32_t)key.len;
+
+    assert(bucket < BUCKET_COUNT);
+    assert(key.len > 0);
+    assert(key.len <= BACKEND_KEY_BYTES_MAX);
+    if (batch_get(b, bucket, key, stamp)) {
+        batch_delete(b, bucket, key, stamp); /* ahead of the write, it would be too early */
+        return;
+    }
+    uint8_t *at = ahead_space(b, AHEAD_HEAD_BYTES + key.len);
+    *at = (uint8_t)bucket;
+    memcpy(at + 1, &len, sizeof(len));
+    memcpy(at + AHEAD_HEAD_BYTES, key.at, key.len);
+    b->ahead_count++;
+    b->has_writes = true;
+}
+
+struct bytes batch_ahead_read(const uint8_t *item, enum bucket *bucket)
+{
+    uint32_t len;
+
+    *bucket = (enum bucket) * item;
+    memcpy(&len, item + 1, sizeof(len));
+    return bytes_of(item + AHEAD_HEAD_BYTES, len);
+}
+
+static int compare_ahead(const void *one, const void *two)
+{
+    enum bucket bucket[2];
+    struct bytes a = batch_ahead_read(*(const uint8_t *const *)one, &bucket[0]);
+    struct bytes b = batch_ahead_read(*(const uint8_t *const *)two, &bucket[1]);
+
+    return bucket[0] == bucket[1] ? bytes_compare(a, b) : bucket[0] < bucket[1] ? -1 : 1;
+}
+
+const uint8_t **batch_ahead_sorted(const struct batch *b)
+{
+    const uint8_t **list = mem_resize(NULL, b->ahead_count, sizeof(*list));
+    size_t count = 0;
+    enum bucket bucket;
+
+    for (const struct batch_ahead *c = b->ahead; c; c = c->older)
+        for (const uint8_t *at = c->at; at < c->at + c->used;) {
+            list[count++] = at;
+            struct bytes key = batch_ahead_read(at, &bucket);
+            at = key.at + key.len;
+        }
+    assert(count == b->ahead_count);
+    qsort(list, count, sizeof(*list), compare_ahead);
+    return list;
+}
+
+/* --- invariants --------------------------------------------------------------------------- */
+
 static void check_node(const struct batch_node *node)
 {
     assert(node->prefix == prefix_of(batch_node_key(node)));
@@ -236,4 +313,7 @@ void batch_check(const struct batch *b)
     assert(atomic_load_explicit(&b->refs, memory_order_relaxed) > 0);
     for (int bucket = 0; bucket < BUCKET_COUNT; bucket++)
         check_list(&b->lists[bucket]);
+    assert(!b->ahead == (b->ahead_count == 0));
+    for (const struct batch_ahead *c = b->ahead; c; c = c->older)
+        assert(c->used > 0 && c->used <= c->cap);
 }

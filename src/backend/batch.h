@@ -15,6 +15,10 @@
  * stamp <= n. Writes of one stamp replace each other, for no reader can tell them apart; so stamps
  * need to grow only when a reader comes.
  *
+ * Deletes made ahead are apart from that: no reader of the batch sees them, they come by the
+ * hundred thousand and hardly in order, and a node would take five times the memory. They are bytes
+ * in a row, put in order when the batch goes to the store.
+ *
  * One thread writes. Once it has stopped, any number may read.
  */
 #pragma once
@@ -49,12 +53,22 @@ struct batch_list {
     size_t count;
 };
 
+/* A chunk of deletes made ahead: | bucket u8 | key length u32 | key | ... */
+struct batch_ahead {
+    struct batch_ahead *older;
+    uint32_t used, cap;
+    uint8_t at[];
+};
+
 struct batch {
     struct batch_list lists[BUCKET_COUNT];
     struct arena arena;
     struct rng rng; /* heights, from a fixed seed */
     atomic_uint refs;
     bool has_writes;
+    struct batch_ahead *ahead; /* newest first */
+    size_t ahead_count;
+    size_t upkeep_bytes;              /* of batch_bytes, what is upkeep's */
     struct backend_position position; /* after its last entry */
     struct batch *next_dead;
 };
@@ -70,6 +84,14 @@ void batch_free(struct batch *b);
 uint8_t *batch_put_space(struct batch *b, enum bucket bucket, struct bytes key, size_t len,
                          uint64_t stamp);
 void batch_delete(struct batch *b, enum bucket bucket, struct bytes key, uint64_t stamp);
+
+/* Of a key that the batch itself has written: an ordinary delete. */
+void batch_delete_ahead(struct batch *b, enum bucket bucket, struct bytes key, uint64_t stamp);
+
+/* All b->ahead_count of them, by bucket and key: the caller ends the list with mem_free, and reads
+ * it by batch_ahead_read. */
+const uint8_t **batch_ahead_sorted(const struct batch *b);
+struct bytes batch_ahead_read(const uint8_t *item, enum bucket *bucket);
 
 /* The version a reader with this limit sees, which may say deleted; NULL if it sees none. */
 const struct batch_version *batch_get(const struct batch *b, enum bucket bucket, struct bytes key,

@@ -110,8 +110,10 @@ static enum err next_slice(struct backend *b)
     struct defrag *d = &b->defrag;
 
     enum err e = d->copy ? ERR_OK : b->store->ops->copy_open(b->store, &d->copy);
-    if (e == ERR_OK)
-        e = d->copy->ops->begin(d->copy);
+    if (e != ERR_OK)
+        return e;
+    d->copy->dirty_bytes_max = b->store->dirty_bytes_max;
+    e = d->copy->ops->begin(d->copy);
     if (e != ERR_OK)
         return e;
     e = read_slice(b);
@@ -164,49 +166,18 @@ enum err defrag_slice(struct backend *b)
 
 /* --- commits meanwhile -------------------------------------------------------------------- */
 
-static bool is_copied(const struct defrag *d, enum bucket bucket, struct bytes key)
+bool defrag_has(const struct defrag *d, enum bucket bucket, struct bytes key)
 {
     if (bucket != d->bucket)
         return bucket < d->bucket;
     return bytes_compare(key, buf_bytes(&d->key)) <= 0;
 }
 
-/* What lies behind the position will be copied later, with the live store's later state. */
-static enum err follow_bucket(struct defrag *d, const struct batch *batch, enum bucket bucket)
-{
-    const struct batch_node *node = batch->lists[bucket].first[0];
-    struct store *copy = d->copy;
-
-    for (; node && is_copied(d, bucket, batch_node_key(node)); node = node->next[0]) {
-        struct bytes key = batch_node_key(node);
-        const struct batch_version *v = node->newest;
-        enum err e = v->deleted ? copy->ops->remove(copy, bucket, key)
-                                : copy->ops->put(copy, bucket, key, batch_version_value(v));
-        if (e != ERR_OK)
-            return e;
-    }
-    return ERR_OK;
-}
-
-static enum err follow(struct defrag *d, const struct batch *batch)
-{
-    enum err e = d->copy->ops->begin(d->copy);
-
-    if (e != ERR_OK)
-        return e;
-    for (int bucket = 0; bucket < BUCKET_COUNT && e == ERR_OK; bucket++)
-        e = follow_bucket(d, batch, (enum bucket)bucket);
-    if (e == ERR_OK)
-        return d->copy->ops->commit(d->copy);
-    d->copy->ops->abort(d->copy);
-    return e;
-}
-
 void defrag_follow(struct backend *b, const struct batch *batch)
 {
     if (!b->defrag.copy)
         return;
-    enum err e = follow(&b->defrag, batch);
+    enum err e = batch_commit_to(batch, b->defrag.copy, &b->defrag);
     if (e != ERR_OK)
         give_up(b, e); /* the live store has the batch: only the copy is lost */
 }

@@ -109,11 +109,13 @@ static enum err watch_map(struct lmdb_store *s)
 {
     struct stat st;
     MDB_envinfo info;
+    MDB_stat pages;
     int fd;
 
     if (mdb_env_get_fd(s->env, &fd) != MDB_SUCCESS || fstat(fd, &st) != 0 ||
-        mdb_env_info(s->env, &info) != MDB_SUCCESS)
+        mdb_env_info(s->env, &info) != MDB_SUCCESS || mdb_env_stat(s->env, &pages) != MDB_SUCCESS)
         return lmdb_failed(s, "look at the file", EIO);
+    s->page_bytes = pages.ms_psize;
     void *start = lmdb_map_find(s->disk, st.st_ino, info.me_mapsize);
     if (!start)
         return ERR_OK;

@@ -98,6 +98,7 @@ struct lmdb_store {
     struct disk_file *lock; /* NULL in a copy, and in a store that was replaced by one */
     MDB_env *env;
     MDB_dbi dbis[BUCKET_COUNT];
+    size_t page_bytes;
     bool is_copy; /* still under the copy's name */
     int region;   /* lmdb_map.c's number for the map; -1 for none */
 

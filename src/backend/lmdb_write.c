@@ -7,6 +7,7 @@ enum err lmdb_begin(struct store *base)
     struct lmdb_store *s = lmdb_store(base);
 
     assert(!s->writing);
+    base->dirty_bytes = 0;
     int code = mdb_txn_begin(s->env, NULL, 0, &s->writing);
     if (code == MDB_SUCCESS)
         return ERR_OK;
@@ -74,15 +75,31 @@ static enum err put_stored(struct lmdb_store *s, enum bucket bucket, struct byte
     return ERR_OK;
 }
 
+/*
+ * A page is copied when it is first changed, so one that is still in the map will be. The branches
+ * above it are not counted, which hundreds of leaves share where keys come in their order, nor is
+ * the neighbour that a leaf is merged with when little is left in it: so what is copied is between
+ * one and two times what is counted, and a page that is emptied is used again within the
+ * transaction.
+ */
+static bool is_clean(const struct lmdb_store *s, const void *at)
+{
+    size_t offset = (size_t)((const char *)at - s->resident.map);
+
+    return !s->resident.map || offset < s->resident.map_bytes;
+}
+
 static enum err remove_stored(struct lmdb_store *s, enum bucket bucket, struct bytes key)
 {
     MDB_cursor *cursor = s->writers[bucket].cursor;
     MDB_val k = lmdb_val(key), v;
-    int code = mdb_cursor_get(cursor, &k, &v, MDB_SET);
+    int code = mdb_cursor_get(cursor, &k, &v, MDB_SET_KEY);
 
     if (code == MDB_NOTFOUND)
         return ERR_OK; /* put and deleted within one batch */
     if (code == MDB_SUCCESS) {
+        if (is_clean(s, k.mv_data))
+            s->base.dirty_bytes += s->page_bytes;
         lmdb_resident_touch(&s->resident, &s->touched, lmdb_bytes(v));
         code = mdb_cursor_del(cursor, 0);
     }
@@ -195,7 +212,8 @@ void lmdb_abort(struct store *base)
 {
     struct lmdb_store *s = lmdb_store(base);
 
-    assert(s->writing);
+    if (!s->writing)
+        return;
     mdb_txn_abort(s->writing);
     end_writing(s);
 }

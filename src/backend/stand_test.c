@@ -53,6 +53,7 @@ enum err stand_open(struct stand *r)
                                                   .workers = &r->workers,
                                                   .pending_bytes_max = r->pending_bytes_max,
                                                   .slice_bytes = r->slice_bytes,
+                                                  .dirty_bytes_max = r->dirty_bytes_max,
                                                   .on_failure = on_failure,
                                                   .context = r},
                         &r->b);

@@ -19,7 +19,7 @@ struct stand {
     struct memory_disk *memory;
     char dir[160];
     struct backend *b;
-    size_t pending_bytes_max, slice_bytes;
+    size_t pending_bytes_max, slice_bytes, dirty_bytes_max;
 
     struct workers workers;
     struct job *job; /* at most one is in flight: that is the backend's promise */

@@ -85,7 +85,7 @@ static void delete_dropped(struct mvcc *m)
     qsort(m->dropped, m->dropped_count, sizeof(*m->dropped), compare_dropped);
     for (size_t i = 0; i < m->dropped_count; i++) {
         const struct dropped *d = &m->dropped[i];
-        backend_delete(m->backend, BUCKET_KEY, revision_encode(d->at, d->tombstone, &space));
+        backend_delete_ahead(m->backend, BUCKET_KEY, revision_encode(d->at, d->tombstone, &space));
     }
     m->dropped_count = 0;
 }
@@ -117,10 +117,12 @@ bool mvcc_compact_some(struct mvcc *m, unsigned steps)
     if (!mvcc_compact_pending(m) || mvcc_compact_waiting(m))
         return true;
     m->removing = true;
+    backend_upkeep_begin(m->backend);
     bool done = keyindex_compact_some(m->index, &m->place, m->now.revision, steps, note_dropped, m);
     delete_dropped(m);
     if (done)
         finish(m);
+    backend_upkeep_end(m->backend);
     return !mvcc_compact_pending(m);
 }
 

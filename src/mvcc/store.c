@@ -255,6 +255,14 @@ void mvcc_check(const struct mvcc *m)
     keyindex_check(m->index);
 }
 
+/* What the index has forgotten is deleted ahead, and may be seen until its batch is durable. */
+static bool may_be_forgotten(const struct mvcc *m, struct revision at)
+{
+    bool is_gone = backend_durable_batch(m->backend) >= m->finished_batch;
+
+    return at.main <= (m->removing ? m->now.revision : is_gone ? -1 : m->removed);
+}
+
 /* A put in the store is what the index says of its key at that revision; a tombstone ends a life.
  */
 static void check_entry(const struct mvcc *m, struct bytes key, struct bytes value)
@@ -268,6 +276,8 @@ static void check_entry(const struct mvcc *m, struct bytes key, struct bytes val
     assert(decoded);
     assert(at.main <= m->revision + m->writing);
     bool alive = keyindex_find(m->index, kv.key, at, &found);
+    if (may_be_forgotten(m, at) && (!alive || revision_compare(found.mod, at) != 0))
+        return;
     assert(alive == !tombstone);
     if (tombstone)
         return;

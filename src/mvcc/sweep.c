@@ -119,8 +119,10 @@ bool mvcc_sweep_some(struct mvcc *m, unsigned steps)
 
     if (!mvcc_is_sweeping(m) || mvcc_sweep_waiting(m))
         return true;
-    if (!keyindex_sweep_some(m->index, steps, bury, m))
-        return false;
-    backend_delete(m->backend, BUCKET_META, BYTES(MVCC_SWEEP_KEY));
-    return true;
+    backend_upkeep_begin(m->backend);
+    bool done = keyindex_sweep_some(m->index, steps, bury, m);
+    if (done)
+        backend_delete(m->backend, BUCKET_META, BYTES(MVCC_SWEEP_KEY));
+    backend_upkeep_end(m->backend);
+    return done;
 }

@@ -250,6 +250,7 @@ static void finish(struct episode *e)
     commit_all(e);
     while (!mvcc_compact_some(e->mvcc, 100) || mvcc_compact_pending(e->mvcc))
         commit_all(e);
+    commit_all(e);
     rooms_compare(e);
     restart(e);
     clients_finish(e);

@@ -344,7 +344,8 @@ void rooms_compare(struct episode *e)
     leaders_compare(e);
     q.at = revision_whole(e->naive.revision);
     reader_ask(e, &q);
-    if (mvcc_compact_pending(e->mvcc) || mvcc_is_sweeping(e->mvcc))
+    /* What is deleted ahead is seen until it is durable. */
+    if (mvcc_compact_finished(e->mvcc) != e->naive.compact_revision || mvcc_is_sweeping(e->mvcc))
         return;
     compare_store(e);
     mvcc_check_store(e->mvcc);
