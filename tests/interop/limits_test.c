@@ -47,6 +47,15 @@ static void close_desk(struct desk *d)
     arena_free(&d->arena);
 }
 
+static void restart_desk(struct desk *d, const char *flags)
+{
+    caller_close(&d->caller);
+    peer_stop(&d->peer);
+    peer_start(&d->peer, flags);
+    caller_open(&d->caller, &d->peer);
+    d->line = caller_connect(&d->caller);
+}
+
 static void need_effort(void)
 {
     if (test_effort() < 2)
@@ -116,7 +125,9 @@ struct flood {
     uint64_t sent, answered, wanted;
     uint64_t keys_per_write;
     struct bytes value;
-    bool one_key; /* all writes go to the same one */
+    bool one_key;  /* all writes go to the same one */
+    uint64_t keys; /* or, in turns, to so many; 0: each to another */
+    int64_t lease;
 };
 
 static void write_one(struct flood *f, struct ask *a)
@@ -130,8 +141,10 @@ static void write_one(struct flood *f, struct ask *a)
     CHECK(f->keys_per_write <= OPS_MAX);
     for (unsigned i = 0; i < f->keys_per_write; i++) {
         uint64_t number = f->one_key ? 0 : f->sent * f->keys_per_write + i;
+        number = f->keys ? number * 12347 % f->keys : number; /* neighbours come apart */
         snprintf(keys[i], sizeof(keys[i]), "many/%012llu", (unsigned long long)number);
-        puts[i] = (struct pb_put_request){.key = bytes_of_str(keys[i]), .value = f->value};
+        puts[i] = (struct pb_put_request){
+            .key = bytes_of_str(keys[i]), .value = f->value, .lease = f->lease};
         ops[i] = (struct pb_request_op){.which = PB_OP_PUT, .put = &puts[i]};
     }
     f->sent++;
@@ -406,11 +419,7 @@ static size_t file_pages_bytes(struct desk *d)
 /* Reading the whole store to build the index leaves no more behind than a range does. */
 static void check_start_on_it(struct desk *d, const char *flags)
 {
-    caller_close(&d->caller);
-    peer_stop(&d->peer);
-    peer_start(&d->peer, flags);
-    caller_open(&d->caller, &d->peer);
-    d->line = caller_connect(&d->caller);
+    restart_desk(d, flags);
     caller_put(d->line, BYTES("churn"), BYTES("small"));
     size_t pages = file_pages_bytes(d);
 
@@ -627,4 +636,142 @@ TEST(a_delete_of_a_million_keys_keeps_nobody_waiting)
 {
     need_effort();
     delete_many_sometimes_undisturbed(1000000);
+}
+
+/* --- what removing costs --- */
+
+#define TOLL_FLAGS                                                                                 \
+    "--log-level=warn --quota-backend-bytes=8000000000 --snapshot-count=500 "                      \
+    "--snapshot-catchup-entries=50"
+
+/*
+ * What it takes in memory, at most and in the end, to remove much. The server is quiet meanwhile,
+ * so whatever is added is the removal's own; except for what the index remembers of keys that are
+ * dead, until they are compacted: a server that is started afterwards has that, too.
+ */
+struct toll {
+    struct desk *desk;
+    size_t before, most;
+    uint64_t began_ns;
+};
+
+static void toll_look(struct toll *t)
+{
+    size_t now = peer_memory_bytes(&t->desk->peer);
+
+    t->most = now > t->most ? now : t->most;
+}
+
+static void toll_ask(struct toll *t, const char *path, const struct pb_schema *schema,
+                     const void *request)
+{
+    struct ask a = {.line = t->desk->line};
+
+    ask_start(&a, path, schema, request);
+    while (!ask_is_over(&a)) {
+        caller_turn(&t->desk->caller, 2);
+        toll_look(t);
+    }
+    CHECK_EQ(a.code, RPC_OK);
+    ask_free(&a);
+}
+
+/* Answered when it is durable; and it waits for deletes that are being settled. So whatever was
+ * asked for before is in the store then. */
+static void toll_compact(struct toll *t, int64_t revision)
+{
+    toll_ask(t, "/etcdserverpb.KV/Compact", &pb_compaction_request_schema,
+             &(struct pb_compaction_request){.revision = revision, .physical = true});
+}
+
+/* From here on it counts. The server is a fresh one: what the writes took, and would be used again,
+ * does not hide what removing takes. Revisions up to 2 are gone. */
+static void toll_begin(struct toll *t, struct desk *d)
+{
+    restart_desk(d, TOLL_FLAGS);
+    *t = (struct toll){.desk = d};
+    toll_compact(t, 2);
+    t->before = t->most = peer_memory_bytes(&d->peer);
+    t->began_ns = caller_now_ns(&d->caller);
+}
+
+static void toll_end(struct toll *t, const char *what)
+{
+    size_t after = peer_memory_bytes(&t->desk->peer);
+    uint64_t took_ns = caller_now_ns(&t->desk->caller) - t->began_ns;
+
+    restart_desk(t->desk, TOLL_FLAGS);
+    caller_put(t->desk->line, BYTES("begun"), BYTES(""));
+    size_t fresh = peer_memory_bytes(&t->desk->peer);
+    printf("%s: memory %zu KiB, %zu KiB at most, %zu KiB in the end, %zu KiB started again; took "
+           "%.0f ms\n",
+           what, t->before / 1024, t->most / 1024, after / 1024, fresh / 1024,
+           (double)took_ns / 1e6);
+    size_t due = fresh > t->before ? fresh : t->before;
+    CHECK(t->most < due + 32 * MIB || !peer_memory_counts());
+    CHECK(after < due + 16 * MIB || !peer_memory_counts());
+}
+
+enum { TOLL_AT_ONCE = 100 };
+
+static void check_compaction(uint64_t puts)
+{
+    static uint8_t value[1024];
+    struct desk d;
+    struct toll toll;
+    open_desk(&d, TOLL_FLAGS);
+    struct flood fill = {.desk = &d,
+                         .wanted = puts / TOLL_AT_ONCE,
+                         .keys_per_write = TOLL_AT_ONCE,
+                         .keys = 20000,
+                         .value = bytes_of(value, sizeof(value))};
+    write_many(&fill);
+    toll_begin(&toll, &d);
+
+    toll_compact(&toll, (int64_t)fill.wanted);
+
+    toll_end(&toll, "a compaction");
+    close_desk(&d);
+}
+
+TEST(a_compaction_takes_little_memory)
+{
+    check_compaction(150000);
+}
+
+TEST(a_compaction_of_much_history_takes_no_more_memory)
+{
+    need_effort();
+    check_compaction(600000);
+}
+
+static void check_large_delete(uint64_t keys)
+{
+    struct desk d;
+    struct toll toll;
+    open_desk(&d, TOLL_FLAGS);
+    struct flood fill = {.desk = &d,
+                         .wanted = keys / TOLL_AT_ONCE,
+                         .keys_per_write = TOLL_AT_ONCE,
+                         .value = BYTES("a value of some length, as they are")};
+    write_many(&fill);
+    toll_begin(&toll, &d);
+
+    toll_ask(&toll, "/etcdserverpb.KV/DeleteRange", &pb_delete_range_request_schema,
+             &(struct pb_delete_range_request){.key = BYTES("many/"), .range_end = BYTES("many0")});
+    toll_compact(&toll, 3);
+
+    toll_end(&toll, "a large delete");
+    close_desk(&d);
+}
+
+TEST(settling_a_large_delete_takes_little_memory)
+{
+    check_large_delete(300000);
+}
+
+TEST(settling_a_delete_of_a_million_keys_takes_no_more_memory)
+{
+    need_effort();
+    check_large_delete(1000000);
 }
