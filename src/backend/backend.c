@@ -24,6 +24,9 @@ static const char *const names[BUCKET_COUNT] = {
 #define KEY_TERM       BYTES("term")
 #define KEY_CONF_STATE BYTES("confState")
 
+/* Ours: | bucket u8 | where the entry begins that has parts here and no end |. */
+#define KEY_PART BYTES(BACKEND_UNFINISHED_PREFIX "Part")
+
 const char *bucket_name(enum bucket bucket)
 {
     assert(bucket < BUCKET_COUNT);
@@ -87,6 +90,72 @@ static enum err read_position(struct backend *b, char *why)
     return e;
 }
 
+/* --- an entry that has no end --- */
+
+/* The note's, or of no length: there is none. Into the buffer, since views come and go. */
+static enum err find_part(struct backend *b, struct buf *note, char *why)
+{
+    struct backend_view v;
+    struct bytes value;
+
+    backend_view_open(b, &v);
+    enum err e = backend_get(&v, BUCKET_META, KEY_PART, &value);
+    if (e == ERR_OK && (value.len < 2 || value.at[0] >= BUCKET_COUNT)) {
+        snprintf(why, FAILURE_TEXT_BYTES, "bucket meta, key %s: malformed", "cleatPart");
+        e = ERR_CORRUPT;
+    } else if (e == ERR_OK) {
+        buf_append(note, value);
+    } else if (e == ERR_CORRUPT) {
+        snprintf(why, FAILURE_TEXT_BYTES, "%s", backend_view_damage(&v));
+    }
+    backend_view_close(&v);
+    return e == ERR_NOT_FOUND ? ERR_OK : e;
+}
+
+/* As many as fit upkeep's budget. ERR_END if that was all. */
+static enum err remove_from(struct backend *b, enum bucket bucket, struct bytes from, char *why)
+{
+    struct backend_view v;
+    struct backend_cursor c;
+    struct bytes key, value;
+    enum err e = ERR_OK;
+
+    backend_view_open(b, &v);
+    backend_cursor_open(&v, bucket, from, &c);
+    while (batch_bytes(b->open) < BACKEND_UPKEEP_BYTES &&
+           (e = backend_cursor_next(&c, &key, &value)) == ERR_OK)
+        backend_delete_ahead(b, bucket, key);
+    if (e == ERR_CORRUPT)
+        snprintf(why, FAILURE_TEXT_BYTES, "%s", backend_view_damage(&v));
+    backend_cursor_close(&c);
+    backend_view_close(&v);
+    return e;
+}
+
+/*
+ * The note goes last, so that a crash in the middle of this only means to begin again. Nothing of
+ * it is needed: the log has the entry, and what it will write is the same.
+ */
+static enum err remove_parts(struct backend *b, char *why)
+{
+    struct buf note = {0};
+    enum err e = find_part(b, &note, why);
+
+    if (e == ERR_OK && note.len > 0) {
+        do {
+            e = remove_from(b, (enum bucket)note.at[0], bytes_of(note.at + 1, note.len - 1), why);
+            if (e == ERR_END)
+                backend_delete(b, BUCKET_META, KEY_PART);
+            enum err committed = e == ERR_CORRUPT ? e : backend_commit_now(b);
+            if (committed != ERR_OK && committed != ERR_CORRUPT)
+                snprintf(why, FAILURE_TEXT_BYTES, "%s", backend_failure(b));
+            e = committed != ERR_OK ? committed : e;
+        } while (e == ERR_OK);
+    }
+    buf_free(&note);
+    return e == ERR_END ? ERR_OK : e;
+}
+
 static struct backend *backend_new(const struct backend_options *options, struct store *store)
 {
     struct backend *b = mem_new(struct backend);
@@ -119,6 +188,8 @@ static enum err open_store(const struct backend_options *options, char *why, str
         return e;
     struct backend *b = backend_new(options, store);
     e = read_position(b, why);
+    if (e == ERR_OK)
+        e = remove_parts(b, why);
     if (e != ERR_OK) {
         backend_close(b);
         return e;
@@ -166,6 +237,7 @@ void backend_close(struct backend *b)
     bury(&b->dead_batches, &b->dead_stores);
     assert(b->store->refs == 1);
     b->store->ops->close(b->store);
+    buf_free(&b->part_note);
     batch_free(b->open);
     batch_free(b->frozen);
     pthread_mutex_destroy(&b->lock);
@@ -174,10 +246,18 @@ void backend_close(struct backend *b)
 
 /* --- writing ------------------------------------------------------------------------------ */
 
+/* Upkeep may come between the writes of an entry. */
+static void note_bucket(struct backend *b, enum bucket bucket)
+{
+    if (b->in_entry && !b->in_upkeep)
+        b->entry_buckets |= 1u << bucket;
+}
+
 uint8_t *backend_put_space(struct backend *b, enum bucket bucket, struct bytes key,
                            size_t value_len)
 {
     assert(!b->failed);
+    note_bucket(b, bucket);
     return batch_put_space(b->open, bucket, key, value_len, b->stamp);
 }
 
@@ -192,6 +272,7 @@ void backend_put(struct backend *b, enum bucket bucket, struct bytes key, struct
 void backend_delete(struct backend *b, enum bucket bucket, struct bytes key)
 {
     assert(!b->failed);
+    note_bucket(b, bucket);
     batch_delete(b->open, bucket, key, b->stamp);
 }
 
@@ -230,7 +311,40 @@ static bool has_writes(const struct backend *b)
 void backend_entry_begin(struct backend *b)
 {
     assert(!b->in_entry);
+    assert(!b->has_parts);
     b->in_entry = true;
+    b->entry_buckets = 0;
+}
+
+void backend_entry_divide(struct backend *b, enum bucket bucket, struct bytes from)
+{
+    assert(b->in_entry);
+    assert(b->part_note.len == 0);
+    assert(from.len > 0);
+
+    buf_append_byte(&b->part_note, (uint8_t)bucket);
+    buf_append(&b->part_note, from);
+}
+
+static bool is_divisible(const struct backend *b)
+{
+    return b->in_entry && b->part_note.len > 0 &&
+           (b->entry_buckets & ~(1u << b->part_note.at[0])) == 0;
+}
+
+bool backend_part_is_due(const struct backend *b)
+{
+    return is_divisible(b) && batch_bytes(b->open) >= BACKEND_PART_BYTES;
+}
+
+/* Before a batch is frozen. */
+static void note_part(struct backend *b)
+{
+    if (!b->in_entry)
+        return;
+    struct bytes note = buf_bytes(&b->part_note);
+    memcpy(batch_put_space(b->open, BUCKET_META, KEY_PART, note.len, b->stamp), note.at, note.len);
+    b->has_parts = true;
 }
 
 void backend_entry_end(struct backend *b, struct backend_position now, struct bytes conf_state)
@@ -242,6 +356,10 @@ void backend_entry_end(struct backend *b, struct backend_position now, struct by
 
     if (conf_state.at)
         backend_put(b, BUCKET_META, KEY_CONF_STATE, conf_state);
+    if (b->has_parts)
+        backend_delete(b, BUCKET_META, KEY_PART);
+    b->has_parts = false;
+    buf_clear(&b->part_note);
     b->applied = now;
     b->in_entry = false;
 }
@@ -278,7 +396,8 @@ bool backend_is_idle(const struct backend *b)
 
 bool backend_can_commit(const struct backend *b)
 {
-    return has_writes(b) && !b->frozen && !b->in_entry && !b->in_upkeep && !b->failed;
+    return has_writes(b) && !b->frozen && (!b->in_entry || is_divisible(b)) && !b->in_upkeep &&
+           !b->failed;
 }
 
 size_t backend_pending_bytes(const struct backend *b)
@@ -406,6 +525,7 @@ static void freeze(struct backend *b)
     struct batch *fresh = batch_new();
 
     backend_note_position(b);
+    note_part(b);
     b->open->position = b->applied;
     pthread_mutex_lock(&b->lock);
     b->frozen = b->open;
@@ -538,6 +658,8 @@ void backend_turn_ended(const struct backend *b)
 void backend_check(const struct backend *b)
 {
     batch_check(b->open);
+    assert(b->in_entry || b->part_note.len == 0);
+    assert(!b->has_parts || b->part_note.len > 0);
     assert(b->open->upkeep_bytes <= batch_bytes(b->open));
     assert(b->open_number > b->durable_number);
     assert(b->durable.index <= b->applied.index);

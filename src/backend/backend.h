@@ -5,7 +5,7 @@
  * look, and never wait. Behind it stands a file that follows a little later. The log is the truth;
  * the file says, by its consistent index, how much of the log it already holds.
  *
- *     core thread    put put | put | delete put |   -> the open batch, whole entries only
+ *     core thread    put put | put | delete put |   -> the open batch, whole entries (or parts of one)
  *                                commit_start       -> frozen: nobody writes to it any more
  *     backend thread     pages, sync, new root      -> committed
  *     core thread        completion, in the turn    -> the frozen batch is dropped
@@ -35,6 +35,9 @@
  *            5. The writing thread never waits for the disk, and for no longer than a pointer swap
  *               for another thread; defragmentation changes nothing about that.
  *            6. Equal calls lead to equal contents and orders; no address or clock decides.
+ *            7. Memory: the batches, which have a cap; while one is committed, about as much again
+ *               for the pages it puts, and 8 MiB for what it deletes ahead. Compacting, settling
+ *               and an entry in parts take a few times 4 MiB, whatever their size.
  * Threads    Everything is the core thread's, except views opened by backend_view_open_on_worker,
  *            which belong to the thread that opens them. They see committed and frozen batches,
  *            which no longer change; the open batch, which does, is the core thread's alone.
@@ -78,6 +81,7 @@ bool bucket_find(struct bytes name, enum bucket *out);
 enum {
     BACKEND_KEY_BYTES_MAX = 2 * MIB, /* a user name that fills a whole request fits */
     BACKEND_PENDING_BYTES_DEFAULT = 64 * MIB,
+    BACKEND_PART_BYTES = 4 * MIB,          /* of an entry that is committed in parts */
     BACKEND_UPKEEP_BYTES = 4 * MIB,        /* in a batch: 190,000 deletes ahead */
     BACKEND_DIRTY_BYTES_DEFAULT = 4 * MIB, /* as much is kept by LMDB, for good: see below */
     BACKEND_SLICE_BYTES_DEFAULT = 4 * MIB, /* a commit may wait for one: tens of milliseconds */
@@ -166,12 +170,28 @@ void backend_delete_ahead(struct backend *b, enum bucket bucket, struct bytes ke
 
 /*
  * Around the writes of one log entry, which may stretch over many turns. Between the two no commit
- * starts, so a batch never ends inside an entry. Writes that belong to no entry (physical
- * compaction) may happen any time. The end notes that everything up to `now` has been applied;
- * its index grows (asserted). conf_state is NULL-bytes where it has not changed.
+ * starts, so a batch never ends inside an entry, but for those below. Writes that belong to no
+ * entry (physical compaction) may happen any time. The end notes that everything up to `now` has
+ * been applied; its index grows (asserted). conf_state is NULL-bytes where it has not changed.
  */
 void backend_entry_begin(struct backend *b);
 void backend_entry_end(struct backend *b, struct backend_position now, struct bytes conf_state);
+
+/*
+ * An entry of any size (a lease with a million keys is revoked) would be as large a batch. One that
+ * has written to `bucket` alone, and there nothing but keys from `from` on, beyond all that anybody
+ * else has written or will, can be committed in parts: this says that it is such a one. While that
+ * is true (a write to another bucket ends it), commits may start in the middle of it.
+ *
+ * With its first part the store gets a note, in bucket meta, of where the entry begins; the batch
+ * with its end, which has its index too, takes the note away. A store that is opened with the note
+ * in it removes everything from there on before anybody looks: so promise 1 is kept, and the log
+ * has the entry. Within the entry, the core thread's views show its parts as ever.
+ */
+void backend_entry_divide(struct backend *b, enum bucket bucket, struct bytes from);
+
+/* Has such an entry written as much as a part should have? Then it waits for a commit to start. */
+bool backend_part_is_due(const struct backend *b);
 
 /* The last entry applied, and the last that is in a durable batch. */
 struct backend_position backend_applied(const struct backend *b);
@@ -187,7 +207,8 @@ uint64_t backend_durable_batch(const struct backend *b);
 
 /* --- committing: the server's part -------------------------------------------------------- */
 
-/* Is there something to commit, no commit under way, and no entry half written? */
+/* Is there something to commit, no commit under way, and no entry half written, or one that can be
+ * committed in parts? */
 bool backend_can_commit(const struct backend *b);
 
 /* Freezes the open batch and hands it to the backend thread (asserts backend_can_commit). The

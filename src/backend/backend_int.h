@@ -135,6 +135,9 @@ struct backend {
     unsigned core_views;
     bool in_entry, in_upkeep, failed;
     size_t bytes_before_upkeep; /* of the open batch */
+    uint32_t entry_buckets;     /* those the entry has written to, a bit for each */
+    struct buf part_note;       /* where the entry begins; empty: it is not one for parts */
+    bool has_parts;             /* of the entry, in a batch that is frozen or committed */
     uint64_t open_number, durable_number;
     struct backend_position applied, durable;
     struct backend_position noted; /* the last one written into a batch */

@@ -34,6 +34,13 @@ static void note_change(struct mvcc *m, const struct mvcc_change *change)
     if (m->change_count < MVCC_CHANGES_MAX)
         m->changes[m->change_count] = *change;
     m->change_count++;
+    /* Changes are lent out of the batch until a commit; of more than this none are. And they lie
+     * at the revision under way, beyond all that is published. */
+    if (m->change_count == MVCC_CHANGES_MAX + 1) {
+        struct revision_key space;
+        backend_entry_divide(m->backend, BUCKET_KEY,
+                             revision_encode((struct revision){m->revision + 1, 0}, false, &space));
+    }
 }
 
 struct bytes mvcc_store_kv(struct mvcc *m, struct revision at, bool tombstone,

@@ -15,7 +15,7 @@ static void commit_if_due(struct server *s)
 {
     /* A compaction may wait for its note to be durable; or for a reader or a sweep, whom no commit
      * hurries. A sweep, and a compaction, may also have used up their budget in this batch. */
-    bool hurry = mvcc_sweep_waiting(s->mvcc) ||
+    bool hurry = mvcc_sweep_waiting(s->mvcc) || backend_part_is_due(s->backend) ||
                  (mvcc_compact_waiting(s->mvcc) && !mvcc_pin_in_the_way(s->mvcc) &&
                   !mvcc_is_sweeping(s->mvcc));
     bool due = s->facts.now_ms - s->last_commit_ms >= s->commit_interval_ms ||

@@ -188,12 +188,14 @@ static void entry_applied(struct server *s)
     buf_free(&conf_state);
 }
 
-/* Is there an entry that could be worked on now? While the store is full there is not; a commit is
- * under way then, and its end wakes us. */
+/* Is there an entry that could be worked on now? While the store is full there is not, and a large
+ * one waits for its parts; a commit is under way then, or about to be, and its end wakes us. */
 static bool can_apply(const struct server *s)
 {
-    return !s->failed && !list_empty(&s->applies) &&
-           (apply_is_busy(s->apply) || !backend_is_full(s->backend));
+    if (s->failed || list_empty(&s->applies))
+        return false;
+    return apply_is_busy(s->apply) ? !backend_part_is_due(s->backend)
+                                   : !backend_is_full(s->backend);
 }
 
 /* Some of what is committed. */
