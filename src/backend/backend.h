@@ -5,7 +5,7 @@
  * look, and never wait. Behind it stands a file that follows a little later. The log is the truth;
  * the file says, by its consistent index, how much of the log it already holds.
  *
- *     core thread    put put | put | delete put |   -> the open batch, whole entries (or parts of one)
+ *     core thread    put put | put | delete put |   -> the open batch, whole entries or a part
  *                                commit_start       -> frozen: nobody writes to it any more
  *     backend thread     pages, sync, new root      -> committed
  *     core thread        completion, in the turn    -> the frozen batch is dropped

@@ -71,6 +71,7 @@ static void open_backend(struct episode *e)
                                                .memory = e->disk,
                                                .workers = &e->workers,
                                                .pending_bytes_max = e->climate.pending_bytes_max,
+                                               .dirty_bytes_max = 4 * KIB, /* crash in between */
                                                .on_failure = on_failure,
                                                .context = e,
                                                .why = &why},
