@@ -322,23 +322,14 @@ static enum err open_state(struct boot *b)
     return apply_open(&apply, b->why, &s->apply);
 }
 
-static enum err read_conf_state(struct boot *b)
+/*
+ * The voters and learners are the store's members, as in etcd, and not what it has under confState:
+ * `etcdutl snapshot restore` gives a backup new members and leaves the old ones' ids there. Whoever
+ * believed it would wait for the votes of members that are no more.
+ */
+static void read_conf_state(struct boot *b)
 {
-    struct backend_view view;
-    struct bytes json;
-
-    backend_view_open(b->s->backend, &view);
-    enum err e = backend_get(&view, BUCKET_META, BYTES("confState"), &json);
-    if (e == ERR_OK)
-        e = cluster_conf_state_read(json, &b->conf_state);
-    else if (e == ERR_NOT_FOUND) {
-        cluster_conf_state(b->s->cluster, &b->conf_state);
-        e = ERR_OK;
-    }
-    backend_view_close(&view);
-    if (e != ERR_OK)
-        buf_append_str(b->why, "the store's raft configuration cannot be read");
-    return e;
+    cluster_conf_state(b->s->cluster, &b->conf_state);
 }
 
 static enum err check_members(struct boot *b)
@@ -609,10 +600,10 @@ static enum err boot(struct boot *b)
         e = identify(b);
     if (e == ERR_OK)
         e = open_state(b);
-    if (e == ERR_OK)
-        e = read_conf_state(b);
-    if (e == ERR_OK)
+    if (e == ERR_OK) {
+        read_conf_state(b);
         e = check_members(b);
+    }
     if (e == ERR_OK)
         e = open_raft(b);
     if (e != ERR_OK)
