@@ -22,7 +22,7 @@ enum mvcc_answer mvcc_hash_open(struct mvcc *m, struct mvcc_hash *h)
     h->next = (struct revision){0, 0};
     h->pin = (struct mvcc_scan){.question.at = revision_whole(m->compact_revision)};
     mvcc_pin(m, &h->pin);
-    struct key_range all = key_range(BYTES("\0"), BYTES("\0"));
+    struct key_range all = key_range(BYTES(""), BYTES("\0")); /* a bump counts, too */
     keyindex_cursor_open(m->index, &all, revision_whole(h->revision), false, &h->pin.cursor);
     h->pin.walking = true;
     h->has_keep = false;
@@ -68,9 +68,10 @@ static bool hash_entry(struct mvcc *m, struct mvcc_hash *h, struct bytes key, st
 {
     struct revision at;
     bool tombstone;
-    struct pb_key_value kv;
+    struct pb_key_value kv = {0};
 
-    if (!revision_decode(key, &at, &tombstone) || !kv_decode(value, &kv)) {
+    if (!revision_decode(key, &at, &tombstone) ||
+        (!kv_is_bump(value, tombstone) && !kv_decode(value, &kv))) {
         mvcc_damage(m, "bucket key: an entry is not a KeyValue under a revision");
         return false;
     }

@@ -32,10 +32,12 @@ static enum outcome show(struct mvcc *m, struct bytes key, struct bytes value, m
     }
     if (change.at.main > end)
         return BEYOND;
-    if (!make_change(m, value, &change))
-        return DAMAGED;
-    if (!visit(context, &change))
-        return NOT_WANTED;
+    if (!kv_is_bump(value, change.tombstone)) {
+        if (!make_change(m, value, &change))
+            return DAMAGED;
+        if (!visit(context, &change))
+            return NOT_WANTED;
+    }
     *next = (struct revision){change.at.main, change.at.sub + 1};
     return SHOWN;
 }

@@ -8,6 +8,8 @@
  *
  *     bucket key    17 bytes: main u64be, '_', sub u64be  -> mvccpb.KeyValue
  *                   18 bytes: the same and 't'            -> KeyValue{key}, a tombstone
+ *                   17 bytes                              -> nothing: a bump, by which etcdutl lets
+ *                                                            revisions go on higher up (mvcc_int.h)
  *     bucket meta   scheduledCompactRev, finishedCompactRev -> 17 bytes
  *                   cleatSweep -> a delete whose tombstones are not all stored yet (sweep.c)
  *

@@ -88,6 +88,17 @@ MUST_CHECK bool revision_decode(struct bytes key, struct revision *out, bool *to
 /* False if they are malformed or have no key. The result looks into `stored`. */
 MUST_CHECK bool kv_decode(struct bytes stored, struct pb_key_value *out);
 
+/*
+ * A bump: an entry without a value, as `etcdutl snapshot restore --bump-revision` leaves one, so
+ * that revisions go on from there. It is a put of the empty key, which nobody can name: every range
+ * begins at "\0" or above, so no read, watch or delete ever meets it; only compaction and HashKV,
+ * which know of no ranges, do. The index has it with versions counted from the oldest one there.
+ */
+static inline bool kv_is_bump(struct bytes stored, bool tombstone)
+{
+    return stored.len == 0 && !tombstone;
+}
+
 /* What the index alone knows of a key. */
 static inline struct pb_key_value kv_without_value(const struct keyindex_found *found)
 {

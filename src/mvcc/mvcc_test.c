@@ -1,5 +1,7 @@
 /* What scenarios and the model do not reach: damage, large numbers, budgets. */
+#include "base/crc32c.h"
 #include "base/mem.h"
+#include "mvcc/mvcc_int.h"
 #include "mvcc/shelf_test.h"
 
 #include <inttypes.h>
@@ -172,6 +174,110 @@ TEST(a_store_with_malformed_entries_is_refused)
     check_refused(BYTES("scheduledCompactRev"), BYTES("5"),
                   "bucket meta, key scheduledCompactRev: not a revision");
     buf_free(&text);
+}
+
+/* --- bumps -------------------------------------------------------------------------------- */
+
+static struct bytes at_revision(int64_t main, struct revision_key *space)
+{
+    return revision_encode((struct revision){main, 0}, false, space);
+}
+
+/* What `etcdutl snapshot restore --bump-revision --mark-compacted` does. */
+static void bump(struct shelf *s, int64_t to)
+{
+    struct revision_key space;
+
+    shelf_commit(s);
+    mvcc_close(s->m);
+    backend_put(s->stand.b, BUCKET_KEY, at_revision(to, &space), BYTES(""));
+    backend_put(s->stand.b, BUCKET_META, BYTES(MVCC_SCHEDULED_KEY), at_revision(to, &space));
+    stand_commit(&s->stand);
+    struct buf why = {0};
+    CHECK_EQ(mvcc_open(&(struct mvcc_options){.backend = s->stand.b}, &why, &s->m), ERR_OK);
+    CHECK_EQ(why.len, 0);
+    mvcc_check_store(s->m);
+}
+
+static bool is_stored(struct shelf *s, int64_t main)
+{
+    struct revision_key space;
+    struct backend_view v;
+    struct bytes value;
+
+    backend_view_open(s->stand.b, &v);
+    enum err e = backend_get(&v, BUCKET_KEY, at_revision(main, &space), &value);
+    backend_view_close(&v);
+    CHECK(e == ERR_OK || e == ERR_NOT_FOUND);
+    return e == ERR_OK;
+}
+
+static bool count_change(void *context, const struct mvcc_change *change)
+{
+    CHECK(change->key.len > 0);
+    ++*(int *)context;
+    return true;
+}
+
+/* HashKV of the entries at these revisions, all of which are kept, by the bytes. */
+static uint32_t hash_of(struct shelf *s, const int64_t *mains, size_t count)
+{
+    struct revision_key space;
+    struct backend_view v;
+    struct bytes value;
+    uint32_t hash = crc32c(0, BYTES("key"));
+
+    backend_view_open(s->stand.b, &v);
+    for (size_t i = 0; i < count; i++) {
+        struct bytes key = at_revision(mains[i], &space);
+        CHECK_EQ(backend_get(&v, BUCKET_KEY, key, &value), ERR_OK);
+        hash = crc32c(crc32c(hash, key), value);
+    }
+    backend_view_close(&v);
+    return hash;
+}
+
+TEST(revisions_go_on_behind_a_bump_that_only_compaction_and_hash_see)
+{
+    struct shelf s;
+    struct revision next = {1000, 0};
+    int changes = 0;
+    shelf_init(&s, STAND_MEMORY);
+    shelf_put(&s, "a", "1"); /* 2 */
+    shelf_put(&s, "a", "2"); /* 3 */
+
+    bump(&s, 1000);
+    CHECK_EQ(mvcc_revision(s.m), 1000);
+    CHECK_EQ(mvcc_compact_revision(s.m), 1000);
+    CHECK(mvcc_history_some(s.m, &next, 10, count_change, &changes));
+    CHECK_EQ(changes, 0);
+    CHECK_EQ(shelf_hash(&s, 1000), hash_of(&s, (int64_t[]){3, 1000}, 2));
+    shelf_settle(&s);
+    CHECK(!is_stored(&s, 2));
+    CHECK(is_stored(&s, 1000));
+
+    shelf_put(&s, "a", "3"); /* 1001 */
+    next = (struct revision){1000, 0};
+    CHECK(mvcc_history_some(s.m, &next, 10, count_change, &changes));
+    CHECK_EQ(changes, 1);
+    shelf_delete(&s, "a"); /* 1002: no key that anybody can name is alive now */
+    CHECK_EQ(shelf_compact(&s, 1002), MVCC_OK);
+    shelf_settle(&s);
+    CHECK_EQ(mvcc_compact_revision(s.m), 1002);
+    CHECK(is_stored(&s, 1000)); /* etcd keeps it, as it keeps the last put of any key */
+    shelf_reopen(&s);
+    CHECK_EQ(mvcc_revision(s.m), 1002);
+    mvcc_check_store(s.m);
+
+    bump(&s, 2000); /* a second one takes the first one's place */
+    shelf_settle(&s);
+    CHECK(!is_stored(&s, 1000));
+    CHECK(is_stored(&s, 2000));
+    CHECK_EQ(shelf_hash(&s, 2000), hash_of(&s, (int64_t[]){2000}, 1));
+    CHECK_EQ(shelf_put(&s, "a", "4"), 1);
+    CHECK_EQ(mvcc_revision(s.m), 2001);
+    mvcc_check_store(s.m);
+    shelf_free(&s);
 }
 
 /* --- budgets ------------------------------------------------------------------------------ */

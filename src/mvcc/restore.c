@@ -10,6 +10,7 @@ struct restore {
     struct mvcc *m;
     const struct mvcc_options *options;
     struct buf *why;
+    int64_t compacted;    /* as the notes say; -1: never */
     struct revision last; /* newest loaded */
     bool last_tombstone;
     struct {
@@ -54,6 +55,22 @@ static bool load_put(struct restore *r, struct revision at, const struct pb_key_
                              (uint32_t)length);
 }
 
+/* A bump is compacted from its first moment, and alone at its revision: another is damage. */
+static bool is_bump(const struct restore *r, struct revision at, bool tombstone, struct bytes value)
+{
+    return kv_is_bump(value, tombstone) && at.sub == 0 && at.main <= r->compacted;
+}
+
+/* Its version is not stored: counted from the oldest bump left, it is what the index asks for. */
+static bool load_bump(struct restore *r, struct revision at)
+{
+    struct keyindex_found before = {.created = at.main};
+    bool again = keyindex_find_newest(r->m->index, BYTES(""), &before);
+
+    assert(again == (before.version > 0));
+    return keyindex_load_put(r->m->index, BYTES(""), at, before.created, before.version + 1, 0);
+}
+
 /* Whatever comes next was written after the delete that is still to be swept. */
 static enum err load_sweep(struct restore *r)
 {
@@ -73,18 +90,20 @@ static enum err load_entry(struct restore *r, struct bytes key, struct bytes val
 {
     struct revision at;
     bool tombstone;
-    struct pb_key_value kv;
+    struct pb_key_value kv = {0};
 
     if (!revision_decode(key, &at, &tombstone) || at.main < 1)
         return corrupt(r, key, "not a revision");
     if (revision_compare(at, r->last) <= 0) /* only a put and a tombstone of one revision can */
         return corrupt(r, key, "a revision that is there twice");
-    if (value.len > UINT32_MAX || !kv_decode(value, &kv))
+    bool bump = is_bump(r, at, tombstone, value);
+    if (value.len > UINT32_MAX || (!bump && !kv_decode(value, &kv)))
         return corrupt(r, key, "not a KeyValue");
     if (is_behind_sweep(r, at) && load_sweep(r) != ERR_OK)
         return ERR_CORRUPT;
-    bool fits = tombstone ? keyindex_load_tombstone(r->m->index, kv.key, at, (uint32_t)value.len)
-                          : load_put(r, at, &kv, value.len);
+    bool fits = bump        ? load_bump(r, at)
+                : tombstone ? keyindex_load_tombstone(r->m->index, kv.key, at, (uint32_t)value.len)
+                            : load_put(r, at, &kv, value.len);
     if (!fits)
         return corrupt(r, key, "contradicts what is known of its key");
     r->last = at;
@@ -255,8 +274,10 @@ enum err mvcc_restore(struct mvcc *m, const struct mvcc_options *options, struct
     int64_t scheduled, finished;
 
     enum err e = read_notes(&r, &scheduled, &finished);
-    if (e == ERR_OK)
+    if (e == ERR_OK) {
+        r.compacted = larger(scheduled, finished);
         e = load_all(&r);
+    }
     if (e == ERR_OK) {
         keyindex_publish(m->index);
         take_up(m, larger(r.last.main, r.sweep.at.main), scheduled, finished);

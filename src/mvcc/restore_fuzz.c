@@ -9,6 +9,8 @@
  *              kind 3  a note of a compaction: scheduled or finished, at the main reached so far
  *              kind 4  a note of a sweep: at the revision reached so far, from a letter to another;
  *                      or raw
+ *              kind 5  a bump: an entry without a value, and perhaps the note of the compaction at
+ *                      it, without which it is damage
  */
 #include "backend/backend.h"
 #include "backend/backend_memory.h"
@@ -87,12 +89,22 @@ static void put_sweep_note(struct backend *b, struct input *in, struct revision 
     buf_free(&note);
 }
 
+static void put_bump(struct backend *b, struct input *in, struct revision at)
+{
+    struct revision_key space;
+    struct bytes key = revision_encode(at, false, &space);
+
+    backend_put(b, BUCKET_KEY, key, (struct bytes){0});
+    if (take(in) % 4 > 0)
+        backend_put(b, BUCKET_META, BYTES(MVCC_SCHEDULED_KEY), key);
+}
+
 static void fill(struct backend *b, struct input *in)
 {
     struct revision at = {1, 0};
 
     while (in->at < in->end) {
-        unsigned kind = take(in) % 5;
+        unsigned kind = take(in) % 6;
         if (kind == 2) {
             put_raw(b, in);
             continue;
@@ -103,6 +115,8 @@ static void fill(struct backend *b, struct input *in)
             put_note(b, in, at);
         else if (kind == 4)
             put_sweep_note(b, in, at);
+        else if (kind == 5)
+            put_bump(b, in, at);
         else
             put_kv(b, in, at, kind == 1);
     }
