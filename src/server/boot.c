@@ -6,6 +6,13 @@
  *                    it, and the store says how much of it is applied already
  *     etcd's store   is imported first (snap/transfer.h), if there is a log to go with it
  *
+ * A directory of etcd's is not touched before it is certain that we can serve it: whoever is turned
+ * away by us must find it as it was, and start etcd on it. So everything that boot could refuse is
+ * gone through in a trial first, by the very code that boots: on a copy of the store, with the log
+ * only read, and with the entries that the store has not seen applied and then forgotten. It costs
+ * a second reading of the store, once in its life. Checks of their own, on etcd's file, would be
+ * quicker, and sooner or later miss what boot refuses.
+ *
  * Everything here may block: nobody is served yet.
  */
 #include "server/server_int.h"
@@ -21,6 +28,7 @@ struct boot {
     struct arena arena;
     struct cluster_initial initial;
     bool has_log, founds; /* founds: the cluster begins here and now */
+    bool trial;           /* nothing is to be written but to the store, which is a copy */
     struct replay log;
     struct pb_wal_metadata identity;
     struct raft_conf_state conf_state; /* as of what the store has applied */
@@ -98,6 +106,16 @@ static struct wal_options wal_settings(struct server *s)
     };
 }
 
+static enum err look_for_log(struct boot *b)
+{
+    const char *dir = b->s->config->wal_dir;
+    enum err e = wal_exists(b->s->io->disk, dir, &b->has_log);
+
+    if (e != ERR_OK)
+        buf_printf(b->why, "cannot look for a log in %s: %s", dir, err_text(e));
+    return e;
+}
+
 /* The snapshot to begin from: the last one that the log itself calls committed. */
 static enum err find_start(struct boot *b)
 {
@@ -112,6 +130,7 @@ static enum err find_start(struct boot *b)
     return e;
 }
 
+/* Shows it to the replay. In a trial it stays as it is, a torn end included. */
 static enum err open_log(struct boot *b)
 {
     struct replay *l = &b->log;
@@ -120,7 +139,8 @@ static enum err open_log(struct boot *b)
     struct wal_visitor visitor = replay_visitor(l);
 
     l->applied = backend_applied(b->s->backend).index;
-    enum err e = wal_open(b->s->io->disk, &opt, start, &visitor, &l->found, &b->s->wal);
+    enum err e = b->trial ? wal_replay(b->s->io->disk, &opt, start, &visitor, &l->found)
+                          : wal_open(b->s->io->disk, &opt, start, &visitor, &l->found, &b->s->wal);
     if (e == ERR_BUSY)
         buf_printf(b->why, "the log in %s is in use by another process", opt.dir);
     else if (e != ERR_OK)
@@ -130,6 +150,13 @@ static enum err open_log(struct boot *b)
     else
         b->identity = l->found.metadata;
     return e;
+}
+
+static enum err find_log(struct boot *b)
+{
+    enum err e = look_for_log(b);
+
+    return e == ERR_OK && b->has_log ? find_start(b) : e;
 }
 
 static enum err create_log(struct boot *b)
@@ -144,45 +171,14 @@ static enum err create_log(struct boot *b)
 
 /* --- the store --- */
 
-static enum err settle_store(struct boot *b)
-{
-    struct snap_place place = {
-        .data_dir = b->s->config->data_dir, .wal_index = b->log.start.index, .why = b->why};
-    struct snap_truth truth;
-    struct snap_copied copied;
-    enum err e = snap_truth(b->s->io->disk, &place, &truth);
-
-    if (e != ERR_OK || truth.holds != SNAP_HOLDS_DB)
-        return e;
-    if (!b->has_log) {
-        buf_printf(b->why, "%s has a store of etcd's, but there is no log in %s that goes with it",
-                   b->s->config->data_dir, b->s->config->wal_dir);
-        return ERR_CORRUPT;
-    }
-    e = snap_import(b->s->io->disk, &place, &copied);
-    if (e == ERR_OK)
-        log_info(b->s->log, "imported etcd's store", LOG_U64("consistent-index", copied.index),
-                 LOG_U64("entries", copied.entries), LOG_U64("bytes", copied.bytes),
-                 LOG_STR("way-back", "cleatutl export makes it etcd's again"));
-    return e;
-}
-
 static void store_failed(void *context, enum err e, const char *text)
 {
     server_fail(context, "the store failed: %s: %s", err_text(e), text);
 }
 
-static enum err open_store(struct boot *b)
+static enum err open_store(struct boot *b, const char *dir)
 {
     struct server *s = b->s;
-    char *dir = NULL;
-
-    if (!s->options.memory) {
-        enum err e = settle_store(b);
-        if (e != ERR_OK)
-            return e;
-        dir = snap_store_dir(s->config->data_dir);
-    }
     struct backend_options options = {
         .disk = s->io->disk,
         .dir = dir,
@@ -192,7 +188,15 @@ static enum err open_store(struct boot *b)
         .context = s,
         .why = b->why,
     };
-    enum err e = backend_open(&options, &s->backend);
+
+    return backend_open(&options, &s->backend);
+}
+
+static enum err open_own_store(struct boot *b)
+{
+    char *dir = b->s->options.memory ? NULL : snap_store_dir(b->s->config->data_dir);
+    enum err e = open_store(b, dir);
+
     mem_free(dir);
     return e;
 }
@@ -316,7 +320,7 @@ static enum err open_state(struct boot *b)
                                   .cluster = s->cluster,
                                   .own_id = b->identity.node_id,
                                   .quota_bytes = s->config->quota_backend_bytes,
-                                  .is_awaited = pending_is_awaited,
+                                  .is_awaited = b->trial ? NULL : pending_is_awaited,
                                   .on_refused = refused,
                                   .context = s};
     return apply_open(&apply, b->why, &s->apply);
@@ -327,21 +331,25 @@ static enum err open_state(struct boot *b)
  * `etcdutl snapshot restore` gives a backup new members and leaves the old ones' ids there. Whoever
  * believed it would wait for the votes of members that are no more.
  */
-static void read_conf_state(struct boot *b)
+static enum err read_members(struct boot *b)
 {
-    cluster_conf_state(b->s->cluster, &b->conf_state);
-}
+    struct raft_conf_state *c = &b->conf_state;
+    uint64_t self = b->identity.node_id;
 
-static enum err check_members(struct boot *b)
-{
-    size_t count;
-
-    cluster_members(b->s->cluster, &count);
-    if (count <= 1 && b->conf_state.voters.count <= 1 && b->conf_state.learners.count == 0 &&
-        b->conf_state.voters_outgoing.count == 0)
-        return ERR_OK;
-    buf_append_str(b->why, "clusters of more than one member are not supported yet");
-    return ERR_UNSUPPORTED;
+    cluster_conf_state(b->s->cluster, c);
+    size_t count = c->voters.count + c->learners.count;
+    if (count > 1) {
+        buf_append_str(b->why, "clusters of more than one member are not supported yet");
+        return ERR_UNSUPPORTED;
+    }
+    if (backend_applied(b->s->backend).index > 0 &&
+        (c->voters.count == 0 || c->voters.at[0] != self)) {
+        buf_printf(b->why, "member %llx, whose log this is, is not a voter of its cluster%s",
+                   (unsigned long long)self,
+                   cluster_is_removed(b->s->cluster, self) ? ": it was removed" : "");
+        return ERR_UNSUPPORTED;
+    }
+    return ERR_OK;
 }
 
 /* --- raft --- */
@@ -393,19 +401,23 @@ static void found(struct boot *b)
     buf_free(&data);
 }
 
-static enum err open_raft(struct boot *b)
+static enum err check_raft(struct boot *b)
 {
     struct raft_config config = raft_settings(b);
     const char *problem = raft_config_problem(&config);
-    struct raft_boot memory = {0};
 
     if (problem) {
         buf_append_str(b->why, problem);
         return ERR_MALFORMED;
     }
-    enum err e = replay_check(&b->log, b->s->config->wal_dir, b->why);
-    if (e != ERR_OK)
-        return e;
+    return replay_check(&b->log, b->s->config->wal_dir, b->why);
+}
+
+static void open_raft(struct boot *b)
+{
+    struct raft_config config = raft_settings(b);
+    struct raft_boot memory = {0};
+
     if (!b->founds)
         replay_remember(&b->log, &b->conf_state, &memory);
     b->s->raft = raft_open(&config, &memory);
@@ -414,7 +426,138 @@ static enum err open_raft(struct boot *b)
     b->s->conf_state = b->conf_state;
     b->s->conf_state_index = b->log.applied;
     b->s->snapshot_index = b->log.start.index;
-    return ERR_OK;
+}
+
+/* --- all that could be refused --- */
+
+/* The store is open. What is left to do after this has nothing more to say about its content. */
+static enum err examine(struct boot *b)
+{
+    enum err e = identify(b);
+
+    if (e == ERR_OK)
+        e = open_state(b);
+    if (e == ERR_OK)
+        e = read_members(b);
+    if (e == ERR_OK)
+        e = check_raft(b);
+    return e;
+}
+
+/* --- etcd's directory --- */
+
+static void trial_failed(void *context, const char *text)
+{
+    struct boot *b = context;
+
+    buf_printf(b->why, "%s%s", b->why->len > 0 ? "; " : "", text);
+}
+
+static enum err try_entry(struct boot *b, const struct raft_entry *entry)
+{
+    struct server *s = b->s;
+
+    apply_begin(s->apply, entry, server_now_ms(s));
+    while (!s->failed && !apply_some(s->apply, MVCC_SLICE_STEPS))
+        continue;
+    if (s->failed)
+        return ERR_UNSUPPORTED;
+    bool changes_members = apply_effects(s->apply)->is_conf_change;
+    apply_end(s->apply, (struct bytes){0});
+    return changes_members ? read_members(b) : ERR_OK;
+}
+
+/*
+ * What the store has not seen yet, down to the last entry: a lone voter commits all that its log
+ * has. None of it reaches the disk, since nobody commits the batch; and the memory it takes is that
+ * of the entries once more, which the replay holds anyway.
+ */
+static enum err try_entries(struct boot *b)
+{
+    enum err e = ERR_OK;
+
+    for (size_t i = 0; e == ERR_OK && i < b->log.count; i++)
+        if (b->log.entries[i].index > b->log.applied)
+            e = try_entry(b, &b->log.entries[i]);
+    return e;
+}
+
+static void close_state(struct server *s)
+{
+    apply_close(s->apply);
+    cluster_close(s->cluster);
+    mvcc_close(s->mvcc);
+    lease_close(s->leases);
+    backend_close(s->backend);
+    s->apply = NULL;
+    s->cluster = NULL;
+    s->mvcc = NULL;
+    s->leases = NULL;
+    s->backend = NULL;
+}
+
+/* Everything is as before, but for what *why says. */
+static enum err try_copy(struct boot *b, const char *dir)
+{
+    struct server *s = b->s;
+    struct server_options options = s->options;
+    struct pb_wal_snapshot start = b->log.start;
+
+    b->trial = true;
+    s->options.on_failed = trial_failed;
+    s->options.context = b;
+    enum err e = open_store(b, dir);
+    if (e == ERR_OK)
+        e = examine(b);
+    if (e == ERR_OK)
+        e = try_entries(b);
+    close_state(s);
+    s->options = options;
+    s->failed = false;
+    replay_free(&b->log);
+    b->log = (struct replay){.start = start};
+    cluster_initial_free(&b->initial);
+    b->trial = false;
+    return e;
+}
+
+static enum err take_over(struct boot *b, const struct snap_place *place)
+{
+    struct snap_import *import;
+    struct snap_copied copied;
+    enum err e = snap_import_copy(b->s->io->disk, place, &import, &copied);
+
+    if (e != ERR_OK)
+        return e;
+    e = try_copy(b, snap_import_dir(import));
+    if (e != ERR_OK) {
+        snap_import_drop(import);
+        log_warn(b->s->log, "etcd's data directory was left as it is",
+                 LOG_STR("data-dir", place->data_dir));
+        return e;
+    }
+    e = snap_import_take_over(import);
+    if (e == ERR_OK)
+        log_info(b->s->log, "imported etcd's store", LOG_U64("consistent-index", copied.index),
+                 LOG_U64("entries", copied.entries), LOG_U64("bytes", copied.bytes),
+                 LOG_STR("way-back", "cleatutl export makes it etcd's again"));
+    return e;
+}
+
+static enum err settle_store(struct boot *b)
+{
+    struct snap_place place = {
+        .data_dir = b->s->config->data_dir, .wal_index = b->log.start.index, .why = b->why};
+    struct snap_truth truth;
+    enum err e = snap_truth(b->s->io->disk, &place, &truth);
+
+    if (e != ERR_OK || truth.holds != SNAP_HOLDS_DB)
+        return e;
+    if (b->has_log)
+        return take_over(b, &place);
+    buf_printf(b->why, "%s has a store of etcd's, but there is no log in %s that goes with it",
+               b->s->config->data_dir, b->s->config->wal_dir);
+    return ERR_CORRUPT;
 }
 
 /* --- clients --- */
@@ -589,25 +732,18 @@ static enum err boot(struct boot *b)
     say_how_we_start(s);
     enum err e = open_rpc(b);
     if (e == ERR_OK)
+        e = find_log(b);
+    if (e == ERR_OK && !s->options.memory)
+        e = settle_store(b);
+    if (e == ERR_OK) /* not before: until here the directory may be etcd's */
         e = make_dirs(b);
     if (e == ERR_OK)
-        e = wal_exists(s->io->disk, s->config->wal_dir, &b->has_log);
-    if (e == ERR_OK && b->has_log)
-        e = find_start(b);
+        e = open_own_store(b);
     if (e == ERR_OK)
-        e = open_store(b);
-    if (e == ERR_OK)
-        e = identify(b);
-    if (e == ERR_OK)
-        e = open_state(b);
-    if (e == ERR_OK) {
-        read_conf_state(b);
-        e = check_members(b);
-    }
-    if (e == ERR_OK)
-        e = open_raft(b);
+        e = examine(b);
     if (e != ERR_OK)
         return e;
+    open_raft(b);
     open_api(b);
     set_going(b);
     return ERR_OK;

@@ -7,7 +7,7 @@
 #include "io/disk.h"
 #include "io/io.h"
 #include "mvcc/shelf_test.h"
-#include "snap/transfer.h"
+#include "snap/transfer_rig_test.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -218,7 +218,7 @@ static void check_import(struct twins *t, int64_t revision, int64_t hash)
 
     CHECK_EQ(loop_open(&(struct loop_options){0}, &loop), ERR_OK);
     struct disk *disk = loop_io(loop)->disk;
-    must(snap_import(disk, &(struct snap_place){.data_dir = t->etcd.dir, .why = &why}, &copied),
+    must(rig_import(disk, &(struct snap_place){.data_dir = t->etcd.dir, .why = &why}, &copied),
          &why);
     char *dir = snap_store_dir(t->etcd.dir);
     must(backend_open(&(struct backend_options){.disk = disk, .dir = dir, .why = &why}, &b), &why);

@@ -1,4 +1,5 @@
 /* etcd's store, copied into ours. */
+#include "base/mem.h"
 #include "io/disk.h"
 #include "pb/codec.h"
 #include "snap/bolt_int.h"
@@ -6,8 +7,8 @@
 
 #include <inttypes.h>
 
-struct importer {
-    struct dir *dir;
+struct snap_import {
+    struct dir own_dir, *dir; /* locked from the copy to the end, and so is the db */
     struct db db;
     struct backend *to;
     struct arena arena; /* for one value */
@@ -16,7 +17,7 @@ struct importer {
 
 /* ---- Before anything is made ---- */
 
-static enum err check_names(struct importer *m)
+static enum err check_names(struct snap_import *m)
 {
     struct bolt_cursor *c = bolt_cursor_open_root(m->db.bolt);
     struct bolt_entry entry;
@@ -36,16 +37,16 @@ static enum err check_names(struct importer *m)
     return e;
 }
 
-static enum err check_source(struct importer *m)
+static enum err check_source(struct snap_import *m)
 {
-    enum err e = db_open(&m->db, m->dir, m->dir->db);
+    enum err e = db_open(&m->db, m->dir, m->dir->source);
 
     if (e == ERR_OK)
         e = db_fail(&m->db, bolt_check(m->db.bolt));
     if (e == ERR_OK)
         e = check_names(m);
     if (e == ERR_OK)
-        e = dir_check_index(m->dir, m->db.path, m->db.position.index);
+        e = dir_check_source(m->dir, m->db.position.index);
     return e;
 }
 
@@ -62,7 +63,7 @@ static bool is_revision(struct bytes key)
  * check. Here it does not: no message goes on with zeroes. (`etcdutl snapshot restore
  * --bump-revision` leaves an entry without a value, which is an empty message.)
  */
-static const char *check_revision(struct importer *m, struct bytes key, struct bytes value)
+static const char *check_revision(struct snap_import *m, struct bytes key, struct bytes value)
 {
     struct pb_key_value kv;
 
@@ -72,7 +73,7 @@ static const char *check_revision(struct importer *m, struct bytes key, struct b
     return pb_decode_key_value(value, &m->arena, &kv) == ERR_OK ? NULL : "not a mvccpb.KeyValue";
 }
 
-static enum err copy_entry(struct importer *m, enum bucket bucket, struct bolt_cursor *c,
+static enum err copy_entry(struct snap_import *m, enum bucket bucket, struct bolt_cursor *c,
                            const struct bolt_entry *entry)
 {
     uint64_t offset = bolt_cursor_span(c).at;
@@ -95,7 +96,7 @@ static enum err copy_entry(struct importer *m, enum bucket bucket, struct bolt_c
     return ERR_OK;
 }
 
-static enum err commit(struct importer *m)
+static enum err commit(struct snap_import *m)
 {
     enum err e = backend_commit_now(m->to);
 
@@ -104,7 +105,7 @@ static enum err commit(struct importer *m)
     return dir_fail(m->dir, e, m->dir->store_tmp, "cannot commit: %s", backend_failure(m->to));
 }
 
-static enum err copy_bucket(struct importer *m, enum bucket bucket)
+static enum err copy_bucket(struct snap_import *m, enum bucket bucket)
 {
     struct bolt_cursor *c;
     struct bolt_entry entry;
@@ -127,7 +128,7 @@ static enum err copy_bucket(struct importer *m, enum bucket bucket)
 }
 
 /* The copy says of itself what the original said. */
-static enum err check_copy(struct importer *m)
+static enum err check_copy(struct snap_import *m)
 {
     struct backend_position got = {0};
     struct backend_view v;
@@ -147,7 +148,7 @@ static enum err check_copy(struct importer *m)
 }
 
 /* In the order of buckets, of which meta, with the position, is the last. */
-static enum err copy_all(struct importer *m)
+static enum err copy_all(struct snap_import *m)
 {
     enum err e = dir_open_store(m->dir, m->dir->store_tmp, &m->to);
 
@@ -165,36 +166,6 @@ static enum err copy_all(struct importer *m)
 
 /* ---- The steps ---- */
 
-/* The copy gets its name; from here on the note speaks for it. */
-static enum err publish(struct importer *m)
-{
-    struct dir *d = m->dir;
-    enum err e = note_write(d, d->store_tmp,
-                            &(struct note){.kind = NOTE_IMPORT,
-                                           .txid = bolt_info(m->db.bolt).txid,
-                                           .index = m->db.position.index});
-
-    if (e == ERR_OK)
-        e = dir_tried(d, disk_rename(d->disk, d->store_tmp, d->store), "rename", d->store_tmp);
-    if (e != ERR_OK)
-        return e;
-    dir_must_sync(d, d->member);
-    return import_finish(d);
-}
-
-static enum err run_import(struct importer *m)
-{
-    enum err e = check_source(m);
-
-    if (e == ERR_OK)
-        e = copy_all(m);
-    if (e == ERR_OK)
-        return publish(m);
-    enum err removed = dir_remove_folder(m->dir, m->dir->store_tmp);
-    (void)removed; /* the next one removes it, and the reason is the first error's */
-    return e;
-}
-
 static enum err check_holds(struct dir *d)
 {
     enum snap_holds holds;
@@ -207,22 +178,79 @@ static enum err check_holds(struct dir *d)
     return e;
 }
 
-enum err snap_import(struct disk *disk, const struct snap_place *place, struct snap_copied *out)
+static void import_free(struct snap_import *m)
 {
-    struct dir d;
-    struct importer m = {.dir = &d};
-    enum err e = dir_open(&d, disk, place);
+    db_close(&m->db);
+    arena_free(&m->arena);
+    dir_close(m->dir);
+    mem_free(m);
+}
+
+void snap_import_drop(struct snap_import *m)
+{
+    if (!m)
+        return;
+    enum err removed = dir_remove_folder(m->dir, m->dir->store_tmp);
+    (void)removed; /* the next one removes it; why this one was dropped is the reason to tell */
+    import_free(m);
+}
+
+enum err snap_import_copy(struct disk *disk, const struct snap_place *place,
+                          struct snap_import **out, struct snap_copied *copied)
+{
+    struct snap_import *m = mem_new(struct snap_import);
+
+    m->dir = &m->own_dir;
+    enum err e = dir_open(m->dir, disk, place);
+    bool ours = e == ERR_OK; /* what lies beside the db: whoever has the lock may remove it */
+    if (e == ERR_OK)
+        e = check_holds(m->dir);
+    if (e == ERR_OK)
+        e = check_source(m);
+    if (e == ERR_OK)
+        e = copy_all(m);
+    m->copied.index = m->db.position.index;
+    m->copied.term = m->db.position.term;
+    *copied = m->copied;
+    *out = e == ERR_OK ? m : NULL;
+    if (e != ERR_OK && ours)
+        snap_import_drop(m);
+    else if (e != ERR_OK)
+        import_free(m);
+    return e;
+}
+
+const char *snap_import_dir(const struct snap_import *m)
+{
+    return m->dir->store_tmp;
+}
+
+/* The copy gets its name; from here on the note speaks for it. */
+static enum err publish(struct snap_import *m)
+{
+    struct dir *d = m->dir;
+    enum err e = note_write(d, d->store_tmp,
+                            &(struct note){.kind = NOTE_IMPORT,
+                                           .txid = bolt_info(m->db.bolt).txid,
+                                           .index = m->db.position.index});
 
     if (e == ERR_OK)
-        e = check_holds(&d);
-    if (e == ERR_OK) {
-        e = run_import(&m);
-        m.copied.index = m.db.position.index;
-        m.copied.term = m.db.position.term;
-        db_close(&m.db);
-    }
-    arena_free(&m.arena);
-    dir_close(&d);
-    *out = m.copied;
+        e = dir_adopt_source(d);
+    if (e == ERR_OK)
+        e = dir_tried(d, disk_rename(d->disk, d->store_tmp, d->store), "rename", d->store_tmp);
+    if (e != ERR_OK)
+        return e;
+    dir_must_sync(d, d->member);
+    return import_finish(d);
+}
+
+enum err snap_import_take_over(struct snap_import *m)
+{
+    enum err e = publish(m);
+
+    if (e == ERR_OK)
+        import_free(m);
+    else
+        snap_import_drop(m); /* of a store that has its name already, nothing is removed */
     return e;
 }

@@ -402,40 +402,40 @@ static enum err db_reaches_snapshot(struct dir *d, bool *out)
     return e;
 }
 
-static enum err check_received(struct dir *d, const char *path)
+enum err dir_check_source(struct dir *d, uint64_t index)
 {
-    struct db db;
-    enum err e = db_open(&db, d, path);
-
-    if (e == ERR_OK)
-        e = db_fail(&db, bolt_check(db.bolt));
-    if (e == ERR_OK && db.position.index != d->wal_index)
-        e = dir_fail(d, ERR_CORRUPT, path,
-                     "its consistent index %" PRIu64 " is not its snapshot's, %" PRIu64,
-                     db.position.index, d->wal_index);
-    db_close(&db);
-    return e;
+    if (d->source == d->db || index == d->wal_index)
+        return dir_check_index(d, d->source, index);
+    return dir_fail(d, ERR_CORRUPT, d->source,
+                    "its consistent index %" PRIu64 " is not its snapshot's, %" PRIu64, index,
+                    d->wal_index);
 }
 
 /*
  * A leader's snapshot comes as a whole db beside the old one, is noted in the log, and only then
- * takes the old one's name. An etcd that died in between would rename it at its next start, and so
- * do we.
+ * takes the old one's name. An etcd that died in between would rename it at its next start. We only
+ * look at it instead: until it is certain that we can go on with the directory it is etcd's.
  */
-static enum err adopt_received(struct dir *d)
+static enum err find_source(struct dir *d)
 {
     const char *path = arena_printf(&d->arena, "%s/%016" PRIx64 ".snap.db", d->snap, d->wal_index);
     bool received = false, reaches = false;
     enum err e = dir_tried(d, exists(d->disk, path, &received), "look", path);
 
-    if (e != ERR_OK || !received)
+    d->source = d->db;
+    if (e != ERR_OK || !received || d->wal_index == 0)
         return e;
     e = db_reaches_snapshot(d, &reaches);
-    if (e != ERR_OK || reaches)
-        return e;
-    e = check_received(d, path);
-    if (e == ERR_OK)
-        e = dir_tried(d, disk_rename(d->disk, path, d->db), "rename", path);
+    if (e == ERR_OK && !reaches)
+        d->source = path;
+    return e;
+}
+
+enum err dir_adopt_source(struct dir *d)
+{
+    if (d->source == d->db)
+        return ERR_OK;
+    enum err e = dir_tried(d, disk_rename(d->disk, d->source, d->db), "rename", d->source);
     if (e == ERR_OK)
         dir_must_sync(d, d->snap);
     return e;
@@ -460,11 +460,10 @@ enum err dir_settle(struct dir *d, enum snap_holds *out)
     if (e == ERR_OK)
         e = look(d, out);
     bool etcds = e == ERR_OK && (*out == SNAP_HOLDS_DB || *out == SNAP_HOLDS_NOTHING);
-    if (etcds && d->wal_index > 0) {
-        e = adopt_received(d);
-        if (e == ERR_OK)
-            e = look(d, out);
-    }
+    if (etcds)
+        e = find_source(d);
+    if (etcds && e == ERR_OK && d->source != d->db)
+        *out = SNAP_HOLDS_DB;
     return e;
 }
 
@@ -477,7 +476,7 @@ static enum err read_truth(struct dir *d, struct snap_truth *out)
 
     if (e == ERR_OK && out->holds == SNAP_HOLDS_DB) {
         struct db db;
-        e = db_open(&db, d, d->db);
+        e = db_open(&db, d, d->source);
         position = db.position;
         db_close(&db);
     } else if (e == ERR_OK && out->holds == SNAP_HOLDS_STORE) {
@@ -487,7 +486,8 @@ static enum err read_truth(struct dir *d, struct snap_truth *out)
         return e;
     out->index = position.index;
     out->term = position.term;
-    return dir_check_index(d, out->holds == SNAP_HOLDS_DB ? d->db : d->store, position.index);
+    return out->holds == SNAP_HOLDS_DB ? dir_check_source(d, position.index)
+                                       : dir_check_index(d, d->store, position.index);
 }
 
 enum err snap_truth(struct disk *disk, const struct snap_place *place, struct snap_truth *out)

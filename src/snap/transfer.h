@@ -12,11 +12,17 @@
  *     <data-dir>/member/store/transfer     a note: an import or export has come to its last steps
  *     <data-dir>/member/store.tmp/, snap/db.tmp    being made, or being removed: never the truth
  *
- *     import   db --copy--> store.tmp, note in it | rename to store | db to db.imported | no note
+ *     import   db --copy--> store.tmp, tried by the caller || note in it | rename to store
+ *              | db to db.imported | no note
  *     export   store --copy--> db.tmp | note in store | rename to db | store to store.tmp | gone
  *
- * Each bar is a sync of the directories concerned. After a crash the directory is one of these, and
- * snap_truth, which also import and export begin with, goes on from there:
+ * Each bar is a sync of the directories concerned. At the double bar the directory is taken over;
+ * before it, it is etcd's, byte for byte, but for store.tmp, of which etcd knows nothing and which
+ * goes if the copy is dropped. Whatever speaks against serving it is to be found out before, on the
+ * copy: a directory that is refused after it can no longer be opened by etcd either.
+ *
+ * After a crash the directory is one of these, and snap_truth, which also import and export begin
+ * with, goes on from there:
  *
  *     store.tmp or db.tmp                   removed; the copy begins anew
  *     store with a note of import, and db   the very db that was copied, by its transaction number,
@@ -24,8 +30,9 @@
  *     store with a note of export, and db   the db has all that the store has: the store goes. etcd
  *                                           may have run on it since; it was told that it may
  *     store with either note, no db         the note goes, the store is the truth
- *     db below the log's snapshot, and a    etcd died installing a leader's snapshot: that file,
- *     <index>.snap.db of that snapshot      once checked, becomes the db, as etcd would have it
+ *     db below the log's snapshot, and a    etcd died installing a leader's snapshot: that file is
+ *     <index>.snap.db of that snapshot      imported. At the double bar it becomes the db first, as
+ *                                           etcd would have it
  *     store and db, and no note, or one     nobody can know which is meant: refused, with both
  *     that does not fit                     indexes named, until an operator moves one away
  *
@@ -34,8 +41,8 @@
  * other name is refused (ERR_UNSUPPORTED): dropping it would lose what somebody has put there, and
  * we have no place for it. etcd writes no other; its tests have one called "test".
  *
- * Promises   1. After snap_import or snap_export has returned ERR_OK the new store is durable under
- *               its name and holds what the old one held.
+ * Promises   1. After snap_import_take_over or snap_export has returned ERR_OK the new store is
+ *               durable under its name and holds what the old one held.
  *            2. After any error, and after a crash at any point, the old store or the new one is
  *               whole, and the table above says which.
  *            3. A damaged db is never imported: the page graph is checked, and the form of every
@@ -43,6 +50,8 @@
  *               it names file, bucket and key.
  *            4. Memory: a batch of SNAP_IMPORT_BATCH_BYTES and one value, or one view and a page
  *               for each level of the tree.
+ *            5. Until snap_import_take_over is called nothing of etcd's is written, renamed or
+ *               removed, and after snap_import_drop nothing of ours is left beside it.
  * A sync that fails behind a rename is fatal, as everywhere. One that fails before is an error: the
  * half-made copy is thrown away.
  *
@@ -100,9 +109,24 @@ struct snap_copied {
     uint64_t entries, bytes; /* keys and values, all buckets together */
 };
 
-/* ERR_NOT_FOUND: no db. ERR_EXISTS: our store is there. ERR_BUSY: somebody has the db open. */
-MUST_CHECK enum err snap_import(struct disk *disk, const struct snap_place *place,
-                                struct snap_copied *out);
+struct snap_import; /* opaque: a copy that has not taken over, and the locks that guard it */
+
+/*
+ * Makes the copy, with the db and member/ locked until one of the two below ends it. ERR_NOT_FOUND:
+ * no db. ERR_EXISTS: our store is there. ERR_BUSY: somebody has the db open. place->why outlives
+ * the import.
+ */
+MUST_CHECK enum err snap_import_copy(struct disk *disk, const struct snap_place *place,
+                                     struct snap_import **out, struct snap_copied *copied);
+
+/* Where the copy is: backend_open opens it. What is committed to it would be taken over, too. */
+const char *snap_import_dir(const struct snap_import *m);
+
+/* The copy, which nobody has open, becomes the store. Ends m, also when it fails. */
+MUST_CHECK enum err snap_import_take_over(struct snap_import *m);
+
+/* The copy goes, and the directory is etcd's as it was. Ends m; NULL is fine. */
+void snap_import_drop(struct snap_import *m);
 
 /* ERR_NOT_FOUND: no store of ours. ERR_EXISTS: a db is there. ERR_BUSY: somebody has it open, or it
  * has unfinished work (BACKEND_UNFINISHED_PREFIX), which a member that is started ends.

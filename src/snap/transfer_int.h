@@ -16,6 +16,7 @@ struct dir {
     const char *member, *snap;
     const char *db, *db_tmp, *db_imported;
     const char *store, *store_tmp;
+    const char *source; /* of an import: db, or a received snapshot that etcd would make its db */
     struct disk_file *lock;
     struct arena arena;
 };
@@ -34,8 +35,15 @@ enum err dir_tried(struct dir *d, enum err e, const char *what, const char *path
 /* A sync of names after a rename: fatal when it fails. */
 void dir_must_sync(struct dir *d, const char *path);
 
-/* Refuses what snap_truth refuses, after ending what a crash has left. */
+/* Refuses what snap_truth refuses, after ending what a crash has left. With SNAP_HOLDS_DB d->source
+ * is known; nothing that is etcd's has been changed. */
 MUST_CHECK enum err dir_settle(struct dir *d, enum snap_holds *out);
+
+/* Does the source, with this index, go with the log? Else ERR_CORRUPT, and both are named. */
+MUST_CHECK enum err dir_check_source(struct dir *d, uint64_t index);
+
+/* A received snapshot that is the source becomes the db, durably. */
+MUST_CHECK enum err dir_adopt_source(struct dir *d);
 
 /* Is this index behind the log's snapshot? Then ERR_CORRUPT, and both are named. */
 MUST_CHECK enum err dir_check_index(struct dir *d, const char *path, uint64_t index);

@@ -4,7 +4,7 @@
 #include "io/loop.h"
 #include "pb/codec.h"
 #include "snap/bolt_rig_test.h"
-#include "snap/transfer.h"
+#include "snap/transfer_rig_test.h"
 
 #include <fcntl.h>
 #include <inttypes.h>
@@ -149,7 +149,7 @@ static void stage_free(struct stage *s)
 static enum err try_import(struct stage *s, uint64_t wal_index)
 {
     buf_clear(&s->why);
-    return snap_import(
+    return rig_import(
         s->disk, &(struct snap_place){.data_dir = s->dir, .wal_index = wal_index, .why = &s->why},
         &s->copied);
 }
@@ -478,8 +478,16 @@ TEST(a_received_snapshot_takes_the_place_of_an_older_db)
     CHECK_WORKS(&s, try_truth(&s, INDEX, &truth));
     CHECK_EQ(truth.holds, SNAP_HOLDS_DB);
     CHECK_EQ(truth.index, INDEX);
-    CHECK(!there(received));
+    CHECK(there(received)); /* it is only looked at, */
+    struct snap_place place = {.data_dir = s.dir, .wal_index = INDEX, .why = &s.why};
+    struct snap_import *import;
+    CHECK_WORKS(&s, snap_import_copy(s.disk, &place, &import, &s.copied));
+    snap_import_drop(import);
+    CHECK(there(received)); /* or copied, */
     CHECK_WORKS(&s, try_import(&s, INDEX));
+    CHECK(!there(received)); /* until it is taken over */
+    CHECK(!there(s.db));
+    check_db(&s, s.imported);
     check_store(&s);
     buf_free(&image);
     stage_free(&s);
@@ -497,7 +505,7 @@ TEST(a_received_snapshot_that_is_not_whole_or_another_is_refused)
     CHECK_EQ(try_truth(&s, INDEX + 1, &truth), ERR_CORRUPT);
     CHECK_SAYS(&s, "its consistent index 4711 is not its snapshot's, 4712");
     rig_write_file(received, bytes_of(s.image.at, s.image.len / 2));
-    CHECK_EQ(try_truth(&s, INDEX + 1, &truth), ERR_CORRUPT);
+    CHECK_EQ(try_import(&s, INDEX + 1), ERR_CORRUPT);
     CHECK_SAYS(&s, ".snap.db: offset ");
     CHECK_WORKS(&s, try_truth(&s, INDEX, &truth)); /* and a newer db is kept */
     CHECK(there(received));

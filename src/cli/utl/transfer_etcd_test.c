@@ -7,7 +7,7 @@
 #include "harness/test.h"
 #include "io/loop.h"
 #include "snap/bolt.h"
-#include "snap/transfer.h"
+#include "snap/transfer_rig_test.h"
 #include "wal/wal.h"
 
 #include <inttypes.h>
@@ -245,7 +245,7 @@ TEST(etcds_directory_is_imported_exported_and_served_again)
 
     find_snapshot(&o);
     CHECK(o.snapshot.index > 0);
-    run_transfer(&o, snap_import);
+    run_transfer(&o, rig_import);
     CHECK(o.copied.index >= o.snapshot.index);
     CHECK(o.copied.entries > 500);
     compare_with_imported(&o);
@@ -313,7 +313,7 @@ TEST(what_a_killed_etcd_had_only_in_its_log_is_found_behind_the_imported_store)
 
     ours_init(&o, p.dir);
     find_snapshot(&o);
-    run_transfer(&o, snap_import);
+    run_transfer(&o, rig_import);
     compare_with_imported(&o);
     struct tail tail = {.ours = &o, .behind = o.copied.index};
     CHECK_EQ(wal_replay(o.disk, &o.wal_options, o.snapshot,
@@ -341,7 +341,7 @@ TEST(a_directory_that_etcd_is_using_is_not_imported)
     ours_init(&o, p.dir);
 
     enum err e =
-        snap_import(o.disk, &(struct snap_place){.data_dir = o.dir, .why = &o.why}, &o.copied);
+        rig_import(o.disk, &(struct snap_place){.data_dir = o.dir, .why = &o.why}, &o.copied);
     CHECK_EQ(e, ERR_BUSY);
     PEER_CTL(&p, "put still alive");
     ours_free(&o);
