@@ -470,6 +470,33 @@ static enum err put_aside(struct wal *w, struct wal_segment *s)
 }
 
 /*
+ * A sync may have failed in the life before. The kernel then keeps what it could not write, shows
+ * it to whoever reads, and calls it clean: no later sync writes it, and it is gone with the power.
+ * We have just read it, and are about to append behind it and promise that; so the same bytes are
+ * written once more, which makes them dirty, and the sync that follows speaks for them. Where they
+ * are on the disk already nothing changes, whenever the power goes: every sector becomes what it
+ * is. Only the newest segment can have such bytes, since it got its name when all that came before
+ * it was synced. It is written whole, 64 MB at most: nobody knows how far the last good sync went.
+ */
+static enum err write_again(struct wal *w, struct wal_segment *s)
+{
+    uint8_t *piece = mem_alloc(COPY_BYTES);
+    enum err e = ERR_OK;
+    size_t done = 0;
+
+    for (uint64_t at = 0; e == ERR_OK && at < s->end; at += done) {
+        size_t len = s->end - at < COPY_BYTES ? (size_t)(s->end - at) : COPY_BYTES;
+        e = disk_read(w->disk, s->file, at, piece, len, &done);
+        if (e == ERR_OK && done < len)
+            e = ERR_IO; /* it was longer when it was replayed */
+        if (e == ERR_OK)
+            e = disk_write(w->disk, s->file, at, bytes_of(piece, len));
+    }
+    mem_free(piece);
+    return e;
+}
+
+/*
  * Zeros behind the last record. There may be others, of a write whose first sector was lost: if
  * they stayed, a new record in front of them could be torn and look whole. They must be gone before
  * anything is appended, hence the sync.
@@ -536,7 +563,9 @@ static enum err prepare_tail(struct replay *r)
         e = put_aside(w, s);
     }
     if (e == ERR_OK)
-        e = clear_tail(w, s);
+        e = write_again(w, s);
+    if (e == ERR_OK)
+        e = clear_tail(w, s); /* which syncs */
     if (e == ERR_OK)
         e = sync_names(w);
     if (e != ERR_OK)

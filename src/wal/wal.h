@@ -20,7 +20,8 @@
  *               tore is dropped, by etcd's rule and with a copy of the file put aside; any other
  *               damage is ERR_CORRUPT with file and offset: it may have been promised.
  *            3. A write or sync that fails ends the process, naming the file: nobody can know what
- *               the disk has kept.
+ *               the disk has kept. The next wal_open writes the newest segment again, and syncs it,
+ *               before anybody can rely on what it has read there.
  *            4. wal_read never shows an entry that was overwritten, nor bytes whose crc is wrong.
  *            5. A cut needs no file descriptor that was not there before: the next segment and the
  *               directory are open by then. If there was none for the segment after that, the log

@@ -222,3 +222,38 @@ TEST(a_failed_sync_ends_the_process_naming_the_file)
     wal_rig_close(rig);
     wal_rig_free(rig);
 }
+
+/*
+ * A sync fails, and the process ends; the kernel still shows what was to be synced, and takes it for
+ * clean. The next life finds those entries, and appends behind them. If it does not write them again
+ * they are gone with the power, from the middle of what was acknowledged since.
+ */
+TEST(what_a_failed_sync_has_left_in_memory_alone_is_written_again)
+{
+    for (uint64_t seed = test_seed(); seed < test_seed() + 20 * test_effort(); seed++) {
+        struct wal_rig *rig = wal_rig_new(seed, (uint64_t)64 * SEGMENT);
+        size_t data_len = 1 + (size_t)(seed * 397 % 3000);
+        CHECK_EQ(wal_rig_create(rig), ERR_OK);
+        wal_rig_state(rig, 1, 7, 0);
+        wal_rig_entries(rig, 1, 5, data_len);
+        wal_rig_settle(rig);
+        fake_disk_fail(rig->world->disk,
+                       (struct fake_fault){.kind = DISK_SYNC, .nth = 1, .err = ERR_IO});
+        wal_rig_entries(rig, 6, 5, data_len);
+        wal_rig_settle(rig);
+        CHECK(rig->failed[0] != 0);
+        wal_rig_crash(rig, FAKE_KILLED);
+
+        CHECK_EQ(wal_rig_open(rig, false), ERR_OK);
+        CHECK_EQ(rig->last, 10); /* all there, as it seems */
+        wal_rig_entries(rig, 11, 2, data_len);
+        wal_rig_settle(rig);
+        CHECK_STR(rig->failed, "");
+        wal_rig_crash(rig, FAKE_POWER_CUT);
+
+        CHECK_EQ(wal_rig_open(rig, true), ERR_OK);
+        CHECK_EQ(rig->last, 12);
+        wal_rig_close(rig);
+        wal_rig_free(rig);
+    }
+}
