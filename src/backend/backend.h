@@ -24,7 +24,8 @@
  * Promises   1. After a crash at any moment the store holds exactly the batches up to some one of
  *               them, that one and all before it whole, with its index, term and confState; at
  *               least those that backend_durable has named. Of the next batch there may be
- *               deletes that were made ahead, and nothing else.
+ *               deletes that were made ahead, and nothing else. Also if the process was killed
+ *               first, opened again what the kernel still showed, and then lost its power.
  *            2. A view does not change while it is open, whatever is written, committed or
  *               defragmented meanwhile. What it lends stays until the view is closed.
  *            3. Keys come in memcmp order, long ones too, each once.

@@ -205,6 +205,11 @@ static enum err remove_copy(struct lmdb_store *s)
     return disk_failed(s, "remove an old copy", e == ERR_NOT_FOUND ? ERR_OK : e);
 }
 
+static enum err sync_folder(struct lmdb_store *s)
+{
+    return disk_failed(s, "sync the folder", disk_sync_dir(s->disk, s->dir));
+}
+
 static enum err rename_in(struct lmdb_store *s, const char *from, const char *to)
 {
     char *path = join(s->dir, from), *path_to = join(s->dir, to);
@@ -335,6 +340,22 @@ static enum err create(struct lmdb_store **s)
     return sync_parent(*s);
 }
 
+/*
+ * The process before may have died behind a rename and before the sync that makes it last. The
+ * kernel shows the new file under the name all the same, but the disk has the old one there: what
+ * is committed to the new one would be gone with the power, and the log may have been cut by then.
+ */
+static enum err open_existing(struct lmdb_store *s)
+{
+    enum err e = sync_folder(s);
+
+    if (e == ERR_OK)
+        e = sync_parent(s);
+    if (e == ERR_OK)
+        e = open_env(s);
+    return e == ERR_OK ? open_content(s, false) : e;
+}
+
 static enum err open_or_create(struct lmdb_store **s)
 {
     struct disk_stat st;
@@ -349,8 +370,7 @@ static enum err open_or_create(struct lmdb_store **s)
         return create(s);
     if (e != ERR_OK)
         return disk_failed(*s, "look at the store", e);
-    e = open_env(*s);
-    return e == ERR_OK ? open_content(*s, false) : e;
+    return open_existing(*s);
 }
 
 enum err lmdb_store_open(struct disk *disk, const char *dir, char *why, struct store **out)

@@ -61,6 +61,7 @@ static struct shim {
     uint64_t calls, fail_at; /* fail_at 0: never */
     int error;
     bool for_good; /* every call after it fails too: the power is gone */
+    bool killed;   /* or the process is, and the kernel has what was done before, and no more */
     bool dead;
 } shim;
 
@@ -85,7 +86,7 @@ static bool fails(bool *cut)
     *cut = false;
     if (!shim.dead && ++shim.calls != shim.fail_at)
         return false;
-    *cut = shim.for_good && !shim.dead;
+    *cut = shim.for_good && !shim.killed && !shim.dead;
     shim.dead = shim.for_good;
     errno = shim.error;
     return true;
@@ -520,5 +521,72 @@ TEST(the_power_may_go_at_every_call_of_lmdb)
 
         CHECK(nth > 70);
         CHECK(lost > 10);
+    }
+}
+
+/* --- killed first, and then the power ------------------------------------------------------ */
+
+/* The next process: it finds what the kernel shows, and has one more batch made durable. */
+static void live_again(struct story *t, struct model *out)
+{
+    shim.dead = shim.for_good = false;
+    shim.fail_at = 0;
+    t->s.failed = false;
+    *out = t->states[story_check_prefix(t)];
+    backend_entry_begin(t->s.b);
+    model_put(&t->s, out, 1, 1, 4711);
+    model_end_entry(&t->s, out, STORY_BATCHES + 1, 0);
+    stand_commit(&t->s);
+    CHECK(!t->s.failed);
+    CHECK_EQ(backend_durable(t->s.b).index, out->index);
+    stand_close(&t->s);
+}
+
+static bool kill_and_cut(uint64_t nth, struct rng *rng)
+{
+    struct story t;
+    struct model after;
+    struct outcome out = {0};
+    struct backend_view v;
+
+    story_init(&t, STAND_LMDB);
+    new_folder(&t, nth, "kill");
+    shim.killed = true;
+    bool reached = tell_watched(&t, nth, EIO, true, &out);
+    if (reached) {
+        live_again(&t, &after);
+        remove_folder(&t);
+        restore(t.s.dir, rng);
+    }
+    unwatch();
+
+    if (reached) {
+        CHECK_EQ(stand_open(&t.s), ERR_OK);
+        backend_view_open(t.s.b, &v);
+        CHECK(model_matches(&after, &v));
+        backend_view_close(&v);
+        stand_close(&t.s);
+    }
+    remove_folder(&t);
+    stand_free(&t.s);
+    return reached;
+}
+
+/*
+ * The kernel shows names that are not on the disk yet. If a process dies between the renames of a
+ * defragmentation and the sync behind them, the next one opens the new file by a name that the disk
+ * does not have, and all that it commits goes with the power.
+ */
+TEST(what_is_committed_after_a_kill_at_any_call_survives_the_power)
+{
+    for (uint64_t round = 0; round < 4 * test_effort(); round++) {
+        struct rng rng;
+        uint64_t nth = 1;
+        rng_seed(&rng, test_seed() + round);
+
+        while (kill_and_cut(nth, &rng))
+            nth++;
+
+        CHECK(nth > 70);
     }
 }

@@ -687,7 +687,9 @@ TEST(every_step_is_durable_before_the_next_one)
 
     buf_clear(&t.trace);
     CHECK_WORKS(&s, try_export(&s, 0));
-    CHECK_STR(buf_str(&t.trace), "sync a file\n"
+    CHECK_STR(buf_str(&t.trace), "sync /store\n"
+                                 "sync /store/..\n"
+                                 "sync a file\n"
                                  "sync a file\n"
                                  "rename /store/transfer.tmp /store/transfer\n"
                                  "sync /store\n"
