@@ -11,7 +11,9 @@
  * Promises   1. The operations of one queue are done, and reported, in the order submitted.
  *            2. Data is durable when a DISK_SYNC after the write, or the write's own sync,
  * succeeds. A name is durable when a DISK_SYNC_DIR of its directory succeeds: creating a file and
- * syncing it does not make it findable after a power cut.
+ * syncing it does not make it findable after a power cut. Some file systems, those over a network
+ * mostly, have no such thing as the sync of a directory; there it succeeds with the os_error EINVAL,
+ * and how long a name lasts is the file system's affair. Whoever should tell the operator looks.
  *            3. A write is complete or reports an error, with `done` telling how far it came.
  *            4. Only OPEN, READ_FILE, LIST and a SYNC_DIR by path need a file descriptor that was
  *               not there before, and report ERR_NO_FILES if there is none left. What must not fail
@@ -88,7 +90,7 @@ struct disk_op {
     void (*on_done)(struct disk_op *op); /* in the turn; may free or submit the op again */
 
     enum err err;
-    int os_error; /* the errno behind err, for logs; 0 if there is none */
+    int os_error; /* the errno behind err, for logs; 0 if there is none; see also promise 2 */
     size_t done;  /* bytes read or written */
     struct disk_stat stat;
 

@@ -439,6 +439,27 @@ TEST(a_full_disk_and_a_failed_sync_are_told_with_their_errno)
 }
 
 /* /dev/null takes any write and no sync, so it tells whether one was made. */
+/* Some network file systems, and /proc, have no such thing as the sync of a directory. */
+TEST(a_directory_that_cannot_be_synced_is_told_apart_from_a_sync_that_failed)
+{
+    struct rig rig;
+    struct disk_op op = {.kind = DISK_SYNC_DIR, .path = "/proc"};
+    rig_open_real(&rig);
+    int fd = open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0 || fsync(fd) == 0 || errno != EINVAL)
+        SKIP("no directory here that cannot be synced");
+    close(fd);
+
+    CHECK_EQ(disk_wait(rig.io->disk, &op), ERR_OK);
+    CHECK_EQ(op.os_error, EINVAL);
+    op.path = path(&rig, ".");
+    CHECK_EQ(disk_wait(rig.io->disk, &op), ERR_OK);
+    CHECK_EQ(op.os_error, 0);
+    op.path = "/proc/no such";
+    CHECK_EQ(disk_wait(rig.io->disk, &op), ERR_NOT_FOUND);
+    rig_close(&rig);
+}
+
 TEST(a_write_that_asks_for_it_is_synced)
 {
     struct rig rig;

@@ -344,20 +344,22 @@ static void run_remove(struct disk_op *op)
     finish(op, error_of(result));
 }
 
-static int sync_names(int fd)
+static void sync_names(struct disk_op *op, int fd)
 {
     int result;
 
     do
         result = fsync(fd);
     while (result < 0 && errno == EINTR);
-    return error_of(result);
+    finish(op, error_of(result));
+    if (op->os_error == EINVAL) /* it is a directory, so nothing else can be meant */
+        op->err = ERR_OK;
 }
 
 static void run_sync_dir(struct disk_op *op)
 {
     if (op->file) {
-        finish(op, sync_names(op->file->fd));
+        sync_names(op, op->file->fd);
         return;
     }
     int fd = open(op->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -365,7 +367,7 @@ static void run_sync_dir(struct disk_op *op)
         finish(op, errno);
         return;
     }
-    finish(op, sync_names(fd));
+    sync_names(op, fd);
     close(fd); /* opened for reading: nothing can be lost */
 }
 

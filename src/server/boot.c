@@ -28,6 +28,7 @@ struct boot {
     struct arena arena;
     struct cluster_initial initial;
     bool has_log, founds; /* founds: the cluster begins here and now */
+    bool told_no_sync;    /* the operator knows that directories cannot be synced */
     bool trial;           /* nothing is to be written but to the store, which is a copy */
     struct replay log;
     struct pb_wal_metadata identity;
@@ -46,6 +47,22 @@ static const char *parent_of(struct boot *b, const char *path)
     return slash == path ? "/" : arena_copy_str(&b->arena, bytes_of(path, (size_t)(slash - path)));
 }
 
+/* A file system that has no such thing must do, but not in silence. */
+static enum err sync_name(struct boot *b, const char *dir)
+{
+    struct disk_op op = {.kind = DISK_SYNC_DIR, .path = dir};
+    enum err e = disk_wait(b->s->io->disk, &op);
+
+    if (e == ERR_OK && op.os_error != 0 && !b->told_no_sync) {
+        b->told_no_sync = true;
+        log_warn(b->s->log,
+                 "the file system cannot sync directories; it alone decides whether "
+                 "files just created or renamed survive a power cut",
+                 LOG_STR("path", dir));
+    }
+    return e;
+}
+
 /* A log is only as durable as the names of all the directories above it. */
 static enum err sync_names(struct boot *b, const char *path)
 {
@@ -53,7 +70,7 @@ static enum err sync_names(struct boot *b, const char *path)
 
     while (e == ERR_OK && strcmp(path, "/") != 0 && strcmp(path, ".") != 0) {
         path = parent_of(b, path);
-        e = disk_sync_dir(b->s->io->disk, path);
+        e = sync_name(b, path);
     }
     /* Above what is ours we may not be allowed to look; then it was there before us. */
     return e == ERR_DENIED ? ERR_OK : e;
