@@ -28,6 +28,7 @@ enum mvcc_answer mvcc_compact(struct mvcc *m, int64_t revision)
         m->now = asked;
     else
         m->then = asked;
+    (void)mvcc_when_settled(m, &m->compaction, INT64_MAX);
     return MVCC_OK;
 }
 
@@ -38,19 +39,42 @@ bool mvcc_compact_pending(const struct mvcc *m)
     return m->now.revision >= 0;
 }
 
+/* Once it has begun nobody can come into its way: scans and the floor begin above it. */
+bool mvcc_compact_held_back(const struct mvcc *m)
+{
+    if (!mvcc_compact_pending(m) || m->removing)
+        return false;
+    return m->history_floor <= m->now.revision || mvcc_pin_in_the_way(m);
+}
+
 /*
  * Until the note is durable nothing may go. Suppose a batch with the first deletions were committed
  * and the one with the note lost: revisions that the log, replayed, still has to read are gone.
  */
+static bool waits_for_commit(const struct mvcc *m)
+{
+    return !backend_has_room(m->backend) ||
+           (!m->removing && backend_durable_batch(m->backend) < m->now.note_batch);
+}
+
 bool mvcc_compact_waiting(const struct mvcc *m)
 {
-    if (!mvcc_compact_pending(m))
-        return false;
-    if (mvcc_is_sweeping(m) || !backend_has_room(m->backend))
-        return true;
-    if (m->removing) /* no scan may begin below what is being removed */
-        return false;
-    return backend_durable_batch(m->backend) < m->now.note_batch || mvcc_pin_in_the_way(m);
+    return mvcc_compact_pending(m) &&
+           (!mvcc_is_settled(m, INT64_MAX) || mvcc_compact_held_back(m) || waits_for_commit(m));
+}
+
+bool mvcc_compact_needs_commit(const struct mvcc *m)
+{
+    return mvcc_compact_pending(m) && mvcc_is_settled(m, INT64_MAX) && !mvcc_compact_held_back(m) &&
+           waits_for_commit(m);
+}
+
+void mvcc_keep_history(struct mvcc *m, int64_t from)
+{
+    assert(from > m->finished);
+    assert(!m->removing || from > m->now.revision);
+
+    m->history_floor = from;
 }
 
 static void note_dropped(void *context, struct revision at, bool tombstone)
@@ -108,6 +132,8 @@ static void finish(struct mvcc *m)
     m->then = (struct compaction){.revision = -1};
     keyindex_compaction_end(&m->place);
     m->place = (struct keyindex_compaction){0};
+    if (!mvcc_compact_pending(m))
+        mvcc_stop_waiting(&m->compaction);
 }
 
 bool mvcc_compact_some(struct mvcc *m, unsigned steps)

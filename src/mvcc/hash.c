@@ -37,6 +37,7 @@ void mvcc_hash_close(struct mvcc *m, struct mvcc_hash *h)
     if (h->pin.walking)
         keyindex_cursor_close(&h->pin.cursor);
     h->pin.walking = false;
+    mvcc_stop_waiting(&h->waiter);
     mvcc_unpin(m, &h->pin);
     h->open = false;
 }
@@ -106,7 +107,7 @@ bool mvcc_hash_some(struct mvcc *m, struct mvcc_hash *h, unsigned steps)
     struct backend_view v;
     assert(h->open);
 
-    if (h->revision >= mvcc_sweep_revision(m))
+    if (!mvcc_when_settled(m, &h->waiter, h->revision))
         return false;
     if (!h->has_keep && !find_keep(m, h, &steps))
         return false;

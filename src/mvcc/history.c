@@ -78,7 +78,7 @@ bool mvcc_history_some(struct mvcc *m, struct revision *next, unsigned steps, mv
                        void *context)
 {
     struct backend_view v;
-    assert(next->main >= m->compact_revision);
+    assert(next->main >= m->compact_revision || next->main >= m->history_floor);
     assert(next->main >= 0);
 
     if (next->main > mvcc_history_end(m, next->main))

@@ -22,6 +22,11 @@
  *            but a place, so a reply of a gigabyte costs no memory. A scan pins its revision.
  * Compacting mvcc_compact makes older revisions unreadable at once; mvcc_compact_some removes them
  *            from index and store in slices, once the note of it is durable and no pin needs them.
+ *            Only the history floor (mvcc_keep_history) lets watchers that were live when history
+ *            was cut read on below it, and the removal waits for them too.
+ * Settling   whoever needs the tombstones of large deletes to be stored waits at one barrier,
+ *            mvcc_when_settled: watchers, compaction, HashKV, whoever copies the store. While
+ *            somebody waits there, no further delete is left to be settled: it takes its slices.
  *
  * Promises   1. A scan sees exactly the state at its revision, whatever is written or compacted
  *               between its steps.
@@ -45,6 +50,7 @@
 
 #include "base/buf.h"
 #include "base/err.h"
+#include "base/list.h"
 #include "mvcc/keyindex.h"
 #include "pb/codec.h"
 
@@ -103,7 +109,8 @@ void mvcc_put(struct mvcc *m, struct bytes key, struct bytes value, int64_t leas
 bool mvcc_delete(struct mvcc *m, struct bytes key);
 
 /* A delete of a range, some keys at a time, in ascending order; or, if they are many, all at once,
- * to be swept. While one is being swept another large one is not: it takes its slices. */
+ * to be swept. While one is being swept, or somebody waits at the barrier, another large one is
+ * not: it takes its slices. */
 struct mvcc_delete_range {
     struct key_range range; /* its bytes must outlive this */
     int64_t deleted;
@@ -164,6 +171,26 @@ bool mvcc_sweep_some(struct mvcc *m, unsigned steps);
  * stored. Other changes of the same revision count as if they were. */
 int64_t mvcc_sweep_revision(const struct mvcc *m); /* INT64_MAX: none is under way */
 bool mvcc_sweep_concerns(const struct mvcc *m, const struct key_range *range);
+
+/*
+ * The barrier. Embedded, all zeroes, in whoever needs every tombstone up to some revision in the
+ * store; `INT64_MAX` needs them all. Nobody is called back: he asks again, at least in each turn
+ * in which mvcc_sweep_some has said that it is done. Large deletes that come one after the other
+ * could keep him waiting for ever, so from his first asking until he passes, or gives up, there is
+ * at most the one that he has found. (Whoever opens a store without a member around it finds the
+ * note of an unsettled delete under BACKEND_UNFINISHED_PREFIX, and refuses.)
+ */
+struct mvcc_waiter {
+    struct list link; /* mvcc's own */
+    bool waits;
+};
+
+/* True: history is settled up to there, and he does not wait any more. */
+bool mvcc_when_settled(struct mvcc *m, struct mvcc_waiter *w, int64_t revision);
+void mvcc_stop_waiting(struct mvcc_waiter *w); /* again is fine */
+
+/* The same without waiting. */
+bool mvcc_is_settled(const struct mvcc *m, int64_t revision);
 
 /* --- reading --- */
 
@@ -254,7 +281,7 @@ typedef bool mvcc_visit(void *context, const struct mvcc_change *change);
 /*
  * Shows the published changes from *next on, in order, at most `steps`, and moves *next behind the
  * last one shown. True if everything has been shown up to mvcc_history_end. Not below the compact
- * revision (asserted).
+ * revision, unless it is at or above the history floor (asserted).
  */
 bool mvcc_history_some(struct mvcc *m, struct revision *next, unsigned steps, mvcc_visit *visit,
                        void *context);
@@ -263,8 +290,17 @@ bool mvcc_history_some(struct mvcc *m, struct revision *next, unsigned steps, mv
  * one that is being swept, the one before it. Whom the sweep does not concern may skip it. */
 int64_t mvcc_history_end(const struct mvcc *m, int64_t next);
 
+/*
+ * The history floor: from this revision on, with the KeyValues before its changes, history stays,
+ * however far above it the compact revision moves; removing what lies there waits, as for a scan.
+ * INT64_MAX: there is none. It has one owner, watch, who says how long. Nothing from there on may
+ * have been removed, nor be in the course of it (asserted): so it is put before a compaction that
+ * passes it begins to remove, which is as long as mvcc_compact_some was not called in between.
+ */
+void mvcc_keep_history(struct mvcc *m, int64_t from);
+
 /* Appends the key's KeyValue as it was before main revision `main`, if history still has it; false
- * if it was not alive then or that is compacted. */
+ * if it was not alive then or that is compacted, and not kept by the history floor. */
 bool mvcc_read_before(struct mvcc *m, struct bytes key, int64_t main, struct buf *out);
 /* The length of the same without reading it; 0 if there is none. */
 uint32_t mvcc_length_before(struct mvcc *m, struct bytes key, int64_t main);
@@ -275,10 +311,13 @@ uint32_t mvcc_length_before(struct mvcc *m, struct bytes key, int64_t main);
  * read; scans that are open go on. */
 enum mvcc_answer mvcc_compact(struct mvcc *m, int64_t revision);
 
-/* Is there something to remove? And does it wait for something: the note's commit, a pin, a sweep,
- * or the backend, which has no room? */
+/* Is there something to remove? And does it wait for something: the note's commit, a pin, the
+ * history floor, the barrier, or the backend, which has no room? */
 bool mvcc_compact_pending(const struct mvcc *m);
 bool mvcc_compact_waiting(const struct mvcc *m);
+
+/* Would a commit of the backend end its waiting? */
+bool mvcc_compact_needs_commit(const struct mvcc *m);
 
 /* Looks at no more than `steps` keys or revisions and removes what history no longer needs. True
  * when nothing is left to be done for now: all is removed, or it waits. A compaction that was asked
@@ -302,11 +341,12 @@ struct mvcc_hash {
     struct revision next;
     int64_t keep; /* of what is at or below the compact revision, what this one would keep counts */
     bool open, has_keep;
+    struct mvcc_waiter waiter;
 };
 
 /* MVCC_OK, and then it must be closed. */
 enum mvcc_answer mvcc_hash_open(struct mvcc *m, struct mvcc_hash *h);
-/* True: the hash is there. A sweep under way has to end first. */
+/* True: the hash is there. History up to its revision has to be settled first. */
 bool mvcc_hash_some(struct mvcc *m, struct mvcc_hash *h, unsigned steps);
 void mvcc_hash_close(struct mvcc *m, struct mvcc_hash *h); /* again is fine */
 

@@ -4,7 +4,7 @@
  *     store.c      the room itself: what is current, damage, single reads, invariants
  *     restore.c    from the store to the index, at boot
  *     write.c      one main revision: puts, deletes, publication
- *     sweep.c      the tombstones of a large delete
+ *     sweep.c      the tombstones of a large delete; the barrier for those who need them
  *     scan.c       ranges, measured and then read; the pins
  *     scan_sort.c  what a range sorted by something else than its keys remembers
  *     history.c    changes in their order, for watchers
@@ -48,6 +48,10 @@ struct mvcc {
 
     struct mvcc_scan *first_pin, *last_pin; /* oldest first */
     size_t pin_count;
+
+    struct list waiters;           /* at the barrier */
+    struct mvcc_waiter compaction; /* one of them, since a sweep was in its way */
+    int64_t history_floor;         /* INT64_MAX: none */
 
     struct compaction now, then; /* being removed, or to be; and what comes after it */
     bool removing;               /* `now` has begun */
@@ -152,8 +156,16 @@ int64_t mvcc_sweep_begin(struct mvcc *m, const struct key_range *range, struct r
 /* If the key was ended by the delete that is being swept, stores that, so that it can be put. */
 void mvcc_sweep_key(struct mvcc *m, struct bytes key);
 
+/* Does somebody wait at the barrier who would pass it if nothing more had to be settled? */
+bool mvcc_is_waited_for(const struct mvcc *m);
+
 /* What the note says; false if it makes no sense. The range looks into `value`. */
 MUST_CHECK bool sweep_decode(struct bytes value, struct key_range *range, struct revision *at);
+
+/* --- compact.c --- */
+
+/* Does a reader of history keep it from beginning, a scan or whoever has put the floor? */
+bool mvcc_compact_held_back(const struct mvcc *m);
 
 /* --- pins --- */
 

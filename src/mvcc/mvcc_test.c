@@ -514,6 +514,145 @@ TEST(a_large_delete_is_over_at_once_and_swept_later)
     shelf_free(&s);
 }
 
+static struct mvcc_changes delete_all(struct shelf *s)
+{
+    struct mvcc_delete_range d = {.range = key_range(BYTES("\0"), BYTES("\0"))};
+
+    shelf_begin(s);
+    mvcc_delete_range_begin(s->m, &d);
+    while (!mvcc_delete_range_some(s->m, &d, 100))
+        ;
+    return shelf_end(s);
+}
+
+/* One delete after the other, each of them settled only when the next has come. */
+TEST(large_deletes_take_slices_while_somebody_waits_for_settled_history)
+{
+    struct shelf s;
+    struct mvcc_hash h = {0};
+    shelf_init(&s, STAND_MEMORY);
+    fill(&s, 1500);
+    delete_all(&s); /* 3 */
+    CHECK(!mvcc_is_settled(s.m, 3));
+    CHECK(mvcc_is_settled(s.m, 2));
+
+    CHECK_EQ(mvcc_hash_open(s.m, &h), MVCC_OK);
+    CHECK(!mvcc_hash_some(s.m, &h, 100));
+    while (!mvcc_sweep_some(s.m, 500))
+        ;
+    fill(&s, 1500);
+    delete_all(&s);
+    CHECK(!mvcc_is_sweeping(s.m)); /* it was executed in slices */
+    while (!mvcc_hash_some(s.m, &h, 1000))
+        ;
+    mvcc_hash_close(s.m, &h);
+    fill(&s, 1500);
+    delete_all(&s);
+
+    CHECK(mvcc_is_sweeping(s.m)); /* nobody waits any more */
+    while (!mvcc_sweep_some(s.m, 500))
+        ;
+    shelf_free(&s);
+}
+
+TEST(large_deletes_do_not_starve_a_compaction)
+{
+    struct shelf s;
+    unsigned rounds = 0;
+    shelf_init(&s, STAND_MEMORY);
+    fill(&s, 1500);
+    delete_all(&s);
+    CHECK_EQ(shelf_compact(&s, 3), MVCC_OK);
+
+    for (; mvcc_compact_pending(s.m); rounds++) {
+        CHECK(rounds < 10);
+        fill(&s, 1500);
+        delete_all(&s);
+        while (!mvcc_sweep_some(s.m, 500))
+            ;
+        shelf_commit(&s);
+        for (unsigned n = 0; n < 2; n++)
+            mvcc_compact_some(s.m, 500);
+        mvcc_check(s.m);
+    }
+
+    shelf_free(&s);
+}
+
+/* A reader may keep a compaction waiting for a minute: deletes do not wait with it. */
+TEST(a_compaction_that_waits_for_a_reader_does_not_slow_deletes)
+{
+    struct shelf s;
+    struct mvcc_scan scan = {.question = {.key = BYTES("\0"), .end = BYTES("\0")}};
+    shelf_init(&s, STAND_MEMORY);
+    fill(&s, 1500);
+    CHECK_EQ(mvcc_resolve(s.m, 0, &scan.question.at), MVCC_OK);
+    mvcc_scan_open(s.m, &scan);
+    delete_all(&s);
+    CHECK_EQ(shelf_compact(&s, 3), MVCC_OK);
+    while (!mvcc_sweep_some(s.m, 500))
+        ;
+    fill(&s, 1500);
+
+    delete_all(&s);
+
+    CHECK(mvcc_is_sweeping(s.m));
+    CHECK(!mvcc_compact_needs_commit(s.m));
+    mvcc_scan_close(&scan);
+    while (!mvcc_sweep_some(s.m, 500))
+        ;
+    shelf_settle(&s);
+    shelf_free(&s);
+}
+
+static bool count_change(void *context, const struct mvcc_change *change)
+{
+    unsigned *count = context;
+
+    (void)change;
+    ++*count;
+    return true;
+}
+
+TEST(the_history_floor_keeps_what_compaction_would_remove)
+{
+    struct shelf s;
+    unsigned count = 0;
+    struct buf before = {0};
+    shelf_init(&s, STAND_MEMORY);
+    shelf_put(&s, "a", "1"); /* 2 */
+    shelf_put(&s, "a", "2");
+    shelf_put(&s, "a", "3");
+    shelf_put(&s, "b", "4");
+    shelf_delete(&s, "a"); /* 6 */
+
+    CHECK_EQ(shelf_compact(&s, 6), MVCC_OK);
+    CHECK_EQ(mvcc_length_before(s.m, BYTES("a"), 4), 0);
+    mvcc_keep_history(s.m, 3);
+    shelf_commit(&s);
+    CHECK(mvcc_compact_waiting(s.m));
+    CHECK(!mvcc_compact_needs_commit(s.m));
+    CHECK(mvcc_compact_some(s.m, 1000));
+    CHECK(mvcc_compact_pending(s.m));
+    CHECK(!mvcc_pin_in_the_way(s.m)); /* no scan is to blame */
+    struct revision next = {3, 0};
+    CHECK(mvcc_history_some(s.m, &next, 100, count_change, &count));
+    CHECK_EQ(count, 4);
+    CHECK(mvcc_read_before(s.m, BYTES("a"), 3, &before));
+    CHECK_EQ(mvcc_length_before(s.m, BYTES("a"), 2), 0);
+    struct revision at;
+    CHECK_EQ(mvcc_resolve(s.m, 5, &at), MVCC_COMPACTED); /* scans are refused as ever */
+
+    mvcc_keep_history(s.m, INT64_MAX);
+    next = (struct revision){3, 0};
+    CHECK_DIES(mvcc_history_some(s.m, &next, 100, count_change, &count), "history_floor");
+    shelf_settle(&s);
+    mvcc_check_store(s.m);
+    CHECK_DIES(mvcc_keep_history(s.m, 6), "from > m->finished");
+    buf_free(&before);
+    shelf_free(&s);
+}
+
 struct heard {
     struct buf keys;
     const struct mvcc *m;

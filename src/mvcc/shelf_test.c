@@ -70,6 +70,15 @@ void shelf_reopen(struct shelf *r)
     open_mvcc(r);
 }
 
+struct mvcc *shelf_replace(struct shelf *r)
+{
+    struct mvcc *before = r->m;
+
+    shelf_commit(r);
+    open_mvcc(r);
+    return before;
+}
+
 void shelf_crash(struct shelf *r)
 {
     mvcc_close(r->m);

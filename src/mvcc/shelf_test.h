@@ -23,6 +23,9 @@ void shelf_init(struct shelf *r, enum stand_kind kind);
 void shelf_init_sweeping(struct shelf *r, enum stand_kind kind, int64_t sweep_keys_min);
 void shelf_free(struct shelf *r);
 
+/* Loads the store anew beside the old one, which is returned, to be closed. */
+struct mvcc *shelf_replace(struct shelf *r);
+
 /* Closes and opens again: after a commit of everything; or after the power was gone, and then what
  * was not committed is lost and r->index goes back. */
 void shelf_reopen(struct shelf *r);

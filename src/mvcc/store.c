@@ -103,12 +103,16 @@ enum err mvcc_open(const struct mvcc_options *options, struct buf *why, struct m
     m->on_swept_key = options->on_swept_key;
     m->sweep_keys_min = options->sweep_keys_min > 0 ? options->sweep_keys_min : MVCC_SWEEP_KEYS_MIN;
     m->context = options->context;
+    m->history_floor = INT64_MAX;
+    list_init(&m->waiters);
     m->index = keyindex_new();
     enum err e = mvcc_restore(m, options, why);
     if (e != ERR_OK) {
         mvcc_close(m);
         return e;
     }
+    if (mvcc_compact_pending(m))
+        (void)mvcc_when_settled(m, &m->compaction, INT64_MAX);
     *out = m;
     return ERR_OK;
 }
@@ -118,6 +122,8 @@ void mvcc_close(struct mvcc *m)
     if (!m)
         return;
     assert(m->pin_count == 0);
+    mvcc_stop_waiting(&m->compaction);
+    assert(list_empty(&m->waiters));
 
     keyindex_compaction_end(&m->place);
     mem_free(m->dropped);
@@ -173,7 +179,7 @@ void mvcc_read_kv(struct mvcc *m, struct revision at, struct buf *out)
 
 static bool find_before(struct mvcc *m, struct bytes key, int64_t main, struct keyindex_found *out)
 {
-    if (main - 1 < m->compact_revision)
+    if (main - 1 < m->compact_revision && main < m->history_floor)
         return false;
     return keyindex_find(m->index, key, revision_whole(main - 1), out);
 }
@@ -244,6 +250,8 @@ static void check_compaction(const struct mvcc *m)
     }
     /* What is being removed is not needed by anybody: scans begin above it, and hold it back. */
     assert(!m->removing || !mvcc_pin_in_the_way(m));
+    assert(!m->removing || m->history_floor > m->now.revision);
+    assert(m->history_floor > m->finished);
 }
 
 void mvcc_check(const struct mvcc *m)

@@ -61,6 +61,8 @@ int64_t mvcc_sweep_begin(struct mvcc *m, const struct key_range *range, struct r
     int64_t count = keyindex_fall(m->index, range, at);
 
     put_note(m, range, at);
+    if (mvcc_compact_pending(m))
+        (void)mvcc_when_settled(m, &m->compaction, INT64_MAX); /* it is in its way */
     return count;
 }
 
@@ -125,4 +127,45 @@ bool mvcc_sweep_some(struct mvcc *m, unsigned steps)
         backend_delete(m->backend, BUCKET_META, BYTES(MVCC_SWEEP_KEY));
     backend_upkeep_end(m->backend);
     return done;
+}
+
+/* --- the barrier -------------------------------------------------------------------------- */
+
+bool mvcc_is_settled(const struct mvcc *m, int64_t revision)
+{
+    return !mvcc_is_sweeping(m) || mvcc_sweep_revision(m) > revision;
+}
+
+bool mvcc_when_settled(struct mvcc *m, struct mvcc_waiter *w, int64_t revision)
+{
+    if (mvcc_is_settled(m, revision)) {
+        mvcc_stop_waiting(w);
+        return true;
+    }
+    if (!w->waits) {
+        list_init(&w->link);
+        list_push_back(&m->waiters, &w->link);
+        w->waits = true;
+    }
+    return false;
+}
+
+void mvcc_stop_waiting(struct mvcc_waiter *w)
+{
+    if (w->waits)
+        list_remove(&w->link);
+    w->waits = false;
+}
+
+/*
+ * A compaction that waits for a reader, too, is in no hurry: were deletes to take slices for as
+ * long as a client holds a pin, every put behind them in the log would wait with them.
+ */
+bool mvcc_is_waited_for(const struct mvcc *m)
+{
+    LIST_FOREACH (link, &m->waiters) {
+        if (link != &m->compaction.link || !mvcc_compact_held_back(m))
+            return true;
+    }
+    return false;
 }

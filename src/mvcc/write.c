@@ -110,7 +110,7 @@ bool mvcc_delete(struct mvcc *m, struct bytes key)
 
 static bool is_large(const struct mvcc *m, const struct key_range *range)
 {
-    return !range->one && !mvcc_is_sweeping(m) &&
+    return !range->one && !mvcc_is_sweeping(m) && !mvcc_is_waited_for(m) &&
            keyindex_count(m->index, range, false) >= m->sweep_keys_min;
 }
 

@@ -13,11 +13,10 @@
 
 static void commit_if_due(struct server *s)
 {
-    /* A compaction may wait for its note to be durable; or for a reader or a sweep, whom no commit
-     * hurries. A sweep, and a compaction, may also have used up their budget in this batch. */
-    bool hurry = mvcc_sweep_waiting(s->mvcc) || backend_part_is_due(s->backend) ||
-                 (mvcc_compact_waiting(s->mvcc) && !mvcc_pin_in_the_way(s->mvcc) &&
-                  !mvcc_is_sweeping(s->mvcc));
+    /* A compaction waits for its note to be durable; and it, settling a large delete, or a large
+     * entry may have used up what they may have of one batch. */
+    bool hurry = mvcc_compact_needs_commit(s->mvcc) || mvcc_sweep_waiting(s->mvcc) ||
+                 backend_part_is_due(s->backend);
     bool due = s->facts.now_ms - s->last_commit_ms >= s->commit_interval_ms ||
                backend_pending_bytes(s->backend) >= COMMIT_BYTES || hurry;
 
