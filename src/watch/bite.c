@@ -205,7 +205,8 @@ static void measure(struct bite *b, const struct interest *i, struct encoding *e
 {
     if (e->size > 0)
         return;
-    e->prev_size = watch_event_prev_size(b->hub->mvcc, i->wants, e->change);
+    bool kept = floor_allows(b->hub, b->crowd->grace, e->change->at.main);
+    e->prev_size = watch_event_prev_size(b->hub->mvcc, i->wants, e->change, kept);
     e->size = watch_event_size(e->change, e->prev_size);
 }
 
@@ -376,7 +377,7 @@ static void send_long(struct bite *b, const struct gather *g, struct watcher *w,
     for (size_t n = 0; n < count; n++) {
         struct watch_message m = {
             .watch_id = w->id, .revision = revision, .fragment = n + 1 < count};
-        m.long_events = watch_long_new(b->hub, g->interest, g->first, &stretches[n], b->compacted);
+        m.long_events = watch_long_new(b, g, &stretches[n]);
         watch_stream_queue(w->stream, &m, NULL);
     }
 }

@@ -2,12 +2,21 @@
 
 #include "base/assert.h"
 
-/* --- watchers and streams --- */
-
 struct tally {
     size_t count, ahead, member, parked, ended, live, progress, early;
+    size_t in_grace;            /* of those parked, and of crowds */
     const struct watcher *last; /* seen */
 };
+
+/* Whoever may read below the compact revision stands on the floor. */
+static void check_grace(const struct watch *hub, uint32_t grace, int64_t next, struct tally *t)
+{
+    t->in_grace += grace_is_there(hub, grace);
+    if (floor_allows(hub, grace, next) && next <= mvcc_compact_revision(hub->mvcc))
+        assert(next >= hub->floor);
+}
+
+/* --- watchers and streams --- */
 
 static void check_member(const struct watch *hub, const struct watcher *w, struct tally *t)
 {
@@ -26,6 +35,8 @@ static void check_watcher(const struct watch_stream *s, const struct watcher *w,
 {
     assert(w->stream == s);
     assert((w->interest == NULL) == (w->place == WATCHER_ENDED));
+    assert(w->grace == GRACE_NONE || w->place == WATCHER_PARKED);
+    assert(w->grace != GRACE_PROMPT);
     t->count++;
     t->progress += w->progress;
     switch ((enum watcher_place)w->place) {
@@ -39,6 +50,7 @@ static void check_watcher(const struct watch_stream *s, const struct watcher *w,
         break;
     case WATCHER_PARKED:
         assert(!w->interest->crowd);
+        check_grace(s->hub, w->grace, w->next, t);
         t->parked++;
         break;
     case WATCHER_ENDED:
@@ -107,11 +119,21 @@ static void check_stream(const struct watch_stream *s, struct tally *all)
     all->count += t.count;
     all->ahead += t.ahead;
     all->member += t.member;
+    all->in_grace += t.in_grace;
 }
 
 /* --- crowds --- */
 
-static size_t check_round(const struct watch *hub, const struct list *round, size_t *crowds)
+static size_t check_crowd(const struct watch *hub, const struct crowd *c, struct tally *t)
+{
+    assert((c->grace == GRACE_PROMPT) == !list_empty(&c->prompt));
+    check_grace(hub, c->grace, c->key.next, t);
+    crowd_check(c);
+    return c->count;
+}
+
+static size_t check_round(const struct watch *hub, const struct list *round, struct tally *t,
+                          size_t *crowds)
 {
     size_t members = 0;
 
@@ -119,8 +141,7 @@ static size_t check_round(const struct watch *hub, const struct list *round, siz
         struct crowd *c = container_of(link, struct crowd, round);
         assert(c != hub->live);
         assert(treap_find(&crowd_order, hub->lagging, &c->key) == &c->by_next);
-        crowd_check(c);
-        members += c->count;
+        members += check_crowd(hub, c, t);
         ++*crowds;
     }
     return members;
@@ -131,29 +152,48 @@ static size_t count_nodes(const struct treap_node *n)
     return n ? 1 + count_nodes(n->left) + count_nodes(n->right) : 0;
 }
 
-static size_t check_crowds(const struct watch *hub)
+static size_t check_crowds(const struct watch *hub, struct tally *t)
 {
     size_t crowds = 0;
-    size_t members = check_round(hub, &hub->round, &crowds);
+    size_t members = check_round(hub, &hub->round, t, &crowds);
 
-    members += check_round(hub, &hub->next_round, &crowds);
+    members += check_round(hub, &hub->next_round, t, &crowds);
     assert(crowds == count_nodes(hub->lagging));
     assert(hub->live->key.next == hub->revision + 1);
-    crowd_check(hub->live);
-    members += hub->live->count;
+    assert(hub->live->grace == GRACE_NONE);
+    members += check_crowd(hub, hub->live, t);
+    assert(hub->waiter.waits == (hub->held != NULL));
     if (hub->held) {
         assert(list_empty(&hub->held->round));
-        crowd_check(hub->held);
-        members += hub->held->count;
+        assert(hub->held->grace == GRACE_PROMPT);
+        members += check_crowd(hub, hub->held, t);
     }
     const struct crowd *walking = hub->walk.bite.crowd;
     if (walking) {
         assert(walking != hub->live);
         assert(list_empty(&walking->round));
-        crowd_check(walking);
-        members += walking->count;
+        members += check_crowd(hub, walking, t);
     }
     return members;
+}
+
+static void check_floor(const struct watch *hub, const struct tally *t)
+{
+    size_t holders = 0, longs = 0;
+
+    LIST_FOREACH (link, &hub->graces) {
+        const struct grace *g = container_of(link, struct grace, link);
+        assert(g->holders + g->longs > 0 || g == hub->gathering);
+        assert((g->holders == 0) == (g->lowest == INT64_MAX));
+        assert((g->longs == 0) == (g->lowest_long == INT64_MAX));
+        assert(!g->is_cut || !g->lags);
+        holders += g->holders;
+        longs += g->longs;
+    }
+    assert(holders == t->in_grace);
+    assert(longs <= hub->longs);
+    assert(hub->floor <= floor_needed(hub));
+    assert(hub->floor > hub->intact);
 }
 
 static void check_gathers(const struct bite *b)
@@ -189,7 +229,9 @@ void watch_check(const struct watch *hub)
     }
     assert(streams == hub->stream_count);
     assert(all.ahead == hub->ahead.count);
-    assert(all.member == check_crowds(hub));
+    size_t members = check_crowds(hub, &all);
+    assert(all.member == members);
+    check_floor(hub, &all);
     assert(!bite_is_under_way(&hub->bite));
     check_gathers(&hub->walk.bite);
     heap_check(&hub->ahead);

@@ -250,13 +250,15 @@ const struct treap_order crowd_order = {
     .weight = crowd_weight,
 };
 
-struct crowd *crowd_new(struct watch *hub, int64_t next)
+struct crowd *crowd_new(struct watch *hub, int64_t next, uint32_t grace)
 {
     struct crowd *c = hub_alloc(hub, sizeof(*c));
 
     c->hub = hub;
     c->key = (struct crowd_key){.next = next, .serial = ++hub->crowd_serial};
     list_init(&c->round);
+    list_init(&c->prompt);
+    crowd_set_grace(c, grace);
     return c;
 }
 
@@ -267,6 +269,7 @@ void crowd_free(struct crowd *c)
     assert(!c->ranges);
     assert(list_empty(&c->round));
 
+    crowd_set_grace(c, GRACE_NONE);
     c->hub->bytes -= c->bucket_cap * sizeof(struct interest *);
     mem_free(c->buckets);
     hub_free(c->hub, c, sizeof(*c));

@@ -21,10 +21,13 @@ enum {
 };
 static_assert(TAG_EVENTS < 0x80, "every tag here is one byte");
 
-size_t watch_event_prev_size(struct mvcc *m, uint8_t wants, const struct mvcc_change *change)
+size_t watch_event_prev_size(struct mvcc *m, uint8_t wants, const struct mvcc_change *change,
+                             bool kept)
 {
     if (!(wants & WANTS_PREV) || (change->creates && !change->tombstone))
         return 0;
+    if (!kept && change->at.main - 1 < mvcc_compact_revision(m))
+        return 0; /* the floor may be there for others, and go before a long one is read */
     return mvcc_length_before(m, change->key, change->at.main);
 }
 

@@ -6,12 +6,17 @@
 /*
  * A stretch of one revision's events, from a place on, as many bytes as were measured. It reads
  * history again when the bytes are wanted and sees the same changes, since those never change; what
- * can happen is that compaction has taken them away meanwhile, or the KeyValues before them.
+ * can happen is that compaction takes them away meanwhile, or the KeyValues before them. So it has
+ * a grace, as watchers have: the history floor keeps what it needs, for a minute at least.
+ *
+ * Only of what lay at the compact revision already when it was measured, and nobody kept, there is
+ * no floor to be had. It is read as far as it is there.
  */
 struct watch_long {
     struct watch *hub;
     struct interest *interest; /* a copy, detached */
     int64_t revision;
+    uint32_t grace;     /* GRACE_NONE: there is no floor for it */
     int64_t compacted;  /* the compact revision when it was measured */
     struct revision at; /* to be looked at next */
     uint64_t bytes, given;
@@ -19,18 +24,32 @@ struct watch_long {
     size_t max; /* of the read under way */
     size_t start;
     struct buf *out;
+    bool passed; /* its revision, and the bytes were not all there */
 };
 
-struct watch_long *watch_long_new(struct watch *hub, const struct interest *i, int64_t revision,
-                                  const struct stretch *stretch, int64_t compacted)
+/* Measured by the bite a moment ago; its crowd may have been cut off since. */
+static uint32_t grace_for(const struct bite *b, int64_t revision)
 {
+    bool compacted = revision <= mvcc_compact_revision(b->hub->mvcc);
+
+    if (compacted && !floor_allows(b->hub, b->crowd->grace, revision))
+        return GRACE_NONE;
+    return grace_of_long(b->hub, revision);
+}
+
+struct watch_long *watch_long_new(const struct bite *b, const struct gather *g,
+                                  const struct stretch *stretch)
+{
+    struct watch *hub = b->hub;
+    const struct interest *i = g->interest;
     struct watch_long *l = hub_alloc(hub, sizeof(*l));
 
     l->hub = hub;
     l->interest = interest_new(hub, i->kind, i->wants, interest_from(i), interest_to(i));
-    l->revision = revision;
-    l->compacted = compacted;
-    l->at = (struct revision){revision, stretch->sub};
+    l->revision = g->first;
+    l->grace = grace_for(b, g->first);
+    l->compacted = b->compacted;
+    l->at = (struct revision){g->first, stretch->sub};
     l->bytes = stretch->bytes;
     hub->longs++;
     return l;
@@ -42,6 +61,7 @@ void watch_long_end(struct watch_long *l)
         return;
     assert(l->hub->longs > 0);
     l->hub->longs--;
+    grace_drop_long(l->hub, l->grace);
     interest_free(l->hub, l->interest);
     hub_free(l->hub, l, sizeof(*l));
 }
@@ -51,6 +71,11 @@ uint64_t watch_long_bytes(const struct watch_long *l)
     return l->bytes;
 }
 
+static bool is_kept(const struct watch_long *l)
+{
+    return grace_is_there(l->hub, l->grace);
+}
+
 /* Would reading on still give what was measured? */
 static bool is_readable(const struct watch_long *l)
 {
@@ -58,7 +83,9 @@ static bool is_readable(const struct watch_long *l)
 
     if (mvcc_revision(l->hub->mvcc) < l->revision)
         return false; /* another store, and one that lies behind */
-    return compacted == l->compacted || compacted < l->revision;
+    if (compacted < l->revision || is_kept(l))
+        return true;
+    return l->grace == GRACE_NONE && compacted == l->compacted && compacted == l->revision;
 }
 
 static bool visit(void *context, const struct mvcc_change *change)
@@ -67,11 +94,14 @@ static bool visit(void *context, const struct mvcc_change *change)
 
     if (l->given == l->bytes)
         return false;
-    assert(change->at.main == l->revision); /* or the measure was wrong */
+    if (change->at.main != l->revision) {
+        l->passed = true;
+        return false;
+    }
     if (!wants_change(l->interest->wants, change->tombstone) ||
         !interest_covers(l->interest, change->key))
         return true;
-    size_t prev_size = watch_event_prev_size(l->hub->mvcc, l->interest->wants, change);
+    size_t prev_size = watch_event_prev_size(l->hub->mvcc, l->interest->wants, change, is_kept(l));
     size_t size = watch_event_size(change, prev_size);
     size_t so_far = l->out->len - l->start;
     if (so_far > 0 && so_far + size > l->max)
@@ -95,6 +125,10 @@ enum err watch_long_read(struct watch_long *l, size_t max, struct buf *out, bool
     bool shown = mvcc_history_some(l->hub->mvcc, &l->at, MVCC_SLICE_STEPS, visit, l);
     l->out = NULL;
     *done = l->given == l->bytes;
-    assert(*done || !shown);
-    return ERR_OK;
+    if (*done || (!shown && !l->passed))
+        return ERR_OK;
+    /* Compaction at just this revision takes away what was overwritten inside it. */
+    assert(l->grace == GRACE_NONE);
+    assert(l->revision == l->compacted);
+    return ERR_CANCELED;
 }

@@ -6,11 +6,12 @@
  * Catching up goes in rounds. In a round every stream with room lets some of its parked watchers
  * join the crowd that stands at their next revision, or a new one; then every crowd has a turn:
  *
- *     too old          its members are parked, and will be told from there
+ *     too old          its members are parked, and will be told from there; but not those whom the
+ *                      history floor lets read on (floor.c)
  *     behind the end   its members move over to the live crowd, one by one
  *     at a revision    whose changes are not all stored yet, since it is being swept: members whom
  *                      it concerns are held back until it is over; the others go on behind it
- *     meets another    the smaller one's members move over to the larger
+ *     meets another    with the same grace: the smaller one's members move over to the larger
  *     otherwise        one bite of history: read, in slices; handed out; and to the next round
  *
  * A crowd far behind does not keep those waiting that are nearly there, and a stream with many
@@ -25,21 +26,21 @@ static struct crowd *crowd_from(struct watch *hub, struct crowd_key key)
     return crowd_of(treap_from(&crowd_order, hub->lagging, &key));
 }
 
-static struct crowd *crowd_at(struct watch *hub, int64_t next)
+/* One that stands there with the same grace, and is not `c`. Those whose grace differs do not
+ * become one: some of them may have to end where the others read on. */
+static struct crowd *crowd_at(struct watch *hub, int64_t next, uint32_t grace,
+                              const struct crowd *c)
 {
-    struct crowd *c = crowd_from(hub, (struct crowd_key){.next = next});
+    struct crowd *other = crowd_from(hub, (struct crowd_key){.next = next});
 
-    return c && c->key.next == next ? c : NULL;
+    while (other && other->key.next == next && (other == c || other->grace != grace))
+        other = crowd_from(hub, (struct crowd_key){next, other->key.serial + 1});
+    return other && other->key.next == next ? other : NULL;
 }
 
-/* Another one that stands at the same revision. */
 static struct crowd *twin_of(struct crowd *c)
 {
-    struct crowd *other = crowd_at(c->hub, c->key.next);
-
-    if (other == c)
-        other = crowd_from(c->hub, (struct crowd_key){c->key.next, c->key.serial + 1});
-    return other && other->key.next == c->key.next ? other : NULL;
+    return crowd_at(c->hub, c->key.next, c->grace, c);
 }
 
 void walk_add_crowd(struct crowd *c)
@@ -97,6 +98,15 @@ void walk_restart(struct watch *hub)
 {
     if (is_walking(hub) && hub->walk.end == 0)
         stop(hub, hub->walk.bite.crowd->key.next);
+}
+
+void walk_restart_if_cut(struct watch *hub)
+{
+    const struct crowd *c = hub->walk.bite.crowd;
+
+    if (c && c->key.next <= mvcc_compact_revision(hub->mvcc) &&
+        !floor_allows(hub, c->grace, c->key.next))
+        walk_restart(hub);
 }
 
 /* Where a bite ends that would go on with this revision; 0 if it may go on. */
@@ -174,13 +184,14 @@ static void merge_some(struct crowd *c, struct crowd *twin)
 }
 
 /* The crowd that stands there, made if there is none. */
-static struct crowd *crowd_to_join(struct watch *hub, int64_t next)
+static struct crowd *crowd_to_join(struct watch *hub, int64_t next, uint32_t grace)
 {
     if (next == hub->revision + 1)
         return hub->live;
-    struct crowd *c = crowd_at(hub, next);
+    grace = grace_now(hub, grace);
+    struct crowd *c = crowd_at(hub, next, grace, NULL);
     if (!c) {
-        c = crowd_new(hub, next);
+        c = crowd_new(hub, next, grace);
         walk_add_crowd(c);
     }
     return c;
@@ -202,24 +213,34 @@ static void part(struct watcher *w, int64_t swept)
     struct watch *hub = w->stream->hub;
 
     if (!sweep_concerns(w)) {
-        watcher_join(w, crowd_to_join(hub, swept + 1));
+        watcher_join(w, crowd_to_join(hub, swept + 1, w->interest->crowd->grace));
         return;
     }
-    if (!hub->held)
-        hub->held = crowd_new(hub, swept);
+    if (!hub->held) {
+        bool settled = mvcc_when_settled(hub->mvcc, &hub->waiter, swept);
+        assert(!settled);
+        hub->held = crowd_new(hub, swept, GRACE_PROMPT);
+        floor_put(hub); /* it may have been cut just here */
+    }
     watcher_join(w, hub->held);
 }
 
 static bool is_held_in_vain(const struct watch *hub)
 {
-    return hub->held && hub->held->key.next != mvcc_sweep_revision(hub->mvcc);
+    return hub->held && mvcc_is_settled(hub->mvcc, hub->held->key.next);
 }
 
 void walk_release(struct watch *hub)
 {
+    mvcc_stop_waiting(&hub->waiter);
     if (hub->held)
         walk_add_crowd(hub->held);
     hub->held = NULL;
+}
+
+static bool is_cut_off(const struct watch *hub, uint32_t grace, int64_t next)
+{
+    return next < mvcc_compact_revision(hub->mvcc) && !floor_allows(hub, grace, next);
 }
 
 /* Moves a member of the crowd to where it belongs now, and sees to it that the crowd ends with its
@@ -231,7 +252,7 @@ static bool move_member(struct crowd *c)
 
     if (c->count == 0) {
         drop_crowd(c);
-    } else if (next < mvcc_compact_revision(hub->mvcc)) {
+    } else if (is_cut_off(hub, c->grace, next)) {
         watcher_park(crowd_any(c), next);
     } else if (next == hub->revision + 1) {
         watcher_join(crowd_any(c), hub->live);
@@ -251,6 +272,7 @@ static bool move_member(struct crowd *c)
 static void take_turn(struct crowd *c, unsigned *steps)
 {
     spend(steps, 1);
+    crowd_set_grace(c, grace_now(c->hub, c->grace));
     if (!move_member(c))
         begin(c);
 }
@@ -271,7 +293,7 @@ static void unpark(struct watcher *w)
 {
     struct watch *hub = w->stream->hub;
 
-    if (w->next < mvcc_compact_revision(hub->mvcc)) {
+    if (is_cut_off(hub, w->grace, w->next)) {
         tell_compacted(w);
         return;
     }
@@ -279,7 +301,7 @@ static void unpark(struct watcher *w)
         watcher_await(w, w->next);
         return;
     }
-    watcher_join(w, crowd_to_join(hub, w->next));
+    watcher_join(w, crowd_to_join(hub, w->next, w->grace));
 }
 
 static void admit(struct watch_stream *s, unsigned *steps)

@@ -42,7 +42,8 @@ struct watch *watch_open(const struct watch_options *options)
     list_init(&hub->ticking);
     heap_init(&hub->ahead, watcher_is_first);
     heap_init(&hub->due, watch_stream_is_first_due);
-    hub->live = crowd_new(hub, hub->revision + 1);
+    floor_init(hub);
+    hub->live = crowd_new(hub, hub->revision + 1, GRACE_NONE);
     hub->era = 1;
     return hub;
 }
@@ -68,6 +69,8 @@ void watch_close(struct watch *hub)
     walk_release(hub);
     walk_work(hub, &steps); /* only crowds without members are left */
     assert(walk_is_idle(hub));
+    floor_forget(hub);
+    assert(list_empty(&hub->graces));
     bite_free(&hub->bite);
     bite_free(&hub->walk.bite);
     crowd_free(hub->live);
@@ -78,12 +81,13 @@ void watch_close(struct watch *hub)
     mem_free(hub);
 }
 
-void hub_live_falls_behind(struct watch *hub)
+void hub_live_falls_behind(struct watch *hub, uint32_t grace)
 {
     if (hub->live->count == 0)
         return;
+    crowd_set_grace(hub->live, grace);
     walk_add_crowd(hub->live);
-    hub->live = crowd_new(hub, hub->revision + 1);
+    hub->live = crowd_new(hub, hub->revision + 1, GRACE_NONE);
     hub->era++;
 }
 
@@ -110,7 +114,7 @@ void watch_changed(struct watch *hub, const struct mvcc_changes *changes)
     assert(changes->revision == mvcc_revision(hub->mvcc));
 
     if (!changes->at)
-        hub_live_falls_behind(hub);
+        hub_live_falls_behind(hub, GRACE_PROMPT);
     hub->revision = changes->revision;
     hub->live->key.next = changes->revision + 1;
     if (changes->at && hub->live->count > 0)
@@ -119,15 +123,19 @@ void watch_changed(struct watch *hub, const struct mvcc_changes *changes)
 
 void watch_compacted(struct watch *hub)
 {
-    walk_restart(hub); /* whoever is too old is found out at his next turn */
+    floor_cut(hub);
+    walk_restart_if_cut(hub); /* whoever is too old is found out at his next turn */
 }
 
 void watch_store_replaced(struct watch *hub, struct mvcc *mvcc)
 {
     walk_restart(hub);
-    hub_live_falls_behind(hub);
+    walk_release(hub);
+    hub_live_falls_behind(hub, GRACE_NONE);
+    floor_forget(hub);
     hub->mvcc = mvcc;
     hub->revision = mvcc_revision(mvcc);
+    hub->intact = mvcc_compact_revision(mvcc);
     hub->live->key.next = hub->revision + 1;
 }
 
@@ -140,9 +148,13 @@ bool watch_work(struct watch *hub, unsigned steps, uint64_t now_ms)
 {
     assert(hub->revision == mvcc_revision(hub->mvcc));
 
+    floor_clock(hub, now_ms);
+    walk_restart_if_cut(hub); /* its grace may be over */
     watch_progress_work(hub, &steps, now_ms);
     reap(hub, &steps);
     walk_work(hub, &steps);
+    if (hub->floor != INT64_MAX)
+        floor_put(hub); /* as far as they have come */
     return is_idle(hub);
 }
 
@@ -152,7 +164,9 @@ uint64_t watch_next_ms(const struct watch *hub)
 
     if (!is_idle(hub))
         return 0;
-    return first ? container_of(first, struct watch_stream, due)->due_ms : UINT64_MAX;
+    uint64_t due_ms = first ? container_of(first, struct watch_stream, due)->due_ms : UINT64_MAX;
+    uint64_t floor_ms = floor_next_ms(hub);
+    return due_ms < floor_ms ? due_ms : floor_ms;
 }
 
 struct watch_status watch_status(const struct watch *hub)

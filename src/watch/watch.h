@@ -55,6 +55,7 @@ enum {
     WATCH_BATCH_BYTES = 64 * KIB,    /* of encoded events that are held as one blob */
     WATCH_CATCH_UP_REVISIONS = 1000, /* in one message to a lagging watcher */
     WATCH_PROGRESS_INTERVAL_MS = 600000,
+    WATCH_FLOOR_MS = 60000, /* a client that does not read holds history back so long */
 };
 
 struct watch_options {
@@ -110,8 +111,9 @@ void watch_compacted(struct watch *w);
  * (asserted). */
 void watch_sent(struct watch_stream *s, size_t bytes);
 
-/* The store was replaced (a snapshot was installed): everybody lags at his own next revision. The
- * old one is not looked at any more. */
+/* The store was replaced (a snapshot was installed): everybody lags at his own next revision, and
+ * nobody may read below the new one's compact revision. The old one, which must still be there, is
+ * let go of and not looked at any more. */
 void watch_store_replaced(struct watch *w, struct mvcc *mvcc);
 
 /*

@@ -9,6 +9,7 @@
  *     event.c      one change as it is encoded
  *     long.c       the events of a revision that is too large to be held
  *     walk.c       catching up
+ *     floor.c      who may read below the compact revision
  *     progress.c   saying how far a watcher has come although nothing has happened
  *     check.c      the invariants
  *
@@ -47,6 +48,63 @@ enum {
 
 struct crowd;
 struct watcher;
+
+/* --- the history floor: see floor.c --- */
+
+enum {
+    GRACE_NONE,   /* it lags */
+    GRACE_PROMPT, /* of crowds that wait for us alone: it never ends. Others are numbered from here
+                   */
+};
+
+/* Those who lost their place at about the same time although they were up to date. */
+struct grace {
+    struct list link; /* the hub's graces, oldest first */
+    uint32_t serial;
+    uint64_t opened_ms;
+    size_t holders; /* watchers that are parked, and crowds */
+    int64_t lowest; /* where one of the holders stood; INT64_MAX: there are none */
+    bool is_cut;    /* they may read below the compact revision */
+    bool lags;      /* or they were not cut in time: it is there for long messages only */
+    size_t longs;   /* messages */
+    int64_t lowest_long;
+    bool is_new; /* no time was told since it was made */
+};
+
+void floor_init(struct watch *hub);
+
+/* One more or one fewer who has it. Returns what he has: GRACE_NONE if it has ended. */
+uint32_t grace_hold(struct watch *hub, uint32_t serial);
+void grace_drop(struct watch *hub, uint32_t serial);
+
+/* That of a watcher who loses his place at `next` only now; and that of a long message, of a
+ * revision that is not compacted or that the floor keeps. Both are held. */
+uint32_t grace_of_fallen(struct watch *hub, int64_t next);
+uint32_t grace_of_long(struct watch *hub, int64_t revision);
+void grace_drop_long(struct watch *hub, uint32_t serial);
+
+/* Has it not ended? Then a long message that has it can be read. */
+bool grace_is_there(const struct watch *hub, uint32_t serial);
+
+/* The same, or GRACE_NONE once its watchers lag. */
+uint32_t grace_now(const struct watch *hub, uint32_t serial);
+void crowd_set_grace(struct crowd *c, uint32_t serial);
+
+/* May those who have it read from `next` on although that is compacted? */
+bool floor_allows(const struct watch *hub, uint32_t serial, int64_t next);
+
+/* History is cut now: whoever counts as live may read on below it. */
+void floor_cut(struct watch *hub);
+
+/* Tells mvcc where the floor is needed, where that has changed. */
+void floor_put(struct watch *hub);
+int64_t floor_needed(const struct watch *hub);
+
+void floor_clock(struct watch *hub, uint64_t now_ms);
+uint64_t floor_next_ms(const struct watch *hub);
+
+/* Another store is about to come: everybody lags. */
+void floor_forget(struct watch *hub);
 
 /* --- interests and crowds --- */
 
@@ -117,11 +175,14 @@ struct crowd {
     size_t bucket_count, bucket_cap, key_count;
     struct treap_node *ranges;
 
+    uint32_t grace;     /* of its members; GRACE_NONE if this is the live one */
+    struct list prompt; /* on the hub's prompt_crowds, if that is its grace */
+
     struct list round;         /* on the hub's round or next_round; unless live, held or walking */
     struct treap_node by_next; /* on the hub's lagging, with the same exceptions */
 };
 
-struct crowd *crowd_new(struct watch *hub, int64_t next);
+struct crowd *crowd_new(struct watch *hub, int64_t next, uint32_t grace);
 void crowd_free(struct crowd *c); /* nobody is in it (asserted) */
 
 /* The watcher's interest is detached before the first and after the second. */
@@ -164,7 +225,8 @@ struct watcher {
     int64_t next;  /* AHEAD, PARKED: the next revision. MEMBER: none below it is for this watcher */
     uint8_t place; /* enum watcher_place */
     bool fragment, progress;
-    bool was_sent; /* events, since the last round of progress messages */
+    bool was_sent;  /* events, since the last round of progress messages */
+    uint32_t grace; /* PARKED */
 };
 
 extern const struct treap_order watcher_order; /* by id; the key is an int64_t */
@@ -246,8 +308,10 @@ void watch_stream_reap(struct watch_stream *s, unsigned *steps);
 
 /* --- events --- */
 
-/* How many bytes of a KeyValue before the change belong to its event. */
-size_t watch_event_prev_size(struct mvcc *m, uint8_t wants, const struct mvcc_change *change);
+/* How many bytes of a KeyValue before the change belong to its event. `kept`: by the floor, for
+ * whoever this is; otherwise there is none that is compacted. */
+size_t watch_event_prev_size(struct mvcc *m, uint8_t wants, const struct mvcc_change *change,
+                             bool kept);
 
 /* The whole `events` field, and appending it. */
 size_t watch_event_size(const struct mvcc_change *change, size_t prev_size);
@@ -326,8 +390,8 @@ static inline bool bite_is_under_way(const struct bite *b)
 
 /* --- long messages --- */
 
-struct watch_long *watch_long_new(struct watch *hub, const struct interest *i, int64_t revision,
-                                  const struct stretch *stretch, int64_t compacted);
+struct watch_long *watch_long_new(const struct bite *b, const struct gather *g,
+                                  const struct stretch *stretch);
 
 /* --- the hub --- */
 
@@ -361,8 +425,17 @@ struct watch {
     struct list round, next_round; /* crowds: whose turn comes in this round, and in the next */
     struct list waking, admitting; /* streams, the same */
     struct walk walk;
+    struct mvcc_waiter waiter; /* for those held */
     uint64_t crowd_serial;
     struct heap ahead; /* watchers */
+
+    struct list prompt_crowds;
+    struct list graces; /* a few dozen at most: one a second, for a minute */
+    uint32_t grace_serial;
+    struct grace *gathering; /* the newest, while it takes in; or NULL */
+    int64_t floor;           /* as mvcc knows it */
+    int64_t intact; /* the compact revision when we got this store: nothing at or below is kept */
+    uint64_t now_ms;
 
     struct list streams, closed;
     struct list ready;
@@ -377,7 +450,7 @@ void *hub_alloc(struct watch *hub, size_t size);
 void hub_free(struct watch *hub, void *at, size_t size);
 
 /* The live crowd falls behind as it stands; from now on there is another, empty one. */
-void hub_live_falls_behind(struct watch *hub);
+void hub_live_falls_behind(struct watch *hub, uint32_t grace);
 
 static inline void spend(unsigned *steps, size_t cost)
 {
@@ -401,3 +474,6 @@ void walk_release(struct watch *hub);
 
 /* What was read so far may have changed under it: begin again. */
 void walk_restart(struct watch *hub);
+
+/* The same if its crowd may not go on reading where it stands. */
+void walk_restart_if_cut(struct watch *hub);

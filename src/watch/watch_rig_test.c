@@ -51,19 +51,41 @@ void watch_rig_delete(struct watch_rig *r, const char *key)
     watch_rig_end(r);
 }
 
+void watch_rig_delete_range(struct watch_rig *r, const char *from, const char *to)
+{
+    struct mvcc_delete_range d = {.range = key_range(bytes_of_str(from), bytes_of_str(to))};
+
+    watch_rig_begin(r);
+    mvcc_delete_range_begin(r->shelf.m, &d);
+    while (!mvcc_delete_range_some(r->shelf.m, &d, 100))
+        ;
+    watch_rig_end(r);
+}
+
 void watch_rig_compact(struct watch_rig *r, int64_t revision)
 {
     CHECK_EQ(shelf_compact(&r->shelf, revision), MVCC_OK);
-    shelf_settle(&r->shelf);
-    watch_compacted(r->w);
+    if (!r->away)
+        watch_compacted(r->w);
     watch_check(r->w);
+    watch_rig_remove(r);
+}
+
+void watch_rig_remove(struct watch_rig *r)
+{
+    shelf_commit(&r->shelf);
+    while (mvcc_compact_pending(r->shelf.m) && !mvcc_compact_waiting(r->shelf.m)) {
+        mvcc_compact_some(r->shelf.m, 7);
+        shelf_commit(&r->shelf);
+    }
 }
 
 void watch_rig_replace(struct watch_rig *r)
 {
     r->away = false;
-    shelf_reopen(&r->shelf);
+    struct mvcc *before = shelf_replace(&r->shelf);
     watch_store_replaced(r->w, r->shelf.m);
+    mvcc_close(before);
     watch_check(r->w);
 }
 

@@ -24,7 +24,11 @@ void watch_rig_begin(struct watch_rig *r);
 void watch_rig_end(struct watch_rig *r);
 void watch_rig_put(struct watch_rig *r, const char *key, const char *value);
 void watch_rig_delete(struct watch_rig *r, const char *key);
+void watch_rig_delete_range(struct watch_rig *r, const char *from, const char *to);
 void watch_rig_compact(struct watch_rig *r, int64_t revision);
+
+/* Removes what is compacted, unless that has to wait for somebody. */
+void watch_rig_remove(struct watch_rig *r);
 
 /* The store is closed and opened again, as if another had taken its place. */
 void watch_rig_replace(struct watch_rig *r);

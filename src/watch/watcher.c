@@ -68,6 +68,8 @@ static void leave(struct watcher *w)
         break;
     case WATCHER_PARKED:
         list_remove(&w->link);
+        grace_drop(s->hub, w->grace);
+        w->grace = GRACE_NONE;
         watch_stream_settle(s);
         break;
     case WATCHER_ENDED:
@@ -90,11 +92,26 @@ void watcher_join(struct watcher *w, struct crowd *c)
     s->live_era = s->hub->era;
 }
 
+/* That of a watcher that is parked from where it is; held. */
+static uint32_t grace_to_park_with(const struct watcher *w, int64_t next)
+{
+    struct watch *hub = w->stream->hub;
+    const struct crowd *c = w->place == WATCHER_MEMBER ? w->interest->crowd : NULL;
+
+    if (w->stream->closed)
+        return GRACE_NONE; /* nobody is there any more to be told */
+    if (w->place == WATCHER_AHEAD || (c && (c == hub->live || c->grace == GRACE_PROMPT)))
+        return next > hub->intact ? grace_of_fallen(hub, next) : GRACE_NONE;
+    return c ? grace_hold(hub, c->grace) : GRACE_NONE;
+}
+
 void watcher_park(struct watcher *w, int64_t next)
 {
     assert(next >= w->next); /* nothing twice */
 
+    uint32_t grace = grace_to_park_with(w, next);
     leave(w);
+    w->grace = grace;
     w->next = next;
     w->place = WATCHER_PARKED;
     list_init(&w->link);
