@@ -12,8 +12,8 @@
  * Three things can become too much, and all of them only within one revision, since between two of
  * them a bite can simply end: one interest's events (they are then only measured, and read when
  * they are sent: a long message), the events of all interests together, and the notes. For the
- * latter two some watchers are left behind at this revision. They are parked like those without
- * room, and their turn comes soon.
+ * latter two some watchers are left behind at this revision, in a crowd of their own or parked like
+ * those without room, and their turn comes soon.
  */
 enum { SPARE_BYTES_MAX = 64 * KIB }; /* kept for the next bite; what is larger is given back */
 
@@ -127,13 +127,20 @@ static bool park_without_room(struct interest *i, int64_t revision)
     return left > 0;
 }
 
+/* For want of memory and not of room: whoever waits for us alone goes on doing so. */
 static void leave_behind(struct interest *i, int64_t revision)
 {
+    struct watch *hub = i->crowd->hub;
+    bool is_prompt = i->crowd == hub->live || i->crowd->grace == GRACE_PROMPT;
     bool last = false;
 
     while (!last) {
+        struct watcher *w = container_of(i->watchers.next, struct watcher, link);
         last = i->watchers.next == i->watchers.prev;
-        watcher_park(container_of(i->watchers.next, struct watcher, link), revision);
+        if (is_prompt)
+            watcher_join(w, walk_crowd_to_join(hub, revision, GRACE_PROMPT));
+        else
+            watcher_park(w, revision);
     }
 }
 

@@ -39,7 +39,7 @@
  */
 enum {
     GATHER_MS = 1000, /* takes in watchers for so long: there are not many graces at a time */
-    PROMPT_MS = 1000, /* and counts as live for so long afterwards */
+    PROMPT_MS = 1000, /* and counts as live for so long after the last of them */
 };
 
 void floor_init(struct watch *hub)
@@ -77,7 +77,7 @@ static struct grace *gathering(struct watch *hub)
     struct grace *g = hub_alloc(hub, sizeof(*g));
     *g = (struct grace){.serial = ++hub->grace_serial,
                         .opened_ms = hub->now_ms,
-                        .is_new = true,
+                        .last_ms = hub->now_ms,
                         .lowest = INT64_MAX,
                         .lowest_long = INT64_MAX};
     list_init(&g->link);
@@ -132,6 +132,7 @@ uint32_t grace_of_fallen(struct watch *hub, int64_t next)
     if (next <= mvcc_compact_revision(hub->mvcc))
         g->is_cut = true; /* it has been reading there already */
     g->holders++;
+    g->joined = true;
     return g->serial;
 }
 
@@ -142,6 +143,7 @@ uint32_t grace_of_long(struct watch *hub, int64_t revision)
     if (revision < g->lowest_long)
         g->lowest_long = revision;
     g->longs++;
+    g->joined = true;
     return g->serial;
 }
 
@@ -242,12 +244,12 @@ void floor_cut(struct watch *hub)
 
 static uint64_t ends_ms(const struct grace *g)
 {
-    return g->opened_ms + GATHER_MS + WATCH_FLOOR_MS;
+    return g->last_ms + WATCH_FLOOR_MS;
 }
 
 static void grow_older(struct watch *hub, struct grace *g)
 {
-    if (!g->is_cut && hub->now_ms >= g->opened_ms + GATHER_MS + PROMPT_MS)
+    if (!g->is_cut && hub->now_ms >= g->last_ms + PROMPT_MS)
         g->lags = true;
     if (hub->now_ms >= ends_ms(g))
         end_grace(hub, g);
@@ -260,9 +262,9 @@ void floor_clock(struct watch *hub, uint64_t now_ms)
     if (now_ms == hub->now_ms)
         return;
     hub->now_ms = now_ms;
-    if (last && last->is_new) {
-        last->opened_ms = now_ms; /* when it was made we had not been told the time for a while */
-        last->is_new = false;
+    if (last && last->joined) {
+        last->last_ms = now_ms; /* since the time that we knew then may have been an old one */
+        last->joined = false;
     }
     if (last && now_ms >= last->opened_ms + GATHER_MS) {
         hub->gathering = NULL;

@@ -100,12 +100,11 @@ void walk_restart(struct watch *hub)
         stop(hub, hub->walk.bite.crowd->key.next);
 }
 
-void walk_restart_if_cut(struct watch *hub)
+void walk_restart_below(struct watch *hub, int64_t revision)
 {
     const struct crowd *c = hub->walk.bite.crowd;
 
-    if (c && c->key.next <= mvcc_compact_revision(hub->mvcc) &&
-        !floor_allows(hub, c->grace, c->key.next))
+    if (c && c->key.next < revision && !floor_allows(hub, c->grace, c->key.next))
         walk_restart(hub);
 }
 
@@ -183,8 +182,7 @@ static void merge_some(struct crowd *c, struct crowd *twin)
     drop_crowd(from);
 }
 
-/* The crowd that stands there, made if there is none. */
-static struct crowd *crowd_to_join(struct watch *hub, int64_t next, uint32_t grace)
+struct crowd *walk_crowd_to_join(struct watch *hub, int64_t next, uint32_t grace)
 {
     if (next == hub->revision + 1)
         return hub->live;
@@ -213,7 +211,7 @@ static void part(struct watcher *w, int64_t swept)
     struct watch *hub = w->stream->hub;
 
     if (!sweep_concerns(w)) {
-        watcher_join(w, crowd_to_join(hub, swept + 1, w->interest->crowd->grace));
+        watcher_join(w, walk_crowd_to_join(hub, swept + 1, w->interest->crowd->grace));
         return;
     }
     if (!hub->held) {
@@ -301,7 +299,7 @@ static void unpark(struct watcher *w)
         watcher_await(w, w->next);
         return;
     }
-    watcher_join(w, crowd_to_join(hub, w->next, w->grace));
+    watcher_join(w, walk_crowd_to_join(hub, w->next, w->grace));
 }
 
 static void admit(struct watch_stream *s, unsigned *steps)
@@ -324,7 +322,10 @@ static void wake_those_ahead(struct watch *hub, unsigned *steps)
         struct watcher *w = container_of(first, struct watcher, ahead);
         if (w->next > hub->revision)
             return;
-        watcher_park(w, w->next);
+        if (w->next > hub->intact)
+            watcher_join(w, walk_crowd_to_join(hub, w->next, GRACE_PROMPT)); /* it was live */
+        else
+            watcher_park(w, w->next);
         spend(steps, 1);
     }
 }

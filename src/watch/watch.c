@@ -124,7 +124,9 @@ void watch_changed(struct watch *hub, const struct mvcc_changes *changes)
 void watch_compacted(struct watch *hub)
 {
     floor_cut(hub);
-    walk_restart_if_cut(hub); /* whoever is too old is found out at his next turn */
+    /* Whoever is too old is found out at his next turn. Just at the cut, too, what was read so far
+     * has changed: there are no KeyValues before it any more. */
+    walk_restart_below(hub, mvcc_compact_revision(hub->mvcc) + 1);
 }
 
 void watch_store_replaced(struct watch *hub, struct mvcc *mvcc)
@@ -149,7 +151,7 @@ bool watch_work(struct watch *hub, unsigned steps, uint64_t now_ms)
     assert(hub->revision == mvcc_revision(hub->mvcc));
 
     floor_clock(hub, now_ms);
-    walk_restart_if_cut(hub); /* its grace may be over */
+    walk_restart_below(hub, mvcc_compact_revision(hub->mvcc)); /* its grace may be over */
     watch_progress_work(hub, &steps, now_ms);
     reap(hub, &steps);
     walk_work(hub, &steps);

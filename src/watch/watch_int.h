@@ -61,14 +61,14 @@ enum {
 struct grace {
     struct list link; /* the hub's graces, oldest first */
     uint32_t serial;
-    uint64_t opened_ms;
-    size_t holders; /* watchers that are parked, and crowds */
-    int64_t lowest; /* where one of the holders stood; INT64_MAX: there are none */
-    bool is_cut;    /* they may read below the compact revision */
-    bool lags;      /* or they were not cut in time: it is there for long messages only */
-    size_t longs;   /* messages */
+    uint64_t opened_ms, last_ms; /* when the first came, and the last */
+    bool joined;                 /* somebody did, and no time was told since */
+    size_t holders;              /* watchers that are parked, and crowds */
+    int64_t lowest;              /* where one of the holders stood; INT64_MAX: there are none */
+    bool is_cut;                 /* they may read below the compact revision */
+    bool lags;    /* or they were not cut in time: it is there for long messages only */
+    size_t longs; /* messages */
     int64_t lowest_long;
-    bool is_new; /* no time was told since it was made */
 };
 
 void floor_init(struct watch *hub);
@@ -466,6 +466,9 @@ void walk_work(struct watch *hub, unsigned *steps);
 void watch_progress_work(struct watch *hub, unsigned *steps, uint64_t now_ms);
 bool walk_is_idle(const struct watch *hub);
 
+/* The crowd that stands there with this grace, made if there is none. */
+struct crowd *walk_crowd_to_join(struct watch *hub, int64_t next, uint32_t grace);
+
 /* Lets a crowd lag, or take its next turn. */
 void walk_add_crowd(struct crowd *c);
 
@@ -475,5 +478,5 @@ void walk_release(struct watch *hub);
 /* What was read so far may have changed under it: begin again. */
 void walk_restart(struct watch *hub);
 
-/* The same if its crowd may not go on reading where it stands. */
-void walk_restart_if_cut(struct watch *hub);
+/* The same if its crowd stands below this revision and the floor does not let it read on there. */
+void walk_restart_below(struct watch *hub, int64_t revision);

@@ -100,7 +100,7 @@ static uint32_t grace_to_park_with(const struct watcher *w, int64_t next)
 
     if (w->stream->closed)
         return GRACE_NONE; /* nobody is there any more to be told */
-    if (w->place == WATCHER_AHEAD || (c && (c == hub->live || c->grace == GRACE_PROMPT)))
+    if (c && (c == hub->live || c->grace == GRACE_PROMPT))
         return next > hub->intact ? grace_of_fallen(hub, next) : GRACE_NONE;
     return c ? grace_hold(hub, c->grace) : GRACE_NONE;
 }
