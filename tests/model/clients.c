@@ -25,10 +25,103 @@ static bool is_wanted(const struct episode *e, const struct watcher_wish *wish,
     return naive_has(wish->key, wish->end, e->naive.keys[c->key]);
 }
 
-/* A compaction at just this revision keeps of each key what it was at the end of it. */
-static bool may_be_missing(const struct episode *e, const struct naive_change *c)
+/* --- who is live -------------------------------------------------------------------------- */
+
+/*
+ * From outside we know that a watcher is live when watch has said that there is nothing left to be
+ * done and its stream has room; or it is held for a delete, or its start is to come, which is as
+ * good. It stays so while the stream has room, however long the server takes to hand out what was
+ * published. A stream without room may make it lose its place, and a second later it may lag.
+ */
+enum { LIVE_MS = 1000 };
+
+static bool had_room_ms(const struct episode *e, const struct client *c, uint64_t ms)
 {
-    return c->at.main <= e->naive.compact_revision && naive_is_overwritten_within(&e->naive, c);
+    return c->full_ms == 0 || e->worked_ms < c->full_ms + ms;
+}
+
+void clients_look(struct episode *e)
+{
+    for (int i = 0; i < CLIENTS; i++) {
+        struct client *c = &e->clients[i];
+        if (c->stream && c->full_ms == 0 && watch_stream_room(c->stream) == 0)
+            c->full_ms = e->now_ms;
+    }
+}
+
+/* Watch has nothing left to do. */
+static void look_who_is_live(struct episode *e)
+{
+    for (int i = 0; i < CLIENTS; i++) {
+        struct client *c = &e->clients[i];
+        if (!c->stream || watch_stream_room(c->stream) == 0)
+            continue;
+        for (int n = 0; n < WATCHERS; n++) {
+            struct client_watcher *w = &c->watchers[n];
+            if (!w->used)
+                continue;
+            if (!w->prompt || c->full_ms != 0)
+                w->prompt_since = e->naive.revision;
+            w->prompt = true;
+        }
+        c->full_ms = 0;
+    }
+}
+
+/* A client that does not read for a minute is given up. */
+static void look_who_is_deaf(struct episode *e)
+{
+    for (int i = 0; i < CLIENTS; i++)
+        for (int n = 0; n < WATCHERS; n++)
+            if (!had_room_ms(e, &e->clients[i], WATCH_FLOOR_MS))
+                e->clients[i].watchers[n].kept_from = 0;
+}
+
+static const struct naive_change *first_owed(const struct episode *e,
+                                             const struct client_watcher *w, int64_t revision);
+
+void clients_compacted(struct episode *e, int64_t revision)
+{
+    for (int i = 0; i < CLIENTS; i++)
+        for (int n = 0; n < WATCHERS; n++) {
+            struct client_watcher *w = &e->clients[i].watchers[n];
+            bool live = w->used && w->prompt && had_room_ms(e, &e->clients[i], LIVE_MS);
+            if (!live || w->kept_from == 0)
+                w->kept_from = live ? revision : 0;
+            w->kept_to = revision;
+            if (live && !w->ended && first_owed(e, w, revision - 1))
+                e->totals.kept++;
+        }
+}
+
+void clients_forget_liveness(struct episode *e)
+{
+    for (int i = 0; i < CLIENTS; i++)
+        for (int n = 0; n < WATCHERS; n++) {
+            e->clients[i].watchers[n].prompt = false;
+            e->clients[i].watchers[n].kept_from = 0;
+        }
+}
+
+/* Has it been live all the time since this revision was published, so that it misses nothing? */
+static bool was_live_at(const struct episode *e, const struct client_watcher *w, int64_t revision)
+{
+    for (int i = 0; i < CLIENTS; i++) {
+        const struct client *c = &e->clients[i];
+        if (w >= c->watchers && w < c->watchers + WATCHERS)
+            return w->prompt && c->full_ms == 0 && revision > w->prompt_since;
+    }
+    unreachable();
+}
+
+/* --- what is owed, then ------------------------------------------------------------------- */
+
+/* A compaction at just this revision keeps of each key what it was at the end of it. */
+static bool may_be_missing(const struct episode *e, const struct client_watcher *w,
+                           const struct naive_change *c)
+{
+    return c->at.main <= e->naive.compact_revision && naive_is_overwritten_within(&e->naive, c) &&
+           !was_live_at(e, w, c->at.main);
 }
 
 /* The first change that the watcher must still see, up to the revision; NULL if there is none. */
@@ -38,7 +131,7 @@ static const struct naive_change *first_owed(const struct episode *e,
     for (size_t i = 0; i < e->naive.published; i++) {
         const struct naive_change *c = &e->naive.changes[i];
         if (c->at.main >= w->next && c->at.main <= revision && is_wanted(e, &w->wish, c) &&
-            !may_be_missing(e, c))
+            !may_be_missing(e, w, c))
             return c;
     }
     return NULL;
@@ -85,7 +178,8 @@ static void check_previous(struct episode *e, const struct client_watcher *w,
                                     : NULL;
 
     if (!got->prev_kv) {
-        if (before && c->at.main - 1 >= e->naive.compact_revision)
+        if (before &&
+            (c->at.main - 1 >= e->naive.compact_revision || was_live_at(e, w, c->at.main)))
             episode_broken(e, "watch", "event %" PRId64 ".%" PRId64 " lacks its previous value",
                            c->at.main, c->at.sub);
         return;
@@ -111,7 +205,7 @@ static void check_events(struct episode *e, struct client_watcher *w,
             check_previous(e, w, c, &got->events.at[seen++]);
             revisions += c->at.main != revision;
             revision = c->at.main;
-        } else if (!may_be_missing(e, c)) {
+        } else if (!may_be_missing(e, w, c)) {
             episode_broken(e, "watch",
                            "watcher %" PRId64 " from %" PRId64
                            ": event %zu of %zu should be %" PRId64 ".%" PRId64,
@@ -235,6 +329,12 @@ static void read_cut_off(struct episode *e, struct client *c, const struct watch
                        "watcher %" PRId64 " at %" PRId64
                        " ends because of a compaction at %" PRId64,
                        w->id, w->next, m->compact_revision);
+    if (w->kept_from != 0 && m->compact_revision >= w->kept_from &&
+        m->compact_revision <= w->kept_to)
+        episode_broken(e, "watch",
+                       "watcher %" PRId64 " was live when history was cut at %" PRId64
+                       ", and is ended by that at %" PRId64,
+                       w->id, m->compact_revision, w->next);
     w->ended = true;
     e->totals.cut_off++;
 }
@@ -305,9 +405,12 @@ static void disconnect(struct episode *e, struct client *c)
     c->next_id = 0;
     c->read_bytes = 0;
     c->run_of = NULL;
+    c->full_ms = 0;
     buf_clear(&c->run);
     for (int i = 0; i < WATCHERS; i++) {
         struct client_watcher *w = &c->watchers[i];
+        w->prompt = false;
+        w->kept_from = 0;
         if (w->ended || w->asked_to_cancel)
             *w = (struct client_watcher){0};
         w->created = false;
@@ -476,6 +579,8 @@ static void create(struct episode *e, struct client *c, struct client_watcher *w
     w->used = true;
     w->created = false;
     w->serial = c->next_serial++;
+    w->prompt = false;
+    w->kept_from = 0;
     w->start = start;
     w->next = start > 0 ? start : e->naive.revision + 1;
     owe(c, (struct reply){REPLY_CREATED, w->id, e->naive.revision, NULL, w});
@@ -591,12 +696,24 @@ void clients_read_step(struct episode *e)
         tell_sent(c);
 }
 
+static bool work(struct episode *e, unsigned steps)
+{
+    e->worked_ms = e->now_ms;
+    clients_look(e);
+    look_who_is_deaf(e);
+    bool done = watch_work(e->watch, steps, e->now_ms);
+    if (done)
+        look_who_is_live(e);
+    clients_look(e);
+    return done;
+}
+
 void clients_work_step(struct episode *e)
 {
     unsigned steps = some_steps(e);
 
     e->now_ms += pick(e, 20);
-    bool done = watch_work(e->watch, steps, e->now_ms);
+    bool done = work(e, steps);
     episode_say(e, "watch works, %u steps%s", steps, done ? ", and is done" : "");
 }
 
@@ -606,7 +723,7 @@ void clients_work_step(struct episode *e)
 static void drain(struct episode *e)
 {
     for (int rounds = 0;; rounds++) {
-        bool done = watch_work(e->watch, 1000, e->now_ms);
+        bool done = work(e, 1000);
         bool moved = false;
         while (take_one(e))
             moved = true;

@@ -110,14 +110,18 @@ void entries_propose(struct episode *e, enum entry_kind kind, int64_t id, int64_
     entry->number = number;
 }
 
-/* Mostly a little behind the newest revision or at it, sometimes out of bounds. */
+/* Mostly a little behind the newest revision or at it, sometimes out of bounds; often right behind
+ * a write, as a client would do it who deletes much and then compacts. */
 void entries_propose_compaction(struct episode *e)
 {
     int64_t revision = e->naive.revision - (int64_t)pick(e, 6);
 
     if (chance(e, 1, 8))
         revision = (int64_t)pick(e, (uint64_t)e->naive.revision + 3) - 1;
+    if (chance(e, 1, 3))
+        entries_propose_write(e);
     entries_propose(e, ENTRY_COMPACT, 0, revision);
+    e->log.entries[e->log.count - 1]->at_newest = chance(e, 1, 2);
 }
 
 /* --- applying a transaction --------------------------------------------------------------- */
@@ -342,8 +346,10 @@ static void apply_compaction(struct episode *e, const struct entry *entry)
 {
     enum mvcc_answer got = mvcc_compact(e->mvcc, entry->number);
 
-    if (got == MVCC_OK)
+    if (got == MVCC_OK) {
         watch_compacted(e->watch);
+        clients_compacted(e, entry->number);
+    }
     if (e->applying.again)
         return;
     enum mvcc_answer want = naive_compact(&e->naive, entry->number);
@@ -395,6 +401,9 @@ bool entries_apply_step(struct episode *e, unsigned steps)
     if (!e->applying.entry) {
         if (e->log.applied == e->log.count || backend_is_full(e->backend))
             return false;
+        struct entry *next = e->log.entries[e->log.applied];
+        if (next->at_newest)
+            next->number = e->naive.revision; /* and so it is whenever it is replayed */
         begin(e, e->log.applied, false);
     }
     const struct entry *entry = e->applying.entry;

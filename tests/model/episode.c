@@ -276,6 +276,7 @@ void episode_run(const struct episode_options *options, struct episode_result *o
     rooms_open(e);
     for (e->step = 1; e->step <= steps; e->step++) {
         take_step(e);
+        clients_look(e);
         rooms_check(e);
         if (e->step % COMPARE_EVERY == 0)
             rooms_compare(e);
@@ -315,6 +316,7 @@ void episode_totals_add(struct episode_totals *sum, const struct episode_totals 
     sum->longs += more->longs;
     sum->progress += more->progress;
     sum->cut_off += more->cut_off;
+    sum->kept += more->kept;
     sum->expired += more->expired;
     sum->on_lmdb += more->on_lmdb;
 }

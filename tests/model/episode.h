@@ -19,7 +19,8 @@
  *            3. A watcher gets every event of its own, whole revisions, in order, once; resumed
  *               after a crash at what it has not seen, it misses none. A progress message comes
  *               after every event it covers. It ends only if it asked for that, or for what is
- *               compacted.
+ *               compacted; and not by a compaction that was applied while it was live, wherever
+ *               that cut history: then it gets all up to the cut, with the values before.
  *            4. A lease is named as expired when it is, not before, in order; keys hang on the
  *               lease that their last put said.
  *            5. After a restart everything is as before.
@@ -54,6 +55,7 @@ struct episode_totals {
     uint64_t resumed;     /* watchers that went on after a crash */
     uint64_t lagged;      /* events that were not live any more when they came */
     uint64_t fragments, longs, progress, cut_off;
+    uint64_t kept; /* watchers that were live at a compaction, and had not been given all below */
     uint64_t expired; /* leases */
     uint64_t on_lmdb; /* episodes */
 };

@@ -64,6 +64,7 @@ struct entry {
     unsigned op_count;
     int64_t id;     /* of a lease */
     int64_t number; /* ttl, remaining ttl, revision */
+    bool at_newest; /* the revision is that of the moment when it is applied */
 };
 
 struct log {
@@ -116,6 +117,11 @@ struct client_watcher {
     struct watcher_wish wish;
     int64_t start; /* as it was asked for */
     int64_t next;  /* everything before has been delivered */
+
+    /* What the server must know of it, seen from outside: */
+    bool prompt;                /* it was up to date, and the stream had room, when work ended */
+    int64_t prompt_since;       /* the revision then; since it the stream had room all the time */
+    int64_t kept_from, kept_to; /* compactions at which it was live: none may end it. 0: none */
 };
 
 enum reply_kind { REPLY_CREATED, REPLY_REFUSED, REPLY_CANCELED };
@@ -144,6 +150,7 @@ struct client {
     size_t progress_asked;
     struct list inbox; /* of struct letter: taken, and not read yet */
     size_t read_bytes; /* read, and the stream not told yet */
+    uint64_t full_ms;  /* the stream has no room since then, or had none; 0: it had, all the time */
 
     struct client_watcher *run_of; /* fragments are coming for this one */
     struct buf run;
@@ -177,7 +184,8 @@ struct episode {
     struct mvcc *mvcc;
     struct lease_set *leases;
     struct watch *watch;
-    int64_t through; /* the last compaction that was seen to be through */
+    uint64_t worked_ms; /* the time that watch was told last */
+    int64_t through;    /* the last compaction that was seen to be through */
 
     struct applying applying;
     struct reader readers[READERS];
@@ -263,8 +271,11 @@ void clients_ask_step(struct episode *e); /* connect, create, cancel, ask for pr
 void clients_take_step(struct episode *e);
 void clients_read_step(struct episode *e);
 void clients_work_step(struct episode *e);
-void clients_cut_off(struct episode *e); /* the member is gone: all streams with it */
-void clients_finish(struct episode *e);  /* everything is read, and nothing may be missing */
+void clients_look(struct episode *e); /* after each step: who has room? */
+void clients_compacted(struct episode *e, int64_t revision);
+void clients_forget_liveness(struct episode *e); /* another store: everybody lags */
+void clients_cut_off(struct episode *e);         /* the member is gone: all streams with it */
+void clients_finish(struct episode *e); /* everything is read, and nothing may be missing */
 void clients_free(struct episode *e);
 
 /* --- leaders.c --- */

@@ -175,6 +175,7 @@ void rooms_replace_store(struct episode *e)
     open_mvcc(e);
     watch_store_replaced(e->watch, e->mvcc);
     mvcc_close(before);
+    clients_forget_liveness(e);
     episode_say(e, "the store is replaced");
     rooms_compare(e);
 }
