@@ -10,6 +10,14 @@
  * a client that does not read. Nobody waits for it. A large delete whose tombstones are still being
  * stored (mvcc_sweep_some) holds back those whom it concerns until they are; the others pass it.
  *
+ * A compaction ends only those who lag. Whoever was live when it was applied, and has not been
+ * given all that lies below it, may read on there: the lowest of them is the history floor, and
+ * mvcc removes nothing from there on (mvcc_keep_history). As live counts who waits for us alone, be
+ * it for a huge revision, for a delete to be settled or for his start, which has just come; and who
+ * has lost his place for want of room less than a second ago. The former keep history for as long
+ * as we take, whatever the size of the delete; the latter, who may have stopped reading, for
+ * WATCH_FLOOR_MS.
+ *
  *     watch_changed --> live watchers of the key --> a batch, encoded once --> their streams
  *     watch_work    --> history, a bite for each crowd that lags --> a batch --> their streams
  *     watch_take    --> what each stream is to be sent, in order
@@ -33,8 +41,11 @@
  *               and two bites under way, of 4 MiB each. A batch of one revision that is larger than
  *               WATCH_BATCH_BYTES is not held in memory but measured, and then read a bite at a
  *               time (a long message).
- *            6. watch_changed costs O(changes * log n + watchers concerned), whoever else watches.
- *               Everything else that could take long is done in slices by watch_work.
+ *            6. watch_changed costs O(changes * log n + watchers concerned), whoever else watches;
+ *               watch_compacted O(crowds that wait for us), of which there are a few. Everything
+ *               else that could take long is done in slices by watch_work.
+ *            7. A watcher that is live when a compaction is applied gets everything up to it, with
+ *               the KeyValues before where it asked for them; unless it does not read.
  * Not here   Encoding WatchResponse's header (api). Permission (api). Flow control (rpc): streams
  *            are given room in bytes, and give it back by being told what was sent. How many
  *            watchers a client may have: watch_status says what they take, and api may refuse.
@@ -104,7 +115,9 @@ void watch_request_progress(struct watch_stream *s);
 /* A revision was published. To be called for each, in order, before anything else is asked. */
 void watch_changed(struct watch *w, const struct mvcc_changes *changes);
 
-/* The compact revision has moved: those who still need what lies below it will be told, and end. */
+/* The compact revision has moved: those who lag and still need what lies below it will be told, and
+ * end. To be called before mvcc removes anything (mvcc_compact_some), or there is nothing left to
+ * be kept for those who were live. */
 void watch_compacted(struct watch *w);
 
 /* Bytes that were taken have left: that much more room. In any portions; never more than were taken
@@ -149,8 +162,8 @@ uint64_t watch_long_bytes(const struct watch_long *l);
 /*
  * Appends some whole events, about max bytes, and sets *done with the last of them. A single event
  * may be larger than max. It looks at no more than MVCC_SLICE_STEPS changes, so it may append
- * nothing and yet have more: go on later. It pins nothing: if compaction overtakes it,
- * ERR_CANCELED, and the stream must be reset.
+ * nothing and yet have more: go on later. History is kept for it for WATCH_FLOOR_MS; if compaction
+ * overtakes it later, ERR_CANCELED, and the stream must be reset.
  */
 MUST_CHECK enum err watch_long_read(struct watch_long *l, size_t max, struct buf *out, bool *done);
 void watch_long_end(struct watch_long *l); /* outlives its stream if need be; NULL is fine */

@@ -25,9 +25,11 @@
  * huge revision ->   | bites
  *          +--- no room for its events ----------+      the crowd as a whole -+
  *
- *     start ahead --> on a heap until it is published, then as with a start in the past
+ *     start ahead --> on a heap until it is published --> prompt crowd at its next revision
  *
- * Two crowds that meet at a revision become one. A crowd with a walk under way is met by nobody.
+ * Two crowds that meet at a revision become one, if they have the same grace: whether, and for how
+ * long, its members may read below the compact revision. A crowd with a walk under way is met by
+ * nobody.
  */
 #pragma once
 
