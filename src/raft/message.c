@@ -174,6 +174,18 @@ enum raft_result raft_step_own(struct raft *r, const struct raft_message *m)
     return raft_step_any(r, m);
 }
 
+void raft_step_applied(struct raft *r, const struct raft_message *apply, size_t from, size_t to)
+{
+    assert(apply->type == RAFT_MSG_STORAGE_APPLY && apply->response_count == 1);
+    assert(from < to && to <= apply->entry_count);
+
+    struct raft_message part = apply->responses[0];
+    part.entries = apply->entries + from;
+    part.entry_count = to - from;
+    enum raft_result result = raft_step_own(r, &part);
+    assert(result == RAFT_OK);
+}
+
 /* --- copies --- */
 
 /*

@@ -34,7 +34,8 @@
  *     while (raft_take_output(r, &out)) {
  *         send out.messages[0 .. out.send_count)             to the other members, at once
  *         if (out.append)  write it, then deliver its responses: to peers, or raft_step_own
- *         if (out.apply)   execute it, then raft_step_own its response
+ *         if (out.apply)   execute it, then raft_step_own its response; or raft_step_applied as
+ *                          often as some of it is done
  *         for each fetch   read the log file, then raft_fetched
  *     }
  *
@@ -375,6 +376,14 @@ enum raft_result raft_step(struct raft *r, const struct raft_message *m);
 /* A response that raft itself attached to storage work and addressed to this member, delivered
  * because the work is done. Never give it what came from a peer: it is believed. */
 enum raft_result raft_step_own(struct raft *r, const struct raft_message *m);
+
+/*
+ * Of a StorageApply message the entries from..to, the second not included, are applied: the same as
+ * its response would say in the end, in parts, one behind the other. Whoever executes a large one
+ * over a long time tells raft so of what is done already; what it may compact, evict and hand out
+ * next follows that.
+ */
+void raft_step_applied(struct raft *r, const struct raft_message *apply, size_t from, size_t to);
 
 /* Plain mode: all of the last output has been persisted, sent and applied. */
 void raft_advance(struct raft *r);

@@ -90,6 +90,46 @@ TEST(an_async_append_names_its_answers)
     raft_group_close(&g);
 }
 
+/* A message to be applied may take long; of what is done already the log can be compacted. */
+TEST(applying_is_told_in_parts)
+{
+    struct group g;
+    struct raft_output out;
+    raft_group_open(&g, 1, async);
+    raft_group_elect(&g, 1);
+    struct raft *r = raft_group_raft(&g, 1);
+    struct raft_message *work = NULL;
+
+    for (unsigned i = 0; i < 4; i++)
+        raft_group_propose(&g, 1, "four");
+    while (!work) {
+        CHECK(raft_take_output(r, &out));
+        if (out.apply)
+            work = raft_message_clone(out.apply);
+        else
+            for (size_t i = 0; i < out.append->response_count; i++)
+                CHECK_EQ(raft_step_own(r, &out.append->responses[i]), RAFT_OK);
+    }
+    CHECK_EQ(work->entry_count, 4);
+    uint64_t first = work->entries[0].index;
+    uint64_t waiting = raft_status(r).uncommitted_bytes;
+    raft_step_applied(r, work, 0, 1);
+    CHECK_EQ(raft_status(r).applied, first);
+    raft_step_applied(r, work, 1, 3);
+    CHECK_EQ(raft_status(r).applied, first + 2);
+    CHECK_EQ(raft_status(r).applying, first + 3);
+    CHECK_EQ(raft_status(r).uncommitted_bytes, waiting - 12);
+    raft_compact(r, first + 2);
+    raft_check(r);
+    raft_step_applied(r, work, 3, 4);
+    CHECK_EQ(raft_status(r).applied, first + 3);
+    CHECK_EQ(raft_status(r).uncommitted_bytes, 0);
+    raft_check(r);
+
+    raft_message_free(work);
+    raft_group_close(&g);
+}
+
 /* Writes of entries 2, then of its replacement, then of the original again may be under way at
  * once. The first one's completion must not be taken for the third's. */
 TEST(a_completed_write_of_an_older_term_proves_nothing)

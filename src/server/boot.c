@@ -845,6 +845,9 @@ void server_check(const struct server *s)
     watch_check(s->watch);
     rpc_check(s->rpc);
     api_check(s->api);
+    struct raft_status raft = raft_status(s->raft);
+    assert(s->snapshot_index <= backend_durable(s->backend).index);
     assert(backend_durable(s->backend).index <= s->facts.applied_index);
-    assert(s->facts.applied_index <= raft_status(s->raft).hard_state.commit);
+    assert(s->facts.applied_index == raft.applied);
+    assert(raft.applied <= raft.hard_state.commit);
 }

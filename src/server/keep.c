@@ -266,6 +266,7 @@ void keep_snapshot_recorded(struct server *s)
     s->snapshot_index = n->index;
     n->seq = 0;
     n->busy = false;
+    assert(n->index <= raft_status(s->raft).applied); /* the store has it, so raft was told */
     if (n->index > catch_up) {
         raft_compact(s->raft, n->index - catch_up);
         wal_release(s->wal, n->index - catch_up);

@@ -179,6 +179,78 @@ TEST(a_log_that_the_store_has_not_seen_is_applied_in_one_go)
     close_process(&p);
 }
 
+struct flood {
+    uint64_t sent, answered, wanted, slow_from;
+};
+
+/* A put; or one behind a compare of all keys there are, which is short in the log and long to
+ * apply. */
+static void flood_write(struct flood *f, struct ask *a)
+{
+    char key[24];
+    snprintf(key, sizeof(key), "%llu", (unsigned long long)f->sent);
+    struct pb_put_request put = {.key = bytes_of_str(key), .value = BYTES("v")};
+    struct pb_request_op op = {.which = PB_OP_PUT, .put = &put};
+    struct pb_compare all = {.key = BYTES("0"),
+                             .range_end = BYTES("a"),
+                             .result = PB_COMPARE_GREATER,
+                             .target = PB_TARGET_VERSION,
+                             .which = PB_OPERAND_VERSION};
+
+    if (f->sent++ < f->slow_from)
+        ask_start(a, "/etcdserverpb.KV/Put", &pb_put_request_schema, &put);
+    else
+        ask_start(a, "/etcdserverpb.KV/Txn", &pb_txn_request_schema,
+                  &(struct pb_txn_request){.compare = {&all, 1}, .success = {&op, 1}});
+}
+
+static void flood_goes_on(struct ask *a)
+{
+    struct flood *f = a->context;
+
+    CHECK_EQ(a->code, RPC_OK);
+    f->answered++;
+    if (f->sent < f->wanted)
+        flood_write(f, a);
+}
+
+/* Hundreds of writes are under way at any time. */
+static void write_flood(struct caller *c, struct flood *f)
+{
+    static struct ask asks[500];
+    struct line *line = caller_connect(c);
+
+    for (size_t i = 0; i < ARRAY_LEN(asks); i++) {
+        asks[i] = (struct ask){.line = line, .on_over = flood_goes_on, .context = f};
+        flood_write(f, &asks[i]);
+    }
+    while (f->answered < f->wanted)
+        caller_turn(c, 1000);
+    for (size_t i = 0; i < ARRAY_LEN(asks); i++)
+        ask_free(&asks[i]);
+}
+
+/*
+ * Raft hands out thousands of small entries at once to be applied; the store commits in the middle
+ * of them, and by what it has then, snapshots of the log are cut and the log is released.
+ */
+TEST(the_log_is_released_while_a_long_tail_of_it_is_applied)
+{
+    struct process p;
+    struct flood flood = {.slow_from = 5000, .wanted = 5400};
+    open_process(&p, "--backend-batch-interval 1h");
+    write_flood(&p.caller, &flood);
+    peer_kill(&p.peer);
+
+    peer_start(&p.peer, "--backend-batch-interval 1ms --snapshot-count 1 "
+                        "--snapshot-catchup-entries 1");
+    int64_t revision = caller_put(caller_connect(&p.caller), BYTES("k"), BYTES("v"));
+
+    CHECK_EQ(revision, 5403);
+    peer_stop(&p.peer);
+    close_process(&p);
+}
+
 /* --- ending --- */
 
 static uint64_t stop_ns(struct process *p)

@@ -198,6 +198,22 @@ static bool can_apply(const struct server *s)
                                    : !backend_is_full(s->backend);
 }
 
+/*
+ * Raft hears of every entry when it is done, not of the whole message at its end. A message may
+ * hold thousands, and take many turns: the store commits in the middle of it, a snapshot of the log
+ * promises what the store has then, and the log is released up to there, which raft allows only for
+ * what it knows as applied. Telling it late and releasing less would do, too, but a member that is
+ * catching up would keep its proposals' share of memory, and get nothing new to apply, until the
+ * last entry of a long message is done.
+ */
+static void tell_applied(struct server *s, struct storage_work *w)
+{
+    raft_step_applied(s->raft, w->message, w->applied, w->applied + 1);
+    w->applied++;
+    if (w->applied == w->message->entry_count)
+        work_free(w);
+}
+
 /* Some of what is committed. */
 static void apply_committed(struct server *s)
 {
@@ -213,12 +229,8 @@ static void apply_committed(struct server *s)
         }
         if (!apply_some(s->apply, MVCC_SLICE_STEPS))
             return;
-        w->applied++;
         entry_applied(s);
-        if (w->applied == w->message->entry_count) {
-            deliver(s, w->message);
-            work_free(w);
-        }
+        tell_applied(s, w);
     }
 }
 

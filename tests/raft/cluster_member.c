@@ -500,9 +500,18 @@ void cluster_member_applied(struct member *m)
 {
     struct apply_work *work = container_of(list_pop_front(&m->applies), struct apply_work, link);
 
-    for (size_t i = 0; i < work->message->entry_count; i++)
+    bool in_parts = work->message->entries[0].index % 2 != 0;
+    for (size_t i = 0; i < work->message->entry_count; i++) {
         execute(m, &work->message->entries[i]);
-    deliver_responses(m, work->message);
+        if (!in_parts)
+            continue;
+        raft_step_applied(m->raft, work->message, i, i + 1);
+        cluster_check_member(m);
+    }
+    if (in_parts)
+        cluster_member_after(m);
+    else
+        deliver_responses(m, work->message);
     apply_work_free(work);
 }
 
