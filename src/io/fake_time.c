@@ -54,8 +54,15 @@ bool fake_time_step(struct fake_time *t)
 
     if (!first)
         return false;
-    assert(task_of(first)->due_ns >= t->now_ns);
-    t->now_ns = task_of(first)->due_ns;
+    if (task_of(first)->due_ns > t->now_ns) /* else somebody's work has made it late */
+        t->now_ns = task_of(first)->due_ns;
     task_of(first)->run(task_of(first));
     return true;
+}
+
+bool fake_time_is_behind(const struct fake_time *t)
+{
+    const struct heap_node *first = heap_first(&t->tasks);
+
+    return first && task_of(first)->due_ns < t->now_ns;
 }

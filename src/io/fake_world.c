@@ -8,10 +8,13 @@ static const struct fake_delay DELAY = {.min_ns = 10000, .max_ns = 5 * NS_PER_MS
 
 static uint64_t now_ns(struct clock *c)
 {
-    return container_of(c, struct fake_clock, base)->time->now_ns;
+    struct fake_clock *f = container_of(c, struct fake_clock, base);
+
+    f->time->now_ns += f->look_ns;
+    return f->time->now_ns;
 }
 
-/* Work takes no time in this world. */
+/* How long it was at work is not told in this world. */
 static uint64_t busy_ns(struct clock *base)
 {
     (void)base;
@@ -72,11 +75,13 @@ void fake_clock_crash(struct fake_clock *c)
     struct fake_time *time = c->time;
     struct inbox *inbox = c->base.inbox;
     int64_t offset_ns = c->wall_offset_ns;
+    uint64_t look_ns = c->look_ns;
 
     fake_time_cancel(time, &c->alarm);
     heap_free(&c->base.timers);
     fake_clock_init(c, time, inbox);
     c->wall_offset_ns = offset_ns;
+    c->look_ns = look_ns;
 }
 
 struct fake_job {

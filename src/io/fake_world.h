@@ -26,6 +26,7 @@ struct fake_clock {
     struct fake_time *time;
     struct fake_task alarm;
     int64_t wall_offset_ns; /* how far the wall clock is off; tests move it */
+    uint64_t look_ns;       /* how long a look at it takes: what makes work take time; 0: nothing */
 };
 
 /* A timer that is still set when the clock ends is a bug (asserted). */
