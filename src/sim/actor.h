@@ -4,7 +4,10 @@
  *     witness   watches everything from the first revision on, for the history
  *     writer    one call after the other: puts, deletes, transactions within transactions, reads of
  *               now and of the past, leases, compactions; and now and then it leaves in between
- *     watcher   watches some of it from somewhere, now and then anew, and reads slowly
+ *     herder    the same, but a hundred keys at a time, deleted at once; and it compacts behind
+ * that crowd     the same, but small and many at a time reader    ranges of all options, mostly of
+ * the past lessee    leases watcher   watches some of it from somewhere, now and then anew, and
+ * reads slowly
  *
  * When a connection is lost, it connects again after a while. A write whose answer never came may
  * or may not have happened.
@@ -14,7 +17,15 @@
 #include "io/fake_world.h"
 #include "sim/history.h"
 
-enum actor_kind { ACTOR_WITNESS, ACTOR_WRITER, ACTOR_WATCHER };
+enum actor_kind {
+    ACTOR_WITNESS,
+    ACTOR_WRITER,
+    ACTOR_HERDER,
+    ACTOR_CROWD,
+    ACTOR_READER,
+    ACTOR_LESSEE,
+    ACTOR_WATCHER,
+};
 
 struct actor; /* opaque */
 
@@ -26,6 +37,7 @@ struct actor_options {
     struct rng rng;
     unsigned pause_ms_max; /* between two calls */
     bool has_herd;         /* it also writes, reads and deletes hundreds of keys at once */
+    bool has_quota;        /* the member may be full */
 };
 
 struct actor *actor_new(const struct actor_options *options);
@@ -45,5 +57,5 @@ void actor_read_all(struct actor *a);
 /* Its own records against the history, when the witness has seen everything. */
 void actor_check(struct actor *a);
 
-/* How many calls it has made. */
+/* How many calls it has made; a hundred at once count as one. */
 uint64_t actor_calls(const struct actor *a);

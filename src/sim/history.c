@@ -8,8 +8,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* An expired lease may wait for a new leader's extension, the look for it, and one lost revoke. */
-#define LEASE_LATE_NS (8 * NS_PER_S)
+enum {
+    EVENT_BYTES = 48,            /* what an event takes beyond key and value, at most */
+    MESSAGE_BYTES_MIN = 64,      /* what a message takes of a watcher's credit, at least */
+    CREDIT_BYTES = 24 * KIB,     /* a live watcher has more than that */
+    FORGOTTEN_NS = 1 * NS_PER_S, /* one whose answer nobody waits for is over by then */
+};
 
 void history_free(struct history *h)
 {
@@ -219,6 +223,7 @@ static bool event_of(const struct pb_event *pe, struct history_event *out)
     out->create_revision = pe->kv->create_revision;
     out->version = pe->kv->version;
     out->lease = pe->kv->lease;
+    out->bytes = pe->kv->key.len + pe->kv->value.len;
     return true;
 }
 
@@ -261,11 +266,50 @@ size_t history_up_to(const struct history *h, int64_t revision)
     return low;
 }
 
+/* --- cutting --- */
+
+/* How many bytes of events an operation may cause. */
+static size_t cost_of(const struct history *h, const struct history_op *o)
+{
+    size_t cost = MESSAGE_BYTES_MIN + o->request.len;
+    bool deletes_herd = o->kind == OP_DELETE && memchr(o->request.at, 'z', o->request.len) != NULL;
+
+    if (o->kind > OP_REVOKE || o->kind == OP_RANGE || o->kind == OP_KEYS)
+        return 0;
+    for (unsigned key = 0; key < HISTORY_ALL_KEYS && o->kind == OP_REVOKE; key++) {
+        const struct history_event *e = history_newest(h, key, h->event_count);
+        if (e && e->lease == o->lease)
+            cost += EVENT_BYTES / 2;
+    }
+    /* A delete's event has neither value nor numbers but one. */
+    return cost + (deletes_herd ? HERD_KEYS : HISTORY_KEYS) * (size_t)(EVENT_BYTES / 2);
+}
+
+static bool is_under_way(const struct history *h, const struct history_op *o)
+{
+    if (!o->done)
+        return true;
+    if (o->refused)
+        return false;
+    return o->failed ? h->now_ns < o->began_ns + FORGOTTEN_NS : o->revision > h->seen;
+}
+
+bool history_may_cut(const struct history *h)
+{
+    size_t cost = 0;
+
+    for (size_t i = 0; i < h->op_count && h->witness_is_live; i++)
+        if (is_under_way(h, &h->ops[i]))
+            cost += cost_of(h, &h->ops[i]);
+    return h->witness_is_live && cost < CREDIT_BYTES;
+}
+
 /* --- watchers --- */
 
-bool history_watch_saw(struct history_watch *w, const struct pb_event *e, bool joined)
+bool history_watch_saw(const struct history *h, struct history_watch *w, const struct pb_event *e,
+                       bool joined)
 {
-    struct history_seen seen = {.joined = joined};
+    struct history_seen seen = {.joined = joined, .compacted = h->compacted};
 
     if (!event_of(e, &seen.event))
         return false;
@@ -315,7 +359,7 @@ static void check_prev(struct history *h, const struct history_watch *w,
         history_fail(h,
                      "a watcher was shown revision %" PRId64 " as what key %u was before %" PRId64,
                      s->prev_revision, s->event.key, s->event.revision);
-    if (!s->has_prev && w->prev_kv && alive && s->event.revision > h->compacted)
+    if (!s->has_prev && w->prev_kv && alive && s->event.revision > s->compacted)
         history_fail(h, "a watcher was not shown what key %u was before %" PRId64, s->event.key,
                      s->event.revision);
 }
@@ -338,6 +382,28 @@ static bool is_same(const struct history_event *a, const struct history_event *b
     return a->revision == b->revision && a->key == b->key && a->op == b->op &&
            a->lease == b->lease && a->version == b->version &&
            a->create_revision == b->create_revision;
+}
+
+/* If all that happened from when it was live until history was cut fits into its credit, it was
+ * live then, too. */
+static void check_cut(struct history *h, const struct history_watch *w)
+{
+    size_t bytes = 0;
+
+    if (w->cut_at == 0 || w->live_at == 0)
+        return;
+    for (size_t at = history_up_to(h, w->live_at); at < history_up_to(h, w->cut_at); at++) {
+        const struct history_event *e = &h->events[at];
+        if (concerns(w, e))
+            bytes += MESSAGE_BYTES_MIN + e->bytes;
+        if (concerns(w, e) && w->prev_kv && e->before > 0)
+            bytes += EVENT_BYTES + h->events[e->before - 1].bytes;
+    }
+    if (bytes < CREDIT_BYTES)
+        history_fail(h,
+                     "a watcher of %u to %u was live at %" PRId64
+                     ", and was canceled by a compaction at %" PRId64,
+                     w->from_key, w->to_key, w->live_at, w->cut_at);
 }
 
 void history_check_watch(struct history *h, const struct history_watch *w)
@@ -371,6 +437,7 @@ void history_check_watch(struct history *h, const struct history_watch *w)
                      ", which the history does not have there",
                      w->from_key, w->from, seen[n].event.revision);
     check_progress(h, w);
+    check_cut(h, w);
 }
 
 /* --- the end --- */
@@ -510,7 +577,7 @@ static void check_leases(struct history *h)
         if (!l)
             continue;
         uint64_t from_ns = l->renewed_ns > h->member_began_ns ? l->renewed_ns : h->member_began_ns;
-        if (h->now_ns > from_ns + (uint64_t)l->ttl * NS_PER_S + LEASE_LATE_NS)
+        if (h->now_ns > from_ns + (uint64_t)l->ttl * NS_PER_S + h->lease_late_ns)
             history_fail(h, "lease %" PRIx64 " should have ended, and key %u is still there",
                          (uint64_t)l->id, key);
     }

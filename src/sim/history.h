@@ -21,7 +21,8 @@
  *            6. A lease ends when it is revoked, or when its time is up and not before; and then it
  *               does end, with all its keys. Until then it can be renewed and put to use.
  *            7. A watcher sees exactly the history's part that it asked for, no revision in two
- *               pieces, with the values before; and a notice of progress is true.
+ *               pieces, with the values before; and a notice of progress is true. A compaction ends
+ *               none that was live and had credit for what happened until then.
  * A violation ends the run: history_fail.
  */
 #pragma once
@@ -70,6 +71,7 @@ struct history_event {
     uint64_t op; /* that wrote the value; UINT64_MAX: deleted */
     int64_t create_revision, version, lease;
     uint64_t seen_ns; /* by the witness */
+    size_t bytes;     /* of key and value */
     size_t before;    /* the key's event before this one, plus one; 0: none */
 };
 
@@ -92,6 +94,9 @@ struct history {
     int64_t seen;      /* the witness has everything up to here */
     int64_t compacted; /* the highest compaction anybody has asked for */
     uint64_t now_ns, member_began_ns;
+    uint64_t lease_late_ns;  /* how late a lease may end */
+    int64_t server_revision; /* the member's, as it is: clients do not know it */
+    bool witness_is_live;    /* it had everything there was, and is still connected */
     char problem[512];
     bool failed;
 };
@@ -126,6 +131,13 @@ void history_lease_is_gone(struct history *h, int64_t id);
 /* What the witness was shown, in order. */
 void history_witness(struct history *h, const struct pb_event *e);
 
+/*
+ * May history be cut above what the witness has seen? A watcher that is live gets everything up to
+ * the cut; one that lags is cancelled. So the witness must be live, and have credit for whatever is
+ * under way.
+ */
+bool history_may_cut(const struct history *h);
+
 /* How many events there are up to this revision, and the newest of the key among so many; NULL if
  * there is none. */
 size_t history_up_to(const struct history *h, int64_t revision);
@@ -137,6 +149,8 @@ struct history_watch {
     int64_t from;
     bool no_puts, no_deletes, prev_kv;
     bool to_the_end; /* it was still there at the end, and must have seen everything */
+    int64_t live_at; /* it was live, and had been given everything up to here; 0: nobody knows */
+    int64_t cut_at;  /* the compaction that ended it; 0: none */
     struct buf seen; /* struct history_seen */
     struct buf told; /* struct history_progress */
 };
@@ -146,6 +160,7 @@ struct history_seen {
     bool has_prev, joined; /* joined: it came in one message, or fragments of one, with the last */
     int64_t prev_revision;
     uint64_t prev_op;
+    int64_t compacted; /* as the history has it, when this came */
 };
 
 struct history_progress {
@@ -154,7 +169,8 @@ struct history_progress {
 };
 
 /* Notes an event; false if it is not one of ours. */
-bool history_watch_saw(struct history_watch *w, const struct pb_event *e, bool joined);
+bool history_watch_saw(const struct history *h, struct history_watch *w, const struct pb_event *e,
+                       bool joined);
 void history_watch_progress(struct history_watch *w, int64_t revision);
 /* Has it seen all that there is for it so far? */
 bool history_watch_is_done(const struct history *h, const struct history_watch *w);

@@ -12,21 +12,22 @@ static int64_t log_time(void *context)
     return (int64_t)clock_wall_ns(&h->clock.base);
 }
 
-static void parse_flags(struct sim_host *h, const char *const *flags, size_t flag_count)
+static void configure(struct sim_host *h)
 {
-    const char *argv[32] = {"cleat"};
+    const char *argv[1 + CLIMATE_FLAGS_MAX] = {"cleat"};
     const char *env[] = {NULL};
     struct buf why = {0};
 
-    assert(flag_count + 1 < ARRAY_LEN(argv));
-    for (size_t i = 0; i < flag_count; i++)
-        argv[i + 1] = flags[i];
-    if (config_parse((int)flag_count + 1, argv, env, &h->config, &why) != CONFIG_OK)
+    config_free(&h->config);
+    arena_reset(&h->flags);
+    size_t count = climate_flags(h->climate, &h->rng, &h->flags, argv + 1);
+    if (config_parse((int)count + 1, argv, env, &h->config, &why) != CONFIG_OK)
         fatal("the simulator's flags are wrong: %s", buf_str(&why));
+    buf_free(&why);
 }
 
 struct sim_host *sim_host_new(struct fake_time *time, struct fake_wire *wire, const char *ip,
-                              const char *const *flags, size_t flag_count, const struct log *log)
+                              const struct climate *climate, const struct log *log)
 {
     static const struct fake_delay disk_delay = {.min_ns = 20000, .max_ns = 3 * NS_PER_MS};
     struct sim_host *h = mem_new(struct sim_host);
@@ -52,14 +53,13 @@ struct sim_host *sim_host_new(struct fake_time *time, struct fake_wire *wire, co
         .workers = &h->workers.base,
         .store_worker = &h->store_worker.base,
     };
-    h->sweep_keys_min = (int64_t)rng_between(&time->rng, 1, 6);
-    h->sweep_steps = (unsigned)rng_between(&time->rng, 1, 3);
-    h->segment_bytes = rng_chance(&time->rng, 1, 2) ? rng_between(&time->rng, 4, 64) * KIB : 0;
+    h->climate = climate;
+    rng_seed(&h->rng, rng_next(&time->rng));
+    h->clock.look_ns = climate->look_ns;
     fake_wire_limit(h->io.net, &h->fds);
     h->log = *log;
     h->log.clock = log_time;
     h->log.clock_context = h;
-    parse_flags(h, flags, flag_count);
     return h;
 }
 
@@ -77,6 +77,7 @@ void sim_host_free(struct sim_host *h)
     assert(!h->server);
 
     config_free(&h->config);
+    arena_free(&h->flags);
     memory_disk_free(h->memory);
     fake_disk_free(h->disk);
     fake_clock_free(&h->clock);
@@ -99,13 +100,14 @@ bool sim_host_start(struct sim_host *h)
 
     h->failed = false;
     buf_clear(&h->why);
+    configure(h);
     struct server_options options = {.io = &h->io,
                                      .config = &h->config,
                                      .log = &h->log,
                                      .memory = h->memory,
-                                     .sweep_keys_min = h->sweep_keys_min,
-                                     .sweep_steps = h->sweep_steps,
-                                     .segment_bytes = h->segment_bytes,
+                                     .sweep_keys_min = h->climate->sweep_keys_min,
+                                     .sweep_steps = h->climate->sweep_steps,
+                                     .segment_bytes = h->climate->segment_bytes,
                                      .on_failed = on_failed,
                                      .context = h};
     if (server_open(&options, &h->why, &h->server) == ERR_OK)

@@ -3,7 +3,8 @@
  *
  * Its clock, disk, network, workers and page store are fakes on a shared virtual time; the server
  * on it is the real one, unmodified. The machine can lose power, or only the process, at any
- * moment, and be started again with what its disks have kept.
+ * moment, and be started again with what its disks have kept; and with other flags, as operators
+ * do.
  */
 #pragma once
 
@@ -11,6 +12,7 @@
 #include "io/fake_world.h"
 #include "server/config.h"
 #include "server/server.h"
+#include "sim/climate.h"
 
 struct sim_host {
     struct fake_time *time;
@@ -25,17 +27,16 @@ struct sim_host {
     struct io io;
     struct config config;
     struct log log;
-    int64_t sweep_keys_min; /* of server_options: a few keys are many in this world */
-    unsigned sweep_steps;
-    uint64_t segment_bytes; /* of the log: so that it is cut */
-    struct buf why;         /* what the member said when it could go no further */
-    struct server *server;  /* NULL while it is down */
+    const struct climate *climate;
+    struct rng rng;        /* for the flags of each start */
+    struct arena flags;    /* their text; config looks into it */
+    struct buf why;        /* what the member said when it could go no further */
+    struct server *server; /* NULL while it is down */
     bool failed;
 };
 
-/* argv as main has it, without the program's name. */
 struct sim_host *sim_host_new(struct fake_time *time, struct fake_wire *wire, const char *ip,
-                              const char *const *flags, size_t flag_count, const struct log *log);
+                              const struct climate *climate, const struct log *log);
 void sim_host_free(struct sim_host *h);
 
 /* The member may have so many files and connections open at once, and knows it when it starts. */

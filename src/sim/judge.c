@@ -110,25 +110,60 @@ static void delete_range(struct judge *j, const struct pb_delete_range_request *
         demand(j, (size_t)r->deleted == deleted && r->prev_kvs.count == (q->prev_kv ? deleted : 0));
 }
 
+static bool is_filtered(const struct pb_range_request *q, const struct history_event *e)
+{
+    return (q->min_mod_revision != 0 && e->revision < q->min_mod_revision) ||
+           (q->max_mod_revision != 0 && e->revision > q->max_mod_revision) ||
+           (q->min_create_revision != 0 && e->create_revision < q->min_create_revision) ||
+           (q->max_create_revision != 0 && e->create_revision > q->max_create_revision);
+}
+
+static int64_t sort_number(const struct pb_range_request *q, const struct history_event *e)
+{
+    int64_t number = (int64_t)e->key;
+
+    if (q->sort_target == PB_SORT_BY_VERSION)
+        number = e->version;
+    else if (q->sort_target == PB_SORT_BY_CREATE)
+        number = e->create_revision;
+    else if (q->sort_target == PB_SORT_BY_MOD)
+        number = e->revision;
+    return q->sort_order == PB_SORT_DESCEND ? -number : number;
+}
+
+/* By insertion, so equal ones stay in the order of their keys. */
+static void sort(const struct pb_range_request *q, const struct history_event **found, size_t count)
+{
+    for (size_t i = 1; i < count && q->sort_order != PB_SORT_NONE; i++) {
+        const struct history_event *e = found[i];
+        size_t to = i;
+        for (; to > 0 && sort_number(q, found[to - 1]) > sort_number(q, e); to--)
+            found[to] = found[to - 1];
+        found[to] = e;
+    }
+}
+
 static void range(struct judge *j, const struct pb_range_request *q,
                   const struct pb_range_response *r)
 {
-    size_t count = 0, shown = 0, old = history_up_to(j->h, q->revision);
-    size_t limit = q->count_only ? 0 : q->limit > 0 ? (size_t)q->limit : SIZE_MAX;
+    const struct history_event *found[HISTORY_ALL_KEYS];
+    size_t count = 0, kept = 0, old = history_up_to(j->h, q->revision);
 
     for (unsigned key = 0; r && key < HISTORY_ALL_KEYS; key++) {
         const struct history_event *e = q->revision > 0 ? look_at(j, key, old) : look(j, key);
         if (!e || !is_in(key, q->key, q->range_end))
             continue;
         count++;
-        if (shown == limit)
-            continue;
-        demand(j, shown < r->kvs.count && is_kv(&r->kvs.at[shown], e, q->keys_only));
-        shown++;
+        if (!q->count_only && !is_filtered(q, e))
+            found[kept++] = e;
     }
-    if (r)
-        demand(j, r->kvs.count == shown && (size_t)r->count == count &&
-                      r->more == (!q->count_only && shown < count));
+    if (!r)
+        return;
+    sort(q, found, kept);
+    size_t shown = q->limit > 0 && (size_t)q->limit < kept ? (size_t)q->limit : kept;
+    demand(j, r->kvs.count == shown && (size_t)r->count == count && r->more == (shown < kept));
+    for (size_t i = 0; i < shown && !j->differs; i++)
+        demand(j, is_kv(&r->kvs.at[i], found[i], q->keys_only));
 }
 
 /* --- transactions --- */

@@ -11,6 +11,8 @@ enum {
     TURNS_AT_ONCE_MAX = 100000, /* without time passing: it will never pass */
     VIRTUAL_S_MAX = 600,        /* a run that takes longer is stuck */
     DOWN_MS_MAX = 500,
+    CALLS_UNTIL_CRASH = 400,
+    FOUNDING_CALLS = 40, /* of the disk, in which a member is founded */
 };
 
 struct sim {
@@ -28,13 +30,16 @@ struct sim {
     struct history history;
 
     struct rng fate;
-    unsigned pause_ms_max; /* a hasty world, or one in which leases have time to expire */
-    bool has_herd;
+    struct climate climate;
     unsigned crashes_left, crashes;
     uint64_t crash_at; /* in calls of the disks */
     struct fake_task restart;
     uint64_t hash, steps, turns_at_once, last_ns;
 };
+
+/* An expired lease may wait for the look for it, and one lost revoke; and besides for a new
+ * leader's extension. */
+#define LEASE_LATE_NS (8 * NS_PER_S)
 
 static const struct log silence = {.level = LOG_FATAL};
 
@@ -52,8 +57,11 @@ static void plan_crash(struct sim *s)
         s->crash_at = s->crashes == 0 ? s->o.crash_at_call : UINT64_MAX;
     else if (s->crashes_left == 0)
         s->crash_at = UINT64_MAX;
-    else
-        s->crash_at = sim_host_disk_calls(s->member) + rng_between(&s->fate, 1, 400);
+    else {
+        bool torn = s->climate.torn_founding && s->crashes < 2;
+        s->crash_at = sim_host_disk_calls(s->member) +
+                      rng_between(&s->fate, 1, torn ? FOUNDING_CALLS : CALLS_UNTIL_CRASH);
+    }
 }
 
 static void start_member(struct fake_task *t);
@@ -104,8 +112,9 @@ static void add_actors(struct sim *s, enum actor_kind kind, unsigned count)
         .kind = kind,
         .io = &s->io,
         .history = &s->history,
-        .pause_ms_max = s->pause_ms_max,
-        .has_herd = s->has_herd,
+        .pause_ms_max = s->climate.pause_ms_max,
+        .has_herd = s->climate.has_herd,
+        .has_quota = s->climate.quota_bytes > 0,
     };
     enum err e = net_address_parse("10.0.0.1:2379", &options.server);
 
@@ -130,50 +139,54 @@ static void let_files_run_out(struct sim *s)
     s->idle = idle_new(&options);
 }
 
+/* What was asked for takes the place of what the seed says. */
+static void draw_climate(struct sim *s)
+{
+    struct climate *c = &s->climate;
+
+    climate_draw(c, &s->fate);
+    if (s->o.calls > 0) { /* a short story */
+        c->has_herd = false;
+        c->herders = c->crowds = 0;
+    }
+    if (s->o.writers > 0)
+        c->writers = s->o.writers;
+    if (s->o.watchers > 0)
+        c->watchers = s->o.watchers;
+    if (s->o.crashes_max == UINT32_MAX)
+        c->crashes = 0;
+    else if (s->o.crashes_max > 0)
+        c->crashes %= s->o.crashes_max + 1;
+    if (c->torn_founding && c->crashes > 0)
+        c->crashes++;
+    s->crashes_left = c->crashes;
+    s->history.lease_late_ns = LEASE_LATE_NS + 2 * c->election_ms * NS_PER_MS;
+}
+
 static void sim_open(struct sim *s, const struct sim_options *o)
 {
     static const struct fake_delay wire_delay = {.min_ns = 10000, .max_ns = 2 * NS_PER_MS};
-    char snapshot_count[32];
 
-    *s = (struct sim){.o = *o, .hash = 0xcbf29ce484222325ull};
+    *s = (struct sim){.o = *o, .hash = 0xcbf29ce484222325ull, .history.seen = 1};
     rng_seed(&s->fate, o->seed);
     fake_time_init(&s->time, rng_next(&s->fate));
+    draw_climate(s);
     s->wire = fake_wire_new(&s->time, &(struct fake_wire_options){.delay = wire_delay});
-    snprintf(snapshot_count, sizeof(snapshot_count), "%u",
-             (unsigned)rng_between(&s->fate, 20, 400));
-    const char *flags[] = {"--name",
-                           "m",
-                           "--data-dir",
-                           "/data",
-                           "--listen-client-urls",
-                           "http://10.0.0.1:2379",
-                           "--advertise-client-urls",
-                           "http://10.0.0.1:2379",
-                           "--listen-peer-urls",
-                           "http://10.0.0.1:2380",
-                           "--initial-advertise-peer-urls",
-                           "http://10.0.0.1:2380",
-                           "--initial-cluster",
-                           "m=http://10.0.0.1:2380",
-                           "--snapshot-count",
-                           snapshot_count,
-                           "--snapshot-catchup-entries",
-                           "10"};
-    s->member = sim_host_new(&s->time, s->wire, "10.0.0.1", flags, ARRAY_LEN(flags),
-                             o->log ? o->log : &silence);
+    s->member =
+        sim_host_new(&s->time, s->wire, "10.0.0.1", &s->climate, o->log ? o->log : &silence);
     inbox_init(&s->inbox, NULL, NULL);
     fake_clock_init(&s->clock, &s->time, &s->inbox);
     s->io = (struct io){.inbox = &s->inbox,
                         .clock = &s->clock.base,
                         .net = fake_wire_add_host(s->wire, &s->inbox, "10.0.0.2")};
-    if (o->crashes_max != UINT32_MAX)
-        s->crashes_left = (unsigned)rng_below(&s->fate, (o->crashes_max ? o->crashes_max : 4) + 1);
     plan_crash(s);
-    s->pause_ms_max = rng_chance(&s->fate, 1, 3) ? 400 : 40;
-    s->has_herd = rng_chance(&s->fate, 1, 5) && o->calls == 0; /* it writes a lot */
     add_actors(s, ACTOR_WITNESS, 1);
-    add_actors(s, ACTOR_WRITER, o->writers ? o->writers : 3);
-    add_actors(s, ACTOR_WATCHER, o->watchers ? o->watchers : 2);
+    add_actors(s, ACTOR_WRITER, s->climate.writers);
+    add_actors(s, ACTOR_HERDER, s->climate.herders);
+    add_actors(s, ACTOR_CROWD, s->climate.crowds);
+    add_actors(s, ACTOR_READER, s->climate.readers);
+    add_actors(s, ACTOR_LESSEE, s->climate.lessees);
+    add_actors(s, ACTOR_WATCHER, s->climate.watchers);
     if (rng_chance(&s->fate, 1, 3))
         let_files_run_out(s);
 }
@@ -229,7 +242,9 @@ static void look_at_member(struct sim *s)
         history_fail(&s->history, "the member gave up: %s", buf_str(&m->why));
         return;
     }
-    if (m->server && sim_host_disk_calls(m) >= s->crash_at)
+    /* A witness that is to connect again must find what it has not seen. */
+    bool is_safe = s->history.seen >= s->history.compacted;
+    if (m->server && sim_host_disk_calls(m) >= s->crash_at && is_safe)
         crash(s);
 }
 
@@ -245,6 +260,7 @@ static void member_turned(struct sim *s)
     note(s, now.applied);
     note(s, (uint64_t)now.revision);
     note(s, now.durable_store);
+    s->history.server_revision = now.revision;
 }
 
 static void clients_turn(struct sim *s)
@@ -261,7 +277,9 @@ static void step(struct sim *s)
     s->steps++;
     note(s, s->time.now_ns);
     s->history.now_ns = s->time.now_ns;
-    if (sim_host_turn(s->member))
+    if (fake_time_is_behind(&s->time))
+        fake_time_step(&s->time); /* the world does not wait while the member is at work */
+    else if (sim_host_turn(s->member))
         member_turned(s);
     else if (!inbox_is_empty(&s->inbox))
         clients_turn(s);

@@ -1,13 +1,15 @@
 /*
  * sim: a whole small world from one seed.
  *
- * One member, the real server, on a machine of fakes; clients on another; a wire between them; and
- * a fate that lets the machine lose power now and then, at a write of its disks, or gives the
- * member few file descriptors and clients who take them (idle.h). Time is virtual and everything
- * runs in this thread, so a seed is a story that can be told again, step by step, with the same
- * trace hash at its end.
+ * One member, the real server, on a machine of fakes; clients of several kinds on another
+ * (actor.h); a wire between them; and a fate that lets the machine lose power now and then, at a
+ * write of its disks, be it the very first, or gives the member few file descriptors and clients who
+ * take them (idle.h). What kind of world it is, and with which flags the member is started, is
+ * drawn, too (climate.h). Time is virtual and everything runs in this thread, so a seed is a story
+ * that can be told again, step by step, with the same trace hash at its end.
  *
- *     step   the member's inbox, or the clients', or else time passes to the next thing that is due
+ *     step   what is overdue, or the member's inbox, or the clients', or else time passes to the
+ *            next thing that is due
  *
  * After every turn of the member all invariants of all rooms are checked (server_check); at the end
  * what everybody was told is held against the history (history.h).
@@ -21,9 +23,9 @@
 
 struct sim_options {
     uint64_t seed;
-    unsigned writers;  /* 0: three */
-    unsigned watchers; /* 0: two */
-    unsigned calls;    /* of all writers together, before the end; 0: 300 */
+    unsigned writers;  /* 0: as the seed has it */
+    unsigned watchers; /* 0: as the seed has it */
+    unsigned calls; /* of all clients together, before the end; 0: 300; else nobody writes much */
 
     /* How often the machine fails: 0 to this many times, by the seed. UINT_MAX: never. */
     unsigned crashes_max;

@@ -1,0 +1,86 @@
+/*
+ * actor_int: what the files of the actors share.
+ *
+ *     actor.c      its connection and its turn
+ *     writer.c     calls: what is made next, who waits for what, what the answers say
+ *     requests.c   what can be asked: puts, deletes, ranges, transactions
+ *     watcher.c    the witness and the watchers
+ */
+#pragma once
+
+#include "rpc/client.h"
+#include "sim/actor.h"
+
+#include <inttypes.h>
+
+enum {
+    PAUSE_MS_MAX = 40, /* before it does something at all */
+    LIVES_MAX = 64,    /* watches one after the other */
+    CROWD_MAX = 2500,  /* calls at a time */
+    HERD_CHUNK = 128,  /* keys in a transaction: as many as it may have */
+};
+
+/* A call under way. */
+struct asked {
+    struct client_call *call; /* NULL: none */
+    const char *path;
+    uint64_t op;
+    int64_t old_revision; /* that it reads; 0: the newest */
+    bool stale;
+    bool is_future; /* a compaction that must be refused */
+};
+
+struct actor {
+    struct actor_options o;
+    struct history *h;
+    struct rng rng;
+    struct client *client;
+    bool is_open, winding_down;
+    struct timer timer;
+    bool timer_due;
+    uint64_t calls;
+    struct arena arena; /* of the request in the making */
+
+    /* a writer */
+    struct asked *asked;
+    size_t asked_max, asked_count;
+    bool impatient, disarms;
+    unsigned haste; /* calls to be made at once, behind a large delete */
+    bool reads_final, final_done;
+    int64_t lease;
+
+    /* a witness or watcher */
+    struct client_call *stream;
+    int64_t next_revision;
+    bool created, dozing, in_fragments;
+    struct history_watch lives[LIVES_MAX];
+    size_t life_count;
+};
+
+/* actor.c */
+void actor_wait_ms(struct actor *a, uint64_t max);
+/* The connection is closed; another is made after a while. */
+void actor_lost(struct actor *a);
+
+/* requests.c: in the actor's arena, until the request is sent. */
+struct bytes request_key(struct actor *a, unsigned key);
+struct pb_put_request request_put(struct actor *a);
+struct pb_put_request request_small_put(struct actor *a);
+struct pb_delete_range_request request_delete(struct actor *a);
+struct pb_delete_range_request request_herd_delete(struct actor *a);
+struct pb_range_request request_read(struct actor *a);
+struct pb_txn_request request_txn(struct actor *a);
+/* As many puts at once as a transaction may have, with this lease. */
+struct pb_txn_request request_herd(struct actor *a, int64_t lease);
+
+/* writer.c */
+bool actor_is_writer(const struct actor *a);
+void writer_turn(struct actor *a);
+void writer_lost(struct actor *a);
+void writer_answered(struct actor *a, struct asked *q, struct bytes message);
+void writer_call_ended(struct actor *a, struct asked *q, const struct client_event *e);
+
+/* watcher.c */
+void watcher_turn(struct actor *a);
+void watcher_heard(struct actor *a, struct bytes message);
+void watcher_lost(struct actor *a);

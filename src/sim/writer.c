@@ -1,0 +1,409 @@
+/* Calls: which comes next, who waits for what, and what the answers say. */
+#include "sim/actor_int.h"
+
+enum {
+    PATIENCE_MS_MAX = 15, /* of one that leaves before it is answered */
+    CROWD_CALLS_MAX = 60, /* usually; now and then as many as there may be */
+    FUTURE = 1000000,     /* revisions ahead: nobody gets there */
+};
+
+#define CALL_TIMEOUT_NS (9 * NS_PER_S)
+
+/* What it does, of a hundred times. */
+struct habits {
+    unsigned puts, deletes, txns, reads, compactions, leases, herds, herd_deletes, crowds;
+};
+
+static const struct habits habits_of[] = {
+    [ACTOR_WRITER] = {35, 10, 15, 28, 3, 9, 0, 0, 0},
+    [ACTOR_HERDER] = {12, 4, 6, 8, 10, 10, 30, 20, 0},
+    [ACTOR_CROWD] = {20, 5, 5, 20, 5, 0, 0, 0, 45},
+    [ACTOR_READER] = {12, 5, 3, 74, 3, 3, 0, 0, 0},
+    [ACTOR_LESSEE] = {20, 5, 5, 8, 2, 60, 0, 0, 0},
+};
+
+bool actor_is_writer(const struct actor *a)
+{
+    return a->o.kind != ACTOR_WITNESS && a->o.kind != ACTOR_WATCHER;
+}
+
+/* --- asking --- */
+
+/* One that is under way, or one that is free; there is one. They are begun when none is under way,
+ * so the place to look first is right. */
+static struct asked *find_asked(struct actor *a, bool is_under_way)
+{
+    size_t at = is_under_way ? 0 : a->asked_count;
+
+    while ((a->asked[at].call != NULL) != is_under_way) {
+        at++;
+        assert(at < a->asked_max);
+    }
+    return &a->asked[at];
+}
+
+static struct asked *ask(struct actor *a, enum history_kind kind, const char *path,
+                         const struct pb_schema *schema, const void *msg)
+{
+    struct asked *q = find_asked(a, false);
+    struct client_request request = {.path = path, .timeout_ns = CALL_TIMEOUT_NS, .context = q};
+    struct buf wire = {0};
+
+    pb_encode(schema, msg, &wire);
+    *q = (struct asked){.path = path, .op = history_begin(a->h, kind, buf_bytes(&wire))};
+    if (kind == OP_RENEW) { /* a stream, of which we want one answer */
+        q->call = client_start(a->client, &request);
+        client_send(q->call, buf_bytes(&wire));
+        client_end(q->call);
+    } else
+        q->call = client_ask(a->client, &request, buf_bytes(&wire));
+    a->asked_count++;
+    buf_free(&wire);
+    arena_reset(&a->arena);
+    return q;
+}
+
+#define ASK(a, kind, path, name, ...)                                                              \
+    ask((a), (kind), (path), &pb_##name##_schema, &(struct pb_##name){__VA_ARGS__})
+
+static void put(struct actor *a, const struct pb_put_request *request)
+{
+    int64_t lease = request->lease;
+    struct asked *q = ask(a, OP_PUT, "/etcdserverpb.KV/Put", &pb_put_request_schema, request);
+
+    history_op(a->h, q->op)->lease = lease;
+}
+
+static void begin_put(struct actor *a)
+{
+    struct pb_put_request request = request_put(a);
+
+    put(a, &request);
+}
+
+static void begin_delete(struct actor *a)
+{
+    struct pb_delete_range_request request = request_delete(a);
+
+    ask(a, OP_DELETE, "/etcdserverpb.KV/DeleteRange", &pb_delete_range_request_schema, &request);
+}
+
+static void begin_read(struct actor *a)
+{
+    struct pb_range_request r = request_read(a);
+    struct asked *q = ask(a, OP_RANGE, "/etcdserverpb.KV/Range", &pb_range_request_schema, &r);
+
+    q->stale = r.serializable;
+    q->old_revision = r.revision;
+}
+
+static void read_everything(struct actor *a)
+{
+    ASK(a, OP_RANGE, "/etcdserverpb.KV/Range", range_request, .key = BYTES("k"),
+        .range_end = BYTES("{"));
+}
+
+static void begin_txn(struct actor *a)
+{
+    struct pb_txn_request txn = request_txn(a);
+    struct asked *q = ask(a, OP_TXN, "/etcdserverpb.KV/Txn", &pb_txn_request_schema, &txn);
+
+    history_op(a->h, q->op)->lease = a->lease; /* it may have named it */
+}
+
+/* --- many at once --- */
+
+static void begin_herd(struct actor *a)
+{
+    int64_t lease = rng_chance(&a->rng, 1, 3) ? a->lease : 0;
+    struct pb_txn_request txn = request_herd(a, lease);
+    struct asked *q = ask(a, OP_TXN, "/etcdserverpb.KV/Txn", &pb_txn_request_schema, &txn);
+
+    history_op(a->h, q->op)->lease = lease;
+}
+
+/* The delete is answered long before all its tombstones are stored: behind it, at once, a put and
+ * a compaction. */
+static void begin_herd_delete(struct actor *a)
+{
+    struct pb_delete_range_request request = request_herd_delete(a);
+
+    ask(a, OP_DELETE, "/etcdserverpb.KV/DeleteRange", &pb_delete_range_request_schema, &request);
+    a->haste = rng_chance(&a->rng, 1, 2) ? 2 : 0;
+}
+
+static void begin_crowd(struct actor *a)
+{
+    uint64_t max = rng_chance(&a->rng, 1, 20) ? CROWD_MAX : CROWD_CALLS_MAX;
+    uint64_t count = rng_between(&a->rng, 1, max);
+
+    for (uint64_t i = 0; i < count; i++) {
+        struct pb_put_request request = request_small_put(a);
+        put(a, &request);
+    }
+}
+
+/* --- the rest of what it asks for --- */
+
+/* Anywhere up to the newest revision, if the witness will survive it; below what it has seen
+ * otherwise. */
+static void begin_compaction(struct actor *a)
+{
+    struct history *h = a->h;
+    bool is_future = rng_chance(&a->rng, 1, 12);
+    bool at_newest = rng_chance(&a->rng, 1, 2);
+    bool is_physical = rng_chance(&a->rng, 1, 4);
+    int64_t newest = h->seen > 1 ? h->seen : 1;
+    int64_t oldest = 1;
+
+    if (h->told > newest && history_may_cut(h)) {
+        oldest = at_newest ? h->told : newest;
+        newest = h->told;
+    }
+    int64_t revision = (int64_t)rng_between(&a->rng, (uint64_t)oldest, (uint64_t)newest);
+    if (is_future)
+        revision += FUTURE;
+    else if (revision > h->compacted)
+        h->compacted = revision;
+    struct asked *q = ASK(a, OP_OTHER, "/etcdserverpb.KV/Compact", compaction_request,
+                          .revision = revision, .physical = is_physical);
+    q->is_future = is_future;
+}
+
+static void begin_lease(struct actor *a)
+{
+    struct history_lease *l = history_lease(a->h, a->lease);
+    uint64_t dice = rng_below(&a->rng, 6);
+    struct asked *q;
+
+    if (a->lease == 0 || dice == 0) {
+        ASK(a, OP_GRANT, "/etcdserverpb.Lease/LeaseGrant", lease_grant_request,
+            .ttl = (int64_t)rng_between(&a->rng, 1, 5));
+    } else if (dice == 1) {
+        if (l)
+            l->may_be_revoked = true;
+        q = ask(a, OP_REVOKE, "/etcdserverpb.Lease/LeaseRevoke", &pb_lease_revoke_request_schema,
+                &(struct pb_lease_id){.id = a->lease});
+        history_op(a->h, q->op)->lease = a->lease;
+        a->lease = 0;
+    } else if (dice == 2) {
+        ASK(a, OP_KEYS, "/etcdserverpb.Lease/LeaseTimeToLive", lease_time_to_live_request,
+            .id = a->lease, .keys = true);
+    } else {
+        q = ask(a, OP_RENEW, "/etcdserverpb.Lease/LeaseKeepAlive",
+                &pb_lease_keep_alive_request_schema, &(struct pb_lease_id){.id = a->lease});
+        history_op(a->h, q->op)->lease = a->lease;
+    }
+}
+
+/* The member was full. That it is not any more need not be true: then it says so again. */
+static void disarm(struct actor *a)
+{
+    a->disarms = false;
+    ASK(a, OP_OTHER, "/etcdserverpb.Maintenance/Alarm", alarm_request,
+        .action = PB_ALARM_DEACTIVATE, .alarm = PB_ALARM_NOSPACE);
+}
+
+static void begin_by_habit(struct actor *a)
+{
+    const struct habits *habits = &habits_of[a->o.kind];
+    uint64_t dice = rng_below(&a->rng, 100);
+    const struct {
+        unsigned percent;
+        void (*begin)(struct actor *a);
+    } all[] = {
+        {habits->puts, begin_put},
+        {habits->deletes, begin_delete},
+        {habits->txns, begin_txn},
+        {habits->reads, begin_read},
+        {habits->compactions, begin_compaction},
+        {habits->leases, begin_lease},
+        {habits->herds, begin_herd},
+        {habits->herd_deletes, begin_herd_delete},
+        {habits->crowds, begin_crowd},
+    };
+
+    size_t i = 0;
+
+    while (dice >= all[i].percent) {
+        dice -= all[i++].percent;
+        assert(i < ARRAY_LEN(all)); /* they are a hundred together */
+    }
+    all[i].begin(a);
+}
+
+static void begin_something(struct actor *a)
+{
+    if (a->disarms)
+        disarm(a);
+    else if (a->haste == 2)
+        begin_put(a);
+    else if (a->haste == 1)
+        begin_compaction(a);
+    else if (a->o.kind == ACTOR_WRITER && a->o.has_herd && rng_chance(&a->rng, 1, 12))
+        begin_herd(a);
+    else
+        begin_by_habit(a);
+    if (a->haste > 0 && !a->disarms)
+        a->haste--;
+    a->calls++;
+    a->impatient = rng_chance(&a->rng, 1, 30);
+    if (a->impatient)
+        actor_wait_ms(a, PATIENCE_MS_MAX);
+}
+
+/* --- answers --- */
+
+/* What leases are told beyond their header. */
+static void hear_of_lease(struct actor *a, uint64_t op, struct bytes message, struct arena *arena)
+{
+    const struct history_op *o = history_op(a->h, op);
+    struct pb_lease_grant_response granted = {0};
+    struct pb_lease_keep_alive_response renewed = {0};
+
+    if (o->kind == OP_GRANT) {
+        if (pb_decode_lease_grant_response(message, arena, &granted) != ERR_OK)
+            history_fail(a->h, "a grant cannot be decoded");
+        history_granted(a->h, op, granted.id, granted.ttl);
+        a->lease = granted.id;
+    } else if (o->kind == OP_RENEW) {
+        if (pb_decode_lease_keep_alive_response(message, arena, &renewed) != ERR_OK)
+            history_fail(a->h, "a renewal cannot be decoded");
+        history_renewed(a->h, op, o->lease, renewed.ttl);
+        if (renewed.ttl <= 0)
+            a->lease = 0;
+    }
+}
+
+void writer_answered(struct actor *a, struct asked *q, struct bytes message)
+{
+    struct pb_header_response any = {0}; /* the header is field 1 of all of them */
+    struct arena arena = {0};
+    enum err e = pb_decode(&pb_lease_revoke_response_schema, message, &arena, &any);
+
+    if (e == ERR_OK && any.header) {
+        hear_of_lease(a, q->op, message, &arena);
+        history_done(a->h, q->op, any.header->revision, message, q->stale);
+    } else
+        history_fail(a->h, "an answer of %s cannot be decoded", q->path);
+    if (q->is_future)
+        history_fail(a->h, "a compaction was taken at a revision that is to come");
+    a->final_done |= a->reads_final;
+    arena_free(&arena);
+}
+
+/* Errors that a correct server may give here. */
+static bool is_expected(struct actor *a, const struct asked *q, enum rpc_code code)
+{
+    const struct history_op *o = history_op(a->h, q->op);
+
+    switch (code) {
+    case RPC_UNAVAILABLE:
+    case RPC_DEADLINE_EXCEEDED:
+        return true;
+    case RPC_OUT_OF_RANGE: /* compacted */
+        return o->kind == OP_OTHER || (q->old_revision > 0 && q->old_revision < a->h->compacted);
+    case RPC_NOT_FOUND: /* the lease has expired */
+        return o->lease != 0;
+    case RPC_RESOURCE_EXHAUSTED: /* no space */
+        return a->o.has_quota;
+    default:
+        return false;
+    }
+}
+
+static void call_failed(struct actor *a, const struct asked *q, const struct client_event *e)
+{
+    if (!is_expected(a, q, e->code))
+        history_fail(a->h, "%s failed with %d: %.*s", q->path, e->code, (int)e->text.len,
+                     e->text.at);
+    /* One that the store had no space for is told so even if it was the one that filled it. */
+    if (e->code == RPC_UNAVAILABLE || e->code == RPC_DEADLINE_EXCEEDED ||
+        e->code == RPC_RESOURCE_EXHAUSTED) {
+        history_gave_up(a->h, q->op);
+        a->disarms |= e->code == RPC_RESOURCE_EXHAUSTED;
+        return;
+    }
+    history_refused(a->h, q->op);
+    if (e->code == RPC_NOT_FOUND) {
+        history_lease_is_gone(a->h, history_op(a->h, q->op)->lease);
+        a->lease = 0;
+    }
+}
+
+static void call_over(struct actor *a, struct asked *q)
+{
+    q->call = NULL;
+    a->asked_count--;
+    if (a->asked_count == 0)
+        actor_wait_ms(a, a->haste > 0 ? 0 : a->o.pause_ms_max);
+}
+
+void writer_call_ended(struct actor *a, struct asked *q, const struct client_event *e)
+{
+    if (e->code != RPC_OK)
+        call_failed(a, q, e);
+    call_over(a, q);
+}
+
+void writer_lost(struct actor *a)
+{
+    for (size_t i = 0; i < a->asked_max && a->asked_count > 0; i++) {
+        struct asked *q = &a->asked[i];
+        if (!q->call)
+            continue;
+        history_gave_up(a->h, q->op);
+        q->call = NULL;
+        a->asked_count--;
+    }
+    a->haste = 0;
+}
+
+/* --- the turn --- */
+
+/* Leaves in the middle of a call: the call alone, or with the whole connection, or it is torn. */
+static void lose_patience(struct actor *a)
+{
+    struct asked *q = find_asked(a, true);
+
+    a->impatient = false;
+    if (history_op(a->h, q->op)->done)
+        return; /* only its end is missing */
+    switch (rng_below(&a->rng, 3)) {
+    case 0:
+        client_cancel(q->call);
+        history_gave_up(a->h, q->op);
+        call_over(a, q);
+        break;
+    case 1:
+        actor_lost(a);
+        break;
+    default:
+        if (client_conn(a->client))
+            fake_wire_reset(client_conn(a->client));
+        break;
+    }
+}
+
+/* Those who write much wait while a compaction is under way above what the witness has seen: it
+ * has to be live when history is cut. */
+static bool has_to_wait(const struct actor *a)
+{
+    bool writes_much = a->o.has_herd || a->o.kind == ACTOR_CROWD;
+
+    return writes_much && a->haste == 0 && a->h->compacted > a->h->seen;
+}
+
+void writer_turn(struct actor *a)
+{
+    if (a->asked_count > 0 && a->impatient && a->timer_due && !a->winding_down)
+        lose_patience(a);
+    if (!a->is_open || a->asked_count > 0 || !a->timer_due)
+        return;
+    if (!a->winding_down && has_to_wait(a))
+        actor_wait_ms(a, a->o.pause_ms_max);
+    else if (!a->winding_down)
+        begin_something(a);
+    else if (a->reads_final && !a->final_done)
+        read_everything(a);
+}
