@@ -1,3 +1,4 @@
+#include "base/mem.h"
 #include "harness/test.h"
 #include "sim/sim.h"
 
