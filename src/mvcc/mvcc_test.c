@@ -215,7 +215,7 @@ static bool is_stored(struct shelf *s, int64_t main)
 static bool count_change(void *context, const struct mvcc_change *change)
 {
     CHECK(change->key.len > 0);
-    ++*(int *)context;
+    ++*(unsigned *)context;
     return true;
 }
 
@@ -241,7 +241,7 @@ TEST(revisions_go_on_behind_a_bump_that_only_compaction_and_hash_see)
 {
     struct shelf s;
     struct revision next = {1000, 0};
-    int changes = 0;
+    unsigned changes = 0;
     shelf_init(&s, STAND_MEMORY);
     shelf_put(&s, "a", "1"); /* 2 */
     shelf_put(&s, "a", "2"); /* 3 */
@@ -603,15 +603,6 @@ TEST(a_compaction_that_waits_for_a_reader_does_not_slow_deletes)
         ;
     shelf_settle(&s);
     shelf_free(&s);
-}
-
-static bool count_change(void *context, const struct mvcc_change *change)
-{
-    unsigned *count = context;
-
-    (void)change;
-    ++*count;
-    return true;
 }
 
 TEST(the_history_floor_keeps_what_compaction_would_remove)

@@ -48,17 +48,18 @@ static unsigned count(const struct buf *log, const char *text)
 /* Boots a member there; true if it starts. What it says is appended to *said. */
 static bool boot(int error, struct buf *said, struct buf *why)
 {
-    const char *flags[] = {"--data-dir", "/net/data"};
     struct log log = {.level = LOG_INFO,
                       .format = LOG_JSON,
                       .sink = note_line,
                       .sink_context = said,
                       .clock = log_clock_none};
+    struct climate climate;
     struct fake_time time;
 
     fake_time_init(&time, test_seed());
+    climate_draw(&climate, &time.rng);
     struct fake_wire *wire = fake_wire_new(&time, &(struct fake_wire_options){0});
-    struct sim_host *h = sim_host_new(&time, wire, "127.0.0.1", flags, ARRAY_LEN(flags), &log);
+    struct sim_host *h = sim_host_new(&time, wire, "10.0.0.1", &climate, &log);
     struct odd_disk odd = {.disk = {.ops = &odd_ops}, .real = h->io.disk, .error = error};
     h->io.disk = &odd.disk;
     bool started = sim_host_start(h);
@@ -80,7 +81,7 @@ TEST(a_member_whose_directories_cannot_be_synced_starts_and_says_so_once)
 
     CHECK(!boot(EIO, &said, &why));
     CHECK_EQ(count(&said, "cannot sync directories"), 0);
-    CHECK(strstr(buf_str(&why), "/net/data"));
+    CHECK(strstr(buf_str(&why), "/data"));
     buf_free(&said);
     buf_free(&why);
 }
