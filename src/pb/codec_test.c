@@ -326,6 +326,109 @@ TEST(a_message_larger_than_any_is_refused_unread)
     arena_free(&arena);
 }
 
+/* ---- Lists and messages that are part of the struct itself ---- */
+
+struct pair {
+    uint64_t left, right;
+};
+
+struct box {
+    struct pair pair;
+    struct {
+        size_t count;
+        uint64_t at[3];
+    } numbers;
+    struct {
+        size_t count;
+        struct pair at[2];
+    } pairs;
+    uint64_t guard;
+};
+
+static const struct pb_field pair_rows[] = {
+    {.name = "left", .number = 1, .kind = PB_UINT64, .offset = offsetof(struct pair, left)},
+    {.name = "right",
+     .number = 2,
+     .kind = PB_UINT64,
+     .place = PB_ALWAYS,
+     .offset = offsetof(struct pair, right)},
+};
+static const struct pb_schema pair_schema = {.name = "test.Pair",
+                                             .fields = pair_rows,
+                                             .field_count = ARRAY_LEN(pair_rows),
+                                             .size = sizeof(struct pair),
+                                             .depth_max = 9,
+                                             .proto2 = true};
+static const struct pb_field box_rows[] = {
+    {.name = "pair",
+     .number = 1,
+     .kind = PB_MESSAGE,
+     .place = PB_INSIDE,
+     .sub = &pair_schema,
+     .offset = offsetof(struct box, pair)},
+    {.name = "numbers",
+     .number = 2,
+     .kind = PB_UINT64,
+     .place = PB_ARRAY,
+     .max = 3,
+     .offset = offsetof(struct box, numbers)},
+    {.name = "pairs",
+     .number = 3,
+     .kind = PB_MESSAGE,
+     .place = PB_ARRAY,
+     .max = 2,
+     .sub = &pair_schema,
+     .offset = offsetof(struct box, pairs)},
+};
+static const struct pb_schema box_schema = {.name = "test.Box",
+                                            .fields = box_rows,
+                                            .field_count = ARRAY_LEN(box_rows),
+                                            .size = sizeof(struct box),
+                                            .depth_max = 9,
+                                            .proto2 = true};
+
+TEST(a_list_in_the_struct_takes_what_it_has_memory_for_and_no_more)
+{
+    struct arena arena = {0};
+    struct box box;
+
+    CHECK_EQ(pb_decode(&box_schema, WIRE(0x10, 7, 0x12, 2, 8, 9, 0x1a, 0, 0x1a, 2, 0x10, 5), &arena,
+                       &box),
+             ERR_OK);
+    CHECK_EQ(box.numbers.count, 3);
+    CHECK_EQ(box.numbers.at[0] * 100 + box.numbers.at[1] * 10 + box.numbers.at[2], 789);
+    CHECK_EQ(box.pairs.count, 2);
+    CHECK_EQ(box.pairs.at[1].right, 5);
+    CHECK_EQ(box.guard, 0);
+
+    CHECK_EQ(pb_decode(&box_schema, WIRE(0x10, 7, 0x12, 3, 8, 9, 10), &arena, &box), ERR_TOO_LARGE);
+    CHECK_EQ(pb_decode(&box_schema, WIRE(0x10, 1, 0x10, 1, 0x10, 1, 0x10, 1), &arena, &box),
+             ERR_TOO_LARGE);
+    CHECK_EQ(pb_decode(&box_schema, WIRE(0x1a, 0, 0x1a, 0, 0x1a, 0), &arena, &box), ERR_TOO_LARGE);
+    arena_free(&arena);
+}
+
+TEST(a_message_in_the_struct_is_merged_and_is_written_unless_all_of_it_is_zero)
+{
+    struct arena arena = {0};
+    struct buf out = {0};
+    struct box box;
+
+    CHECK_EQ(pb_decode(&box_schema, WIRE(0x0a, 2, 8, 3, 0x0a, 2, 0x10, 4), &arena, &box), ERR_OK);
+    CHECK_EQ(box.pair.left, 3);
+    CHECK_EQ(box.pair.right, 4);
+    pb_encode(&box_schema, &box, &out);
+    CHECK_BYTES(buf_bytes(&out), WIRE(0x0a, 4, 8, 3, 0x10, 4));
+    buf_clear(&out);
+    pb_dump(&box_schema, &box, &out);
+    CHECK_STR(buf_str(&out), "pair {\n  left: 3\n  right: 4\n}\n");
+    buf_clear(&out);
+    pb_encode(&box_schema, &(struct box){.numbers = {2, {0, 1}}, .pairs = {1}}, &out);
+    CHECK_BYTES(buf_bytes(&out), WIRE(0x10, 0, 0x10, 1, 0x1a, 2, 0x10, 0));
+    buf_free(&out);
+    arena_free(&arena);
+}
+
 /* ---- Promise 2: memory is bounded ---- */
 
 /* Decodes `unit` repeated to about two mebibytes. */

@@ -140,6 +140,10 @@ static void take_single(struct decoder *d, const struct pb_field *field)
         take_value(d, field, at);
         return;
     }
+    if (field->place == PB_INSIDE) {
+        open_sub(d, field, at);
+        return;
+    }
     pb_any_pointer *sub = (void *)at;
     if (fresh || !*sub)
         *sub = obtain(d, 1, field->sub->size);
@@ -152,6 +156,12 @@ static void take_single(struct decoder *d, const struct pb_field *field)
 /* Makes room for `more` elements behind the list's own; false when the budget does not allow it. */
 static bool list_reserve(struct decoder *d, const struct pb_field *field, size_t more)
 {
+    if (field->place == PB_ARRAY) {
+        const struct pb_any_array *array = (void *)(d->top->out + field->offset);
+        if (more > field->max - array->count)
+            pb_fail(&d->r, ERR_TOO_LARGE);
+        return d->r.err == ERR_OK;
+    }
     struct pb_any_list *list = (void *)(d->top->out + field->offset);
     size_t size = pb_element_size(field);
     uint8_t *at = obtain(d, list->count + more, size);
@@ -166,6 +176,10 @@ static bool list_reserve(struct decoder *d, const struct pb_field *field, size_t
 
 static uint8_t *list_next(struct decoder *d, const struct pb_field *field)
 {
+    if (field->place == PB_ARRAY) {
+        struct pb_any_array *array = (void *)(d->top->out + field->offset);
+        return array->at + array->count++ * pb_element_size(field);
+    }
     struct pb_any_list *list = (void *)(d->top->out + field->offset);
 
     return list->at + list->count++ * pb_element_size(field);
@@ -245,11 +259,11 @@ static void take_field(struct decoder *d)
     bool number = field && field->kind < PB_BYTES;
 
     if (field && (tag & 7) == (number ? PB_WIRE_VARINT : PB_WIRE_BYTES)) {
-        if (field->place == PB_LIST)
+        if (field->place >= PB_LIST)
             take_run(d, field, tag_at, tag);
         else
             take_single(d, field);
-    } else if (number && field->place == PB_LIST && (tag & 7) == PB_WIRE_BYTES) {
+    } else if (number && field->place >= PB_LIST && (tag & 7) == PB_WIRE_BYTES) {
         take_packed(d, field);
     } else {
         pb_skip_value(&d->r, tag);

@@ -80,12 +80,12 @@ static void dump_message(const struct pb_schema *schema, const uint8_t *msg, uns
         const uint8_t *at = msg + f->offset;
         if (!pb_is_present(f, msg))
             continue;
-        if (f->place == PB_LIST) {
-            const struct pb_any_list *list = (const void *)at;
-            for (size_t i = 0; i < list->count; i++)
-                dump_field(f, list->at + i * pb_element_size(f), depth, out);
+        if (f->place >= PB_LIST) {
+            struct pb_any_list list = pb_load_list(f, at);
+            for (size_t i = 0; i < list.count; i++)
+                dump_field(f, list.at + i * pb_element_size(f), depth, out);
         } else if (f->kind == PB_MESSAGE) {
-            dump_field(f, *(const pb_any_pointer *)(const void *)at, depth, out);
+            dump_field(f, pb_load_message(f, at), depth, out);
         } else {
             dump_field(f, at, depth, out);
         }

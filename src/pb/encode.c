@@ -21,9 +21,9 @@ static struct bytes load_bytes(const uint8_t *at)
 }
 
 /* Only for messages that are present: a oneof may not name a member and leave it NULL. */
-static const uint8_t *load_message(const uint8_t *at)
+static const uint8_t *load_message(const struct pb_field *field, const uint8_t *at)
 {
-    const uint8_t *sub = *(const pb_any_pointer *)(const void *)at;
+    const uint8_t *sub = pb_load_message(field, at);
 
     assert(sub != NULL);
     return sub;
@@ -113,10 +113,11 @@ static size_t message_size(const struct pb_schema *schema, const uint8_t *msg, b
     while ((i = present_from(schema, msg, i)) < schema->field_count) {
         const struct pb_field *f = &schema->fields[i++];
         const uint8_t *at = msg + f->offset;
-        if (f->place == PB_LIST) {
-            size += list_size(schema, f, (const void *)at, by_table);
+        if (f->place >= PB_LIST) {
+            struct pb_any_list list = pb_load_list(f, at);
+            size += list_size(schema, f, &list, by_table);
         } else {
-            at = f->kind == PB_MESSAGE ? load_message(at) : at;
+            at = f->kind == PB_MESSAGE ? load_message(f, at) : at;
             size += pb_varint_size(tag_of(f)) + value_size(f, at, by_table);
         }
     }
@@ -163,10 +164,11 @@ static uint8_t *put_message(const struct pb_schema *schema, const uint8_t *msg, 
     while ((i = present_before(schema, msg, i)) > 0) {
         const struct pb_field *f = &schema->fields[--i];
         const uint8_t *at = msg + f->offset;
-        if (f->place == PB_LIST) {
-            end = put_list(schema, f, (const void *)at, end, by_table);
+        if (f->place >= PB_LIST) {
+            struct pb_any_list list = pb_load_list(f, at);
+            end = put_list(schema, f, &list, end, by_table);
         } else {
-            at = f->kind == PB_MESSAGE ? load_message(at) : at;
+            at = f->kind == PB_MESSAGE ? load_message(f, at) : at;
             end = pb_put_varint(put_value(f, at, end, by_table), tag_of(f));
         }
     }

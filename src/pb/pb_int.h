@@ -17,6 +17,25 @@ struct pb_any_list {
     uint8_t *at;
     size_t count;
 } __attribute__((may_alias));
+struct pb_any_array {
+    size_t count;
+    uint8_t at[];
+} __attribute__((may_alias));
+
+/* A list of either kind; `at` is where it stands in the struct. */
+static inline struct pb_any_list pb_load_list(const struct pb_field *field, const void *at)
+{
+    if (field->place == PB_LIST)
+        return *(const struct pb_any_list *)at;
+    struct pb_any_array *array = (void *)(uintptr_t)at;
+    return (struct pb_any_list){array->at, array->count};
+}
+
+/* A message that stands alone and is present. */
+static inline const void *pb_load_message(const struct pb_field *field, const void *at)
+{
+    return field->place == PB_INSIDE ? at : *(const pb_any_pointer *)at;
+}
 
 /* What one element of a list takes in memory. */
 static inline size_t pb_element_size(const struct pb_field *field)
@@ -63,6 +82,9 @@ static inline bool pb_is_set(const struct pb_field *field, const void *at)
     return pb_load_number(field, at) != 0;
 }
 
+/* Is anything in a message that is part of another different from zero? */
+bool pb_is_inside(const struct pb_schema *schema, const uint8_t *msg);
+
 /* Is there anything to write for this field? The order of the questions is that of frequency. */
 static inline bool pb_is_present(const struct pb_field *field, const void *msg)
 {
@@ -74,6 +96,10 @@ static inline bool pb_is_present(const struct pb_field *field, const void *msg)
         return ((const struct pb_any_list *)(const void *)(base + field->offset))->count > 0;
     if (field->place == PB_ONEOF)
         return *(const unsigned *)(const void *)(base + field->which_offset) == field->number;
+    if (field->place == PB_ARRAY)
+        return *(const size_t *)(const void *)(base + field->offset) > 0;
+    if (field->place == PB_INSIDE)
+        return pb_is_inside(field->sub, base + field->offset);
     return true;
 }
 

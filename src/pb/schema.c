@@ -2,6 +2,7 @@
 
 #include "base/mem.h"
 #include "pb/codec.h"
+#include "pb/pb_int.h"
 
 #define LISTED(name, type) &pb_##name##_schema,
 const struct pb_schema *const pb_schemas[] = {PB_KV_MESSAGES(LISTED) PB_ADMIN_MESSAGES(LISTED)
@@ -35,4 +36,13 @@ const struct pb_field *pb_find_field(const struct pb_schema *schema, uint32_t nu
             high = middle;
     }
     return NULL;
+}
+
+bool pb_is_inside(const struct pb_schema *schema, const uint8_t *msg)
+{
+    for (const struct pb_field *f = schema->fields; f < schema->fields + schema->field_count; f++) {
+        if (f->place == PB_ALWAYS ? pb_is_set(f, msg + f->offset) : pb_is_present(f, msg))
+            return true;
+    }
+    return false;
 }

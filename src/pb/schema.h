@@ -27,7 +27,11 @@ enum pb_place {
     PB_SINGLE,
     PB_ALWAYS, /* single, and written even when zero, as etcd does with some proto2 fields */
     PB_ONEOF,  /* shares a union; the member at which_offset holds the number of the one set */
+    PB_INSIDE, /* a message that is part of the struct, not behind a pointer: it is written when
+                  anything in it is not zero */
     PB_LIST,   /* {pointer, count}; messages lie in the array themselves, not behind pointers */
+    PB_ARRAY,  /* {count, elements}: a list in the struct itself, of at most `max`, so that it can
+                  be copied as a value and needs no arena; more are ERR_TOO_LARGE */
 };
 
 struct pb_enum_value {
@@ -50,6 +54,7 @@ struct pb_field {
     uint32_t number;
     uint16_t offset, which_offset;
     uint8_t kind, place;
+    uint16_t max; /* PB_ARRAY: elements there is memory for */
 };
 
 /* How a hand-written codec for one message looks; the table-driven one steps aside for it. */
