@@ -8,41 +8,6 @@
 #include "pb/pb_int.h"
 #include "pb/wire.h"
 
-/* ---- A field that is left out when it is zero or empty; one byte of tag, unless said ---- */
-
-static inline size_t number_size(uint64_t value)
-{
-    return value ? 1 + pb_varint_size(value) : 0;
-}
-
-static inline size_t flag_size(bool value)
-{
-    return value ? 2 : 0;
-}
-
-static inline size_t field_size(struct bytes content)
-{
-    return content.len ? 1 + pb_bytes_size(content.len) : 0;
-}
-
-static inline uint8_t *put_number(uint8_t *end, unsigned field, uint64_t value)
-{
-    if (!value)
-        return end;
-    end = pb_put_varint(end, value);
-    *--end = (uint8_t)PB_TAG_VARINT(field);
-    return end;
-}
-
-static inline uint8_t *put_field(uint8_t *end, unsigned field, struct bytes content)
-{
-    if (!content.len)
-        return end;
-    end = pb_put_bytes(end, content);
-    *--end = (uint8_t)PB_TAG_BYTES(field);
-    return end;
-}
-
 static inline int64_t take_int64(struct pb_reader *r)
 {
     return (int64_t)pb_take_varint(r);
@@ -89,18 +54,18 @@ static size_t response_header_size(const void *msg)
 {
     const struct pb_response_header *m = msg;
 
-    return number_size(m->cluster_id) + number_size(m->member_id) +
-           number_size((uint64_t)m->revision) + number_size(m->raft_term);
+    return pb_number_size(m->cluster_id) + pb_number_size(m->member_id) +
+           pb_number_size((uint64_t)m->revision) + pb_number_size(m->raft_term);
 }
 
 static uint8_t *response_header_put(const void *msg, uint8_t *end)
 {
     const struct pb_response_header *m = msg;
 
-    end = put_number(end, 4, m->raft_term);
-    end = put_number(end, 3, (uint64_t)m->revision);
-    end = put_number(end, 2, m->member_id);
-    return put_number(end, 1, m->cluster_id);
+    end = pb_put_number(end, 4, m->raft_term);
+    end = pb_put_number(end, 3, (uint64_t)m->revision);
+    end = pb_put_number(end, 2, m->member_id);
+    return pb_put_number(end, 1, m->cluster_id);
 }
 
 const struct pb_by_hand pb_response_header_by_hand = {
@@ -137,16 +102,16 @@ static size_t request_header_size(const void *msg)
 {
     const struct pb_request_header *m = msg;
 
-    return number_size(m->id) + field_size(m->username) + number_size(m->auth_revision);
+    return pb_number_size(m->id) + pb_field_size(m->username) + pb_number_size(m->auth_revision);
 }
 
 static uint8_t *request_header_put(const void *msg, uint8_t *end)
 {
     const struct pb_request_header *m = msg;
 
-    end = put_number(end, 3, m->auth_revision);
-    end = put_field(end, 2, m->username);
-    return put_number(end, 1, m->id);
+    end = pb_put_number(end, 3, m->auth_revision);
+    end = pb_put_field(end, 2, m->username);
+    return pb_put_number(end, 1, m->id);
 }
 
 const struct pb_by_hand pb_request_header_by_hand = {
@@ -192,21 +157,21 @@ static size_t key_value_size(const void *msg)
 {
     const struct pb_key_value *m = msg;
 
-    return field_size(m->key) + number_size((uint64_t)m->create_revision) +
-           number_size((uint64_t)m->mod_revision) + number_size((uint64_t)m->version) +
-           field_size(m->value) + number_size((uint64_t)m->lease);
+    return pb_field_size(m->key) + pb_number_size((uint64_t)m->create_revision) +
+           pb_number_size((uint64_t)m->mod_revision) + pb_number_size((uint64_t)m->version) +
+           pb_field_size(m->value) + pb_number_size((uint64_t)m->lease);
 }
 
 static uint8_t *key_value_put(const void *msg, uint8_t *end)
 {
     const struct pb_key_value *m = msg;
 
-    end = put_number(end, 6, (uint64_t)m->lease);
-    end = put_field(end, 5, m->value);
-    end = put_number(end, 4, (uint64_t)m->version);
-    end = put_number(end, 3, (uint64_t)m->mod_revision);
-    end = put_number(end, 2, (uint64_t)m->create_revision);
-    return put_field(end, 1, m->key);
+    end = pb_put_number(end, 6, (uint64_t)m->lease);
+    end = pb_put_field(end, 5, m->value);
+    end = pb_put_number(end, 4, (uint64_t)m->version);
+    end = pb_put_number(end, 3, (uint64_t)m->mod_revision);
+    end = pb_put_number(end, 2, (uint64_t)m->create_revision);
+    return pb_put_field(end, 1, m->key);
 }
 
 const struct pb_by_hand pb_key_value_by_hand = {key_value_take, key_value_size, key_value_put};
@@ -269,32 +234,33 @@ static size_t range_request_size(const void *msg)
 {
     const struct pb_range_request *m = msg;
 
-    return field_size(m->key) + field_size(m->range_end) + number_size((uint64_t)m->limit) +
-           number_size((uint64_t)m->revision) + number_size((uint64_t)m->sort_order) +
-           number_size((uint64_t)m->sort_target) + flag_size(m->serializable) +
-           flag_size(m->keys_only) + flag_size(m->count_only) +
-           number_size((uint64_t)m->min_mod_revision) + number_size((uint64_t)m->max_mod_revision) +
-           number_size((uint64_t)m->min_create_revision) +
-           number_size((uint64_t)m->max_create_revision);
+    return pb_field_size(m->key) + pb_field_size(m->range_end) +
+           pb_number_size((uint64_t)m->limit) + pb_number_size((uint64_t)m->revision) +
+           pb_number_size((uint64_t)m->sort_order) + pb_number_size((uint64_t)m->sort_target) +
+           pb_flag_size(m->serializable) + pb_flag_size(m->keys_only) +
+           pb_flag_size(m->count_only) + pb_number_size((uint64_t)m->min_mod_revision) +
+           pb_number_size((uint64_t)m->max_mod_revision) +
+           pb_number_size((uint64_t)m->min_create_revision) +
+           pb_number_size((uint64_t)m->max_create_revision);
 }
 
 static uint8_t *range_request_put(const void *msg, uint8_t *end)
 {
     const struct pb_range_request *m = msg;
 
-    end = put_number(end, 13, (uint64_t)m->max_create_revision);
-    end = put_number(end, 12, (uint64_t)m->min_create_revision);
-    end = put_number(end, 11, (uint64_t)m->max_mod_revision);
-    end = put_number(end, 10, (uint64_t)m->min_mod_revision);
-    end = put_number(end, 9, m->count_only);
-    end = put_number(end, 8, m->keys_only);
-    end = put_number(end, 7, m->serializable);
-    end = put_number(end, 6, (uint64_t)m->sort_target);
-    end = put_number(end, 5, (uint64_t)m->sort_order);
-    end = put_number(end, 4, (uint64_t)m->revision);
-    end = put_number(end, 3, (uint64_t)m->limit);
-    end = put_field(end, 2, m->range_end);
-    return put_field(end, 1, m->key);
+    end = pb_put_number(end, 13, (uint64_t)m->max_create_revision);
+    end = pb_put_number(end, 12, (uint64_t)m->min_create_revision);
+    end = pb_put_number(end, 11, (uint64_t)m->max_mod_revision);
+    end = pb_put_number(end, 10, (uint64_t)m->min_mod_revision);
+    end = pb_put_number(end, 9, m->count_only);
+    end = pb_put_number(end, 8, m->keys_only);
+    end = pb_put_number(end, 7, m->serializable);
+    end = pb_put_number(end, 6, (uint64_t)m->sort_target);
+    end = pb_put_number(end, 5, (uint64_t)m->sort_order);
+    end = pb_put_number(end, 4, (uint64_t)m->revision);
+    end = pb_put_number(end, 3, (uint64_t)m->limit);
+    end = pb_put_field(end, 2, m->range_end);
+    return pb_put_field(end, 1, m->key);
 }
 
 const struct pb_by_hand pb_range_request_by_hand = {
@@ -340,20 +306,20 @@ static size_t put_request_size(const void *msg)
 {
     const struct pb_put_request *m = msg;
 
-    return field_size(m->key) + field_size(m->value) + number_size((uint64_t)m->lease) +
-           flag_size(m->prev_kv) + flag_size(m->ignore_value) + flag_size(m->ignore_lease);
+    return pb_field_size(m->key) + pb_field_size(m->value) + pb_number_size((uint64_t)m->lease) +
+           pb_flag_size(m->prev_kv) + pb_flag_size(m->ignore_value) + pb_flag_size(m->ignore_lease);
 }
 
 static uint8_t *put_request_put(const void *msg, uint8_t *end)
 {
     const struct pb_put_request *m = msg;
 
-    end = put_number(end, 6, m->ignore_lease);
-    end = put_number(end, 5, m->ignore_value);
-    end = put_number(end, 4, m->prev_kv);
-    end = put_number(end, 3, (uint64_t)m->lease);
-    end = put_field(end, 2, m->value);
-    return put_field(end, 1, m->key);
+    end = pb_put_number(end, 6, m->ignore_lease);
+    end = pb_put_number(end, 5, m->ignore_value);
+    end = pb_put_number(end, 4, m->prev_kv);
+    end = pb_put_number(end, 3, (uint64_t)m->lease);
+    end = pb_put_field(end, 2, m->value);
+    return pb_put_field(end, 1, m->key);
 }
 
 const struct pb_by_hand pb_put_request_by_hand = {
@@ -390,16 +356,16 @@ static size_t delete_range_request_size(const void *msg)
 {
     const struct pb_delete_range_request *m = msg;
 
-    return field_size(m->key) + field_size(m->range_end) + flag_size(m->prev_kv);
+    return pb_field_size(m->key) + pb_field_size(m->range_end) + pb_flag_size(m->prev_kv);
 }
 
 static uint8_t *delete_range_request_put(const void *msg, uint8_t *end)
 {
     const struct pb_delete_range_request *m = msg;
 
-    end = put_number(end, 3, m->prev_kv);
-    end = put_field(end, 2, m->range_end);
-    return put_field(end, 1, m->key);
+    end = pb_put_number(end, 3, m->prev_kv);
+    end = pb_put_field(end, 2, m->range_end);
+    return pb_put_field(end, 1, m->key);
 }
 
 const struct pb_by_hand pb_delete_range_request_by_hand = {
@@ -465,8 +431,8 @@ static size_t compare_size(const void *msg)
     const struct pb_compare *m = msg;
     size_t range_end = m->range_end.len ? 2 + pb_bytes_size(m->range_end.len) : 0;
 
-    return number_size((uint64_t)m->result) + number_size((uint64_t)m->target) +
-           field_size(m->key) + compare_operand_size(m) + range_end;
+    return pb_number_size((uint64_t)m->result) + pb_number_size((uint64_t)m->target) +
+           pb_field_size(m->key) + compare_operand_size(m) + range_end;
 }
 
 static uint8_t *compare_put(const void *msg, uint8_t *end)
@@ -479,9 +445,9 @@ static uint8_t *compare_put(const void *msg, uint8_t *end)
         end = pb_put_varint(pb_put_bytes(end, m->value), PB_TAG_BYTES(m->which));
     else if (m->which != PB_OPERAND_NONE)
         end = pb_put_varint(pb_put_varint(end, (uint64_t)m->version), PB_TAG_VARINT(m->which));
-    end = put_field(end, 3, m->key);
-    end = put_number(end, 2, (uint64_t)m->target);
-    return put_number(end, 1, (uint64_t)m->result);
+    end = pb_put_field(end, 3, m->key);
+    end = pb_put_number(end, 2, (uint64_t)m->target);
+    return pb_put_number(end, 1, (uint64_t)m->result);
 }
 
 const struct pb_by_hand pb_compare_by_hand = {compare_take, compare_size, compare_put};
@@ -517,18 +483,18 @@ static size_t raft_entry_size(const void *msg)
 {
     const struct pb_raft_entry *m = msg;
 
-    return number_size((uint64_t)m->type) + number_size(m->term) + number_size(m->index) +
-           field_size(m->data);
+    return pb_number_size((uint64_t)m->type) + pb_number_size(m->term) + pb_number_size(m->index) +
+           pb_field_size(m->data);
 }
 
 static uint8_t *raft_entry_put(const void *msg, uint8_t *end)
 {
     const struct pb_raft_entry *m = msg;
 
-    end = put_field(end, 4, m->data);
-    end = put_number(end, 3, m->index);
-    end = put_number(end, 2, m->term);
-    return put_number(end, 1, (uint64_t)m->type);
+    end = pb_put_field(end, 4, m->data);
+    end = pb_put_number(end, 3, m->index);
+    end = pb_put_number(end, 2, m->term);
+    return pb_put_number(end, 1, (uint64_t)m->type);
 }
 
 const struct pb_by_hand pb_raft_entry_by_hand = {raft_entry_take, raft_entry_size, raft_entry_put};

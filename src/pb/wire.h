@@ -129,3 +129,38 @@ static inline uint8_t *pb_put_bytes(uint8_t *end, struct bytes content)
         memcpy(end, content.at, content.len);
     return pb_put_varint(end, content.len);
 }
+
+/* ---- A field that is left out when it is zero or empty; one byte of tag, unless said ---- */
+
+static inline size_t pb_number_size(uint64_t value)
+{
+    return value ? 1 + pb_varint_size(value) : 0;
+}
+
+static inline size_t pb_flag_size(bool value)
+{
+    return value ? 2 : 0;
+}
+
+static inline size_t pb_field_size(struct bytes content)
+{
+    return content.len ? 1 + pb_bytes_size(content.len) : 0;
+}
+
+static inline uint8_t *pb_put_number(uint8_t *end, unsigned field, uint64_t value)
+{
+    if (!value)
+        return end;
+    end = pb_put_varint(end, value);
+    *--end = (uint8_t)PB_TAG_VARINT(field);
+    return end;
+}
+
+static inline uint8_t *pb_put_field(uint8_t *end, unsigned field, struct bytes content)
+{
+    if (!content.len)
+        return end;
+    end = pb_put_bytes(end, content);
+    *--end = (uint8_t)PB_TAG_BYTES(field);
+    return end;
+}

@@ -46,39 +46,6 @@ void blob_pile_free(struct blob_pile *pile)
     *pile = (struct blob_pile){0};
 }
 
-struct raft_snapshot *raft_snapshot_own(const struct raft_snapshot *s)
-{
-    struct raft_snapshot *own = mem_new(struct raft_snapshot);
-
-    *own = *s;
-    if (s->blob) {
-        blob_ref(s->blob);
-    } else if (s->data.len > 0) {
-        own->blob = blob_copy(s->data);
-        own->data = blob_bytes(own->blob);
-    }
-    return own;
-}
-
-static uint64_t varint_size(uint64_t value)
-{
-    unsigned bits = 64 - (unsigned)__builtin_clzll(value | 1);
-
-    return (bits * 9 + 64) / 64; /* bits / 7, rounded up, for all that can occur */
-}
-
-/* As etcd 3.7 encodes it: term and index always, type and data when they say something. */
-uint64_t raft_entry_size(const struct raft_entry *e)
-{
-    uint64_t size = 2 + varint_size(e->term) + varint_size(e->index);
-
-    if (e->type != RAFT_ENTRY_NORMAL)
-        size += 2;
-    if (e->data.len > 0)
-        size += 1 + varint_size(e->data.len) + e->data.len;
-    return size;
-}
-
 uint64_t raft_entries_payload(const struct raft_entry *entries, size_t count)
 {
     uint64_t size = 0;

@@ -81,24 +81,7 @@ void raft_log_open(struct raft_log *l, const struct raft_boot *boot, uint64_t ma
                    const struct raft_logger *logger, struct blob_pile *dropped);
 void raft_log_close(struct raft_log *l);
 
-/* A reference of one's own to an entry's data; copies it if the lender had no blob. */
-static inline struct raft_entry raft_entry_share(const struct raft_entry *e)
-{
-    struct raft_entry own = *e;
-
-    if (e->blob) {
-        blob_ref(e->blob);
-    } else if (e->data.len > 0) {
-        own.blob = blob_copy(e->data);
-        own.data = blob_bytes(own.blob);
-    }
-    return own;
-}
-
-struct raft_snapshot *raft_snapshot_own(const struct raft_snapshot *s); /* likewise; mem_free it */
-
-/* What an entry takes in a message, encoded, and what entries count as proposals. */
-uint64_t raft_entry_size(const struct raft_entry *e);
+/* What entries count as proposals. */
 uint64_t raft_entries_payload(const struct raft_entry *entries, size_t count);
 
 /* --- asking --- */

@@ -7,7 +7,7 @@
  *   replicate.c   what goes out to a peer and when: appends, snapshots, fetches, heartbeats
  *   follower.c    what followers and candidates do with each message
  *   readonly.c    reads waiting for a quorum to confirm the leader
- *   message.c     what a peer may say at all, and copies of messages
+ *   message.c     what a peer may say at all
  *   membership.c  proposing, applying and restoring configurations
  *   output.c      what is handed out, and when it may be forgotten
  *   check.c       what must be true between any two calls
