@@ -236,12 +236,12 @@ static unsigned apply_log(struct desk *d, const char *path)
     CHECK(f != NULL);
     while (read_record(f, &record)) {
         struct pb_wal_record r;
-        struct pb_raft_entry e;
+        struct raft_entry e;
         arena_reset(&arena);
         CHECK_EQ(pb_decode_wal_record(buf_bytes(&record), &arena, &r), ERR_OK);
         if (r.type != RECORD_ENTRY)
             continue;
-        CHECK_EQ(pb_decode_raft_entry(r.data, &arena, &e), ERR_OK);
+        CHECK_EQ(pb_decode(&raft_entry_schema, r.data, &arena, &e), ERR_OK);
         CHECK_EQ(e.index, ++entries);
         d->steps = 1 + entries % 7;
         if (!desk_entry(d, (enum raft_entry_type)e.type, e.data))

@@ -4,7 +4,7 @@
 #include "pb/codec.h"
 #include "pb/wire.h"
 
-/* --- entries, by hand --- */
+/* --- entries and hard states, by hand --- */
 
 static void entry_take(struct pb_reader *r, void *out)
 {
@@ -70,6 +70,55 @@ static uint8_t *entry_put(const void *msg, uint8_t *end)
 }
 
 const struct pb_by_hand raft_entry_by_hand = {entry_take, entry_size, entry_put};
+
+static void hard_state_take(struct pb_reader *r, void *out)
+{
+    struct raft_hard_state *s = out;
+
+    while (r->at < r->end) {
+        uint32_t tag = pb_take_tag(r);
+        switch (tag) {
+        case PB_TAG_VARINT(1):
+            s->term = pb_take_varint(r);
+            break;
+        case PB_TAG_VARINT(2):
+            s->vote = pb_take_varint(r);
+            break;
+        case PB_TAG_VARINT(3):
+            s->commit = pb_take_varint(r);
+            break;
+        default:
+            pb_skip_value(r, tag);
+        }
+    }
+}
+
+static size_t hard_state_size(const void *msg)
+{
+    const struct raft_hard_state *s = msg;
+
+    return 3 + pb_varint_size(s->term) + pb_varint_size(s->vote) + pb_varint_size(s->commit);
+}
+
+/* All three go out, zero or not: a log is compared byte for byte. */
+uint8_t *raft_hard_state_put(const struct raft_hard_state *s, uint8_t *end)
+{
+    end = pb_put_varint(end, s->commit);
+    *--end = (uint8_t)PB_TAG_VARINT(3);
+    end = pb_put_varint(end, s->vote);
+    *--end = (uint8_t)PB_TAG_VARINT(2);
+    end = pb_put_varint(end, s->term);
+    *--end = (uint8_t)PB_TAG_VARINT(1);
+    return end;
+}
+
+static uint8_t *hard_state_put(const void *msg, uint8_t *end)
+{
+    return raft_hard_state_put(msg, end);
+}
+
+const struct pb_by_hand raft_hard_state_by_hand = {hard_state_take, hard_state_size,
+                                                   hard_state_put};
 
 /* --- conf changes --- */
 

@@ -238,6 +238,10 @@ size_t raft_entry_size(const struct raft_entry *e);
 enum { RAFT_ENTRY_HEAD_BYTES = 4 * 11 };
 uint8_t *raft_entry_put_head(const struct raft_entry *e, uint8_t *end);
 
+/* Writes a hard state backwards, likewise. */
+enum { RAFT_HARD_STATE_BYTES = 3 * 11 };
+uint8_t *raft_hard_state_put(const struct raft_hard_state *s, uint8_t *end);
+
 /* raftpb.Snapshot, as a file has it; data looks into `wire`, without a blob. The arena is only for
  * the decoder's own use. */
 void raft_snapshot_encode(const struct raft_snapshot *s, struct buf *out);

@@ -9,5 +9,6 @@
 
 #include "entry/entry.h"
 
-/* Every append is made of entries, so they do not go through the table. */
+/* Every append is made of these two, so they do not go through the table. */
 extern const struct pb_by_hand raft_entry_by_hand;
+extern const struct pb_by_hand raft_hard_state_by_hand;

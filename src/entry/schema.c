@@ -114,7 +114,8 @@ static const struct pb_field hard_state_rows[] = {
     ALWAYS_UINT64(hard_state, 2, vote),
     ALWAYS_UINT64(hard_state, 3, commit),
 };
-MESSAGE_PROTO2(hard_state, "raftpb.HardState", hard_state);
+SCHEMA(hard_state, "raftpb.HardState", hard_state, PB_DEPTH_MAX, &raft_hard_state_by_hand, true,
+       false);
 
 static const struct pb_field conf_change_rows[] = {
     F_UINT64(conf_change, 1, id),

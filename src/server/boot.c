@@ -142,9 +142,11 @@ static enum err find_start(struct boot *b)
 
     if (e != ERR_OK)
         buf_printf(b->why, "cannot read the log in %s: %s", opt.dir, err_text(e));
-    else if (snapshots.count > 0)
-        b->log.start = snapshots.at[snapshots.count - 1];
-    return e;
+    if (e != ERR_OK || snapshots.count == 0)
+        return e;
+    const struct raft_snapshot *last = &snapshots.at[snapshots.count - 1];
+    b->log.start = (struct wal_place){.index = last->index, .term = last->term};
+    return ERR_OK;
 }
 
 /* Shows it to the replay. In a trial it stays as it is, a torn end included. */
@@ -152,12 +154,11 @@ static enum err open_log(struct boot *b)
 {
     struct replay *l = &b->log;
     struct wal_options opt = wal_settings(b->s);
-    struct wal_place start = {.index = l->start.index, .term = l->start.term};
     struct wal_visitor visitor = replay_visitor(l);
 
     l->applied = backend_applied(b->s->backend).index;
-    enum err e = b->trial ? wal_replay(b->s->io->disk, &opt, start, &visitor, &l->found)
-                          : wal_open(b->s->io->disk, &opt, start, &visitor, &l->found, &b->s->wal);
+    enum err e = b->trial ? wal_replay(b->s->io->disk, &opt, l->start, &visitor, &l->found)
+                          : wal_open(b->s->io->disk, &opt, l->start, &visitor, &l->found, &b->s->wal);
     if (e == ERR_BUSY)
         buf_printf(b->why, "the log in %s is in use by another process", opt.dir);
     else if (e != ERR_OK)

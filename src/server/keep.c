@@ -254,7 +254,7 @@ static void snapshot_written(struct job *j)
         n->busy = false;
         return;
     }
-    n->seq = wal_append_snapshot(s->wal, &n->record);
+    n->seq = wal_append_snapshot(s->wal, &n->snapshot);
 }
 
 void keep_snapshot_recorded(struct server *s)
@@ -272,24 +272,6 @@ void keep_snapshot_recorded(struct server *s)
         wal_release(s->wal, n->index - catch_up);
     }
     wal_purge(s->wal, (unsigned)s->config->max_wals);
-}
-
-static struct pb_raft_conf_state *copy_conf_state(struct arena *a,
-                                                  const struct raft_conf_state *from)
-{
-    struct pb_raft_conf_state *to = arena_new(a, struct pb_raft_conf_state);
-
-#define COPY_IDS(list)                                                                             \
-    to->list.at =                                                                                  \
-        (const uint64_t *)arena_copy(a, bytes_of(from->list.at, from->list.count * 8)).at;         \
-    to->list.count = from->list.count
-    COPY_IDS(voters);
-    COPY_IDS(learners);
-    COPY_IDS(voters_outgoing);
-    COPY_IDS(learners_next);
-#undef COPY_IDS
-    to->auto_leave = from->auto_leave;
-    return to;
 }
 
 static struct bytes dump_membership(struct server *s, struct arena *a)
@@ -323,17 +305,10 @@ static void snapshot_if_due(struct server *s)
              LOG_U64("local-member-snapshot-count", s->config->snapshot_count),
              LOG_BOOL("snapshot-forced", is_forced));
     arena_reset(&n->arena);
-    struct pb_raft_snapshot_metadata *metadata =
-        arena_new(&n->arena, struct pb_raft_snapshot_metadata);
-    *metadata = (struct pb_raft_snapshot_metadata){
-        .conf_state = copy_conf_state(&n->arena, &s->conf_state),
-        .index = durable.index,
-        .term = durable.term,
-    };
-    n->snapshot =
-        (struct pb_raft_snapshot){.data = dump_membership(s, &n->arena), .metadata = metadata};
-    n->record = (struct pb_wal_snapshot){
-        .index = durable.index, .term = durable.term, .conf_state = metadata->conf_state};
+    n->snapshot = (struct raft_snapshot){.index = durable.index,
+                                         .term = durable.term,
+                                         .conf_state = s->conf_state,
+                                         .data = dump_membership(s, &n->arena)};
     n->job = (struct job){.run = write_snapshot, .on_done = snapshot_written};
     n->server = s;
     n->disk = s->io->disk;

@@ -11,22 +11,16 @@ static void note_term(struct replay *l, uint64_t index, uint64_t term)
     l->runs[l->run_count++] = (struct raft_term_run){.index = index, .term = term};
 }
 
-static void keep_entry(struct replay *l, const struct wal_entry *e)
+static void keep_entry(struct replay *l, const struct raft_entry *e)
 {
-    struct blob *blob = e->data.len ? blob_copy(e->data) : NULL;
-
     if (l->count == l->cap) {
         l->cap = l->cap ? 2 * l->cap : 64;
         l->entries = mem_resize(l->entries, l->cap, sizeof(*l->entries));
     }
-    l->entries[l->count++] = (struct raft_entry){.term = e->term,
-                                                 .index = e->index,
-                                                 .type = (enum raft_entry_type)e->type,
-                                                 .data = blob_bytes(blob),
-                                                 .blob = blob};
+    l->entries[l->count++] = raft_entry_share(e);
 }
 
-static void on_entry(void *context, const struct wal_entry *e)
+static void on_entry(void *context, const struct raft_entry *e)
 {
     struct replay *l = context;
 
@@ -98,10 +92,8 @@ static uint64_t founding_commit(const struct replay *l)
  */
 static struct raft_hard_state hard_state(const struct replay *l)
 {
-    const struct pb_raft_hard_state *found = &l->found.state;
     uint64_t last_term = l->count > 0 ? l->entries[l->count - 1].term : l->start.term;
-    struct raft_hard_state state = {
-        .term = found->term, .vote = found->vote, .commit = found->commit};
+    struct raft_hard_state state = l->found.state;
 
     if (state.term < last_term) {
         state.term = last_term;

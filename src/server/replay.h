@@ -10,14 +10,13 @@
  */
 #pragma once
 
-#include "base/buf.h"
 #include "raft/raft.h"
 #include "wal/wal.h"
 
 /* All zeroes, with start and applied filled in, is ready for wal_open. */
 struct replay {
-    struct pb_wal_snapshot start;
-    uint64_t applied; /* by the store */
+    struct wal_place start; /* a snapshot */
+    uint64_t applied;       /* by the store */
     struct wal_found found;
 
     struct raft_entry *entries; /* from `applied` on, that one included */

@@ -70,8 +70,7 @@ struct log_snapshot {
     struct disk *disk;
     const char *dir;
     unsigned keep; /* files of this kind */
-    struct pb_raft_snapshot snapshot;
-    struct pb_wal_snapshot record;
+    struct raft_snapshot snapshot;
     uint64_t index;
     enum err err;
     bool busy;

@@ -60,24 +60,11 @@ static struct storage_work *work_add(struct list *queue, const struct raft_messa
 
 static uint64_t append(struct server *s, const struct raft_message *m)
 {
-    struct wal_entry *entries = mem_new_array(m->entry_count, struct wal_entry);
-
-    for (size_t i = 0; i < m->entry_count; i++) {
-        const struct raft_entry *e = &m->entries[i];
-        entries[i] = (struct wal_entry){.term = e->term,
-                                        .index = e->index,
-                                        .type = (int32_t)e->type,
-                                        .data = e->data,
-                                        .blob = e->blob};
-    }
-    uint64_t seq =
-        wal_append(s->wal, &(struct wal_save){
-                               .entries = entries,
-                               .entry_count = m->entry_count,
-                               .state = {.term = m->term, .vote = m->vote, .commit = m->commit},
-                           });
-    mem_free(entries);
-    return seq;
+    return wal_append(s->wal, &(struct wal_save){
+                                  .entries = m->entries,
+                                  .entry_count = m->entry_count,
+                                  .state = {.term = m->term, .vote = m->vote, .commit = m->commit},
+                              });
 }
 
 static void persist(struct server *s, const struct raft_message *m)

@@ -407,18 +407,18 @@ static void check_snapfile(struct peer *e)
     struct loop *loop;
     struct arena arena = {0};
     struct buf file = {0}, dump = {0};
-    struct pb_raft_snapshot snapshot;
+    struct raft_snapshot snapshot;
     struct log log = {.level = LOG_FATAL};
     CHECK_EQ(loop_open(&(struct loop_options){0}, &loop), ERR_OK);
 
     const char *dir = arena_printf(&arena, "%s/member/snap", e->dir);
     struct snapfile_search search = {.dir = dir, .log = &log};
     CHECK_EQ(snapfile_load_newest(loop_io(loop)->disk, &search, &arena, &file, &snapshot), ERR_OK);
-    CHECK_EQ(snapshot.metadata->term, 2);
-    CHECK(snapshot.metadata->index >= 20);
-    CHECK_EQ(snapshot.metadata->conf_state->voters.count, 1);
+    CHECK_EQ(snapshot.term, 2);
+    CHECK(snapshot.index >= 20);
+    CHECK_EQ(snapshot.conf_state.voters.count, 1);
     struct bytes peer = bytes_of_str(e->peer_url), client = bytes_of_str(e->client_url);
-    struct pb_member member = {.id = snapshot.metadata->conf_state->voters.at[0],
+    struct pb_member member = {.id = snapshot.conf_state.voters.at[0],
                                .name = BYTES("m"),
                                .peer_urls = {&peer, 1},
                                .client_urls = {&client, 1}};

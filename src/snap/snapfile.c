@@ -48,19 +48,18 @@ static uint32_t nonzero_crc(struct buf *data)
     return crc;
 }
 
-void snapfile_encode(const struct pb_raft_snapshot *snapshot, struct buf *out)
+void snapfile_encode(const struct raft_snapshot *snapshot, struct buf *out)
 {
     struct buf data = {0};
 
-    assert(snapshot->metadata != NULL);
-    assert(snapshot->metadata->index > 0);
-    pb_encode_raft_snapshot(snapshot, &data);
+    assert(snapshot->index > 0);
+    raft_snapshot_encode(snapshot, &data);
     uint32_t crc = nonzero_crc(&data);
     pb_encode_snap_file(&(struct pb_snap_file){.crc = crc, .data = buf_bytes(&data)}, out);
     buf_free(&data);
 }
 
-enum err snapfile_decode(struct bytes file, struct arena *arena, struct pb_raft_snapshot *out,
+enum err snapfile_decode(struct bytes file, struct arena *arena, struct raft_snapshot *out,
                          const char **why)
 {
     struct pb_snap_file outer;
@@ -74,9 +73,9 @@ enum err snapfile_decode(struct bytes file, struct arena *arena, struct pb_raft_
         *why = "no checksum or no data";
     else if (crc32c(0, outer.data) != outer.crc)
         *why = "the checksum does not match";
-    else if (pb_decode_raft_snapshot(outer.data, arena, out) != ERR_OK)
+    else if (raft_snapshot_decode(outer.data, arena, out) != ERR_OK)
         *why = "not a raftpb.Snapshot";
-    else if (!out->metadata || out->metadata->index == 0)
+    else if (out->index == 0)
         *why = "no metadata";
     return *why ? ERR_CORRUPT : ERR_OK;
 }
@@ -107,7 +106,7 @@ static enum err write_file(struct disk *disk, const char *path, struct bytes con
     return e;
 }
 
-enum err snapfile_save(struct disk *disk, const char *dir, const struct pb_raft_snapshot *snapshot)
+enum err snapfile_save(struct disk *disk, const char *dir, const struct raft_snapshot *snapshot)
 {
     char name[SNAPFILE_NAME_BYTES];
     struct arena arena = {0};
@@ -118,7 +117,7 @@ enum err snapfile_save(struct disk *disk, const char *dir, const struct pb_raft_
     if (e != ERR_OK)
         return e;
     snapfile_encode(snapshot, &content);
-    snapfile_name(snapshot->metadata->term, snapshot->metadata->index, name);
+    snapfile_name(snapshot->term, snapshot->index, name);
     e = write_file(disk, path_of(&arena, dir, name), buf_bytes(&content));
     if (e == ERR_OK && disk_sync_opened_dir(disk, dir, opened) != ERR_OK)
         fatal("cannot sync %s: what the disk has kept is unknown", dir);
@@ -131,13 +130,13 @@ enum err snapfile_save(struct disk *disk, const char *dir, const struct pb_raft_
 
 /* Is this file the one it is called? */
 static enum err decode_named(const char *name, struct bytes file, struct arena *arena,
-                             struct pb_raft_snapshot *out, const char **why)
+                             struct raft_snapshot *out, const char **why)
 {
     uint64_t term, index;
 
     enum err e = snapfile_decode(file, arena, out, why);
-    if (e == ERR_OK && (!snapfile_parse_name(name, &term, &index) || term != out->metadata->term ||
-                        index != out->metadata->index)) {
+    if (e == ERR_OK &&
+        (!snapfile_parse_name(name, &term, &index) || term != out->term || index != out->index)) {
         *why = "its name is not the term and index inside";
         e = ERR_CORRUPT;
     }
@@ -161,7 +160,7 @@ static enum err set_aside(struct disk *disk, const struct log *log, const char *
 
 /* One candidate: ERR_NOT_FOUND when it is broken or not wanted, and the search goes on. */
 static enum err try_file(struct disk *disk, const struct snapfile_search *search, const char *name,
-                         struct arena *arena, struct buf *file, struct pb_raft_snapshot *out)
+                         struct arena *arena, struct buf *file, struct raft_snapshot *out)
 {
     const char *path = path_of(arena, search->dir, name);
     const char *why = NULL;
@@ -178,8 +177,7 @@ static enum err try_file(struct disk *disk, const struct snapfile_search *search
     }
     if (e != ERR_OK)
         return e;
-    bool wanted = !search->wanted ||
-                  search->wanted(search->context, out->metadata->term, out->metadata->index);
+    bool wanted = !search->wanted || search->wanted(search->context, out->term, out->index);
     return wanted ? ERR_OK : ERR_NOT_FOUND;
 }
 
@@ -208,7 +206,7 @@ static const char **newest_first(struct bytes listing, struct arena *arena, size
 }
 
 enum err snapfile_load_newest(struct disk *disk, const struct snapfile_search *search,
-                              struct arena *arena, struct buf *file, struct pb_raft_snapshot *out)
+                              struct arena *arena, struct buf *file, struct raft_snapshot *out)
 {
     struct buf listing = {0};
     size_t count = 0;

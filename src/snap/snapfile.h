@@ -18,11 +18,12 @@
  *            3. snapfile_load_newest hands out the newest good file that is wanted, and renames bad
  *               ones to *.broken, so that they are out of the way and still there to be looked at.
  * Not here   When to take a snapshot and which one to start from (server). Reading the dump.
- * Leans on   pb, io/disk.h. Calls block: boot, tools, or a worker.
+ * Leans on   entry, pb, io/disk.h. Calls block: boot, tools, or a worker.
  */
 #pragma once
 
 #include "base/log.h"
+#include "entry/entry.h"
 #include "pb/codec.h"
 
 struct disk;
@@ -39,16 +40,16 @@ void snapfile_name(uint64_t term, uint64_t index, char out[SNAPFILE_NAME_BYTES])
 bool snapfile_parse_name(const char *name, uint64_t *term, uint64_t *index);
 
 /* Appends the file's content. The snapshot has metadata (asserted). */
-void snapfile_encode(const struct pb_raft_snapshot *snapshot, struct buf *out);
+void snapfile_encode(const struct raft_snapshot *snapshot, struct buf *out);
 
 /* *out looks into `file` and `arena`. On error ERR_CORRUPT, and *why says what is wrong. */
 MUST_CHECK enum err snapfile_decode(struct bytes file, struct arena *arena,
-                                    struct pb_raft_snapshot *out, const char **why);
+                                    struct raft_snapshot *out, const char **why);
 
 /* Writes the file into `dir` and makes it durable; a failed sync is fatal. What could not be
  * written whole is removed. */
 MUST_CHECK enum err snapfile_save(struct disk *disk, const char *dir,
-                                  const struct pb_raft_snapshot *snapshot);
+                                  const struct raft_snapshot *snapshot);
 
 /* Is this the snapshot looked for? The log knows which ones count. */
 typedef bool snapfile_wanted(void *context, uint64_t term, uint64_t index);
@@ -64,7 +65,7 @@ struct snapfile_search {
  * when there is none; ERR_IO and the like when a file could not be read, which is not its fault. */
 MUST_CHECK enum err snapfile_load_newest(struct disk *disk, const struct snapfile_search *search,
                                          struct arena *arena, struct buf *file,
-                                         struct pb_raft_snapshot *out);
+                                         struct raft_snapshot *out);
 
 /* What the dump tells of. */
 struct snapfile_membership {

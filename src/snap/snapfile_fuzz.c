@@ -9,25 +9,25 @@
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 /* What is decoded can be encoded, and then says the same. */
-static void check_round_trip(const struct pb_raft_snapshot *first, struct arena *arena)
+static void check_round_trip(const struct raft_snapshot *first, struct arena *arena)
 {
     struct buf file = {0};
-    struct pb_raft_snapshot second;
+    struct raft_snapshot second;
     const char *why;
 
     snapfile_encode(first, &file);
     enum err e = snapfile_decode(buf_bytes(&file), arena, &second, &why);
     assert(e == ERR_OK);
     assert(bytes_equal(first->data, second.data));
-    assert(first->metadata->index == second.metadata->index);
-    assert(first->metadata->term == second.metadata->term);
+    assert(first->index == second.index);
+    assert(first->term == second.term);
     buf_free(&file);
 }
 
 static void try_file(struct bytes file)
 {
     struct arena arena = {0};
-    struct pb_raft_snapshot snapshot;
+    struct raft_snapshot snapshot;
     const char *why;
 
     enum err e = snapfile_decode(file, &arena, &snapshot, &why);

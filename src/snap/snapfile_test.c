@@ -7,17 +7,15 @@
 
 #include <stdio.h>
 
-static const struct pb_raft_conf_state conf_state = {.voters = {(const uint64_t[]){1, 2}, 2},
-                                                     .learners = {(const uint64_t[]){3}, 1}};
-
-/* A snapshot at this place. The metadata is the arena's. */
-static struct pb_raft_snapshot snapshot_at(struct arena *arena, uint64_t term, uint64_t index)
+/* A snapshot at this place. */
+static struct raft_snapshot snapshot_at(uint64_t term, uint64_t index)
 {
-    struct pb_raft_snapshot_metadata *m = arena_new(arena, struct pb_raft_snapshot_metadata);
-
-    *m =
-        (struct pb_raft_snapshot_metadata){.conf_state = &conf_state, .term = term, .index = index};
-    return (struct pb_raft_snapshot){.data = BYTES("{\"the\":\"dump\"}"), .metadata = m};
+    return (struct raft_snapshot){
+        .term = term,
+        .index = index,
+        .conf_state = {.voters = {2, {1, 2}}, .learners = {1, {3}}},
+        .data = BYTES("{\"the\":\"dump\"}"),
+    };
 }
 
 /* ---- Names and content ---- */
@@ -55,16 +53,16 @@ TEST(what_is_encoded_is_decoded)
 {
     struct arena arena = {0};
     struct buf file = {0};
-    struct pb_raft_snapshot in = snapshot_at(&arena, 5, 77), out;
+    struct raft_snapshot in = snapshot_at(5, 77), out;
     const char *why;
 
     snapfile_encode(&in, &file);
 
     CHECK_EQ(snapfile_decode(buf_bytes(&file), &arena, &out, &why), ERR_OK);
-    CHECK_EQ(out.metadata->term, 5);
-    CHECK_EQ(out.metadata->index, 77);
-    CHECK_EQ(out.metadata->conf_state->voters.count, 2);
-    CHECK_EQ(out.metadata->conf_state->learners.at[0], 3);
+    CHECK_EQ(out.term, 5);
+    CHECK_EQ(out.index, 77);
+    CHECK_EQ(out.conf_state.voters.count, 2);
+    CHECK_EQ(out.conf_state.learners.at[0], 3);
     CHECK_BYTES(out.data, in.data);
     arena_free(&arena);
     buf_free(&file);
@@ -75,7 +73,7 @@ TEST(no_flipped_bit_changes_what_a_snapfile_says)
 {
     struct arena arena = {0};
     struct buf file = {0};
-    struct pb_raft_snapshot in = snapshot_at(&arena, 5, 77), out;
+    struct raft_snapshot in = snapshot_at(5, 77), out;
     const char *why;
     snapfile_encode(&in, &file);
     unsigned refused = 0;
@@ -86,8 +84,8 @@ TEST(no_flipped_bit_changes_what_a_snapfile_says)
         refused += e != ERR_OK;
         if (e == ERR_OK) {
             CHECK_BYTES(out.data, in.data);
-            CHECK_EQ(out.metadata->index, 77);
-            CHECK_EQ(out.metadata->term, 5);
+            CHECK_EQ(out.index, 77);
+            CHECK_EQ(out.term, 5);
         } else {
             CHECK_EQ(e, ERR_CORRUPT);
             CHECK(why != NULL);
@@ -104,7 +102,7 @@ TEST(no_flipped_bit_changes_what_a_snapfile_says)
 TEST(snapfiles_without_substance_are_refused)
 {
     struct arena arena = {0};
-    struct pb_raft_snapshot out;
+    struct raft_snapshot out;
     const char *why;
 
     CHECK_EQ(snapfile_decode(BYTES(""), &arena, &out, &why), ERR_CORRUPT);
@@ -129,18 +127,18 @@ TEST(snapfiles_without_substance_are_refused)
  * A crc of 0 means "none" to every reader. CRCs are linear: with enough bytes to choose from, some
  * set of flipped bits brings any content's crc to 0, and elimination finds it.
  */
-static void force_zero_crc(const struct pb_raft_snapshot *snapshot, uint8_t *dump, size_t len)
+static void force_zero_crc(const struct raft_snapshot *snapshot, uint8_t *dump, size_t len)
 {
     struct buf data = {0};
     uint32_t base, rows[32] = {0}, flips[32] = {0};
 
-    pb_encode_raft_snapshot(snapshot, &data);
+    raft_snapshot_encode(snapshot, &data);
     base = crc32c(0, buf_bytes(&data));
     for (unsigned bit = 0; bit < 32; bit++) {
         CHECK(bit / 8 < len);
         dump[bit / 8] ^= (uint8_t)(1u << bit % 8);
         buf_clear(&data);
-        pb_encode_raft_snapshot(snapshot, &data);
+        raft_snapshot_encode(snapshot, &data);
         dump[bit / 8] ^= (uint8_t)(1u << bit % 8);
         uint32_t row = crc32c(0, buf_bytes(&data)) ^ base, flip = 1u << bit;
         for (unsigned k = 0; k < 32 && row; k++)
@@ -171,18 +169,18 @@ TEST(content_whose_checksum_would_be_zero_is_written_all_the_same)
     uint8_t dump[16] = "some dump bytes";
     struct arena arena = {0};
     struct buf raw = {0}, file = {0};
-    struct pb_raft_snapshot in = snapshot_at(&arena, 5, 77), out;
+    struct raft_snapshot in = snapshot_at(5, 77), out;
     const char *why;
     in.data = bytes_of(dump, sizeof(dump));
     force_zero_crc(&in, dump, sizeof(dump));
-    pb_encode_raft_snapshot(&in, &raw);
+    raft_snapshot_encode(&in, &raw);
     CHECK_EQ(crc32c(0, buf_bytes(&raw)), 0);
 
     snapfile_encode(&in, &file);
 
     CHECK_EQ(snapfile_decode(buf_bytes(&file), &arena, &out, &why), ERR_OK);
     CHECK_BYTES(out.data, in.data);
-    CHECK_EQ(out.metadata->index, 77);
+    CHECK_EQ(out.index, 77);
     arena_free(&arena);
     buf_free(&raw);
     buf_free(&file);
@@ -222,7 +220,7 @@ static void scene_end(struct scene *d)
 
 static void save(struct scene *d, uint64_t term, uint64_t index)
 {
-    struct pb_raft_snapshot s = snapshot_at(&d->arena, term, index);
+    struct raft_snapshot s = snapshot_at(term, index);
 
     CHECK_EQ(snapfile_save(d->disk, "snap", &s), ERR_OK);
 }
@@ -231,13 +229,13 @@ static void save(struct scene *d, uint64_t term, uint64_t index)
 static uint64_t load(struct scene *d, snapfile_wanted *wanted, void *context)
 {
     struct buf file = {0};
-    struct pb_raft_snapshot out = {0};
+    struct raft_snapshot out = {0};
     struct snapfile_search search = {
         .dir = "snap", .log = &d->log, .wanted = wanted, .context = context};
 
     enum err e = snapfile_load_newest(d->disk, &search, &d->arena, &file, &out);
     CHECK(e == ERR_OK || e == ERR_NOT_FOUND);
-    uint64_t index = e == ERR_OK ? out.metadata->index : 0;
+    uint64_t index = e == ERR_OK ? out.index : 0;
     buf_free(&file);
     return index;
 }
@@ -325,7 +323,7 @@ TEST(a_save_that_fails_leaves_the_older_one)
         struct scene d;
         scene_begin(&d);
         save(&d, 1, 100);
-        struct pb_raft_snapshot s = snapshot_at(&d.arena, 1, 200);
+        struct raft_snapshot s = snapshot_at(1, 200);
         uint64_t before = fake_disk_calls(d.world->disk);
         CHECK_EQ(snapfile_save(d.disk, "snap", &s), ERR_OK);
         uint64_t calls = fake_disk_calls(d.world->disk) - before;
@@ -381,7 +379,7 @@ TEST(a_snapfile_that_cannot_be_read_is_not_set_aside)
 {
     struct scene d;
     struct buf file = {0};
-    struct pb_raft_snapshot out;
+    struct raft_snapshot out;
     scene_begin(&d);
     save(&d, 1, 100);
     save(&d, 1, 200);

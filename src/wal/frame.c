@@ -2,6 +2,7 @@
 
 #include "base/assert.h"
 #include "base/crc32c.h"
+#include "pb/wire.h"
 #include "wal/wal.h"
 
 #include <endian.h>
@@ -53,23 +54,6 @@ struct bytes strict_take_bytes(struct strict *s)
     return taken;
 }
 
-static size_t varint_size(uint64_t value)
-{
-    size_t size = 1;
-
-    for (; value >= 0x80; value >>= 7)
-        size++;
-    return size;
-}
-
-uint8_t *frame_put_varint(uint8_t *at, uint64_t value)
-{
-    for (; value >= 0x80; value >>= 7)
-        *at++ = (uint8_t)(value | 0x80);
-    *at++ = (uint8_t)value;
-    return at;
-}
-
 /* --- the length word --- */
 
 static size_t padding_of(uint64_t record_len)
@@ -93,7 +77,8 @@ static uint64_t record_len_of(uint64_t word)
 
 static size_t record_len_for(uint32_t crc, size_t data_len)
 {
-    return 2 + 1 + varint_size(crc) + (data_len > 0 ? 1 + varint_size(data_len) + data_len : 0);
+    return 2 + 1 + pb_varint_size(crc) +
+           (data_len > 0 ? 1 + pb_varint_size(data_len) + data_len : 0);
 }
 
 size_t frame_append(struct buf *out, enum wal_record_type type, uint32_t crc, struct bytes head,
@@ -112,10 +97,12 @@ size_t frame_append(struct buf *out, enum wal_record_type type, uint32_t crc, st
     *at++ = TAG_TYPE;
     *at++ = (uint8_t)type;
     *at++ = TAG_CRC;
-    at = frame_put_varint(at, crc);
+    at += pb_varint_size(crc);
+    pb_put_varint(at, crc);
     if (data_len > 0) {
         *at++ = TAG_DATA;
-        at = frame_put_varint(at, data_len);
+        at += pb_varint_size(data_len);
+        pb_put_varint(at, data_len);
     }
     if (head.len > 0)
         memcpy(at, head.at, head.len);

@@ -91,6 +91,3 @@ uint64_t strict_take_varint(struct strict *s);
 
 /* A length and that many bytes. */
 struct bytes strict_take_bytes(struct strict *s);
-
-/* Writes a varint and returns the place behind it. */
-uint8_t *frame_put_varint(uint8_t *at, uint64_t value);

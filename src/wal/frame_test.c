@@ -201,15 +201,16 @@ static const char *scan_all(const struct model_record *records, size_t count)
         struct frame f = {.type = r->type};
         struct buf data = {0};
         if (r->type == WAL_ENTRY)
-            pb_encode_raft_entry(&(struct pb_raft_entry){.type = r->entry.type,
-                                                         .term = r->entry.at.term,
-                                                         .index = r->entry.at.index},
-                                 &data);
+            pb_encode(&raft_entry_schema,
+                      &(struct raft_entry){.type = r->entry.type,
+                                           .term = r->entry.at.term,
+                                           .index = r->entry.at.index},
+                      &data);
         else if (r->type == WAL_STATE)
-            pb_encode_raft_hard_state(&r->state, &data);
+            pb_encode(&raft_hard_state_schema, &r->state, &data);
         else
-            pb_encode_wal_snapshot(
-                &(struct pb_wal_snapshot){.index = r->snapshot.index, .term = r->snapshot.term},
+            raft_snapshot_encode_record(
+                &(struct raft_snapshot){.index = r->snapshot.index, .term = r->snapshot.term},
                 &data);
         f.data = buf_bytes(&data);
         why = scan_record(&scan, &f, &event);

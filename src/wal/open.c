@@ -395,13 +395,12 @@ static void collect(void *context, struct bytes data)
 
     if (all->count == c->cap) {
         c->cap = c->cap ? 2 * c->cap : 16;
-        struct pb_wal_snapshot *more = arena_new_array(c->arena, c->cap, struct pb_wal_snapshot);
+        struct raft_snapshot *more = arena_new_array(c->arena, c->cap, struct raft_snapshot);
         if (all->count > 0)
             memcpy(more, all->at, all->count * sizeof(*more));
         all->at = more;
     }
-    struct bytes kept = arena_copy(c->arena, data);
-    enum err e = pb_decode_wal_snapshot(kept, c->arena, &all->at[all->count]);
+    enum err e = raft_snapshot_decode_record(data, c->arena, &all->at[all->count]);
     if (e == ERR_OK)
         all->count++;
     else
@@ -639,7 +638,7 @@ static void encode_start(struct wal *w, const struct pb_wal_metadata *metadata, 
     struct buf snapshot = {0};
 
     pb_encode_wal_metadata(metadata, &w->metadata);
-    pb_encode_wal_snapshot(&(struct pb_wal_snapshot){0}, &snapshot);
+    raft_snapshot_encode_record(&(struct raft_snapshot){0}, &snapshot);
     frame_append(out, WAL_CRC, 0, bytes_of(NULL, 0), bytes_of(NULL, 0), false);
     w->crc = crc32c(0, buf_bytes(&w->metadata));
     frame_append(out, WAL_METADATA, w->crc, buf_bytes(&w->metadata), bytes_of(NULL, 0), false);

@@ -20,11 +20,11 @@ static void drop_results(struct wal_read *r)
 
 static void finish(struct wal_read *r, enum err e)
 {
-    size_t count = r->found.len / sizeof(struct wal_entry);
+    size_t count = r->found.len / sizeof(struct raft_entry);
     uint64_t living = r->high > r->low ? r->high - r->low : 0; /* high may have come down */
 
     list_remove(&r->link);
-    r->entries = (const struct wal_entry *)(void *)r->found.at;
+    r->entries = (const struct raft_entry *)(void *)r->found.at;
     r->count = count < living ? count : (size_t)living;
     r->err = e;
     if (e == ERR_OK && r->count == 0)
@@ -54,11 +54,11 @@ static bool wants_more(const struct wal_read *r)
 }
 
 /* Keeps the entry if it is the next one wanted. Those before it and void ones behind are not. */
-static void consider(struct wal_read *r, const struct wal_entry *found, uint64_t limit)
+static void consider(struct wal_read *r, const struct raft_entry *found, uint64_t limit)
 {
     if (found->index != r->next || found->index >= limit || !wants_more(r))
         return;
-    struct wal_entry e = *found;
+    struct raft_entry e = *found;
     e.blob = e.data.len > 0 ? r->blob : NULL;
     buf_append(&r->found, bytes_of(&e, sizeof(e)));
     r->bytes += e.data.len;
@@ -75,7 +75,7 @@ static enum err decode(struct wal_read *r, uint64_t limit)
         struct frame_source from = {
             .window = left, .offset = end - left.len, .file_size = end, .newest = false};
         struct frame_report report = {0};
-        struct wal_entry e;
+        struct raft_entry e;
         struct frame f;
         enum frame_verdict verdict = frame_read(&from, r->crc, &f, &report);
 

@@ -5,9 +5,6 @@
 /* Fields of the three messages, as tags of one byte. */
 enum { TAG_1 = 0x08, TAG_2 = 0x10, TAG_3 = 0x18, TAG_3_BYTES = 0x1a, TAG_4_BYTES = 0x22 };
 
-/* Counting there honestly takes a few hundred thousand years. */
-#define NUMBER_MAX ((uint64_t)INT64_MAX)
-
 void scan_init(struct scan *s, struct wal_place start, uint64_t floor)
 {
     *s = (struct scan){
@@ -30,13 +27,13 @@ void scan_next_segment(struct scan *s)
 
 /* --- the three messages --- */
 
-bool scan_entry(struct bytes from, struct wal_entry *out)
+bool scan_entry(struct bytes from, struct raft_entry *out)
 {
     struct strict s = {.at = from.at, .end = from.at + from.len};
     uint64_t type = strict_take_tag(&s, TAG_1) ? strict_take_varint(&s) : 0;
 
-    *out = (struct wal_entry){.type = (int32_t)type};
-    if (s.bad || type > PB_RAFT_ENTRY_CONF_CHANGE_V2 || !strict_take_tag(&s, TAG_2))
+    *out = (struct raft_entry){.type = (enum raft_entry_type)type};
+    if (s.bad || type > RAFT_ENTRY_CONF_CHANGE_V2 || !strict_take_tag(&s, TAG_2))
         return false;
     out->term = strict_take_varint(&s);
     if (s.bad || !strict_take_tag(&s, TAG_3))
@@ -46,12 +43,13 @@ bool scan_entry(struct bytes from, struct wal_entry *out)
         out->data = strict_take_bytes(&s);
     if (s.bad || s.at != s.end)
         return false;
-    if (out->type == PB_RAFT_ENTRY_CONF_CHANGE && out->data.len == 0)
+    if (out->type == RAFT_ENTRY_CONF_CHANGE && out->data.len == 0)
         return false; /* the message always has two fields */
-    return out->term > 0 && out->term <= NUMBER_MAX && out->index > 0 && out->index <= NUMBER_MAX;
+    return out->term > 0 && out->term <= RAFT_NUMBER_MAX && out->index > 0 &&
+           out->index <= RAFT_NUMBER_MAX;
 }
 
-static bool read_state(struct bytes from, struct pb_raft_hard_state *out)
+static bool read_state(struct bytes from, struct raft_hard_state *out)
 {
     struct strict s = {.at = from.at, .end = from.at + from.len};
 
@@ -79,7 +77,7 @@ static bool read_snapshot(struct bytes from, struct wal_place *out)
     out->term = strict_take_varint(&s);
     if (!s.bad && strict_take_tag(&s, TAG_3_BYTES))
         strict_take_bytes(&s); /* logs written before etcd 3.5 have no conf state */
-    return !s.bad && s.at == s.end && out->index <= NUMBER_MAX && out->term <= NUMBER_MAX;
+    return !s.bad && s.at == s.end && out->index <= RAFT_NUMBER_MAX && out->term <= RAFT_NUMBER_MAX;
 }
 
 /* --- the records --- */
@@ -107,7 +105,7 @@ static const char *on_metadata(struct scan *s, const struct frame *f)
 
 static const char *on_entry(struct scan *s, const struct frame *f, struct scan_event *out)
 {
-    struct wal_entry *e = &out->entry;
+    struct raft_entry *e = &out->entry;
 
     if (!scan_entry(f->data, e))
         return "not an entry";
@@ -138,7 +136,7 @@ static const char *on_entry(struct scan *s, const struct frame *f, struct scan_e
 
 static const char *on_state(struct scan *s, const struct frame *f)
 {
-    struct pb_raft_hard_state state;
+    struct raft_hard_state state;
 
     if (!read_state(f->data, &state))
         return "not a hard state";

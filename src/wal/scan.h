@@ -31,7 +31,7 @@ struct scan {
     struct buf metadata;
     bool has_metadata;
 
-    struct pb_raft_hard_state state;
+    struct raft_hard_state state;
     uint64_t floor;      /* the first segment's name: no own entry at or above it is missing */
     uint64_t last;       /* the end of the log behind start: start.index if there are none */
     uint64_t written;    /* index of the last entry or snapshot, as segments are named by it */
@@ -44,9 +44,9 @@ struct scan_event {
     enum wal_record_type type;
     bool truncates; /* entries from truncate_from on, seen before, are void */
     uint64_t truncate_from;
-    bool is_news;           /* WAL_ENTRY: behind start */
-    struct wal_entry entry; /* WAL_ENTRY; blob is NULL */
-    struct bytes data;      /* WAL_SNAPSHOT */
+    bool is_news;            /* WAL_ENTRY: behind start */
+    struct raft_entry entry; /* WAL_ENTRY; blob is NULL */
+    struct bytes data;       /* WAL_SNAPSHOT */
 };
 
 void scan_init(struct scan *s, struct wal_place start, uint64_t floor);
@@ -59,4 +59,4 @@ void scan_next_segment(struct scan *s);
 const char *scan_record(struct scan *s, const struct frame *f, struct scan_event *out);
 
 /* Decodes an entry's record, strictly. False if it is none. The data looks into `from`. */
-MUST_CHECK bool scan_entry(struct bytes from, struct wal_entry *out);
+MUST_CHECK bool scan_entry(struct bytes from, struct raft_entry *out);

@@ -6,13 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum {
-    SPARE_BYTES_MAX = 1 * MIB,
-    TAG_TYPE = 0x08,
-    TAG_TERM = 0x10,
-    TAG_INDEX = 0x18,
-    TAG_DATA = 0x22,
-};
+enum { SPARE_BYTES_MAX = 1 * MIB };
 
 /* --- coming and going --- */
 
@@ -147,49 +141,33 @@ static void add_record(struct wal *w, struct wal_batch *b, enum wal_record_type 
     assert(b->segment->end == b->offset + b->size);
 }
 
-static void add_entry(struct wal *w, struct wal_batch *b, const struct wal_entry *e)
+static void add_entry(struct wal *w, struct wal_batch *b, const struct raft_entry *e)
 {
-    uint8_t head[2 + 11 + 11 + 11], *at = head;
+    uint8_t head[RAFT_ENTRY_HEAD_BYTES], *end = head + sizeof(head);
+    uint8_t *at = raft_entry_put_head(e, end);
     uint64_t offset = b->segment->end;
     uint32_t crc = w->crc;
 
-    if (e->type != PB_RAFT_ENTRY_NORMAL) {
-        *at++ = TAG_TYPE;
-        *at++ = (uint8_t)e->type;
-    }
-    *at++ = TAG_TERM;
-    at = frame_put_varint(at, e->term);
-    *at++ = TAG_INDEX;
-    at = frame_put_varint(at, e->index);
-    if (e->data.len > 0) {
-        *at++ = TAG_DATA;
-        at = frame_put_varint(at, e->data.len);
-    }
-    add_record(w, b, WAL_ENTRY, bytes_of(head, (size_t)(at - head)), e->data, e->blob);
+    add_record(w, b, WAL_ENTRY, bytes_of(at, (size_t)(end - at)), e->data, e->blob);
     sparse_add(&w->sparse, e->index, b->segment, offset, b->segment->end, crc);
     w->last = e->index;
     w->written = e->index;
 }
 
-static void add_state(struct wal *w, struct wal_batch *b, struct pb_raft_hard_state state)
+static void add_state(struct wal *w, struct wal_batch *b, struct raft_hard_state state)
 {
-    uint8_t record[33], *at = record;
+    uint8_t record[RAFT_HARD_STATE_BYTES], *end = record + sizeof(record);
+    uint8_t *at = raft_hard_state_put(&state, end);
 
-    *at++ = 0x08;
-    at = frame_put_varint(at, state.term);
-    *at++ = 0x10;
-    at = frame_put_varint(at, state.vote);
-    *at++ = 0x18;
-    at = frame_put_varint(at, state.commit);
-    add_record(w, b, WAL_STATE, bytes_of(record, (size_t)(at - record)), bytes_of(NULL, 0), NULL);
+    add_record(w, b, WAL_STATE, bytes_of(at, (size_t)(end - at)), bytes_of(NULL, 0), NULL);
     w->state = state;
 }
 
-static void add_snapshot(struct wal *w, struct wal_batch *b, const struct pb_wal_snapshot *s)
+static void add_snapshot(struct wal *w, struct wal_batch *b, const struct raft_snapshot *s)
 {
     struct buf record = {0};
 
-    pb_encode_wal_snapshot(s, &record);
+    raft_snapshot_encode_record(s, &record);
     add_record(w, b, WAL_SNAPSHOT, buf_bytes(&record), bytes_of(NULL, 0), NULL);
     buf_free(&record);
     if (w->written < s->index)
@@ -490,14 +468,14 @@ static void kick(struct wal *w)
 
 /* --- appending --- */
 
-static bool state_is_empty(const struct pb_raft_hard_state *s)
+static bool state_is_empty(const struct raft_hard_state *s)
 {
     return s->term == 0 && s->vote == 0 && s->commit == 0;
 }
 
 static bool must_sync(const struct wal *w, const struct wal_save *save)
 {
-    const struct pb_raft_hard_state *s = &save->state;
+    const struct raft_hard_state *s = &save->state;
 
     if (save->installed || save->entry_count > 0)
         return true;
@@ -508,7 +486,7 @@ static bool must_sync(const struct wal *w, const struct wal_save *save)
  * cut in between must not leave entries that follow on nothing. */
 static void add_installed(struct wal *w, struct wal_batch *b, const struct wal_save *save)
 {
-    struct pb_raft_hard_state state = state_is_empty(&save->state) ? w->state : save->state;
+    struct raft_hard_state state = state_is_empty(&save->state) ? w->state : save->state;
 
     assert(save->installed->index > 0);
     add_snapshot(w, b, save->installed);
@@ -523,7 +501,7 @@ static void add_installed(struct wal *w, struct wal_batch *b, const struct wal_s
 
 static void add_entries(struct wal *w, struct wal_batch *b, const struct wal_save *save)
 {
-    const struct wal_entry *e = save->entries;
+    const struct raft_entry *e = save->entries;
 
     if (save->entry_count == 0)
         return;
@@ -572,10 +550,10 @@ uint64_t wal_append(struct wal *w, const struct wal_save *save)
     return finish_append(w, b, sync);
 }
 
-uint64_t wal_append_snapshot(struct wal *w, const struct pb_wal_snapshot *snapshot)
+uint64_t wal_append_snapshot(struct wal *w, const struct raft_snapshot *snapshot)
 {
     assert(!w->failed);
-    assert(snapshot->conf_state || snapshot->index == 0);
+    assert(snapshot->conf_state.voters.count > 0 || snapshot->index == 0);
     assert(snapshot->index <= w->last);
 
     struct wal_batch *b = gathering(w);

@@ -43,15 +43,14 @@
  * lengths that are too long. What it repairs after a real power cut is repaired here as well.
  *
  * Not here   What an entry means (raft). When history may be dropped (server). Snapshot files.
- * Leans on   io/disk.h, pb and base. No clock, no thread, no global.
+ * Leans on   io/disk.h, entry, pb and base. No clock, no thread, no global.
  */
 #pragma once
 
-#include "base/arena.h"
-#include "base/blob.h"
 #include "base/limits.h"
 #include "base/list.h"
 #include "base/log.h"
+#include "entry/entry.h"
 #include "io/disk.h"
 #include "pb/codec.h"
 
@@ -67,14 +66,6 @@
 #define WAL_PENDING_BYTES_MAX ((size_t)32 * MIB)
 
 struct wal; /* opaque */
-
-/* As raft has them. data looks into blob; without a blob, or when it is short, it is copied. */
-struct wal_entry {
-    uint64_t term, index;
-    int32_t type; /* enum pb_raft_entry_type */
-    struct bytes data;
-    struct blob *blob;
-};
 
 /* An entry, by its place in the log. */
 struct wal_place {
@@ -98,7 +89,7 @@ struct wal_options {
 
 /* What replay shows. The entry is lent, without a blob. Any of them may be NULL. */
 struct wal_visitor {
-    void (*on_entry)(void *context, const struct wal_entry *e);
+    void (*on_entry)(void *context, const struct raft_entry *e);
     void (*on_truncate)(void *context,
                         uint64_t from); /* entries shown, from this index on, are void */
     void *context;
@@ -114,11 +105,11 @@ struct wal_fault {
 /* What replay has found. */
 struct wal_found {
     struct pb_wal_metadata metadata;
-    struct pb_raft_hard_state state; /* the last one; all zero if there is none */
-    uint64_t last_index;             /* of the log; start.index if no entry follows it */
-    bool start_found;                /* the snapshot to start from is in the log */
-    bool torn;                       /* a torn last record was dropped: fault says where */
-    struct wal_fault fault;          /* also on ERR_CORRUPT */
+    struct raft_hard_state state; /* the last one; all zero if there is none */
+    uint64_t last_index;          /* of the log; start.index if no entry follows it */
+    bool start_found;             /* the snapshot to start from is in the log */
+    bool torn;                    /* a torn last record was dropped: fault says where */
+    struct wal_fault fault;       /* also on ERR_CORRUPT */
 };
 
 /* --- opening --- */
@@ -143,9 +134,9 @@ MUST_CHECK enum err wal_replay(struct disk *disk, const struct wal_options *opt,
                                struct wal_found *found);
 
 /* The snapshots that a log can be opened at: those recorded, in order, that the last hard state
- * calls committed. They and their lists live in the arena. */
+ * calls committed, without their data. They live in the arena. */
 struct wal_snapshots {
-    struct pb_wal_snapshot *at;
+    struct raft_snapshot *at;
     size_t count;
 };
 MUST_CHECK enum err wal_snapshots(struct disk *disk, const struct wal_options *opt,
@@ -166,20 +157,23 @@ bool wal_is_idle(const struct wal *w);
 
 /* One output of raft. */
 struct wal_save {
-    /* A leader's snapshot that takes the place of the whole log, before the entries. Or NULL. */
-    const struct pb_wal_snapshot *installed;
-    const struct wal_entry *entries; /* consecutive; they replace what the log has from there on */
+    /* A leader's snapshot that takes the place of the whole log, before the entries. Or NULL. Its
+     * data is in its file. */
+    const struct raft_snapshot *installed;
+    /* Consecutive; they replace what the log has from there on. Data that is long is shared, by a
+     * reference to its blob; short data, and data without a blob, is copied. */
+    const struct raft_entry *entries;
     size_t entry_count;
-    struct pb_raft_hard_state state; /* all zero: unchanged */
+    struct raft_hard_state state; /* all zero: unchanged */
 };
 
-/* Takes it all, sharing or copying, and returns the number to wait for, at once. A commit index
+/* Takes it all and returns the number to wait for, at once. A commit index
  * that changes alone is not worth a sync: it goes with the next one, and the number is an old one.
  */
 uint64_t wal_append(struct wal *w, const struct wal_save *save);
 
 /* Records a snapshot made from this log, whose file is durable already. */
-uint64_t wal_append_snapshot(struct wal *w, const struct pb_wal_snapshot *snapshot);
+uint64_t wal_append_snapshot(struct wal *w, const struct raft_snapshot *snapshot);
 
 /* Everything so far is to be durable, lone commit indexes too. */
 uint64_t wal_sync(struct wal *w);
@@ -203,8 +197,8 @@ struct wal_read {
     void *context;
 
     enum err err;
-    const struct wal_entry *entries; /* from low on, at least one, unless err; lent to on_done: */
-    size_t count;                    /* whoever keeps one takes a reference of its blob */
+    const struct raft_entry *entries; /* from low on, at least one, unless err; lent to on_done: */
+    size_t count;                     /* whoever keeps one takes a reference of its blob */
 
     struct wal *wal; /* from here on the wal's */
     struct list link;

@@ -67,11 +67,11 @@ enum { ENTRIES_EACH = 64 };
 static void encode(void *context, uint64_t times)
 {
     struct encoding *e = context;
-    struct wal_entry entries[ENTRIES_EACH];
+    struct raft_entry entries[ENTRIES_EACH];
 
     for (uint64_t i = 0; i < times; i++) {
         for (size_t n = 0; n < ENTRIES_EACH; n++)
-            entries[n] = (struct wal_entry){
+            entries[n] = (struct raft_entry){
                 .term = 3, .index = ++e->index, .data = blob_bytes(e->data), .blob = e->data};
         struct wal_save save = {.entries = entries,
                                 .entry_count = ENTRIES_EACH,
@@ -140,7 +140,7 @@ struct streaming {
     struct loop *loop;
     struct inbox *inbox;
     struct wal *wal;
-    struct wal_entry entries[256];
+    struct raft_entry entries[256];
     size_t count; /* of them to a batch */
     uint64_t index;
     unsigned to_send;
@@ -194,7 +194,7 @@ static void open_stream(struct streaming *s, const char *dir, struct blob *data)
     size_t frame = 256 + 32;
     s->count = BATCH_BYTES / frame;
     for (size_t i = 0; i < s->count; i++)
-        s->entries[i] = (struct wal_entry){.term = 1, .data = blob_bytes(data), .blob = data};
+        s->entries[i] = (struct raft_entry){.term = 1, .data = blob_bytes(data), .blob = data};
     while (!wal_is_idle(s->wal))
         loop_run_once(s->loop, turn, s);
 }

@@ -118,10 +118,10 @@ struct wal {
     size_t segment_count;
     struct buf metadata;
 
-    uint32_t crc;                    /* of everything encoded */
-    struct pb_raft_hard_state state; /* last encoded */
-    uint64_t last;                   /* end of the log */
-    uint64_t written;                /* last entry or snapshot encoded: names the next segment */
+    uint32_t crc;                 /* of everything encoded */
+    struct raft_hard_state state; /* last encoded */
+    uint64_t last;                /* end of the log */
+    uint64_t written;             /* last entry or snapshot encoded: names the next segment */
     struct sparse sparse;
 
     uint64_t seq, durable;

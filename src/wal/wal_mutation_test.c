@@ -59,12 +59,9 @@ static void put_byte(struct wal_rig *rig, const struct segment_file *f, size_t a
 /* Entries of every type, hard states, snapshots, a conflict and three segments. */
 static void write_log(struct wal_rig *rig)
 {
-    static const struct wal_entry odd[] = {
-        {.term = 1,
-         .index = 1,
-         .type = PB_RAFT_ENTRY_CONF_CHANGE,
-         .data = BYTES("\x10\x01\x18\x02")},
-        {.term = 2, .index = 2, .type = PB_RAFT_ENTRY_CONF_CHANGE_V2},
+    static const struct raft_entry odd[] = {
+        {.term = 1, .index = 1, .type = RAFT_ENTRY_CONF_CHANGE, .data = BYTES("\x10\x01\x18\x02")},
+        {.term = 2, .index = 2, .type = RAFT_ENTRY_CONF_CHANGE_V2},
         {.term = 2, .index = 3},
     };
 
@@ -165,7 +162,7 @@ TEST(no_changed_byte_of_a_log_is_accepted_in_silence)
 /* Writes entries 1 and 2, the second with this data; the place of its record. */
 static uint64_t write_two(struct wal_rig *rig, struct bytes data)
 {
-    struct wal_entry e = {.term = 1, .index = 2, .data = data};
+    struct raft_entry e = {.term = 1, .index = 2, .data = data};
 
     CHECK_EQ(wal_rig_create(rig), ERR_OK);
     wal_rig_state(rig, 1, 7, 0);

@@ -54,16 +54,16 @@ struct ours {
     struct wal *wal;
     struct wal_place start;
     struct wal_found found;
-    struct wal_entry entries[256]; /* behind start, each with a blob of its own */
+    struct raft_entry entries[256]; /* behind start, each with a blob of its own */
     size_t count;
 };
 
-static void see_entry(void *context, const struct wal_entry *e)
+static void see_entry(void *context, const struct raft_entry *e)
 {
     struct ours *o = context;
 
     CHECK(o->count < ARRAY_LEN(o->entries));
-    struct wal_entry kept = *e;
+    struct raft_entry kept = *e;
     kept.blob = blob_copy(e->data);
     kept.data = blob_bytes(kept.blob);
     o->entries[o->count++] = kept;
@@ -139,15 +139,14 @@ static void append_put(struct ours *o, const char *key, const char *value, bool 
 {
     uint64_t index = wal_status(o->wal).last_index + 1;
     struct blob *command = put_command(0x7000000000000000 + index, key, value);
-    struct pb_raft_hard_state state = o->found.state;
-    struct wal_entry e = {
+    struct raft_hard_state state = o->found.state;
+    struct raft_entry e = {
         .term = state.term, .index = index, .data = blob_bytes(command), .blob = command};
 
     state.commit = index;
-    wal_append(o->wal,
-               &(struct wal_save){.entries = &e,
-                                  .entry_count = 1,
-                                  .state = commit ? state : (struct pb_raft_hard_state){0}});
+    wal_append(o->wal, &(struct wal_save){.entries = &e,
+                                          .entry_count = 1,
+                                          .state = commit ? state : (struct raft_hard_state){0}});
     settle(o);
     blob_unref(command);
 }
@@ -222,7 +221,7 @@ static void rewrite(struct ours *from, const char *dir)
     to.opt.segment_bytes = 300;
     CHECK_EQ(wal_create(to.disk, &to.opt, &from->found.metadata, &to.wal), ERR_OK);
     for (size_t i = 0; i < from->count; i++) {
-        struct pb_raft_hard_state state = from->found.state;
+        struct raft_hard_state state = from->found.state;
         state.term = from->entries[i].term;
         state.commit = from->entries[i].index;
         wal_append(to.wal, &(struct wal_save){

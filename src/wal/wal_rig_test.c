@@ -117,7 +117,7 @@ static struct model_record *note(struct wal_rig *rig, enum wal_record_type type)
     return r;
 }
 
-static void note_state(struct wal_rig *rig, struct pb_raft_hard_state state)
+static void note_state(struct wal_rig *rig, struct raft_hard_state state)
 {
     note(rig, WAL_STATE)->state = state;
     rig->term = state.term;
@@ -125,7 +125,7 @@ static void note_state(struct wal_rig *rig, struct pb_raft_hard_state state)
     rig->commit = state.commit;
 }
 
-static void note_entry(struct wal_rig *rig, const struct wal_entry *e)
+static void note_entry(struct wal_rig *rig, const struct raft_entry *e)
 {
     note(rig, WAL_ENTRY)->entry =
         (struct model_entry){.at = {e->index, e->term}, .type = e->type, .crc = crc32c(0, e->data)};
@@ -201,7 +201,7 @@ void outcome_free(struct outcome *o)
     *o = (struct outcome){0};
 }
 
-static void see_entry(void *context, const struct wal_entry *e)
+static void see_entry(void *context, const struct raft_entry *e)
 {
     struct outcome *o = context;
 
@@ -337,11 +337,11 @@ struct blob *wal_rig_data(uint64_t index, uint64_t term, size_t len)
 static void save(struct wal_rig *rig, struct wal_save s, uint64_t first, size_t count,
                  size_t data_len)
 {
-    struct wal_entry *entries = mem_new_array(count + 1, struct wal_entry);
+    struct raft_entry *entries = mem_new_array(count + 1, struct raft_entry);
 
     for (size_t i = 0; i < count; i++) {
         struct blob *data = wal_rig_data(first + i, rig->term, data_len);
-        entries[i] = (struct wal_entry){
+        entries[i] = (struct raft_entry){
             .term = rig->term, .index = first + i, .data = blob_bytes(data), .blob = data};
         note_entry(rig, &entries[i]);
     }
@@ -363,24 +363,17 @@ void wal_rig_entries(struct wal_rig *rig, uint64_t first, size_t count, size_t d
 
 void wal_rig_state(struct wal_rig *rig, uint64_t term, uint64_t vote, uint64_t commit)
 {
-    struct pb_raft_hard_state state = {.term = term, .vote = vote, .commit = commit};
+    struct raft_hard_state state = {.term = term, .vote = vote, .commit = commit};
 
     note_state(rig, state);
     note_seq(rig, wal_append(rig->wal, &(struct wal_save){.state = state}));
 }
 
-static const struct pb_raft_conf_state *conf_state(void)
-{
-    static const uint64_t voters[] = {0x8e9e05c52164694d};
-    static const struct pb_raft_conf_state conf = {.voters = {.at = voters, .count = 1}};
-
-    return &conf;
-}
+static const struct raft_conf_state conf_state = {.voters = {1, {0x8e9e05c52164694d}}};
 
 void wal_rig_snapshot(struct wal_rig *rig, uint64_t index)
 {
-    struct pb_wal_snapshot s = {
-        .index = index, .term = rig->terms[index], .conf_state = conf_state()};
+    struct raft_snapshot s = {.index = index, .term = rig->terms[index], .conf_state = conf_state};
 
     note(rig, WAL_SNAPSHOT)->snapshot = (struct wal_place){s.index, s.term};
     note_seq(rig, wal_append_snapshot(rig->wal, &s));
@@ -388,14 +381,14 @@ void wal_rig_snapshot(struct wal_rig *rig, uint64_t index)
 
 void wal_rig_install(struct wal_rig *rig, uint64_t index, uint64_t term, size_t entries)
 {
-    struct pb_wal_snapshot s = {.index = index, .term = term, .conf_state = conf_state()};
+    struct raft_snapshot s = {.index = index, .term = term, .conf_state = conf_state};
     struct model_record *r = note(rig, WAL_SNAPSHOT);
 
     r->snapshot = (struct wal_place){index, term};
     r->installed = true;
     rig->terms[index] = term;
     rig->term = rig->term < term ? term : rig->term;
-    struct pb_raft_hard_state state = {.term = rig->term, .vote = 0, .commit = index};
+    struct raft_hard_state state = {.term = rig->term, .vote = 0, .commit = index};
     if (entries > 0)
         note_state(rig, state); /* as the wal does, before the entries */
     save(rig, (struct wal_save){.installed = &s, .state = state}, index + 1, entries, 100);

@@ -19,7 +19,7 @@ struct model_entry {
 struct model_record {
     enum wal_record_type type;
     struct model_entry entry;
-    struct pb_raft_hard_state state;
+    struct raft_hard_state state;
     struct wal_place snapshot;
     bool installed;
 };
@@ -27,7 +27,7 @@ struct model_record {
 /* What a log comes to: where it starts, its entries behind that, its hard state. */
 struct outcome {
     struct wal_place start;
-    struct pb_raft_hard_state state;
+    struct raft_hard_state state;
     struct model_entry *entries;
     size_t count;
 };

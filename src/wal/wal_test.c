@@ -101,7 +101,7 @@ TEST(records_are_what_the_protobuf_codec_makes)
     wal_rig_settle(rig);
 
     struct buf record = {0};
-    pb_encode_raft_entry(&(struct pb_raft_entry){.term = 1, .index = 1}, &record);
+    pb_encode(&raft_entry_schema, &(struct raft_entry){.term = 1, .index = 1}, &record);
     crc = crc32c(crc, buf_bytes(&record));
     pb_encode_wal_record(&(struct pb_wal_record){.type = 2, .crc = crc, .data = buf_bytes(&record)},
                          &want);
@@ -111,14 +111,14 @@ TEST(records_are_what_the_protobuf_codec_makes)
 
     /* A conf change, with its type and data. */
     offset = wal_tail(rig->wal)->end;
-    struct wal_entry e = {.term = 300, .index = 2, .type = 1, .data = blob_bytes(data)};
+    struct raft_entry e = {.term = 300, .index = 2, .type = 1, .data = blob_bytes(data)};
     wal_append(rig->wal, &(struct wal_save){.entries = &e, .entry_count = 1});
     wal_rig_settle(rig);
     buf_clear(&record);
     buf_clear(&want);
     buf_clear(&file);
-    pb_encode_raft_entry(
-        &(struct pb_raft_entry){.type = 1, .term = 300, .index = 2, .data = e.data}, &record);
+    pb_encode(&raft_entry_schema,
+              &(struct raft_entry){.type = 1, .term = 300, .index = 2, .data = e.data}, &record);
     crc = crc32c(crc, buf_bytes(&record));
     pb_encode_wal_record(&(struct pb_wal_record){.type = 2, .crc = crc, .data = buf_bytes(&record)},
                          &want);
@@ -127,13 +127,13 @@ TEST(records_are_what_the_protobuf_codec_makes)
 
     /* A hard state. */
     offset = wal_tail(rig->wal)->end;
-    struct pb_raft_hard_state state = {.term = 300, .vote = UINT64_MAX, .commit = 2};
+    struct raft_hard_state state = {.term = 300, .vote = UINT64_MAX, .commit = 2};
     wal_append(rig->wal, &(struct wal_save){.state = state});
     wal_rig_settle(rig);
     buf_clear(&record);
     buf_clear(&want);
     buf_clear(&file);
-    pb_encode_raft_hard_state(&state, &record);
+    pb_encode(&raft_hard_state_schema, &state, &record);
     crc = crc32c(crc, buf_bytes(&record));
     pb_encode_wal_record(&(struct pb_wal_record){.type = 3, .crc = crc, .data = buf_bytes(&record)},
                          &want);
@@ -287,8 +287,8 @@ TEST(only_snapshots_that_are_committed_can_be_opened_at)
     CHECK_EQ(all.at[1].index, 4);
     CHECK_EQ(all.at[2].index, 6);
     CHECK_EQ(all.at[2].term, 1);
-    CHECK_EQ(all.at[2].conf_state->voters.count, 1);
-    CHECK(all.at[2].conf_state->voters.at[0] == 0x8e9e05c52164694d);
+    CHECK_EQ(all.at[2].conf_state.voters.count, 1);
+    CHECK(all.at[2].conf_state.voters.at[0] == 0x8e9e05c52164694d);
     arena_free(&arena);
     wal_rig_close(rig);
     CHECK_EQ(wal_rig_open(rig, true), ERR_OK);
@@ -409,7 +409,7 @@ static void on_read_done(struct wal_read *r)
     reading->err = r->err;
     reading->count = r->count;
     for (size_t i = 0; i < r->count; i++) {
-        const struct wal_entry *e = &r->entries[i];
+        const struct raft_entry *e = &r->entries[i];
         CHECK_EQ(e->index, r->low + i);
         CHECK_EQ(e->term, reading->rig->terms[e->index]);
         struct blob *want = wal_rig_data(e->index, e->term, e->data.len);
@@ -785,7 +785,7 @@ TEST(it_works_on_a_real_disk_with_locks_and_permissions)
 
     struct blob *data = wal_rig_data(1, 1, 70000);
     for (uint64_t i = 1; i <= 1000; i++) { /* a little more than one segment */
-        struct wal_entry e = {.term = 1, .index = i, .data = blob_bytes(data), .blob = data};
+        struct raft_entry e = {.term = 1, .index = i, .data = blob_bytes(data), .blob = data};
         struct wal_save save = {.entries = &e, .entry_count = 1, .state = {1, 1, i - 1}};
         while (wal_pending_bytes(run.wal) >= WAL_PENDING_BYTES_MAX)
             loop_run_once(run.loop, turn, &run);

@@ -348,7 +348,7 @@ static void settle(struct writing *w)
 
 static void append(struct writing *w, uint64_t index, uint64_t term, uint64_t commit)
 {
-    struct wal_entry e = {.index = index, .term = term, .data = BYTES("some bytes of an entry")};
+    struct raft_entry e = {.index = index, .term = term, .data = BYTES("some bytes of an entry")};
 
     wal_append(w->wal, &(struct wal_save){.entries = &e,
                                           .entry_count = 1,
@@ -363,7 +363,6 @@ static void write_purged_log(const char *dir)
     struct log quiet = {.level = LOG_FATAL};
     struct wal_options opt = {.dir = dir, .log = &quiet, .segment_bytes = 512};
     struct pb_wal_metadata metadata = {.node_id = 0xabc, .cluster_id = 0xdef};
-    struct pb_raft_conf_state members = {0};
     struct writing w;
 
     CHECK_EQ(loop_open(&(struct loop_options){0}, &w.loop), ERR_OK);
@@ -373,7 +372,8 @@ static void write_purged_log(const char *dir)
         append(&w, i, 2, i < 37 ? i : 37);
         if (i == 30)
             wal_append_snapshot(
-                w.wal, &(struct pb_wal_snapshot){.index = 30, .term = 2, .conf_state = &members});
+                w.wal, &(struct raft_snapshot){
+                           .index = 30, .term = 2, .conf_state = {.voters = {1, {0xabc}}}});
     }
     for (uint64_t i = 38; i <= 41; i++)
         append(&w, i, 3, 37);

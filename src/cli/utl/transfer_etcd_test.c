@@ -274,13 +274,13 @@ struct tail {
     bool seen[64];
 };
 
-static void see_entry(void *context, const struct wal_entry *e)
+static void see_entry(void *context, const struct raft_entry *e)
 {
     struct tail *t = context;
     struct pb_internal_raft_request r;
     unsigned i = 0;
 
-    if (e->index <= t->behind || e->type != PB_RAFT_ENTRY_NORMAL || e->data.len == 0)
+    if (e->index <= t->behind || e->type != RAFT_ENTRY_NORMAL || e->data.len == 0)
         return;
     CHECK_EQ(pb_decode_internal_raft_request(e->data, &t->ours->arena, &r), ERR_OK);
     if (!r.put)

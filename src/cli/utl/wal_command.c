@@ -31,7 +31,7 @@ struct survey {
 
     uint64_t entries, replaced; /* records of entries; those that a later one has made void */
     uint64_t first, last, first_term, last_term;
-    struct buf snapshots; /* struct pb_wal_snapshot, their lists in the arena */
+    struct buf snapshots; /* struct raft_snapshot */
 
     bool torn;
     struct wal_fault fault;
@@ -85,7 +85,7 @@ static enum err fault(struct survey *s, const struct segment *g, const char *wha
     return ERR_CORRUPT;
 }
 
-static void count_entry(struct survey *s, const struct wal_entry *e)
+static void count_entry(struct survey *s, const struct raft_entry *e)
 {
     if (s->entries == 0 || e->index <= s->first) {
         s->first = e->index;
@@ -100,8 +100,8 @@ static void count_entry(struct survey *s, const struct wal_entry *e)
 
 static enum err keep_snapshot(struct survey *s, struct bytes data)
 {
-    struct pb_wal_snapshot snapshot;
-    enum err e = pb_decode_wal_snapshot(arena_copy(&s->arena, data), &s->arena, &snapshot);
+    struct raft_snapshot snapshot;
+    enum err e = raft_snapshot_decode_record(data, &s->arena, &snapshot);
 
     if (e == ERR_OK)
         buf_append(&s->snapshots, bytes_of(&snapshot, sizeof(snapshot)));
@@ -184,12 +184,12 @@ static enum err read_segments(struct survey *s)
 
 static size_t snapshot_count(const struct survey *s)
 {
-    return s->snapshots.len / sizeof(struct pb_wal_snapshot);
+    return s->snapshots.len / sizeof(struct raft_snapshot);
 }
 
-static const struct pb_wal_snapshot *snapshot(const struct survey *s, size_t i)
+static const struct raft_snapshot *snapshot(const struct survey *s, size_t i)
 {
-    return (const struct pb_wal_snapshot *)(const void *)s->snapshots.at + i;
+    return (const struct raft_snapshot *)(const void *)s->snapshots.at + i;
 }
 
 /* Replay from the newest snapshot that is committed, which also notices a gap between entries. */
