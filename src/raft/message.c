@@ -64,6 +64,20 @@ static const char *number_problem(const struct raft_message *m)
     return NULL;
 }
 
+/*
+ * What nobody could have appended must not reach our log: it would be written, and refused when it
+ * is read back at the next start, where it looks like damage. A conf change of the first kind is
+ * never empty, since two of its fields are always written.
+ */
+static const char *entry_problem(const struct raft_entry *e)
+{
+    if (e->type > RAFT_ENTRY_CONF_CHANGE_V2)
+        return "it has an unknown type of entry";
+    if (e->type == RAFT_ENTRY_CONF_CHANGE && e->data.len == 0)
+        return "it has a conf change without content";
+    return NULL;
+}
+
 /* A piece of a leader's log follows what precedes it, its terms never fall, and none of them is
  * above the leader's own. */
 static const char *append_problem(const struct raft_message *m)
@@ -73,8 +87,12 @@ static const char *append_problem(const struct raft_message *m)
     for (size_t i = 0; i < m->entry_count; i++) {
         if (m->entries[i].index != ++index)
             return "its entries do not follow each other";
+        if (m->entries[i].term == 0)
+            return "its entries have no term";
         if (m->entries[i].term < term)
             return "the terms of its entries fall";
+        if (entry_problem(&m->entries[i]))
+            return entry_problem(&m->entries[i]);
         term = m->entries[i].term;
     }
     return term > m->term ? "its entries are from the future" : NULL;
@@ -102,8 +120,8 @@ static const char *proposal_problem(const struct raft_message *m)
     if (m->entry_count == 0)
         return "it proposes nothing";
     for (size_t i = 0; i < m->entry_count; i++)
-        if (m->entries[i].type > RAFT_ENTRY_CONF_CHANGE_V2)
-            return "it proposes an unknown type of entry";
+        if (entry_problem(&m->entries[i]))
+            return entry_problem(&m->entries[i]);
     return NULL;
 }
 

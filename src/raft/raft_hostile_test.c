@@ -72,7 +72,11 @@ TEST(impossible_appends_are_dropped)
     struct raft_entry gap[] = {{.index = 1, .term = 1}, {.index = 3, .term = 1}};
     struct raft_entry fall[] = {{.index = 1, .term = 2}, {.index = 2, .term = 1}};
     struct raft_entry future[] = {{.index = 1, .term = 9}, {.index = 2, .term = 9}};
-    struct raft_entry *bad[] = {gap, fall, future};
+    struct raft_entry no_term[] = {{.index = 1}, {.index = 2}};
+    struct raft_entry strange[] = {{.index = 1, .term = 1}, {.index = 2, .term = 1, .type = 3}};
+    struct raft_entry empty[] = {{.index = 1, .term = 1},
+                                 {.index = 2, .term = 1, .type = RAFT_ENTRY_CONF_CHANGE}};
+    struct raft_entry *bad[] = {gap, fall, future, no_term, strange, empty};
 
     for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
         struct raft_message m = {.type = RAFT_MSG_APP,
@@ -163,6 +167,7 @@ TEST(proposals_from_peers_are_looked_at_before_they_are_appended)
         {.type = RAFT_ENTRY_CONF_CHANGE_V2, .data = BYTES("\x12\x7f")},
         {.type = RAFT_ENTRY_CONF_CHANGE_V2, .data = BYTES("\x08\x09")},
         {.type = RAFT_ENTRY_CONF_CHANGE, .data = BYTES("\x10\x63\x18\x02")},
+        {.type = RAFT_ENTRY_CONF_CHANGE},
         {.type = (enum raft_entry_type)strange_number(44)},
     };
 
