@@ -40,13 +40,13 @@
  *            nothing and pass; AuthStatus is answered.
  * Not here   Order and durability (raft, wal). Who waits (server). Whether a request's arguments
  *            make sense, and the header of responses (api).
- * Leans on   mvcc, lease, cluster, backend, raft's entry and conf change types, pb.
+ * Leans on   mvcc, lease, cluster, backend, entry, pb.
  */
 #pragma once
 
 #include "apply/answer.h"
 #include "apply/reply.h"
-#include "raft/raft.h"
+#include "entry/entry.h"
 
 struct backend;
 struct cluster;

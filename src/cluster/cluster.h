@@ -23,7 +23,7 @@
  *            4. cluster_members is in order of id, without repeats.
  * Not here   Which members can be reached, and with it half of the strict reconfiguration check
  *            (server). What raft counts as voters (raft). Commits of the backend (server).
- * Leans on   backend for its tables, raft.h for the conf change's type, io/hash.h for ids.
+ * Leans on   backend for its tables, entry for conf changes and states, io/hash.h for ids.
  */
 #pragma once
 

@@ -3,6 +3,7 @@
 #include "backend/backend.h"
 #include "backend/backend_memory.h"
 #include "base/mem.h"
+#include "base/rng.h"
 #include "harness/test.h"
 
 #include <inttypes.h>

@@ -24,7 +24,7 @@
 #pragma once
 
 #include "pb/codec.h"
-#include "raft/raft.h"
+#include "entry/entry.h"
 
 enum {
     MEMBER_JSON_BYTES_MAX = 16 * MIB, /* a request's worth of URLs, every byte of it escaped */
