@@ -1,10 +1,10 @@
 /*
  * codec: protobuf bytes to our own plain structs, and back.
  *
- * Every message of the etcd API, of the raft log and of the files on disk has a plain struct
- * (etcd_messages.h, raft_messages.h) and a table of its fields (schema.h). One decoder and one
- * encoder read those tables; for the few messages that every put and every append is made of,
- * hand-written code fills the same structs faster, behind the same functions.
+ * Every message of the etcd API and of the files on disk has a plain struct (etcd_messages.h,
+ * file_messages.h; raft's own are in entry/entry.h) and a table of its fields (schema.h). One
+ * decoder and one encoder read those tables; for the few messages that every put and every append
+ * is made of, hand-written code fills the same structs faster, behind the same functions.
  *
  *     wire --pb_decode--> a struct of the caller's: views into the wire, lists in an arena
  *     struct --pb_encode--> wire: ascending field numbers, shortest varints, no zeros
@@ -42,7 +42,7 @@
 #include "base/buf.h"
 #include "base/err.h"
 #include "base/limits.h"
-#include "pb/raft_messages.h"
+#include "pb/file_messages.h"
 #include "pb/schema.h"
 
 /* The largest message of any kind: a raft message on a peer stream may be this big in etcd. */
@@ -94,5 +94,5 @@ void pb_dump(const struct pb_schema *schema, const void *msg, struct buf *out);
 
 PB_KV_MESSAGES(PB_DECLARE)
 PB_ADMIN_MESSAGES(PB_DECLARE)
-PB_RAFT_MESSAGES(PB_DECLARE)
+PB_FILE_MESSAGES(PB_DECLARE)
 #undef PB_DECLARE

@@ -2,7 +2,6 @@
  * What the hot messages cost: by hand, by table, and in protobuf-c, which copies every bytes field.
  */
 #include "base/assert.h"
-#include "gen/pb/raft.pb-c.h"
 #include "gen/pb/raft_internal.pb-c.h"
 #include "gen/pb/rpc.pb-c.h"
 #include "harness/bench.h"
@@ -175,24 +174,4 @@ BENCH(pb_internal_put)
 
     run_all(&(struct work){&pb_internal_raft_request_schema,
                            &etcdserverpb__internal_raft_request__descriptor, .msg = &request});
-}
-
-BENCH(pb_append_64)
-{
-    struct pb_raft_entry entries[64];
-    struct pb_raft_message message = {
-        .type = PB_RAFT_APP,
-        .to = 0x8e9e05c52164694d,
-        .from = 0xcdf818194e3a8c32,
-        .term = 7,
-        .log_term = 7,
-        .index = 1000000,
-        .entries = {entries, ARRAY_LEN(entries)},
-        .commit = 999999,
-    };
-
-    for (size_t i = 0; i < ARRAY_LEN(entries); i++)
-        entries[i] = (struct pb_raft_entry){
-            .term = 7, .index = 1000001 + i, .data = bytes_of(value_256, sizeof(value_256))};
-    run_all(&(struct work){&pb_raft_message_schema, &raftpb__message__descriptor, .msg = &message});
 }

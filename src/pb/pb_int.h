@@ -104,9 +104,9 @@ static inline bool pb_is_present(const struct pb_field *field, const void *msg)
 }
 
 /*
- * Hand-written codecs, for the messages that every put and every append is made of (hand.c). They
+ * Hand-written codecs, for the messages that every put is made of (hand.c). They
  * are for messages without sub-messages or lists; those that contain them (Txn,
- * InternalRaftRequest, raftpb.Message) go through the tables and meet these at the leaves.
+ * InternalRaftRequest) go through the tables and meet these at the leaves.
  */
 extern const struct pb_by_hand pb_response_header_by_hand;
 extern const struct pb_by_hand pb_request_header_by_hand;
@@ -115,7 +115,6 @@ extern const struct pb_by_hand pb_range_request_by_hand;
 extern const struct pb_by_hand pb_put_request_by_hand;
 extern const struct pb_by_hand pb_delete_range_request_by_hand;
 extern const struct pb_by_hand pb_compare_by_hand;
-extern const struct pb_by_hand pb_raft_entry_by_hand;
 
 /* The codec with all of those set aside, so that tests have something to hold them against. */
 MUST_CHECK enum err pb_decode_by_table(const struct pb_schema *schema, struct bytes wire,

@@ -6,18 +6,9 @@
 
 #define LISTED(name, type) &pb_##name##_schema,
 const struct pb_schema *const pb_schemas[] = {PB_KV_MESSAGES(LISTED) PB_ADMIN_MESSAGES(LISTED)
-                                                  PB_RAFT_MESSAGES(LISTED)};
+                                                  PB_FILE_MESSAGES(LISTED)};
 #undef LISTED
 const size_t pb_schema_count = ARRAY_LEN(pb_schemas);
-
-const struct pb_schema *pb_find_schema(struct bytes name)
-{
-    for (size_t i = 0; i < pb_schema_count; i++) {
-        if (bytes_equal(bytes_of_str(pb_schemas[i]->name), name))
-            return pb_schemas[i];
-    }
-    return NULL;
-}
 
 /* Most messages number their fields 1, 2, 3, so the row is usually where the number says. */
 const struct pb_field *pb_find_field(const struct pb_schema *schema, uint32_t number)

@@ -79,9 +79,6 @@ struct pb_schema {
 /* The row for a field number, or NULL for one we do not know. */
 const struct pb_field *pb_find_field(const struct pb_schema *schema, uint32_t number);
 
-/* Every message type there is, so that tests and tools can walk them. */
+/* Every message type of this room, so that tests and tools can walk them. */
 extern const struct pb_schema *const pb_schemas[];
 extern const size_t pb_schema_count;
-
-/* The schema of "package.Message", or NULL. */
-const struct pb_schema *pb_find_schema(struct bytes name);

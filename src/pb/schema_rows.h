@@ -22,7 +22,7 @@
 #define NAME_STRUCT(name, type) typedef struct type name##_struct;
 PB_KV_MESSAGES(NAME_STRUCT)
 PB_ADMIN_MESSAGES(NAME_STRUCT)
-PB_RAFT_MESSAGES(NAME_STRUCT)
+PB_FILE_MESSAGES(NAME_STRUCT)
 #undef NAME_STRUCT
 #endif
 
@@ -151,8 +151,6 @@ PB_RAFT_MESSAGES(NAME_STRUCT)
     SCHEMA(c_name, proto_name, owner, PB_LOG_DEPTH_MAX, NULL, false, true)
 #define MESSAGE_PROTO2(c_name, proto_name, owner)                                                  \
     SCHEMA(c_name, proto_name, owner, PB_DEPTH_MAX, NULL, true, false)
-#define MESSAGE_PROTO2_BY_HAND(c_name, proto_name, owner)                                          \
-    SCHEMA(c_name, proto_name, owner, PB_DEPTH_MAX, &pb_##c_name##_by_hand, true, false)
 #define MESSAGE_EMPTY(c_name, proto_name)                                                          \
     const struct pb_schema SCHEMA_OF(c_name) = {.name = (proto_name),                              \
                                                 .fields = no_rows,                                 \

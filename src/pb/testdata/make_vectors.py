@@ -39,6 +39,13 @@ ALWAYS = {
     'snappb.snapshot': ['crc'],
 }
 
+# Messages that are part of our structs: all zero is the same as absent, and is not written.
+INSIDE = {
+    'raftpb.Snapshot': ['metadata'],
+    'raftpb.SnapshotMetadata': ['conf_state'],
+    'walpb.Snapshot': ['conf_state'],
+}
+
 EXTREMES = {
     FD.TYPE_INT64: (-2**63, 2**63 - 1, -1),
     FD.TYPE_UINT64: (2**64 - 1, 2**63, 128),
@@ -128,6 +135,12 @@ def canonical(msg):
     return result
 
 
+def is_zero(msg):
+    """Presence aside; lists that are there have something in them."""
+    return all(not value or field.type == FD.TYPE_MESSAGE and is_zero(value)
+               for field, value in msg.ListFields())
+
+
 def settle(msg):
     always = ALWAYS.get(msg.DESCRIPTOR.full_name, [])
     for field in msg.DESCRIPTOR.fields:
@@ -138,7 +151,10 @@ def settle(msg):
                 for sub in getattr(msg, field.name):
                     settle(sub)
             elif msg.HasField(field.name):
-                settle(getattr(msg, field.name))
+                sub = getattr(msg, field.name)
+                settle(sub)
+                if field.name in INSIDE.get(msg.DESCRIPTOR.full_name, []) and is_zero(sub):
+                    msg.ClearField(field.name)
         elif is_proto2(msg.DESCRIPTOR) and field.label != FD.LABEL_REPEATED:
             if field.name in always:
                 setattr(msg, field.name, getattr(msg, field.name))
