@@ -3,6 +3,7 @@
  */
 #include "api/api_int.h"
 
+#include "base/json.h"
 #include "base/text.h"
 
 #define TEXT_PLAIN "text/plain; charset=utf-8"
@@ -101,27 +102,45 @@ static void serve_version(struct api *a, const struct rpc_event *e)
     if (storage.len == 0)
         storage = BYTES("unknown");
     buf_clear(&a->out);
-    buf_printf(&a->out, "{\"etcdserver\":\"%s\",\"etcdcluster\":\"%.*s\",\"storage\":\"%.*s\"}",
-               SERVER_VERSION, (int)cluster.len, (const char *)cluster.at, (int)storage.len,
-               (const char *)storage.at);
+    struct json j = {.out = &a->out};
+    json_begin_object(&j, NULL);
+    json_put_str(&j, "etcdserver", SERVER_VERSION);
+    json_put_text(&j, "etcdcluster", cluster);
+    json_put_text(&j, "storage", storage);
+    json_end_object(&j);
     rpc_http_reply(e->call, 200, "application/json", buf_bytes(&a->out));
 }
 
 /* --- /health --- */
+
+static struct bytes health(struct api *a, const char *health, const char *reason)
+{
+    struct json j = {.out = &a->out};
+
+    buf_clear(&a->out);
+    json_begin_object(&j, NULL);
+    json_put_str(&j, "health", health);
+    json_put_str(&j, "reason", reason);
+    json_end_object(&j);
+    return buf_bytes(&a->out);
+}
 
 static void serve_unhealthy(struct api *a, struct rpc_call *rpc, const char *reason,
                             const char *detail)
 {
     log_warn(a->o.log, "serving /health false", LOG_STR("reason", reason),
              LOG_STR("detail", detail));
-    buf_clear(&a->out);
-    buf_printf(&a->out, "{\"health\":\"false\",\"reason\":\"%s%s\"}\n", reason, detail);
+    struct buf both = {0};
+    buf_printf(&both, "%s%s", reason, detail);
+    health(a, "false", buf_str(&both));
+    buf_append_byte(&a->out, '\n');
     reply(rpc, 503, buf_bytes(&a->out));
+    buf_free(&both);
 }
 
-static void serve_healthy(struct rpc_call *rpc)
+static void serve_healthy(struct api *a, struct rpc_call *rpc)
 {
-    reply(rpc, 200, BYTES("{\"health\":\"true\",\"reason\":\"\"}"));
+    reply(rpc, 200, health(a, "true", ""));
 }
 
 static const char *alarm_name(int32_t alarm)
@@ -158,7 +177,7 @@ static void serve_health(struct api *a, const struct rpc_event *e)
     if (alarm) {
         serve_unhealthy(a, e->call, "ALARM ", alarm);
     } else if (serializable) {
-        serve_healthy(e->call);
+        serve_healthy(a, e->call);
     } else if (a->facts->leader == 0) {
         serve_unhealthy(a, e->call, "RAFT NO LEADER", "");
     } else {
@@ -172,10 +191,11 @@ static void serve_health(struct api *a, const struct rpc_event *e)
 static void health_confirmed(struct call *c)
 {
     struct rpc_call *rpc = c->base.rpc;
+    struct api *a = api_of(c);
 
     rpc->context = NULL;
     api_call_end(c);
-    serve_healthy(rpc);
+    serve_healthy(a, rpc);
 }
 
 static void health_failed(struct call *c, enum answer why)

@@ -1,6 +1,7 @@
 #include "base/log.h"
 
 #include "base/assert.h"
+#include "base/json.h"
 #include "base/mem.h"
 
 #include <errno.h>
@@ -51,48 +52,13 @@ __attribute__((format(printf, 2, 3))) static void put_number(struct line *l, con
     put(l, bytes_of(text, (size_t)len));
 }
 
-/* What JSON wants instead of this byte, or NULL when it may stand as it is. */
-static const char *short_escape(uint8_t byte)
-{
-    switch (byte) {
-    case '"':
-        return "\\\"";
-    case '\\':
-        return "\\\\";
-    case '\n':
-        return "\\n";
-    case '\r':
-        return "\\r";
-    case '\t':
-        return "\\t";
-    default:
-        return NULL;
-    }
-}
-
-static void put_escaped(struct line *l, struct bytes text)
-{
-    size_t i = 0;
-
-    while (i < text.len && !l->full) {
-        size_t len = bytes_utf8_len(bytes_of(text.at + i, text.len - i));
-        const char *escape = short_escape(text.at[i]);
-        if (len == 0)
-            put_str(l, "\\ufffd");
-        else if (escape)
-            put_str(l, escape);
-        else if (text.at[i] < 0x20)
-            put_number(l, "\\u%04x", text.at[i]);
-        else
-            put(l, bytes_of(text.at + i, len));
-        i += len ? len : 1;
-    }
-}
-
 static void put_quoted(struct line *l, struct bytes text)
 {
+    char scratch[8];
+
     put_str(l, "\"");
-    put_escaped(l, text);
+    while (text.len > 0 && !l->full)
+        put(l, json_next_piece(&text, JSON_ZAP, scratch));
     put_str(l, "\"");
 }
 

@@ -1,12 +1,14 @@
 #include "base/text.h"
 
 /* The letter after the backslash, or 0. */
-static char json_letter(uint8_t c)
+static char quoted_letter(uint8_t c)
 {
     switch (c) {
     case '"':
     case '\\':
         return (char)c;
+    case '\a':
+        return 'a';
     case '\b':
         return 'b';
     case '\f':
@@ -17,70 +19,17 @@ static char json_letter(uint8_t c)
         return 'r';
     case '\t':
         return 't';
+    case '\v':
+        return 'v';
     default:
         return 0;
     }
 }
 
-/* Go knows two more when it quotes. */
-static char quoted_letter(uint8_t c)
-{
-    switch (c) {
-    case '\a':
-        return 'a';
-    case '\v':
-        return 'v';
-    default:
-        return json_letter(c);
-    }
-}
-
-static void append_letter(struct buf *out, char letter)
-{
-    buf_append_byte(out, '\\');
-    buf_append_byte(out, (uint8_t)letter);
-}
-
-static void append_json_ascii(struct buf *out, uint8_t c)
-{
-    if (json_letter(c))
-        append_letter(out, json_letter(c));
-    else if (c < 0x20 || c == '<' || c == '>' || c == '&')
-        buf_printf(out, "\\u%04x", c);
-    else
-        buf_append_byte(out, c);
-}
-
-/* U+2028 and U+2029 end a line in JavaScript, though not in JSON. */
-static bool is_line_separator(struct bytes character)
-{
-    return bytes_equal(character, BYTES("\xe2\x80\xa8")) ||
-           bytes_equal(character, BYTES("\xe2\x80\xa9"));
-}
-
-void text_append_json(struct buf *out, struct bytes text)
-{
-    buf_append_byte(out, '"');
-    for (size_t at = 0, len; at < text.len; at += len) {
-        len = bytes_utf8_len(bytes_of(text.at + at, text.len - at));
-        struct bytes character = bytes_of(text.at + at, len);
-        if (len == 0) {
-            buf_append_str(out, "\\ufffd");
-            len = 1;
-        } else if (len == 1)
-            append_json_ascii(out, character.at[0]);
-        else if (is_line_separator(character))
-            buf_printf(out, "\\u20%02x", character.at[2] - 0x80);
-        else
-            buf_append(out, character);
-    }
-    buf_append_byte(out, '"');
-}
-
 static void append_quoted_ascii(struct buf *out, uint8_t c)
 {
     if (quoted_letter(c))
-        append_letter(out, quoted_letter(c));
+        buf_printf(out, "\\%c", quoted_letter(c));
     else if (c < 0x20 || c == 0x7f)
         buf_printf(out, "\\x%02x", c);
     else

@@ -1,17 +1,13 @@
 /*
  * text: strings put into other people's notations, byte for byte as they would.
  *
- * etcd writes its JSON and its error messages with Go's encoders. Where those bytes are stored,
- * hashed, compared or grepped for, ours must be the same ones.
+ * etcd writes its error messages and file names with Go's printer. Where those bytes are compared
+ * or grepped for, ours must be the same ones. JSON is in json.h.
  */
 #pragma once
 
 #include "base/buf.h"
 #include "base/err.h"
-
-/* In quotes, as Go's JSON encoder writes it: <, >, & and the two line separators of JavaScript are
- * escaped too, and what is not UTF-8 becomes a replacement character. */
-void text_append_json(struct buf *out, struct bytes text);
 
 /* In quotes, as Go's %q prints it: for messages that repeat what somebody typed. */
 void text_append_quoted(struct buf *out, struct bytes text);

@@ -1,6 +1,6 @@
 #include "cluster/member_json.h"
 
-#include "base/text.h"
+#include "base/json.h"
 
 #include <inttypes.h>
 #include <json-c/json.h>
@@ -8,78 +8,80 @@
 
 /* ---- Writing ---- */
 
-static void write_texts(struct buf *out, const struct bytes *texts, size_t count)
+static void write_member(struct json *j, const struct pb_member *m)
 {
-    buf_append_byte(out, '[');
-    for (size_t i = 0; i < count; i++) {
-        if (i > 0)
-            buf_append_byte(out, ',');
-        text_append_json(out, texts[i]);
-    }
-    buf_append_byte(out, ']');
+    json_begin_object(j, NULL);
+    json_put_number(j, "id", m->id);
+    if (m->peer_urls.at)
+        json_put_texts(j, "peerURLs", m->peer_urls.at, m->peer_urls.count);
+    else
+        json_put_null(j, "peerURLs");
+    if (m->is_learner)
+        json_put_bool(j, "isLearner", true);
+    if (m->name.len > 0)
+        json_put_text(j, "name", m->name);
+    if (m->client_urls.count > 0)
+        json_put_texts(j, "clientURLs", m->client_urls.at, m->client_urls.count);
+    json_end_object(j);
 }
 
 void member_json_write(const struct pb_member *m, struct buf *out)
 {
-    buf_printf(out, "{\"id\":%" PRIu64 ",\"peerURLs\":", m->id);
-    if (m->peer_urls.at)
-        write_texts(out, m->peer_urls.at, m->peer_urls.count);
-    else
-        buf_append_str(out, "null");
-    if (m->is_learner)
-        buf_append_str(out, ",\"isLearner\":true");
-    if (m->name.len > 0) {
-        buf_append_str(out, ",\"name\":");
-        text_append_json(out, m->name);
-    }
-    if (m->client_urls.count > 0) {
-        buf_append_str(out, ",\"clientURLs\":");
-        write_texts(out, m->client_urls.at, m->client_urls.count);
-    }
-    buf_append_byte(out, '}');
+    write_member(&(struct json){.out = out}, m);
 }
 
 void member_json_write_promotion(uint64_t id, struct buf *out)
 {
-    buf_printf(out, "{\"id\":%" PRIu64 ",\"peerURLs\":null,\"isPromote\":true}", id);
+    struct json j = {.out = out};
+
+    json_begin_object(&j, NULL);
+    json_put_number(&j, "id", id);
+    json_put_null(&j, "peerURLs");
+    json_put_bool(&j, "isPromote", true);
+    json_end_object(&j);
 }
 
 void member_json_write_list(const struct pb_member *members, size_t count, struct buf *out)
 {
-    buf_append_byte(out, '[');
-    for (size_t i = 0; i < count; i++) {
-        if (i > 0)
-            buf_append_byte(out, ',');
-        member_json_write(&members[i], out);
-    }
-    buf_append_byte(out, ']');
+    struct json j = {.out = out};
+
+    json_begin_list(&j, NULL);
+    for (size_t i = 0; i < count; i++)
+        write_member(&j, &members[i]);
+    json_end_list(&j);
 }
 
 void downgrade_json_write(bool enabled, struct bytes target_version, struct buf *out)
 {
-    buf_append_str(out, "{\"target-version\":");
-    text_append_json(out, target_version);
-    buf_printf(out, ",\"enabled\":%s}", enabled ? "true" : "false");
+    struct json j = {.out = out};
+
+    json_begin_object(&j, NULL);
+    json_put_text(&j, "target-version", target_version);
+    json_put_bool(&j, "enabled", enabled);
+    json_end_object(&j);
 }
 
-static void write_ids(struct buf *out, const char *name, const struct raft_ids *ids)
+static void write_ids(struct json *j, const char *name, const struct raft_ids *ids)
 {
     if (ids->count == 0)
         return;
-    buf_printf(out, "\"%s\":[", name);
+    json_begin_list(j, name);
     for (size_t i = 0; i < ids->count; i++)
-        buf_printf(out, "%s%" PRIu64, i > 0 ? "," : "", ids->at[i]);
-    buf_append_str(out, "],");
+        json_put_number(j, NULL, ids->at[i]);
+    json_end_list(j);
 }
 
 void cluster_conf_state_json(const struct raft_conf_state *state, struct buf *out)
 {
-    buf_append_byte(out, '{');
-    write_ids(out, "voters", &state->voters);
-    write_ids(out, "learners", &state->learners);
-    write_ids(out, "voters_outgoing", &state->voters_outgoing);
-    write_ids(out, "learners_next", &state->learners_next);
-    buf_printf(out, "\"auto_leave\":%s}", state->auto_leave ? "true" : "false");
+    struct json j = {.out = out};
+
+    json_begin_object(&j, NULL);
+    write_ids(&j, "voters", &state->voters);
+    write_ids(&j, "learners", &state->learners);
+    write_ids(&j, "voters_outgoing", &state->voters_outgoing);
+    write_ids(&j, "learners_next", &state->learners_next);
+    json_put_bool(&j, "auto_leave", state->auto_leave);
+    json_end_object(&j);
 }
 
 /* ---- Reading: what the library would let pass ---- */

@@ -18,13 +18,13 @@
  *            Stricter than Go in what no encoder writes: bytes that are not UTF-8, where Go puts a
  *            replacement, nesting beyond MEMBER_JSON_DEPTH_MAX, a number above 2^64-1 or below 0
  *            that begins with a zero anywhere, a field's name with a zero in it.
- * Leans on   json-c for reading, which only member_json.c sees. Writing is by hand: its spelling
- *            differs from Go's, and these bytes are compared and hashed.
+ * Leans on   json-c for reading, which only member_json.c sees. Writing is base/json.h's: the
+ *            library's spelling differs from Go's, and these bytes are compared and hashed.
  */
 #pragma once
 
-#include "pb/codec.h"
 #include "entry/entry.h"
+#include "pb/codec.h"
 
 enum {
     MEMBER_JSON_BYTES_MAX = 16 * MIB, /* a request's worth of URLs, every byte of it escaped */

@@ -1,30 +1,27 @@
 /* The membership as a dump of etcd's v2 store: JSON, and inside its values JSON again. */
-#include "base/text.h"
+#include "base/json.h"
 #include "snap/snapfile.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-/* ---- JSON, as Go's encoder writes it ---- */
-
-static void put_string_list(struct buf *out, const struct bytes *items, size_t count)
-{
-    buf_append_byte(out, '[');
-    for (size_t i = 0; i < count; i++) {
-        if (i > 0)
-            buf_append_byte(out, ',');
-        text_append_json(out, items[i]);
-    }
-    buf_append_byte(out, ']');
-}
-
 /* ---- Nodes of the tree ---- */
 
 struct dump {
-    struct buf *out;
+    struct json json;
     uint64_t index; /* of the newest node: the old store numbered its changes */
 };
+
+/* What every node begins with. */
+static void put_node(struct dump *d, const char *path, uint64_t index, struct bytes value)
+{
+    json_put_str(&d->json, "Path", path);
+    json_put_number(&d->json, "CreatedIndex", index);
+    json_put_number(&d->json, "ModifiedIndex", index);
+    json_put_str(&d->json, "ExpireTime", "0001-01-01T00:00:00Z");
+    json_put_text(&d->json, "Value", value);
+}
 
 /*
  * A node up to where its children or its end follow. A directory is created with its first entry,
@@ -33,70 +30,61 @@ struct dump {
 static void begin_node(struct dump *d, const char *path, const char *name, uint64_t index,
                        struct bytes value)
 {
-    text_append_json(d->out, bytes_of_str(name));
-    buf_printf(d->out,
-               ":{\"Path\":\"%s%s\",\"CreatedIndex\":%" PRIu64 ",\"ModifiedIndex\":%" PRIu64
-               ",\"ExpireTime\":\"0001-01-01T00:00:00Z\",\"Value\":",
-               path, name, index, index);
-    text_append_json(d->out, value);
-    buf_append_str(d->out, ",\"Children\":");
+    char full[64];
+
+    snprintf(full, sizeof(full), "%s%s", path, name);
+    json_begin_object(&d->json, name);
+    put_node(d, full, index, value);
 }
 
 static void begin_dir(struct dump *d, const char *path, const char *name, uint64_t index)
 {
     begin_node(d, path, name, index, BYTES(""));
-    buf_append_byte(d->out, '{');
+    json_begin_object(&d->json, "Children");
 }
 
 static void end_dir(struct dump *d)
 {
-    buf_append_str(d->out, "}}");
+    json_end_object(&d->json);
+    json_end_object(&d->json);
 }
 
 static void put_file(struct dump *d, const char *path, const char *name, struct bytes value)
 {
     begin_node(d, path, name, ++d->index, value);
-    buf_append_str(d->out, "null}");
-}
-
-static void put_comma(struct dump *d)
-{
-    buf_append_byte(d->out, ',');
+    json_put_null(&d->json, "Children");
+    json_end_object(&d->json);
 }
 
 /* ---- Members ---- */
 
 static void put_attributes(struct dump *d, const char *path, const struct pb_member *m)
 {
-    struct buf json = {0};
+    struct buf value = {0};
+    struct json j = {.out = &value};
 
-    buf_append_byte(&json, '{');
-    if (m->name.len > 0) {
-        buf_append_str(&json, "\"name\":");
-        text_append_json(&json, m->name);
-    }
-    if (m->name.len > 0 && m->client_urls.count > 0)
-        buf_append_byte(&json, ',');
-    if (m->client_urls.count > 0) {
-        buf_append_str(&json, "\"clientURLs\":");
-        put_string_list(&json, m->client_urls.at, m->client_urls.count);
-    }
-    buf_append_byte(&json, '}');
-    put_file(d, path, "attributes", buf_bytes(&json));
-    buf_free(&json);
+    json_begin_object(&j, NULL);
+    if (m->name.len > 0)
+        json_put_text(&j, "name", m->name);
+    if (m->client_urls.count > 0)
+        json_put_texts(&j, "clientURLs", m->client_urls.at, m->client_urls.count);
+    json_end_object(&j);
+    put_file(d, path, "attributes", buf_bytes(&value));
+    buf_free(&value);
 }
 
 static void put_raft_attributes(struct dump *d, const char *path, const struct pb_member *m)
 {
-    struct buf json = {0};
+    struct buf value = {0};
+    struct json j = {.out = &value};
 
-    buf_append_str(&json, "{\"peerURLs\":");
-    put_string_list(&json, m->peer_urls.at, m->peer_urls.count);
+    json_begin_object(&j, NULL);
+    json_put_texts(&j, "peerURLs", m->peer_urls.at, m->peer_urls.count);
     if (m->is_learner)
-        buf_append_str(&json, ",\"isLearner\":true");
-    buf_append_byte(&json, '}');
-    put_file(d, path, "raftAttributes", buf_bytes(&json));
-    buf_free(&json);
+        json_put_bool(&j, "isLearner", true);
+    json_end_object(&j);
+    put_file(d, path, "raftAttributes", buf_bytes(&value));
+    buf_free(&value);
 }
 
 struct hex_id {
@@ -118,10 +106,8 @@ static void put_member(struct dump *d, const struct pb_member *m)
 
     snprintf(path, sizeof(path), "/0/members/%s/", id.text);
     begin_dir(d, "/0/members/", id.text, d->index + 1);
-    if (m->name.len > 0 || m->client_urls.count > 0) {
+    if (m->name.len > 0 || m->client_urls.count > 0)
         put_attributes(d, path, m);
-        put_comma(d);
-    }
     put_raft_attributes(d, path, m);
     end_dir(d);
 }
@@ -155,11 +141,8 @@ static void put_members(struct dump *d, const struct snapfile_membership *ms)
         sorted[i] = &ms->members[i];
     qsort(sorted, ms->member_count, sizeof(struct pb_member *), compare_members);
     begin_dir(d, "/0/", "members", d->index + 1);
-    for (size_t i = 0; i < ms->member_count; i++) {
-        if (i > 0)
-            put_comma(d);
+    for (size_t i = 0; i < ms->member_count; i++)
         put_member(d, sorted[i]);
-    }
     end_dir(d);
     mem_free(sorted);
 }
@@ -171,34 +154,31 @@ static void put_removed(struct dump *d, const struct snapfile_membership *ms)
     memcpy(sorted, ms->removed, ms->removed_count * sizeof(uint64_t));
     qsort(sorted, ms->removed_count, sizeof(uint64_t), compare_removed);
     begin_dir(d, "/0/", "removed_members", d->index + 1);
-    for (size_t i = 0; i < ms->removed_count; i++) {
-        if (i > 0)
-            put_comma(d);
+    for (size_t i = 0; i < ms->removed_count; i++)
         put_file(d, "/0/removed_members/", hex_id(sorted[i]).text, BYTES(""));
-    }
     end_dir(d);
     mem_free(sorted);
 }
 
 void snapfile_dump(const struct snapfile_membership *membership, struct buf *out)
 {
-    struct dump d = {.out = out};
+    struct dump d = {.json = {.out = out}};
 
-    buf_append_str(out, "{\"Root\":{\"Path\":\"/\",\"CreatedIndex\":0,\"ModifiedIndex\":0,"
-                        "\"ExpireTime\":\"0001-01-01T00:00:00Z\",\"Value\":\"\",\"Children\":{");
+    json_begin_object(&d.json, NULL);
+    json_begin_object(&d.json, "Root");
+    put_node(&d, "/", 0, BYTES(""));
+    json_begin_object(&d.json, "Children");
     begin_dir(&d, "/", "0", 0);
     put_members(&d, membership);
-    if (membership->removed_count > 0) {
-        put_comma(&d);
+    if (membership->removed_count > 0)
         put_removed(&d, membership);
-    }
-    if (membership->cluster_version.len > 0) {
-        put_comma(&d);
+    if (membership->cluster_version.len > 0)
         put_file(&d, "/0/", "version", membership->cluster_version);
-    }
     end_dir(&d);
-    put_comma(&d);
     begin_dir(&d, "/", "1", 0);
     end_dir(&d);
-    buf_printf(out, "}},\"CurrentIndex\":%" PRIu64 ",\"CurrentVersion\":2}", d.index);
+    end_dir(&d);
+    json_put_number(&d.json, "CurrentIndex", d.index);
+    json_put_number(&d.json, "CurrentVersion", 2);
+    json_end_object(&d.json);
 }

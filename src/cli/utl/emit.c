@@ -4,23 +4,13 @@
 
 #include <inttypes.h>
 
-static void escape_json(struct buf *out, struct bytes text)
+static struct json *json(struct emit *e)
 {
-    buf_append_byte(out, '"');
-    for (size_t len; text.len > 0; text = bytes_of(text.at + len, text.len - len)) {
-        size_t whole = bytes_utf8_len(text);
-        len = whole > 0 ? whole : 1;
-        if (whole == 0)
-            buf_append_str(out, "\\ufffd");
-        else if (*text.at == '"' || *text.at == '\\')
-            buf_printf(out, "\\%c", *text.at);
-        else if (*text.at < 0x20 || *text.at == 0x7f)
-            buf_printf(out, "\\u%04x", *text.at);
-        else
-            buf_append(out, bytes_of(text.at, len));
-    }
-    buf_append_byte(out, '"');
+    e->writer.out = &e->out;
+    return &e->writer;
 }
+
+/* --- text --- */
 
 static void escape_text(struct buf *out, struct bytes text)
 {
@@ -44,7 +34,7 @@ static void indent(struct emit *e)
         buf_append_str(&e->out, "  ");
 }
 
-/* What stands before a value: comma, name, colon, or the text's forms of them. */
+/* What stands before a value. */
 static void lead(struct emit *e, const char *name)
 {
     bool *has_items = e->depth > 0 ? &e->open[e->depth - 1].has_items : NULL;
@@ -52,42 +42,57 @@ static void lead(struct emit *e, const char *name)
 
     if (has_items)
         *has_items = true;
-    if (e->json) {
-        if (has_items && !first)
-            buf_append_byte(&e->out, ',');
-        if (name)
-            buf_printf(&e->out, "\"%s\":", name);
+    if (in_row(e)) {
+        buf_printf(&e->out, "%s%s=", first ? "" : " ", name ? name : "");
         return;
     }
-    if (in_row(e))
-        buf_printf(&e->out, "%s%s=", first ? "" : " ", name ? name : "");
-    else {
-        indent(e);
-        if (name)
-            buf_printf(&e->out, "%s: ", name);
-    }
+    indent(e);
+    if (name)
+        buf_printf(&e->out, "%s: ", name);
 }
 
 static void trail(struct emit *e)
 {
-    if (!e->json && !in_row(e))
+    if (!in_row(e))
         buf_append_byte(&e->out, '\n');
 }
 
-void emit_begin(struct emit *e, const char *name, enum emit_kind kind)
+__attribute__((format(printf, 3, 4))) static void say(struct emit *e, const char *name,
+                                                      const char *format, ...)
+{
+    va_list args;
+
+    lead(e, name);
+    va_start(args, format);
+    buf_vprintf(&e->out, format, args);
+    va_end(args);
+    trail(e);
+}
+
+static void begin_text(struct emit *e, const char *name)
 {
     bool in_list = e->depth > 0 && e->open[e->depth - 1].kind == EMIT_LIST;
 
-    assert(e->depth < EMIT_DEPTH_MAX);
-    assert(e->json || !in_row(e)); /* a line has no parts */
-    if (e->json || in_list)
+    assert(!in_row(e)); /* a line has no parts */
+    if (in_list) {
         lead(e, name);
-    else if (name) {
+    } else if (name) {
         lead(e, NULL);
         buf_printf(&e->out, "%s:\n", name);
     }
-    if (e->json)
-        buf_append_byte(&e->out, kind == EMIT_LIST ? '[' : '{');
+}
+
+/* --- either --- */
+
+void emit_begin(struct emit *e, const char *name, enum emit_kind kind)
+{
+    assert(e->depth < EMIT_DEPTH_MAX);
+    if (!e->json)
+        begin_text(e, name);
+    else if (kind == EMIT_LIST)
+        json_begin_list(json(e), name);
+    else
+        json_begin_object(json(e), name);
     e->open[e->depth].kind = kind;
     e->open[e->depth].has_items = false;
     e->depth++;
@@ -100,40 +105,46 @@ void emit_end(struct emit *e)
     enum emit_kind kind = e->open[e->depth - 1].kind;
 
     e->depth--;
-    if (e->json)
-        buf_append_byte(&e->out, kind == EMIT_LIST ? ']' : '}');
+    if (e->json && kind == EMIT_LIST)
+        json_end_list(json(e));
+    else if (e->json)
+        json_end_object(json(e));
     if (e->json ? e->depth == 0 : row)
         buf_append_byte(&e->out, '\n');
 }
 
 void emit_number(struct emit *e, const char *name, uint64_t value)
 {
-    lead(e, name);
-    buf_printf(&e->out, "%" PRIu64, value);
-    trail(e);
+    if (e->json)
+        json_put_number(json(e), name, value);
+    else
+        say(e, name, "%" PRIu64, value);
 }
 
 void emit_id(struct emit *e, const char *name, uint64_t value)
 {
-    lead(e, name);
-    buf_printf(&e->out, e->json ? "\"%" PRIx64 "\"" : "%" PRIx64, value);
-    trail(e);
+    if (e->json)
+        json_put_id(json(e), name, value);
+    else
+        say(e, name, "%" PRIx64, value);
 }
 
 void emit_bool(struct emit *e, const char *name, bool value)
 {
-    lead(e, name);
-    buf_append_str(&e->out, value ? "true" : "false");
-    trail(e);
+    if (e->json)
+        json_put_bool(json(e), name, value);
+    else
+        say(e, name, "%s", value ? "true" : "false");
 }
 
 void emit_bytes(struct emit *e, const char *name, struct bytes value)
 {
+    if (e->json) {
+        json_put_text(json(e), name, value);
+        return;
+    }
     lead(e, name);
-    if (e->json)
-        escape_json(&e->out, value);
-    else
-        escape_text(&e->out, value);
+    escape_text(&e->out, value);
     trail(e);
 }
 

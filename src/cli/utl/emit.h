@@ -11,7 +11,7 @@
  */
 #pragma once
 
-#include "base/buf.h"
+#include "base/json.h"
 
 enum emit_kind { EMIT_OBJECT, EMIT_LIST };
 
@@ -20,6 +20,7 @@ enum { EMIT_DEPTH_MAX = 8 };
 struct emit {
     struct buf out; /* buf_free */
     bool json;
+    struct json writer;
     unsigned depth;
     struct {
         enum emit_kind kind;

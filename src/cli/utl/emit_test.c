@@ -34,7 +34,7 @@ TEST(a_description_is_one_line_of_json)
     describe(&e);
 
     CHECK_STR(buf_str(&e.out),
-              "{\"name\":\"a\\\"\\\\\\u001b[2J\\u000a\xc3\xa9\\ufffd\\u007f\",\"none\":[],"
+              "{\"name\":\"a\\\"\\\\\\u001b[2J\\n\xc3\xa9\\ufffd\x7f\",\"none\":[],"
               "\"rows\":[{\"n\":1,\"odd\":true},{\"n\":2,\"odd\":false}],"
               "\"part\":{\"id\":\"ffffffffffffffff\",\"max\":18446744073709551615},"
               "\"last\":\"\"}\n");
