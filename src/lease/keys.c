@@ -10,81 +10,44 @@ static struct leased_key *key_of(struct table_link *link)
     return container_of(link, struct leased_key, link);
 }
 
-static int order(const struct leased_key *k, struct bytes key)
+/* --- a lease's tree --- */
+
+static struct leased_key *key_at(const struct treap_node *n)
 {
-    return bytes_compare(leased_key_bytes(k), key);
+    return n ? container_of(n, struct leased_key, node) : NULL;
 }
 
-/* Does a stand above b? Never equal for two keys of one tree, so its shape is a matter of content
- * alone. */
-static bool above(const struct leased_key *a, const struct leased_key *b)
+/* The key that a place is looked for by is a leased_key, too. */
+static int compare(const void *key, const struct treap_node *n)
 {
-    if (a->link.hash != b->link.hash)
-        return a->link.hash > b->link.hash;
-    return order(a, leased_key_bytes(b)) < 0;
+    return bytes_compare(leased_key_bytes(key), leased_key_bytes(key_at(n)));
 }
 
-static void split(struct leased_key *tree, struct bytes key, struct leased_key **less,
-                  struct leased_key **more)
+static const void *key(const struct treap_node *n)
 {
-    while (tree)
-        if (order(tree, key) < 0) {
-            *less = tree;
-            less = &tree->right;
-            tree = tree->right;
-        } else {
-            *more = tree;
-            more = &tree->left;
-            tree = tree->left;
-        }
-    *less = NULL;
-    *more = NULL;
+    return key_at(n);
 }
 
-/* All of a comes before all of b. */
-static struct leased_key *join(struct leased_key *a, struct leased_key *b)
+static uint64_t weight(const struct treap_node *n)
 {
-    struct leased_key *joined = NULL;
-    struct leased_key **place = &joined;
-
-    while (a && b)
-        if (above(a, b)) {
-            *place = a;
-            place = &a->right;
-            a = a->right;
-        } else {
-            *place = b;
-            place = &b->left;
-            b = b->left;
-        }
-    *place = a ? a : b;
-    return joined;
+    return key_at(n)->link.hash;
 }
+
+static const struct treap_order order = {.compare = compare, .key = key, .weight = weight};
 
 static void tree_add(struct key_tree *tree, struct leased_key *k)
 {
-    struct leased_key **place = &tree->root;
-    struct bytes key = leased_key_bytes(k);
-
-    while (*place && above(*place, k))
-        place = order(*place, key) < 0 ? &(*place)->right : &(*place)->left;
-    split(*place, key, &k->left, &k->right);
-    *place = k;
+    treap_insert(&order, &tree->root, &k->node);
     tree->count++;
 }
 
 static void tree_remove(struct key_tree *tree, struct leased_key *k)
 {
-    struct leased_key **place = &tree->root;
-    struct bytes key = leased_key_bytes(k);
-
-    while (*place != k) {
-        assert(*place);
-        place = order(*place, key) < 0 ? &(*place)->right : &(*place)->left;
-    }
-    *place = join(k->left, k->right);
+    treap_remove(&order, &tree->root, &k->node);
     tree->count--;
 }
+
+/* --- all of them --- */
 
 struct leased_key *keys_find(const struct table *t, uint64_t seed, struct bytes key)
 {
@@ -130,25 +93,25 @@ void keys_remove(struct table *t, struct leased_key *k, struct key_tree *tree)
 
 const struct leased_key *keys_first(const struct key_tree *tree)
 {
-    const struct leased_key *k = tree->root;
+    const struct treap_node *n = tree->root;
 
-    while (k && k->left)
-        k = k->left;
-    return k;
+    while (n && n->left)
+        n = n->left;
+    return key_at(n);
 }
 
 const struct leased_key *keys_after(const struct key_tree *tree, struct bytes after)
 {
-    const struct leased_key *best = NULL;
+    const struct treap_node *best = NULL;
 
-    for (const struct leased_key *k = tree->root; k;)
-        if (order(k, after) > 0) {
-            best = k;
-            k = k->left;
+    for (const struct treap_node *n = tree->root; n;)
+        if (bytes_compare(leased_key_bytes(key_at(n)), after) > 0) {
+            best = n;
+            n = n->left;
         } else {
-            k = k->right;
+            n = n->right;
         }
-    return best;
+    return key_at(best);
 }
 
 void keys_free(struct table *t)
@@ -161,19 +124,26 @@ void keys_free(struct table *t)
     table_free(t);
 }
 
+/* In order, and not heavier. */
+static void check_child(const struct leased_key *k, const struct treap_node *child, int side)
+{
+    if (!child)
+        return;
+    assert(compare(key_at(child), &k->node) * side > 0);
+    assert(weight(child) <= weight(&k->node));
+}
+
 void keys_check(const struct table *t, uint64_t seed, const struct lease *lease,
                 const struct key_tree *tree)
 {
     size_t found = 0;
 
-    for (const struct leased_key *k = keys_first(tree); k;) {
+    for (const struct leased_key *k = keys_first(tree); k; found++) {
         const struct leased_key *next = keys_after(tree, leased_key_bytes(k));
         assert(k->lease == lease);
         assert(keys_find(t, seed, leased_key_bytes(k)) == k);
-        assert(!k->left || (above(k, k->left) && order(k->left, leased_key_bytes(k)) < 0));
-        assert(!k->right || (above(k, k->right) && order(k->right, leased_key_bytes(k)) > 0));
-        assert(!next || order(next, leased_key_bytes(k)) > 0);
-        found++;
+        check_child(k, k->node.left, -1);
+        check_child(k, k->node.right, 1);
         k = next;
     }
     assert(found == tree->count);

@@ -3,8 +3,8 @@
  *
  * Every attached key is one piece of memory, its bytes at the end. It hangs on a chain of the
  * table, where it is found by its bytes, and in its lease's tree, which keeps them in order. The
- * tree is a treap: ordered by key, and as a heap by the hash the table needs anyway. The hash is
- * keyed with a secret, so nobody can choose keys that make a tall tree.
+ * tree is a treap whose weight is the hash that the table needs anyway. The hash is keyed with a
+ * secret, so nobody can choose keys that make a tall tree.
  *
  *     table    | . | * | . | * |            lease "7"      k5
  *                    |       |                            /  \
@@ -13,6 +13,7 @@
 #pragma once
 
 #include "base/bytes.h"
+#include "base/treap.h"
 #include "lease/table.h"
 
 struct lease;
@@ -20,13 +21,13 @@ struct lease;
 struct leased_key {
     struct table_link link; /* spare: how long the key is */
     struct lease *lease;
-    struct leased_key *left, *right;
+    struct treap_node node; /* in its lease's tree */
     uint8_t at[];
 };
 
 /* The keys of one lease. All zeroes is empty. */
 struct key_tree {
-    struct leased_key *root;
+    struct treap_node *root;
     size_t count;
 };
 

@@ -36,7 +36,7 @@
 #include "base/heap.h"
 #include "base/list.h"
 #include "base/map.h"
-#include "watch/treap.h"
+#include "base/treap.h"
 #include "watch/watch.h"
 
 enum {

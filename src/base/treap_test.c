@@ -1,4 +1,4 @@
-#include "watch/treap.h"
+#include "base/treap.h"
 
 #include "base/list.h"
 #include "base/map.h"

@@ -1,4 +1,4 @@
-#include "watch/treap.h"
+#include "base/treap.h"
 
 #include "base/assert.h"
 

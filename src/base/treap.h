@@ -3,9 +3,9 @@
  *
  * A binary tree. The weight that keeps it in balance is a hash which the owner computes from the
  * thing itself, keyed with a secret where clients choose the keys; so a node costs two pointers,
- * and the shape depends on what is in the tree alone, not on the order in which it came. Keys are
- * unique. An owner may keep a summary of the subtree in its nodes: `changed` is called, children
- * first, for every node whose subtree has changed.
+ * and the shape depends on what is in the tree alone, not on the order in which it came (but for
+ * things of equal weight). Keys are unique. An owner may keep a summary of the subtree in its
+ * nodes: `changed` is called, children first, for every node whose subtree has changed.
  */
 #pragma once
 
