@@ -19,8 +19,8 @@
  * Promises   1. Any bytes at all are safe to decode: a peer, or a disk, wrote them. Lengths are
  *               checked, memory is bounded (pb/codec.h, promise 2), a list beyond its bound here is
  *               ERR_TOO_LARGE. What Go's decoder skips or merges is skipped or merged.
- *            2. What is encoded is what etcd 3.7 writes, byte for byte. A field that may be present
- *               and zero in proto2 has no meaning by being present: absent is zero.
+ *            2. What goes into files has etcd 3.7's bytes. Between members it now and then writes a
+ *               zero where we write nothing; being present has no meaning, absent is zero.
  *            3. Decoding copies no data: it looks into the wire, and shares its blob.
  *
  * Not here   What any of it means (raft, apply), which of it a peer may say (raft_step), framing
