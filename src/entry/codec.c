@@ -209,15 +209,15 @@ void raft_message_encode(const struct raft_message *m, struct buf *out)
  */
 static void lend_blob(struct raft_message *m, struct blob *frame)
 {
-    struct raft_entry *entries = (struct raft_entry *)(uintptr_t)m->entries;
-    struct raft_snapshot *snapshot = (struct raft_snapshot *)(uintptr_t)m->snapshot;
+    struct raft_entry *entries = (struct raft_entry *)m->entries;
+    struct raft_snapshot *snapshot = (struct raft_snapshot *)m->snapshot;
 
     for (size_t i = 0; i < m->entry_count; i++)
         entries[i].blob = entries[i].data.len > 0 ? frame : NULL;
     if (snapshot && snapshot->data.len > 0)
         snapshot->blob = frame;
     for (size_t i = 0; i < m->response_count; i++)
-        lend_blob((struct raft_message *)(uintptr_t)&m->responses[i], frame);
+        lend_blob((struct raft_message *)&m->responses[i], frame);
 }
 
 enum err raft_message_decode(struct blob *frame, struct bytes wire, struct arena *arena,

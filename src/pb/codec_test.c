@@ -399,7 +399,7 @@ TEST(a_message_in_the_struct_is_merged_and_is_written_unless_all_of_it_is_zero)
     pb_dump(&box_schema, &box, &out);
     CHECK_STR(buf_str(&out), "pair {\n  left: 3\n  right: 4\n}\n");
     buf_clear(&out);
-    pb_encode(&box_schema, &(struct box){.numbers = {2, {0, 1}}, .pairs = {1}}, &out);
+    pb_encode(&box_schema, &(struct box){.numbers = {2, {0, 1}}, .pairs = {.count = 1}}, &out);
     CHECK_BYTES(buf_bytes(&out), WIRE(0x10, 0, 0x10, 1, 0x1a, 2, 0x10, 0));
     buf_free(&out);
     arena_free(&arena);

@@ -27,7 +27,7 @@ static inline struct pb_any_list pb_load_list(const struct pb_field *field, cons
 {
     if (field->place == PB_LIST)
         return *(const struct pb_any_list *)at;
-    struct pb_any_array *array = (void *)(uintptr_t)at;
+    struct pb_any_array *array = (void *)at;
     return (struct pb_any_list){array->at, array->count};
 }
 
