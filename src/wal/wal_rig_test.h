@@ -12,7 +12,7 @@
 
 struct model_entry {
     struct wal_place at;
-    int32_t type;
+    enum raft_entry_type type;
     uint32_t crc; /* of the data */
 };
 
