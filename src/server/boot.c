@@ -519,7 +519,7 @@ static enum err try_copy(struct boot *b, const char *dir)
 {
     struct server *s = b->s;
     struct server_options options = s->options;
-    struct pb_wal_snapshot start = b->log.start;
+    struct wal_place start = b->log.start;
 
     b->trial = true;
     s->options.on_failed = trial_failed;

@@ -361,7 +361,7 @@ TEST(a_save_without_file_descriptors_is_an_error_that_leaves_the_older_one)
         struct scene d;
         scene_begin(&d);
         save(&d, 1, 100);
-        struct pb_raft_snapshot s = snapshot_at(&d.arena, 1, 200);
+        struct raft_snapshot s = snapshot_at(1, 200);
 
         d.world->fds = (struct fake_fds){.open = 3, .max = 3 + left};
         CHECK_EQ(snapfile_save(d.disk, "snap", &s), ERR_NO_FILES);
