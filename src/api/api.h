@@ -58,7 +58,7 @@ struct api_options {
     struct cluster *cluster;
     struct backend *backend;
     const struct api_facts *facts;
-    const struct log *log;
+    const struct logger *logger;
     uint64_t seed;            /* for ids of leases: another one at each boot */
     size_t request_bytes_max; /* 0: REQUEST_BYTES_DEFAULT */
     unsigned txn_ops_max;     /* 0: API_TXN_OPS_DEFAULT */

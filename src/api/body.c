@@ -63,7 +63,7 @@ void api_body_end_pins(struct api *a)
             return; /* the rest is younger */
         if (!reply_in_the_way(&b->reply))
             continue; /* another one's revision is waited for */
-        log_warn(a->o.log, "gave up a reply whose reader holds up compaction",
+        log_warn(a->o.logger, "gave up a reply whose reader holds up compaction",
                  LOG_U64("bytes-left", b->base.total_bytes - b->reply.taken));
         give_up(b);
     }

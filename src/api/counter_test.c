@@ -29,7 +29,7 @@ static void update_facts(struct counter *k)
 static void open_rpc(struct counter *k)
 {
     k->rpc = rpc_open(&(struct rpc_options){.io = fake_world_io(k->world),
-                                            .log = &k->log,
+                                            .logger = &k->logger,
                                             .methods = api_methods,
                                             .method_count = api_method_count,
                                             .seed = 1});
@@ -49,7 +49,7 @@ static void open_api(struct counter *k)
     options.cluster = k->desk.cluster;
     options.backend = k->desk.stand.b;
     options.facts = &k->facts;
-    options.log = &k->log;
+    options.logger = &k->logger;
     options.seed = test_seed();
     k->api = api_open(&options);
 }
@@ -57,7 +57,7 @@ static void open_api(struct counter *k)
 void counter_open(struct counter *k)
 {
     *k = (struct counter){.api_steps = 2000};
-    k->log = (struct log){.level = LOG_FATAL, .sink = log_sink_none, .clock = log_clock_none};
+    k->logger = (struct logger){.level = LOG_FATAL, .sink = log_sink_none, .clock = log_clock_none};
     k->world = fake_world_new(test_seed());
     desk_init(&k->desk, STAND_MEMORY);
     if (counter_quota_bytes != 0) {

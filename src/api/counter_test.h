@@ -33,7 +33,7 @@ struct counter {
     struct rpc *rpc;
     struct api *api;
     struct api_facts facts;
-    struct log log;
+    struct logger logger;
     struct net_address address;
     struct client *client;
 

@@ -128,7 +128,7 @@ static struct bytes health(struct api *a, const char *health, const char *reason
 static void serve_unhealthy(struct api *a, struct rpc_call *rpc, const char *reason,
                             const char *detail)
 {
-    log_warn(a->o.log, "serving /health false", LOG_STR("reason", reason),
+    log_warn(a->o.logger, "serving /health false", LOG_STR("reason", reason),
              LOG_STR("detail", detail));
     struct buf both = {0};
     buf_printf(&both, "%s%s", reason, detail);

@@ -6,7 +6,7 @@
  *     cleat-sim --seeds 1 300                    those from 1 to 300, up to the first that fails
  *     cleat-sim --seed 7 --crash-at-every-write  the same story with the crash at each call in turn
  */
-#include "base/log.h"
+#include "base/logger.h"
 #include "sim/sim.h"
 
 #include <inttypes.h>
@@ -22,7 +22,7 @@ struct arguments {
 };
 
 static int stderr_fd = STDERR_FILENO;
-static const struct log to_stderr = {
+static const struct logger to_stderr = {
     .level = LOG_DEBUG, .sink = log_sink_fd, .sink_context = &stderr_fd};
 
 static void print(uint64_t seed, const struct sim_result *r)
@@ -70,7 +70,7 @@ static int run_to_first(const struct arguments *a)
 
 static bool run_seed(const struct arguments *a, uint64_t seed)
 {
-    struct sim_options o = {.seed = seed, .log = a->verbose ? &to_stderr : NULL};
+    struct sim_options o = {.seed = seed, .logger = a->verbose ? &to_stderr : NULL};
     struct sim_result r = sim_run(&o);
 
     print(seed, &r);
@@ -93,7 +93,7 @@ static bool run_every_write(const struct arguments *a, uint64_t seed)
     print(seed, &whole);
     for (uint64_t nth = 1; whole.ok && nth <= whole.disk_calls; nth++) {
         o.crash_at_call = nth;
-        o.log = a->verbose ? &to_stderr : NULL;
+        o.logger = a->verbose ? &to_stderr : NULL;
         struct sim_result r = sim_run(&o);
         if (r.ok)
             continue;

@@ -23,7 +23,7 @@
 
 struct daemon {
     struct config config;
-    struct log log;
+    struct logger logger;
     int outputs[CONFIG_LOG_OUTPUTS_MAX + 1]; /* one more for a refusal */
     size_t output_count;
     struct loop *loop;
@@ -80,11 +80,11 @@ static bool open_log(struct buf *why)
 {
     size_t before = why->len;
 
-    d.log = (struct log){.level = d.config.log_level,
-                         .format = d.config.log_format,
-                         .sink = write_line,
-                         .sink_context = &d,
-                         .clock = wall_clock};
+    d.logger = (struct logger){.level = d.config.log_level,
+                               .format = d.config.log_format,
+                               .sink = write_line,
+                               .sink_context = &d,
+                               .clock = wall_clock};
     for (size_t i = 0; i < d.config.log_outputs.count; i++) {
         struct bytes name = d.config.log_outputs.at[i];
         if (!open_output(name) && why->len == before) {
@@ -115,8 +115,8 @@ static void log_notes(void)
             fields[count] = LOG_STR(note->fields[count].key, note->fields[count].value);
             count++;
         }
-        if (d.log.level <= note->level)
-            log_write(&d.log, note->level, LOG_CALLER, note->message, fields, count);
+        if (d.logger.level <= note->level)
+            log_write(&d.logger, note->level, LOG_CALLER, note->message, fields, count);
     }
 }
 
@@ -124,7 +124,7 @@ static void log_notes(void)
 
 static void on_signal(struct loop_signal *s)
 {
-    log_info(&d.log, "received signal; shutting down",
+    log_info(&d.logger, "received signal; shutting down",
              LOG_STR("signal", s->number == SIGTERM ? "terminated" : "interrupt"));
     signal(SIGTERM, SIG_DFL); /* whoever insists gets his way */
     signal(SIGINT, SIG_DFL);
@@ -135,7 +135,7 @@ static void on_signal(struct loop_signal *s)
 static void on_failed(void *context, const char *text)
 {
     (void)context;
-    log_write(&d.log, LOG_FATAL, LOG_CALLER, "the server cannot go on",
+    log_write(&d.logger, LOG_FATAL, LOG_CALLER, "the server cannot go on",
               (const struct log_field[]){LOG_STR("error", text)}, 1);
     _Exit(1);
 }
@@ -183,7 +183,8 @@ static enum err watch_signals(void)
 static int serve(void)
 {
     struct buf why = {0};
-    struct server_options options = {.config = &d.config, .log = &d.log, .on_failed = on_failed};
+    struct server_options options = {
+        .config = &d.config, .logger = &d.logger, .on_failed = on_failed};
 
     mem_tune();
     enum err e = loop_open(&(struct loop_options){.worker_threads = 2}, &d.loop);
@@ -195,7 +196,7 @@ static int serve(void)
         e = watch_signals();
     if (e != ERR_OK) {
         log_write(
-            &d.log, LOG_FATAL, LOG_CALLER, "failed to start",
+            &d.logger, LOG_FATAL, LOG_CALLER, "failed to start",
             (const struct log_field[]){LOG_STR("error", why.len ? buf_str(&why) : err_text(e))}, 1);
         buf_free(&why);
         if (!d.server)
@@ -238,7 +239,7 @@ static int refuse(const struct buf *why)
     if (!logs_to_a_screen())
         d.outputs[d.output_count++] = STDERR_FILENO;
     log_notes();
-    log_write(&d.log, LOG_WARN, LOG_CALLER, "failed to verify flags",
+    log_write(&d.logger, LOG_WARN, LOG_CALLER, "failed to verify flags",
               (const struct log_field[]){LOG_BYTES("error", buf_bytes(why))}, 1);
     return 1;
 }

@@ -238,7 +238,7 @@ ssize_t rpc_call_read(struct call *c, size_t max, uint32_t *flags)
     enum err e = message_queue_ready(&c->queue, max, &ready);
     conn->queued += c->queue.held - held;
     if (e != ERR_OK) {
-        log_warn(r->log, "cannot read the reply to a call", LOG_STR("remote", conn->info.remote),
+        log_warn(r->logger, "cannot read the reply to a call", LOG_STR("remote", conn->info.remote),
                  LOG_STR("error", err_text(e)));
         return NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE;
     }

@@ -195,7 +195,7 @@ void rpc_conn_whim(struct rpc_conn *c)
         c->whims_ns = now_ns;
     }
     if (c->whims == 0 && !c->dismissed) {
-        log_warn(c->rpc->log, "closing a connection that asks for too much",
+        log_warn(c->rpc->logger, "closing a connection that asks for too much",
                  LOG_STR("remote", c->info.remote));
         dismiss(c, NGHTTP2_ENHANCE_YOUR_CALM, BYTES("too many resets"));
     }
@@ -400,7 +400,7 @@ static void session_data(struct rpc_conn *c, struct bytes data)
         h2_must(nghttp2_session_consume_connection(c->session, c->consumed));
     c->consumed = 0;
     if (taken < 0) {
-        log_debug(c->rpc->log, "closing a connection that broke the rules of HTTP/2",
+        log_debug(c->rpc->logger, "closing a connection that broke the rules of HTTP/2",
                   LOG_STR("remote", c->info.remote),
                   LOG_STR("error", nghttp2_strerror((int)taken)));
         rpc_conn_cut(c, ERR_MALFORMED);

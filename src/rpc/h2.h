@@ -11,8 +11,8 @@
 #pragma once
 
 #include "base/bytes.h"
-#include "rpc/message.h"
 #include "http/wire.h"
+#include "rpc/message.h"
 
 #include <nghttp2/nghttp2.h>
 

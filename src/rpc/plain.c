@@ -159,7 +159,7 @@ static void on_broken(struct http_conn *h, const char *why)
 {
     struct rpc_conn *c = conn_of(h);
 
-    log_debug(c->rpc->log, "refusing a request", LOG_STR("remote", c->info.remote),
+    log_debug(c->rpc->logger, "refusing a request", LOG_STR("remote", c->info.remote),
               LOG_STR("error", why));
     c->plain->last = true;
 }

@@ -96,7 +96,7 @@ struct rpc *rpc_open(const struct rpc_options *options)
 
     r->options = *options;
     fill_in_defaults(&r->options);
-    r->log = options->log;
+    r->logger = options->logger;
     r->clock = options->io->clock;
     conn_limit_init(&r->conn_limit, options->conns_max);
     r->next_turn.run = begin_turn;
@@ -124,7 +124,7 @@ static void on_accept_failed(struct listener *l, enum err e)
 {
     struct rpc *r = l->options.context;
 
-    log_warn(r->log, "failed to accept connections; they wait", LOG_STR("error", err_text(e)));
+    log_warn(r->logger, "failed to accept connections; they wait", LOG_STR("error", err_text(e)));
 }
 
 enum err rpc_listen(struct rpc *r, const struct net_address *a, struct net_address *bound)

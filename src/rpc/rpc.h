@@ -46,7 +46,7 @@
 #include "base/buf.h"
 #include "base/err.h"
 #include "base/limits.h"
-#include "base/log.h"
+#include "base/logger.h"
 #include "io/net.h"
 
 struct io;
@@ -127,7 +127,7 @@ struct rpc_body {
 
 struct rpc_options {
     const struct io *io;
-    const struct log *log;
+    const struct logger *logger;
     const struct rpc_method *methods; /* lent until rpc_close */
     size_t method_count;
     size_t message_bytes_max;        /* received; 0: RPC_MESSAGE_BYTES_DEFAULT */

@@ -20,13 +20,13 @@ enum { CONNS = 100, STREAMS = 10, CALLS_PER_TURN = CONNS * STREAMS };
 static const struct rpc_method methods[] = {{"etcdserverpb.KV", "Put", .id = 1}};
 static const struct bytes payload = {(const uint8_t *)"twenty-five bytes of echo", 25};
 
-static const struct log quiet = {
+static const struct logger quiet = {
     .level = LOG_ERROR, .sink = log_sink_none, .clock = log_clock_none};
 
 static struct rpc *open_server(const struct io *io, struct net_address *bound)
 {
     struct rpc *r = rpc_open(&(struct rpc_options){
-        .io = io, .log = &quiet, .methods = methods, .method_count = ARRAY_LEN(methods)});
+        .io = io, .logger = &quiet, .methods = methods, .method_count = ARRAY_LEN(methods)});
     struct net_address a;
 
     if (net_address_parse("127.0.0.1:0", &a) != ERR_OK || rpc_listen(r, &a, bound) != ERR_OK)

@@ -220,14 +220,14 @@ static void put_frames(struct bytes in, struct buf *out)
 
 static void stage_open(struct stage *s)
 {
-    static const struct log log = {.sink = log_sink_none, .clock = log_clock_none};
+    static const struct logger logger = {.sink = log_sink_none, .clock = log_clock_none};
     static const struct conn_handlers handlers = {
         .on_data = on_data, .on_end = on_end, .on_closed = on_closed};
     struct net_address address;
 
     *s = (struct stage){.world = fake_world_new(1)};
     s->rpc = rpc_open(&(struct rpc_options){.io = fake_world_io(s->world),
-                                            .log = &log,
+                                            .logger = &log,
                                             .methods = methods,
                                             .method_count = ARRAY_LEN(methods),
                                             .message_bytes_max = 5000,

@@ -18,14 +18,14 @@
 #pragma once
 
 #include "base/map.h"
+#include "http/http1.h"
+#include "http/wire.h"
 #include "io/clock.h"
 #include "io/io.h"
 #include "rpc/gzip.h"
 #include "rpc/h2.h"
-#include "http/http1.h"
 #include "rpc/message.h"
 #include "rpc/rpc.h"
-#include "http/wire.h"
 
 enum {
     LISTENERS_MAX = 32,
@@ -65,7 +65,7 @@ enum {
 
 struct rpc {
     struct rpc_options options;
-    const struct log *log;
+    const struct logger *logger;
     struct clock *clock;
     struct conn_limit conn_limit;
     struct listener *listeners[LISTENERS_MAX];

@@ -385,10 +385,10 @@ static void open_server(struct rpc_rig *r, const struct rpc_options *options)
     struct rpc_options o = options ? *options : (struct rpc_options){0};
     struct net_address a;
 
-    r->log = (struct log){
+    r->logger = (struct logger){
         .level = LOG_DEBUG, .sink = keep_line, .sink_context = &r->logged, .clock = log_clock_none};
     o.io = r->io;
-    o.log = &r->log;
+    o.logger = &r->logger;
     o.methods = methods;
     o.method_count = ARRAY_LEN(methods);
     r->rpc = rpc_open(&o);

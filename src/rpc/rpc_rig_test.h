@@ -43,7 +43,7 @@ struct rpc_rig {
     struct client *client; /* NULL until rig_connect */
     unsigned client_opened, client_gone;
 
-    struct log log;
+    struct logger logger;
     struct buf logged;
 
     /* What the server was told, and what it did. */

@@ -55,7 +55,7 @@ static enum err sync_name(struct boot *b, const char *dir)
 
     if (e == ERR_OK && op.os_error != 0 && !b->told_no_sync) {
         b->told_no_sync = true;
-        log_warn(b->s->log,
+        log_warn(b->s->logger,
                  "the file system cannot sync directories; it alone decides whether "
                  "files just created or renamed survive a power cut",
                  LOG_STR("path", dir));
@@ -114,7 +114,7 @@ static struct wal_options wal_settings(struct server *s)
 {
     return (struct wal_options){
         .dir = s->config->wal_dir,
-        .log = s->log,
+        .logger = s->logger,
         .no_sync = s->config->unsafe_no_fsync,
         .segment_bytes = s->options.segment_bytes,
         .on_durable = server_on_durable,
@@ -157,8 +157,9 @@ static enum err open_log(struct boot *b)
     struct wal_visitor visitor = replay_visitor(l);
 
     l->applied = backend_applied(b->s->backend).index;
-    enum err e = b->trial ? wal_replay(b->s->io->disk, &opt, l->start, &visitor, &l->found)
-                          : wal_open(b->s->io->disk, &opt, l->start, &visitor, &l->found, &b->s->wal);
+    enum err e = b->trial
+                     ? wal_replay(b->s->io->disk, &opt, l->start, &visitor, &l->found)
+                     : wal_open(b->s->io->disk, &opt, l->start, &visitor, &l->found, &b->s->wal);
     if (e == ERR_BUSY)
         buf_printf(b->why, "the log in %s is in use by another process", opt.dir);
     else if (e != ERR_OK)
@@ -285,7 +286,7 @@ static void leased_key(void *context, struct bytes key, int64_t lease)
     struct server *s = context;
 
     if (lease_attach(s->leases, lease, key) != LEASE_OK)
-        log_warn(s->log, "a key names a lease that does not exist", LOG_BYTES("key", key),
+        log_warn(s->logger, "a key names a lease that does not exist", LOG_BYTES("key", key),
                  LOG_ID("lease", (uint64_t)lease));
 }
 
@@ -380,8 +381,8 @@ static void raft_says(void *context, enum raft_log_level level, const char *text
                                             [RAFT_LOG_ERROR] = LOG_ERROR};
     struct server *s = context;
 
-    if (s->raft_log.level <= levels[level])
-        log_write(&s->raft_log, levels[level], "raft/raft.c", text, NULL, 0);
+    if (s->raft_logger.level <= levels[level])
+        log_write(&s->raft_logger, levels[level], "raft/raft.c", text, NULL, 0);
 }
 
 static struct raft_config raft_settings(struct boot *b)
@@ -402,7 +403,7 @@ static struct raft_config raft_settings(struct boot *b)
         .pre_vote = s->config->pre_vote,
         .log = raft_says,
         .log_context = s,
-        .log_level = s->log->level == LOG_DEBUG ? RAFT_LOG_DEBUG : RAFT_LOG_INFO,
+        .log_level = s->logger->level == LOG_DEBUG ? RAFT_LOG_DEBUG : RAFT_LOG_INFO,
     };
 }
 
@@ -550,13 +551,13 @@ static enum err take_over(struct boot *b, const struct snap_place *place)
     e = try_copy(b, snap_import_dir(import));
     if (e != ERR_OK) {
         snap_import_drop(import);
-        log_warn(b->s->log, "etcd's data directory was left as it is",
+        log_warn(b->s->logger, "etcd's data directory was left as it is",
                  LOG_STR("data-dir", place->data_dir));
         return e;
     }
     e = snap_import_take_over(import);
     if (e == ERR_OK)
-        log_info(b->s->log, "imported etcd's store", LOG_U64("consistent-index", copied.index),
+        log_info(b->s->logger, "imported etcd's store", LOG_U64("consistent-index", copied.index),
                  LOG_U64("entries", copied.entries), LOG_U64("bytes", copied.bytes),
                  LOG_STR("way-back", "cleatutl export makes it etcd's again"));
     return e;
@@ -587,7 +588,7 @@ static enum err open_rpc(struct boot *b)
 
     s->rpc = rpc_open(&(struct rpc_options){
         .io = s->io,
-        .log = s->log,
+        .logger = s->logger,
         .methods = api_methods,
         .method_count = api_method_count,
         .message_bytes_max = c->max_request_bytes + GRPC_OVERHEAD_BYTES,
@@ -622,7 +623,7 @@ static void open_api(struct boot *b)
         .cluster = s->cluster,
         .backend = s->backend,
         .facts = &s->facts,
-        .log = s->log,
+        .logger = s->logger,
         .seed = s->map_seed,
         .request_bytes_max = c->max_request_bytes,
         .txn_ops_max = (unsigned)c->max_txn_ops,
@@ -650,7 +651,7 @@ static void set_going(struct boot *b)
     s->tick_timer.on_time = tick_is_due;
     s->tick_due = true; /* which also sets the timer */
     server_come_back(s);
-    log_info(s->log, "starting etcd server", LOG_ID("local-member-id", s->facts.member_id),
+    log_info(s->logger, "starting etcd server", LOG_ID("local-member-id", s->facts.member_id),
              LOG_STR("local-server-version", SERVER_VERSION),
              LOG_ID("cluster-id", s->facts.cluster_id),
              LOG_U64("applied-index", s->facts.applied_index));
@@ -704,9 +705,9 @@ static struct server *new_server(const struct server_options *options)
 
     s->options = *options;
     s->config = options->config;
-    s->log = options->log;
-    s->raft_log = *options->log;
-    s->raft_log.name = "raft";
+    s->logger = options->logger;
+    s->raft_logger = *options->logger;
+    s->raft_logger.name = "raft";
     s->io = options->io;
     s->commit_interval_ms = (uint64_t)s->config->backend_batch_interval_ns / NS_PER_MS;
     entropy_fill(s->io->entropy, &seed, sizeof(seed));
@@ -727,7 +728,7 @@ static void say_how_we_start(const struct server *s)
 {
     const struct config *c = s->config;
 
-    log_info(s->log, "starting an etcd server", LOG_STR("etcd-version", SERVER_VERSION),
+    log_info(s->logger, "starting an etcd server", LOG_STR("etcd-version", SERVER_VERSION),
              LOG_STR("name", c->name), LOG_STR("data-dir", c->data_dir),
              LOG_STR("wal-dir", c->wal_dir), LOG_BOOL("pre-vote", c->pre_vote),
              LOG_NS("heartbeat-interval", (int64_t)(c->heartbeat_ms * NS_PER_MS)),
@@ -790,7 +791,7 @@ void server_close(struct server *s)
     assert(server_has_stopped(s));
     timer_stop(s->io->clock, &s->tick_timer);
     timer_stop(s->io->clock, &s->sweep_timer);
-    log_info(s->log, "closed etcd server", LOG_NS("longest-turn", (int64_t)s->longest_turn_ns),
+    log_info(s->logger, "closed etcd server", LOG_NS("longest-turn", (int64_t)s->longest_turn_ns),
              LOG_NS("longest-turn-cpu", (int64_t)s->longest_busy_ns));
     server_free(s, false);
 }

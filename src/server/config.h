@@ -21,7 +21,7 @@
 #pragma once
 
 #include "base/buf.h"
-#include "base/log.h"
+#include "base/logger.h"
 #include "cluster/urls.h"
 #include "io/net.h"
 

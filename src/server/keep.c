@@ -33,7 +33,7 @@ static bool compact_some(struct server *s)
         return false;
     bool done = mvcc_compact_some(s->mvcc, MVCC_SLICE_STEPS);
     if (!mvcc_compact_pending(s->mvcc))
-        log_info(s->log, "finished scheduled compaction",
+        log_info(s->logger, "finished scheduled compaction",
                  LOG_I64("compact-revision", mvcc_compact_revision(s->mvcc)));
     return !done;
 }
@@ -68,7 +68,7 @@ void keep_quota_exceeded(struct server *s)
     if (s->facts.now_ms < s->next_alarm_ms)
         return;
     s->next_alarm_ms = s->facts.now_ms + s->config->election_ms;
-    log_warn(s->log, "message exceeded backend quota; raising alarm",
+    log_warn(s->logger, "message exceeded backend quota; raising alarm",
              LOG_I64("quota-size-bytes", s->config->quota_backend_bytes
                                              ? s->config->quota_backend_bytes
                                              : APPLY_QUOTA_BYTES_DEFAULT));
@@ -105,7 +105,7 @@ static void propose_version(struct server *s)
     if (!cluster_next_version(s->cluster, &own, text))
         return;
     if (cluster_version(s->cluster).len == 0)
-        log_info(s->log, "setting up initial cluster version using v3 API",
+        log_info(s->logger, "setting up initial cluster version using v3 API",
                  LOG_STR("cluster-version", text));
     struct pb_cluster_version_set_request request = {.ver = bytes_of_str(text)};
     pending_propose_own(s, &(struct pb_internal_raft_request){.cluster_version_set = &request});
@@ -115,7 +115,7 @@ static void say_version(struct server *s, struct bytes version)
 {
     if (bytes_equal(version, bytes_of_str(s->cluster_version)))
         return;
-    log_info(s->log,
+    log_info(s->logger,
              s->cluster_version[0] ? "updated cluster version" : "set initial cluster version",
              LOG_ID("cluster-id", s->facts.cluster_id),
              LOG_ID("local-member-id", s->facts.member_id), LOG_BYTES("cluster-version", version));
@@ -143,7 +143,8 @@ static void follow_version(struct server *s)
         backend_put(s->backend, BUCKET_META, KEY_STORAGE_VERSION, version);
     else
         backend_delete(s->backend, BUCKET_META, KEY_STORAGE_VERSION);
-    log_info(s->log, "updated storage version", LOG_STR("new-storage-version", s->storage_version));
+    log_info(s->logger, "updated storage version",
+             LOG_STR("new-storage-version", s->storage_version));
 }
 
 enum err keep_read_version(struct server *s, struct buf *why)
@@ -181,7 +182,7 @@ void keep_publish_applied(struct server *s, uint64_t id)
     if (s->published || id == 0 || id != s->publish_id)
         return;
     s->published = true;
-    log_info(s->log, "published local member to cluster through raft",
+    log_info(s->logger, "published local member to cluster through raft",
              LOG_ID("local-member-id", s->facts.member_id),
              LOG_ID("cluster-id", s->facts.cluster_id));
     listen_serve(s);
@@ -248,7 +249,7 @@ static void snapshot_written(struct job *j)
     struct server *s = n->server;
 
     if (n->err != ERR_OK) {
-        log_warn(s->log, "failed to save a snapshot of the log; trying again later",
+        log_warn(s->logger, "failed to save a snapshot of the log; trying again later",
                  LOG_STR("error", err_text(n->err)), LOG_U64("snapshot-index", n->index));
         n->not_before_ms = s->facts.now_ms + SNAPSHOT_RETRY_MS;
         n->busy = false;
@@ -262,7 +263,7 @@ void keep_snapshot_recorded(struct server *s)
     struct log_snapshot *n = &s->snapshot;
     uint64_t catch_up = s->config->snapshot_catchup_entries;
 
-    log_info(s->log, "saved snapshot to disk", LOG_U64("snapshot-index", n->index));
+    log_info(s->logger, "saved snapshot to disk", LOG_U64("snapshot-index", n->index));
     s->snapshot_index = n->index;
     n->seq = 0;
     n->busy = false;
@@ -299,7 +300,7 @@ static void snapshot_if_due(struct server *s)
     if (!is_due || n->busy || s->conf_state_index > durable.index ||
         s->facts.now_ms < n->not_before_ms)
         return;
-    log_info(s->log, "triggering snapshot", LOG_ID("local-member-id", s->facts.member_id),
+    log_info(s->logger, "triggering snapshot", LOG_ID("local-member-id", s->facts.member_id),
              LOG_U64("local-member-applied-index", s->facts.applied_index),
              LOG_U64("local-member-snapshot-index", s->snapshot_index),
              LOG_U64("local-member-snapshot-count", s->config->snapshot_count),

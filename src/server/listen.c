@@ -85,13 +85,13 @@ void listen_serve(struct server *s)
 {
     char text[NET_TEXT_MAX];
 
-    log_info(s->log, "ready to serve client requests");
+    log_info(s->logger, "ready to serve client requests");
     for (size_t i = 0; i < s->listening_count; i++)
-        log_info(s->log, "serving client traffic insecurely; this is strongly discouraged!",
+        log_info(s->logger, "serving client traffic insecurely; this is strongly discouraged!",
                  LOG_STR("traffic", "grpc+http"),
                  LOG_STR("address", net_address_text(&s->listening[i], text)));
     for (size_t i = 0; i < s->peer_listener_count; i++)
-        log_warn(s->log, "other members are turned away: a cluster of one is all there is yet",
+        log_warn(s->logger, "other members are turned away: a cluster of one is all there is yet",
                  LOG_STR("address", net_address_text(&s->peer_listeners[i]->address, text)));
 }
 

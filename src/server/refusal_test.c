@@ -168,10 +168,10 @@ static int64_t no_clock(void *context)
 static const char *as_logged(struct arena *arena, const char *why)
 {
     struct buf line = {0};
-    struct log log = {
+    struct logger logger = {
         .level = LOG_INFO, .sink = append_line, .sink_context = &line, .clock = no_clock};
 
-    log_write(&log, LOG_WARN, LOG_CALLER, "failed to verify flags",
+    log_write(&logger, LOG_WARN, LOG_CALLER, "failed to verify flags",
               (const struct log_field[]){LOG_STR("error", why)}, 1);
     const char *found = strstr(buf_str(&line), "\"msg\":");
     CHECK(found != NULL);

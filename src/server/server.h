@@ -27,7 +27,7 @@
 
 #include "base/buf.h"
 #include "base/err.h"
-#include "base/log.h"
+#include "base/logger.h"
 
 struct config;
 struct io;
@@ -37,7 +37,7 @@ struct server; /* opaque */
 struct server_options {
     const struct io *io;
     const struct config *config; /* outlives the server */
-    const struct log *log;
+    const struct logger *logger;
     struct memory_disk *memory; /* the simulator's page store; NULL: LMDB in the data directory */
     int64_t sweep_keys_min;     /* of mvcc_options; 0: as mvcc has it */
     unsigned sweep_steps;       /* in one turn; 0: MVCC_SLICE_STEPS */

@@ -81,8 +81,8 @@ struct log_snapshot {
 struct server {
     struct server_options options;
     const struct config *config;
-    const struct log *log;
-    struct log raft_log;
+    const struct logger *logger;
+    struct logger raft_logger;
     const struct io *io;
     char *snap_dir;
     struct rng rng;

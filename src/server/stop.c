@@ -7,7 +7,7 @@ void server_stop(struct server *s)
         return;
     s->is_stopping = true;
     s->stop_ms = server_now_ms(s);
-    log_info(s->log, "closing etcd server", LOG_STR("name", s->config->name),
+    log_info(s->logger, "closing etcd server", LOG_STR("name", s->config->name),
              LOG_STR("data-dir", s->config->data_dir));
     api_stop(s->api, ANSWER_STOPPED);
     listen_stop(s);

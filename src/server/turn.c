@@ -134,7 +134,7 @@ static void say_if_slow(struct server *s, const struct apply_effects *e)
     int64_t took = (int64_t)(clock_now_ns(s->io->clock) - s->apply_began_ns);
 
     if (took > s->config->warning_apply_ns)
-        log_warn(s->log, "apply request took too long", LOG_NS("took", took),
+        log_warn(s->logger, "apply request took too long", LOG_NS("took", took),
                  LOG_NS("expected-duration", s->config->warning_apply_ns), LOG_STR("prefix", ""),
                  LOG_U64("index", e->index), LOG_U64("changes", e->changes.count));
 }
@@ -243,7 +243,7 @@ static void say_who_leads(struct server *s, uint64_t leader)
                  "raft.node: %" PRIx64 " changed leader from %" PRIx64 " to %" PRIx64
                  " at term %" PRIu64,
                  self, before, leader, term);
-    log_info(&s->raft_log, text);
+    log_info(&s->raft_logger, text);
 }
 
 static void lead_changed(struct server *s, const struct raft_soft_state *now)

@@ -27,7 +27,7 @@ static void configure(struct sim_host *h)
 }
 
 struct sim_host *sim_host_new(struct fake_time *time, struct fake_wire *wire, const char *ip,
-                              const struct climate *climate, const struct log *log)
+                              const struct climate *climate, const struct logger *logger)
 {
     static const struct fake_delay disk_delay = {.min_ns = 20000, .max_ns = 3 * NS_PER_MS};
     struct sim_host *h = mem_new(struct sim_host);
@@ -57,9 +57,9 @@ struct sim_host *sim_host_new(struct fake_time *time, struct fake_wire *wire, co
     rng_seed(&h->rng, rng_next(&time->rng));
     h->clock.look_ns = climate->look_ns;
     fake_wire_limit(h->io.net, &h->fds);
-    h->log = *log;
-    h->log.clock = log_time;
-    h->log.clock_context = h;
+    h->logger = *logger;
+    h->logger.clock = log_time;
+    h->logger.clock_context = h;
     return h;
 }
 
@@ -103,7 +103,7 @@ bool sim_host_start(struct sim_host *h)
     configure(h);
     struct server_options options = {.io = &h->io,
                                      .config = &h->config,
-                                     .log = &h->log,
+                                     .logger = &h->logger,
                                      .memory = h->memory,
                                      .sweep_keys_min = h->climate->sweep_keys_min,
                                      .sweep_steps = h->climate->sweep_steps,

@@ -26,7 +26,7 @@ struct sim_host {
     struct memory_disk *memory;
     struct io io;
     struct config config;
-    struct log log;
+    struct logger logger;
     const struct climate *climate;
     struct rng rng;        /* for the flags of each start */
     struct arena flags;    /* their text; config looks into it */
@@ -36,7 +36,7 @@ struct sim_host {
 };
 
 struct sim_host *sim_host_new(struct fake_time *time, struct fake_wire *wire, const char *ip,
-                              const struct climate *climate, const struct log *log);
+                              const struct climate *climate, const struct logger *logger);
 void sim_host_free(struct sim_host *h);
 
 /* The member may have so many files and connections open at once, and knows it when it starts. */

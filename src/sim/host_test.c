@@ -48,18 +48,18 @@ static unsigned count(const struct buf *log, const char *text)
 /* Boots a member there; true if it starts. What it says is appended to *said. */
 static bool boot(int error, struct buf *said, struct buf *why)
 {
-    struct log log = {.level = LOG_INFO,
-                      .format = LOG_JSON,
-                      .sink = note_line,
-                      .sink_context = said,
-                      .clock = log_clock_none};
+    struct logger logger = {.level = LOG_INFO,
+                            .format = LOG_JSON,
+                            .sink = note_line,
+                            .sink_context = said,
+                            .clock = log_clock_none};
     struct climate climate;
     struct fake_time time;
 
     fake_time_init(&time, test_seed());
     climate_draw(&climate, &time.rng);
     struct fake_wire *wire = fake_wire_new(&time, &(struct fake_wire_options){0});
-    struct sim_host *h = sim_host_new(&time, wire, "10.0.0.1", &climate, &log);
+    struct sim_host *h = sim_host_new(&time, wire, "10.0.0.1", &climate, &logger);
     struct odd_disk odd = {.disk = {.ops = &odd_ops}, .real = h->io.disk, .error = error};
     h->io.disk = &odd.disk;
     bool started = sim_host_start(h);

@@ -41,7 +41,7 @@ struct sim {
  * leader's extension. */
 #define LEASE_LATE_NS (8 * NS_PER_S)
 
-static const struct log silence = {.level = LOG_FATAL};
+static const struct logger silence = {.level = LOG_FATAL};
 
 static void note(struct sim *s, uint64_t what)
 {
@@ -173,7 +173,7 @@ static void sim_open(struct sim *s, const struct sim_options *o)
     draw_climate(s);
     s->wire = fake_wire_new(&s->time, &(struct fake_wire_options){.delay = wire_delay});
     s->member =
-        sim_host_new(&s->time, s->wire, "10.0.0.1", &s->climate, o->log ? o->log : &silence);
+        sim_host_new(&s->time, s->wire, "10.0.0.1", &s->climate, o->logger ? o->logger : &silence);
     inbox_init(&s->inbox, NULL, NULL);
     fake_clock_init(&s->clock, &s->time, &s->inbox);
     s->io = (struct io){.inbox = &s->inbox,

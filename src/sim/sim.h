@@ -3,8 +3,8 @@
  *
  * One member, the real server, on a machine of fakes; clients of several kinds on another
  * (actor.h); a wire between them; and a fate that lets the machine lose power now and then, at a
- * write of its disks, be it the very first, or gives the member few file descriptors and clients who
- * take them (idle.h). What kind of world it is, and with which flags the member is started, is
+ * write of its disks, be it the very first, or gives the member few file descriptors and clients
+ * who take them (idle.h). What kind of world it is, and with which flags the member is started, is
  * drawn, too (climate.h). Time is virtual and everything runs in this thread, so a seed is a story
  * that can be told again, step by step, with the same trace hash at its end.
  *
@@ -17,7 +17,7 @@
 #pragma once
 
 #include "base/buf.h"
-#include "base/log.h"
+#include "base/logger.h"
 
 #include <stdint.h>
 
@@ -32,7 +32,7 @@ struct sim_options {
     /* Instead: exactly once, at this call of the disks, boot included. */
     uint64_t crash_at_call;
 
-    const struct log *log; /* of the member; NULL: none */
+    const struct logger *logger; /* of the member; NULL: none */
 };
 
 struct sim_result {

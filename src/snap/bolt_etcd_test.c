@@ -408,11 +408,11 @@ static void check_snapfile(struct peer *e)
     struct arena arena = {0};
     struct buf file = {0}, dump = {0};
     struct raft_snapshot snapshot;
-    struct log log = {.level = LOG_FATAL};
+    struct logger logger = {.level = LOG_FATAL};
     CHECK_EQ(loop_open(&(struct loop_options){0}, &loop), ERR_OK);
 
     const char *dir = arena_printf(&arena, "%s/member/snap", e->dir);
-    struct snapfile_search search = {.dir = dir, .log = &log};
+    struct snapfile_search search = {.dir = dir, .logger = &logger};
     CHECK_EQ(snapfile_load_newest(loop_io(loop)->disk, &search, &arena, &file, &snapshot), ERR_OK);
     CHECK_EQ(snapshot.term, 2);
     CHECK(snapshot.index >= 20);

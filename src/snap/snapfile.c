@@ -143,17 +143,17 @@ static enum err decode_named(const char *name, struct bytes file, struct arena *
     return e;
 }
 
-static enum err set_aside(struct disk *disk, const struct log *log, const char *path,
+static enum err set_aside(struct disk *disk, const struct logger *logger, const char *path,
                           const char *why, struct arena *arena)
 {
     const char *broken = arena_printf(arena, "%s.broken", path);
     enum err e = disk_rename(disk, path, broken);
 
     if (e == ERR_OK)
-        log_warn(log, "renamed to a broken snap file", LOG_STR("path", path),
+        log_warn(logger, "renamed to a broken snap file", LOG_STR("path", path),
                  LOG_STR("broken-path", broken), LOG_STR("error", why));
     else
-        log_warn(log, "failed to rename a broken snap file", LOG_STR("path", path),
+        log_warn(logger, "failed to rename a broken snap file", LOG_STR("path", path),
                  LOG_STR("broken-path", broken), LOG_STR("error", err_text(e)));
     return e;
 }
@@ -172,7 +172,7 @@ static enum err try_file(struct disk *disk, const struct snapfile_search *search
     else if (e == ERR_TOO_LARGE)
         why = "larger than any snap file";
     if (why) {
-        e = set_aside(disk, search->log, path, why, arena);
+        e = set_aside(disk, search->logger, path, why, arena);
         return e == ERR_OK ? ERR_NOT_FOUND : e;
     }
     if (e != ERR_OK)

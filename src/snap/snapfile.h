@@ -22,7 +22,7 @@
  */
 #pragma once
 
-#include "base/log.h"
+#include "base/logger.h"
 #include "entry/entry.h"
 #include "pb/codec.h"
 
@@ -56,8 +56,8 @@ typedef bool snapfile_wanted(void *context, uint64_t term, uint64_t index);
 
 struct snapfile_search {
     const char *dir;
-    const struct log *log;   /* told of every broken file */
-    snapfile_wanted *wanted; /* NULL: any */
+    const struct logger *logger; /* told of every broken file */
+    snapfile_wanted *wanted;     /* NULL: any */
     void *context;
 };
 

@@ -193,7 +193,7 @@ struct scene {
     struct disk *disk;
     struct arena arena;
     struct buf lines; /* of the log */
-    struct log log;
+    struct logger logger;
 };
 
 static void keep_line(void *context, struct bytes line)
@@ -205,7 +205,7 @@ static void scene_begin(struct scene *d)
 {
     *d = (struct scene){.world = fake_world_new(test_seed())};
     d->disk = fake_world_io(d->world)->disk;
-    d->log = (struct log){
+    d->logger = (struct logger){
         .level = LOG_INFO, .sink = keep_line, .sink_context = &d->lines, .clock = log_clock_none};
     CHECK_EQ(disk_make_dir(d->disk, "snap", 0700, 0), ERR_OK);
     CHECK_EQ(disk_sync_dir(d->disk, "."), ERR_OK);
@@ -231,7 +231,7 @@ static uint64_t load(struct scene *d, snapfile_wanted *wanted, void *context)
     struct buf file = {0};
     struct raft_snapshot out = {0};
     struct snapfile_search search = {
-        .dir = "snap", .log = &d->log, .wanted = wanted, .context = context};
+        .dir = "snap", .logger = &d->logger, .wanted = wanted, .context = context};
 
     enum err e = snapfile_load_newest(d->disk, &search, &d->arena, &file, &out);
     CHECK(e == ERR_OK || e == ERR_NOT_FOUND);
@@ -383,7 +383,7 @@ TEST(a_snapfile_that_cannot_be_read_is_not_set_aside)
     scene_begin(&d);
     save(&d, 1, 100);
     save(&d, 1, 200);
-    struct snapfile_search search = {.dir = "snap", .log = &d.log};
+    struct snapfile_search search = {.dir = "snap", .logger = &d.logger};
 
     fake_disk_fail(d.world->disk,
                    (struct fake_fault){.kind = DISK_READ_FILE, .nth = 1, .err = ERR_IO});

@@ -83,7 +83,7 @@ void wal_unreserve(struct wal *w)
     if (!w->next.file)
         return;
     if (disk_remove(w->disk, w->next.path) != ERR_OK || disk_close(w->disk, w->next.file) != ERR_OK)
-        log_warn(w->opt.log, "failed to remove the reserved WAL segment",
+        log_warn(w->opt.logger, "failed to remove the reserved WAL segment",
                  LOG_STR("path", w->next.path));
     w->next.file = NULL;
 }
@@ -97,7 +97,7 @@ static void on_closed(struct disk_op *op)
     struct wal_segment *s = container_of(op, struct wal_segment, closing);
 
     if (op->err != ERR_OK)
-        log_warn(s->wal->opt.log, "failed to close WAL segment", LOG_STR("path", s->text));
+        log_warn(s->wal->opt.logger, "failed to close WAL segment", LOG_STR("path", s->text));
     s->is_closing = false;
     s->wal->closing--;
     end_if_unused(s);
@@ -183,7 +183,7 @@ static void purge_next(struct wal *w);
 static void purge_end(struct wal *w, const char *doing, enum err e)
 {
     if (e != ERR_OK)
-        log_warn(w->opt.log, "failed to purge WAL", LOG_STR("path", w->purging.path),
+        log_warn(w->opt.logger, "failed to purge WAL", LOG_STR("path", w->purging.path),
                  LOG_STR("while", doing), LOG_STR("error", err_text(e)));
     mem_free(w->purging.path);
     w->purging.path = NULL;
@@ -217,9 +217,9 @@ static void on_purge_removed(struct disk_op *op)
     bool gone = op->err == ERR_OK;
 
     if (gone)
-        log_info(w->opt.log, "purged", LOG_STR("path", w->purging.path));
+        log_info(w->opt.logger, "purged", LOG_STR("path", w->purging.path));
     else
-        log_error(w->opt.log, "failed to remove file", LOG_STR("path", w->purging.path),
+        log_error(w->opt.logger, "failed to remove file", LOG_STR("path", w->purging.path),
                   LOG_STR("error", err_text(op->err)));
     purge_submit(w, (struct disk_op){.kind = DISK_CLOSE,
                                      .file = w->purging.file,

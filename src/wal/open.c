@@ -59,7 +59,7 @@ static void pick_names(const struct buf *listing, const struct wal_options *opt,
         struct wal_name name;
         if (!wal_name_parse(text, &name)) {
             if (!ends_with(text, ".tmp"))
-                log_warn(opt->log, "ignored file in WAL directory", LOG_STR("path", text));
+                log_warn(opt->logger, "ignored file in WAL directory", LOG_STR("path", text));
             continue;
         }
         if (out->count == cap) {
@@ -249,7 +249,7 @@ static enum err open_segment(struct replay *r, struct wal_segment *s)
     if (e == ERR_OK)
         s->size = stat.size;
     else
-        log_error(r->opt->log, "failed to open WAL segment", LOG_STR("path", path),
+        log_error(r->opt->logger, "failed to open WAL segment", LOG_STR("path", path),
                   LOG_STR("error", err_text(e)));
     mem_free(path);
     return e;
@@ -273,7 +273,7 @@ static enum err take_names(struct replay *r, const struct names *names, size_t f
         if (i > first && names->at[i].seq != names->at[i - 1].seq + 1) {
             char text[WAL_NAME_MAX];
             wal_name_format(names->at[i], text);
-            log_error(r->opt->log, "a WAL segment is missing", LOG_STR("before", text));
+            log_error(r->opt->logger, "a WAL segment is missing", LOG_STR("before", text));
             return ERR_CORRUPT;
         }
         wal_push_segment(r->wal, wal_segment_new(names->at[i]));
@@ -305,7 +305,7 @@ static enum err read_segments(struct replay *r)
     for (size_t i = 0; i < r->wal->segment_count && e == ERR_OK; i++)
         e = open_and_read(r, i);
     if (e != ERR_OK && r->found->fault.what)
-        log_error(r->opt->log, "failed to read WAL", LOG_STR("file", r->found->fault.file),
+        log_error(r->opt->logger, "failed to read WAL", LOG_STR("file", r->found->fault.file),
                   LOG_U64("offset", r->found->fault.offset),
                   LOG_STR("error", r->found->fault.what));
     return e;
@@ -333,7 +333,7 @@ static enum err replay_names(struct replay *r, struct wal_place start, const str
     bool everything = start.index == UINT64_MAX;
 
     if (!everything && !first_for(names, start.index, &first)) {
-        log_error(r->opt->log, "no WAL segment reaches back to the snapshot",
+        log_error(r->opt->logger, "no WAL segment reaches back to the snapshot",
                   LOG_U64("snapshot-index", start.index));
         return ERR_NOT_FOUND;
     }
@@ -512,7 +512,7 @@ static enum err clear_tail(struct wal *w, struct wal_segment *s)
         if (disk_allocate(w->disk, s->file, 0, segment_bytes, 0) == ERR_OK)
             s->size = segment_bytes;
         else
-            log_warn(w->opt.log, "failed to reserve a WAL segment", LOG_STR("path", s->text));
+            log_warn(w->opt.logger, "failed to reserve a WAL segment", LOG_STR("path", s->text));
     }
     if (e == ERR_OK)
         e = disk_sync(w->disk, s->file);
@@ -557,7 +557,7 @@ static enum err prepare_tail(struct replay *r)
     enum err e = ERR_OK;
 
     if (r->found->torn) {
-        log_info(w->opt.log, "repairing", LOG_STR("path", s->text),
+        log_info(w->opt.logger, "repairing", LOG_STR("path", s->text),
                  LOG_U64("offset", r->found->fault.offset), LOG_STR("error", r->found->fault.what));
         e = put_aside(w, s);
     }
@@ -568,10 +568,10 @@ static enum err prepare_tail(struct replay *r)
     if (e == ERR_OK)
         e = sync_names(w);
     if (e != ERR_OK)
-        log_error(w->opt.log, "failed to prepare WAL for appending", LOG_STR("path", s->text),
+        log_error(w->opt.logger, "failed to prepare WAL for appending", LOG_STR("path", s->text),
                   LOG_STR("error", err_text(e)));
     else if (r->found->torn)
-        log_info(w->opt.log, "repaired", LOG_STR("path", s->text));
+        log_info(w->opt.logger, "repaired", LOG_STR("path", s->text));
     return e;
 }
 
@@ -689,7 +689,7 @@ static enum err publish(struct wal *w, const char *tmp)
     if (e == ERR_OK) {
         e = disk_sync_dir(w->disk, parent);
         if (e != ERR_OK && disk_rename(w->disk, w->dir, tmp) != ERR_OK)
-            log_error(w->opt.log, "failed to take back a new WAL", LOG_STR("path", w->dir));
+            log_error(w->opt.logger, "failed to take back a new WAL", LOG_STR("path", w->dir));
     }
     mem_free(parent);
     return e;
@@ -709,7 +709,7 @@ static enum err create(struct wal *w, const struct pb_wal_metadata *metadata)
     if (e == ERR_OK)
         e = publish(w, tmp);
     if (e != ERR_OK)
-        log_error(w->opt.log, "failed to create WAL", LOG_STR("path", w->dir),
+        log_error(w->opt.logger, "failed to create WAL", LOG_STR("path", w->dir),
                   LOG_STR("error", err_text(e)));
     mem_free(tmp);
     return e;

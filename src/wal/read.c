@@ -44,7 +44,7 @@ static void finish(struct wal_read *r, enum err e)
 /* The bytes at hand passed the crc when they were written. */
 static void damaged(struct wal_read *r, uint64_t offset, const char *why)
 {
-    log_error(r->wal->opt.log, "failed to read WAL", LOG_STR("file", r->segment->text),
+    log_error(r->wal->opt.logger, "failed to read WAL", LOG_STR("file", r->segment->text),
               LOG_U64("offset", offset), LOG_STR("error", why));
 }
 

@@ -13,7 +13,7 @@ enum { SPARE_BYTES_MAX = 1 * MIB };
 struct wal *wal_new(struct disk *disk, const struct wal_options *opt)
 {
     assert(opt->dir && opt->dir[0]);
-    assert(opt->log);
+    assert(opt->logger);
 
     struct wal *w = mem_new(struct wal);
     w->disk = disk;
@@ -227,7 +227,7 @@ static void batch_is_durable(struct wal *w)
     w->durable = b->seq;
     w->pending_bytes -= b->size;
     if (b->opens) {
-        log_info(w->opt.log, "created a new WAL segment", LOG_STR("path", b->segment->text));
+        log_info(w->opt.logger, "created a new WAL segment", LOG_STR("path", b->segment->text));
         wal_close_old(w);
     }
     wal_reserve(w); /* not earlier, so that a log that was only opened has nothing in flight */
@@ -433,7 +433,7 @@ void wal_next_failed(struct wal *w, const struct disk_op *op)
         return;
     }
     if (!w->next.told)
-        log_warn(w->opt.log, "failed to reserve the next WAL segment; it will be tried again",
+        log_warn(w->opt.logger, "failed to reserve the next WAL segment; it will be tried again",
                  LOG_STR("path", w->next.path), LOG_STR("error", err_text(op->err)));
     w->next.told = true;
 }
@@ -606,11 +606,11 @@ void wal_close_files(struct wal *w)
     for (size_t i = 0; i < w->segment_count; i++) {
         struct wal_segment *s = w->segments[i];
         if (s->file && disk_close(w->disk, s->file) != ERR_OK)
-            log_warn(w->opt.log, "failed to close WAL segment", LOG_STR("path", s->text));
+            log_warn(w->opt.logger, "failed to close WAL segment", LOG_STR("path", s->text));
         s->file = NULL;
     }
     if (w->dir_file && disk_close(w->disk, w->dir_file) != ERR_OK)
-        log_warn(w->opt.log, "failed to close WAL directory", LOG_STR("path", w->dir));
+        log_warn(w->opt.logger, "failed to close WAL directory", LOG_STR("path", w->dir));
     w->dir_file = NULL;
 }
 

@@ -49,7 +49,7 @@
 
 #include "base/limits.h"
 #include "base/list.h"
-#include "base/log.h"
+#include "base/logger.h"
 #include "entry/entry.h"
 #include "io/disk.h"
 #include "pb/codec.h"
@@ -74,7 +74,7 @@ struct wal_place {
 
 struct wal_options {
     const char *dir; /* lent */
-    const struct log *log;
+    const struct logger *logger;
     uint64_t segment_bytes; /* 0: WAL_SEGMENT_BYTES */
     bool no_sync;           /* --unsafe-no-fsync */
 

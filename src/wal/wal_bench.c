@@ -86,13 +86,13 @@ static void encode(void *context, uint64_t times)
 static void encode_entries(size_t len, const char *suffix)
 {
     static const struct disk_ops ops = {.submit = null_submit, .run = null_run};
-    static const struct log log = {.level = LOG_FATAL};
+    static const struct logger logger = {.level = LOG_FATAL};
     struct encoding e = {.disk.base.ops = &ops};
     uint8_t *fill;
 
     e.data = blob_new(len, &fill);
     memset(fill, 'x', len);
-    struct wal_options opt = {.dir = "wal", .log = &log};
+    struct wal_options opt = {.dir = "wal", .logger = &logger};
     if (wal_create(&e.disk.base, &opt, &(struct pb_wal_metadata){1, 1}, &e.wal) != ERR_OK)
         fatal("bench: cannot create a log on no disk at all");
     null_finish_all(&e.disk);
@@ -182,8 +182,9 @@ static double wal_round(struct streaming *s)
 
 static void open_stream(struct streaming *s, const char *dir, struct blob *data)
 {
-    static const struct log log = {.level = LOG_FATAL};
-    struct wal_options opt = {.dir = dir, .log = &log, .on_durable = on_durable, .context = s};
+    static const struct logger logger = {.level = LOG_FATAL};
+    struct wal_options opt = {
+        .dir = dir, .logger = &logger, .on_durable = on_durable, .context = s};
 
     if (loop_open(&(struct loop_options){0}, &s->loop) != ERR_OK)
         fatal("bench: no loop");

@@ -224,9 +224,9 @@ TEST(a_failed_sync_ends_the_process_naming_the_file)
 }
 
 /*
- * A sync fails, and the process ends; the kernel still shows what was to be synced, and takes it for
- * clean. The next life finds those entries, and appends behind them. If it does not write them again
- * they are gone with the power, from the middle of what was acknowledged since.
+ * A sync fails, and the process ends; the kernel still shows what was to be synced, and takes it
+ * for clean. The next life finds those entries, and appends behind them. If it does not write them
+ * again they are gone with the power, from the middle of what was acknowledged since.
  */
 TEST(what_a_failed_sync_has_left_in_memory_alone_is_written_again)
 {

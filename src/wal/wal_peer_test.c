@@ -49,7 +49,7 @@ static void check_get(struct etcd *e, const char *key, const char *want)
 struct ours {
     struct loop *loop;
     struct disk *disk;
-    struct log log;
+    struct logger logger;
     struct wal_options opt;
     struct wal *wal;
     struct wal_place start;
@@ -90,8 +90,8 @@ static void settle(struct ours *o)
 
 static void ours_begin(struct ours *o, const char *dir)
 {
-    *o = (struct ours){.log = {.level = LOG_FATAL}};
-    o->opt = (struct wal_options){.dir = dir, .log = &o->log};
+    *o = (struct ours){.logger = {.level = LOG_FATAL}};
+    o->opt = (struct wal_options){.dir = dir, .logger = &o->logger};
     CHECK_EQ(loop_open(&(struct loop_options){0}, &o->loop), ERR_OK);
     o->disk = loop_io(o->loop)->disk;
 }

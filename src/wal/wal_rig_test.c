@@ -35,9 +35,9 @@ struct wal_rig *wal_rig_new(uint64_t seed, uint64_t segment_bytes)
 
     rig->world = fake_world_new(seed);
     rig->disk = fake_world_io(rig->world)->disk;
-    rig->log = (struct log){.level = LOG_DEBUG, .sink = sink, .clock = log_clock_none};
+    rig->logger = (struct logger){.level = LOG_DEBUG, .sink = sink, .clock = log_clock_none};
     rig->opt = (struct wal_options){.dir = "/member/wal",
-                                    .log = &rig->log,
+                                    .logger = &rig->logger,
                                     .segment_bytes = segment_bytes,
                                     .on_durable = on_durable,
                                     .on_failed = on_failed,

@@ -35,7 +35,7 @@ struct outcome {
 struct wal_rig {
     struct fake_world *world;
     struct disk *disk;
-    struct log log;
+    struct logger logger;
     struct wal_options opt;
     struct wal *wal;
     uint64_t seq, durable;

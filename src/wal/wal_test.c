@@ -770,7 +770,7 @@ TEST(it_works_on_a_real_disk_with_locks_and_permissions)
 {
     struct real_run run = {0};
     char dir[256], path[512];
-    struct log log = {.level = LOG_FATAL};
+    struct logger logger = {.level = LOG_FATAL};
     struct wal_found found;
     struct wal *second;
     struct stat st;
@@ -779,7 +779,7 @@ TEST(it_works_on_a_real_disk_with_locks_and_permissions)
     const struct io *io = loop_io(run.loop);
     run.inbox = io->inbox;
     snprintf(dir, sizeof(dir), "%s/member/wal", test_tmp_dir());
-    struct wal_options opt = {.dir = dir, .log = &log};
+    struct wal_options opt = {.dir = dir, .logger = &logger};
     CHECK_EQ(wal_create(io->disk, &opt, &(struct pb_wal_metadata){1, 2}, &run.wal), ERR_OK);
     CHECK_EQ(wal_open(io->disk, &opt, (struct wal_place){0}, NULL, &found, &second), ERR_BUSY);
 

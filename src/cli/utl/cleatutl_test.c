@@ -360,8 +360,8 @@ static void append(struct writing *w, uint64_t index, uint64_t term, uint64_t co
  * are given up and deleted. */
 static void write_purged_log(const char *dir)
 {
-    struct log quiet = {.level = LOG_FATAL};
-    struct wal_options opt = {.dir = dir, .log = &quiet, .segment_bytes = 512};
+    struct logger quiet = {.level = LOG_FATAL};
+    struct wal_options opt = {.dir = dir, .logger = &quiet, .segment_bytes = 512};
     struct pb_wal_metadata metadata = {.node_id = 0xabc, .cluster_id = 0xdef};
     struct writing w;
 

@@ -1,6 +1,6 @@
 /* `cleatutl export DIR`: a member's directory becomes one that etcd starts on. */
 #include "base/arena.h"
-#include "base/log.h"
+#include "base/logger.h"
 #include "cli/utl/utl.h"
 #include "io/disk.h"
 #include "snap/transfer.h"
@@ -12,12 +12,12 @@
  * elsewhere (--wal-dir) cannot be asked. */
 static enum err find_snapshot(struct disk *disk, const char *data_dir, uint64_t *index)
 {
-    static const struct log silent = {.level = LOG_FATAL};
+    static const struct logger silent = {.level = LOG_FATAL};
     struct arena arena = {0};
     struct wal_snapshots all = {0};
     const char *dir = arena_printf(&arena, "%s/member/wal", data_dir);
     enum err e =
-        wal_snapshots(disk, &(struct wal_options){.dir = dir, .log = &silent}, &arena, &all);
+        wal_snapshots(disk, &(struct wal_options){.dir = dir, .logger = &silent}, &arena, &all);
 
     *index = e == ERR_OK && all.count > 0 ? all.at[all.count - 1].index : 0;
     if (e == ERR_NOT_FOUND)

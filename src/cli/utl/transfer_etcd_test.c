@@ -23,7 +23,7 @@ struct ours {
     struct loop *loop;
     struct disk *disk;
     const char *dir, *db, *imported, *store, *wal;
-    struct log log;
+    struct logger logger;
     struct wal_options wal_options;
     struct buf why;
     struct wal_place snapshot; /* the last valid one in the log */
@@ -32,12 +32,12 @@ struct ours {
 
 static void ours_init(struct ours *o, const char *dir)
 {
-    *o = (struct ours){.dir = dir, .log = {.level = LOG_FATAL}};
+    *o = (struct ours){.dir = dir, .logger = {.level = LOG_FATAL}};
     o->db = arena_printf(&o->arena, "%s/member/snap/db", dir);
     o->imported = arena_printf(&o->arena, "%s.imported", o->db);
     o->store = arena_printf(&o->arena, "%s/member/" SNAP_STORE_NAME, dir);
     o->wal = arena_printf(&o->arena, "%s/member/wal", dir);
-    o->wal_options = (struct wal_options){.dir = o->wal, .log = &o->log};
+    o->wal_options = (struct wal_options){.dir = o->wal, .logger = &o->logger};
     CHECK_EQ(loop_open(&(struct loop_options){0}, &o->loop), ERR_OK);
     o->disk = loop_io(o->loop)->disk;
 }

@@ -195,8 +195,8 @@ static const struct raft_snapshot *snapshot(const struct survey *s, size_t i)
 /* Replay from the newest snapshot that is committed, which also notices a gap between entries. */
 static enum err try_replay(struct survey *s)
 {
-    struct log quiet = {.level = LOG_FATAL};
-    struct wal_options opt = {.dir = s->dir, .log = &quiet};
+    struct logger quiet = {.level = LOG_FATAL};
+    struct wal_options opt = {.dir = s->dir, .logger = &quiet};
     struct wal_found found = {0};
 
     for (size_t i = 0; i < snapshot_count(s); i++)

@@ -1,4 +1,4 @@
-#include "base/log.h"
+#include "base/logger.h"
 
 #include "base/buf.h"
 #include "harness/test.h"
@@ -16,21 +16,21 @@ static int64_t fixed_time(void *context)
     return INT64_C(1767323045678901234); /* 2026-01-02T03:04:05.678901234Z */
 }
 
-static struct log log_into(struct buf *lines, enum log_format format)
+static struct logger log_into(struct buf *lines, enum log_format format)
 {
-    return (struct log){.level = LOG_INFO,
-                        .format = format,
-                        .sink = collect,
-                        .sink_context = lines,
-                        .clock = fixed_time};
+    return (struct logger){.level = LOG_INFO,
+                           .format = format,
+                           .sink = collect,
+                           .sink_context = lines,
+                           .clock = fixed_time};
 }
 
 TEST(a_json_line_has_etcds_shape)
 {
     struct buf lines = {0};
-    struct log log = log_into(&lines, LOG_JSON);
+    struct logger logger = log_into(&lines, LOG_JSON);
 
-    log_write(&log, LOG_INFO, "embed/serve.c:141", "ready to serve client requests", NULL, 0);
+    log_write(&logger, LOG_INFO, "embed/serve.c:141", "ready to serve client requests", NULL, 0);
 
     CHECK_STR(buf_str(&lines),
               "{\"level\":\"info\",\"ts\":\"2026-01-02T03:04:05.678901Z\","
@@ -41,10 +41,10 @@ TEST(a_json_line_has_etcds_shape)
 TEST(fields_follow_in_order_each_in_its_own_form)
 {
     struct buf lines = {0};
-    struct log log = log_into(&lines, LOG_JSON);
-    log.name = "raft";
+    struct logger logger = log_into(&lines, LOG_JSON);
+    logger.name = "raft";
 
-    log_warn(&log, "m", LOG_STR("s", "a\"b\\\n\x01"), LOG_I64("i", -5), LOG_U64("u", UINT64_MAX),
+    log_warn(&logger, "m", LOG_STR("s", "a\"b\\\n\x01"), LOG_I64("i", -5), LOG_U64("u", UINT64_MAX),
              LOG_ID("id", 0x8e9e05c52164694d), LOG_BOOL("b", true), LOG_NS("took", 100000000));
 
     const char *fields = strstr(buf_str(&lines), "\"msg\"");
@@ -58,10 +58,10 @@ TEST(fields_follow_in_order_each_in_its_own_form)
 TEST(console_lines_are_separated_by_tabs)
 {
     struct buf lines = {0};
-    struct log log = log_into(&lines, LOG_CONSOLE);
+    struct logger logger = log_into(&lines, LOG_CONSOLE);
 
-    log_write(&log, LOG_ERROR, "x.c:1", "plain", NULL, 0);
-    log_write(&log, LOG_INFO, "x.c:2", "with",
+    log_write(&logger, LOG_ERROR, "x.c:1", "plain", NULL, 0);
+    log_write(&logger, LOG_INFO, "x.c:2", "with",
               (struct log_field[]){LOG_STR("k", "v"), LOG_I64("n", 1)}, 2);
 
     CHECK_STR(buf_str(&lines),
@@ -73,9 +73,9 @@ TEST(console_lines_are_separated_by_tabs)
 TEST(lines_below_the_level_are_not_made)
 {
     struct buf lines = {0};
-    struct log log = log_into(&lines, LOG_JSON);
+    struct logger logger = log_into(&lines, LOG_JSON);
 
-    log_debug(&log, "not seen");
+    log_debug(&logger, "not seen");
 
     CHECK_EQ(lines.len, 0);
     buf_free(&lines);
@@ -98,13 +98,13 @@ TEST(durations_read_as_go_prints_them)
         {-1500000, "-1.5ms"},
     };
     struct buf lines = {0};
-    struct log log = log_into(&lines, LOG_JSON);
+    struct logger logger = log_into(&lines, LOG_JSON);
 
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         char want[64];
         snprintf(want, sizeof(want), "\"d\":\"%s\"}\n", cases[i].text);
         buf_clear(&lines);
-        log_info(&log, "m", LOG_NS("d", cases[i].ns));
+        log_info(&logger, "m", LOG_NS("d", cases[i].ns));
         CHECK_STR(strstr(buf_str(&lines), "\"d\""), want);
     }
     buf_free(&lines);
@@ -114,14 +114,14 @@ TEST(a_line_too_long_is_cut_at_a_field_and_stays_valid)
 {
     static char large[2 * LOG_LINE_BYTES_MAX];
     struct buf lines = {0};
-    struct log log = log_into(&lines, LOG_JSON);
+    struct logger logger = log_into(&lines, LOG_JSON);
     memset(large, '\n', sizeof(large) - 1);
 
-    log_info(&log, "m", LOG_STR("first", "kept"), LOG_STR("second", large));
+    log_info(&logger, "m", LOG_STR("first", "kept"), LOG_STR("second", large));
     CHECK_STR(strstr(buf_str(&lines), "\"first\""), "\"first\":\"kept\"}\n");
 
     buf_clear(&lines);
-    log_info(&log, large, LOG_STR("first", "kept"));
+    log_info(&logger, large, LOG_STR("first", "kept"));
     CHECK(lines.len <= LOG_LINE_BYTES_MAX);
     CHECK_STR(buf_str(&lines) + lines.len - 3, "\"}\n");
     buf_free(&lines);
@@ -130,9 +130,9 @@ TEST(a_line_too_long_is_cut_at_a_field_and_stays_valid)
 TEST(bytes_that_are_not_utf8_become_the_replacement_character)
 {
     struct buf lines = {0};
-    struct log log = log_into(&lines, LOG_JSON);
+    struct logger logger = log_into(&lines, LOG_JSON);
 
-    log_info(&log, "m", LOG_BYTES("k", BYTES("a\xFF\xC3\xA9")));
+    log_info(&logger, "m", LOG_BYTES("k", BYTES("a\xFF\xC3\xA9")));
 
     CHECK_STR(strstr(buf_str(&lines), "\"k\""), "\"k\":\"a\\ufffd\xC3\xA9\"}\n");
     buf_free(&lines);

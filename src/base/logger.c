@@ -1,4 +1,4 @@
-#include "base/log.h"
+#include "base/logger.h"
 
 #include "base/assert.h"
 #include "base/json.h"
@@ -168,17 +168,17 @@ static void put_message(struct line *l, const char *message)
     }
 }
 
-static void build_json(struct line *l, const struct log *log, enum log_level level,
+static void build_json(struct line *l, const struct logger *logger, enum log_level level,
                        const char *caller, const char *message, const struct log_field *fields,
                        size_t count)
 {
     put_str(l, "{\"level\":\"");
     put_str(l, log_level_name(level));
     put_str(l, "\",\"ts\":\"");
-    put_time(l, log->clock(log->clock_context));
+    put_time(l, logger->clock(logger->clock_context));
     put_str(l, "\"");
-    if (log->name)
-        put_field(l, ",", ":", &LOG_STR("logger", log->name));
+    if (logger->name)
+        put_field(l, ",", ":", &LOG_STR("logger", logger->name));
     put_field(l, ",", ":", &LOG_STR("caller", caller));
     put_message(l, message);
     for (size_t i = 0; i < count; i++)
@@ -186,16 +186,16 @@ static void build_json(struct line *l, const struct log *log, enum log_level lev
     l->at[l->len++] = '}';
 }
 
-static void build_console(struct line *l, const struct log *log, enum log_level level,
+static void build_console(struct line *l, const struct logger *logger, enum log_level level,
                           const char *caller, const char *message, const struct log_field *fields,
                           size_t count)
 {
-    put_time(l, log->clock(log->clock_context));
+    put_time(l, logger->clock(logger->clock_context));
     put_str(l, "\t");
     put_str(l, log_level_name(level));
-    if (log->name) {
+    if (logger->name) {
         put_str(l, "\t");
-        put_str(l, log->name);
+        put_str(l, logger->name);
     }
     put_str(l, "\t");
     put_str(l, caller);
@@ -207,20 +207,20 @@ static void build_console(struct line *l, const struct log *log, enum log_level 
         l->at[l->len++] = '}';
 }
 
-void log_write(const struct log *log, enum log_level level, const char *caller, const char *message,
-               const struct log_field *fields, size_t count)
+void log_write(const struct logger *logger, enum log_level level, const char *caller,
+               const char *message, const struct log_field *fields, size_t count)
 {
     struct line l;
 
     l.len = 0;
     l.full = false;
-    if (log->format == LOG_JSON)
-        build_json(&l, log, level, caller, message, fields, count);
+    if (logger->format == LOG_JSON)
+        build_json(&l, logger, level, caller, message, fields, count);
     else
-        build_console(&l, log, level, caller, message, fields, count);
+        build_console(&l, logger, level, caller, message, fields, count);
     l.at[l.len++] = '\n';
     assert(l.len <= sizeof(l.at));
-    log->sink(log->sink_context, bytes_of(l.at, l.len));
+    logger->sink(logger->sink_context, bytes_of(l.at, l.len));
 }
 
 void log_sink_fd(void *context, struct bytes line)

@@ -8,7 +8,7 @@
  * level is checked before the fields are looked at. The time comes from the log's own clock, so
  * that a simulated server logs simulated time.
  *
- *     log_info(log, "ready to serve client requests", LOG_STR("addr", addr), LOG_ID("id", id));
+ *     log_info(logger, "ready to serve client requests", LOG_STR("addr", addr), LOG_ID("id", id));
  */
 #pragma once
 
@@ -51,7 +51,7 @@ typedef void log_sink(void *context, struct bytes line);
 /* Nanoseconds since 1970, for the ts field. */
 typedef int64_t log_clock(void *context);
 
-struct log {
+struct logger {
     enum log_level level; /* lines below it are not made */
     enum log_format format;
     const char *name; /* the "logger" field, such as "raft"; NULL for none */
@@ -64,8 +64,8 @@ struct log {
 /* One longer line than this is cut. */
 #define LOG_LINE_BYTES_MAX 4096
 
-void log_write(const struct log *log, enum log_level level, const char *caller, const char *message,
-               const struct log_field *fields, size_t count);
+void log_write(const struct logger *logger, enum log_level level, const char *caller,
+               const char *message, const struct log_field *fields, size_t count);
 
 /* A sink that writes to the file descriptor which the context points to: an int. */
 void log_sink_fd(void *context, struct bytes line);
@@ -83,16 +83,16 @@ bool log_level_parse(const char *text, enum log_level *out);
 #define LOG_STRINGIFY(x)  LOG_STRINGIFY_(x)
 #define LOG_CALLER        __FILE__ ":" LOG_STRINGIFY(__LINE__)
 
-#define LOG_AT(log, at_level, message, ...)                                                        \
+#define LOG_AT(logger, at_level, message, ...)                                                     \
     do {                                                                                           \
-        if ((log)->level <= (at_level)) {                                                          \
+        if ((logger)->level <= (at_level)) {                                                       \
             const struct log_field log_fields[] = {__VA_ARGS__};                                   \
-            log_write((log), (at_level), LOG_CALLER, (message), log_fields,                        \
+            log_write((logger), (at_level), LOG_CALLER, (message), log_fields,                     \
                       sizeof(log_fields) / sizeof(struct log_field));                              \
         }                                                                                          \
     } while (0)
 
-#define log_debug(log, ...) LOG_AT(log, LOG_DEBUG, __VA_ARGS__, )
-#define log_info(log, ...)  LOG_AT(log, LOG_INFO, __VA_ARGS__, )
-#define log_warn(log, ...)  LOG_AT(log, LOG_WARN, __VA_ARGS__, )
-#define log_error(log, ...) LOG_AT(log, LOG_ERROR, __VA_ARGS__, )
+#define log_debug(logger, ...) LOG_AT(logger, LOG_DEBUG, __VA_ARGS__, )
+#define log_info(logger, ...)  LOG_AT(logger, LOG_INFO, __VA_ARGS__, )
+#define log_warn(logger, ...)  LOG_AT(logger, LOG_WARN, __VA_ARGS__, )
+#define log_error(logger, ...) LOG_AT(logger, LOG_ERROR, __VA_ARGS__, )
