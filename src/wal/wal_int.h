@@ -4,7 +4,7 @@
  *     open.c    names, replay, repair, creation         all of it waits for the disk
  *     wal.c     appending: batches, cuts                from here on nothing does
  *     read.c    old entries
- *     keep.c    the reserved next segment, giving up and deleting old ones
+ *     segments.c    the reserved next segment, giving up and deleting old ones
  */
 #pragma once
 
