@@ -8,12 +8,12 @@
 
 enum { VISITS = 10 };
 
-struct crowd {
+struct group {
     struct visit visits[VISITS];
     struct buf value;
 };
 
-static void grow_store(struct counter *k, struct crowd *c)
+static void grow_store(struct counter *k, struct group *c)
 {
     struct pb_lease_grant_request grant = {.id = 7, .ttl = 2};
 
@@ -28,7 +28,7 @@ static void grow_store(struct counter *k, struct crowd *c)
 }
 
 /* One of everything that can be under way. */
-static void begin_everything(struct counter *k, struct crowd *c)
+static void begin_everything(struct counter *k, struct group *c)
 {
     struct pb_range_request all = {.key = BYTES("k"), .range_end = BYTES("l")};
     struct pb_watch_create_request create = {
@@ -73,7 +73,7 @@ static void some_turns(struct counter *k, unsigned count)
 }
 
 /* Everything gone, nothing left behind; and the next client is served. */
-static void check_all_gone(struct counter *k, struct crowd *c)
+static void check_all_gone(struct counter *k, struct group *c)
 {
     for (unsigned i = 0; i < VISITS; i++) {
         c->visits[i].call = NULL; /* went with its connection */
@@ -95,7 +95,7 @@ static void check_all_gone(struct counter *k, struct crowd *c)
 static void cut_after(unsigned turns, bool is_slow)
 {
     struct counter k;
-    struct crowd c = {0};
+    struct group c = {0};
     counter_open(&k);
     k.is_slow = is_slow;
     k.api_steps = 20; /* so that everything takes several turns */
@@ -131,7 +131,7 @@ TEST(calls_may_be_cancelled_at_any_turn)
 
     for (unsigned round = 0; round < 20 * test_effort(); round++) {
         struct counter k;
-        struct crowd c = {0};
+        struct group c = {0};
         counter_open(&k);
         k.is_slow = rng_chance(&rng, 1, 2);
         k.api_steps = (unsigned)rng_between(&rng, 1, 200);
@@ -153,7 +153,7 @@ TEST(a_crash_with_everything_under_way_leaves_nothing)
 {
     for (unsigned turns = 0; turns < 60; turns += 3) {
         struct counter k;
-        struct crowd c = {0};
+        struct group c = {0};
         counter_open(&k);
         k.is_slow = turns % 2;
         k.api_steps = 20;

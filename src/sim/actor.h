@@ -5,7 +5,7 @@
  *     writer    one call after the other: puts, deletes, transactions within transactions, reads of
  *               now and of the past, leases, compactions; and now and then it leaves in between
  *     herder    the same, but a hundred keys at a time, deleted at once; and it compacts behind
- * that crowd     the same, but small and many at a time reader    ranges of all options, mostly of
+ * that group     the same, but small and many at a time reader    ranges of all options, mostly of
  * the past lessee    leases watcher   watches some of it from somewhere, now and then anew, and
  * reads slowly
  *

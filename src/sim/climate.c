@@ -18,7 +18,7 @@ static void draw_clients(struct climate *c, struct rng *rng)
 {
     c->writers = (unsigned)rng_between(rng, 1, 3);
     c->herders = rng_chance(rng, 1, 4);
-    c->crowds = rng_chance(rng, 1, 4);
+    c->groups = rng_chance(rng, 1, 4);
     c->readers = rng_chance(rng, 1, 2);
     c->lessees = rng_chance(rng, 1, 3);
     c->watchers = (unsigned)rng_between(rng, 1, 3);

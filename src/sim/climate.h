@@ -15,7 +15,7 @@ enum { CLIMATE_FLAGS_MAX = 48 };
 
 struct climate {
     /* the clients */
-    unsigned writers, herders, crowds, readers, lessees, watchers;
+    unsigned writers, herders, groups, readers, lessees, watchers;
     unsigned pause_ms_max; /* between two calls: hasty, or so that leases have time to expire */
     bool has_herd;         /* of keys: many are written and deleted at once */
 

@@ -1,7 +1,7 @@
 /*
  * idle: clients that connect and say nothing, and so take file descriptors from the member.
  *
- * They come in crowds, more than the member may take, so that others wait behind them; after a
+ * They come in groups, more than the member may take, so that others wait behind them; after a
  * while some of them leave, or all.
  */
 #pragma once

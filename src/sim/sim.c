@@ -147,7 +147,7 @@ static void draw_climate(struct sim *s)
     climate_draw(c, &s->fate);
     if (s->o.calls > 0) { /* a short story */
         c->has_herd = false;
-        c->herders = c->crowds = 0;
+        c->herders = c->groups = 0;
     }
     if (s->o.writers > 0)
         c->writers = s->o.writers;
@@ -183,7 +183,7 @@ static void sim_open(struct sim *s, const struct sim_options *o)
     add_actors(s, ACTOR_WITNESS, 1);
     add_actors(s, ACTOR_WRITER, s->climate.writers);
     add_actors(s, ACTOR_HERDER, s->climate.herders);
-    add_actors(s, ACTOR_CROWD, s->climate.crowds);
+    add_actors(s, ACTOR_CROWD, s->climate.groups);
     add_actors(s, ACTOR_READER, s->climate.readers);
     add_actors(s, ACTOR_LESSEE, s->climate.lessees);
     add_actors(s, ACTOR_WATCHER, s->climate.watchers);

@@ -11,7 +11,7 @@ enum {
 
 /* What it does, of a hundred times. */
 struct habits {
-    unsigned puts, deletes, txns, reads, compactions, leases, herds, herd_deletes, crowds;
+    unsigned puts, deletes, txns, reads, compactions, leases, herds, herd_deletes, groups;
 };
 
 static const struct habits habits_of[] = {
@@ -220,7 +220,7 @@ static void begin_by_habit(struct actor *a)
         {habits->leases, begin_lease},
         {habits->herds, begin_herd},
         {habits->herd_deletes, begin_herd_delete},
-        {habits->crowds, begin_crowd},
+        {habits->groups, begin_crowd},
     };
 
     size_t i = 0;

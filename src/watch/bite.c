@@ -12,7 +12,7 @@
  * Three things can become too much, and all of them only within one revision, since between two of
  * them a bite can simply end: one interest's events (they are then only measured, and read when
  * they are sent: a long message), the events of all interests together, and the notes. For the
- * latter two some watchers are left behind at this revision, in a crowd of their own or parked like
+ * latter two some watchers are left behind at this revision, in a group of their own or parked like
  * those without room, and their turn comes soon.
  */
 enum { SPARE_BYTES_MAX = 64 * KIB }; /* kept for the next bite; what is larger is given back */
@@ -32,13 +32,13 @@ static size_t flavour_of(const struct interest *i)
     return i->wants & WANTS_PREV ? 1 : 0;
 }
 
-void bite_begin(struct bite *b, struct watch *hub, struct crowd *crowd)
+void bite_begin(struct bite *b, struct watch *hub, struct watcher_group *group)
 {
     assert(!bite_is_under_way(b));
     assert(b->gather_count == 0);
 
     b->hub = hub;
-    b->crowd = crowd;
+    b->group = group;
     b->compacted = mvcc_compact_revision(hub->mvcc);
     b->first = 0;
     b->full = false;
@@ -80,7 +80,7 @@ void bite_end(struct bite *b)
         blob_unref(b->whole[flavour]);
         b->whole[flavour] = NULL;
     }
-    b->crowd = NULL;
+    b->group = NULL;
 }
 
 void bite_free(struct bite *b)
@@ -130,8 +130,8 @@ static bool park_without_room(struct interest *i, int64_t revision)
 /* For want of memory and not of room: whoever waits for us alone goes on doing so. */
 static void leave_behind(struct interest *i, int64_t revision)
 {
-    struct watch *hub = i->crowd->hub;
-    bool is_prompt = i->crowd == hub->live || i->crowd->grace == GRACE_PROMPT;
+    struct watch *hub = i->group->hub;
+    bool is_prompt = i->group == hub->live || i->group->grace == GRACE_PROMPT;
     bool last = false;
 
     while (!last) {
@@ -212,7 +212,7 @@ static void measure(struct bite *b, const struct interest *i, struct encoding *e
 {
     if (e->size > 0)
         return;
-    bool kept = floor_allows(b->hub, b->crowd->grace, e->change->at.main);
+    bool kept = floor_allows(b->hub, b->group->grace, e->change->at.main);
     e->prev_size = watch_event_prev_size(b->hub->mvcc, i->wants, e->change, kept);
     e->size = watch_event_size(e->change, e->prev_size);
 }
@@ -306,7 +306,7 @@ bool bite_take(struct bite *b, const struct mvcc_change *change, unsigned *steps
     struct encoding flavours[2] = {{.change = change}, {.change = change}};
 
     buf_clear(&b->matched);
-    crowd_match(b->crowd, change->key, &b->matched);
+    watcher_group_match(b->group, change->key, &b->matched);
     struct interest **matched = (struct interest **)(void *)b->matched.at;
     size_t count = b->matched.len / sizeof(struct interest *);
     spend(steps, 1 + count);

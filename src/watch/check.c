@@ -4,7 +4,7 @@
 
 struct tally {
     size_t count, ahead, member, parked, ended, live, progress, early;
-    size_t in_grace;            /* of those parked, and of crowds */
+    size_t in_grace;            /* of those parked, and of groups */
     const struct watcher *last; /* seen */
 };
 
@@ -20,7 +20,7 @@ static void check_grace(const struct watch *hub, uint32_t grace, int64_t next, s
 
 static void check_member(const struct watch *hub, const struct watcher *w, struct tally *t)
 {
-    const struct crowd *c = w->interest->crowd;
+    const struct watcher_group *c = w->interest->group;
 
     assert(c);
     assert(w->next <= c->key.next);
@@ -42,14 +42,14 @@ static void check_watcher(const struct watch_stream *s, const struct watcher *w,
     switch ((enum watcher_place)w->place) {
     case WATCHER_AHEAD:
         assert(heap_has(&w->ahead));
-        assert(!w->interest->crowd);
+        assert(!w->interest->group);
         t->ahead++;
         break;
     case WATCHER_MEMBER:
         check_member(s->hub, w, t);
         break;
     case WATCHER_PARKED:
-        assert(!w->interest->crowd);
+        assert(!w->interest->group);
         check_grace(s->hub, w->grace, w->next, t);
         t->parked++;
         break;
@@ -122,27 +122,27 @@ static void check_stream(const struct watch_stream *s, struct tally *all)
     all->in_grace += t.in_grace;
 }
 
-/* --- crowds --- */
+/* --- groups --- */
 
-static size_t check_crowd(const struct watch *hub, const struct crowd *c, struct tally *t)
+static size_t check_crowd(const struct watch *hub, const struct watcher_group *c, struct tally *t)
 {
     assert((c->grace == GRACE_PROMPT) == !list_empty(&c->prompt));
     check_grace(hub, c->grace, c->key.next, t);
-    crowd_check(c);
+    watcher_group_check(c);
     return c->count;
 }
 
 static size_t check_round(const struct watch *hub, const struct list *round, struct tally *t,
-                          size_t *crowds)
+                          size_t *groups)
 {
     size_t members = 0;
 
     LIST_FOREACH (link, round) {
-        struct crowd *c = container_of(link, struct crowd, round);
+        struct watcher_group *c = container_of(link, struct watcher_group, round);
         assert(c != hub->live);
-        assert(treap_find(&crowd_order, hub->lagging, &c->key) == &c->by_next);
+        assert(treap_find(&watcher_group_order, hub->lagging, &c->key) == &c->by_next);
         members += check_crowd(hub, c, t);
-        ++*crowds;
+        ++*groups;
     }
     return members;
 }
@@ -152,13 +152,13 @@ static size_t count_nodes(const struct treap_node *n)
     return n ? 1 + count_nodes(n->left) + count_nodes(n->right) : 0;
 }
 
-static size_t check_crowds(const struct watch *hub, struct tally *t)
+static size_t check_groups(const struct watch *hub, struct tally *t)
 {
-    size_t crowds = 0;
-    size_t members = check_round(hub, &hub->round, t, &crowds);
+    size_t groups = 0;
+    size_t members = check_round(hub, &hub->round, t, &groups);
 
-    members += check_round(hub, &hub->next_round, t, &crowds);
-    assert(crowds == count_nodes(hub->lagging));
+    members += check_round(hub, &hub->next_round, t, &groups);
+    assert(groups == count_nodes(hub->lagging));
     assert(hub->live->key.next == hub->revision + 1);
     assert(hub->live->grace == GRACE_NONE);
     members += check_crowd(hub, hub->live, t);
@@ -168,7 +168,7 @@ static size_t check_crowds(const struct watch *hub, struct tally *t)
         assert(hub->held->grace == GRACE_PROMPT);
         members += check_crowd(hub, hub->held, t);
     }
-    const struct crowd *walking = hub->walk.bite.crowd;
+    const struct watcher_group *walking = hub->walk.bite.group;
     if (walking) {
         assert(walking != hub->live);
         assert(list_empty(&walking->round));
@@ -202,9 +202,9 @@ static void check_gathers(const struct bite *b)
         const struct gather *g = &b->gathers[n];
         if (!g->interest)
             continue;
-        assert(g->interest->crowd == b->crowd);
+        assert(g->interest->group == b->group);
         assert(g->interest->gather == n + 1);
-        assert(g->first >= b->crowd->key.next);
+        assert(g->first >= b->group->key.next);
         assert(g->is_long || g->bytes <= WATCH_BATCH_BYTES);
         assert(g->is_long || g->picks.len == g->events * sizeof(uint32_t));
         assert(!g->is_long || g->revisions == 1);
@@ -229,7 +229,7 @@ void watch_check(const struct watch *hub)
     }
     assert(streams == hub->stream_count);
     assert(all.ahead == hub->ahead.count);
-    size_t members = check_crowds(hub, &all);
+    size_t members = check_groups(hub, &all);
     assert(all.member == members);
     check_floor(hub, &all);
     assert(!bite_is_under_way(&hub->bite));

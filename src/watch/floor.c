@@ -9,7 +9,7 @@
  * what we have published, and must get it. There are three kinds of those:
  *
  *     ahead       its start has been published, and its turn to be woken has not come
- *     prompt      members of crowds that left the live one as a whole, for a huge revision or a
+ *     prompt      members of groups that left the live one as a whole, for a huge revision or a
  *                 large delete, and of the one that is held until the delete is settled
  *     in a grace  those who lost their place since their stream had no room
  *
@@ -160,7 +160,7 @@ void grace_drop_long(struct watch *hub, uint32_t serial)
     end_if_unused(hub, g);
 }
 
-void crowd_set_grace(struct crowd *c, uint32_t serial)
+void watcher_group_set_grace(struct watcher_group *c, uint32_t serial)
 {
     struct watch *hub = c->hub;
 
@@ -210,7 +210,7 @@ int64_t floor_needed(const struct watch *hub)
     if (first)
         lower_to(hub, container_of(first, struct watcher, ahead)->next, &floor);
     LIST_FOREACH (link, &hub->prompt_crowds)
-        lower_to(hub, container_of(link, struct crowd, prompt)->key.next, &floor);
+        lower_to(hub, container_of(link, struct watcher_group, prompt)->key.next, &floor);
     LIST_FOREACH (link, &hub->graces) {
         const struct grace *g = grace_of(link);
         if (g->is_cut)
@@ -286,7 +286,8 @@ void floor_forget(struct watch *hub)
     while (!list_empty(&hub->graces))
         end_grace(hub, grace_of(hub->graces.next));
     while (!list_empty(&hub->prompt_crowds))
-        crowd_set_grace(container_of(hub->prompt_crowds.next, struct crowd, prompt), GRACE_NONE);
+        watcher_group_set_grace(container_of(hub->prompt_crowds.next, struct watcher_group, prompt),
+                                GRACE_NONE);
     if (hub->floor != INT64_MAX)
         mvcc_keep_history(hub->mvcc, INT64_MAX);
     hub->floor = INT64_MAX;

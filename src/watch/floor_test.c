@@ -140,7 +140,7 @@ TEST(a_large_delete_and_a_compaction_behind_it_lose_no_event)
     watch_rig_free(&r);
 }
 
-/* Too many changes to be shown one by one: the live crowd as a whole reads them from history. */
+/* Too many changes to be shown one by one: the live group as a whole reads them from history. */
 TEST(a_huge_revision_and_a_compaction_behind_it_lose_no_event)
 {
     struct watch_rig r;

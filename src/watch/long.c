@@ -27,12 +27,12 @@ struct watch_long {
     bool passed; /* its revision, and the bytes were not all there */
 };
 
-/* Measured by the bite a moment ago; its crowd may have been cut off since. */
+/* Measured by the bite a moment ago; its group may have been cut off since. */
 static uint32_t grace_for(const struct bite *b, int64_t revision)
 {
     bool compacted = revision <= mvcc_compact_revision(b->hub->mvcc);
 
-    if (compacted && !floor_allows(b->hub, b->crowd->grace, revision))
+    if (compacted && !floor_allows(b->hub, b->group->grace, revision))
         return GRACE_NONE;
     return grace_of_long(b->hub, revision);
 }

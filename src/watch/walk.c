@@ -4,61 +4,61 @@
 
 /*
  * Catching up goes in rounds. In a round every stream with room lets some of its parked watchers
- * join the crowd that stands at their next revision, or a new one; then every crowd has a turn:
+ * join the group that stands at their next revision, or a new one; then every group has a turn:
  *
  *     too old          its members are parked, and will be told from there; but not those whom the
  *                      history floor lets read on (floor.c)
- *     behind the end   its members move over to the live crowd, one by one
+ *     behind the end   its members move over to the live group, one by one
  *     at a revision    whose changes are not all stored yet, since it is being swept: members whom
  *                      it concerns are held back until it is over; the others go on behind it
  *     meets another    with the same grace: the smaller one's members move over to the larger
  *     otherwise        one bite of history: read, in slices; handed out; and to the next round
  *
- * A crowd far behind does not keep those waiting that are nearly there, and a stream with many
+ * A group far behind does not keep those waiting that are nearly there, and a stream with many
  * watchers and little room does not let all of them loose for the few that can be served.
  */
 
-/* --- crowds that lag --- */
+/* --- groups that lag --- */
 
 /* The first one, in order of revision, that stands at or behind this place. */
-static struct crowd *crowd_from(struct watch *hub, struct crowd_key key)
+static struct watcher_group *watcher_group_from(struct watch *hub, struct watcher_group_key key)
 {
-    return crowd_of(treap_from(&crowd_order, hub->lagging, &key));
+    return watcher_group_of(treap_from(&watcher_group_order, hub->lagging, &key));
 }
 
 /* One that stands there with the same grace, and is not `c`. Those whose grace differs do not
  * become one: some of them may have to end where the others read on. */
-static struct crowd *crowd_at(struct watch *hub, int64_t next, uint32_t grace,
-                              const struct crowd *c)
+static struct watcher_group *watcher_group_at(struct watch *hub, int64_t next, uint32_t grace,
+                                              const struct watcher_group *c)
 {
-    struct crowd *other = crowd_from(hub, (struct crowd_key){.next = next});
+    struct watcher_group *other = watcher_group_from(hub, (struct watcher_group_key){.next = next});
 
     while (other && other->key.next == next && (other == c || other->grace != grace))
-        other = crowd_from(hub, (struct crowd_key){next, other->key.serial + 1});
+        other = watcher_group_from(hub, (struct watcher_group_key){next, other->key.serial + 1});
     return other && other->key.next == next ? other : NULL;
 }
 
-static struct crowd *twin_of(struct crowd *c)
+static struct watcher_group *twin_of(struct watcher_group *c)
 {
-    return crowd_at(c->hub, c->key.next, c->grace, c);
+    return watcher_group_at(c->hub, c->key.next, c->grace, c);
 }
 
-void walk_add_crowd(struct crowd *c)
+void walk_add_group(struct watcher_group *c)
 {
-    treap_insert(&crowd_order, &c->hub->lagging, &c->by_next);
+    treap_insert(&watcher_group_order, &c->hub->lagging, &c->by_next);
     list_push_back(&c->hub->next_round, &c->round);
 }
 
-static void remove_crowd(struct crowd *c)
+static void remove_group(struct watcher_group *c)
 {
-    treap_remove(&crowd_order, &c->hub->lagging, &c->by_next);
+    treap_remove(&watcher_group_order, &c->hub->lagging, &c->by_next);
     list_remove(&c->round);
 }
 
-static void drop_crowd(struct crowd *c)
+static void drop_group(struct watcher_group *c)
 {
-    remove_crowd(c);
-    crowd_free(c);
+    remove_group(c);
+    watcher_group_free(c);
 }
 
 /* --- the walk under way --- */
@@ -68,11 +68,11 @@ static bool is_walking(const struct watch *hub)
     return bite_is_under_way(&hub->walk.bite);
 }
 
-static void begin(struct crowd *c)
+static void begin(struct watcher_group *c)
 {
     struct watch *hub = c->hub;
 
-    remove_crowd(c);
+    remove_group(c);
     bite_begin(&hub->walk.bite, hub, c);
     hub->walk.at = (struct revision){.main = c->key.next};
     hub->walk.revision = 0;
@@ -83,26 +83,26 @@ static void begin(struct crowd *c)
 
 static void stop(struct watch *hub, int64_t next)
 {
-    struct crowd *c = hub->walk.bite.crowd;
+    struct watcher_group *c = hub->walk.bite.group;
 
     assert(next >= c->key.next);
     bite_end(&hub->walk.bite);
     c->key.next = next;
     if (c->count == 0)
-        crowd_free(c);
+        watcher_group_free(c);
     else
-        walk_add_crowd(c);
+        walk_add_group(c);
 }
 
 void walk_restart(struct watch *hub)
 {
     if (is_walking(hub) && hub->walk.end == 0)
-        stop(hub, hub->walk.bite.crowd->key.next);
+        stop(hub, hub->walk.bite.group->key.next);
 }
 
 void walk_restart_below(struct watch *hub, int64_t revision)
 {
-    const struct crowd *c = hub->walk.bite.crowd;
+    const struct watcher_group *c = hub->walk.bite.group;
 
     if (c && c->key.next < revision && !floor_allows(hub, c->grace, c->key.next))
         walk_restart(hub);
@@ -115,7 +115,8 @@ static int64_t end_before(struct walk *walk, int64_t revision)
 
     if (walk->revision == 0 || walk->revision == revision)
         return 0;
-    struct crowd *met = crowd_from(hub, (struct crowd_key){.next = walk->revision + 1});
+    struct watcher_group *met =
+        watcher_group_from(hub, (struct watcher_group_key){.next = walk->revision + 1});
     if (met && met->key.next <= revision)
         return met->key.next;
     return walk->bite.full || walk->changes >= BITE_CHANGES_MAX ? revision : 0;
@@ -168,29 +169,29 @@ static void hand_out_some(struct watch *hub, unsigned *steps)
 /* --- turns --- */
 
 /* One member moves, from the smaller of the two. What becomes of both has its turn now. */
-static void merge_some(struct crowd *c, struct crowd *twin)
+static void merge_some(struct watcher_group *c, struct watcher_group *twin)
 {
-    struct crowd *from = c->count <= twin->count ? c : twin;
-    struct crowd *to = from == c ? twin : c;
+    struct watcher_group *from = c->count <= twin->count ? c : twin;
+    struct watcher_group *to = from == c ? twin : c;
 
     if (from->count > 0)
-        watcher_join(crowd_any(from), to);
+        watcher_join(watcher_group_any(from), to);
     if (from->count > 0)
         return;
     list_remove(&to->round);
     list_push_front(&c->hub->round, &to->round);
-    drop_crowd(from);
+    drop_group(from);
 }
 
-struct crowd *walk_crowd_to_join(struct watch *hub, int64_t next, uint32_t grace)
+struct watcher_group *walk_crowd_to_join(struct watch *hub, int64_t next, uint32_t grace)
 {
     if (next == hub->revision + 1)
         return hub->live;
     grace = grace_now(hub, grace);
-    struct crowd *c = crowd_at(hub, next, grace, NULL);
+    struct watcher_group *c = watcher_group_at(hub, next, grace, NULL);
     if (!c) {
-        c = crowd_new(hub, next, grace);
-        walk_add_crowd(c);
+        c = watcher_group_new(hub, next, grace);
+        walk_add_group(c);
     }
     return c;
 }
@@ -211,13 +212,13 @@ static void part(struct watcher *w, int64_t swept)
     struct watch *hub = w->stream->hub;
 
     if (!sweep_concerns(w)) {
-        watcher_join(w, walk_crowd_to_join(hub, swept + 1, w->interest->crowd->grace));
+        watcher_join(w, walk_crowd_to_join(hub, swept + 1, w->interest->group->grace));
         return;
     }
     if (!hub->held) {
         bool settled = mvcc_when_settled(hub->mvcc, &hub->waiter, swept);
         assert(!settled);
-        hub->held = crowd_new(hub, swept, GRACE_PROMPT);
+        hub->held = watcher_group_new(hub, swept, GRACE_PROMPT);
         floor_put(hub); /* it may have been cut just here */
     }
     watcher_join(w, hub->held);
@@ -232,7 +233,7 @@ void walk_release(struct watch *hub)
 {
     mvcc_stop_waiting(&hub->waiter);
     if (hub->held)
-        walk_add_crowd(hub->held);
+        walk_add_group(hub->held);
     hub->held = NULL;
 }
 
@@ -241,25 +242,26 @@ static bool is_cut_off(const struct watch *hub, uint32_t grace, int64_t next)
     return next < mvcc_compact_revision(hub->mvcc) && !floor_allows(hub, grace, next);
 }
 
-/* Moves a member of the crowd to where it belongs now, and sees to it that the crowd ends with its
+/* Moves a member of the group to where it belongs now, and sees to it that the group ends with its
  * last one. False if it belongs where it is. */
-static bool move_member(struct crowd *c)
+static bool move_member(struct watcher_group *c)
 {
     struct watch *hub = c->hub;
     int64_t next = c->key.next;
 
     if (c->count == 0) {
-        drop_crowd(c);
+        drop_group(c);
     } else if (is_cut_off(hub, c->grace, next)) {
-        watcher_park(crowd_any(c), next);
+        watcher_park(watcher_group_any(c), next);
     } else if (next == hub->revision + 1) {
-        watcher_join(crowd_any(c), hub->live);
+        watcher_join(watcher_group_any(c), hub->live);
     } else if (next > hub->revision) {
-        watcher_await(crowd_any(c), next); /* the store was replaced by one that lies behind */
+        watcher_await(watcher_group_any(c),
+                      next); /* the store was replaced by one that lies behind */
     } else if (next == mvcc_sweep_revision(hub->mvcc)) {
-        part(crowd_any(c), next);
+        part(watcher_group_any(c), next);
     } else {
-        struct crowd *twin = twin_of(c);
+        struct watcher_group *twin = twin_of(c);
         if (!twin)
             return false;
         merge_some(c, twin);
@@ -267,10 +269,10 @@ static bool move_member(struct crowd *c)
     return true;
 }
 
-static void take_turn(struct crowd *c, unsigned *steps)
+static void take_turn(struct watcher_group *c, unsigned *steps)
 {
     spend(steps, 1);
-    crowd_set_grace(c, grace_now(c->hub, c->grace));
+    watcher_group_set_grace(c, grace_now(c->hub, c->grace));
     if (!move_member(c))
         begin(c);
 }
@@ -357,7 +359,7 @@ void walk_work(struct watch *hub, unsigned *steps)
         else if (!list_empty(&hub->admitting))
             admit(container_of(hub->admitting.next, struct watch_stream, waking), steps);
         else if (!list_empty(&hub->round))
-            take_turn(container_of(hub->round.next, struct crowd, round), steps);
+            take_turn(container_of(hub->round.next, struct watcher_group, round), steps);
         else {
             list_append_all(&hub->round, &hub->next_round);
             list_append_all(&hub->admitting, &hub->waking);

@@ -43,7 +43,7 @@ struct watch *watch_open(const struct watch_options *options)
     heap_init(&hub->ahead, watcher_is_first);
     heap_init(&hub->due, watch_stream_is_first_due);
     floor_init(hub);
-    hub->live = crowd_new(hub, hub->revision + 1, GRACE_NONE);
+    hub->live = watcher_group_new(hub, hub->revision + 1, GRACE_NONE);
     hub->era = 1;
     return hub;
 }
@@ -67,13 +67,13 @@ void watch_close(struct watch *hub)
     unsigned steps = UINT32_MAX;
     walk_restart(hub);
     walk_release(hub);
-    walk_work(hub, &steps); /* only crowds without members are left */
+    walk_work(hub, &steps); /* only groups without members are left */
     assert(walk_is_idle(hub));
     floor_forget(hub);
     assert(list_empty(&hub->graces));
     bite_free(&hub->bite);
     bite_free(&hub->walk.bite);
-    crowd_free(hub->live);
+    watcher_group_free(hub->live);
     heap_free(&hub->ahead);
     heap_free(&hub->due);
     mem_free(hub->lent_reason);
@@ -85,9 +85,9 @@ void hub_live_falls_behind(struct watch *hub, uint32_t grace)
 {
     if (hub->live->count == 0)
         return;
-    crowd_set_grace(hub->live, grace);
-    walk_add_crowd(hub->live);
-    hub->live = crowd_new(hub, hub->revision + 1, GRACE_NONE);
+    watcher_group_set_grace(hub->live, grace);
+    walk_add_group(hub->live);
+    hub->live = watcher_group_new(hub, hub->revision + 1, GRACE_NONE);
     hub->era++;
 }
 

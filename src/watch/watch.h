@@ -2,11 +2,11 @@
  * watch: who is to hear of which change, each exactly once, in order.
  *
  * A watcher is a cursor: the next revision it has not been given. All who stand at the same
- * revision are a crowd, and a crowd moves as one: those whom a change does not concern are not
- * touched by it. The live crowd stands behind the newest revision; a change finds the watchers it
- * concerns by key (hash) and by range (interval tree). Crowds that lag are led through history in
+ * revision are a group, and a group moves as one: those whom a change does not concern are not
+ * touched by it. The live group stands behind the newest revision; a change finds the watchers it
+ * concerns by key (hash) and by range (interval tree). Groups that lag are led through history in
  * bounded bites and become one with whomever they meet. A stream that cannot take more lets its
- * watchers fall out of their crowd, remembers nothing but their cursors, and costs no memory behind
+ * watchers fall out of their group, remembers nothing but their cursors, and costs no memory behind
  * a client that does not read. Nobody waits for it. A large delete whose tombstones are still being
  * stored (mvcc_sweep_some) holds back those whom it concerns until they are; the others pass it.
  *
@@ -19,7 +19,7 @@
  * WATCH_FLOOR_MS.
  *
  *     watch_changed --> live watchers of the key --> a batch, encoded once --> their streams
- *     watch_work    --> history, a bite for each crowd that lags --> a batch --> their streams
+ *     watch_work    --> history, a bite for each group that lags --> a batch --> their streams
  *     watch_take    --> what each stream is to be sent, in order
  *
  *     watcher   ahead (its start is to come) | lagging <--> live
@@ -42,7 +42,7 @@
  *               WATCH_BATCH_BYTES is not held in memory but measured, and then read a bite at a
  *               time (a long message).
  *            6. watch_changed costs O(changes * log n + watchers concerned), whoever else watches;
- *               watch_compacted O(crowds that wait for us), of which there are a few. Everything
+ *               watch_compacted O(groups that wait for us), of which there are a few. Everything
  *               else that could take long is done in slices by watch_work.
  *            7. A watcher that is live when a compaction is applied gets everything up to it, with
  *               the KeyValues before where it asked for them; unless it does not read.

@@ -4,7 +4,7 @@
  *     watch.c      the hub: told of changes, compactions, a new store; asked how things stand
  *     stream.c     streams: their room, their queue, taking from it, their end
  *     watcher.c    one watcher: created, canceled, and the four places where it can be
- *     crowd.c      watchers that stand at one revision, found by key and by range
+ *     watcher_group.c      watchers that stand at one revision, found by key and by range
  *     bite.c       some changes in a row, turned into batches for whoever they concern
  *     event.c      one change as it is encoded
  *     long.c       the events of a revision that is too large to be held
@@ -13,22 +13,22 @@
  *     progress.c   saying how far a watcher has come although nothing has happened
  *     check.c      the invariants
  *
- * Everybody who stands at the same revision is in one crowd. One of them is the live crowd, which
+ * Everybody who stands at the same revision is in one group. One of them is the live group, which
  * stands behind the newest revision; the others lag, and are led through history one bite at a
- * time. Whoever a bite does not concern moves on with his crowd without being touched, which is
- * what makes a hundred thousand watchers cheap: a revision is a step of the crowd, not of each.
+ * time. Whoever a bite does not concern moves on with his group without being touched, which is
+ * what makes a hundred thousand watchers cheap: a revision is a step of the group, not of each.
  *
- *     start 0 ---------------------------------> live crowd <--- its members move over, one by one
+ *     start 0 ---------------------------------> live group <--- its members move over, one by one
  *     start in the past --> parked on the        |      |                     |
- *     stream, until it has room --> crowd at its |      |            crowd behind the newest
+ *     stream, until it has room --> group at its |      |            group behind the newest
  * revision next revision                ^             |      |                     ^ ^ | |      +-
  * huge revision ->   | bites
- *          +--- no room for its events ----------+      the crowd as a whole -+
+ *          +--- no room for its events ----------+      the group as a whole -+
  *
- *     start ahead --> on a heap until it is published --> prompt crowd at its next revision
+ *     start ahead --> on a heap until it is published --> prompt group at its next revision
  *
- * Two crowds that meet at a revision become one, if they have the same grace: whether, and for how
- * long, its members may read below the compact revision. A crowd with a walk under way is met by
+ * Two groups that meet at a revision become one, if they have the same grace: whether, and for how
+ * long, its members may read below the compact revision. A group with a walk under way is met by
  * nobody.
  */
 #pragma once
@@ -41,21 +41,21 @@
 
 enum {
     BITE_BYTES_MAX = 4 * MIB,    /* held by one bite: events, and notes of who is to get which */
-    BITE_CHANGES_MAX = 2048,     /* looked at before the next crowd has its turn */
+    BITE_CHANGES_MAX = 2048,     /* looked at before the next group has its turn */
     WAVE_BYTES = 1024,           /* of room for each watcher that leaves the parking lot at once */
     MESSAGE_BYTES_MIN = 64,      /* what the smallest message counts */
     RESPONSE_BYTES_MAX = 64,     /* of a WatchResponse without events and without a reason */
     WATCH_PROGRESS_MIN_MS = 100, /* between two rounds of progress messages */
 };
 
-struct crowd;
+struct watcher_group;
 struct watcher;
 
 /* --- the history floor: see floor.c --- */
 
 enum {
     GRACE_NONE,   /* it lags */
-    GRACE_PROMPT, /* of crowds that wait for us alone: it never ends. Others are numbered from here
+    GRACE_PROMPT, /* of groups that wait for us alone: it never ends. Others are numbered from here
                    */
 };
 
@@ -65,7 +65,7 @@ struct grace {
     uint32_t serial;
     uint64_t opened_ms, last_ms; /* when the first came, and the last */
     bool joined;                 /* somebody did, and no time was told since */
-    size_t holders;              /* watchers that are parked, and crowds */
+    size_t holders;              /* watchers that are parked, and groups */
     int64_t lowest;              /* where one of the holders stood; INT64_MAX: there are none */
     bool is_cut;                 /* they may read below the compact revision */
     bool lags;    /* or they were not cut in time: it is there for long messages only */
@@ -90,7 +90,7 @@ bool grace_is_there(const struct watch *hub, uint32_t serial);
 
 /* The same, or GRACE_NONE once its watchers lag. */
 uint32_t grace_now(const struct watch *hub, uint32_t serial);
-void crowd_set_grace(struct crowd *c, uint32_t serial);
+void watcher_group_set_grace(struct watcher_group *c, uint32_t serial);
 
 /* May those who have it read from `next` on although that is compacted? */
 bool floor_allows(const struct watch *hub, uint32_t serial, int64_t next);
@@ -108,19 +108,19 @@ uint64_t floor_next_ms(const struct watch *hub);
 /* Another store is about to come: everybody lags. */
 void floor_forget(struct watch *hub);
 
-/* --- interests and crowds --- */
+/* --- interests and groups --- */
 
 enum interest_kind { INTEREST_KEY, INTEREST_RANGE, INTEREST_FROM /* no end */ };
 
 enum { WANTS_PUT = 1, WANTS_DELETE = 2, WANTS_PREV = 4 };
 
 /*
- * What some members of a crowd watch, in the same way: they see the same events, in the same bytes.
- * Its keys stand behind it. One that is in no crowd belongs to a single watcher.
+ * What some members of a group watch, in the same way: they see the same events, in the same bytes.
+ * Its keys stand behind it. One that is in no group belongs to a single watcher.
  */
 struct interest {
     struct list watchers;
-    struct crowd *crowd;
+    struct watcher_group *group;
     union {
         struct interest *next;    /* INTEREST_KEY: in the bucket */
         struct range_node *range; /* the others: in the tree */
@@ -161,14 +161,14 @@ static inline bool wants_change(uint8_t wants, bool tombstone)
     return wants & (tombstone ? WANTS_DELETE : WANTS_PUT);
 }
 
-struct crowd_key {
+struct watcher_group_key {
     int64_t next;    /* the first revision that its members have not been given */
     uint64_t serial; /* of its making */
 };
 
-struct crowd {
+struct watcher_group {
     struct watch *hub;
-    struct crowd_key key;
+    struct watcher_group_key key;
     size_t count; /* members */
 
     /* A table that grows and shrinks by one bucket at a time (linear hashing): no rehash of
@@ -184,25 +184,25 @@ struct crowd {
     struct treap_node by_next; /* on the hub's lagging, with the same exceptions */
 };
 
-struct crowd *crowd_new(struct watch *hub, int64_t next, uint32_t grace);
-void crowd_free(struct crowd *c); /* nobody is in it (asserted) */
+struct watcher_group *watcher_group_new(struct watch *hub, int64_t next, uint32_t grace);
+void watcher_group_free(struct watcher_group *c); /* nobody is in it (asserted) */
 
 /* The watcher's interest is detached before the first and after the second. */
-void crowd_join(struct crowd *c, struct watcher *w);
-void crowd_leave(struct crowd *c, struct watcher *w);
+void watcher_group_join(struct watcher_group *c, struct watcher *w);
+void watcher_group_leave(struct watcher_group *c, struct watcher *w);
 
 /* Some member; there is one (asserted). */
-struct watcher *crowd_any(struct crowd *c);
+struct watcher *watcher_group_any(struct watcher_group *c);
 
 /* Appends to `out`, of struct interest *, those that cover the key. */
-void crowd_match(const struct crowd *c, struct bytes key, struct buf *out);
+void watcher_group_match(const struct watcher_group *c, struct bytes key, struct buf *out);
 
-void crowd_check(const struct crowd *c);
+void watcher_group_check(const struct watcher_group *c);
 
-extern const struct treap_order crowd_order;
-static inline struct crowd *crowd_of(struct treap_node *n)
+extern const struct treap_order watcher_group_order;
+static inline struct watcher_group *watcher_group_of(struct treap_node *n)
 {
-    return n ? container_of(n, struct crowd, by_next) : NULL;
+    return n ? container_of(n, struct watcher_group, by_next) : NULL;
 }
 
 /* --- watchers --- */
@@ -210,7 +210,7 @@ static inline struct crowd *crowd_of(struct treap_node *n)
 enum watcher_place {
     WATCHER_NOWHERE,
     WATCHER_AHEAD,  /* its start is not published yet */
-    WATCHER_MEMBER, /* of its interest's crowd */
+    WATCHER_MEMBER, /* of its interest's group */
     WATCHER_PARKED, /* on its stream */
     WATCHER_ENDED,  /* by compaction, and told so: only the id is left of it */
 };
@@ -239,7 +239,7 @@ static inline struct watcher *watcher_of(struct treap_node *n)
 bool watcher_is_first(const struct heap_node *a, const struct heap_node *b); /* of those ahead */
 
 /* To another place, from wherever it is. */
-void watcher_join(struct watcher *w, struct crowd *c);
+void watcher_join(struct watcher *w, struct watcher_group *c);
 void watcher_park(struct watcher *w, int64_t next);
 void watcher_await(struct watcher *w, int64_t next);
 void watcher_end(struct watcher *w);
@@ -274,8 +274,8 @@ struct watch_stream {
     struct list
         waking; /* on the hub's waking or admitting while some are parked and there is room */
 
-    /* Members of the live crowd; 0 if the hub has a later one than this. So is nobody touched when
-     * the crowd as a whole falls behind. */
+    /* Members of the live group; 0 if the hub has a later one than this. So is nobody touched when
+     * the group as a whole falls behind. */
     uint64_t live_era;
     size_t live_count;
 
@@ -352,7 +352,7 @@ struct gather {
 
 struct bite {
     struct watch *hub;
-    struct crowd *crowd;
+    struct watcher_group *group;
     int64_t compacted; /* the compact revision, as it began */
     int64_t first;     /* revision of the first event that is held; 0: none yet */
     bool full;         /* must end with this revision */
@@ -368,7 +368,7 @@ struct bite {
     struct buf matched;
 };
 
-void bite_begin(struct bite *b, struct watch *hub, struct crowd *crowd);
+void bite_begin(struct bite *b, struct watch *hub, struct watcher_group *group);
 void bite_free(struct bite *b);
 
 /*
@@ -387,7 +387,7 @@ void bite_forget(struct bite *b, struct interest *i);
 
 static inline bool bite_is_under_way(const struct bite *b)
 {
-    return b->crowd != NULL;
+    return b->group != NULL;
 }
 
 /* --- long messages --- */
@@ -403,7 +403,7 @@ struct walk {
     int64_t revision; /* being looked at; 0: none yet */
     unsigned changes; /* looked at */
     unsigned *steps;  /* of the slice */
-    int64_t end;      /* the crowd's next revision, once that is known; 0: not yet */
+    int64_t end;      /* the group's next revision, once that is known; 0: not yet */
     size_t delivered; /* gathers, after that */
 };
 
@@ -418,17 +418,17 @@ struct watch {
     size_t longs;
     size_t stream_count; /* open ones */
 
-    struct crowd *live;
-    uint64_t era; /* of this live crowd */
+    struct watcher_group *live;
+    uint64_t era; /* of this live group */
     struct bite bite;
 
-    struct crowd *held;            /* until the sweep of their next revision is over; or NULL */
-    struct treap_node *lagging;    /* crowds, by next */
-    struct list round, next_round; /* crowds: whose turn comes in this round, and in the next */
+    struct watcher_group *held;    /* until the sweep of their next revision is over; or NULL */
+    struct treap_node *lagging;    /* groups, by next */
+    struct list round, next_round; /* groups: whose turn comes in this round, and in the next */
     struct list waking, admitting; /* streams, the same */
     struct walk walk;
     struct mvcc_waiter waiter; /* for those held */
-    uint64_t crowd_serial;
+    uint64_t watcher_group_serial;
     struct heap ahead; /* watchers */
 
     struct list prompt_crowds;
@@ -451,7 +451,7 @@ struct watch {
 void *hub_alloc(struct watch *hub, size_t size);
 void hub_free(struct watch *hub, void *at, size_t size);
 
-/* The live crowd falls behind as it stands; from now on there is another, empty one. */
+/* The live group falls behind as it stands; from now on there is another, empty one. */
 void hub_live_falls_behind(struct watch *hub, uint32_t grace);
 
 static inline void spend(unsigned *steps, size_t cost)
@@ -468,11 +468,11 @@ void walk_work(struct watch *hub, unsigned *steps);
 void watch_progress_work(struct watch *hub, unsigned *steps, uint64_t now_ms);
 bool walk_is_idle(const struct watch *hub);
 
-/* The crowd that stands there with this grace, made if there is none. */
-struct crowd *walk_crowd_to_join(struct watch *hub, int64_t next, uint32_t grace);
+/* The group that stands there with this grace, made if there is none. */
+struct watcher_group *walk_crowd_to_join(struct watch *hub, int64_t next, uint32_t grace);
 
-/* Lets a crowd lag, or take its next turn. */
-void walk_add_crowd(struct crowd *c);
+/* Lets a group lag, or take its next turn. */
+void walk_add_group(struct watcher_group *c);
 
 /* Those held back take their turns again. */
 void walk_release(struct watch *hub);
@@ -480,5 +480,5 @@ void walk_release(struct watch *hub);
 /* What was read so far may have changed under it: begin again. */
 void walk_restart(struct watch *hub);
 
-/* The same if its crowd stands below this revision and the floor does not let it read on there. */
+/* The same if its group stands below this revision and the floor does not let it read on there. */
 void walk_restart_below(struct watch *hub, int64_t revision);

@@ -45,7 +45,7 @@ bool watcher_is_first(const struct heap_node *a, const struct heap_node *b)
 
 bool watcher_is_live(const struct watcher *w)
 {
-    return w->place == WATCHER_MEMBER && w->interest->crowd == w->stream->hub->live;
+    return w->place == WATCHER_MEMBER && w->interest->group == w->stream->hub->live;
 }
 
 static void leave(struct watcher *w)
@@ -64,7 +64,7 @@ static void leave(struct watcher *w)
             assert(s->live_era == s->hub->era);
             s->live_count--;
         }
-        crowd_leave(w->interest->crowd, w);
+        watcher_group_leave(w->interest->group, w);
         break;
     case WATCHER_PARKED:
         list_remove(&w->link);
@@ -79,12 +79,12 @@ static void leave(struct watcher *w)
     w->place = WATCHER_NOWHERE;
 }
 
-void watcher_join(struct watcher *w, struct crowd *c)
+void watcher_join(struct watcher *w, struct watcher_group *c)
 {
     struct watch_stream *s = w->stream;
 
     leave(w);
-    crowd_join(c, w);
+    watcher_group_join(c, w);
     w->place = WATCHER_MEMBER;
     if (c != s->hub->live)
         return;
@@ -96,7 +96,7 @@ void watcher_join(struct watcher *w, struct crowd *c)
 static uint32_t grace_to_park_with(const struct watcher *w, int64_t next)
 {
     struct watch *hub = w->stream->hub;
-    const struct crowd *c = w->place == WATCHER_MEMBER ? w->interest->crowd : NULL;
+    const struct watcher_group *c = w->place == WATCHER_MEMBER ? w->interest->group : NULL;
 
     if (w->stream->closed)
         return GRACE_NONE; /* nobody is there any more to be told */

@@ -34,7 +34,7 @@ void interest_free(struct watch *hub, struct interest *i)
 {
     if (!i)
         return;
-    assert(!i->crowd);
+    assert(!i->group);
     if (i->kind != INTEREST_KEY)
         hub_free(hub, i->range, sizeof(*i->range));
     hub_free(hub, i, sizeof(*i) + i->from_len + i->to_len);
@@ -132,7 +132,7 @@ static size_t mate_of(size_t n)
     return n - ((size_t)1 << (63 - __builtin_clzll(n)));
 }
 
-static size_t bucket_for(const struct crowd *c, struct bytes key)
+static size_t bucket_for(const struct watcher_group *c, struct bytes key)
 {
     size_t top = (size_t)1 << (64 - __builtin_clzll(c->bucket_count - 1));
     size_t n = map_hash(key, c->hub->seed) & (top - 1);
@@ -140,7 +140,7 @@ static size_t bucket_for(const struct crowd *c, struct bytes key)
     return n < c->bucket_count ? n : n & (top / 2 - 1);
 }
 
-static void resize_buckets(struct crowd *c, size_t cap)
+static void resize_buckets(struct watcher_group *c, size_t cap)
 {
     c->buckets = mem_resize(c->buckets, cap, sizeof(struct interest *));
     c->hub->bytes += cap * sizeof(struct interest *);
@@ -148,7 +148,7 @@ static void resize_buckets(struct crowd *c, size_t cap)
     c->bucket_cap = cap;
 }
 
-static void push(struct crowd *c, struct interest *i)
+static void push(struct watcher_group *c, struct interest *i)
 {
     struct interest **bucket = &c->buckets[bucket_for(c, interest_from(i))];
 
@@ -156,7 +156,7 @@ static void push(struct crowd *c, struct interest *i)
     *bucket = i;
 }
 
-static void add_bucket(struct crowd *c)
+static void add_bucket(struct watcher_group *c)
 {
     if (c->bucket_count == c->bucket_cap)
         resize_buckets(c, 2 * c->bucket_cap);
@@ -171,7 +171,7 @@ static void add_bucket(struct crowd *c)
     }
 }
 
-static void drop_bucket(struct crowd *c)
+static void drop_bucket(struct watcher_group *c)
 {
     struct interest *chain = c->buckets[--c->bucket_count];
     struct interest **end = &c->buckets[mate_of(c->bucket_count)];
@@ -183,7 +183,7 @@ static void drop_bucket(struct crowd *c)
         resize_buckets(c, c->bucket_cap / 2);
 }
 
-static void key_insert(struct crowd *c, struct interest *i)
+static void key_insert(struct watcher_group *c, struct interest *i)
 {
     if (!c->buckets) {
         resize_buckets(c, BUCKETS_MIN);
@@ -196,7 +196,7 @@ static void key_insert(struct crowd *c, struct interest *i)
         add_bucket(c);
 }
 
-static void key_remove(struct crowd *c, struct interest *i)
+static void key_remove(struct watcher_group *c, struct interest *i)
 {
     struct interest **link = &c->buckets[bucket_for(c, interest_from(i))];
 
@@ -208,7 +208,7 @@ static void key_remove(struct crowd *c, struct interest *i)
         drop_bucket(c);
 }
 
-static struct interest *key_find(const struct crowd *c, const struct interest *like)
+static struct interest *key_find(const struct watcher_group *c, const struct interest *like)
 {
     if (c->key_count == 0)
         return NULL;
@@ -218,64 +218,64 @@ static struct interest *key_find(const struct crowd *c, const struct interest *l
     return i;
 }
 
-/* --- crowds --- */
+/* --- groups --- */
 
-static const void *crowd_key(const struct treap_node *n)
+static const void *watcher_group_key(const struct treap_node *n)
 {
-    const struct crowd *c = container_of(n, struct crowd, by_next);
+    const struct watcher_group *c = container_of(n, struct watcher_group, by_next);
 
     return &c->key;
 }
 
-static int crowd_compare(const void *key, const struct treap_node *n)
+static int watcher_group_compare(const void *key, const struct treap_node *n)
 {
-    const struct crowd_key *a = key;
-    const struct crowd_key *b = crowd_key(n);
+    const struct watcher_group_key *a = key;
+    const struct watcher_group_key *b = watcher_group_key(n);
 
     if (a->next != b->next)
         return a->next < b->next ? -1 : 1;
     return (a->serial > b->serial) - (a->serial < b->serial);
 }
 
-static uint64_t crowd_weight(const struct treap_node *n)
+static uint64_t watcher_group_weight(const struct treap_node *n)
 {
-    const struct crowd *c = container_of(n, struct crowd, by_next);
+    const struct watcher_group *c = container_of(n, struct watcher_group, by_next);
 
     return map_hash(bytes_of(&c->key.serial, sizeof(c->key.serial)), c->hub->seed);
 }
 
-const struct treap_order crowd_order = {
-    .compare = crowd_compare,
-    .key = crowd_key,
-    .weight = crowd_weight,
+const struct treap_order watcher_group_order = {
+    .compare = watcher_group_compare,
+    .key = watcher_group_key,
+    .weight = watcher_group_weight,
 };
 
-struct crowd *crowd_new(struct watch *hub, int64_t next, uint32_t grace)
+struct watcher_group *watcher_group_new(struct watch *hub, int64_t next, uint32_t grace)
 {
-    struct crowd *c = hub_alloc(hub, sizeof(*c));
+    struct watcher_group *c = hub_alloc(hub, sizeof(*c));
 
     c->hub = hub;
-    c->key = (struct crowd_key){.next = next, .serial = ++hub->crowd_serial};
+    c->key = (struct watcher_group_key){.next = next, .serial = ++hub->watcher_group_serial};
     list_init(&c->round);
     list_init(&c->prompt);
-    crowd_set_grace(c, grace);
+    watcher_group_set_grace(c, grace);
     return c;
 }
 
-void crowd_free(struct crowd *c)
+void watcher_group_free(struct watcher_group *c)
 {
     assert(c->count == 0);
     assert(c->key_count == 0);
     assert(!c->ranges);
     assert(list_empty(&c->round));
 
-    crowd_set_grace(c, GRACE_NONE);
+    watcher_group_set_grace(c, GRACE_NONE);
     c->hub->bytes -= c->bucket_cap * sizeof(struct interest *);
     mem_free(c->buckets);
     hub_free(c->hub, c, sizeof(*c));
 }
 
-static struct interest *find_equal(const struct crowd *c, const struct interest *like)
+static struct interest *find_equal(const struct watcher_group *c, const struct interest *like)
 {
     if (like->kind == INTEREST_KEY)
         return key_find(c, like);
@@ -283,18 +283,18 @@ static struct interest *find_equal(const struct crowd *c, const struct interest 
     return n ? range_of(n)->interest : NULL;
 }
 
-static void attach(struct crowd *c, struct interest *i)
+static void attach(struct watcher_group *c, struct interest *i)
 {
-    i->crowd = c;
+    i->group = c;
     if (i->kind == INTEREST_KEY)
         key_insert(c, i);
     else
         treap_insert(&range_order, &c->ranges, &i->range->link);
 }
 
-static void detach(struct crowd *c, struct interest *i)
+static void detach(struct watcher_group *c, struct interest *i)
 {
-    i->crowd = NULL;
+    i->group = NULL;
     if (i->kind == INTEREST_KEY)
         key_remove(c, i);
     else
@@ -303,9 +303,9 @@ static void detach(struct crowd *c, struct interest *i)
         bite_forget(c == c->hub->live ? &c->hub->bite : &c->hub->walk.bite, i);
 }
 
-void crowd_join(struct crowd *c, struct watcher *w)
+void watcher_group_join(struct watcher_group *c, struct watcher *w)
 {
-    assert(w->interest && !w->interest->crowd);
+    assert(w->interest && !w->interest->group);
 
     struct interest *i = find_equal(c, w->interest);
     if (i) {
@@ -319,11 +319,11 @@ void crowd_join(struct crowd *c, struct watcher *w)
     c->count++;
 }
 
-void crowd_leave(struct crowd *c, struct watcher *w)
+void watcher_group_leave(struct watcher_group *c, struct watcher *w)
 {
     struct interest *i = w->interest;
 
-    assert(i->crowd == c);
+    assert(i->group == c);
     assert(c->count > 0);
 
     list_remove(&w->link);
@@ -333,10 +333,10 @@ void crowd_leave(struct crowd *c, struct watcher *w)
     else
         w->interest = interest_new(c->hub, i->kind, i->wants, interest_from(i), interest_to(i));
 
-    assert(!w->interest->crowd);
+    assert(!w->interest->group);
 }
 
-struct watcher *crowd_any(struct crowd *c)
+struct watcher *watcher_group_any(struct watcher_group *c)
 {
     struct interest *i;
 
@@ -352,7 +352,7 @@ struct watcher *crowd_any(struct crowd *c)
     return container_of(i->watchers.next, struct watcher, link);
 }
 
-void crowd_match(const struct crowd *c, struct bytes key, struct buf *out)
+void watcher_group_match(const struct watcher_group *c, struct bytes key, struct buf *out)
 {
     if (c->key_count > 0) {
         struct interest *i = c->buckets[bucket_for(c, key)];
@@ -366,11 +366,11 @@ void crowd_match(const struct crowd *c, struct bytes key, struct buf *out)
 
 /* --- the invariants --- */
 
-static size_t check_interest(const struct crowd *c, const struct interest *i)
+static size_t check_interest(const struct watcher_group *c, const struct interest *i)
 {
     size_t count = 0;
 
-    assert(i->crowd == c);
+    assert(i->group == c);
     assert(!list_empty(&i->watchers));
     LIST_FOREACH (link, &i->watchers) {
         const struct watcher *w = container_of(link, struct watcher, link);
@@ -381,7 +381,7 @@ static size_t check_interest(const struct crowd *c, const struct interest *i)
     return count;
 }
 
-static size_t check_ranges(const struct crowd *c, const struct treap_node *n,
+static size_t check_ranges(const struct watcher_group *c, const struct treap_node *n,
                            const struct interest *after, const struct interest *before)
 {
     if (!n)
@@ -400,7 +400,7 @@ static size_t check_ranges(const struct crowd *c, const struct treap_node *n,
            check_ranges(c, n->right, r->interest, before);
 }
 
-void crowd_check(const struct crowd *c)
+void watcher_group_check(const struct watcher_group *c)
 {
     size_t keys = 0;
     size_t members = check_ranges(c, c->ranges, NULL, NULL);
