@@ -286,7 +286,7 @@ TEST(a_flood_of_creates_is_not_read_further_than_there_is_room)
 
 /* ---- Huge revisions ---- */
 
-/* One transaction with more than a blob may hold: its events are read a bite at a time. */
+/* One transaction with more than a blob may hold: its events are read a chunk at a time. */
 TEST(a_watch_gets_a_huge_revision_in_one_message)
 {
     struct counter k;

@@ -136,7 +136,7 @@ struct work {
     size_t compare_at;
     struct mvcc_scan compared; /* the range of the compare at hand */
     bool compare_open, compare_measured;
-    struct buf bite; /* what was read of it */
+    struct buf chunk; /* what was read of it */
 };
 
 /* Begins with the request set and everything else zero, but for memory kept from the last time. */

@@ -219,15 +219,15 @@ void desk_crash(struct desk *d)
 
 /* ---- Looking ---- */
 
-void desk_read_reply(struct reply *r, size_t bite, struct buf *out)
+void desk_read_reply(struct reply *r, size_t chunk, struct buf *out)
 {
     uint64_t total = reply_total(r), before = out->len;
 
     do {
         size_t had = out->len;
         reply_check(r);
-        bool last = reply_read(r, bite, out);
-        CHECK(out->len - had <= bite);
+        bool last = reply_read(r, chunk, out);
+        CHECK(out->len - had <= chunk);
         if (last)
             break;
     } while (true);

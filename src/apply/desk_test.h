@@ -64,8 +64,8 @@ enum answer desk_do(struct desk *d, struct pb_internal_raft_request *request);
 enum answer desk_put(struct desk *d, const char *key, const char *value, int64_t lease);
 enum answer desk_delete(struct desk *d, const char *key, const char *end);
 
-/* All of a reply, read in bites. */
-void desk_read_reply(struct reply *r, size_t bite, struct buf *out);
+/* All of a reply, read in chunks. */
+void desk_read_reply(struct reply *r, size_t chunk, struct buf *out);
 
 /* A line for each item of a bucket; or of all buckets. */
 void desk_dump_bucket(struct desk *d, enum bucket bucket, struct buf *out);

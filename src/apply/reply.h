@@ -15,7 +15,7 @@
  *                reply_close(r, m, 0x12);  // tag and length in front of everything since the mark
  *
  *            Closing moves the text since the mark, so what is large goes in as a scan.
- * Reading    reply_read, a bite at a time, until it says true; or, of a reply without scans,
+ * Reading    reply_read, a chunk at a time, until it says true; or, of a reply without scans,
  *            reply_bytes. Nothing may be added once reading has begun (asserted).
  * Owner      One party at a time; reply_move hands it on. The scans hold copies of their keys, so a
  *            reply may outlive the request it answers, but not the store.
@@ -25,7 +25,7 @@
 #include "base/buf.h"
 #include "mvcc/mvcc.h"
 
-/* A scan of up to this size is read at once, as far as one bite goes. */
+/* A scan of up to this size is read at once, as far as one chunk goes. */
 enum { REPLY_INLINE_BYTES_MAX = 4096 };
 
 struct reply_piece;
@@ -83,7 +83,7 @@ void reply_scan_free(struct mvcc_scan *s);
 
 /*
  * Appends at most max bytes, max > 0. True when the last has come. It may append none and say
- * false, when all of a bite's work went into passing over dead keys: then the next turn goes on.
+ * false, when all of a chunk's work went into passing over dead keys: then the next turn goes on.
  */
 bool reply_read(struct reply *r, size_t max, struct buf *out);
 

@@ -118,20 +118,20 @@ TEST(a_reply_shows_the_state_it_was_made_of)
     desk_free(&d);
 }
 
-/* A value larger than any bite comes in pieces. */
-TEST(no_bite_is_larger_than_asked_for)
+/* A value larger than any chunk comes in pieces. */
+TEST(no_chunk_is_larger_than_asked_for)
 {
     struct desk d;
     desk_init(&d, STAND_MEMORY);
     fill(&d, 2, 100000);
 
-    for (size_t bite = 1; bite < 300000; bite = bite * 7 + 1) {
+    for (size_t chunk = 1; chunk < 300000; chunk = chunk * 7 + 1) {
         struct reply r = {0};
         struct buf got = {0};
         size_t mark = reply_mark(&r);
         reply_add_scan(&r, scan_of(&d, "k", "*"));
         reply_close(&r, mark, 0x0a);
-        desk_read_reply(&r, bite, &got);
+        desk_read_reply(&r, chunk, &got);
         CHECK_EQ(got.len, r.total);
         CHECK_EQ(got.at[got.len - 1], 'v');
         reply_free(&r);
@@ -235,8 +235,8 @@ TEST(random_replies_are_what_one_buffer_would_be)
         }
         reply_add_front(&r, BYTES("head"));
         flat_insert(&f, 0, BYTES("head"));
-        size_t bite = 1 + rng_below(&rng, 5000);
-        desk_read_reply(&r, bite, &got);
+        size_t chunk = 1 + rng_below(&rng, 5000);
+        desk_read_reply(&r, chunk, &got);
         CHECK_BYTES(buf_bytes(&got), buf_bytes(&f.bytes));
         reply_free(&r);
         buf_free(&f.bytes);

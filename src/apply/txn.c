@@ -8,8 +8,8 @@ enum {
     TAG_SUCCEEDED = 0x10,
     TAG_RESPONSES = 0x1a,
     FRAMES_KEPT_MAX = 64, /* more than that are given back when the transaction is done */
-    BITE_BYTES = 64 * KIB,
-    BITE_STEPS = 200, /* what reading and comparing that much is worth */
+    CHUNK_BYTES = 64 * KIB,
+    CHUNK_STEPS = 200, /* what reading and comparing that much is worth */
 };
 
 /* ---- Walking: through a transaction and those inside it, each along one branch ---- */
@@ -152,19 +152,19 @@ static bool holds_for_key(struct work *w, const struct pb_compare *c)
     if (!mvcc_find(w->apply->o.mvcc, c->key, w->base, &found))
         return holds_for_nothing(c);
     if (needs_store(c)) {
-        return apply_read_kv(w->apply, found.mod, &w->bite, &kv) && holds(c, &kv);
+        return apply_read_kv(w->apply, found.mod, &w->chunk, &kv) && holds(c, &kv);
     }
     kv = (struct pb_key_value){
         .create_revision = found.created, .mod_revision = found.mod.main, .version = found.version};
     return holds(c, &kv);
 }
 
-/* The keys that one bite has brought, each behind its tag and length. */
-static bool holds_for_bite(struct work *w, const struct pb_compare *c)
+/* The keys that one chunk has brought, each behind its tag and length. */
+static bool holds_for_chunk(struct work *w, const struct pb_compare *c)
 {
-    if (w->bite.len == 0) /* all of it went into passing over dead keys */
+    if (w->chunk.len == 0) /* all of it went into passing over dead keys */
         return true;
-    struct pb_reader r = {.at = w->bite.at, .end = w->bite.at + w->bite.len};
+    struct pb_reader r = {.at = w->chunk.at, .end = w->chunk.at + w->chunk.len};
     while (r.at < r.end) {
         struct pb_key_value kv;
         (void)pb_take_tag(&r);
@@ -210,12 +210,12 @@ static bool compare_range_some(struct work *w, const struct pb_compare *c, unsig
         return true;
     }
     while (*steps > 0) {
-        buf_clear(&w->bite);
-        bool last = mvcc_scan_read(&w->compared, BITE_BYTES, *steps, &w->bite);
-        *result = holds_for_bite(w, c);
+        buf_clear(&w->chunk);
+        bool last = mvcc_scan_read(&w->compared, CHUNK_BYTES, *steps, &w->chunk);
+        *result = holds_for_chunk(w, c);
         if (last || !*result)
             return true;
-        spend(steps, BITE_STEPS);
+        spend(steps, CHUNK_STEPS);
     }
     return false;
 }

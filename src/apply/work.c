@@ -192,7 +192,7 @@ static bool keep_old(struct work *w, const struct pb_put_request *p, struct revi
 {
     struct pb_key_value old;
 
-    if (!apply_read_kv(w->apply, at, &w->bite, &old))
+    if (!apply_read_kv(w->apply, at, &w->chunk, &old))
         return false;
     if (p->ignore_value)
         *value = old.value;
@@ -388,8 +388,8 @@ void work_abandon(struct work *w)
     w->op = (struct op){0};
     txn_end(w);
     w->writing = false;
-    if (w->bite.cap > REPLY_INLINE_BYTES_MAX)
-        buf_free(&w->bite);
+    if (w->chunk.cap > REPLY_INLINE_BYTES_MAX)
+        buf_free(&w->chunk);
 }
 
 void work_end(struct work *w, struct mvcc_changes *changes)
@@ -403,7 +403,7 @@ void work_end(struct work *w, struct mvcc_changes *changes)
 
 void work_free(struct work *w)
 {
-    buf_free(&w->bite);
+    buf_free(&w->chunk);
     buf_free(&w->path);
     mem_free(w->frames);
     *w = (struct work){0};

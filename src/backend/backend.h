@@ -291,7 +291,7 @@ MUST_CHECK enum err backend_get(struct backend_view *v, enum bucket bucket, stru
 
 /*
  * A part of a value that backend_get has given before, in some earlier view: whoever reads a large
- * one a bite at a time has it checked once, with its first bite, and not with each. ERR_CORRUPT
+ * one a chunk at a time has it checked once, with its first chunk, and not with each. ERR_CORRUPT
  * also if it does not reach that far. (Values that change between the two are none of this.)
  */
 MUST_CHECK enum err backend_get_part(struct backend_view *v, enum bucket bucket, struct bytes key,

@@ -251,7 +251,7 @@ static void on_written(uv_write_t *request, int status)
     conn_flush(c);
 }
 
-/* The kernel's buffer is full: libuv sends the next bite when there is room. */
+/* The kernel's buffer is full: libuv sends the next chunk when there is room. */
 static void write_when_possible(struct real_conn *c)
 {
     uv_buf_t pieces[PIECES_AT_ONCE_MAX];

@@ -2,7 +2,7 @@
  * mvcc against a slow and obvious model: a list of everything ever written.
  *
  * Each question is answered by the model when it is asked, byte for byte, and mvcc's answer, which
- * comes in bites while the store moves on, is compared with that at its end. Commits are run and
+ * comes in chunks while the store moves on, is compared with that at its end. Commits are run and
  * reported at random moments; a crash takes the model back to the last entry that was kept.
  */
 #include "mvcc/shelf_test.h"

@@ -18,7 +18,7 @@
  *            decided at once, by the index, and published with its write; its tombstones are
  *            stored by mvcc_sweep_some, a slice at a time, while others read and write.
  * Reading    a scan: first it is measured, by the index alone, in slices; then its bytes are read,
- *            a bite at a time, whenever the client can take them. Nothing is remembered in between
+ *            a chunk at a time, whenever the client can take them. Nothing is remembered in between
  *            but a place, so a reply of a gigabyte costs no memory. A scan pins its revision.
  * Compacting mvcc_compact makes older revisions unreadable at once; mvcc_compact_some removes them
  *            from index and store in slices, once the note of it is durable and no pin needs them.
@@ -238,7 +238,7 @@ struct mvcc_scan {
     bool more;      /* the limit left some out */
     int64_t kvs;    /* how many are shown */
     uint64_t bytes; /* of them, each with tag and length */
-    bool in_parts;  /* the caller's: a KeyValue may be cut where a bite ends */
+    bool in_parts;  /* the caller's: a KeyValue may be cut where a chunk ends */
 
     struct mvcc *mvcc; /* from here on mvcc's own */
     struct keyindex_cursor cursor;

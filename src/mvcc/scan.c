@@ -312,7 +312,7 @@ bool mvcc_scan_measure(struct mvcc_scan *s, unsigned steps)
 
 /* --- reading ------------------------------------------------------------------------------ */
 
-struct bite {
+struct chunk {
     struct backend_view *view; /* NULL if the index alone can answer */
     struct buf *out;
     size_t start, max; /* what was in `out` before, and how much may be added */
@@ -325,8 +325,8 @@ static void put_head(const struct mvcc_scan *s, uint8_t *at, uint32_t length)
     pb_put_varint(at + size_with_tag(length) - length, length);
 }
 
-/* Makes room for a KeyValue behind its tag and length. NULL: it does not fit into this bite. */
-static uint8_t *next_space(const struct mvcc_scan *s, const struct bite *b, uint32_t length)
+/* Makes room for a KeyValue behind its tag and length. NULL: it does not fit into this chunk. */
+static uint8_t *next_space(const struct mvcc_scan *s, const struct chunk *b, uint32_t length)
 {
     size_t size = size_with_tag(length), used = b->out->len - b->start;
     bool must_fit = used > 0 || s->in_parts;
@@ -340,8 +340,8 @@ static uint8_t *next_space(const struct mvcc_scan *s, const struct bite *b, uint
 
 enum outcome { SHOWN, DOES_NOT_FIT, DAMAGED };
 
-/* As much of it as the bite takes, after what has come before. */
-static enum outcome show_part(struct mvcc_scan *s, const struct bite *b, struct bytes kv)
+/* As much of it as the chunk takes, after what has come before. */
+static enum outcome show_part(struct mvcc_scan *s, const struct chunk *b, struct bytes kv)
 {
     uint8_t head[16];
     size_t size = size_with_tag((uint32_t)kv.len), head_len = size - kv.len;
@@ -363,7 +363,7 @@ static enum outcome show_part(struct mvcc_scan *s, const struct bite *b, struct 
 }
 
 /* The same of a stored one whose head has been shown, without a look at the rest of it. */
-static enum outcome show_stored_part(struct mvcc_scan *s, const struct bite *b, struct revision at,
+static enum outcome show_stored_part(struct mvcc_scan *s, const struct chunk *b, struct revision at,
                                      uint32_t length)
 {
     size_t from = s->part - (size_with_tag(length) - length);
@@ -377,7 +377,7 @@ static enum outcome show_stored_part(struct mvcc_scan *s, const struct bite *b, 
     return part.len < left ? DOES_NOT_FIT : SHOWN;
 }
 
-static enum outcome show_stored(struct mvcc_scan *s, const struct bite *b, struct revision at,
+static enum outcome show_stored(struct mvcc_scan *s, const struct chunk *b, struct revision at,
                                 uint32_t length)
 {
     struct bytes stored;
@@ -393,7 +393,7 @@ static enum outcome show_stored(struct mvcc_scan *s, const struct bite *b, struc
     return SHOWN;
 }
 
-static enum outcome show_kv_part(struct mvcc_scan *s, const struct bite *b,
+static enum outcome show_kv_part(struct mvcc_scan *s, const struct chunk *b,
                                  const struct pb_key_value *kv, uint32_t length)
 {
     struct buf whole = {0};
@@ -404,7 +404,7 @@ static enum outcome show_kv_part(struct mvcc_scan *s, const struct bite *b,
     return o;
 }
 
-static enum outcome show_kv(struct mvcc_scan *s, const struct bite *b,
+static enum outcome show_kv(struct mvcc_scan *s, const struct chunk *b,
                             const struct pb_key_value *kv, uint32_t length)
 {
     uint8_t *to = next_space(s, b, length);
@@ -416,7 +416,7 @@ static enum outcome show_kv(struct mvcc_scan *s, const struct bite *b,
     return SHOWN;
 }
 
-static enum outcome show_found(struct mvcc_scan *s, const struct bite *b,
+static enum outcome show_found(struct mvcc_scan *s, const struct chunk *b,
                                const struct keyindex_found *found)
 {
     if (!s->question.keys_only)
@@ -426,7 +426,7 @@ static enum outcome show_found(struct mvcc_scan *s, const struct bite *b,
 }
 
 /* Sorted, the keys are not remembered; they come from the store with the rest. */
-static enum outcome show_ref(struct mvcc_scan *s, const struct bite *b, const struct scan_ref *ref)
+static enum outcome show_ref(struct mvcc_scan *s, const struct chunk *b, const struct scan_ref *ref)
 {
     struct revision at = {ref->main, ref->sub};
     struct bytes stored;
@@ -447,7 +447,7 @@ static enum outcome show_ref(struct mvcc_scan *s, const struct bite *b, const st
     return show_kv(s, b, &kv, ref->length);
 }
 
-/* What was looked at and not shown waits for the next bite. Its key is the index's to move. */
+/* What was looked at and not shown waits for the next chunk. Its key is the index's to move. */
 static void hold(struct mvcc_scan *s, const struct keyindex_found *found)
 {
     s->has_held = true;
@@ -460,7 +460,7 @@ static void hold(struct mvcc_scan *s, const struct keyindex_found *found)
     s->held.key = buf_bytes(&s->held_key);
 }
 
-static bool read_walk(struct mvcc_scan *s, const struct bite *b, unsigned steps)
+static bool read_walk(struct mvcc_scan *s, const struct chunk *b, unsigned steps)
 {
     while (s->shown < s->kvs) {
         struct keyindex_found found;
@@ -489,7 +489,7 @@ static bool read_walk(struct mvcc_scan *s, const struct bite *b, unsigned steps)
     return true;
 }
 
-static bool read_refs(struct mvcc_scan *s, const struct bite *b, unsigned steps)
+static bool read_refs(struct mvcc_scan *s, const struct chunk *b, unsigned steps)
 {
     for (; s->shown < s->kvs; s->shown++, steps--) {
         if (steps == 0)
@@ -505,7 +505,7 @@ static bool read_refs(struct mvcc_scan *s, const struct bite *b, unsigned steps)
 
 bool mvcc_scan_read(struct mvcc_scan *s, size_t max, unsigned steps, struct buf *out)
 {
-    struct bite b = {.out = out, .start = out->len, .max = max};
+    struct chunk b = {.out = out, .start = out->len, .max = max};
     struct backend_view v;
     assert(s->is_open);
     assert(s->measured);

@@ -162,14 +162,14 @@ uint32_t shelf_hash(struct shelf *r, int64_t revision)
     return h.hash;
 }
 
-void shelf_scan(struct shelf *r, struct mvcc_scan *s, size_t bite, unsigned steps, struct buf *out)
+void shelf_scan(struct shelf *r, struct mvcc_scan *s, size_t chunk, unsigned steps, struct buf *out)
 {
     size_t before = out->len;
 
     mvcc_scan_open(r->m, s);
     while (!mvcc_scan_measure(s, steps))
         ;
-    while (!mvcc_scan_read(s, bite, steps, out))
+    while (!mvcc_scan_read(s, chunk, steps, out))
         ;
     mvcc_scan_close(s);
     CHECK_EQ(out->len - before, s->bytes);

@@ -52,5 +52,6 @@ void shelf_settle(struct shelf *r);
 /* HashKV at once. */
 uint32_t shelf_hash(struct shelf *r, int64_t revision);
 
-/* Opens the scan, measures and reads it, in bites of this many bytes and steps, and closes it. */
-void shelf_scan(struct shelf *r, struct mvcc_scan *s, size_t bite, unsigned steps, struct buf *out);
+/* Opens the scan, measures and reads it, in chunks of this many bytes and steps, and closes it. */
+void shelf_scan(struct shelf *r, struct mvcc_scan *s, size_t chunk, unsigned steps,
+                struct buf *out);

@@ -178,9 +178,9 @@ static void submit_headers(struct call *c)
  * another, or the first one with much to say would silence the others. */
 static void set_urgency(struct call *c)
 {
-    enum call_weight weight = c->queue.left > RPC_BITE_BYTES ? WEIGHT_BULK
-                              : rpc_call_is_unary(c)         ? WEIGHT_USUAL
-                                                             : WEIGHT_SHARED;
+    enum call_weight weight = c->queue.left > RPC_CHUNK_BYTES ? WEIGHT_BULK
+                              : rpc_call_is_unary(c)          ? WEIGHT_USUAL
+                                                              : WEIGHT_SHARED;
     nghttp2_extpri priority = {.urgency = weight == WEIGHT_BULK ? URGENCY_BULK
                                                                 : NGHTTP2_EXTPRI_DEFAULT_URGENCY,
                                .inc = weight != WEIGHT_USUAL};

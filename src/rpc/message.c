@@ -70,8 +70,8 @@ struct item {
     struct blob *rest;     /* or NULL */
     struct rpc_body *body; /* or NULL; NULL again when it was read to its end */
     uint64_t unread;       /* of the body */
-    struct buf bite;       /* what was read of it */
-    size_t sent;           /* of head and rest, or, when those are gone, of the bite */
+    struct buf chunk;      /* what was read of it */
+    size_t sent;           /* of head and rest, or, when those are gone, of the chunk */
     size_t head_len;
     uint8_t head[]; /* the prefix and the copied bytes */
 };
@@ -108,12 +108,12 @@ static size_t item_held(const struct item *i)
 static void item_free(struct message_queue *q, struct item *i)
 {
     q->held -= item_held(i);
-    q->held -= i->bite.len;
+    q->held -= i->chunk.len;
     list_remove(&i->link);
     if (i->body)
         i->body->end(i->body);
     blob_unref(i->rest);
-    buf_free(&i->bite);
+    buf_free(&i->chunk);
     mem_free(i);
 }
 
@@ -169,18 +169,18 @@ void message_queue_add_body(struct message_queue *q, struct rpc_body *body)
 
 /* No more than can be sent now: what is left over would stay in memory for as long as the client
  * likes, for each of its calls. */
-static enum err bite_off(struct message_queue *q, struct item *i, size_t max)
+static enum err cut_off(struct message_queue *q, struct item *i, size_t max)
 {
     struct rpc_body *body = i->body;
 
-    max = least(max, i->unread < RPC_BITE_BYTES ? (size_t)i->unread : RPC_BITE_BYTES);
-    assert(i->bite.len == 0);
-    enum err e = body->read(body, max, &i->bite);
-    q->held += i->bite.len;
+    max = least(max, i->unread < RPC_CHUNK_BYTES ? (size_t)i->unread : RPC_CHUNK_BYTES);
+    assert(i->chunk.len == 0);
+    enum err e = body->read(body, max, &i->chunk);
+    q->held += i->chunk.len;
     if (e != ERR_OK)
         return e;
-    assert(i->bite.len <= max);
-    i->unread -= i->bite.len;
+    assert(i->chunk.len <= max);
+    i->unread -= i->chunk.len;
     if (i->unread == 0) {
         i->body = NULL;
         body->end(body);
@@ -201,12 +201,12 @@ enum err message_queue_ready(struct message_queue *q, size_t max, size_t *out)
         struct item *i = item_of(link);
 
         ready += fixed_len(i) - least(i->sent, fixed_len(i));
-        if (ready < max && i->body && i->bite.len == 0) {
-            enum err e = bite_off(q, i, max - ready);
+        if (ready < max && i->body && i->chunk.len == 0) {
+            enum err e = cut_off(q, i, max - ready);
             if (e != ERR_OK)
                 return e;
         }
-        ready += i->bite.len - (i->sent > fixed_len(i) ? i->sent - fixed_len(i) : 0);
+        ready += i->chunk.len - (i->sent > fixed_len(i) ? i->sent - fixed_len(i) : 0);
         if (ready >= max || i->unread > 0)
             break;
     }
@@ -231,11 +231,11 @@ static size_t move_item(struct message_queue *q, struct item *i, size_t count, s
     size_t moved = move_part(i, 0, bytes_of(i->head, i->head_len), count, out);
 
     moved += move_part(i, i->head_len, blob_bytes(i->rest), count - moved, out);
-    moved += move_part(i, fixed_len(i), buf_bytes(&i->bite), count - moved, out);
-    if (i->bite.len > 0 && i->sent == fixed_len(i) + i->bite.len) {
-        q->held -= i->bite.len;
+    moved += move_part(i, fixed_len(i), buf_bytes(&i->chunk), count - moved, out);
+    if (i->chunk.len > 0 && i->sent == fixed_len(i) + i->chunk.len) {
+        q->held -= i->chunk.len;
         i->sent = fixed_len(i);
-        buf_free(&i->bite);
+        buf_free(&i->chunk);
     }
     return moved;
 }
@@ -253,7 +253,7 @@ void message_queue_move(struct message_queue *q, size_t count, struct buf *out)
         assert(moved > 0);
         count -= moved;
         q->within_message = true;
-        if (i->sent == fixed_len(i) && i->unread == 0 && i->bite.len == 0) {
+        if (i->sent == fixed_len(i) && i->unread == 0 && i->chunk.len == 0) {
             item_free(q, i);
             q->within_message = false;
         }
@@ -269,8 +269,8 @@ void message_queue_check(const struct message_queue *q)
     LIST_FOREACH (link, &q->items) {
         const struct item *i = item_of(link);
 
-        held += item_held(i) + i->bite.len;
-        left += fixed_len(i) + i->bite.len + i->unread - i->sent;
+        held += item_held(i) + i->chunk.len;
+        left += fixed_len(i) + i->chunk.len + i->unread - i->sent;
         assert(!i->body == (i->unread == 0));
     }
     assert(held == q->held);

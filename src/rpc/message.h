@@ -7,7 +7,7 @@
  *        known, so that the owner may refuse it before a byte of it is kept, and when a message is
  *        whole. The buffer grows with what has arrived, not with what was claimed.
  * Out    a queue of messages; what the window allows moves to the connection's buffer. A body is
- *        read a bite at a time, and only when it is at the front.
+ *        read a chunk at a time, and only when it is at the front.
  */
 #pragma once
 
@@ -71,9 +71,9 @@ void message_queue_add(struct message_queue *q, bool compressed, struct bytes fi
                        struct blob *rest);
 void message_queue_add_body(struct message_queue *q, struct rpc_body *body);
 
-/* How many bytes can be moved now, up to `max`: reads the next bite of a body at the front if there
- * is none. Fewer than there are, or none, if the body has nothing to give yet. An error is the
- * body's. */
+/* How many bytes can be moved now, up to `max`: reads the next chunk of a body at the front if
+ * there is none. Fewer than there are, or none, if the body has nothing to give yet. An error is
+ * the body's. */
 MUST_CHECK enum err message_queue_ready(struct message_queue *q, size_t max, size_t *out);
 
 /* Moves so many of them to the end of `out`. */

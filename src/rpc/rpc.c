@@ -5,7 +5,7 @@
 
 #include <stdio.h>
 
-static_assert(RPC_BITE_BYTES <= RPC_CALL_QUEUE_BYTES, "a bite fits in a call's budget");
+static_assert(RPC_CHUNK_BYTES <= RPC_CALL_QUEUE_BYTES, "a chunk fits in a call's budget");
 static_assert(RPC_CALL_QUEUE_BYTES <= RPC_CONN_BYTES_MAX, "a call fits in a connection's");
 static_assert(RPC_MESSAGE_BYTES_DEFAULT <= RPC_CONN_BYTES_MAX, "so does a request");
 

@@ -14,9 +14,9 @@
  * A plain request    HTTP ... rpc_http_reply                          (or GONE)
  *
  * A message to send is a copy of some bytes (small answers), bytes and a shared blob (watch
- * events), or a body: something with a known size that is read a bite at a time, when the window is
- * open, so a reply of a gigabyte needs 64 KiB here. While a long reply is being sent, short ones of
- * other calls on the connection pass it.
+ * events), or a body: something with a known size that is read a chunk at a time, when the window
+ * is open, so a reply of a gigabyte needs 64 KiB here. While a long reply is being sent, short ones
+ * of other calls on the connection pass it.
  *
  * A call whose client is gone may still be answered, until GONE was taken: that is thrown away. An
  * rpc_finish is then the end, and no GONE follows.
@@ -54,7 +54,7 @@ struct rpc;      /* opaque */
 struct rpc_conn; /* opaque */
 
 enum {
-    RPC_BITE_BYTES = 64 * KIB,        /* of a body, read at a time */
+    RPC_CHUNK_BYTES = 64 * KIB,       /* of a body, read at a time */
     RPC_CALL_QUEUE_BYTES = 256 * KIB, /* of messages to send, past which rpc_room says none */
     RPC_CONN_BYTES_MAX = 8 * MIB,     /* received and not answered, or not sent: all its calls */
     RPC_HEADER_BYTES_MAX = 64 * KIB,  /* of one request */
@@ -115,7 +115,7 @@ struct rpc_call {
     struct arena arena; /* the caller's, reset at the end */
 };
 
-/* Something with a known size, read a bite at a time. Embedded in whoever makes it. */
+/* Something with a known size, read a chunk at a time. Embedded in whoever makes it. */
 struct rpc_body {
     uint64_t total_bytes; /* exactly what read will give in all; at most 4 GiB - 1 */
     /* Appends no more than max; nothing at all means that it wants to be asked again, in the next

@@ -153,7 +153,7 @@ struct rpc_conn {
 /* How a call's replies share the connection with those of others. */
 enum call_weight {
     WEIGHT_USUAL,  /* one after the other */
-    WEIGHT_SHARED, /* a bite each, in turn */
+    WEIGHT_SHARED, /* a chunk each, in turn */
     WEIGHT_BULK,   /* the same, after all others */
 };
 

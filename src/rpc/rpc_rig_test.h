@@ -6,7 +6,7 @@
  *
  *     test.Echo/Say      unary: the request comes back
  *     test.Echo/Fail     unary: "13 some text" is the status to fail with
- *     test.Echo/Body     unary: "1000000" is the size of a reply that is read in bites
+ *     test.Echo/Body     unary: "1000000" is the size of a reply that is read in chunks
  *     test.Echo/Hold     unary: is never answered
  *     test.Echo/Chat     streams both ways: every message comes back, released at once
  *     test.Echo/Deaf     streams both ways: messages are taken and not released
@@ -52,7 +52,7 @@ struct rpc_rig {
     unsigned live; /* calls announced and not ended */
     uint64_t queued_most;
     bool broken_body; /* the next body fails in its middle */
-    bool hungry_body; /* every other bite is empty */
+    bool hungry_body; /* every other chunk is empty */
     bool unchecked;   /* no rpc_check after every turn */
 };
 

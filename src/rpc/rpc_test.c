@@ -164,7 +164,7 @@ static void check_body(const struct answer *a, size_t size)
             test_fail(__FILE__, __LINE__, "byte %zu of the body is wrong", i);
 }
 
-TEST(a_body_is_read_in_bites)
+TEST(a_body_is_read_in_chunks)
 {
     static const char *const sizes[] = {"0", "1", "65535", "65536", "65537", "5000000"};
     struct rpc_rig r;

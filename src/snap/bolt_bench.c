@@ -5,7 +5,7 @@
 #include <stdio.h>
 
 /* A made-up `key` bucket: revisions as keys, values of one length, nothing held in memory. */
-enum { ENTRIES = 200000, VALUE_BYTES = 256, BITE_BYTES = 64 * KIB };
+enum { ENTRIES = 200000, VALUE_BYTES = 256, CHUNK_BYTES = 64 * KIB };
 
 struct made_up {
     struct bolt_feed feed;
@@ -54,14 +54,14 @@ static void write_image(void *context, uint64_t times)
 
     for (uint64_t i = 0; i < times; i++) {
         bool planned = false;
-        size_t done = BITE_BYTES;
+        size_t done = CHUNK_BYTES;
         buf_clear(&work->image);
         struct bolt_writer *w = bolt_writer_open(
             &(struct bolt_writer_options){.buckets = &name, .bucket_count = 1}, &m.feed);
         work->err = bolt_writer_plan(w, UINT64_MAX, &planned);
-        while (work->err == ERR_OK && done == BITE_BYTES) {
+        while (work->err == ERR_OK && done == CHUNK_BYTES) {
             work->err =
-                bolt_writer_read(w, buf_reserve(&work->image, BITE_BYTES), BITE_BYTES, &done);
+                bolt_writer_read(w, buf_reserve(&work->image, CHUNK_BYTES), CHUNK_BYTES, &done);
             work->image.len += done;
         }
         bolt_writer_close(w);

@@ -68,13 +68,13 @@ void rig_feed_init(struct rig_feed *f, const struct rig_bucket *buckets)
                            .buckets = buckets};
 }
 
-static enum err pull_all(struct bolt_writer *w, size_t bite, struct buf *out)
+static enum err pull_all(struct bolt_writer *w, size_t chunk, struct buf *out)
 {
-    size_t start = out->len, done = bite;
+    size_t start = out->len, done = chunk;
     enum err e = ERR_OK;
 
-    while (e == ERR_OK && done == bite) {
-        e = bolt_writer_read(w, buf_reserve(out, bite), bite, &done);
+    while (e == ERR_OK && done == chunk) {
+        e = bolt_writer_read(w, buf_reserve(out, chunk), chunk, &done);
         out->len += done;
     }
     if (e == ERR_OK)
@@ -97,9 +97,9 @@ enum err rig_try_write(struct rig_feed *feed, size_t count, const struct rig_wri
             .buckets = names, .bucket_count = count, .page_bytes = o.page_bytes},
         &feed->feed);
     while (e == ERR_OK && !done)
-        e = bolt_writer_plan(w, o.plan_bite ? o.plan_bite : UINT64_MAX, &done);
+        e = bolt_writer_plan(w, o.plan_chunk ? o.plan_chunk : UINT64_MAX, &done);
     if (e == ERR_OK)
-        e = pull_all(w, o.bite_bytes ? o.bite_bytes : 64 * KIB, out);
+        e = pull_all(w, o.chunk_bytes ? o.chunk_bytes : 64 * KIB, out);
     bolt_writer_close(w);
     mem_free(names);
     return e;

@@ -38,8 +38,8 @@ void rig_feed_init(struct rig_feed *f, const struct rig_bucket *buckets);
 
 struct rig_write_options {
     uint32_t page_bytes;
-    size_t bite_bytes;  /* how much is pulled at once; 0: 64 KiB */
-    uint64_t plan_bite; /* entries planned at once; 0: all */
+    size_t chunk_bytes;  /* how much is pulled at once; 0: 64 KiB */
+    uint64_t plan_chunk; /* entries planned at once; 0: all */
 };
 
 /* Appends the image to `out`, and checks that it is as long as was planned. NULL: all defaults. */

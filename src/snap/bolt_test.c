@@ -78,7 +78,7 @@ static void fill_randomly(struct rig_bucket *bucket, struct arena *arena, struct
     drop_twins(bucket);
 }
 
-TEST(random_content_comes_back_whatever_the_page_size_and_the_bites)
+TEST(random_content_comes_back_whatever_the_page_size_and_the_chunks)
 {
     test_runs_in_one_thread();
     struct rng rng;
@@ -90,15 +90,15 @@ TEST(random_content_comes_back_whatever_the_page_size_and_the_bites)
         struct arena arena = {0};
         struct buf image = {0};
         uint32_t page_bytes = 1024u << rng_below(&rng, 7);
-        size_t bite = 1 + rng_below(&rng, 20000);
-        uint64_t plan_bite = 1 + rng_below(&rng, 1000);
+        size_t chunk = 1 + rng_below(&rng, 20000);
+        uint64_t plan_chunk = 1 + rng_below(&rng, 1000);
         for (size_t i = 0; i < 3; i++) {
             size_t count = rng_below(&rng, rng_chance(&rng, 1, 2) ? 5 : 2000);
             fill_randomly(&buckets[i], &arena, &rng, page_bytes, count);
         }
 
         struct rig_write_options options = {
-            .page_bytes = page_bytes, .bite_bytes = bite, .plan_bite = plan_bite};
+            .page_bytes = page_bytes, .chunk_bytes = chunk, .plan_chunk = plan_chunk};
         rig_write(buckets, 3, &options, &image);
 
         rig_check_content(buf_bytes(&image), BOLT_IMAGE, buckets, 3);
@@ -291,7 +291,7 @@ TEST(every_failure_of_the_feed_is_passed_on)
         struct buf image = {0};
         rig_feed_init(&feed, buckets);
         feed.fail_at = ++failures;
-        e = rig_try_write(&feed, 2, &(struct rig_write_options){.bite_bytes = 777}, &image);
+        e = rig_try_write(&feed, 2, &(struct rig_write_options){.chunk_bytes = 777}, &image);
         CHECK(e == ERR_IO || e == ERR_OK);
         buf_free(&image);
     }
@@ -321,9 +321,9 @@ TEST(content_that_changes_between_the_walks_is_noticed)
 
     buckets[0].count--;
     enum err e = ERR_OK;
-    uint8_t bite[4096];
-    for (size_t got = sizeof(bite); e == ERR_OK && got == sizeof(bite);)
-        e = bolt_writer_read(w, bite, sizeof(bite), &got);
+    uint8_t chunk[4096];
+    for (size_t got = sizeof(chunk); e == ERR_OK && got == sizeof(chunk);)
+        e = bolt_writer_read(w, chunk, sizeof(chunk), &got);
 
     CHECK_EQ(e, ERR_CORRUPT);
     bolt_writer_close(w);

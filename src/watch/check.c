@@ -168,7 +168,7 @@ static size_t check_groups(const struct watch *hub, struct tally *t)
         assert(hub->held->grace == GRACE_PROMPT);
         members += check_crowd(hub, hub->held, t);
     }
-    const struct watcher_group *walking = hub->walk.bite.group;
+    const struct watcher_group *walking = hub->walk.chunk.group;
     if (walking) {
         assert(walking != hub->live);
         assert(list_empty(&walking->round));
@@ -196,7 +196,7 @@ static void check_floor(const struct watch *hub, const struct tally *t)
     assert(hub->floor > hub->intact);
 }
 
-static void check_gathers(const struct bite *b)
+static void check_gathers(const struct chunk *b)
 {
     for (size_t n = 0; n < b->gather_count; n++) {
         const struct gather *g = &b->gathers[n];
@@ -232,8 +232,8 @@ void watch_check(const struct watch *hub)
     size_t members = check_groups(hub, &all);
     assert(all.member == members);
     check_floor(hub, &all);
-    assert(!bite_is_under_way(&hub->bite));
-    check_gathers(&hub->walk.bite);
+    assert(!chunk_is_under_way(&hub->chunk));
+    check_gathers(&hub->walk.chunk);
     heap_check(&hub->ahead);
     heap_check(&hub->due);
 }

@@ -27,8 +27,8 @@ struct watch_long {
     bool passed; /* its revision, and the bytes were not all there */
 };
 
-/* Measured by the bite a moment ago; its group may have been cut off since. */
-static uint32_t grace_for(const struct bite *b, int64_t revision)
+/* Measured by the chunk a moment ago; its group may have been cut off since. */
+static uint32_t grace_for(const struct chunk *b, int64_t revision)
 {
     bool compacted = revision <= mvcc_compact_revision(b->hub->mvcc);
 
@@ -37,7 +37,7 @@ static uint32_t grace_for(const struct bite *b, int64_t revision)
     return grace_of_long(b->hub, revision);
 }
 
-struct watch_long *watch_long_new(const struct bite *b, const struct gather *g,
+struct watch_long *watch_long_new(const struct chunk *b, const struct gather *g,
                                   const struct stretch *stretch)
 {
     struct watch *hub = b->hub;

@@ -12,7 +12,7 @@
  *     at a revision    whose changes are not all stored yet, since it is being swept: members whom
  *                      it concerns are held back until it is over; the others go on behind it
  *     meets another    with the same grace: the smaller one's members move over to the larger
- *     otherwise        one bite of history: read, in slices; handed out; and to the next round
+ *     otherwise        one chunk of history: read, in slices; handed out; and to the next round
  *
  * A group far behind does not keep those waiting that are nearly there, and a stream with many
  * watchers and little room does not let all of them loose for the few that can be served.
@@ -65,7 +65,7 @@ static void drop_group(struct watcher_group *c)
 
 static bool is_walking(const struct watch *hub)
 {
-    return bite_is_under_way(&hub->walk.bite);
+    return chunk_is_under_way(&hub->walk.chunk);
 }
 
 static void begin(struct watcher_group *c)
@@ -73,7 +73,7 @@ static void begin(struct watcher_group *c)
     struct watch *hub = c->hub;
 
     remove_group(c);
-    bite_begin(&hub->walk.bite, hub, c);
+    chunk_begin(&hub->walk.chunk, hub, c);
     hub->walk.at = (struct revision){.main = c->key.next};
     hub->walk.revision = 0;
     hub->walk.changes = 0;
@@ -83,10 +83,10 @@ static void begin(struct watcher_group *c)
 
 static void stop(struct watch *hub, int64_t next)
 {
-    struct watcher_group *c = hub->walk.bite.group;
+    struct watcher_group *c = hub->walk.chunk.group;
 
     assert(next >= c->key.next);
-    bite_end(&hub->walk.bite);
+    chunk_end(&hub->walk.chunk);
     c->key.next = next;
     if (c->count == 0)
         watcher_group_free(c);
@@ -97,21 +97,21 @@ static void stop(struct watch *hub, int64_t next)
 void walk_restart(struct watch *hub)
 {
     if (is_walking(hub) && hub->walk.end == 0)
-        stop(hub, hub->walk.bite.group->key.next);
+        stop(hub, hub->walk.chunk.group->key.next);
 }
 
 void walk_restart_below(struct watch *hub, int64_t revision)
 {
-    const struct watcher_group *c = hub->walk.bite.group;
+    const struct watcher_group *c = hub->walk.chunk.group;
 
     if (c && c->key.next < revision && !floor_allows(hub, c->grace, c->key.next))
         walk_restart(hub);
 }
 
-/* Where a bite ends that would go on with this revision; 0 if it may go on. */
+/* Where a chunk ends that would go on with this revision; 0 if it may go on. */
 static int64_t end_before(struct walk *walk, int64_t revision)
 {
-    struct watch *hub = walk->bite.hub;
+    struct watch *hub = walk->chunk.hub;
 
     if (walk->revision == 0 || walk->revision == revision)
         return 0;
@@ -119,7 +119,7 @@ static int64_t end_before(struct walk *walk, int64_t revision)
         watcher_group_from(hub, (struct watcher_group_key){.next = walk->revision + 1});
     if (met && met->key.next <= revision)
         return met->key.next;
-    return walk->bite.full || walk->changes >= BITE_CHANGES_MAX ? revision : 0;
+    return walk->chunk.full || walk->changes >= CHUNK_CHANGES_MAX ? revision : 0;
 }
 
 static bool visit(void *context, const struct mvcc_change *change)
@@ -132,8 +132,8 @@ static bool visit(void *context, const struct mvcc_change *change)
     walk->end = end_before(walk, revision);
     if (walk->end != 0)
         return false;
-    if (!bite_take(&walk->bite, change, walk->steps)) {
-        bite_cut(&walk->bite, revision);
+    if (!chunk_take(&walk->chunk, change, walk->steps)) {
+        chunk_cut(&walk->chunk, revision);
         walk->end = revision;
         return false;
     }
@@ -158,11 +158,11 @@ static void hand_out_some(struct watch *hub, unsigned *steps)
 {
     struct walk *walk = &hub->walk;
 
-    while (*steps > 0 && walk->delivered < walk->bite.gather_count) {
-        spend(steps, 1 + bite_deliver(&walk->bite, walk->delivered, walk->end - 1));
+    while (*steps > 0 && walk->delivered < walk->chunk.gather_count) {
+        spend(steps, 1 + chunk_deliver(&walk->chunk, walk->delivered, walk->end - 1));
         walk->delivered++;
     }
-    if (walk->delivered == walk->bite.gather_count)
+    if (walk->delivered == walk->chunk.gather_count)
         stop(hub, walk->end);
 }
 

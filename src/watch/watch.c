@@ -71,8 +71,8 @@ void watch_close(struct watch *hub)
     assert(walk_is_idle(hub));
     floor_forget(hub);
     assert(list_empty(&hub->graces));
-    bite_free(&hub->bite);
-    bite_free(&hub->walk.bite);
+    chunk_free(&hub->chunk);
+    chunk_free(&hub->walk.chunk);
     watcher_group_free(hub->live);
     heap_free(&hub->ahead);
     heap_free(&hub->due);
@@ -93,17 +93,17 @@ void hub_live_falls_behind(struct watch *hub, uint32_t grace)
 
 static void show_to_live(struct watch *hub, const struct mvcc_changes *changes)
 {
-    struct bite *b = &hub->bite;
+    struct chunk *b = &hub->chunk;
     unsigned steps = UINT32_MAX;
 
-    bite_begin(b, hub, hub->live);
+    chunk_begin(b, hub, hub->live);
     for (size_t n = 0; n < changes->count; n++) {
-        bool taken = bite_take(b, &changes->at[n], &steps);
+        bool taken = chunk_take(b, &changes->at[n], &steps);
         assert(taken); /* there is nothing of an earlier revision to be sent first */
     }
     for (size_t n = 0; n < b->gather_count; n++)
-        bite_deliver(b, n, changes->revision);
-    bite_end(b);
+        chunk_deliver(b, n, changes->revision);
+    chunk_end(b);
 }
 
 void watch_changed(struct watch *hub, const struct mvcc_changes *changes)

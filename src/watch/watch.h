@@ -5,7 +5,7 @@
  * revision are a group, and a group moves as one: those whom a change does not concern are not
  * touched by it. The live group stands behind the newest revision; a change finds the watchers it
  * concerns by key (hash) and by range (interval tree). Groups that lag are led through history in
- * bounded bites and become one with whomever they meet. A stream that cannot take more lets its
+ * bounded chunks and become one with whomever they meet. A stream that cannot take more lets its
  * watchers fall out of their group, remembers nothing but their cursors, and costs no memory behind
  * a client that does not read. Nobody waits for it. A large delete whose tombstones are still being
  * stored (mvcc_sweep_some) holds back those whom it concerns until they are; the others pass it.
@@ -19,7 +19,7 @@
  * WATCH_FLOOR_MS.
  *
  *     watch_changed --> live watchers of the key --> a batch, encoded once --> their streams
- *     watch_work    --> history, a bite for each group that lags --> a batch --> their streams
+ *     watch_work    --> history, a chunk for each group that lags --> a batch --> their streams
  *     watch_take    --> what each stream is to be sent, in order
  *
  *     watcher   ahead (its start is to come) | lagging <--> live
@@ -38,9 +38,9 @@
  *            4. Nothing for an id comes before its created message, or after its cancel's.
  *            5. Memory: WATCH_WATCHER_BYTES for a live watcher of one key, some hundred more for
  *               one that lags; what streams have room for, each overdrawn by one message at most;
- *               and two bites under way, of 4 MiB each. A batch of one revision that is larger than
- *               WATCH_BATCH_BYTES is not held in memory but measured, and then read a bite at a
- *               time (a long message).
+ *               and two chunks under way, of 4 MiB each. A batch of one revision that is larger
+ * than WATCH_BATCH_BYTES is not held in memory but measured, and then read a chunk at a time (a
+ * long message).
  *            6. watch_changed costs O(changes * log n + watchers concerned), whoever else watches;
  *               watch_compacted O(groups that wait for us), of which there are a few. Everything
  *               else that could take long is done in slices by watch_work.
@@ -138,7 +138,7 @@ bool watch_work(struct watch *w, unsigned steps, uint64_t now_ms);
 
 /* --- taking --- */
 
-struct watch_long; /* opaque: the events of one huge revision, read a bite at a time */
+struct watch_long; /* opaque: the events of one huge revision, read a chunk at a time */
 
 struct watch_message {
     struct watch_stream *stream;

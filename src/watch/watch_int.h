@@ -5,7 +5,7 @@
  *     stream.c     streams: their room, their queue, taking from it, their end
  *     watcher.c    one watcher: created, canceled, and the four places where it can be
  *     watcher_group.c      watchers that stand at one revision, found by key and by range
- *     bite.c       some changes in a row, turned into batches for whoever they concern
+ *     chunk.c       some changes in a row, turned into batches for whoever they concern
  *     event.c      one change as it is encoded
  *     long.c       the events of a revision that is too large to be held
  *     walk.c       catching up
@@ -14,15 +14,15 @@
  *     check.c      the invariants
  *
  * Everybody who stands at the same revision is in one group. One of them is the live group, which
- * stands behind the newest revision; the others lag, and are led through history one bite at a
- * time. Whoever a bite does not concern moves on with his group without being touched, which is
+ * stands behind the newest revision; the others lag, and are led through history one chunk at a
+ * time. Whoever a chunk does not concern moves on with his group without being touched, which is
  * what makes a hundred thousand watchers cheap: a revision is a step of the group, not of each.
  *
  *     start 0 ---------------------------------> live group <--- its members move over, one by one
  *     start in the past --> parked on the        |      |                     |
  *     stream, until it has room --> group at its |      |            group behind the newest
  * revision next revision                ^             |      |                     ^ ^ | |      +-
- * huge revision ->   | bites
+ * huge revision ->   | chunks
  *          +--- no room for its events ----------+      the group as a whole -+
  *
  *     start ahead --> on a heap until it is published --> prompt group at its next revision
@@ -40,8 +40,8 @@
 #include "watch/watch.h"
 
 enum {
-    BITE_BYTES_MAX = 4 * MIB,    /* held by one bite: events, and notes of who is to get which */
-    BITE_CHANGES_MAX = 2048,     /* looked at before the next group has its turn */
+    CHUNK_BYTES_MAX = 4 * MIB,   /* held by one chunk: events, and notes of who is to get which */
+    CHUNK_CHANGES_MAX = 2048,    /* looked at before the next group has its turn */
     WAVE_BYTES = 1024,           /* of room for each watcher that leaves the parking lot at once */
     MESSAGE_BYTES_MIN = 64,      /* what the smallest message counts */
     RESPONSE_BYTES_MAX = 64,     /* of a WatchResponse without events and without a reason */
@@ -126,7 +126,7 @@ struct interest {
         struct range_node *range; /* the others: in the tree */
     };
     uint32_t from_len, to_len;
-    uint32_t gather; /* 1 + its place among the gathers of the bite under way; 0: none */
+    uint32_t gather; /* 1 + its place among the gathers of the chunk under way; 0: none */
     uint8_t wants;
     uint8_t kind;
     uint8_t at[]; /* from, to */
@@ -320,9 +320,9 @@ size_t watch_event_size(const struct mvcc_change *change, size_t prev_size);
 void watch_event_append(struct mvcc *m, const struct mvcc_change *change, size_t prev_size,
                         struct buf *out);
 
-/* --- bites --- */
+/* --- chunks --- */
 
-/* An event as it will be sent, somewhere in the bite's bytes. */
+/* An event as it will be sent, somewhere in the chunk's bytes. */
 struct event {
     size_t at, size;
     int64_t sub;
@@ -338,7 +338,7 @@ struct stretch {
 /* What one interest is to get. */
 struct gather {
     struct interest *interest; /* NULL: nobody is left */
-    struct buf picks;          /* uint32_t: places in the bite's events. Empty if it is long */
+    struct buf picks;          /* uint32_t: places in the chunk's events. Empty if it is long */
     struct buf stretches;      /* struct stretch, if it is long: one for each fragment */
     bool is_long;
     uint64_t bytes, events;
@@ -350,7 +350,7 @@ struct gather {
     } before;
 };
 
-struct bite {
+struct chunk {
     struct watch *hub;
     struct watcher_group *group;
     int64_t compacted; /* the compact revision, as it began */
@@ -368,37 +368,37 @@ struct bite {
     struct buf matched;
 };
 
-void bite_begin(struct bite *b, struct watch *hub, struct watcher_group *group);
-void bite_free(struct bite *b);
+void chunk_begin(struct chunk *b, struct watch *hub, struct watcher_group *group);
+void chunk_free(struct chunk *b);
 
 /*
- * Takes a change in, and lowers *steps by what it cost. False: the bite has to end before the
- * change's revision, of which bite_cut then drops what was taken in already.
+ * Takes a change in, and lowers *steps by what it cost. False: the chunk has to end before the
+ * change's revision, of which chunk_cut then drops what was taken in already.
  */
-bool bite_take(struct bite *b, const struct mvcc_change *change, unsigned *steps);
-void bite_cut(struct bite *b, int64_t revision);
+bool chunk_take(struct chunk *b, const struct mvcc_change *change, unsigned *steps);
+void chunk_cut(struct chunk *b, int64_t revision);
 
 /* Hands the nth gather to its watchers; how many there were. `revision` is for the header. */
-size_t bite_deliver(struct bite *b, size_t n, int64_t revision);
-void bite_end(struct bite *b);
+size_t chunk_deliver(struct chunk *b, size_t n, int64_t revision);
+void chunk_end(struct chunk *b);
 
 /* The last of an interest's watchers has gone. */
-void bite_forget(struct bite *b, struct interest *i);
+void chunk_forget(struct chunk *b, struct interest *i);
 
-static inline bool bite_is_under_way(const struct bite *b)
+static inline bool chunk_is_under_way(const struct chunk *b)
 {
     return b->group != NULL;
 }
 
 /* --- long messages --- */
 
-struct watch_long *watch_long_new(const struct bite *b, const struct gather *g,
+struct watch_long *watch_long_new(const struct chunk *b, const struct gather *g,
                                   const struct stretch *stretch);
 
 /* --- the hub --- */
 
 struct walk {
-    struct bite bite; /* under way while there is a walk */
+    struct chunk chunk; /* under way while there is a walk */
     struct revision at;
     int64_t revision; /* being looked at; 0: none yet */
     unsigned changes; /* looked at */
@@ -420,7 +420,7 @@ struct watch {
 
     struct watcher_group *live;
     uint64_t era; /* of this live group */
-    struct bite bite;
+    struct chunk chunk;
 
     struct watcher_group *held;    /* until the sweep of their next revision is over; or NULL */
     struct treap_node *lagging;    /* groups, by next */

@@ -40,7 +40,7 @@ void watch_rig_create(struct watch_rig *r, struct watch_stream *s,
 /* Works in slices of this many steps until there is nothing to be done; how many slices it took. */
 size_t watch_rig_settle(struct watch_rig *r, unsigned steps);
 
-/* Appends the message's events, and ends what it owns. A long one is read in small bites. False if
+/* Appends the message's events, and ends what it owns. A long one is read in small chunks. False if
  * compaction has overtaken it. */
 bool watch_rig_read(struct watch_message *m, struct buf *events);
 

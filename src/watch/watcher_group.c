@@ -300,7 +300,7 @@ static void detach(struct watcher_group *c, struct interest *i)
     else
         treap_remove(&range_order, &c->ranges, &i->range->link);
     if (i->gather != 0)
-        bite_forget(c == c->hub->live ? &c->hub->bite : &c->hub->walk.bite, i);
+        chunk_forget(c == c->hub->live ? &c->hub->chunk : &c->hub->walk.chunk, i);
 }
 
 void watcher_group_join(struct watcher_group *c, struct watcher *w)

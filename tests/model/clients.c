@@ -438,7 +438,7 @@ static bool take_one(struct episode *e)
     return true;
 }
 
-/* A bite of a long message. True when all of it has been read. */
+/* A chunk of a long message. True when all of it has been read. */
 static bool read_long(struct episode *e, struct client *c, struct letter *l, bool *gone)
 {
     bool done = false;

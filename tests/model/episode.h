@@ -2,8 +2,8 @@
  * episode: mvcc, watch and lease together, a thousand random steps, and a naive model beside them.
  *
  * One member's state machine without raft around it: a log of commands, applied in slices; a
- * backend whose commits are started, run and reported as chance has it; readers that read a bite at
- * a time while others write; clients that watch, stop reading, go on, cancel; leases with time
+ * backend whose commits are started, run and reported as chance has it; readers that read a chunk
+ * at a time while others write; clients that watch, stop reading, go on, cancel; leases with time
  * passing, leadership won and lost; compactions in slices between all that. The power goes, the
  * store is opened again at its last durable batch and the log is applied from there.
  *
@@ -14,7 +14,7 @@
  *                  (naive.h)
  *
  * Rules      1. Answers of every command are what the model says.
- *            2. A scan says what the model says at its revision, however it is cut into bites and
+ *            2. A scan says what the model says at its revision, however it is cut into chunks and
  *               whatever happens meanwhile. So does HashKV.
  *            3. A watcher gets every event of its own, whole revisions, in order, once; resumed
  *               after a crash at what it has not seen, it misses none. A progress message comes

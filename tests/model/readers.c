@@ -1,5 +1,5 @@
 /*
- * Scans and hashes, read a bite at a time while everything else goes on.
+ * Scans and hashes, read a chunk at a time while everything else goes on.
  */
 #include "model/episode_int.h"
 
@@ -117,7 +117,7 @@ static void read_some(struct episode *e, struct reader *r)
     /* Never more than was asked for, but for a single KeyValue that is larger. */
     if (added > max && r->scan.kvs > 1 && steps > 1 &&
         added > max + e->climate.value_bytes_max + 64)
-        episode_broken(e, "scan", "a bite of %zu has %zu bytes", max, added);
+        episode_broken(e, "scan", "a chunk of %zu has %zu bytes", max, added);
     if (!done)
         return;
     compare_bytes(e, buf_bytes(&r->got), buf_bytes(&r->want.bytes));

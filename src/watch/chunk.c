@@ -10,19 +10,19 @@
  * revision has a single change, it shares that blob with everybody else who has.
  *
  * Three things can become too much, and all of them only within one revision, since between two of
- * them a bite can simply end: one interest's events (they are then only measured, and read when
+ * them a chunk can simply end: one interest's events (they are then only measured, and read when
  * they are sent: a long message), the events of all interests together, and the notes. For the
  * latter two some watchers are left behind at this revision, in a group of their own or parked like
  * those without room, and their turn comes soon.
  */
-enum { SPARE_BYTES_MAX = 64 * KIB }; /* kept for the next bite; what is larger is given back */
+enum { SPARE_BYTES_MAX = 64 * KIB }; /* kept for the next chunk; what is larger is given back */
 
-static struct event *event_at(const struct bite *b, size_t n)
+static struct event *event_at(const struct chunk *b, size_t n)
 {
     return (struct event *)(void *)b->events.at + n;
 }
 
-static size_t event_count(const struct bite *b)
+static size_t event_count(const struct chunk *b)
 {
     return b->events.len / sizeof(struct event);
 }
@@ -32,9 +32,9 @@ static size_t flavour_of(const struct interest *i)
     return i->wants & WANTS_PREV ? 1 : 0;
 }
 
-void bite_begin(struct bite *b, struct watch *hub, struct watcher_group *group)
+void chunk_begin(struct chunk *b, struct watch *hub, struct watcher_group *group)
 {
-    assert(!bite_is_under_way(b));
+    assert(!chunk_is_under_way(b));
     assert(b->gather_count == 0);
 
     b->hub = hub;
@@ -54,7 +54,7 @@ static void reuse(struct buf *b)
     buf_clear(b);
 }
 
-void bite_end(struct bite *b)
+void chunk_end(struct chunk *b)
 {
     for (size_t n = 0; n < b->gather_count; n++) {
         struct gather *g = &b->gathers[n];
@@ -83,9 +83,9 @@ void bite_end(struct bite *b)
     b->group = NULL;
 }
 
-void bite_free(struct bite *b)
+void chunk_free(struct chunk *b)
 {
-    bite_end(b);
+    chunk_end(b);
     for (size_t n = 0; n < b->gather_cap; n++) {
         buf_free(&b->gathers[n].picks);
         buf_free(&b->gathers[n].stretches);
@@ -94,10 +94,10 @@ void bite_free(struct bite *b)
     buf_free(&b->bytes);
     buf_free(&b->events);
     buf_free(&b->matched);
-    *b = (struct bite){0};
+    *b = (struct chunk){0};
 }
 
-void bite_forget(struct bite *b, struct interest *i)
+void chunk_forget(struct chunk *b, struct interest *i)
 {
     assert(i->gather <= b->gather_count);
     assert(b->gathers[i->gather - 1].interest == i);
@@ -108,7 +108,7 @@ void bite_forget(struct bite *b, struct interest *i)
 
 /* --- taking in --- */
 
-/* Those who could not be sent anything now see no more of this bite. True if somebody is left. */
+/* Those who could not be sent anything now see no more of this chunk. True if somebody is left. */
 static bool park_without_room(struct interest *i, int64_t revision)
 {
     size_t left = 0;
@@ -144,7 +144,7 @@ static void leave_behind(struct interest *i, int64_t revision)
     }
 }
 
-static struct gather *new_gather(struct bite *b, struct interest *i, int64_t revision)
+static struct gather *new_gather(struct chunk *b, struct interest *i, int64_t revision)
 {
     if (b->gather_count == b->gather_cap) {
         size_t cap = b->gather_cap ? 2 * b->gather_cap : 4;
@@ -160,18 +160,18 @@ static struct gather *new_gather(struct bite *b, struct interest *i, int64_t rev
     return g;
 }
 
-static bool is_too_much(const struct bite *b, size_t more)
+static bool is_too_much(const struct chunk *b, size_t more)
 {
-    return b->bytes.len + b->note_bytes + more > BITE_BYTES_MAX;
+    return b->bytes.len + b->note_bytes + more > CHUNK_BYTES_MAX;
 }
 
-/* Does the bite hold something of a revision before this one? Then it can be sent first. */
-static bool can_cut(const struct bite *b, int64_t revision)
+/* Does the chunk hold something of a revision before this one? Then it can be sent first. */
+static bool can_cut(const struct chunk *b, int64_t revision)
 {
     return b->first != 0 && b->first < revision;
 }
 
-static void stretch_add(struct bite *b, struct gather *g, int64_t sub, size_t size)
+static void stretch_add(struct chunk *b, struct gather *g, int64_t sub, size_t size)
 {
     struct stretch *last = NULL;
 
@@ -187,7 +187,7 @@ static void stretch_add(struct bite *b, struct gather *g, int64_t sub, size_t si
 }
 
 /* From now on its events are only measured. */
-static void become_long(struct bite *b, struct gather *g)
+static void become_long(struct chunk *b, struct gather *g)
 {
     const uint32_t *picks = (const uint32_t *)(const void *)g->picks.at;
 
@@ -208,7 +208,7 @@ struct encoding {
     uint32_t place; /* 1 + place; 0: not encoded yet */
 };
 
-static void measure(struct bite *b, const struct interest *i, struct encoding *e)
+static void measure(struct chunk *b, const struct interest *i, struct encoding *e)
 {
     if (e->size > 0)
         return;
@@ -217,7 +217,7 @@ static void measure(struct bite *b, const struct interest *i, struct encoding *e
     e->size = watch_event_size(e->change, e->prev_size);
 }
 
-static void encode(struct bite *b, size_t flavour, struct encoding *e)
+static void encode(struct chunk *b, size_t flavour, struct encoding *e)
 {
     if (e->place != 0)
         return;
@@ -231,7 +231,7 @@ static void encode(struct bite *b, size_t flavour, struct encoding *e)
         b->first = e->change->at.main;
 }
 
-static void gather_turns_to(struct bite *b, struct gather *g, int64_t revision)
+static void gather_turns_to(struct chunk *b, struct gather *g, int64_t revision)
 {
     if (g->last == revision)
         return;
@@ -250,8 +250,8 @@ static void gather_count(struct gather *g, size_t size)
     g->events++;
 }
 
-/* False: the bite has to be cut before this revision. */
-static bool gather_take(struct bite *b, struct gather *g, struct encoding *e)
+/* False: the chunk has to be cut before this revision. */
+static bool gather_take(struct chunk *b, struct gather *g, struct encoding *e)
 {
     int64_t revision = e->change->at.main;
     size_t flavour = flavour_of(g->interest);
@@ -282,7 +282,7 @@ static bool gather_take(struct bite *b, struct gather *g, struct encoding *e)
     return true;
 }
 
-static bool interest_take(struct bite *b, struct interest *i, struct encoding *e)
+static bool interest_take(struct chunk *b, struct interest *i, struct encoding *e)
 {
     int64_t revision = e->change->at.main;
 
@@ -301,7 +301,7 @@ static bool interest_take(struct bite *b, struct interest *i, struct encoding *e
     return gather_take(b, new_gather(b, i, revision), e);
 }
 
-bool bite_take(struct bite *b, const struct mvcc_change *change, unsigned *steps)
+bool chunk_take(struct chunk *b, const struct mvcc_change *change, unsigned *steps)
 {
     struct encoding flavours[2] = {{.change = change}, {.change = change}};
 
@@ -319,7 +319,7 @@ bool bite_take(struct bite *b, const struct mvcc_change *change, unsigned *steps
     return true;
 }
 
-void bite_cut(struct bite *b, int64_t revision)
+void chunk_cut(struct chunk *b, int64_t revision)
 {
     for (size_t n = 0; n < b->gather_count; n++) {
         struct gather *g = &b->gathers[n];
@@ -338,7 +338,7 @@ void bite_cut(struct bite *b, int64_t revision)
 /* --- handing out --- */
 
 /* Some of a gather's events in a blob of their own. */
-static struct blob *blob_of(const struct bite *b, const struct gather *g, size_t from, size_t to)
+static struct blob *blob_of(const struct chunk *b, const struct gather *g, size_t from, size_t to)
 {
     const uint32_t *picks = (const uint32_t *)(const void *)g->picks.at;
     size_t size = 0;
@@ -355,7 +355,7 @@ static struct blob *blob_of(const struct bite *b, const struct gather *g, size_t
     return blob;
 }
 
-static struct blob *whole_blob(struct bite *b, const struct gather *g)
+static struct blob *whole_blob(struct chunk *b, const struct gather *g)
 {
     size_t flavour = flavour_of(g->interest);
 
@@ -366,12 +366,12 @@ static struct blob *whole_blob(struct bite *b, const struct gather *g)
     return blob_ref(b->whole[flavour]);
 }
 
-static bool is_fragmented(const struct bite *b, const struct gather *g, const struct watcher *w)
+static bool is_fragmented(const struct chunk *b, const struct gather *g, const struct watcher *w)
 {
     return w->fragment && g->events > 1 && g->bytes + RESPONSE_BYTES_MAX >= b->hub->fragment_bytes;
 }
 
-static void send_long(struct bite *b, const struct gather *g, struct watcher *w, int64_t revision)
+static void send_long(struct chunk *b, const struct gather *g, struct watcher *w, int64_t revision)
 {
     const struct stretch *stretches = (const struct stretch *)(const void *)g->stretches.at;
     size_t count = g->stretches.len / sizeof(struct stretch);
@@ -389,7 +389,7 @@ static void send_long(struct bite *b, const struct gather *g, struct watcher *w,
     }
 }
 
-static void send_fragments(struct bite *b, const struct gather *g, struct watcher *w,
+static void send_fragments(struct chunk *b, const struct gather *g, struct watcher *w,
                            int64_t revision)
 {
     const uint32_t *picks = (const uint32_t *)(const void *)g->picks.at;
@@ -409,7 +409,7 @@ static void send_fragments(struct bite *b, const struct gather *g, struct watche
     }
 }
 
-static void send(struct bite *b, const struct gather *g, struct watcher *w, struct blob *blob,
+static void send(struct chunk *b, const struct gather *g, struct watcher *w, struct blob *blob,
                  int64_t revision)
 {
     if (g->is_long) {
@@ -424,7 +424,7 @@ static void send(struct bite *b, const struct gather *g, struct watcher *w, stru
     w->was_sent = true;
 }
 
-size_t bite_deliver(struct bite *b, size_t n, int64_t revision)
+size_t chunk_deliver(struct chunk *b, size_t n, int64_t revision)
 {
     assert(n < b->gather_count);
 
