@@ -24,7 +24,7 @@ struct call *rpc_call_new(struct rpc_conn *conn, enum rpc_kind kind, int32_t str
         list_init(&c->ready_link);
         list_init(&c->touched_link);
         list_init(&c->parked_link);
-        list_init(&c->thirsty_link);
+        list_init(&c->credit_link);
         message_queue_init(&c->queue);
         c->timer.on_time = on_deadline;
     }
@@ -68,7 +68,7 @@ static void recycle(struct call *c)
     list_init(&c->ready_link);
     list_init(&c->touched_link);
     list_init(&c->parked_link);
-    list_init(&c->thirsty_link);
+    list_init(&c->credit_link);
     message_queue_init(&c->queue);
 }
 
@@ -130,9 +130,9 @@ static void clear_queue(struct call *c)
 }
 
 /* Nothing that comes in matters any more. A message that was lent stays as it is. */
-void rpc_call_hush(struct call *c)
+void rpc_call_ignore_input(struct call *c)
 {
-    c->deaf = true;
+    c->ignores_input = true;
     drop_later(c);
     list_remove(&c->parked_link);
     c->parked = false;
@@ -165,7 +165,7 @@ static void tell_gone(struct call *c)
 {
     c->gone = true;
     rpc_event_drop_all(c);
-    list_remove(&c->thirsty_link);
+    list_remove(&c->credit_link);
     if (c->announced)
         rpc_event_add(c, PENDING_GONE);
     else
@@ -190,7 +190,7 @@ void rpc_call_end_early(struct call *c, enum rpc_code code, struct bytes text)
     rpc_call_decide(c, code, text);
     clear_queue(c);
     tell_gone(c);
-    rpc_call_hush(c);
+    rpc_call_ignore_input(c);
     if (cut)
         rpc_call_reset(c, NGHTTP2_CANCEL);
     else
@@ -217,10 +217,10 @@ void rpc_call_detach(struct call *c)
     conn->call_count--;
     list_remove(&c->link);
     list_remove(&c->touched_link);
-    list_remove(&c->thirsty_link);
+    list_remove(&c->credit_link);
     timer_stop(conn->rpc->clock, &c->timer);
     clear_queue(c);
-    rpc_call_hush(c);
+    rpc_call_ignore_input(c);
     if (!c->released && !c->gone)
         tell_gone(c);
     if (c->released)
@@ -350,7 +350,8 @@ static void message_whole(struct call *c)
         return;
     c->whole = true;
     c->got_message = true;
-    c->deaf = rpc_call_is_unary(c); /* what follows the one message is of no interest, as in etcd */
+    c->ignores_input =
+        rpc_call_is_unary(c); /* what follows the one message is of no interest, as in etcd */
     if (rpc_call_is_unary(c) || c->pub.method->client_streams)
         rpc_event_add(c, PENDING_MESSAGE);
 }
@@ -358,7 +359,7 @@ static void message_whole(struct call *c)
 /* Takes messages from *in until one must be dealt with first. */
 static void read_messages(struct call *c, struct bytes *in)
 {
-    while (!c->deaf && !is_blocked(c)) {
+    while (!c->ignores_input && !is_blocked(c)) {
         size_t before = in->len;
         enum message_step step = message_read(&c->reader, in);
 
@@ -419,7 +420,7 @@ static void turn_away(struct call *c)
     }
     rpc_call_decide(c, RPC_UNAVAILABLE, text);
     tell_gone(c);
-    rpc_call_hush(c);
+    rpc_call_ignore_input(c);
     rpc_call_reset(c, NGHTTP2_REFUSED_STREAM);
 }
 
@@ -427,7 +428,7 @@ static void stash(struct call *c, struct bytes in)
 {
     struct rpc_conn *conn = c->pub.conn;
 
-    if (in.len == 0 || c->deaf)
+    if (in.len == 0 || c->ignores_input)
         return;
     if (c->later_at > c->later.len / 2) {
         buf_drop_front(&c->later, c->later_at);
@@ -445,17 +446,17 @@ static void read_later(struct call *c)
     size_t before = in.len;
 
     read_messages(c, &in);
-    if (c->deaf && !c->whole)
+    if (c->ignores_input && !c->whole)
         return; /* ended meanwhile, and all dropped */
     c->later_at += before - in.len;
     c->pub.conn->backlog -= before - in.len;
-    if (c->deaf || c->later_at == c->later.len)
+    if (c->ignores_input || c->later_at == c->later.len)
         drop_later(c);
 }
 
 void rpc_call_data(struct call *c, struct bytes data)
 {
-    if (c->deaf)
+    if (c->ignores_input)
         return;
     if (c->later.len == c->later_at)
         read_messages(c, &data);
@@ -497,7 +498,7 @@ void rpc_release(struct rpc_call *pub)
     c->whole = false;
     message_next(&c->reader);
     give_back_reserved(c);
-    if (c->deaf || !c->attached)
+    if (c->ignores_input || !c->attached)
         return;
     if (c->later.len > 0)
         read_later(c);

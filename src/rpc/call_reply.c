@@ -83,8 +83,8 @@ size_t rpc_room(struct rpc_call *pub)
     size_t room = c->queue.held < RPC_CALL_QUEUE_BYTES ? RPC_CALL_QUEUE_BYTES - c->queue.held : 0;
     size_t of_conn = conn->queued < RPC_CONN_BYTES_MAX ? RPC_CONN_BYTES_MAX - conn->queued : 0;
     room = room < of_conn ? room : of_conn;
-    if (room == 0 && list_empty(&c->thirsty_link))
-        list_push_back(&conn->thirsty, &c->thirsty_link);
+    if (room == 0 && list_empty(&c->credit_link))
+        list_push_back(&conn->awaiting_credit, &c->credit_link);
     return room;
 }
 
@@ -95,7 +95,7 @@ void rpc_finish(struct rpc_call *pub, enum rpc_code code, struct bytes text)
     c->released = true;
     c->lent = false;
     rpc_event_drop_all(c);
-    list_remove(&c->thirsty_link);
+    list_remove(&c->credit_link);
     if (!c->attached) {
         rpc_call_free(c);
         return;
@@ -104,7 +104,7 @@ void rpc_finish(struct rpc_call *pub, enum rpc_code code, struct bytes text)
         rpc_call_decide(c, code, text); /* the text may be part of the message that hush drops */
         rpc_call_touch(c);
     }
-    rpc_call_hush(c);
+    rpc_call_ignore_input(c);
 }
 
 /* --- what nghttp2 gets --- */

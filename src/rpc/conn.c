@@ -57,15 +57,15 @@ void rpc_conn_accepted(struct rpc *r, struct conn *conn)
     c->wire = (struct wire){.pool = &r->pool, .conn = conn, .on_sent = on_sent};
     c->timer.on_time = on_alarm;
     c->refs = 1;
-    c->whims = WHIMS_MAX;
-    c->whims_ns = clock_now_ns(r->clock);
+    c->control_frames = CONTROL_FRAMES_MAX;
+    c->control_ns = clock_now_ns(r->clock);
     list_init(&c->link);
     list_init(&c->dirty_link);
     list_init(&c->again_link);
     list_init(&c->calls);
     list_init(&c->touched);
     list_init(&c->parked);
-    list_init(&c->thirsty);
+    list_init(&c->awaiting_credit);
     list_push_back(&r->conns, &c->link);
     r->conn_count++;
     rpc_conn_set_alarm(c, ALARM_HEAD, HEAD_TIMEOUT_MS);
@@ -185,21 +185,21 @@ static void dismiss(struct rpc_conn *c, uint32_t error, struct bytes why)
     rpc_conn_touch(c);
 }
 
-void rpc_conn_whim(struct rpc_conn *c)
+void rpc_conn_count_control(struct rpc_conn *c)
 {
-    if (c->whims == 0) {
+    if (c->control_frames == 0) {
         uint64_t now_ns = clock_now_ns(c->rpc->clock);
-        uint64_t gained = (now_ns - c->whims_ns) / (NS_PER_S / WHIMS_PER_S);
+        uint64_t gained = (now_ns - c->control_ns) / (NS_PER_S / CONTROL_FRAMES_PER_S);
 
-        c->whims = gained < WHIMS_MAX ? gained : WHIMS_MAX;
-        c->whims_ns = now_ns;
+        c->control_frames = gained < CONTROL_FRAMES_MAX ? gained : CONTROL_FRAMES_MAX;
+        c->control_ns = now_ns;
     }
-    if (c->whims == 0 && !c->dismissed) {
+    if (c->control_frames == 0 && !c->dismissed) {
         log_warn(c->rpc->logger, "closing a connection that asks for too much",
                  LOG_STR("remote", c->info.remote));
         dismiss(c, NGHTTP2_ENHANCE_YOUR_CALM, BYTES("too many resets"));
     }
-    c->whims -= c->whims > 0;
+    c->control_frames -= c->control_frames > 0;
 }
 
 /* gRPC's policy: a client that pings more often than agreed is sent away. Anything we had to say in
@@ -244,7 +244,7 @@ static int on_begin_headers(nghttp2_session *s, const nghttp2_frame *f, void *co
         return 0;
     if (!has_room_for_call(c)) {
         h2_must(nghttp2_submit_rst_stream(s, NGHTTP2_FLAG_NONE, id, NGHTTP2_REFUSED_STREAM));
-        rpc_conn_whim(c);
+        rpc_conn_count_control(c);
         return 0;
     }
     c->arriving = rpc_call_new(c, RPC_GRPC, id);
@@ -308,14 +308,14 @@ static int on_frame(nghttp2_session *s, const nghttp2_frame *f, void *context)
     case NGHTTP2_DATA:
         call = call_of_stream(s, f->hd.stream_id);
         if (f->hd.type == NGHTTP2_DATA && f->hd.length == 0)
-            rpc_conn_whim(c);
+            rpc_conn_count_control(c);
         if (!call)
             break;
         if (call == c->arriving) {
             c->arriving = NULL;
             rpc_call_fields_done(call);
         } else if (f->hd.type == NGHTTP2_HEADERS) {
-            rpc_conn_whim(c); /* trailers, which no client of gRPC sends */
+            rpc_conn_count_control(c); /* trailers, which no client of gRPC sends */
         }
         if (f->hd.flags & NGHTTP2_FLAG_END_STREAM)
             rpc_call_remote_ended(call);
@@ -325,11 +325,11 @@ static int on_frame(nghttp2_session *s, const nghttp2_frame *f, void *context)
         break;
     case NGHTTP2_RST_STREAM:
     case NGHTTP2_PRIORITY:
-        rpc_conn_whim(c);
+        rpc_conn_count_control(c);
         break;
     case NGHTTP2_SETTINGS:
         if ((f->hd.flags & NGHTTP2_FLAG_ACK) == 0)
-            rpc_conn_whim(c);
+            rpc_conn_count_control(c);
         break;
     default:
         break;
@@ -531,12 +531,12 @@ void rpc_conn_unpark(struct rpc_conn *c)
     c->unparking = false;
 }
 
-void rpc_conn_quench(struct rpc_conn *c)
+void rpc_conn_tell_drained(struct rpc_conn *c)
 {
     if (c->queued > RPC_CONN_BYTES_MAX / 2)
         return;
-    LIST_FOREACH (link, &c->thirsty) {
-        struct call *call = container_of(link, struct call, thirsty_link);
+    LIST_FOREACH (link, &c->awaiting_credit) {
+        struct call *call = container_of(link, struct call, credit_link);
 
         if (call->queue.held > RPC_CALL_QUEUE_BYTES / 2)
             continue;
@@ -582,7 +582,7 @@ static void flush_session(struct rpc_conn *c)
         rpc_conn_cut(c, ERR_MALFORMED);
         return;
     }
-    rpc_conn_quench(c);
+    rpc_conn_tell_drained(c);
     bool over = !nghttp2_session_want_read(c->session) && !nghttp2_session_want_write(c->session);
     if (over)
         rpc_conn_linger(c);

@@ -351,7 +351,7 @@ TEST(pings_more_often_than_agreed_end_the_connection)
 TEST(a_client_that_never_reads_costs_little)
 {
     struct rpc_rig r;
-    struct raw raw = {.deaf = true};
+    struct raw raw = {.ignores_input = true};
     struct buf out = {0};
     rpc_rig_open(&r, NULL);
     raw_connect(&r, &raw);
@@ -383,7 +383,7 @@ TEST(a_client_that_never_reads_costs_little)
 TEST(a_reply_that_is_not_read_leaves_little_behind)
 {
     struct rpc_rig r;
-    struct raw raw = {.deaf = true};
+    struct raw raw = {.ignores_input = true};
     struct buf out = {0}, message = {0};
     rpc_rig_open(&r, NULL);
     raw_connect(&r, &raw);

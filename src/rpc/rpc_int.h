@@ -47,8 +47,8 @@ enum {
 
     /* What a client may ask for without use (resets, settings, ...): so many at once, and so many a
      * second. A busy client that gives up many calls together stays far below. */
-    WHIMS_MAX = 20000,
-    WHIMS_PER_S = 5000,
+    CONTROL_FRAMES_MAX = 20000,
+    CONTROL_FRAMES_PER_S = 5000,
 
     PING_STRIKES_MAX = 2,
 };
@@ -127,17 +127,17 @@ struct rpc_conn {
     bool paused;
     bool unparking;
 
-    struct list calls;   /* attached */
-    struct list touched; /* those with something new to send */
-    struct list parked;  /* those whose message does not fit in the budget yet */
-    struct list thirsty; /* those that were told there is no room */
-    size_t call_count;   /* attached */
-    size_t refs;         /* all calls that point here, and one for the socket */
-    size_t kept;         /* bytes of header fields */
-    size_t held;         /* bytes of requests, as far as their lengths were announced */
-    size_t backlog;      /* bytes received behind a message that was not dealt with */
-    size_t queued;       /* bytes of replies */
-    size_t consumed;     /* of the connection's window, to be told to nghttp2 */
+    struct list calls;           /* attached */
+    struct list touched;         /* those with something new to send */
+    struct list parked;          /* those whose message does not fit in the budget yet */
+    struct list awaiting_credit; /* those that were told there is no room */
+    size_t call_count;           /* attached */
+    size_t refs;                 /* all calls that point here, and one for the socket */
+    size_t kept;                 /* bytes of header fields */
+    size_t held;                 /* bytes of requests, as far as their lengths were announced */
+    size_t backlog;              /* bytes received behind a message that was not dealt with */
+    size_t queued;               /* bytes of replies */
+    size_t consumed;             /* of the connection's window, to be told to nghttp2 */
 
     struct timer timer;
     enum conn_alarm alarm;
@@ -147,7 +147,7 @@ struct rpc_conn {
     unsigned strikes;
     bool spoke; /* we sent headers or data since the last ping */
 
-    uint64_t whims, whims_ns; /* a bucket: what is left, and when that was */
+    uint64_t control_frames, control_ns; /* a bucket: what is left, and when that was */
 };
 
 /* How a call's replies share the connection with those of others. */
@@ -167,7 +167,7 @@ struct call {
     struct rpc_call pub;
     struct list link; /* conn->calls, or rpc->spare */
     struct list ready_link, touched_link;
-    struct list parked_link, thirsty_link;
+    struct list parked_link, credit_link;
     int32_t stream_id;
     uint8_t pending;
     bool attached;  /* the stream is open, or for HTTP/1.1 the answer is owed */
@@ -192,11 +192,11 @@ struct call {
     size_t reserved;   /* of conn->held */
     bool gzip;         /* messages may be packed */
     bool large_window;
-    bool whole;        /* reader.content is a message, waiting or lent */
-    bool lent;         /* ... taken by the caller */
-    bool parked;       /* its length is known and does not fit in the budget */
-    bool deaf;         /* what still comes in is of no interest */
-    bool remote_ended; /* the client has said all */
+    bool whole;         /* reader.content is a message, waiting or lent */
+    bool lent;          /* ... taken by the caller */
+    bool parked;        /* its length is known and does not fit in the budget */
+    bool ignores_input; /* what still comes in is of no interest */
+    bool remote_ended;  /* the client has said all */
     bool end_told;
     bool got_message;
 
@@ -269,12 +269,12 @@ void rpc_conn_set_alarm(struct rpc_conn *c, enum conn_alarm alarm, uint64_t afte
 void rpc_conn_unref(struct rpc_conn *c);
 
 /* The client asked for something of no use; too many of those end the connection. */
-void rpc_conn_whim(struct rpc_conn *c);
+void rpc_conn_count_control(struct rpc_conn *c);
 void rpc_conn_check(const struct rpc_conn *c);
 
-/* The budget has room again: parked calls may go on, thirsty ones are told. */
+/* The budget has room again: parked calls may go on, awaiting_credit ones are told. */
 void rpc_conn_unpark(struct rpc_conn *c);
-void rpc_conn_quench(struct rpc_conn *c);
+void rpc_conn_tell_drained(struct rpc_conn *c);
 
 /* --- call.c --- */
 
@@ -296,7 +296,7 @@ void rpc_call_touch(struct call *c);
 void rpc_call_decide(struct call *c, enum rpc_code code, struct bytes text);
 
 /* Nothing that comes in matters any more. A message that was lent stays as it is. */
-void rpc_call_hush(struct call *c);
+void rpc_call_ignore_input(struct call *c);
 
 /* We end the call, not the caller: the client gets a status, the caller is told that it is gone. */
 void rpc_call_end_early(struct call *c, enum rpc_code code, struct bytes text);

@@ -457,7 +457,7 @@ static void raw_on_open(struct conn *c)
     struct raw *raw = c->context;
 
     raw->opened++;
-    if (raw->deaf)
+    if (raw->ignores_input)
         conn_pause(c);
 }
 

@@ -86,7 +86,7 @@ struct raw {
     struct buf got;
     unsigned opened, ended, closed;
     size_t got_bytes;
-    bool deaf; /* reads nothing */
+    bool ignores_input; /* reads nothing */
 };
 
 void raw_connect(struct rpc_rig *r, struct raw *raw);
