@@ -14,7 +14,7 @@ struct api *api_open(const struct api_options *options)
         a->o.txn_ops_max = API_TXN_OPS_DEFAULT;
     list_init(&a->calls);
     list_init(&a->streams);
-    list_init(&a->wishes);
+    list_init(&a->needs);
     list_init(&a->busy);
     list_init(&a->waits);
     list_init(&a->sending);
@@ -42,8 +42,8 @@ void api_close(struct api *a)
     assert(list_empty(&a->calls));
     assert(list_empty(&a->bodies));
     free_forgotten(a);
-    for (struct list *link; (link = list_pop_front(&a->wishes));)
-        mem_free(container_of(link, struct call, wish_link));
+    for (struct list *link; (link = list_pop_front(&a->needs));)
+        mem_free(container_of(link, struct call, need_link));
     for (struct list *link; (link = list_pop_front(&a->spare));)
         mem_free(container_of(link, struct call, link));
     arena_free(&a->scratch);
@@ -114,21 +114,21 @@ void api_event(struct api *a, const struct rpc_event *e)
     unreachable();
 }
 
-/* --- wishes and what became of them --- */
+/* --- needs and what became of them --- */
 
-bool api_take_wish(struct api *a, struct api_wish *out)
+bool api_take_need(struct api *a, struct api_need *out)
 {
     free_forgotten(a);
     if (a->alarm_wanted) {
         a->alarm_wanted = false;
-        *out = (struct api_wish){.need = API_PROPOSE, .request = &a->alarm_request};
+        *out = (struct api_need){.need = API_PROPOSE, .request = &a->alarm_request};
         return true;
     }
-    struct list *link = list_pop_front(&a->wishes);
+    struct list *link = list_pop_front(&a->needs);
     if (!link)
         return false;
-    struct call *c = container_of(link, struct call, wish_link);
-    *out = (struct api_wish){.need = c->need, .call = &c->base};
+    struct call *c = container_of(link, struct call, need_link);
+    *out = (struct api_need){.need = c->need, .call = &c->base};
     if (c->need == API_PROPOSE)
         out->request = c->proposal;
     c->base.is_waiting = c->need != API_FORGET;
@@ -139,7 +139,7 @@ bool api_take_wish(struct api *a, struct api_wish *out)
 
 /*
  * The server speaks of the call for the last time. False if its client has gone meanwhile, and the
- * wish that it be forgotten was not taken yet: then there is nobody to be told.
+ * need that it be forgotten was not taken yet: then there is nobody to be told.
  */
 static bool take_back(struct call *c)
 {
@@ -148,7 +148,7 @@ static bool take_back(struct call *c)
     c->base.is_waiting = false;
     if (c->base.rpc)
         return true;
-    list_remove(&c->wish_link);
+    list_remove(&c->need_link);
     api_call_free(c);
     return false;
 }
@@ -172,7 +172,7 @@ void api_applied(struct api *a, struct api_call *base, struct apply_effects *e)
     api_call_answer_reply(c, &reply, e->revision ? e->revision : mvcc_revision(a->o.mvcc));
 }
 
-void api_confirmed(struct api *a, struct api_call *base)
+void api_read_index_done(struct api *a, struct api_call *base)
 {
     struct call *c = api_call_of(base);
 
@@ -276,7 +276,7 @@ bool api_work(struct api *a, unsigned steps)
     go_on(a, &steps);
     api_watch_account(a);
     bool all_sent = api_watch_send_some(a, messages);
-    return all_sent && list_empty(&a->busy) && a->unchecked_waits == 0 && list_empty(&a->wishes) &&
+    return all_sent && list_empty(&a->busy) && a->unchecked_waits == 0 && list_empty(&a->needs) &&
            !a->alarm_wanted;
 }
 
@@ -322,8 +322,8 @@ static void check_call(const struct api *a, const struct call *c)
     assert(!(c->step && c->ready));
 
     /* It waits for one thing at a time, so that whatever ends it leaves nothing behind. */
-    bool wishes = c->wish_link.next != &c->wish_link;
-    assert(wishes + c->base.is_waiting + (c->step != NULL) + (c->ready != NULL) <= 1);
+    bool needs = c->need_link.next != &c->need_link;
+    assert(needs + c->base.is_waiting + (c->step != NULL) + (c->ready != NULL) <= 1);
     assert((c->step || c->ready) == (c->work_link.next != &c->work_link));
     assert(c->is_stream == (c->stream_link.next != &c->stream_link));
 }
@@ -332,8 +332,8 @@ void api_check(const struct api *a)
 {
     LIST_FOREACH (link, &a->calls)
         check_call(a, container_of(link, struct call, link));
-    LIST_FOREACH (link, &a->wishes) {
-        const struct call *c = container_of(link, struct call, wish_link);
+    LIST_FOREACH (link, &a->needs) {
+        const struct call *c = container_of(link, struct call, need_link);
         assert((c->need == API_FORGET) == !c->base.rpc);
         assert((c->need == API_FORGET) == c->base.is_waiting);
     }

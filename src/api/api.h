@@ -3,15 +3,15 @@
  *
  * One file per service. A call comes in as an rpc event; it is decoded, checked in etcd's order
  * with etcd's errors, and then either answered at once or it needs something only the server can
- * give: a place in the log, or the assurance that a read will not be stale. That is a wish. When
+ * give: a place in the log, or the assurance that a read will not be stale. That is a need. When
  * the server has fulfilled it, it says so, and the answer goes out.
  *
  *     rpc_event --> api_event --> checks --+--> answered at once
- *                                          +--> api_take_wish: PROPOSE, CONFIRM, FORGET
- *     server: applied, confirmed, failed --> api_applied, api_confirmed, api_failed --> rpc_send
- *     api_work: long reads in slices, watch messages to their streams, compactions waited for
+ *                                          +--> api_take_need: PROPOSE, CONFIRM, FORGET
+ *     server: applied, confirmed, failed --> api_applied, api_read_index_done, api_failed -->
+ * rpc_send api_work: long reads in slices, watch messages to their streams, compactions waited for
  *
- * In a turn: api_event for each rpc_take, then the wishes, the log and apply, then api_work and
+ * In a turn: api_event for each rpc_take, then the needs, the log and apply, then api_work and
  * rpc_flush; and after that api_flushed, since what was handed to the sockets is room again for
  * watchers that had none.
  *
@@ -78,29 +78,30 @@ void api_close(struct api *a);
 void api_abandon(struct api *a);
 
 /* A call that waits for the server. Fields above the line are the server's to use; all zeroes, and
- * the link on no list, when it is first heard of. A stream may come with wishes many times over. */
+ * the link on no list, when it is first heard of. A stream may come with needs many times over. */
 struct api_call {
     uint64_t id;      /* that its proposal carries */
     struct list link; /* on the server's lists */
     uint64_t started_ms, started_index;
     /* ---- */
-    bool is_waiting; /* the server has it: from api_take_wish until it is answered or forgotten */
+    bool is_waiting; /* the server has it: from api_take_need until it is answered or forgotten */
     struct api *api;
     struct rpc_call *rpc; /* NULL: gone */
     const struct rpc_method *method;
     uint64_t deadline_ms; /* of the client; UINT64_MAX: none */
 };
 
-enum api_need {
-    API_PROPOSE, /* put `request` through the log: ends with api_applied or api_failed */
-    API_CONFIRM, /* a linearizable read: api_confirmed once everything up to now is applied here */
-    API_FORGET,  /* the call is gone: it must not be spoken of again; freed after this wish */
+enum api_need_kind {
+    API_PROPOSE,    /* put `request` through the log: ends with api_applied or api_failed */
+    API_READ_INDEX, /* a linearizable read: api_read_index_done once everything up to now is applied
+                       here */
+    API_FORGET,     /* the call is gone: it must not be spoken of again; freed after this need */
 };
 
-struct api_wish {
-    enum api_need need;
+struct api_need {
+    enum api_need_kind need;
     struct api_call *call; /* NULL: nobody waits for this proposal (an alarm of our own) */
-    /* PROPOSE: all but the header; lives as long as the call, or without one until the next wish is
+    /* PROPOSE: all but the header; lives as long as the call, or without one until the next need is
      * taken. */
     const struct pb_internal_raft_request *request;
 };
@@ -108,15 +109,15 @@ struct api_wish {
 void api_event(struct api *a, const struct rpc_event *e);
 
 /* The next one, false if there is none. What FORGET names is freed by the next call of this. */
-bool api_take_wish(struct api *a, struct api_wish *out);
+bool api_take_need(struct api *a, struct api_need *out);
 
 /*
- * What has become of a wish: exactly one of these for each that has a call, unless FORGET came
- * before; also at once, while wishes are still being taken. The call is dead after it, or belongs
+ * What has become of a need: exactly one of these for each that has a call, unless FORGET came
+ * before; also at once, while needs are still being taken. The call is dead after it, or belongs
  * to api again. The effects' reply is taken over.
  */
 void api_applied(struct api *a, struct api_call *c, struct apply_effects *e);
-void api_confirmed(struct api *a, struct api_call *c);
+void api_read_index_done(struct api *a, struct api_call *c);
 void api_failed(struct api *a, struct api_call *c, enum answer why);
 
 /* Goes on with what takes long, and sends watch messages. True if there is nothing left to do until

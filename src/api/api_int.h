@@ -1,7 +1,7 @@
 /*
  * api_int: what the files of this room share.
  *
- *     api.c          life, events by kind, wishes, the slices of api_work
+ *     api.c          life, events by kind, needs, the slices of api_work
  *     call.c         one call: its checks, its answer, its end
  *     handlers.c     which function does what for which method
  *     body.c         answers that are still in the store
@@ -14,7 +14,8 @@
  *
  *     opened --> [decoded] --> check --> [authorize] --> run --+--> api_call_answer...
  *                                                              +--> api_call_propose --> applied
- *                                                              +--> api_call_confirm --> confirmed
+ *                                                              +--> api_call_read_index -->
+ * confirmed
  *                                                              +--> api_call_step_later,
  * api_call_wait
  *
@@ -110,9 +111,9 @@ struct call {
     enum api_method method;
     struct list link;        /* a->calls */
     struct list stream_link; /* a->streams, for streaming calls */
-    struct list wish_link;   /* a->wishes */
+    struct list need_link;   /* a->needs */
     struct list work_link;   /* a->busy or a->waits */
-    enum api_need need;
+    enum api_need_kind need;
     bool is_authorized;
     bool is_stream, has_leader;
     const void *request;                       /* decoded; of a unary call or a RangeStream */
@@ -143,7 +144,7 @@ struct api {
     const struct api_facts *facts;
     struct list calls;   /* all of them */
     struct list streams; /* of them, those that stream */
-    struct list wishes;
+    struct list needs;
     struct list busy;    /* go on in slices */
     struct list waits;   /* for something that is looked at again and again */
     struct list sending; /* watch streams with something outstanding */
@@ -153,7 +154,7 @@ struct api {
 
     struct list spare; /* calls to be used again */
     size_t spare_count;
-    struct call *forgotten; /* handed out as the last wish: freed with the next */
+    struct call *forgotten; /* handed out as the last need: freed with the next */
 
     struct pb_internal_raft_request alarm_request;
     struct pb_alarm_request alarm;
@@ -196,7 +197,7 @@ void api_call_answer_reply(struct call *c, struct reply *r, int64_t revision);
 /* The request that this call is about to propose, for its fields to be set. */
 struct pb_internal_raft_request *api_call_proposal(struct call *c);
 void api_call_propose(struct call *c);
-void api_call_confirm(struct call *c);
+void api_call_read_index(struct call *c);
 
 /* Goes on in slices, or when `ready` says so. */
 void api_call_step_later(struct call *c, call_step *step);

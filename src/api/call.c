@@ -29,7 +29,7 @@ struct call *api_call_new(struct api *a, struct rpc_call *rpc)
     list_init(&c->base.link);
     list_init(&c->link);
     list_init(&c->stream_link);
-    list_init(&c->wish_link);
+    list_init(&c->need_link);
     list_init(&c->work_link);
     list_push_back(&a->calls, &c->link);
     a->call_count++;
@@ -63,7 +63,7 @@ void api_call_end(struct call *c)
     api_call_stop_working(c);
     list_remove(&c->link);
     list_remove(&c->stream_link);
-    list_remove(&c->wish_link); /* nobody has heard of it yet */
+    list_remove(&c->need_link); /* nobody has heard of it yet */
     a->call_count--;
     a->stream_count -= c->is_stream;
     c->base.rpc = NULL;
@@ -72,7 +72,7 @@ void api_call_end(struct call *c)
         return;
     }
     c->need = API_FORGET;
-    list_push_back(&a->wishes, &c->wish_link);
+    list_push_back(&a->needs, &c->need_link);
 }
 
 /* --- ending --- */
@@ -241,7 +241,7 @@ void api_call_open_stream(struct call *c)
         c->on->opened(c);
 }
 
-/* --- wishes --- */
+/* --- needs --- */
 
 struct pb_internal_raft_request *api_call_proposal(struct call *c)
 {
@@ -250,13 +250,13 @@ struct pb_internal_raft_request *api_call_proposal(struct call *c)
     return c->proposal;
 }
 
-static void wish(struct call *c, enum api_need need)
+static void need(struct call *c, enum api_need_kind need)
 {
     assert(!c->base.is_waiting);
     assert(c->base.rpc);
 
     c->need = need;
-    list_push_back(&api_of(c)->wishes, &c->wish_link);
+    list_push_back(&api_of(c)->needs, &c->need_link);
 }
 
 void api_call_propose(struct call *c)
@@ -264,12 +264,12 @@ void api_call_propose(struct call *c)
     assert(c->proposal);
     assert(c->is_authorized);
 
-    wish(c, API_PROPOSE);
+    need(c, API_PROPOSE);
 }
 
-void api_call_confirm(struct call *c)
+void api_call_read_index(struct call *c)
 {
-    wish(c, API_CONFIRM);
+    need(c, API_READ_INDEX);
 }
 
 /* Raised once for many refused writes: it is the same alarm. */

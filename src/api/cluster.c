@@ -17,7 +17,7 @@ static void answer_member_list(struct call *c)
 static void run_member_list(struct call *c, const void *request)
 {
     if (((const struct pb_member_list_request *)request)->linearizable)
-        api_call_confirm(c);
+        api_call_read_index(c);
     else
         answer_member_list(c);
 }

@@ -5,11 +5,11 @@
 struct api_options counter_options;
 int64_t counter_quota_bytes;
 
-struct held_wish {
-    enum api_need need;
+struct held_need {
+    enum api_need_kind need;
     struct api_call *call;
     const struct pb_internal_raft_request *request;
-    struct held_wish *next;
+    struct held_need *next;
 };
 
 /* ---- Opening and closing ---- */
@@ -93,7 +93,7 @@ void counter_close(struct counter *k)
     counter_turn(k); /* what is gone is heard of */
     CHECK(rpc_is_idle(k->rpc));
     CHECK_EQ(api_status(k->api).calls, 0);
-    while (k->held_wishes)
+    while (k->held_needs)
         counter_fulfil(k);
     api_close(k->api);
     rpc_close(k->rpc);
@@ -107,9 +107,9 @@ void counter_crash(struct counter *k)
     client_close(k->client);
     rpc_abandon(k->rpc);
     api_abandon(k->api);
-    while (k->held_wishes) {
-        struct held_wish *w = k->held_wishes;
-        k->held_wishes = w->next;
+    while (k->held_needs) {
+        struct held_need *w = k->held_needs;
+        k->held_needs = w->next;
         mem_free(w);
     }
     CHECK_EQ(watch_status(k->watch).streams, 0);
@@ -144,20 +144,20 @@ void counter_apply(struct counter *k, const struct pb_internal_raft_request *req
     CHECK_EQ(apply_request(k, request, NULL), ANSWER_OK);
 }
 
-static void fulfil(struct counter *k, const struct held_wish *w)
+static void fulfil(struct counter *k, const struct held_need *w)
 {
     if (k->failure != ANSWER_OK && w->call)
         api_failed(k->api, w->call, k->failure);
-    else if (w->need == API_CONFIRM)
-        api_confirmed(k->api, w->call);
+    else if (w->need == API_READ_INDEX)
+        api_read_index_done(k->api, w->call);
     else
         apply_request(k, w->request, w->call);
 }
 
-static void hold(struct counter *k, const struct held_wish *w)
+static void hold(struct counter *k, const struct held_need *w)
 {
-    struct held_wish *copy = mem_new(struct held_wish);
-    struct held_wish **at = &k->held_wishes;
+    struct held_need *copy = mem_new(struct held_need);
+    struct held_need **at = &k->held_needs;
 
     *copy = *w;
     while (*at)
@@ -167,42 +167,42 @@ static void hold(struct counter *k, const struct held_wish *w)
 
 static void forget(struct counter *k, const struct api_call *call)
 {
-    struct held_wish **at = &k->held_wishes;
+    struct held_need **at = &k->held_needs;
 
     k->forgotten++;
     while (*at && (*at)->call != call)
         at = &(*at)->next;
     CHECK(*at); /* whoever is to be forgotten was known */
-    struct held_wish *gone = *at;
+    struct held_need *gone = *at;
     *at = gone->next;
     mem_free(gone);
 }
 
 void counter_fulfil(struct counter *k)
 {
-    struct held_wish *all = k->held_wishes;
+    struct held_need *all = k->held_needs;
 
-    k->held_wishes = NULL;
+    k->held_needs = NULL;
     while (all) {
-        struct held_wish *w = all;
+        struct held_need *w = all;
         all = w->next;
         fulfil(k, w);
         mem_free(w);
     }
 }
 
-static void take_wishes(struct counter *k)
+static void take_needs(struct counter *k)
 {
-    struct api_wish wish;
+    struct api_need need;
 
-    while (api_take_wish(k->api, &wish)) {
-        struct held_wish w = {.need = wish.need, .call = wish.call, .request = wish.request};
-        k->proposed += wish.need == API_PROPOSE;
-        k->confirmed += wish.need == API_CONFIRM;
-        k->alarms += wish.need == API_PROPOSE && !wish.call;
-        if (wish.need == API_FORGET)
-            forget(k, wish.call);
-        else if (k->is_slow && wish.call)
+    while (api_take_need(k->api, &need)) {
+        struct held_need w = {.need = need.need, .call = need.call, .request = need.request};
+        k->proposed += need.need == API_PROPOSE;
+        k->confirmed += need.need == API_READ_INDEX;
+        k->alarms += need.need == API_PROPOSE && !need.call;
+        if (need.need == API_FORGET)
+            forget(k, need.call);
+        else if (k->is_slow && need.call)
             hold(k, &w);
         else
             fulfil(k, &w);
@@ -215,7 +215,7 @@ static void work(struct counter *k)
     for (unsigned i = 0; i < 50; i++) {
         bool watch_idle = watch_work(k->watch, k->api_steps, k->facts.now_ms);
         bool api_idle = api_work(k->api, k->api_steps);
-        take_wishes(k);
+        take_needs(k);
         rpc_flush(k->rpc);
         bool flushed = api_flushed(k->api);
         if (watch_idle && api_idle && flushed)
@@ -240,7 +240,7 @@ static void server_turn(struct counter *k)
         api_event(k->api, &e);
         api_check(k->api);
     }
-    take_wishes(k);
+    take_needs(k);
     work(k);
     look_after_store(k);
     api_check(k->api);

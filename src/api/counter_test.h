@@ -37,12 +37,12 @@ struct counter {
     struct net_address address;
     struct client *client;
 
-    bool is_slow;                                    /* wishes are held back until counter_fulfil */
+    bool is_slow;                                    /* needs are held back until counter_fulfil */
     bool keeps_commits;                              /* the page store commits nothing */
-    enum answer failure;                             /* what wishes are told instead; OK: nothing */
+    enum answer failure;                             /* what needs are told instead; OK: nothing */
     unsigned api_steps;                              /* of each api_work */
-    unsigned proposed, confirmed, forgotten, alarms; /* wishes so far */
-    struct held_wish *held_wishes;
+    unsigned proposed, confirmed, forgotten, alarms; /* needs so far */
+    struct held_need *held_needs;
 };
 
 /* With a client connected to it. */

@@ -183,7 +183,7 @@ static void serve_health(struct api *a, const struct rpc_event *e)
     } else {
         struct call *c = api_call_new(a, e->call);
         c->on = &api_http_health;
-        api_call_confirm(c);
+        api_call_read_index(c);
     }
 }
 

@@ -16,7 +16,7 @@ static void run_range(struct call *c, const void *request)
     if (r->serializable)
         api_call_read(c);
     else
-        api_call_confirm(c);
+        api_call_read_index(c);
 }
 
 const struct handler api_kv_range = {
@@ -89,7 +89,7 @@ static void run_txn(struct call *c, const void *request)
     if (apply_txn_is_serializable(txn))
         api_call_read(c);
     else
-        api_call_confirm(c);
+        api_call_read_index(c);
 }
 
 const struct handler api_kv_txn = {

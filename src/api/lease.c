@@ -211,7 +211,7 @@ static void run_keep_alive(struct call *c, const void *request)
     if (!a->facts->is_leader)
         api_call_finish(c, ANSWER_NO_LEADER);
     else if (a->facts->tick_is_late)
-        api_call_confirm(c); /* somebody else may lead by now, and count the time */
+        api_call_read_index(c); /* somebody else may lead by now, and count the time */
     else
         renew(c);
 }
@@ -226,7 +226,7 @@ static void keep_alive_applied(struct call *c, struct apply_effects *e)
 
 static void keep_alive_failed(struct call *c, enum answer why)
 {
-    api_call_finish(c, c->need == API_CONFIRM ? ANSWER_NOT_PRIMARY_LESSOR : why);
+    api_call_finish(c, c->need == API_READ_INDEX ? ANSWER_NOT_PRIMARY_LESSOR : why);
 }
 
 static void keep_alive_ended(struct call *c)

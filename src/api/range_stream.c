@@ -199,7 +199,7 @@ static void run_range_stream(struct call *c, const void *request)
     if (c->chunks.request.serializable)
         begin(c);
     else
-        api_call_confirm(c);
+        api_call_read_index(c);
 }
 
 static void released(struct call *c)

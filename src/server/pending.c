@@ -95,7 +95,7 @@ static void wait_for(struct server *s, struct api_call *c, struct list *where)
     list_push_back(where, &c->link);
 }
 
-static void propose(struct server *s, const struct api_wish *w)
+static void propose(struct server *s, const struct api_need *w)
 {
     if (is_overloaded(s)) {
         if (w->call)
@@ -255,19 +255,19 @@ void pending_reads_due(struct server *s)
         if (c->started_index > s->facts.applied_index)
             return;
         list_remove(&c->link);
-        api_confirmed(s->api, c);
+        api_read_index_done(s->api, c);
     }
 }
 
-/* --- wishes and time --- */
+/* --- needs and time --- */
 
-void pending_wish(struct server *s, const struct api_wish *w)
+void pending_need(struct server *s, const struct api_need *w)
 {
     switch (w->need) {
     case API_PROPOSE:
         propose(s, w);
         break;
-    case API_CONFIRM:
+    case API_READ_INDEX:
         w->call->id = 0;
         wait_for(s, w->call, &s->reads_new);
         break;

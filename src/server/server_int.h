@@ -158,7 +158,7 @@ void server_on_log_failed(void *context, const char *text);
 void pending_init(struct server *s);
 void pending_free(struct server *s);
 uint64_t pending_next_id(struct server *s);
-void pending_wish(struct server *s, const struct api_wish *w);
+void pending_need(struct server *s, const struct api_need *w);
 /* A request of the server's own, through the log. Returns its id. */
 uint64_t pending_propose_own(struct server *s, struct pb_internal_raft_request *request);
 void pending_propose_some(struct server *s);

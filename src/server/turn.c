@@ -305,13 +305,13 @@ static void tick(struct server *s)
 /* --- clients --- */
 
 /* True if there was one. */
-static bool hear_wishes(struct server *s)
+static bool take_needs(struct server *s)
 {
-    struct api_wish wish;
+    struct api_need need;
     bool any = false;
 
-    for (; api_take_wish(s->api, &wish); any = true)
-        pending_wish(s, &wish);
+    for (; api_take_need(s->api, &need); any = true)
+        pending_need(s, &need);
     return any;
 }
 
@@ -334,7 +334,7 @@ static void hear_clients(struct server *s)
         if (clock_now_ns(s->io->clock) > until_ns)
             break;
     }
-    hear_wishes(s);
+    take_needs(s);
 }
 
 /* --- the turn --- */
@@ -402,7 +402,7 @@ static void work(struct server *s)
         more = true;
     if (keep_house(s))
         more = true;
-    if (hear_wishes(s))
+    if (take_needs(s))
         more = true;
     rpc_flush(s->rpc);
     if (!api_flushed(s->api))

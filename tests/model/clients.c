@@ -502,7 +502,7 @@ static void owe(struct client *c, struct reply reply)
     c->replies[c->reply_count++] = reply;
 }
 
-static void some_wish(struct episode *e, struct watcher_wish *wish)
+static void some_need(struct episode *e, struct watcher_wish *wish)
 {
     *wish = (struct watcher_wish){.prev_kv = chance(e, 1, 3)};
     some_range(e, &wish->key, &wish->end);
@@ -591,7 +591,7 @@ static void create_in_vain(struct episode *e, struct client *c)
     struct watcher_wish wish;
     const struct client_watcher *other = &c->watchers[pick(e, WATCHERS)];
 
-    some_wish(e, &wish);
+    some_need(e, &wish);
     const char *reason = NULL;
     if (is_empty_range(&wish)) {
         reason = REASON_EMPTY;
@@ -613,7 +613,7 @@ static void create_some(struct episode *e, struct client *c)
     if (w->used)
         return;
     do
-        some_wish(e, &w->wish);
+        some_need(e, &w->wish);
     while (is_empty_range(&w->wish));
     create(e, c, w, some_start(e));
 }
