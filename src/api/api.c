@@ -163,13 +163,13 @@ void api_applied(struct api *a, struct api_call *base, struct apply_effects *e)
         c->on->applied(c, e);
         return;
     }
-    if (e->answer != ANSWER_OK) {
-        api_call_finish(c, e->answer);
+    if (e->result != RESULT_OK) {
+        api_call_finish(c, e->result);
         return;
     }
     struct reply reply = {0};
     reply_move(&e->reply, &reply);
-    api_call_answer_reply(c, &reply, e->revision ? e->revision : mvcc_revision(a->o.mvcc));
+    api_call_respond_reply(c, &reply, e->revision ? e->revision : mvcc_revision(a->o.mvcc));
 }
 
 void api_read_index_done(struct api *a, struct api_call *base)
@@ -181,12 +181,12 @@ void api_read_index_done(struct api *a, struct api_call *base)
         c->on->confirmed(c);
 }
 
-void api_failed(struct api *a, struct api_call *base, enum answer why)
+void api_failed(struct api *a, struct api_call *base, enum result why)
 {
     struct call *c = api_call_of(base);
 
     assert(base->api == a);
-    assert(why != ANSWER_OK);
+    assert(why != RESULT_OK);
     if (!take_back(c))
         return;
     if (c->on->failed)
@@ -213,7 +213,7 @@ static void cut_leaderless(struct api *a)
     LIST_FOREACH (link, &a->streams) {
         struct call *c = container_of(link, struct call, stream_link);
         if (c->has_leader)
-            api_call_finish(c, ANSWER_NO_LEADER);
+            api_call_finish(c, RESULT_NO_LEADER);
     }
 }
 
@@ -285,7 +285,7 @@ bool api_flushed(struct api *a)
     return api_watch_account(a);
 }
 
-void api_stop(struct api *a, enum answer why)
+void api_stop(struct api *a, enum result why)
 {
     LIST_FOREACH (link, &a->calls) {
         struct call *c = container_of(link, struct call, link);

@@ -20,7 +20,7 @@
  *               not in its table does not compile.
  *            3. No event or slice costs more than its budget; a client that does not read is not
  *               read from.
- *            4. Errors have etcd's code and text (apply/answer.h).
+ *            4. Errors have etcd's code and text (apply/result.h).
  * Not here   Bytes on the wire (rpc), executing (apply). Whether a proposal is one too many or too
  *            large with its header, and how long it and a confirmation may take (server).
  * Leans on   rpc, apply, mvcc, watch, lease, cluster, backend.
@@ -118,7 +118,7 @@ bool api_take_need(struct api *a, struct api_need *out);
  */
 void api_applied(struct api *a, struct api_call *c, struct apply_effects *e);
 void api_read_index_done(struct api *a, struct api_call *c);
-void api_failed(struct api *a, struct api_call *c, enum answer why);
+void api_failed(struct api *a, struct api_call *c, enum result why);
 
 /* Goes on with what takes long, and sends watch messages. True if there is nothing left to do until
  * something happens; but some things happen by the clock, so each tick should ask. */
@@ -130,7 +130,7 @@ bool api_flushed(struct api *a);
 
 /* Ends all streams and calls under way with this answer: the server stops. Those that it has in
  * hand it is told to forget. */
-void api_stop(struct api *a, enum answer why);
+void api_stop(struct api *a, enum result why);
 
 struct api_status {
     size_t calls; /* under way, streams too */

@@ -12,7 +12,7 @@
  *
  * A call goes through its handler's functions:
  *
- *     opened --> [decoded] --> check --> [authorize] --> run --+--> api_call_answer...
+ *     opened --> [decoded] --> check --> [authorize] --> run --+--> api_call_respond...
  *                                                              +--> api_call_propose --> applied
  *                                                              +--> api_call_read_index -->
  * confirmed
@@ -47,13 +47,13 @@ struct handler {
     bool for_learners;              /* a learner answers it too */
 
     void (*opened)(struct call *c);                            /* streams */
-    enum answer (*check)(struct call *c, const void *request); /* of the arguments */
+    enum result (*check)(struct call *c, const void *request); /* of the arguments */
     void (*run)(struct call *c, const void *request);
     void (*ended)(struct call *c); /* the client sends no more */
     void (*drained)(struct call *c);
     void (*applied)(struct call *c, struct apply_effects *e); /* NULL: the reply goes out */
     void (*confirmed)(struct call *c);
-    void (*failed)(struct call *c, enum answer why); /* NULL: the call ends with it */
+    void (*failed)(struct call *c, enum result why); /* NULL: the call ends with it */
     void (*released)(struct call *c);                /* gives back what the call holds */
 };
 
@@ -102,7 +102,7 @@ struct lease_question {
 
 struct compaction {
     int64_t revision;
-    enum answer answer;
+    enum result result;
 };
 
 struct call {
@@ -182,7 +182,7 @@ void api_call_message(struct call *c, struct bytes wire);
 void api_call_unsupported(struct call *c); /* any event of a method without a handler */
 
 /* The end, with these trailers. */
-void api_call_finish(struct call *c, enum answer a);
+void api_call_finish(struct call *c, enum result a);
 void api_call_finish_text(struct call *c, enum rpc_code code, const char *text);
 void api_call_finish_too_large(struct call *c,
                                uint64_t bytes); /* of the answer, past gRPC's limit */
@@ -190,9 +190,9 @@ void api_call_finish_too_large(struct call *c,
 /* A message, without ending the call. */
 void api_call_send(struct call *c, const struct pb_schema *schema, const void *message);
 /* The message and the end. */
-void api_call_answer(struct call *c, const struct pb_schema *schema, const void *message);
+void api_call_respond(struct call *c, const struct pb_schema *schema, const void *message);
 /* The reply with a header in front, and the end. Takes the reply over. */
-void api_call_answer_reply(struct call *c, struct reply *r, int64_t revision);
+void api_call_respond_reply(struct call *c, struct reply *r, int64_t revision);
 
 /* The request that this call is about to propose, for its fields to be set. */
 struct pb_internal_raft_request *api_call_proposal(struct call *c);
@@ -205,7 +205,7 @@ void api_call_wait(struct call *c, call_ready *ready);
 void api_call_stop_working(struct call *c); /* neither */
 
 /* Would its proposal exceed the quota? Then the alarm is wished for as well. */
-enum answer api_call_check_quota(struct call *c);
+enum result api_call_check_quota(struct call *c);
 
 /* A read of the published state, c->read, in slices; what it ends in is the call's answer. */
 void api_call_read(struct call *c);
@@ -248,12 +248,12 @@ void api_body_end_pins(struct api *a);
 
 /* How etcd checks a transaction before it is proposed: sizes, keys, options, then overlaps. The
  * arena is for the time of the check. */
-enum answer api_txn_check(const struct pb_txn_request *txn, unsigned ops_max, struct arena *arena);
+enum result api_txn_check(const struct pb_txn_request *txn, unsigned ops_max, struct arena *arena);
 
 /* Of single operations, also as part of a transaction. */
-enum answer api_range_check(const struct pb_range_request *r);
-enum answer api_put_check(const struct pb_put_request *r);
-enum answer api_delete_range_check(const struct pb_delete_range_request *r);
+enum result api_range_check(const struct pb_range_request *r);
+enum result api_put_check(const struct pb_put_request *r);
+enum result api_delete_range_check(const struct pb_delete_range_request *r);
 
 /* --- handlers, by method --- */
 

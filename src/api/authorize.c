@@ -17,7 +17,7 @@ enum authorize_rule authorize_rule(enum api_method method)
 }
 
 /* No default: a rule without a case here is a warning, and warnings do not compile. */
-enum answer authorize(const struct authorize_question *q)
+enum result authorize(const struct authorize_question *q)
 {
     assert(q->who);
 
@@ -37,7 +37,7 @@ enum answer authorize(const struct authorize_question *q)
     case RULE_READ_ALL_LEASES:
     case RULE_ALARM:
     case RULE_BY_INNER_CALLS:
-        return ANSWER_OK; /* authentication is disabled */
+        return RESULT_OK; /* authentication is disabled */
     case RULE_COUNT:
         break;
     }

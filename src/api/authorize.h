@@ -11,7 +11,7 @@
 #pragma once
 
 #include "api/methods.h"
-#include "apply/answer.h"
+#include "apply/result.h"
 
 struct rpc_call;
 
@@ -42,5 +42,5 @@ struct authorize_question {
 
 enum authorize_rule authorize_rule(enum api_method method);
 
-/* ANSWER_OK, or what the caller is told instead. */
-enum answer authorize(const struct authorize_question *q);
+/* RESULT_OK, or what the caller is told instead. */
+enum result authorize(const struct authorize_question *q);

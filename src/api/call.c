@@ -87,9 +87,9 @@ void api_call_finish_text(struct call *c, enum rpc_code code, const char *text)
     api_call_end(c);
 }
 
-void api_call_finish(struct call *c, enum answer a)
+void api_call_finish(struct call *c, enum result a)
 {
-    api_call_finish_text(c, (enum rpc_code)answer_code(a), answer_text(a));
+    api_call_finish_text(c, (enum rpc_code)result_code(a), result_text(a));
 }
 
 /* As Go's protobuf says it. */
@@ -127,19 +127,19 @@ static void finish_unsupported(struct call *c)
 /* --- what happens before a method's own code --- */
 
 /* What etcd's interceptors look at, in their order. */
-static enum answer pass_gate(const struct call *c, bool for_learners)
+static enum result pass_gate(const struct call *c, bool for_learners)
 {
     const struct api_facts *facts = api_of(c)->facts;
 
     if (facts->is_stopping)
-        return ANSWER_STOPPED;
+        return RESULT_STOPPED;
     if (facts->is_learner && !for_learners)
-        return ANSWER_NOT_SUPPORTED_FOR_LEARNER;
+        return RESULT_NOT_SUPPORTED_FOR_LEARNER;
     if (!c->base.rpc->client_api_version_is_utf8 && c->base.rpc->client_api_version.len > 0)
-        return ANSWER_INVALID_CLIENT_API_VERSION;
+        return RESULT_INVALID_CLIENT_API_VERSION;
     if (c->has_leader && facts->leader == 0)
-        return ANSWER_NO_LEADER;
-    return ANSWER_OK;
+        return RESULT_NO_LEADER;
+    return RESULT_OK;
 }
 
 /* A learner may be behind, so it answers only those who have said that they do not mind. */
@@ -151,25 +151,25 @@ static bool is_for_learners(const struct call *c, const void *request)
 }
 
 /* A unary call is authorized once; a stream when it opens and with each message. */
-static enum answer pass_authorize(struct call *c, const void *request)
+static enum result pass_authorize(struct call *c, const void *request)
 {
-    enum answer a = authorize(
+    enum result a = authorize(
         &(struct authorize_question){.method = c->method, .who = c->base.rpc, .request = request});
 
-    c->is_authorized = a == ANSWER_OK;
+    c->is_authorized = a == RESULT_OK;
     return a;
 }
 
 static void run_message(struct call *c, const void *request)
 {
-    enum answer a = c->on->check ? c->on->check(c, request) : ANSWER_OK;
+    enum result a = c->on->check ? c->on->check(c, request) : RESULT_OK;
 
-    if (a != ANSWER_OK) {
+    if (a != RESULT_OK) {
         api_call_finish(c, a);
         return;
     }
     a = pass_authorize(c, request);
-    if (a == ANSWER_OK)
+    if (a == RESULT_OK)
         c->on->run(c, request);
     else
         api_call_finish(c, a);
@@ -197,8 +197,8 @@ void api_call_message(struct call *c, struct bytes wire)
         return;
     }
     if (!c->is_stream) {
-        enum answer a = pass_gate(c, is_for_learners(c, request));
-        if (a != ANSWER_OK) {
+        enum result a = pass_gate(c, is_for_learners(c, request));
+        if (a != RESULT_OK) {
             api_call_finish(c, a);
             return;
         }
@@ -211,11 +211,11 @@ void api_call_message(struct call *c, struct bytes wire)
 /* Refused before anything is read, since nothing that it could say would change the answer. */
 void api_call_unsupported(struct call *c)
 {
-    enum answer a = pass_gate(c, c->on->for_learners);
+    enum result a = pass_gate(c, c->on->for_learners);
 
-    if (a == ANSWER_OK)
+    if (a == RESULT_OK)
         a = pass_authorize(c, NULL);
-    if (a == ANSWER_OK)
+    if (a == RESULT_OK)
         finish_unsupported(c);
     else
         api_call_finish(c, a);
@@ -232,11 +232,11 @@ void api_call_open_stream(struct call *c)
         api_call_unsupported(c);
         return;
     }
-    enum answer answer = pass_gate(c, c->on->for_learners);
-    if (answer == ANSWER_OK)
-        answer = pass_authorize(c, NULL);
-    if (answer != ANSWER_OK)
-        api_call_finish(c, answer);
+    enum result result = pass_gate(c, c->on->for_learners);
+    if (result == RESULT_OK)
+        result = pass_authorize(c, NULL);
+    if (result != RESULT_OK)
+        api_call_finish(c, result);
     else if (c->on->opened)
         c->on->opened(c);
 }
@@ -286,14 +286,14 @@ static void want_alarm(struct api *a)
     a->next_alarm_ms = facts->now_ms + facts->election_ms;
 }
 
-enum answer api_call_check_quota(struct call *c)
+enum result api_call_check_quota(struct call *c)
 {
     struct api *a = api_of(c);
 
     if (!apply_over_quota(a->o.apply, api_call_proposal(c)))
-        return ANSWER_OK;
+        return RESULT_OK;
     want_alarm(a);
-    return ANSWER_NO_SPACE;
+    return RESULT_NO_SPACE;
 }
 
 /* --- going on later --- */
@@ -343,10 +343,10 @@ void api_call_send(struct call *c, const struct pb_schema *schema, const void *m
     rpc_send(c->base.rpc, buf_bytes(out));
 }
 
-void api_call_answer(struct call *c, const struct pb_schema *schema, const void *message)
+void api_call_respond(struct call *c, const struct pb_schema *schema, const void *message)
 {
     api_call_send(c, schema, message);
-    api_call_finish(c, ANSWER_OK);
+    api_call_finish(c, RESULT_OK);
 }
 
 void api_call_finish_too_large(struct call *c, uint64_t bytes)
@@ -368,7 +368,7 @@ static void send_inline(struct call *c, const struct reply *r, struct bytes head
     rpc_send(c->base.rpc, buf_bytes(out));
 }
 
-void api_call_answer_reply(struct call *c, struct reply *r, int64_t revision)
+void api_call_respond_reply(struct call *c, struct reply *r, int64_t revision)
 {
     struct header_text text;
     struct bytes header = api_header_encode(api_of(c), revision, &text);
@@ -387,7 +387,7 @@ void api_call_answer_reply(struct call *c, struct reply *r, int64_t revision)
         reply_add_front(r, header);
         api_body_send_reply(api_of(c), c->base.rpc, r);
     }
-    api_call_finish(c, ANSWER_OK);
+    api_call_finish(c, RESULT_OK);
 }
 
 /* --- reading --- */
@@ -396,13 +396,13 @@ static bool read_step(struct call *c, unsigned steps)
 {
     if (!apply_read_some(api_of(c)->o.apply, &c->read, steps))
         return false;
-    if (c->read.answer != ANSWER_OK) {
-        api_call_finish(c, c->read.answer);
+    if (c->read.result != RESULT_OK) {
+        api_call_finish(c, c->read.result);
         return true;
     }
     struct reply reply = {0};
     reply_move(&c->read.reply, &reply);
-    api_call_answer_reply(c, &reply, c->read.revision);
+    api_call_respond_reply(c, &reply, c->read.revision);
     return true;
 }
 

@@ -11,7 +11,7 @@ static void answer_member_list(struct call *c)
     struct pb_members_response response = {.header = &header};
 
     response.members.at = cluster_members(a->o.cluster, &response.members.count);
-    api_call_answer(c, &pb_member_list_response_schema, &response);
+    api_call_respond(c, &pb_member_list_response_schema, &response);
 }
 
 static void run_member_list(struct call *c, const void *request)

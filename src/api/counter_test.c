@@ -120,14 +120,14 @@ void counter_crash(struct counter *k)
 
 /* ---- The server ---- */
 
-static enum answer apply_request(struct counter *k, const struct pb_internal_raft_request *what,
+static enum result apply_request(struct counter *k, const struct pb_internal_raft_request *what,
                                  struct api_call *call)
 {
     struct pb_internal_raft_request request = *what;
     struct apply_effects *e = desk_request(&k->desk, &request);
 
     CHECK(e);
-    enum answer answer = e->answer;
+    enum result result = e->result;
     update_facts(k);
     if (e->changes.revision != 0)
         watch_changed(k->watch, &e->changes);
@@ -136,17 +136,17 @@ static enum answer apply_request(struct counter *k, const struct pb_internal_raf
     if (call)
         api_applied(k->api, call, e);
     desk_done(&k->desk);
-    return answer;
+    return result;
 }
 
 void counter_apply(struct counter *k, const struct pb_internal_raft_request *request)
 {
-    CHECK_EQ(apply_request(k, request, NULL), ANSWER_OK);
+    CHECK_EQ(apply_request(k, request, NULL), RESULT_OK);
 }
 
 static void fulfil(struct counter *k, const struct held_need *w)
 {
-    if (k->failure != ANSWER_OK && w->call)
+    if (k->failure != RESULT_OK && w->call)
         api_failed(k->api, w->call, k->failure);
     else if (w->need == API_READ_INDEX)
         api_read_index_done(k->api, w->call);
@@ -417,7 +417,7 @@ void counter_expect(struct counter *k, struct visit *v, enum rpc_code code, cons
 }
 
 void counter_get(struct counter *k, const char *path, const struct pb_schema *schema,
-                 const void *message, const struct pb_schema *answer, struct arena *arena,
+                 const void *message, const struct pb_schema *result, struct arena *arena,
                  void *out)
 {
     struct visit v;
@@ -426,7 +426,7 @@ void counter_get(struct counter *k, const char *path, const struct pb_schema *sc
     counter_expect(k, &v, RPC_OK, "");
     CHECK_EQ(v.message_count, 1);
     struct bytes copy = arena_copy(arena, buf_bytes(&v.messages[0]));
-    CHECK_EQ(pb_decode(answer, copy, arena, out), ERR_OK);
+    CHECK_EQ(pb_decode(result, copy, arena, out), ERR_OK);
     visit_free(&v);
 }
 

@@ -39,7 +39,7 @@ struct counter {
 
     bool is_slow;                                    /* needs are held back until counter_fulfil */
     bool keeps_commits;                              /* the page store commits nothing */
-    enum answer failure;                             /* what needs are told instead; OK: nothing */
+    enum result failure;                             /* what needs are told instead; OK: nothing */
     unsigned api_steps;                              /* of each api_work */
     unsigned proposed, confirmed, forgotten, alarms; /* needs so far */
     struct held_need *held_needs;
@@ -84,7 +84,7 @@ void counter_expect(struct counter *k, struct visit *v, enum rpc_code code, cons
 
 /* Asks and waits; the only message, decoded into *out, whose memory is the arena's. */
 void counter_get(struct counter *k, const char *path, const struct pb_schema *schema,
-                 const void *message, const struct pb_schema *answer, struct arena *arena,
+                 const void *message, const struct pb_schema *result, struct arena *arena,
                  void *out);
 /* Asks and expects a refusal. */
 void counter_refused(struct counter *k, const char *path, const struct pb_schema *schema,

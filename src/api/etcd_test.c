@@ -137,15 +137,15 @@ static void describe(struct pair *p, const struct visit *v, const struct pb_sche
 }
 
 static void compare_wire(struct pair *p, const char *path, struct bytes wire,
-                         const struct pb_schema *answer)
+                         const struct pb_schema *result)
 {
     struct visit theirs, ours;
     struct buf want = {0}, got = {0};
 
     ask_etcd(p, &theirs, path, wire);
     ask_us(p, &ours, path, wire);
-    describe(p, &theirs, answer, &want);
-    describe(p, &ours, answer, &got);
+    describe(p, &theirs, result, &want);
+    describe(p, &ours, result, &got);
     CHECK_STR(buf_str(&got), buf_str(&want));
     p->asked++;
     p->refused += theirs.code != RPC_OK;
@@ -157,12 +157,12 @@ static void compare_wire(struct pair *p, const char *path, struct bytes wire,
 }
 
 static void compare(struct pair *p, const char *path, const struct pb_schema *schema,
-                    const void *request, const struct pb_schema *answer)
+                    const void *request, const struct pb_schema *result)
 {
     struct buf wire = {0};
 
     pb_encode(schema, request, &wire);
-    compare_wire(p, path, buf_bytes(&wire), answer);
+    compare_wire(p, path, buf_bytes(&wire), result);
     buf_free(&wire);
 }
 

@@ -21,7 +21,7 @@ TEST(every_method_has_its_row_and_its_rule)
 
         CHECK_EQ(m->id, i);
         CHECK(authorize_rule((enum api_method)m->id) < RULE_COUNT);
-        CHECK_EQ(authorize(&(struct authorize_question){.method = m->id, .who = &who}), ANSWER_OK);
+        CHECK_EQ(authorize(&(struct authorize_question){.method = m->id, .who = &who}), RESULT_OK);
     }
 }
 
@@ -202,7 +202,7 @@ TEST(api_stop_ends_everything_with_one_answer)
     counter_for_ms(&k, 100);
 
     k.facts.is_stopping = true;
-    api_stop(k.api, ANSWER_STOPPED);
+    api_stop(k.api, RESULT_STOPPED);
     CHECK_EQ(api_status(k.api).calls, 0);
     counter_expect(&k, &put, RPC_UNAVAILABLE, "etcdserver: server stopped");
     counter_expect(&k, &watch, RPC_UNAVAILABLE, "etcdserver: server stopped");
@@ -257,7 +257,7 @@ TEST(member_list_is_local_unless_asked_otherwise)
     counter_get(&k, MEMBER_LIST, &(struct pb_member_list_request){.linearizable = true},
                 &pb_member_list_response_schema, &arena, &response);
     CHECK_EQ(k.confirmed, 1);
-    k.failure = ANSWER_LEADER_CHANGED;
+    k.failure = RESULT_LEADER_CHANGED;
     counter_refused(&k, MEMBER_LIST, &(struct pb_member_list_request){.linearizable = true},
                     RPC_UNAVAILABLE, "etcdserver: leader changed");
 
@@ -411,7 +411,7 @@ TEST(http_serves_version_and_health)
     check_http(&k, "POST /health", "405", "Method Not Allowed\n");
     check_http(&k, "GET /healthy", "404", "404 page not found\n");
     check_http(&k, "OPTIONS /whatever", "200", "");
-    k.failure = ANSWER_TIMEOUT;
+    k.failure = RESULT_TIMEOUT;
     check_http(&k, "GET /health", "503",
                "{\"health\":\"false\",\"reason\":\"RANGE ERROR:etcdserver: request timed out\"}\n");
     k.facts.leader = 0;

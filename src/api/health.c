@@ -14,7 +14,7 @@ static void run_check(struct call *c, const void *request)
     struct pb_health_check_response response = {.status = status_of(service)};
 
     if (response.status == PB_HEALTH_SERVING)
-        api_call_answer(c, &pb_health_check_response_schema, &response);
+        api_call_respond(c, &pb_health_check_response_schema, &response);
     else
         api_call_finish_text(c, RPC_NOT_FOUND, "unknown service");
 }
@@ -33,7 +33,7 @@ static void run_list(struct call *c, const void *request)
     (void)request;
     response.statuses.at = &entry;
     response.statuses.count = 1;
-    api_call_answer(c, &pb_health_list_response_schema, &response);
+    api_call_respond(c, &pb_health_list_response_schema, &response);
 }
 
 const struct handler api_health_list = {

@@ -198,14 +198,14 @@ static void health_confirmed(struct call *c)
     serve_healthy(a, rpc);
 }
 
-static void health_failed(struct call *c, enum answer why)
+static void health_failed(struct call *c, enum result why)
 {
     struct rpc_call *rpc = c->base.rpc;
     struct api *a = api_of(c);
 
     rpc->context = NULL;
     api_call_end(c);
-    serve_unhealthy(a, rpc, "RANGE ERROR:", answer_text(why));
+    serve_unhealthy(a, rpc, "RANGE ERROR:", result_text(why));
 }
 
 const struct handler api_http_health = {

@@ -2,7 +2,7 @@
 
 /* --- Range --- */
 
-static enum answer check_range(struct call *c, const void *request)
+static enum result check_range(struct call *c, const void *request)
 {
     (void)c;
     return api_range_check(request);
@@ -29,11 +29,11 @@ const struct handler api_kv_range = {
 /* --- Put --- */
 
 /* The quota comes before everything else, as in etcd. */
-static enum answer check_put(struct call *c, const void *request)
+static enum result check_put(struct call *c, const void *request)
 {
     api_call_proposal(c)->put = request;
-    enum answer a = api_call_check_quota(c);
-    return a != ANSWER_OK ? a : api_put_check(request);
+    enum result a = api_call_check_quota(c);
+    return a != RESULT_OK ? a : api_put_check(request);
 }
 
 static void run_proposal(struct call *c, const void *request)
@@ -50,7 +50,7 @@ const struct handler api_kv_put = {
 
 /* --- DeleteRange --- */
 
-static enum answer check_delete_range(struct call *c, const void *request)
+static enum result check_delete_range(struct call *c, const void *request)
 {
     api_call_proposal(c)->delete_range = request;
     return api_delete_range_check(request);
@@ -64,14 +64,14 @@ const struct handler api_kv_delete_range = {
 
 /* --- Txn --- */
 
-static enum answer check_txn(struct call *c, const void *request)
+static enum result check_txn(struct call *c, const void *request)
 {
     struct api *a = api_of(c);
 
     api_call_proposal(c)->txn = request;
-    enum answer answer = api_call_check_quota(c);
-    if (answer != ANSWER_OK)
-        return answer;
+    enum result result = api_call_check_quota(c);
+    if (result != RESULT_OK)
+        return result;
     arena_reset(&a->scratch);
     return api_txn_check(request, a->o.txn_ops_max, &a->scratch);
 }
@@ -111,13 +111,13 @@ static void finish_compact(struct call *c)
 {
     struct api *a = api_of(c);
 
-    if (c->compaction.answer != ANSWER_OK) {
-        api_call_finish(c, c->compaction.answer);
+    if (c->compaction.result != RESULT_OK) {
+        api_call_finish(c, c->compaction.result);
         return;
     }
     struct pb_response_header header = api_header_of(a, mvcc_revision(a->o.mvcc));
-    api_call_answer(c, &pb_compaction_response_schema,
-                    &(struct pb_header_response){.header = &header});
+    api_call_respond(c, &pb_compaction_response_schema,
+                     &(struct pb_header_response){.header = &header});
 }
 
 /* A compaction that was refused waits as well, for the one that is under way: so does etcd. */
@@ -125,7 +125,7 @@ static bool compaction_is_over(struct call *c)
 {
     struct mvcc *mvcc = api_of(c)->o.mvcc;
 
-    if (c->compaction.answer == ANSWER_OK ? mvcc_compact_finished(mvcc) < c->compaction.revision
+    if (c->compaction.result == RESULT_OK ? mvcc_compact_finished(mvcc) < c->compaction.revision
                                           : mvcc_compact_pending(mvcc))
         return false;
     api_call_stop_working(c);
@@ -137,7 +137,7 @@ static void compact_applied(struct call *c, struct apply_effects *e)
 {
     const struct pb_compaction_request *request = c->request;
 
-    c->compaction = (struct compaction){.revision = request->revision, .answer = e->answer};
+    c->compaction = (struct compaction){.revision = request->revision, .result = e->result};
     if (!request->physical)
         finish_compact(c);
     else

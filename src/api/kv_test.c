@@ -68,7 +68,7 @@ TEST(a_serializable_read_asks_nobody)
     struct pb_range_response range;
     counter_open(&k);
     counter_put(&k, "a", "one");
-    k.failure = ANSWER_TIMEOUT;
+    k.failure = RESULT_TIMEOUT;
 
     counter_get(&k, RANGE, &(struct pb_range_request){.key = BYTES("a"), .serializable = true},
                 &pb_range_response_schema, &arena, &range);

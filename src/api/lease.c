@@ -23,7 +23,7 @@ static int64_t pick_id(struct api *a)
     return id;
 }
 
-static enum answer check_grant(struct call *c, const void *request)
+static enum result check_grant(struct call *c, const void *request)
 {
     struct pb_lease_grant_request *grant =
         arena_new(&c->base.rpc->arena, struct pb_lease_grant_request);
@@ -85,7 +85,7 @@ static void take_next(struct call *c)
 
     r->is_busy = false;
     if (r->half_closed) {
-        api_call_finish(c, ANSWER_OK);
+        api_call_finish(c, RESULT_OK);
         return;
     }
     r->is_held = rpc_room(c->base.rpc) == 0;
@@ -116,7 +116,7 @@ static bool renewal_is_decided(struct call *c)
     if (state == WAIT_OVER)
         renew(c);
     else
-        api_call_finish(c, ANSWER_TIMEOUT_APPLIED_INDEX);
+        api_call_finish(c, RESULT_TIMEOUT_APPLIED_INDEX);
     return true;
 }
 
@@ -133,7 +133,7 @@ static bool expired_lease_is_gone(struct call *c)
     if (a->facts->is_leader)
         renew(c);
     else
-        api_call_finish(c, ANSWER_NO_LEADER); /* nobody revokes it from here */
+        api_call_finish(c, RESULT_NO_LEADER); /* nobody revokes it from here */
     return true;
 }
 
@@ -189,7 +189,7 @@ static void renew(struct call *c)
         api_call_wait(c, expired_lease_is_gone);
         return;
     case LEASE_NOT_PRIMARY:
-        api_call_finish(c, ANSWER_NO_LEADER);
+        api_call_finish(c, RESULT_NO_LEADER);
         return;
     case LEASE_EXISTS:
     case LEASE_TTL_TOO_LARGE:
@@ -209,7 +209,7 @@ static void run_keep_alive(struct call *c, const void *request)
     r->id = ((const struct pb_lease_id *)request)->id;
     r->revision = mvcc_revision(a->o.mvcc);
     if (!a->facts->is_leader)
-        api_call_finish(c, ANSWER_NO_LEADER);
+        api_call_finish(c, RESULT_NO_LEADER);
     else if (a->facts->tick_is_late)
         api_call_read_index(c); /* somebody else may lead by now, and count the time */
     else
@@ -218,22 +218,22 @@ static void run_keep_alive(struct call *c, const void *request)
 
 static void keep_alive_applied(struct call *c, struct apply_effects *e)
 {
-    if (e->answer != ANSWER_OK)
-        api_call_finish(c, e->answer);
+    if (e->result != RESULT_OK)
+        api_call_finish(c, e->result);
     else
         answer_renewal(c, c->renewal.ttl);
 }
 
-static void keep_alive_failed(struct call *c, enum answer why)
+static void keep_alive_failed(struct call *c, enum result why)
 {
-    api_call_finish(c, c->need == API_READ_INDEX ? ANSWER_NOT_PRIMARY_LESSOR : why);
+    api_call_finish(c, c->need == API_READ_INDEX ? RESULT_NOT_PRIMARY_LESSOR : why);
 }
 
 static void keep_alive_ended(struct call *c)
 {
     c->renewal.half_closed = true;
     if (!c->renewal.is_busy)
-        api_call_finish(c, ANSWER_OK);
+        api_call_finish(c, RESULT_OK);
 }
 
 static void keep_alive_drained(struct call *c)
@@ -259,7 +259,7 @@ const struct handler api_lease_keep_alive = {
 static void finish_question(struct call *c)
 {
     rpc_send(c->base.rpc, buf_bytes(&c->question.text));
-    api_call_finish(c, ANSWER_OK);
+    api_call_finish(c, RESULT_OK);
 }
 
 static void append_key(struct buf *out, struct bytes key)
@@ -331,11 +331,11 @@ static bool question_is_decided(struct call *c)
         return false;
     api_call_stop_working(c);
     if (!a->facts->is_leader)
-        api_call_finish(c, ANSWER_LEADER_CHANGED);
+        api_call_finish(c, RESULT_LEADER_CHANGED);
     else if (state == WAIT_OVER)
         answer_question(c);
     else
-        api_call_finish(c, ANSWER_TIMEOUT_APPLIED_INDEX);
+        api_call_finish(c, RESULT_TIMEOUT_APPLIED_INDEX);
     return true;
 }
 
@@ -345,7 +345,7 @@ static void run_time_to_live(struct call *c, const void *request)
 
     (void)request;
     if (!a->facts->is_leader) {
-        api_call_finish(c, ANSWER_NO_LEADER);
+        api_call_finish(c, RESULT_NO_LEADER);
         return;
     }
     c->question.wait = begin_wait(a);
@@ -379,7 +379,7 @@ static void run_leases(struct call *c, const void *request)
     struct pb_lease_leases_response response = {.header = &header};
     response.leases.at = (const struct pb_lease_id *)(const void *)ids.at;
     response.leases.count = ids.len / sizeof(int64_t);
-    api_call_answer(c, &pb_lease_leases_response_schema, &response);
+    api_call_respond(c, &pb_lease_leases_response_schema, &response);
     buf_free(&ids);
 }
 

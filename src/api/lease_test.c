@@ -334,7 +334,7 @@ TEST(keep_alive_confirms_leadership_when_the_tick_is_late)
     counter_until_messages(&k, &v, 1);
     CHECK_EQ(renewed_ttl(&v, 0, 7, NULL), 20);
     CHECK_EQ(k.confirmed, 1);
-    k.failure = ANSWER_TIMEOUT;
+    k.failure = RESULT_TIMEOUT;
     say_id(&v, 7);
     counter_expect(&k, &v, RPC_UNKNOWN, "not a primary lessor");
     visit_free(&v);

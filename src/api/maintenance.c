@@ -80,7 +80,7 @@ static void list_errors(struct api *a, struct arena *arena, struct pb_status_res
     struct bytes *errors = arena_new_array(arena, count + 1, struct bytes);
 
     if (a->facts->leader == 0)
-        errors[out->errors.count++] = bytes_of_str(answer_text(ANSWER_NO_LEADER));
+        errors[out->errors.count++] = bytes_of_str(result_text(RESULT_NO_LEADER));
     for (size_t i = 0; i < count; i++)
         errors[out->errors.count++] = alarm_text(&alarms[i], arena);
     out->errors.at = errors;
@@ -113,7 +113,7 @@ static void run_status(struct call *c, const void *request)
 
     (void)request;
     list_errors(a, arena, &response);
-    api_call_answer(c, &pb_status_response_schema, &response);
+    api_call_respond(c, &pb_status_response_schema, &response);
 }
 
 const struct handler api_maintenance_status = {

@@ -16,21 +16,21 @@ enum {
     FRONT_BYTES = 1 + 5 + HEADER_BYTES_MAX, /* tag and length of what is inside, and the header */
 };
 
-static enum answer check_range_stream(struct call *c, const void *request)
+static enum result check_range_stream(struct call *c, const void *request)
 {
     const struct pb_range_request *r = request;
-    enum answer a = api_range_check(r);
+    enum result a = api_range_check(r);
 
     (void)c;
-    if (a != ANSWER_OK)
+    if (a != RESULT_OK)
         return a;
     if (r->sort_order != PB_SORT_NONE &&
         !(r->sort_target == PB_SORT_BY_KEY && r->sort_order == PB_SORT_ASCEND))
-        return ANSWER_RANGE_STREAM_SORT;
+        return RESULT_RANGE_STREAM_SORT;
     if (r->min_mod_revision != 0 || r->max_mod_revision != 0 || r->min_create_revision != 0 ||
         r->max_create_revision != 0)
-        return ANSWER_RANGE_STREAM_FILTER;
-    return ANSWER_OK;
+        return RESULT_RANGE_STREAM_FILTER;
+    return RESULT_OK;
 }
 
 /* RangeStreamResponse{RangeResponse{header, kvs, more, count}}, of which the kvs are in `out`
@@ -137,7 +137,7 @@ static bool give_up_pin(struct call *c)
 {
     if (!holds_pin_too_long(c))
         return false;
-    api_call_finish(c, ANSWER_COMPACTED);
+    api_call_finish(c, RESULT_COMPACTED);
     return true;
 }
 
@@ -151,7 +151,7 @@ static bool send_step(struct call *c, unsigned steps)
             return true;
         }
         if (send_chunk(c)) {
-            api_call_finish(c, ANSWER_OK);
+            api_call_finish(c, RESULT_OK);
             return true;
         }
     }
@@ -168,8 +168,8 @@ static bool measure_step(struct call *c, unsigned steps)
 {
     if (!apply_read_some(api_of(c)->o.apply, &c->read, steps))
         return false;
-    if (c->read.answer != ANSWER_OK) {
-        api_call_finish(c, c->read.answer);
+    if (c->read.result != RESULT_OK) {
+        api_call_finish(c, c->read.result);
         return true;
     }
     c->chunks.scan = c->read.scan;

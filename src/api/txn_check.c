@@ -27,36 +27,36 @@
 
 /* --- arguments --- */
 
-enum answer api_range_check(const struct pb_range_request *r)
+enum result api_range_check(const struct pb_range_request *r)
 {
     if (r->key.len == 0)
-        return ANSWER_EMPTY_KEY;
+        return RESULT_EMPTY_KEY;
     if (r->sort_order < PB_SORT_NONE || r->sort_order > PB_SORT_DESCEND)
-        return ANSWER_INVALID_SORT_OPTION;
+        return RESULT_INVALID_SORT_OPTION;
     if (r->sort_target < PB_SORT_BY_KEY || r->sort_target > PB_SORT_BY_VALUE)
-        return ANSWER_INVALID_SORT_OPTION;
-    return ANSWER_OK;
+        return RESULT_INVALID_SORT_OPTION;
+    return RESULT_OK;
 }
 
-enum answer api_put_check(const struct pb_put_request *r)
+enum result api_put_check(const struct pb_put_request *r)
 {
     if (r->key.len == 0)
-        return ANSWER_EMPTY_KEY;
+        return RESULT_EMPTY_KEY;
     if (r->ignore_value && r->value.len != 0)
-        return ANSWER_VALUE_PROVIDED;
+        return RESULT_VALUE_PROVIDED;
     if (r->ignore_lease && r->lease != 0)
-        return ANSWER_LEASE_PROVIDED;
-    return ANSWER_OK;
+        return RESULT_LEASE_PROVIDED;
+    return RESULT_OK;
 }
 
-enum answer api_delete_range_check(const struct pb_delete_range_request *r)
+enum result api_delete_range_check(const struct pb_delete_range_request *r)
 {
-    return r->key.len == 0 ? ANSWER_EMPTY_KEY : ANSWER_OK;
+    return r->key.len == 0 ? RESULT_EMPTY_KEY : RESULT_OK;
 }
 
-static enum answer check_arguments(const struct pb_txn_request *txn, size_t ops_max);
+static enum result check_arguments(const struct pb_txn_request *txn, size_t ops_max);
 
-static enum answer check_op(const struct pb_request_op *op, size_t ops_max)
+static enum result check_op(const struct pb_request_op *op, size_t ops_max)
 {
     switch (op->which) {
     case PB_OP_RANGE:
@@ -70,17 +70,17 @@ static enum answer check_op(const struct pb_request_op *op, size_t ops_max)
     case PB_OP_NONE:
         break;
     }
-    return ANSWER_KEY_NOT_FOUND; /* as strange as it sounds */
+    return RESULT_KEY_NOT_FOUND; /* as strange as it sounds */
 }
 
-static enum answer check_ops(const struct pb_request_op *ops, size_t count, size_t ops_max)
+static enum result check_ops(const struct pb_request_op *ops, size_t count, size_t ops_max)
 {
     for (size_t i = 0; i < count; i++) {
-        enum answer a = check_op(&ops[i], ops_max);
-        if (a != ANSWER_OK)
+        enum result a = check_op(&ops[i], ops_max);
+        if (a != RESULT_OK)
             return a;
     }
-    return ANSWER_OK;
+    return RESULT_OK;
 }
 
 static size_t larger(size_t a, size_t b)
@@ -89,18 +89,18 @@ static size_t larger(size_t a, size_t b)
 }
 
 /* What a transaction uses up of ops_max is missing to those inside it. */
-static enum answer check_arguments(const struct pb_txn_request *txn, size_t ops_max)
+static enum result check_arguments(const struct pb_txn_request *txn, size_t ops_max)
 {
     size_t used = larger(txn->compare.count, larger(txn->success.count, txn->failure.count));
 
     if (used > ops_max)
-        return ANSWER_TOO_MANY_OPS;
+        return RESULT_TOO_MANY_OPS;
     for (size_t i = 0; i < txn->compare.count; i++) {
         if (txn->compare.at[i].key.len == 0)
-            return ANSWER_EMPTY_KEY;
+            return RESULT_EMPTY_KEY;
     }
-    enum answer a = check_ops(txn->success.at, txn->success.count, ops_max - used);
-    if (a == ANSWER_OK)
+    enum result a = check_ops(txn->success.at, txn->success.count, ops_max - used);
+    if (a == RESULT_OK)
         a = check_ops(txn->failure.at, txn->failure.count, ops_max - used);
     return a;
 }
@@ -352,30 +352,30 @@ static bool pair_collides(struct tree *t, const struct branch pair[2])
     return false;
 }
 
-static enum answer check_overlaps(const struct pb_txn_request *txn, struct arena *arena)
+static enum result check_overlaps(const struct pb_txn_request *txn, struct arena *arena)
 {
     struct tree t = {.arena = arena};
     struct branch pair[2];
 
     count_ops(txn, &t);
     if (t.put_count + t.delete_count < 2 || t.put_count == 0)
-        return ANSWER_OK;
+        return RESULT_OK;
     t.puts = arena_new_array(arena, t.put_count, struct put_place);
     t.deletes = arena_new_array(arena, t.delete_count, struct delete_place);
     t.put_count = t.delete_count = 0;
     plant(&t, txn, NULL, pair);
     if (has_duplicates(&t))
-        return ANSWER_DUPLICATE_KEY;
+        return RESULT_DUPLICATE_KEY;
     if (t.delete_count == 0)
-        return ANSWER_OK;
+        return RESULT_OK;
     rank_deletes(&t);
     t.sums = arena_new_array(arena, t.rank_count, int32_t);
-    return pair_collides(&t, pair) ? ANSWER_DUPLICATE_KEY : ANSWER_OK;
+    return pair_collides(&t, pair) ? RESULT_DUPLICATE_KEY : RESULT_OK;
 }
 
-enum answer api_txn_check(const struct pb_txn_request *txn, unsigned ops_max, struct arena *arena)
+enum result api_txn_check(const struct pb_txn_request *txn, unsigned ops_max, struct arena *arena)
 {
-    enum answer a = check_arguments(txn, ops_max);
+    enum result a = check_arguments(txn, ops_max);
 
-    return a != ANSWER_OK ? a : check_overlaps(txn, arena);
+    return a != RESULT_OK ? a : check_overlaps(txn, arena);
 }

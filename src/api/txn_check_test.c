@@ -112,11 +112,11 @@ static const struct pb_txn_request *parse_txn(struct grove *g, const char **at)
     return txn;
 }
 
-static enum answer check_text(const char *text)
+static enum result check_text(const char *text)
 {
     struct grove g = {0};
     const struct pb_txn_request *txn = parse_txn(&g, &text);
-    enum answer a = api_txn_check(txn, 128, &g.arena);
+    enum result a = api_txn_check(txn, 128, &g.arena);
 
     CHECK_EQ(*text, 0);
     arena_free(&g.arena);
@@ -127,67 +127,67 @@ static enum answer check_text(const char *text)
 
 TEST(a_txn_may_write_a_key_only_once)
 {
-    CHECK_EQ(check_text("a b c"), ANSWER_OK);
-    CHECK_EQ(check_text("a b a"), ANSWER_DUPLICATE_KEY);
-    CHECK_EQ(check_text("|a b a"), ANSWER_DUPLICATE_KEY);
-    CHECK_EQ(check_text("a|a"), ANSWER_OK);
-    CHECK_EQ(check_text("a (a|)"), ANSWER_DUPLICATE_KEY);
-    CHECK_EQ(check_text("(a|a)"), ANSWER_OK);
-    CHECK_EQ(check_text("(a|) (|a)"), ANSWER_DUPLICATE_KEY);
-    CHECK_EQ(check_text("((a|) b|(|a) b)"), ANSWER_OK);
-    CHECK_EQ(check_text("((a|)|) (((|a)|)|)"), ANSWER_DUPLICATE_KEY);
-    CHECK_EQ(check_text("((a|a)|a)|a"), ANSWER_OK);
-    CHECK_EQ(check_text("((a|a)|a) a"), ANSWER_DUPLICATE_KEY);
+    CHECK_EQ(check_text("a b c"), RESULT_OK);
+    CHECK_EQ(check_text("a b a"), RESULT_DUPLICATE_KEY);
+    CHECK_EQ(check_text("|a b a"), RESULT_DUPLICATE_KEY);
+    CHECK_EQ(check_text("a|a"), RESULT_OK);
+    CHECK_EQ(check_text("a (a|)"), RESULT_DUPLICATE_KEY);
+    CHECK_EQ(check_text("(a|a)"), RESULT_OK);
+    CHECK_EQ(check_text("(a|) (|a)"), RESULT_DUPLICATE_KEY);
+    CHECK_EQ(check_text("((a|) b|(|a) b)"), RESULT_OK);
+    CHECK_EQ(check_text("((a|)|) (((|a)|)|)"), RESULT_DUPLICATE_KEY);
+    CHECK_EQ(check_text("((a|a)|a)|a"), RESULT_OK);
+    CHECK_EQ(check_text("((a|a)|a) a"), RESULT_DUPLICATE_KEY);
 }
 
 TEST(a_txn_may_not_put_what_it_deletes)
 {
-    CHECK_EQ(check_text("-a a"), ANSWER_DUPLICATE_KEY);
-    CHECK_EQ(check_text("a -a"), ANSWER_DUPLICATE_KEY);
-    CHECK_EQ(check_text("-a b"), ANSWER_OK);
-    CHECK_EQ(check_text("-a..c a"), ANSWER_DUPLICATE_KEY);
-    CHECK_EQ(check_text("-a..c b"), ANSWER_DUPLICATE_KEY);
-    CHECK_EQ(check_text("-a..c c"), ANSWER_OK);
-    CHECK_EQ(check_text("-b..d a"), ANSWER_OK);
-    CHECK_EQ(check_text("-a|a"), ANSWER_OK);
-    CHECK_EQ(check_text("-c..a b"), ANSWER_OK);
-    CHECK_EQ(check_text("-a -a -a..z"), ANSWER_OK);
-    CHECK_EQ(check_text("?a a -b ?b"), ANSWER_OK);
+    CHECK_EQ(check_text("-a a"), RESULT_DUPLICATE_KEY);
+    CHECK_EQ(check_text("a -a"), RESULT_DUPLICATE_KEY);
+    CHECK_EQ(check_text("-a b"), RESULT_OK);
+    CHECK_EQ(check_text("-a..c a"), RESULT_DUPLICATE_KEY);
+    CHECK_EQ(check_text("-a..c b"), RESULT_DUPLICATE_KEY);
+    CHECK_EQ(check_text("-a..c c"), RESULT_OK);
+    CHECK_EQ(check_text("-b..d a"), RESULT_OK);
+    CHECK_EQ(check_text("-a|a"), RESULT_OK);
+    CHECK_EQ(check_text("-c..a b"), RESULT_OK);
+    CHECK_EQ(check_text("-a -a -a..z"), RESULT_OK);
+    CHECK_EQ(check_text("?a a -b ?b"), RESULT_OK);
 }
 
 TEST(a_txn_nested_in_another_counts_with_it)
 {
-    CHECK_EQ(check_text("-a (a|)"), ANSWER_DUPLICATE_KEY);
-    CHECK_EQ(check_text("(a|) -a"), ANSWER_DUPLICATE_KEY);
-    CHECK_EQ(check_text("a (|-a)"), ANSWER_DUPLICATE_KEY);
-    CHECK_EQ(check_text("(|((-a|)|)) a"), ANSWER_DUPLICATE_KEY);
-    CHECK_EQ(check_text("(a|-a)"), ANSWER_OK);
+    CHECK_EQ(check_text("-a (a|)"), RESULT_DUPLICATE_KEY);
+    CHECK_EQ(check_text("(a|) -a"), RESULT_DUPLICATE_KEY);
+    CHECK_EQ(check_text("a (|-a)"), RESULT_DUPLICATE_KEY);
+    CHECK_EQ(check_text("(|((-a|)|)) a"), RESULT_DUPLICATE_KEY);
+    CHECK_EQ(check_text("(a|-a)"), RESULT_OK);
 }
 
 /* etcd looks at siblings in order, and only at what came before. */
 TEST(a_txn_may_delete_in_a_later_sibling_what_an_earlier_one_puts)
 {
-    CHECK_EQ(check_text("(-a|) (a|)"), ANSWER_DUPLICATE_KEY);
-    CHECK_EQ(check_text("(|-a) (|a)"), ANSWER_DUPLICATE_KEY);
-    CHECK_EQ(check_text("(a|) (-a|)"), ANSWER_OK);
-    CHECK_EQ(check_text("(a|) (b|) (-a..c|)"), ANSWER_OK);
-    CHECK_EQ(check_text("((-a|)|) ((a|)|)"), ANSWER_DUPLICATE_KEY);
-    CHECK_EQ(check_text("((a|) (-a|)|)"), ANSWER_OK);
+    CHECK_EQ(check_text("(-a|) (a|)"), RESULT_DUPLICATE_KEY);
+    CHECK_EQ(check_text("(|-a) (|a)"), RESULT_DUPLICATE_KEY);
+    CHECK_EQ(check_text("(a|) (-a|)"), RESULT_OK);
+    CHECK_EQ(check_text("(a|) (b|) (-a..c|)"), RESULT_OK);
+    CHECK_EQ(check_text("((-a|)|) ((a|)|)"), RESULT_DUPLICATE_KEY);
+    CHECK_EQ(check_text("((a|) (-a|)|)"), RESULT_OK);
 }
 
 TEST(a_txn_may_put_what_it_deletes_from_a_key_on)
 {
-    CHECK_EQ(check_text("-a* b"), ANSWER_OK);
-    CHECK_EQ(check_text("-a* a"), ANSWER_OK);
+    CHECK_EQ(check_text("-a* b"), RESULT_OK);
+    CHECK_EQ(check_text("-a* a"), RESULT_OK);
 }
 
 /* ---- Arguments ---- */
 
-static enum answer check_one(struct pb_request_op op, unsigned ops_max)
+static enum result check_one(struct pb_request_op op, unsigned ops_max)
 {
     struct pb_txn_request txn = {.success = {.at = &op, .count = 1}};
     struct arena arena = {0};
-    enum answer a = api_txn_check(&txn, ops_max, &arena);
+    enum result a = api_txn_check(&txn, ops_max, &arena);
 
     arena_free(&arena);
     return a;
@@ -201,24 +201,24 @@ TEST(a_txn_checks_the_arguments_of_everything_in_it)
     struct pb_txn_request txn = {.compare = {.at = &compare, .count = 1}};
     struct pb_request_op op = {.which = PB_OP_RANGE, .range = &range};
 
-    CHECK_EQ(check_one(op, 128), ANSWER_INVALID_SORT_OPTION);
+    CHECK_EQ(check_one(op, 128), RESULT_INVALID_SORT_OPTION);
     range = (struct pb_range_request){.key = BYTES("k"), .sort_target = -1};
-    CHECK_EQ(check_one(op, 128), ANSWER_INVALID_SORT_OPTION);
+    CHECK_EQ(check_one(op, 128), RESULT_INVALID_SORT_OPTION);
     range = (struct pb_range_request){.sort_target = -1};
-    CHECK_EQ(check_one(op, 128), ANSWER_EMPTY_KEY);
+    CHECK_EQ(check_one(op, 128), RESULT_EMPTY_KEY);
 
     op = (struct pb_request_op){.which = PB_OP_PUT, .put = &put};
-    CHECK_EQ(check_one(op, 128), ANSWER_VALUE_PROVIDED);
+    CHECK_EQ(check_one(op, 128), RESULT_VALUE_PROVIDED);
     put = (struct pb_put_request){.key = BYTES("k"), .ignore_lease = true, .lease = 1};
-    CHECK_EQ(check_one(op, 128), ANSWER_LEASE_PROVIDED);
+    CHECK_EQ(check_one(op, 128), RESULT_LEASE_PROVIDED);
     put = (struct pb_put_request){0};
-    CHECK_EQ(check_one(op, 128), ANSWER_EMPTY_KEY);
+    CHECK_EQ(check_one(op, 128), RESULT_EMPTY_KEY);
 
     op = (struct pb_request_op){.which = PB_OP_TXN, .txn = &txn};
-    CHECK_EQ(check_one(op, 128), ANSWER_EMPTY_KEY);
+    CHECK_EQ(check_one(op, 128), RESULT_EMPTY_KEY);
     compare.key = BYTES("k");
-    CHECK_EQ(check_one(op, 128), ANSWER_OK);
-    CHECK_EQ(check_one((struct pb_request_op){0}, 128), ANSWER_KEY_NOT_FOUND);
+    CHECK_EQ(check_one(op, 128), RESULT_OK);
+    CHECK_EQ(check_one((struct pb_request_op){0}, 128), RESULT_KEY_NOT_FOUND);
 }
 
 TEST(a_txn_leaves_its_children_what_it_does_not_use_of_the_limit)
@@ -227,9 +227,9 @@ TEST(a_txn_leaves_its_children_what_it_does_not_use_of_the_limit)
     struct pb_txn_request inner = {.compare = {.at = compares, .count = 3}};
     struct pb_request_op op = {.which = PB_OP_TXN, .txn = &inner};
 
-    CHECK_EQ(check_one(op, 4), ANSWER_OK);
-    CHECK_EQ(check_one(op, 3), ANSWER_TOO_MANY_OPS);
-    CHECK_EQ(check_one(op, 0), ANSWER_TOO_MANY_OPS);
+    CHECK_EQ(check_one(op, 4), RESULT_OK);
+    CHECK_EQ(check_one(op, 3), RESULT_TOO_MANY_OPS);
+    CHECK_EQ(check_one(op, 0), RESULT_TOO_MANY_OPS);
 }
 
 /* ---- Against etcd's way of saying it, with sets of keys ---- */
@@ -368,7 +368,7 @@ TEST(a_txn_overlaps_exactly_as_the_model_says)
     for (uint64_t i = 0; i < 30000 * test_effort(); i++) {
         const struct pb_txn_request *txn = random_txn(&g, 4);
         bool expect = model_accepts(txn);
-        CHECK_EQ(api_txn_check(txn, 128, &g.arena), expect ? ANSWER_OK : ANSWER_DUPLICATE_KEY);
+        CHECK_EQ(api_txn_check(txn, 128, &g.arena), expect ? RESULT_OK : RESULT_DUPLICATE_KEY);
         accepted += expect;
         refused += !expect;
         arena_reset(&g.arena);
@@ -415,9 +415,9 @@ TEST(a_txn_of_a_hundred_thousand_operations_is_checked_quickly)
     struct pb_txn_request txn = {.success = {.at = arms, .count = 2}};
 
     CHECK_EQ(number, 58320);
-    CHECK_EQ(api_txn_check(&txn, 128, &g.arena), ANSWER_OK);
+    CHECK_EQ(api_txn_check(&txn, 128, &g.arena), RESULT_OK);
     struct pb_request_op swapped[2] = {arms[1], arms[0]};
     txn.success.at = swapped;
-    CHECK_EQ(api_txn_check(&txn, 128, &g.arena), ANSWER_DUPLICATE_KEY);
+    CHECK_EQ(api_txn_check(&txn, 128, &g.arena), RESULT_DUPLICATE_KEY);
     arena_free(&g.arena);
 }

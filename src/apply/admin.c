@@ -22,27 +22,27 @@ void admin_compaction(struct apply *a)
         e->compacted = true;
         break;
     case MVCC_COMPACTED:
-        e->answer = ANSWER_COMPACTED;
+        e->result = RESULT_COMPACTED;
         break;
     case MVCC_FUTURE:
-        e->answer = ANSWER_FUTURE_REV;
+        e->result = RESULT_FUTURE_REV;
         break;
     }
 }
 
 /* ---- Leases ---- */
 
-static enum answer answer_of_lease(enum lease_answer l)
+static enum result result_of_lease(enum lease_result l)
 {
     switch (l) {
     case LEASE_OK:
-        return ANSWER_OK;
+        return RESULT_OK;
     case LEASE_NOT_FOUND:
-        return ANSWER_LEASE_NOT_FOUND;
+        return RESULT_LEASE_NOT_FOUND;
     case LEASE_EXISTS:
-        return ANSWER_LEASE_EXIST;
+        return RESULT_LEASE_EXIST;
     case LEASE_TTL_TOO_LARGE:
-        return ANSWER_LEASE_TTL_TOO_LARGE;
+        return RESULT_LEASE_TTL_TOO_LARGE;
     case LEASE_NOT_PRIMARY: /* only renewals get these */
     case LEASE_EXPIRED:
         break;
@@ -56,8 +56,8 @@ void admin_lease_grant(struct apply *a)
     struct apply_effects *e = &a->effects;
     int64_t ttl = 0;
 
-    e->answer = answer_of_lease(lease_grant(a->o.leases, g->id, g->ttl, a->now_ms, &ttl));
-    if (e->answer != ANSWER_OK || !a->awaited)
+    e->result = result_of_lease(lease_grant(a->o.leases, g->id, g->ttl, a->now_ms, &ttl));
+    if (e->result != RESULT_OK || !a->awaited)
         return;
     reply_add_number(&e->reply, TAG_LEASE_ID, (uint64_t)g->id);
     reply_add_number(&e->reply, TAG_LEASE_TTL, (uint64_t)ttl);
@@ -65,8 +65,8 @@ void admin_lease_grant(struct apply *a)
 
 static bool begin_revoke(struct apply *a, int64_t id)
 {
-    a->effects.answer = answer_of_lease(lease_revoke_begin(a->o.leases, id));
-    if (a->effects.answer != ANSWER_OK)
+    a->effects.result = result_of_lease(lease_revoke_begin(a->o.leases, id));
+    if (a->effects.result != RESULT_OK)
         return false;
     mvcc_write_begin(a->o.mvcc);
     a->revoking = true;
@@ -203,12 +203,12 @@ void admin_cluster_member_attr_set(struct apply *a)
                      (unsigned long long)r->member_id);
         return;
     }
-    enum cluster_outcome outcome =
+    enum cluster_result outcome =
         cluster_set_attributes(a->o.cluster, r->member_id, of->name,
                                (struct url_list){of->client_urls.at, of->client_urls.count});
     if (outcome != CLUSTER_OK && outcome != CLUSTER_ID_REMOVED)
         apply_refuse(a, "it sets the attributes of member %llx: %s",
-                     (unsigned long long)r->member_id, cluster_outcome_text(outcome));
+                     (unsigned long long)r->member_id, cluster_result_text(outcome));
 }
 
 void admin_downgrade_info_set(struct apply *a)
@@ -221,22 +221,22 @@ void admin_downgrade_info_set(struct apply *a)
     buf_free(&why);
 }
 
-static enum answer answer_of_cluster(enum cluster_outcome outcome)
+static enum result answer_of_cluster(enum cluster_result outcome)
 {
     switch (outcome) {
     case CLUSTER_OK:
-        return ANSWER_OK;
+        return RESULT_OK;
     case CLUSTER_ID_REMOVED:
     case CLUSTER_ID_NOT_FOUND:
-        return ANSWER_MEMBER_NOT_FOUND;
+        return RESULT_MEMBER_NOT_FOUND;
     case CLUSTER_ID_EXISTS:
-        return ANSWER_MEMBER_EXIST;
+        return RESULT_MEMBER_EXIST;
     case CLUSTER_PEER_URL_EXISTS:
-        return ANSWER_PEER_URL_EXIST;
+        return RESULT_PEER_URL_EXIST;
     case CLUSTER_NOT_LEARNER:
-        return ANSWER_MEMBER_NOT_LEARNER;
+        return RESULT_MEMBER_NOT_LEARNER;
     case CLUSTER_TOO_MANY_LEARNERS:
-        return ANSWER_TOO_MANY_LEARNERS;
+        return RESULT_TOO_MANY_LEARNERS;
     case CLUSTER_BAD_CONTEXT: /* fatal: no answers */
     case CLUSTER_TOO_MANY_MEMBERS:
         break;
@@ -247,14 +247,14 @@ static enum answer answer_of_cluster(enum cluster_outcome outcome)
 void admin_conf_change(struct apply *a, const struct raft_conf_change *cc)
 {
     struct apply_effects *e = &a->effects;
-    enum cluster_outcome outcome = cluster_apply_conf_change(a->o.cluster, cc, &e->removed_self);
+    enum cluster_result outcome = cluster_apply_conf_change(a->o.cluster, cc, &e->removed_self);
 
-    if (cluster_outcome_is_fatal(outcome)) {
+    if (cluster_result_is_fatal(outcome)) {
         apply_refuse(a, "it changes member %llx: %s", (unsigned long long)cc->node_id,
-                     cluster_outcome_text(outcome));
+                     cluster_result_text(outcome));
         return;
     }
-    e->answer = answer_of_cluster(outcome);
-    if (e->answer != ANSWER_OK)
+    e->result = answer_of_cluster(outcome);
+    if (e->result != RESULT_OK)
         e->conf_change.node_id = 0; /* raft hears of it, and changes nothing */
 }

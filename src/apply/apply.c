@@ -229,10 +229,10 @@ bool apply_is_busy(const struct apply *a)
 
 /* ---- The stages ---- */
 
-static enum answer corrupt_alarm(const struct apply *a)
+static enum result corrupt_alarm(const struct apply *a)
 {
     if (a->alarms.corrupt == 0)
-        return ANSWER_OK;
+        return RESULT_OK;
     switch (a->kind) {
     case REQUEST_RANGE:
     case REQUEST_PUT:
@@ -241,32 +241,32 @@ static enum answer corrupt_alarm(const struct apply *a)
     case REQUEST_COMPACTION:
     case REQUEST_LEASE_GRANT:
     case REQUEST_LEASE_REVOKE:
-        return ANSWER_CORRUPT;
+        return RESULT_CORRUPT;
     default: /* what repairs things, and what does not touch them */
-        return ANSWER_OK;
+        return RESULT_OK;
     }
 }
 
-static enum answer no_space_alarm(const struct apply *a)
+static enum result no_space_alarm(const struct apply *a)
 {
     if (a->alarms.no_space == 0)
-        return ANSWER_OK;
+        return RESULT_OK;
     bool takes_space = a->kind == REQUEST_PUT || a->kind == REQUEST_LEASE_GRANT ||
                        (a->kind == REQUEST_TXN && txn_cost(a->request.txn) > 0);
-    return takes_space ? ANSWER_NO_SPACE : ANSWER_OK;
+    return takes_space ? RESULT_NO_SPACE : RESULT_OK;
 }
 
-static enum answer admit(struct apply *a)
+static enum result admit(struct apply *a)
 {
-    enum answer answer = corrupt_alarm(a);
+    enum result result = corrupt_alarm(a);
 
-    if (answer == ANSWER_OK)
-        answer = no_space_alarm(a);
-    if (answer == ANSWER_OK)
-        answer = request_authorize(a->kind);
-    if (answer == ANSWER_OK)
+    if (result == RESULT_OK)
+        result = no_space_alarm(a);
+    if (result == RESULT_OK)
+        result = request_authorize(a->kind);
+    if (result == RESULT_OK)
         a->over_quota = apply_over_quota(a, &a->request);
-    return answer;
+    return result;
 }
 
 /* ---- Executing ---- */
@@ -293,7 +293,7 @@ static bool execute_work(struct apply *a, unsigned *steps)
 {
     if (!work_some(&a->work, steps))
         return false;
-    a->effects.answer = a->work.answer;
+    a->effects.result = a->work.result;
     work_end(&a->work, &a->effects.changes);
     return true;
 }
@@ -366,8 +366,8 @@ static bool begin_executing(struct apply *a)
 {
     a->over_quota = false;
     a->checkpoint_at = 0;
-    a->effects.answer = admit(a);
-    if (a->effects.answer != ANSWER_OK)
+    a->effects.result = admit(a);
+    if (a->effects.result != RESULT_OK)
         return false;
     a->awaited = a->o.is_awaited && a->o.is_awaited(a->o.context, a->effects.id);
     if (is_work(a->kind))
@@ -397,11 +397,11 @@ static void finish(struct apply *a)
 
     a->state = APPLY_DONE;
     e->revision = mvcc_revision(a->o.mvcc);
-    if (e->answer == ANSWER_OK && a->over_quota) {
-        e->answer = ANSWER_NO_SPACE; /* although it is done: see apply.h */
+    if (e->result == RESULT_OK && a->over_quota) {
+        e->result = RESULT_NO_SPACE; /* although it is done: see apply.h */
         e->quota_exceeded = true;
     }
-    if (e->answer != ANSWER_OK)
+    if (e->result != RESULT_OK)
         reply_free(&e->reply);
 }
 

@@ -14,7 +14,7 @@
  * transaction that only reads) use the same code on the published state.
  *
  *     apply_begin(a, entry, now_ms);  while (!apply_some(a, steps)) ... next turn ...
- *     e = apply_effects(a);   who waits for e->id gets e->answer and e->reply; watchers e->changes
+ *     e = apply_effects(a);   who waits for e->id gets e->result and e->reply; watchers e->changes
  *     apply_end(a, conf_state);
  *
  * A transaction goes through its requests three times: all compares at all levels against the state
@@ -44,8 +44,8 @@
  */
 #pragma once
 
-#include "apply/answer.h"
 #include "apply/reply.h"
+#include "apply/result.h"
 #include "entry/entry.h"
 
 struct backend;
@@ -85,7 +85,7 @@ void apply_close(struct apply *a);
 struct apply_effects {
     uint64_t index, term;
     uint64_t id;        /* of the request; 0: nobody can be waiting */
-    enum answer answer; /* OK, or what the caller is told */
+    enum result result; /* OK, or what the caller is told */
     int64_t revision;   /* for the response's header: the store's, after the operation */
     struct reply reply; /* the response without its header field; the taker moves it out */
     struct mvcc_changes changes;
@@ -130,7 +130,7 @@ struct apply_read {
     const struct pb_txn_request *txn;
     bool keep_open; /* RangeStream: leave the scan open for the caller instead of a reply */
 
-    enum answer answer;     /* from here on results */
+    enum result result;     /* from here on results */
     int64_t revision;       /* for the header: the store's when it was read */
     struct reply reply;     /* without header */
     struct mvcc_scan *scan; /* with keep_open: measured; the taker ends it by reply_scan_free */

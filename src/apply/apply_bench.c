@@ -173,7 +173,7 @@ static void run_entry(struct counter *c)
     begin_entry(c);
     while (!apply_some(c->apply, MVCC_SLICE_STEPS))
         ;
-    assert(apply_effects(c->apply)->answer == ANSWER_OK);
+    assert(apply_effects(c->apply)->result == RESULT_OK);
     apply_end(c->apply, (struct bytes){0});
     serve(c);
 }
@@ -301,7 +301,7 @@ static void run_sliced(struct counter *c, const char *const names[3])
         slow += took > 2 * NS_PER_MS;
         total += took;
     }
-    assert(apply_effects(c->apply)->answer == ANSWER_OK);
+    assert(apply_effects(c->apply)->result == RESULT_OK);
     assert(apply_effects(c->apply)->changes.count == c->keys);
     apply_end(c->apply, (struct bytes){0});
     bench_report(names[0], (double)total / (double)c->keys, "ns/key");

@@ -65,7 +65,7 @@ const char *request_name(enum request_kind kind); /* "auth_user_add" */
 bool request_is_supported(enum request_kind kind);
 
 /* May they? The third stage; called for every request, read or written. */
-enum answer request_authorize(enum request_kind kind);
+enum result request_authorize(enum request_kind kind);
 
 /* Is this, instead, a request of the v2 API, bare, as etcd 3.5 wrote them? For the words only. */
 bool request_is_v2(struct bytes data);
@@ -120,7 +120,7 @@ struct work {
     struct revision base; /* the state before */
     enum work_stage stage;
     bool writing; /* between the two */
-    enum answer answer;
+    enum result result;
     int64_t lowest_revision; /* that a range on the path asks for; base.main if none is lower */
     struct op op;
     struct mvcc_delete_range gone; /* while op.deleting */
@@ -154,7 +154,7 @@ void work_free(struct work *w);
 void work_check(const struct work *w);
 
 /* The parts that txn.c borrows. */
-enum answer work_check_op(struct work *w, const struct pb_request_op *op);
+enum result work_check_op(struct work *w, const struct pb_request_op *op);
 bool work_execute_op(struct work *w, unsigned *steps); /* w->op.what; true: done, responded */
 bool txn_compare_some(struct work *w, unsigned *steps);
 bool txn_check_some(struct work *w, unsigned *steps);

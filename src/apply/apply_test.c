@@ -52,7 +52,7 @@ static void *apply_deepest(void *context)
 
     struct apply_effects *e = desk_entry(d, RAFT_ENTRY_NORMAL, nested_txn(&arena, TXNS_MAX));
     CHECK(e);
-    CHECK_EQ(e->answer, ANSWER_OK);
+    CHECK_EQ(e->result, RESULT_OK);
     CHECK_EQ(e->changes.count, 1);
     CHECK(reply_total(&e->reply) > TXNS_MAX * 8);
     desk_done(d);
@@ -100,7 +100,7 @@ static void put_many(struct desk *d, unsigned count, int64_t lease)
     for (unsigned i = 0; i < count; i++) {
         char key[16];
         snprintf(key, sizeof(key), "k%05u", i);
-        CHECK_EQ(desk_put(d, key, "value", lease), ANSWER_OK);
+        CHECK_EQ(desk_put(d, key, "value", lease), RESULT_OK);
     }
 }
 
@@ -169,17 +169,17 @@ TEST(a_larger_delete_is_swept_later)
     int64_t revision;
     desk_init(&d, STAND_MEMORY);
     d.steps = 1;
-    CHECK_EQ(desk_do(&d, &(struct pb_internal_raft_request){.lease_grant = &grant}), ANSWER_OK);
-    CHECK_EQ(desk_do(&d, &(struct pb_internal_raft_request){.lease_grant = &again}), ANSWER_OK);
+    CHECK_EQ(desk_do(&d, &(struct pb_internal_raft_request){.lease_grant = &grant}), RESULT_OK);
+    CHECK_EQ(desk_do(&d, &(struct pb_internal_raft_request){.lease_grant = &again}), RESULT_OK);
     put_many(&d, MVCC_SWEEP_KEYS_MIN, 1);
 
-    CHECK_EQ(desk_do(&d, &(struct pb_internal_raft_request){.delete_range = &gone}), ANSWER_OK);
+    CHECK_EQ(desk_do(&d, &(struct pb_internal_raft_request){.delete_range = &gone}), RESULT_OK);
 
     CHECK(d.slices < 5);
     CHECK(mvcc_is_sweeping(d.mvcc));
     CHECK_EQ(count_keys(&d, &revision), 0);
     CHECK_EQ(lease_of_key(d.leases, BYTES("k00007")), 1);
-    CHECK_EQ(desk_put(&d, "k00007", "again", 2), ANSWER_OK);
+    CHECK_EQ(desk_put(&d, "k00007", "again", 2), RESULT_OK);
     while (!mvcc_sweep_some(d.mvcc, 10))
         ;
     CHECK_EQ(lease_of_key(d.leases, BYTES("k00007")), 2);
@@ -195,7 +195,7 @@ TEST(a_lease_with_many_keys_goes_in_slices_and_is_seen_at_once)
     struct pb_lease_id lease = {1};
     struct pb_lease_grant_request grant = {.id = 1, .ttl = 60};
     desk_init(&d, STAND_MEMORY);
-    CHECK_EQ(desk_do(&d, &(struct pb_internal_raft_request){.lease_grant = &grant}), ANSWER_OK);
+    CHECK_EQ(desk_do(&d, &(struct pb_internal_raft_request){.lease_grant = &grant}), RESULT_OK);
     put_many(&d, 1000, 1);
 
     apply_slowly(&d, &(struct pb_internal_raft_request){.lease_revoke = &lease}, 1000, 1001);
@@ -217,7 +217,7 @@ static void check_crash_in_revoke(enum stand_kind kind)
     struct buf before = {0}, after = {0}, data = {0};
     int64_t seen;
     desk_init(&d, kind);
-    CHECK_EQ(desk_do(&d, &(struct pb_internal_raft_request){.lease_grant = &grant}), ANSWER_OK);
+    CHECK_EQ(desk_do(&d, &(struct pb_internal_raft_request){.lease_grant = &grant}), RESULT_OK);
     put_many(&d, KEYS, 1);
     stand_commit(&d.stand);
     desk_dump(&d, &before);
@@ -242,7 +242,7 @@ static void check_crash_in_revoke(enum stand_kind kind)
     desk_dump(&d, &after);
     CHECK_BYTES(buf_bytes(&after), buf_bytes(&before));
     mvcc_check_store(d.mvcc);
-    CHECK_EQ(desk_do(&d, &revoke), ANSWER_OK);
+    CHECK_EQ(desk_do(&d, &revoke), RESULT_OK);
     CHECK_EQ(count_keys(&d, &seen), 0);
     CHECK_EQ(lease_count(d.leases), 0);
     mvcc_check_store(d.mvcc);
@@ -283,19 +283,19 @@ TEST(a_reading_transaction_sees_the_state_of_its_beginning)
     apply_read_begin(d.apply, &r);
     for (unsigned slice = 0; !apply_read_some(d.apply, &r, 5); slice++) {
         /* When the compares are done the old range is pinned; before, it could be compacted. */
-        CHECK_EQ(desk_put(&d, "k00001", "other", 0), ANSWER_OK);
-        CHECK_EQ(desk_delete(&d, "k00002", ""), ANSWER_OK);
+        CHECK_EQ(desk_put(&d, "k00001", "other", 0), RESULT_OK);
+        CHECK_EQ(desk_delete(&d, "k00002", ""), RESULT_OK);
         CHECK_EQ(mvcc_status(d.mvcc).pins > 0, true);
         struct pb_compaction_request compact = {.revision =
                                                     slice > 45 ? mvcc_revision(d.mvcc) : 3 + slice};
         CHECK_EQ(desk_do(&d, &(struct pb_internal_raft_request){.compaction = &compact}),
-                 ANSWER_OK);
+                 RESULT_OK);
         stand_commit(&d.stand);
         while (mvcc_compact_pending(d.mvcc) && !mvcc_compact_waiting(d.mvcc))
             (void)mvcc_compact_some(d.mvcc, 10);
     }
 
-    CHECK_EQ(r.answer, ANSWER_OK);
+    CHECK_EQ(r.result, RESULT_OK);
     CHECK_EQ(r.revision, 101);
     desk_read_reply(&r.reply, 100, &wire);
     struct arena arena = {0};
@@ -471,7 +471,7 @@ TEST(a_stored_key_that_cannot_be_decoded_stops_the_member)
     struct pb_txn_request txn = {.compare = {&compare, 1}};
     struct apply_read r = {.txn = &txn};
     desk_init(&d, STAND_MEMORY);
-    CHECK_EQ(desk_put(&d, "k", "v", 0), ANSWER_OK);
+    CHECK_EQ(desk_put(&d, "k", "v", 0), RESULT_OK);
     backend_put(d.stand.b, BUCKET_KEY, bytes_of(key, sizeof(key)),
                 BYTES("\377\377\377\377\377\377"
                       "\377\377\377\377\377\377"));
@@ -479,7 +479,7 @@ TEST(a_stored_key_that_cannot_be_decoded_stops_the_member)
     apply_read_begin(d.apply, &r);
     CHECK(apply_read_some(d.apply, &r, 100));
 
-    CHECK_EQ(r.answer, ANSWER_CORRUPT);
+    CHECK_EQ(r.result, RESULT_CORRUPT);
     CHECK_STR(buf_str(&d.refused), "the store holds a KeyValue that cannot be decoded\n");
     apply_read_end(d.apply, &r);
     desk_free(&d);
@@ -514,13 +514,13 @@ TEST(entries_come_in_order)
 
 TEST(answers_have_etcds_codes_and_texts)
 {
-    CHECK_EQ(answer_code(ANSWER_OK), 0);
-    CHECK_EQ(answer_code(ANSWER_NO_SPACE), 8);
-    CHECK_STR(answer_text(ANSWER_NO_SPACE), "etcdserver: mvcc: database space exceeded");
-    CHECK_EQ(answer_code(ANSWER_RANGE_STREAM_FILTER), 12);
-    for (int a = 0; a < ANSWER_COUNT; a++) {
-        CHECK(answer_code((enum answer)a) <= 16);
-        CHECK_EQ(answer_text((enum answer)a)[0] == 0, a == ANSWER_OK);
+    CHECK_EQ(result_code(RESULT_OK), 0);
+    CHECK_EQ(result_code(RESULT_NO_SPACE), 8);
+    CHECK_STR(result_text(RESULT_NO_SPACE), "etcdserver: mvcc: database space exceeded");
+    CHECK_EQ(result_code(RESULT_RANGE_STREAM_FILTER), 12);
+    for (int a = 0; a < RESULT_COUNT; a++) {
+        CHECK(result_code((enum result)a) <= 16);
+        CHECK_EQ(result_text((enum result)a)[0] == 0, a == RESULT_OK);
     }
 }
 
@@ -536,8 +536,8 @@ TEST(time_leaves_no_trace_in_the_store)
     late.now_ms = 123456789;
     lease_promote(late.leases, late.now_ms, 0);
 
-    CHECK_EQ(desk_do(&early, &request), ANSWER_OK);
-    CHECK_EQ(desk_do(&late, &request), ANSWER_OK);
+    CHECK_EQ(desk_do(&early, &request), RESULT_OK);
+    CHECK_EQ(desk_do(&late, &request), RESULT_OK);
 
     desk_dump(&early, &a);
     desk_dump(&late, &b);

@@ -161,17 +161,17 @@ struct apply_effects *desk_request(struct desk *d, struct pb_internal_raft_reque
     return e;
 }
 
-enum answer desk_do(struct desk *d, struct pb_internal_raft_request *request)
+enum result desk_do(struct desk *d, struct pb_internal_raft_request *request)
 {
     struct apply_effects *e = desk_request(d, request);
 
     CHECK(e);
-    enum answer answer = e->answer;
+    enum result result = e->result;
     desk_done(d);
-    return answer;
+    return result;
 }
 
-enum answer desk_put(struct desk *d, const char *key, const char *value, int64_t lease)
+enum result desk_put(struct desk *d, const char *key, const char *value, int64_t lease)
 {
     struct pb_put_request put = {
         .key = bytes_of_str(key), .value = bytes_of_str(value), .lease = lease};
@@ -179,7 +179,7 @@ enum answer desk_put(struct desk *d, const char *key, const char *value, int64_t
     return desk_do(d, &(struct pb_internal_raft_request){.put = &put});
 }
 
-enum answer desk_delete(struct desk *d, const char *key, const char *end)
+enum result desk_delete(struct desk *d, const char *key, const char *end)
 {
     struct pb_delete_range_request gone = {.key = bytes_of_str(key), .range_end = desk_end(end)};
 

@@ -58,11 +58,11 @@ void desk_done(struct desk *d);
 /* The same for a request, whose header gets an id; and both at once, where only the answer counts.
  */
 struct apply_effects *desk_request(struct desk *d, struct pb_internal_raft_request *request);
-enum answer desk_do(struct desk *d, struct pb_internal_raft_request *request);
+enum result desk_do(struct desk *d, struct pb_internal_raft_request *request);
 
 /* Shorter words for the most common ones. */
-enum answer desk_put(struct desk *d, const char *key, const char *value, int64_t lease);
-enum answer desk_delete(struct desk *d, const char *key, const char *end);
+enum result desk_put(struct desk *d, const char *key, const char *value, int64_t lease);
+enum result desk_delete(struct desk *d, const char *key, const char *end);
 
 /* All of a reply, read in chunks. */
 void desk_read_reply(struct reply *r, size_t chunk, struct buf *out);

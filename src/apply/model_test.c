@@ -75,16 +75,16 @@ static const struct pb_response_header *inner_header(const struct model_store *m
 static const struct pb_range_response *model_range(struct model_store *m,
                                                    const struct pb_range_request *r, bool inner)
 {
-    struct pb_range_response *answer = arena_new(m->answers, struct pb_range_response);
+    struct pb_range_response *result = arena_new(m->answers, struct pb_range_response);
     struct pb_key_value *kvs = arena_new_array(m->answers, KEYS, struct pb_key_value);
     const struct state *s = r->revision > 0 ? &m->states[r->revision] : &m->now;
     size_t found = 0;
 
-    answer->header = inner_header(m, inner);
+    result->header = inner_header(m, inner);
     for (size_t i = 0; i < KEYS; i++) {
         if (!s->keys[i].alive || !in_range(i, r->key, r->range_end))
             continue;
-        answer->count++;
+        result->count++;
         struct pb_key_value kv = kv_of(&s->keys[i], i);
         if (r->keys_only) {
             kv.value = (struct bytes){0};
@@ -94,17 +94,17 @@ static const struct pb_range_response *model_range(struct model_store *m,
     }
     if (r->limit > 0 && (int64_t)found > r->limit && !r->count_only) {
         found = (size_t)r->limit;
-        answer->more = true;
+        result->more = true;
     }
-    answer->kvs.at = kvs;
-    answer->kvs.count = r->count_only ? 0 : found;
-    return answer;
+    result->kvs.at = kvs;
+    result->kvs.count = r->count_only ? 0 : found;
+    return result;
 }
 
 static const struct pb_put_response *model_put_key(struct model_store *m,
                                                    const struct pb_put_request *p, bool inner)
 {
-    struct pb_put_response *answer = arena_new(m->answers, struct pb_put_response);
+    struct pb_put_response *result = arena_new(m->answers, struct pb_put_response);
     struct fact *f = &m->now.keys[place_of(p->key)];
     struct fact before = *f;
 
@@ -119,19 +119,19 @@ static const struct pb_put_response *model_put_key(struct model_store *m,
         .lease = p->ignore_lease ? before.lease : p->lease,
         .value = p->ignore_value ? before.value : arena_copy(&m->arena, p->value),
     };
-    answer->header = inner_header(m, inner);
+    result->header = inner_header(m, inner);
     if (p->prev_kv && before.alive) {
         struct pb_key_value *kv = arena_new(m->answers, struct pb_key_value);
         *kv = kv_of(&before, place_of(p->key));
-        answer->prev_kv = kv;
+        result->prev_kv = kv;
     }
-    return answer;
+    return result;
 }
 
 static const struct pb_delete_range_response *
 model_delete(struct model_store *m, const struct pb_delete_range_request *d, bool inner)
 {
-    struct pb_delete_range_response *answer =
+    struct pb_delete_range_response *result =
         arena_new(m->answers, struct pb_delete_range_response);
     struct pb_key_value *kvs = arena_new_array(m->answers, KEYS, struct pb_key_value);
 
@@ -139,34 +139,34 @@ model_delete(struct model_store *m, const struct pb_delete_range_request *d, boo
         struct fact *f = &m->now.keys[i];
         if (!f->alive || !in_range(i, d->key, d->range_end))
             continue;
-        kvs[answer->deleted++] = kv_of(f, i);
+        kvs[result->deleted++] = kv_of(f, i);
         *f = (struct fact){0};
         m->changed = true;
     }
-    answer->header = inner_header(m, inner);
-    answer->prev_kvs.at = kvs;
-    answer->prev_kvs.count = d->prev_kv ? (size_t)answer->deleted : 0;
-    return answer;
+    result->header = inner_header(m, inner);
+    result->prev_kvs.at = kvs;
+    result->prev_kvs.count = d->prev_kv ? (size_t)result->deleted : 0;
+    return result;
 }
 
 /* ---- Checks ---- */
 
-static enum answer check_revision(const struct model_store *m, int64_t revision, bool inner)
+static enum result check_revision(const struct model_store *m, int64_t revision, bool inner)
 {
     if (revision > m->revision)
-        return ANSWER_FUTURE_REV;
+        return RESULT_FUTURE_REV;
     if ((revision > 0 || (inner && revision < 0)) && revision < m->compacted)
-        return ANSWER_COMPACTED;
-    return ANSWER_OK;
+        return RESULT_COMPACTED;
+    return RESULT_OK;
 }
 
-static enum answer check_put_of(const struct model_store *m, const struct pb_put_request *p)
+static enum result check_put_of(const struct model_store *m, const struct pb_put_request *p)
 {
     if (p->lease < 0 || p->lease > LEASES || (p->lease > 0 && !m->leases[p->lease]))
-        return ANSWER_LEASE_NOT_FOUND;
+        return RESULT_LEASE_NOT_FOUND;
     if ((p->ignore_value || p->ignore_lease) && !m->now.keys[place_of(p->key)].alive)
-        return ANSWER_KEY_NOT_FOUND;
-    return ANSWER_OK;
+        return RESULT_KEY_NOT_FOUND;
+    return RESULT_OK;
 }
 
 /* ---- Transactions ---- */
@@ -204,25 +204,25 @@ static bool model_compares(const struct model_store *m, const struct pb_txn_requ
     return true;
 }
 
-static enum answer check_txn(const struct model_store *m, const struct pb_txn_request *t)
+static enum result check_txn(const struct model_store *m, const struct pb_txn_request *t)
 {
     bool yes = model_compares(m, t);
     const struct pb_request_op *ops = yes ? t->success.at : t->failure.at;
     size_t count = yes ? t->success.count : t->failure.count;
 
     for (size_t i = 0; i < count; i++) {
-        enum answer a = ANSWER_OK;
+        enum result a = RESULT_OK;
         if (ops[i].which == PB_OP_RANGE)
-            a = ops[i].range->revision == 0 ? ANSWER_OK
+            a = ops[i].range->revision == 0 ? RESULT_OK
                                             : check_revision(m, ops[i].range->revision, true);
         else if (ops[i].which == PB_OP_PUT)
             a = check_put_of(m, ops[i].put);
         else if (ops[i].which == PB_OP_TXN)
             a = check_txn(m, ops[i].txn);
-        if (a != ANSWER_OK)
+        if (a != RESULT_OK)
             return a;
     }
-    return ANSWER_OK;
+    return RESULT_OK;
 }
 
 static const struct pb_txn_response *model_txn(struct model_store *m,
@@ -231,13 +231,13 @@ static const struct pb_txn_response *model_txn(struct model_store *m,
     bool yes = model_compares(m, t);
     const struct pb_request_op *ops = yes ? t->success.at : t->failure.at;
     size_t count = yes ? t->success.count : t->failure.count;
-    struct pb_txn_response *answer = arena_new(m->answers, struct pb_txn_response);
+    struct pb_txn_response *result = arena_new(m->answers, struct pb_txn_response);
     struct pb_response_op *responses = arena_new_array(m->answers, DICE_OPS, struct pb_response_op);
 
-    answer->succeeded = yes;
-    answer->header = inner ? arena_new(m->answers, struct pb_response_header) : NULL;
-    answer->responses.at = responses;
-    answer->responses.count = count;
+    result->succeeded = yes;
+    result->header = inner ? arena_new(m->answers, struct pb_response_header) : NULL;
+    result->responses.at = responses;
+    result->responses.count = count;
     for (size_t i = 0; i < count; i++) {
         responses[i].which = ops[i].which;
         if (ops[i].which == PB_OP_RANGE)
@@ -249,7 +249,7 @@ static const struct pb_txn_response *model_txn(struct model_store *m,
         else
             responses[i].txn = model_txn(m, ops[i].txn, true);
     }
-    return answer;
+    return result;
 }
 
 /* ---- Entries ---- */
@@ -262,56 +262,56 @@ static void model_publish(struct model_store *m)
     m->changed = false;
 }
 
-static enum answer model_revoke(struct model_store *m, int64_t id)
+static enum result model_revoke(struct model_store *m, int64_t id)
 {
     if (!m->leases[id])
-        return ANSWER_LEASE_NOT_FOUND;
+        return RESULT_LEASE_NOT_FOUND;
     m->leases[id] = false;
     for (size_t i = 0; i < KEYS; i++)
         if (m->now.keys[i].alive && m->now.keys[i].lease == id) {
             m->now.keys[i] = (struct fact){0};
             m->changed = true;
         }
-    return ANSWER_OK;
+    return RESULT_OK;
 }
 
-static enum answer model_grant(struct model_store *m, const struct pb_lease_grant_request *g,
+static enum result model_grant(struct model_store *m, const struct pb_lease_grant_request *g,
                                struct buf *reply)
 {
     if (m->leases[g->id])
-        return ANSWER_LEASE_EXIST;
+        return RESULT_LEASE_EXIST;
     m->leases[g->id] = true;
     pb_encode_lease_grant_response(
         &(struct pb_lease_grant_response){.id = g->id, .ttl = g->ttl < 2 ? 2 : g->ttl}, reply);
-    return ANSWER_OK;
+    return RESULT_OK;
 }
 
-static enum answer model_compact(struct model_store *m, int64_t revision)
+static enum result model_compact(struct model_store *m, int64_t revision)
 {
     if (revision <= m->compacted)
-        return ANSWER_COMPACTED;
+        return RESULT_COMPACTED;
     if (revision > m->revision)
-        return ANSWER_FUTURE_REV;
+        return RESULT_FUTURE_REV;
     m->compacted = revision;
-    return ANSWER_OK;
+    return RESULT_OK;
 }
 
 /* What the entry must answer; its response, encoded. */
-static enum answer model_apply(struct model_store *m, const struct pb_internal_raft_request *r,
+static enum result model_apply(struct model_store *m, const struct pb_internal_raft_request *r,
                                struct buf *reply)
 {
-    enum answer a = ANSWER_OK;
+    enum result a = RESULT_OK;
 
     if (r->put) {
-        if ((a = check_put_of(m, r->put)) == ANSWER_OK)
+        if ((a = check_put_of(m, r->put)) == RESULT_OK)
             pb_encode_put_response(model_put_key(m, r->put, false), reply);
     } else if (r->delete_range) {
         pb_encode_delete_range_response(model_delete(m, r->delete_range, false), reply);
     } else if (r->range) {
-        if ((a = check_revision(m, r->range->revision, false)) == ANSWER_OK)
+        if ((a = check_revision(m, r->range->revision, false)) == RESULT_OK)
             pb_encode_range_response(model_range(m, r->range, false), reply);
     } else if (r->txn) {
-        if ((a = check_txn(m, r->txn)) == ANSWER_OK)
+        if ((a = check_txn(m, r->txn)) == RESULT_OK)
             pb_encode_txn_response(model_txn(m, r->txn, false), reply);
     } else if (r->lease_grant) {
         a = model_grant(m, r->lease_grant, reply);
@@ -343,13 +343,13 @@ static void random_entry(struct desk *desk, struct dice *d, struct model_store *
     struct buf want = {0}, got = {0};
     struct pb_internal_raft_request r = dice_request(d);
 
-    enum answer answer = model_apply(m, &r, &want);
+    enum result result = model_apply(m, &r, &want);
     struct apply_effects *e = desk_request(desk, &r);
 
     CHECK(e);
-    CHECK_STR(answer_text(e->answer), answer_text(answer));
+    CHECK_STR(result_text(e->result), result_text(result));
     CHECK_EQ(e->revision, m->revision);
-    if (answer == ANSWER_OK) {
+    if (result == RESULT_OK) {
         CHECK_EQ(reply_total(&e->reply), want.len);
         desk_read_reply(&e->reply, 1 + dice_roll(d, 3000), &got);
         CHECK_BYTES(buf_bytes(&got), buf_bytes(&want));
@@ -363,22 +363,22 @@ static void random_read(struct desk *desk, struct dice *d, struct model_store *m
 {
     struct buf want = {0}, got = {0};
     struct apply_read r = {0};
-    enum answer answer;
+    enum result result;
 
     if (dice_roll(d, 2)) {
         r.range = dice_range(d);
-        if ((answer = check_revision(m, r.range->revision, false)) == ANSWER_OK)
+        if ((result = check_revision(m, r.range->revision, false)) == RESULT_OK)
             pb_encode_range_response(model_range(m, r.range, false), &want);
     } else {
         r.txn = dice_txn(d, 0, true);
-        if ((answer = check_txn(m, r.txn)) == ANSWER_OK)
+        if ((result = check_txn(m, r.txn)) == RESULT_OK)
             pb_encode_txn_response(model_txn(m, r.txn, false), &want);
     }
     apply_read_begin(desk->apply, &r);
     while (!apply_read_some(desk->apply, &r, desk->steps))
         ;
 
-    CHECK_STR(answer_text(r.answer), answer_text(answer));
+    CHECK_STR(result_text(r.result), result_text(result));
     CHECK_EQ(r.revision, m->revision);
     desk_read_reply(&r.reply, 1 + dice_roll(d, 3000), &got);
     CHECK_BYTES(buf_bytes(&got), buf_bytes(&want));

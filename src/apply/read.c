@@ -63,12 +63,12 @@ static void hold_back_compaction(struct mvcc *m, struct read *rd)
 
 static void finish(const struct apply *a, struct apply_read *r, struct read *rd)
 {
-    r->answer = a->state == APPLY_REFUSED ? ANSWER_CORRUPT : rd->work.answer;
-    if (r->keep_open && r->answer == ANSWER_OK) {
+    r->result = a->state == APPLY_REFUSED ? RESULT_CORRUPT : rd->work.result;
+    if (r->keep_open && r->result == RESULT_OK) {
         r->scan = rd->work.op.scan;
         rd->work.op.scan = NULL;
     }
-    if (r->answer != ANSWER_OK)
+    if (r->result != RESULT_OK)
         reply_free(&r->reply);
     mvcc_scan_close(&rd->pin);
 }
@@ -79,8 +79,8 @@ bool apply_read_some(struct apply *a, struct apply_read *r, unsigned steps)
     assert(rd);
 
     if (!rd->begun) {
-        r->answer = request_authorize(r->range ? REQUEST_RANGE : REQUEST_TXN);
-        if (r->answer != ANSWER_OK)
+        r->result = request_authorize(r->range ? REQUEST_RANGE : REQUEST_TXN);
+        if (r->result != RESULT_OK)
             return true;
         work_begin(&rd->work);
         r->revision = rd->work.base.main;

@@ -31,7 +31,7 @@ static void fill(struct desk *d, unsigned keys, size_t value_len)
         char key[16];
         snprintf(key, sizeof(key), "k%04u", i);
         struct pb_put_request put = {.key = bytes_of_str(key), .value = buf_bytes(&value)};
-        CHECK_EQ(desk_do(d, &(struct pb_internal_raft_request){.put = &put}), ANSWER_OK);
+        CHECK_EQ(desk_do(d, &(struct pb_internal_raft_request){.put = &put}), RESULT_OK);
     }
     buf_free(&value);
 }
@@ -104,7 +104,7 @@ TEST(a_reply_shows_the_state_it_was_made_of)
     reply_scan_free(s);
 
     reply_add_scan(&r, scan_of(&d, "k", "*"));
-    CHECK_EQ(desk_delete(&d, "k", "*"), ANSWER_OK);
+    CHECK_EQ(desk_delete(&d, "k", "*"), RESULT_OK);
     fill(&d, 10, 7);
     reply_move(&r, &moved);
 

@@ -31,7 +31,7 @@ const char *request_name(enum request_kind kind)
  * is enabled, and no entry enables it. The list is here so that a request that is new does not
  * compile before somebody has thought about who may make it.
  */
-enum answer request_authorize(enum request_kind kind)
+enum result request_authorize(enum request_kind kind)
 {
     switch (kind) {
     case REQUEST_CLUSTER_VERSION_SET: /* members among themselves, or what api lets only root say */
@@ -64,7 +64,7 @@ enum answer request_authorize(enum request_kind kind)
     case REQUEST_AUTH_ROLE_DELETE:
     case REQUEST_AUTH_USER_LIST:
     case REQUEST_AUTH_ROLE_LIST:
-        return ANSWER_OK;
+        return RESULT_OK;
     case REQUEST_COUNT:
         break;
     }

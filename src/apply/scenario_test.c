@@ -235,9 +235,9 @@ static void print_reply(struct script *s, const struct pb_schema *schema, struct
     buf_free(&wire);
 }
 
-static void print_answer(struct script *s, enum answer answer, int64_t revision)
+static void print_result(struct script *s, enum result result, int64_t revision)
 {
-    buf_printf(s->out, "%s rev=%" PRId64, answer == ANSWER_OK ? "ok" : answer_text(answer),
+    buf_printf(s->out, "%s rev=%" PRId64, result == RESULT_OK ? "ok" : result_text(result),
                revision);
 }
 
@@ -285,8 +285,8 @@ static void print_effects(struct script *s, struct apply_effects *e, const struc
         print_refused(s);
         return;
     }
-    print_answer(s, e->answer, e->revision);
-    if (schema && e->answer == ANSWER_OK && !s->desk.nobody_waits)
+    print_result(s, e->result, e->revision);
+    if (schema && e->result == RESULT_OK && !s->desk.nobody_waits)
         print_reply(s, schema, &e->reply);
     CHECK_EQ(e->reply.total, e->reply.taken);
     print_changes(s, &e->changes);
@@ -483,11 +483,11 @@ static void read_line(struct script *s)
     apply_read_begin(s->desk.apply, &r);
     while (!apply_read_some(s->desk.apply, &r, s->desk.steps))
         ;
-    print_answer(s, r.answer, r.revision);
+    print_result(s, r.result, r.revision);
     if (r.scan)
         buf_printf(s->out, " scan kvs=%" PRId64 " count=%" PRId64 " bytes=%" PRIu64, r.scan->kvs,
                    r.scan->count, r.scan->bytes);
-    else if (r.answer == ANSWER_OK)
+    else if (r.result == RESULT_OK)
         print_reply(s, schema, &r.reply);
     buf_append_byte(s->out, '\n');
     apply_read_end(s->desk.apply, &r);
@@ -581,7 +581,7 @@ static void run_line(struct script *s)
         test_fail(__FILE__, __LINE__, "unknown line: %s", s->words[0]);
 }
 
-static void answer(void *context, const struct scenario_command *command, struct buf *out)
+static void result(void *context, const struct scenario_command *command, struct buf *out)
 {
     struct script *s = context;
 
@@ -606,7 +606,7 @@ static void run(const char *path)
 {
     struct script s = {0};
 
-    test_scenario(path, answer, &s);
+    test_scenario(path, result, &s);
     if (s.open)
         desk_free(&s.desk);
     arena_free(&s.arena);

@@ -278,7 +278,7 @@ bool txn_check_some(struct work *w, unsigned *steps)
             return true;
         if (op && op->which == PB_OP_TXN)
             walk_into(w, op->txn, path_next(w));
-        else if (op && (w->answer = work_check_op(w, op)) != ANSWER_OK)
+        else if (op && (w->result = work_check_op(w, op)) != RESULT_OK)
             return true;
         spend(steps, 1);
     }

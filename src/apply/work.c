@@ -27,53 +27,53 @@ static struct revision state_now(const struct work *w)
 
 /* ---- Checks: all of them before the first write ---- */
 
-static enum answer answer_of(enum mvcc_answer m)
+static enum result answer_of(enum mvcc_result m)
 {
     switch (m) {
     case MVCC_OK:
-        return ANSWER_OK;
+        return RESULT_OK;
     case MVCC_COMPACTED:
-        return ANSWER_COMPACTED;
+        return RESULT_COMPACTED;
     case MVCC_FUTURE:
-        return ANSWER_FUTURE_REV;
+        return RESULT_FUTURE_REV;
     }
     unreachable();
 }
 
 /* A range by itself takes any negative revision for the newest; in a transaction it is held against
  * the compact revision first, and only -1 passes, where nothing was ever compacted. */
-static enum answer check_range(struct work *w, const struct pb_range_request *r)
+static enum result check_range(struct work *w, const struct pb_range_request *r)
 {
     struct revision at;
 
     if (r->revision == 0)
-        return ANSWER_OK;
+        return RESULT_OK;
     if (!w->txn)
         return answer_of(mvcc_resolve(mvcc_of(w), r->revision, &at));
     if (r->revision > w->base.main)
-        return ANSWER_FUTURE_REV;
+        return RESULT_FUTURE_REV;
     if (r->revision < mvcc_compact_revision(mvcc_of(w)))
-        return ANSWER_COMPACTED;
-    return ANSWER_OK;
+        return RESULT_COMPACTED;
+    return RESULT_OK;
 }
 
-static enum answer check_put(struct work *w, const struct pb_put_request *p)
+static enum result check_put(struct work *w, const struct pb_put_request *p)
 {
     struct lease_info lease;
     struct keyindex_found found;
 
     if (p->key.len == 0) {
         apply_refuse(w->apply, "it puts an empty key");
-        return ANSWER_EMPTY_KEY;
+        return RESULT_EMPTY_KEY;
     }
     if (p->lease != 0 && !lease_look(w->apply->o.leases, p->lease, w->apply->now_ms, &lease))
-        return ANSWER_LEASE_NOT_FOUND;
+        return RESULT_LEASE_NOT_FOUND;
     if ((p->ignore_value || p->ignore_lease) && !mvcc_find(mvcc_of(w), p->key, w->base, &found))
-        return ANSWER_KEY_NOT_FOUND;
-    return ANSWER_OK;
+        return RESULT_KEY_NOT_FOUND;
+    return RESULT_OK;
 }
 
-enum answer work_check_op(struct work *w, const struct pb_request_op *op)
+enum result work_check_op(struct work *w, const struct pb_request_op *op)
 {
     switch (op->which) {
     case PB_OP_RANGE:
@@ -83,11 +83,11 @@ enum answer work_check_op(struct work *w, const struct pb_request_op *op)
     case PB_OP_PUT:
         return check_put(w, op->put);
     case PB_OP_DELETE_RANGE:
-        return ANSWER_OK;
+        return RESULT_OK;
     case PB_OP_NONE: /* perhaps one that a later version knows, and its members execute */
         if (w->writes)
             apply_refuse(w->apply, "its transaction has an operation that is not known here");
-        return ANSWER_KEY_NOT_FOUND;
+        return RESULT_KEY_NOT_FOUND;
     case PB_OP_TXN:
         break;
     }
@@ -334,7 +334,7 @@ void work_begin(struct work *w)
 {
     w->base = revision_whole(mvcc_revision(mvcc_of(w)));
     w->lowest_revision = w->base.main;
-    w->answer = ANSWER_OK;
+    w->result = RESULT_OK;
     w->stage = w->txn ? WORK_COMPARE : WORK_CHECK;
     w->op = (struct op){0};
     if (w->txn)
@@ -347,7 +347,7 @@ static bool check_some(struct work *w, unsigned *steps)
 {
     if (w->txn)
         return txn_check_some(w, steps);
-    w->answer = work_check_op(w, &w->single);
+    w->result = work_check_op(w, &w->single);
     return true;
 }
 
@@ -361,7 +361,7 @@ static bool execute_some(struct work *w, unsigned *steps)
 
 static void begin_executing(struct work *w)
 {
-    w->stage = w->answer == ANSWER_OK ? WORK_EXECUTE : WORK_DONE;
+    w->stage = w->result == RESULT_OK ? WORK_EXECUTE : WORK_DONE;
     w->writing = w->writes && w->stage == WORK_EXECUTE;
     if (w->writing)
         mvcc_write_begin(mvcc_of(w));

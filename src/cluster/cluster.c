@@ -393,12 +393,12 @@ void cluster_close(struct cluster *c)
 
 /* ---- Changes ---- */
 
-const char *cluster_outcome_text(enum cluster_outcome outcome)
+const char *cluster_result_text(enum cluster_result outcome)
 {
     static const char *const texts[] = {
-#define CLUSTER_OUTCOME_TEXT(name, text) [name] = (text),
-        CLUSTER_OUTCOME_LIST(CLUSTER_OUTCOME_TEXT)
-#undef CLUSTER_OUTCOME_TEXT
+#define CLUSTER_RESULT_TEXT(name, text) [name] = (text),
+        CLUSTER_RESULT_LIST(CLUSTER_RESULT_TEXT)
+#undef CLUSTER_RESULT_TEXT
     };
 
     return texts[outcome];
@@ -455,8 +455,8 @@ static size_t count_learners(const struct tables *t)
  * the same one everywhere, and what is refused must not be looked at too closely, because etcd
  * compares the two ids only in a change that it accepts.
  */
-static enum cluster_outcome check_add(const struct cluster *c, const struct raft_conf_change *cc,
-                                      const struct pb_member *m)
+static enum cluster_result check_add(const struct cluster *c, const struct raft_conf_change *cc,
+                                     const struct pb_member *m)
 {
     const struct tables *t = c->tables;
 
@@ -472,8 +472,8 @@ static enum cluster_outcome check_add(const struct cluster *c, const struct raft
     return t->count < CLUSTER_MEMBERS_MAX ? CLUSTER_OK : CLUSTER_TOO_MANY_MEMBERS;
 }
 
-static enum cluster_outcome
-check_promote(const struct cluster *c, const struct raft_conf_change *cc, const struct pb_member *m)
+static enum cluster_result check_promote(const struct cluster *c, const struct raft_conf_change *cc,
+                                         const struct pb_member *m)
 {
     const struct pb_member *known = cluster_find(c, cc->node_id);
 
@@ -484,8 +484,8 @@ check_promote(const struct cluster *c, const struct raft_conf_change *cc, const 
     return cc->node_id == m->id ? CLUSTER_OK : CLUSTER_BAD_CONTEXT;
 }
 
-static enum cluster_outcome check_update(const struct cluster *c, const struct raft_conf_change *cc,
-                                         const struct pb_member *m)
+static enum cluster_result check_update(const struct cluster *c, const struct raft_conf_change *cc,
+                                        const struct pb_member *m)
 {
     if (has_taken_url(c->tables, m, cc->node_id))
         return CLUSTER_PEER_URL_EXISTS;
@@ -493,8 +493,8 @@ static enum cluster_outcome check_update(const struct cluster *c, const struct r
 }
 
 /* What the change says goes to *read, its texts into `home`. */
-static enum cluster_outcome check_change(const struct cluster *c, const struct raft_conf_change *cc,
-                                         struct arena *home, struct member_change *read)
+static enum cluster_result check_change(const struct cluster *c, const struct raft_conf_change *cc,
+                                        struct arena *home, struct member_change *read)
 {
     *read = (struct member_change){0};
     if (is_removed(c->tables, cc->node_id))
@@ -519,12 +519,12 @@ static enum cluster_outcome check_change(const struct cluster *c, const struct r
     return CLUSTER_BAD_CONTEXT; /* a kind of change nobody has heard of */
 }
 
-enum cluster_outcome cluster_check_conf_change(const struct cluster *c,
-                                               const struct raft_conf_change *cc)
+enum cluster_result cluster_check_conf_change(const struct cluster *c,
+                                              const struct raft_conf_change *cc)
 {
     struct arena arena = {0};
     struct member_change read;
-    enum cluster_outcome outcome = check_change(c, cc, &arena, &read);
+    enum cluster_result outcome = check_change(c, cc, &arena, &read);
 
     arena_free(&arena);
     return outcome;
@@ -569,12 +569,12 @@ static void change_member(struct cluster *c, const struct raft_conf_change *cc,
     replace_member(c, &changed);
 }
 
-enum cluster_outcome cluster_apply_conf_change(struct cluster *c, const struct raft_conf_change *cc,
-                                               bool *removed_self)
+enum cluster_result cluster_apply_conf_change(struct cluster *c, const struct raft_conf_change *cc,
+                                              bool *removed_self)
 {
     struct arena arena = {0};
     struct member_change read;
-    enum cluster_outcome outcome = check_change(c, cc, &arena, &read);
+    enum cluster_result outcome = check_change(c, cc, &arena, &read);
     bool removes = outcome == CLUSTER_OK && cc->type == RAFT_REMOVE_NODE;
 
     if (removes) {
@@ -589,8 +589,8 @@ enum cluster_outcome cluster_apply_conf_change(struct cluster *c, const struct r
     return outcome;
 }
 
-enum cluster_outcome cluster_set_attributes(struct cluster *c, uint64_t id, struct bytes name,
-                                            struct url_list client_urls)
+enum cluster_result cluster_set_attributes(struct cluster *c, uint64_t id, struct bytes name,
+                                           struct url_list client_urls)
 {
     const struct pb_member *known = cluster_find(c, id);
 

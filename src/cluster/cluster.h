@@ -105,7 +105,7 @@ MUST_CHECK enum err cluster_reload(struct cluster *c, struct buf *why);
 
 /* --- changes, in the order of the log ----------------------------------------------------- */
 
-#define CLUSTER_OUTCOME_LIST(X)                                                                    \
+#define CLUSTER_RESULT_LIST(X)                                                                     \
     X(CLUSTER_OK, "ok")                                                                            \
     X(CLUSTER_ID_REMOVED, "membership: ID removed")                                                \
     X(CLUSTER_ID_EXISTS, "membership: ID exists")                                                  \
@@ -116,16 +116,16 @@ MUST_CHECK enum err cluster_reload(struct cluster *c, struct buf *why);
     X(CLUSTER_BAD_CONTEXT, "the conf change cannot be understood")                                 \
     X(CLUSTER_TOO_MANY_MEMBERS, "the cluster has more members than this server can hold")
 
-#define CLUSTER_OUTCOME_ENUM(name, text) name,
-enum cluster_outcome { CLUSTER_OUTCOME_LIST(CLUSTER_OUTCOME_ENUM) };
-#undef CLUSTER_OUTCOME_ENUM
+#define CLUSTER_RESULT_ENUM(name, text) name,
+enum cluster_result { CLUSTER_RESULT_LIST(CLUSTER_RESULT_ENUM) };
+#undef CLUSTER_RESULT_ENUM
 
 /* etcd's text where it has one. */
-const char *cluster_outcome_text(enum cluster_outcome outcome);
+const char *cluster_result_text(enum cluster_result outcome);
 
 /* The last two are no answers: etcd panics at the one and has no such bound as the other. The
  * others would go on where we cannot, so the member must stop. */
-static inline bool cluster_outcome_is_fatal(enum cluster_outcome outcome)
+static inline bool cluster_result_is_fatal(enum cluster_result outcome)
 {
     return outcome == CLUSTER_BAD_CONTEXT || outcome == CLUSTER_TOO_MANY_MEMBERS;
 }
@@ -134,17 +134,17 @@ static inline bool cluster_outcome_is_fatal(enum cluster_outcome outcome)
  * One committed conf change. Unless the outcome is CLUSTER_OK nothing has changed, and raft is told
  * of a change with node_id 0. *removed_self (may be NULL): it has removed this very member.
  */
-enum cluster_outcome cluster_apply_conf_change(struct cluster *c, const struct raft_conf_change *cc,
-                                               bool *removed_self);
+enum cluster_result cluster_apply_conf_change(struct cluster *c, const struct raft_conf_change *cc,
+                                              bool *removed_self);
 
 /* What cluster_apply_conf_change would say now. */
-enum cluster_outcome cluster_check_conf_change(const struct cluster *c,
-                                               const struct raft_conf_change *cc);
+enum cluster_result cluster_check_conf_change(const struct cluster *c,
+                                              const struct raft_conf_change *cc);
 
 /* A member tells its name and where clients reach it. CLUSTER_ID_REMOVED: nothing to be done, as in
  * etcd. CLUSTER_ID_NOT_FOUND: an id that never was a member; etcd panics. */
-enum cluster_outcome cluster_set_attributes(struct cluster *c, uint64_t id, struct bytes name,
-                                            struct url_list client_urls);
+enum cluster_result cluster_set_attributes(struct cluster *c, uint64_t id, struct bytes name,
+                                           struct url_list client_urls);
 
 /* False, and *why says so: not a version, or one above SERVER_VERSION's minor. Either ends etcd. */
 bool cluster_set_version(struct cluster *c, struct bytes text, struct buf *why);

@@ -112,12 +112,12 @@ static struct url_list urls_of(struct script *s, const char *text)
 static void answer_change(struct script *s, const struct raft_conf_change *cc, struct buf *out)
 {
     bool removed_self;
-    enum cluster_outcome expected = cluster_check_conf_change(s->rig.cluster, cc);
-    enum cluster_outcome outcome = cluster_apply_conf_change(s->rig.cluster, cc, &removed_self);
+    enum cluster_result expected = cluster_check_conf_change(s->rig.cluster, cc);
+    enum cluster_result outcome = cluster_apply_conf_change(s->rig.cluster, cc, &removed_self);
 
     CHECK_EQ(outcome, expected);
-    buf_printf(out, "%s%s%s\n", cluster_outcome_text(outcome), removed_self ? ", ourselves" : "",
-               cluster_outcome_is_fatal(outcome) ? " (fatal)" : "");
+    buf_printf(out, "%s%s%s\n", cluster_result_text(outcome), removed_self ? ", ourselves" : "",
+               cluster_result_is_fatal(outcome) ? " (fatal)" : "");
 }
 
 /* "add ID URLS NAME", "learner ID URLS", "update ID URLS", "promote ID", "remove ID" */
@@ -174,9 +174,9 @@ static bool set_step(struct script *s, const char *const *words, struct buf *out
     size_t said = out->len;
 
     if (strcmp(words[0], "attributes") == 0) {
-        enum cluster_outcome outcome = cluster_set_attributes(
+        enum cluster_result outcome = cluster_set_attributes(
             c, number(words[1]), bytes_of_str(words[2]), urls_of(s, words[3]));
-        buf_append_str(out, cluster_outcome_text(outcome));
+        buf_append_str(out, cluster_result_text(outcome));
     } else if (strcmp(words[0], "version") == 0)
         cluster_set_version(c, bytes_of_str(words[1]), out);
     else if (strcmp(words[0], "downgrade") == 0)
@@ -426,7 +426,7 @@ TEST(more_members_than_fit_stop_the_member)
         struct bytes text = buf_bytes(&url);
         struct pb_member m = {.id = id, .peer_urls = {&text, 1}};
         struct raft_conf_change cc = change_of(RAFT_ADD_NODE, id, &m, &context);
-        enum cluster_outcome outcome = cluster_apply_conf_change(r.cluster, &cc, NULL);
+        enum cluster_result outcome = cluster_apply_conf_change(r.cluster, &cc, NULL);
         CHECK_EQ(outcome, id <= CLUSTER_MEMBERS_MAX ? CLUSTER_OK : CLUSTER_TOO_MANY_MEMBERS);
     }
     cluster_check(r.cluster);
@@ -516,7 +516,7 @@ static size_t model_learners(const struct model *m)
     return learners;
 }
 
-static enum cluster_outcome model_add(struct model *m, const struct dice *d)
+static enum cluster_result model_add(struct model *m, const struct dice *d)
 {
     if (m->ids[d->id].is_member)
         return CLUSTER_ID_EXISTS;
@@ -530,7 +530,7 @@ static enum cluster_outcome model_add(struct model *m, const struct dice *d)
     return CLUSTER_OK;
 }
 
-static enum cluster_outcome model_apply(struct model *m, const struct dice *d)
+static enum cluster_result model_apply(struct model *m, const struct dice *d)
 {
     if (m->ids[d->id].is_removed)
         return CLUSTER_ID_REMOVED;
@@ -567,7 +567,7 @@ static size_t spread_urls(unsigned bits, struct bytes out[static MODEL_URLS])
     return count;
 }
 
-static enum cluster_outcome apply_dice(struct cluster *c, const struct dice *d)
+static enum cluster_result apply_dice(struct cluster *c, const struct dice *d)
 {
     struct bytes urls[MODEL_URLS];
     struct pb_member m = {.id = d->id, .is_learner = d->is_learner};
@@ -581,7 +581,7 @@ static enum cluster_outcome apply_dice(struct cluster *c, const struct dice *d)
         member_json_write_promotion(d->id, &context);
         cc.context = buf_bytes(&context);
     }
-    enum cluster_outcome outcome = cluster_apply_conf_change(c, &cc, NULL);
+    enum cluster_result outcome = cluster_apply_conf_change(c, &cc, NULL);
     buf_free(&context);
     return outcome;
 }
@@ -620,7 +620,7 @@ static void run_random(uint64_t seed)
     rig_open_cluster(&r);
     for (int i = 0; i < 60; i++) {
         struct dice d = roll(&rng);
-        enum cluster_outcome want = model_apply(&model, &d);
+        enum cluster_result want = model_apply(&model, &d);
         CHECK_EQ(apply_dice(r.cluster, &d), want);
         cluster_check(r.cluster);
         check_against_model(r.cluster, &model);

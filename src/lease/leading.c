@@ -207,7 +207,7 @@ bool lease_settle(struct lease_set *s, unsigned steps)
 
 /* --- while leading --- */
 
-enum lease_answer lease_renew(struct lease_set *s, int64_t id, uint64_t now_ms, int64_t *ttl,
+enum lease_result lease_renew(struct lease_set *s, int64_t id, uint64_t now_ms, int64_t *ttl,
                               bool *needs_checkpoint)
 {
     if (!s->primary)

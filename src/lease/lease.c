@@ -154,7 +154,7 @@ void lease_persist_checkpoints(struct lease_set *s, bool persist)
 
 /* --- through the log --- */
 
-enum lease_answer lease_grant(struct lease_set *s, int64_t id, int64_t ttl, uint64_t now_ms,
+enum lease_result lease_grant(struct lease_set *s, int64_t id, int64_t ttl, uint64_t now_ms,
                               int64_t *granted_ttl)
 {
     if (id == 0)
@@ -171,7 +171,7 @@ enum lease_answer lease_grant(struct lease_set *s, int64_t id, int64_t ttl, uint
     return LEASE_OK;
 }
 
-enum lease_answer lease_revoke_begin(struct lease_set *s, int64_t id)
+enum lease_result lease_revoke_begin(struct lease_set *s, int64_t id)
 {
     struct lease *l = lease_find(s, id);
 
@@ -199,7 +199,7 @@ void lease_revoke_end(struct lease_set *s, int64_t id)
     mem_free(l);
 }
 
-enum lease_answer lease_attach(struct lease_set *s, int64_t id, struct bytes key)
+enum lease_result lease_attach(struct lease_set *s, int64_t id, struct bytes key)
 {
     if (id == 0) {
         lease_detach(s, key);

@@ -56,7 +56,7 @@ enum {
 };
 
 /* What a client may get. */
-enum lease_answer {
+enum lease_result {
     LEASE_OK,
     LEASE_NOT_FOUND,
     LEASE_EXISTS,
@@ -90,12 +90,12 @@ void lease_persist_checkpoints(struct lease_set *s, bool persist);
 
 /* A ttl below the minimum is raised to it; *granted_ttl says to what. Id 0 is nobody's: NOT_FOUND,
  * as etcd has it; api has chosen one before that. */
-enum lease_answer lease_grant(struct lease_set *s, int64_t id, int64_t ttl, uint64_t now_ms,
+enum lease_result lease_grant(struct lease_set *s, int64_t id, int64_t ttl, uint64_t now_ms,
                               int64_t *granted_ttl);
 
 /* Between begin and end the lease is still there; its keys, in ascending order, leave it by
  * lease_detach as they are deleted. Nothing is attached to it meanwhile (asserted). */
-enum lease_answer lease_revoke_begin(struct lease_set *s, int64_t id);
+enum lease_result lease_revoke_begin(struct lease_set *s, int64_t id);
 /* The first key still attached, lent until the next change; false if there is none. */
 bool lease_first_key(const struct lease_set *s, int64_t id, struct bytes *key);
 /* The lease is gone, and its record. No key is attached any more (asserted). */
@@ -103,7 +103,7 @@ void lease_revoke_end(struct lease_set *s, int64_t id);
 
 /* A put has happened: the key now belongs to this lease, or (0) to none. A lease that does not
  * exist: LEASE_NOT_FOUND, nothing changes; apply has looked before, and who loads only logs it. */
-enum lease_answer lease_attach(struct lease_set *s, int64_t id, struct bytes key);
+enum lease_result lease_attach(struct lease_set *s, int64_t id, struct bytes key);
 /* A delete has happened. A key without a lease is fine. `key` may be what lease_first_key lent. */
 void lease_detach(struct lease_set *s, struct bytes key);
 
@@ -131,7 +131,7 @@ bool lease_settle(struct lease_set *s, unsigned steps);
 /* Its time starts anew. *needs_checkpoint: a remaining ttl was recorded, or is about to be, and
  * the server must have it cleared through the log (a checkpoint of 0) before it answers. Both are
  * set with LEASE_OK. */
-enum lease_answer lease_renew(struct lease_set *s, int64_t id, uint64_t now_ms, int64_t *ttl,
+enum lease_result lease_renew(struct lease_set *s, int64_t id, uint64_t now_ms, int64_t *ttl,
                               bool *needs_checkpoint);
 
 /* Up to `max` leases to be revoked now. Returns how many. */

@@ -74,7 +74,7 @@ static int64_t id_of(int64_t n)
 static void grant_one(struct stage *s)
 {
     int64_t granted_ttl;
-    enum lease_answer a =
+    enum lease_result a =
         lease_grant(s->set, id_of(s->next_id++), 60 + (int64_t)rng_below(&s->rng, 600), s->now_ms,
                     &granted_ttl);
 
@@ -106,7 +106,7 @@ static void renew_body(void *context, uint64_t times)
         int64_t ttl;
         bool needs_checkpoint;
         s->now_ms += i % 16 == 0;
-        enum lease_answer a = lease_renew(s->set, id, s->now_ms, &ttl, &needs_checkpoint);
+        enum lease_result a = lease_renew(s->set, id, s->now_ms, &ttl, &needs_checkpoint);
         assert(a == LEASE_OK || a == LEASE_EXPIRED);
     }
 }
@@ -216,7 +216,7 @@ static void attach_up_to(struct stage *s, uint64_t count)
     for (uint64_t n = 0; n < count; n++) {
         struct bytes name = key_of(n, &key);
         uint64_t before = cpu_ns();
-        enum lease_answer a = lease_attach(s->set, 7, name);
+        enum lease_result a = lease_attach(s->set, 7, name);
         uint64_t took = cpu_ns() - before;
         assert(a == LEASE_OK);
         longest = took > longest ? took : longest;
@@ -244,7 +244,7 @@ static void again_body(void *context, uint64_t times)
     for (uint64_t i = 0; i < times; i++) {
         struct bytes name = key_of(rng_below(&s->rng, MANY), &key);
         lease_detach(s->set, name);
-        enum lease_answer a = lease_attach(s->set, 7, name);
+        enum lease_result a = lease_attach(s->set, 7, name);
         assert(a == LEASE_OK);
     }
 }
@@ -254,7 +254,7 @@ static void revoke(struct stage *s)
     uint64_t start = cpu_ns(), longest = 0;
     struct bytes key;
 
-    enum lease_answer a = lease_revoke_begin(s->set, 7);
+    enum lease_result a = lease_revoke_begin(s->set, 7);
     assert(a == LEASE_OK);
     for (uint64_t before = start; lease_first_key(s->set, 7, &key);) {
         lease_detach(s->set, key);
@@ -273,7 +273,7 @@ BENCH(lease_million_keys)
     int64_t granted_ttl;
 
     open_stage(&s);
-    enum lease_answer a = lease_grant(s.set, 7, 60, s.now_ms, &granted_ttl);
+    enum lease_result a = lease_grant(s.set, 7, 60, s.now_ms, &granted_ttl);
     assert(a == LEASE_OK);
     double before = held_bytes();
     attach_up_to(&s, MANY);

@@ -92,7 +92,7 @@ static void do_renew(struct model *m)
     struct model_lease *l = &m->leases[id];
     int64_t ttl;
     bool needs_checkpoint;
-    enum lease_answer a = lease_renew(m->r.set, id, m->r.now_ms, &ttl, &needs_checkpoint);
+    enum lease_result a = lease_renew(m->r.set, id, m->r.now_ms, &ttl, &needs_checkpoint);
 
     if (!m->primary) {
         CHECK_EQ(a, LEASE_NOT_PRIMARY);

@@ -48,24 +48,24 @@ static void end_entry(struct lease_rig *r)
     lease_check(r->set);
 }
 
-enum lease_answer lease_rig_grant(struct lease_rig *r, int64_t id, int64_t ttl)
+enum lease_result lease_rig_grant(struct lease_rig *r, int64_t id, int64_t ttl)
 {
     int64_t granted_ttl = 0;
 
     backend_entry_begin(r->backend);
-    enum lease_answer a = lease_grant(r->set, id, ttl, r->now_ms, &granted_ttl);
+    enum lease_result a = lease_grant(r->set, id, ttl, r->now_ms, &granted_ttl);
     end_entry(r);
     if (a == LEASE_OK)
         CHECK_EQ(granted_ttl, ttl > r->options.min_ttl ? ttl : r->options.min_ttl);
     return a;
 }
 
-enum lease_answer lease_rig_revoke(struct lease_rig *r, int64_t id)
+enum lease_result lease_rig_revoke(struct lease_rig *r, int64_t id)
 {
     struct bytes key;
 
     backend_entry_begin(r->backend);
-    enum lease_answer a = lease_revoke_begin(r->set, id);
+    enum lease_result a = lease_revoke_begin(r->set, id);
     if (a == LEASE_OK) {
         while (lease_first_key(r->set, id, &key)) {
             lease_detach(r->set, key);
@@ -84,9 +84,9 @@ void lease_rig_checkpoint(struct lease_rig *r, int64_t id, int64_t remaining_ttl
     end_entry(r);
 }
 
-enum lease_answer lease_rig_attach(struct lease_rig *r, int64_t id, const char *key)
+enum lease_result lease_rig_attach(struct lease_rig *r, int64_t id, const char *key)
 {
-    enum lease_answer a = lease_attach(r->set, id, bytes_of_str(key));
+    enum lease_result a = lease_attach(r->set, id, bytes_of_str(key));
 
     lease_check(r->set);
     return a;
@@ -110,7 +110,7 @@ bool lease_rig_renews(struct lease_rig *r, int64_t id)
 {
     int64_t ttl;
     bool needs_checkpoint;
-    enum lease_answer a = lease_renew(r->set, id, r->now_ms, &ttl, &needs_checkpoint);
+    enum lease_result a = lease_renew(r->set, id, r->now_ms, &ttl, &needs_checkpoint);
 
     lease_check(r->set);
     return a == LEASE_OK;

@@ -24,11 +24,11 @@ void lease_rig_close(struct lease_rig *r);
 void lease_rig_restart(struct lease_rig *r);
 
 /* Each is one entry of the log. */
-enum lease_answer lease_rig_grant(struct lease_rig *r, int64_t id, int64_t ttl);
-enum lease_answer lease_rig_revoke(struct lease_rig *r, int64_t id);
+enum lease_result lease_rig_grant(struct lease_rig *r, int64_t id, int64_t ttl);
+enum lease_result lease_rig_revoke(struct lease_rig *r, int64_t id);
 void lease_rig_checkpoint(struct lease_rig *r, int64_t id, int64_t remaining_ttl);
 
-enum lease_answer lease_rig_attach(struct lease_rig *r, int64_t id, const char *key);
+enum lease_result lease_rig_attach(struct lease_rig *r, int64_t id, const char *key);
 void lease_rig_detach(struct lease_rig *r, const char *key);
 
 /* Up to LEASE_REVOKES_MAX ids that are to be revoked now. */

@@ -13,7 +13,7 @@
 
 enum { WORDS = 8 };
 
-static const char *answer_text(enum lease_answer a)
+static const char *result_text(enum lease_result a)
 {
     static const char *const texts[] = {
         [LEASE_OK] = "ok",
@@ -100,10 +100,10 @@ static void say_renewed(struct lease_rig *r, int64_t id, struct buf *out)
 {
     int64_t ttl = 0;
     bool needs_checkpoint = false;
-    enum lease_answer a = lease_renew(r->set, id, r->now_ms, &ttl, &needs_checkpoint);
+    enum lease_result a = lease_renew(r->set, id, r->now_ms, &ttl, &needs_checkpoint);
 
     lease_check(r->set);
-    buf_printf(out, "renew %" PRId64 ": %s", id, answer_text(a));
+    buf_printf(out, "renew %" PRId64 ": %s", id, result_text(a));
     if (a == LEASE_OK)
         buf_printf(out, ", ttl %" PRId64 "%s", ttl, needs_checkpoint ? ", clear first" : "");
     buf_append_byte(out, '\n');
@@ -113,7 +113,7 @@ static void say_renewed(struct lease_rig *r, int64_t id, struct buf *out)
 static bool logged_step(struct lease_rig *r, char *words[], const int64_t numbers[],
                         struct buf *out)
 {
-    enum lease_answer a = LEASE_OK;
+    enum lease_result a = LEASE_OK;
 
     if (strcmp(words[0], "grant") == 0)
         a = lease_rig_grant(r, numbers[1], numbers[2]);
@@ -128,7 +128,7 @@ static bool logged_step(struct lease_rig *r, char *words[], const int64_t number
     else
         return false;
     if (a != LEASE_OK)
-        buf_printf(out, "%s %s: %s\n", words[0], words[1], answer_text(a));
+        buf_printf(out, "%s %s: %s\n", words[0], words[1], result_text(a));
     return true;
 }
 
@@ -179,7 +179,7 @@ static void step(struct lease_rig *r, char *line, struct buf *out)
 }
 
 /* "fresh [checkpoint] [persist]" starts over, "do" goes on. */
-static void answer(void *context, const struct scenario_command *command, struct buf *out)
+static void result(void *context, const struct scenario_command *command, struct buf *out)
 {
     struct lease_rig *r = context;
 
@@ -200,6 +200,6 @@ TEST(leases_do_as_their_scenarios_say)
 {
     struct lease_rig r = {0};
 
-    test_scenario("src/lease/testdata/lease.txt", answer, &r);
+    test_scenario("src/lease/testdata/lease.txt", result, &r);
     lease_rig_close(&r);
 }

@@ -13,7 +13,7 @@ static void put_note(struct mvcc *m, struct bytes name, int64_t revision)
                 revision_encode((struct revision){revision, 0}, false, &space));
 }
 
-enum mvcc_answer mvcc_compact(struct mvcc *m, int64_t revision)
+enum mvcc_result mvcc_compact(struct mvcc *m, int64_t revision)
 {
     if (revision <= m->compact_revision)
         return MVCC_COMPACTED;

@@ -7,7 +7,7 @@
  * The pin stands at the compact revision, not at the hash's own: a later compaction, although it
  * keeps whatever can be read at its revision, would remove some of what is yet to be hashed.
  */
-enum mvcc_answer mvcc_hash_open(struct mvcc *m, struct mvcc_hash *h)
+enum mvcc_result mvcc_hash_open(struct mvcc *m, struct mvcc_hash *h)
 {
     assert(!h->open);
 

@@ -187,7 +187,7 @@ static void do_line(struct stage *s, const char *line, struct buf *out)
     keyindex_check(s->ix);
 }
 
-static void answer(void *context, const struct scenario_command *c, struct buf *out)
+static void result(void *context, const struct scenario_command *c, struct buf *out)
 {
     struct stage *s = context;
     char *rest = arena_copy_str(c->arena, c->input);
@@ -205,7 +205,7 @@ TEST(the_scenarios_of_the_key_index_hold)
 {
     struct stage s = {.ix = keyindex_new(), .main = 1};
 
-    test_scenario("src/mvcc/testdata/keyindex.txt", answer, &s);
+    test_scenario("src/mvcc/testdata/keyindex.txt", result, &s);
     keyindex_free(s.ix);
 }
 

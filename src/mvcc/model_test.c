@@ -173,7 +173,7 @@ static bool is_let_through(const struct mvcc_question *q, const struct living *l
 }
 
 /* etcd's order of doing things, step by step. */
-static void answer(const struct world *w, struct question *a)
+static void result(const struct world *w, struct question *a)
 {
     const struct mvcc_question *q = &a->scan.question;
     struct living all[KEYS], l;
@@ -493,7 +493,7 @@ static void open_question(struct world *w)
     q->min_create_revision = random_bound(w);
     q->max_create_revision = random_bound(w);
     q->tag = 0x12;
-    answer(w, a);
+    result(w, a);
     mvcc_scan_open(w->shelf.m, &a->scan);
 }
 
@@ -629,7 +629,7 @@ static void look_before(struct world *w)
 static void compact_something(struct world *w)
 {
     int64_t revision = (int64_t)rng_between(&w->rng, 1, (uint64_t)w->revision + 1);
-    enum mvcc_answer expected = revision <= compact_revision(w) ? MVCC_COMPACTED
+    enum mvcc_result expected = revision <= compact_revision(w) ? MVCC_COMPACTED
                                 : revision > w->revision        ? MVCC_FUTURE
                                                                 : MVCC_OK;
 

@@ -194,10 +194,10 @@ bool mvcc_is_settled(const struct mvcc *m, int64_t revision);
 
 /* --- reading --- */
 
-enum mvcc_answer { MVCC_OK, MVCC_COMPACTED, MVCC_FUTURE };
+enum mvcc_result { MVCC_OK, MVCC_COMPACTED, MVCC_FUTURE };
 
 /* May this revision be read? One that is 0 or less means the newest. */
-enum mvcc_answer mvcc_resolve(const struct mvcc *m, int64_t asked, struct revision *out);
+enum mvcc_result mvcc_resolve(const struct mvcc *m, int64_t asked, struct revision *out);
 
 /* What the index knows of a key at a revision; false if it was not alive. */
 bool mvcc_find(const struct mvcc *m, struct bytes key, struct revision at,
@@ -309,7 +309,7 @@ uint32_t mvcc_length_before(struct mvcc *m, struct bytes key, int64_t main);
 
 /* Inside an entry. COMPACTED: at or below the last one. From now on revisions below it cannot be
  * read; scans that are open go on. */
-enum mvcc_answer mvcc_compact(struct mvcc *m, int64_t revision);
+enum mvcc_result mvcc_compact(struct mvcc *m, int64_t revision);
 
 /* Is there something to remove? And does it wait for something: the note's commit, a pin, the
  * history floor, the barrier, or the backend, which has no room? */
@@ -345,7 +345,7 @@ struct mvcc_hash {
 };
 
 /* MVCC_OK, and then it must be closed. */
-enum mvcc_answer mvcc_hash_open(struct mvcc *m, struct mvcc_hash *h);
+enum mvcc_result mvcc_hash_open(struct mvcc *m, struct mvcc_hash *h);
 /* True: the hash is there. History up to its revision has to be settled first. */
 bool mvcc_hash_some(struct mvcc *m, struct mvcc_hash *h, unsigned steps);
 void mvcc_hash_close(struct mvcc *m, struct mvcc_hash *h); /* again is fine */

@@ -335,7 +335,7 @@ static void compact_while_writing(struct shop *s)
     uint64_t rounds = 0;
 
     backend_entry_begin(s->b);
-    enum mvcc_answer a = mvcc_compact(s->m, mvcc_revision(s->m));
+    enum mvcc_result a = mvcc_compact(s->m, mvcc_revision(s->m));
     assert(a == MVCC_OK);
     backend_entry_end(s->b, (struct backend_position){++s->index, 1}, (struct bytes){0});
     commit_all(s);

@@ -150,7 +150,7 @@ static void read_everything(struct mvcc *m)
 static uint32_t hash(struct mvcc *m)
 {
     struct mvcc_hash h = {0};
-    enum mvcc_answer a = mvcc_hash_open(m, &h);
+    enum mvcc_result a = mvcc_hash_open(m, &h);
 
     assert(a == MVCC_OK);
     while (!mvcc_hash_some(m, &h, 10))
@@ -197,7 +197,7 @@ static void write_some(struct backend *b, struct mvcc *m, uint64_t index, struct
     mvcc_put(m, put, BYTES("new"), 0);
     mvcc_delete(m, delete);
     mvcc_write_end(m, &changes);
-    enum mvcc_answer a = mvcc_compact(m, mvcc_revision(m));
+    enum mvcc_result a = mvcc_compact(m, mvcc_revision(m));
     assert(a == MVCC_OK);
     backend_entry_end(b, (struct backend_position){index, 1}, (struct bytes){0});
 }

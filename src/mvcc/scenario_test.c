@@ -58,7 +58,7 @@ static bool flag(const struct script *s, const char *name)
     return false;
 }
 
-static const char *answer_name(enum mvcc_answer a)
+static const char *result_name(enum mvcc_result a)
 {
     static const char *const names[] = {"ok", "compacted", "future"};
 
@@ -187,9 +187,9 @@ static bool ask(struct script *s, size_t first, struct mvcc_question *q, struct 
         q->at = mvcc_working(s->shelf.m);
         return true;
     }
-    enum mvcc_answer a = mvcc_resolve(s->shelf.m, option(s, "rev", 0), &q->at);
+    enum mvcc_result a = mvcc_resolve(s->shelf.m, option(s, "rev", 0), &q->at);
     if (a != MVCC_OK)
-        buf_printf(out, "%s\n", answer_name(a));
+        buf_printf(out, "%s\n", result_name(a));
     return a == MVCC_OK;
 }
 
@@ -332,10 +332,10 @@ static void do_hash(struct script *s, struct buf *out)
 
 static void do_compact(struct script *s, struct buf *out)
 {
-    enum mvcc_answer a = shelf_compact(&s->shelf, number(s, 1));
+    enum mvcc_result a = shelf_compact(&s->shelf, number(s, 1));
 
     if (a != MVCC_OK)
-        buf_printf(out, "%s\n", answer_name(a));
+        buf_printf(out, "%s\n", result_name(a));
 }
 
 static void do_work(struct script *s, struct buf *out)
@@ -438,7 +438,7 @@ static void run_line(struct script *s, char *line, struct buf *out)
 }
 
 /* A new store, or more of the one before. */
-static void answer(void *context, const struct scenario_command *command, struct buf *out)
+static void result(void *context, const struct scenario_command *command, struct buf *out)
 {
     struct script *s = context;
     char *rest = NULL, *text = arena_copy_str(&s->arena, command->input);
@@ -457,7 +457,7 @@ TEST(mvcc_scenarios)
     struct script s = {0};
 
     shelf_init(&s.shelf, STAND_MEMORY);
-    test_scenario("src/mvcc/testdata/mvcc.txt", answer, &s);
+    test_scenario("src/mvcc/testdata/mvcc.txt", result, &s);
     shelf_free(&s.shelf);
     arena_free(&s.arena);
 }

@@ -125,10 +125,10 @@ size_t shelf_delete(struct shelf *r, const char *key)
     return shelf_end(r).count;
 }
 
-enum mvcc_answer shelf_compact(struct shelf *r, int64_t revision)
+enum mvcc_result shelf_compact(struct shelf *r, int64_t revision)
 {
     backend_entry_begin(r->stand.b);
-    enum mvcc_answer a = mvcc_compact(r->m, revision);
+    enum mvcc_result a = mvcc_compact(r->m, revision);
     end_entry(r);
     return a;
 }

@@ -41,7 +41,7 @@ size_t shelf_put_leased(struct shelf *r, const char *key, const char *value, int
 size_t shelf_delete(struct shelf *r, const char *key);
 
 /* An entry with a compaction. */
-enum mvcc_answer shelf_compact(struct shelf *r, int64_t revision);
+enum mvcc_result shelf_compact(struct shelf *r, int64_t revision);
 
 /* Commits, if there is something to commit. */
 void shelf_commit(struct shelf *r);

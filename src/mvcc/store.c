@@ -143,7 +143,7 @@ int64_t mvcc_compact_revision(const struct mvcc *m)
     return m->compact_revision;
 }
 
-enum mvcc_answer mvcc_resolve(const struct mvcc *m, int64_t asked, struct revision *out)
+enum mvcc_result mvcc_resolve(const struct mvcc *m, int64_t asked, struct revision *out)
 {
     if (asked > m->revision)
         return MVCC_FUTURE;

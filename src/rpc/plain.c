@@ -3,7 +3,7 @@
 #include "http/http.h"
 #include "rpc/rpc_int.h"
 
-enum { ANSWER_FIELDS_MAX = 8 };
+enum { RESULT_FIELDS_MAX = 8 };
 
 struct plain {
     struct http_conn http;
@@ -11,7 +11,7 @@ struct plain {
     struct buf names; /* of the fields that the caller has added, and their values */
     struct {
         size_t name_at, name_len, value_len;
-    } extra[ANSWER_FIELDS_MAX];
+    } extra[RESULT_FIELDS_MAX];
     size_t extra_count;
     struct call *call; /* the request that waits for its answer, or NULL */
     bool last;         /* the connection ends with the next answer */
@@ -26,7 +26,7 @@ static struct rpc_conn *conn_of(struct http_conn *h)
 
 static void write_answer(struct plain *p, unsigned status, const char *type, struct bytes body)
 {
-    struct http1_field fields[ANSWER_FIELDS_MAX + 3];
+    struct http1_field fields[RESULT_FIELDS_MAX + 3];
     size_t count = 0;
 
     if (type)
@@ -68,7 +68,7 @@ void rpc_http_set(struct rpc_call *pub, const char *name, struct bytes value)
     assert(pub->kind == RPC_HTTP1);
     if (!p)
         return;
-    assert(p->extra_count < ANSWER_FIELDS_MAX);
+    assert(p->extra_count < RESULT_FIELDS_MAX);
     p->extra[p->extra_count].name_at = p->names.len;
     p->extra[p->extra_count].name_len = strlen(name);
     p->extra[p->extra_count++].value_len = value.len;

@@ -65,7 +65,7 @@ enum flag_section { SECTION_MEMBER, SECTION_CLUSTER, SECTION_LOG, SECTION_TUNING
     X(GRPC_KEEPALIVE_INTERVAL, "grpc-keepalive-interval", DURATION, "2h0m0s", MEMBER,              \
       "Time after which a silent client is pinged.")                                               \
     X(GRPC_KEEPALIVE_TIMEOUT, "grpc-keepalive-timeout", DURATION, "20s", MEMBER,                   \
-      "Time after which one that did not answer is cut off.")                                      \
+      "Time after which one that did not result is cut off.")                                      \
     X(VERSION, "version", BOOL, "false", MEMBER, "Print the version and exit.")                    \
     X(INITIAL_ADVERTISE_PEER_URLS, "initial-advertise-peer-urls", URLS, "http://localhost:2380",   \
       CLUSTER, "Where other members reach this one.")                                              \

@@ -99,7 +99,7 @@ static void propose(struct server *s, const struct api_need *w)
 {
     if (is_overloaded(s)) {
         if (w->call)
-            api_failed(s->api, w->call, ANSWER_TOO_MANY_REQUESTS);
+            api_failed(s->api, w->call, RESULT_TOO_MANY_REQUESTS);
         return;
     }
     uint64_t id = pending_next_id(s);
@@ -107,7 +107,7 @@ static void propose(struct server *s, const struct api_need *w)
     if (blob_bytes(data).len > s->config->max_request_bytes) {
         blob_unref(data);
         if (w->call)
-            api_failed(s->api, w->call, ANSWER_REQUEST_TOO_LARGE);
+            api_failed(s->api, w->call, RESULT_REQUEST_TOO_LARGE);
         return;
     }
     if (w->call) {
@@ -171,7 +171,7 @@ void pending_propose_some(struct server *s)
             if (result != RAFT_OK) {
                 struct api_call *c = stop_waiting(s, batch[i]->id);
                 if (c)
-                    api_failed(s->api, c, ANSWER_PROPOSAL_DROPPED);
+                    api_failed(s->api, c, RESULT_PROPOSAL_DROPPED);
             }
             proposal_free(s, batch[i]);
         }
@@ -244,7 +244,7 @@ void pending_leader_changed(struct server *s)
         return; /* there was none to be asked */
     for (struct list *link; (link = list_pop_front(&s->reads_asked));) {
         struct api_call *c = container_of(link, struct api_call, link);
-        api_failed(s->api, c, ANSWER_LEADER_CHANGED);
+        api_failed(s->api, c, RESULT_LEADER_CHANGED);
     }
 }
 
@@ -284,7 +284,7 @@ static void time_out_list(struct server *s, struct list *calls, uint64_t before_
         if (c->started_ms > before_ms)
             return;
         forget(s, c);
-        api_failed(s->api, c, ANSWER_TIMEOUT);
+        api_failed(s->api, c, RESULT_TIMEOUT);
     }
 }
 

@@ -9,7 +9,7 @@ void server_stop(struct server *s)
     s->stop_ms = server_now_ms(s);
     log_info(s->logger, "closing etcd server", LOG_STR("name", s->config->name),
              LOG_STR("data-dir", s->config->data_dir));
-    api_stop(s->api, ANSWER_STOPPED);
+    api_stop(s->api, RESULT_STOPPED);
     listen_stop(s);
     server_come_back(s);
 }

@@ -216,18 +216,18 @@ static void txn(struct judge *j, const struct pb_txn_request *q, const struct pb
     if (r)
         demand(j, r->succeeded == succeeds && r->responses.count == count);
     for (size_t i = 0; i < count && !j->differs; i++) {
-        const struct pb_response_op *answer = r ? &r->responses.at[i] : NULL;
-        demand(j, !answer || answer->which == ops[i].which);
+        const struct pb_response_op *result = r ? &r->responses.at[i] : NULL;
+        demand(j, !result || result->which == ops[i].which);
         if (j->differs)
             return;
         if (ops[i].which == PB_OP_PUT)
-            put(j, ops[i].put, answer ? answer->put : NULL);
+            put(j, ops[i].put, result ? result->put : NULL);
         else if (ops[i].which == PB_OP_DELETE_RANGE)
-            delete_range(j, ops[i].delete_range, answer ? answer->delete_range : NULL);
+            delete_range(j, ops[i].delete_range, result ? result->delete_range : NULL);
         else if (ops[i].which == PB_OP_RANGE)
-            range(j, ops[i].range, answer ? answer->range : NULL);
+            range(j, ops[i].range, result ? result->range : NULL);
         else
-            txn(j, ops[i].txn, answer ? answer->txn : NULL);
+            txn(j, ops[i].txn, result ? result->txn : NULL);
     }
 }
 

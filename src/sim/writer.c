@@ -285,7 +285,7 @@ void writer_answered(struct actor *a, struct asked *q, struct bytes message)
         hear_of_lease(a, q->op, message, &arena);
         history_done(a->h, q->op, any.header->revision, message, q->stale);
     } else
-        history_fail(a->h, "an answer of %s cannot be decoded", q->path);
+        history_fail(a->h, "an result of %s cannot be decoded", q->path);
     if (q->is_future)
         history_fail(a->h, "a compaction was taken at a revision that is to come");
     a->final_done |= a->reads_final;

@@ -200,13 +200,13 @@ static bool head_fits(const uint8_t *body, size_t known, uint64_t record_len)
     return take_head(&s, record_len, &ignored, &data_len) || s.ended;
 }
 
-static enum frame_verdict bad(struct frame_report *report, const char *why)
+static enum frame_result bad(struct frame_report *report, const char *why)
 {
     report->why = why;
     return FRAME_BAD;
 }
 
-static enum frame_verdict more(struct frame_report *report, uint64_t needed)
+static enum frame_result more(struct frame_report *report, uint64_t needed)
 {
     report->needed = (size_t)needed;
     return FRAME_MORE;
@@ -221,8 +221,8 @@ static uint64_t to_sector_end(const struct frame_source *from, uint64_t size)
 }
 
 /* The record is not as it should be, or the file ends inside it. */
-static enum frame_verdict judge(const struct frame_source *from, uint64_t record_len,
-                                const char *why, struct frame_report *report)
+static enum frame_result judge(const struct frame_source *from, uint64_t record_len,
+                               const char *why, struct frame_report *report)
 {
     uint64_t size = FRAME_WORD_BYTES + record_len + padding_of(record_len);
     uint64_t left = from->file_size - from->offset;
@@ -243,7 +243,7 @@ static enum frame_verdict judge(const struct frame_source *from, uint64_t record
 
 /* No length: the end, unless something stands right behind it in the same sector, which then was
  * written, and with it a length. */
-static enum frame_verdict judge_end(const struct frame_source *from, struct frame_report *report)
+static enum frame_result judge_end(const struct frame_source *from, struct frame_report *report)
 {
     uint64_t needed = to_sector_end(from, FRAME_WORD_BYTES);
 
@@ -256,8 +256,8 @@ static enum frame_verdict judge_end(const struct frame_source *from, struct fram
     return FRAME_END;
 }
 
-enum frame_verdict frame_read(const struct frame_source *from, uint32_t crc, struct frame *out,
-                              struct frame_report *report)
+enum frame_result frame_read(const struct frame_source *from, uint32_t crc, struct frame *out,
+                             struct frame_report *report)
 {
     assert(from->offset <= from->file_size);
     assert(from->window.len <= from->file_size - from->offset);

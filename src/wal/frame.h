@@ -49,7 +49,7 @@ struct frame_source {
     bool newest; /* the segment that was being written: its last record may be torn */
 };
 
-enum frame_verdict {
+enum frame_result {
     FRAME_OK,
     FRAME_END,  /* nothing more was written */
     FRAME_MORE, /* ask again with a window of at least `needed` bytes, which the file has */
@@ -64,8 +64,8 @@ struct frame_report {
 
 /* Reads the frame at the source's offset. `crc` is that of everything before it; a WAL_CRC record
  * is not checked against it, the caller knows where one belongs. */
-enum frame_verdict frame_read(const struct frame_source *from, uint32_t crc, struct frame *out,
-                              struct frame_report *report);
+enum frame_result frame_read(const struct frame_source *from, uint32_t crc, struct frame *out,
+                             struct frame_report *report);
 
 /*
  * Appends a frame whose data is head and body together and returns its size, a multiple of 8. crc

@@ -22,7 +22,7 @@ static void read_etcds(struct buf *out)
 struct reading {
     unsigned records;
     uint64_t end;
-    enum frame_verdict verdict;
+    enum frame_result result;
     const char *why;
     struct scan scan;
 };
@@ -40,13 +40,13 @@ static void read_all(struct bytes file, bool newest, struct reading *out)
         struct scan_event event;
         struct frame f;
 
-        out->verdict = frame_read(&from, out->scan.crc, &f, &report);
+        out->result = frame_read(&from, out->scan.crc, &f, &report);
         out->why = report.why;
-        if (out->verdict != FRAME_OK)
+        if (out->result != FRAME_OK)
             break;
         out->why = scan_record(&out->scan, &f, &event);
         if (out->why) {
-            out->verdict = FRAME_BAD;
+            out->result = FRAME_BAD;
             break;
         }
         out->records++;
@@ -63,7 +63,7 @@ TEST(a_log_of_etcds_is_read_to_its_end)
     read_etcds(&file);
     read_all(buf_bytes(&file), true, &r);
 
-    CHECK_EQ(r.verdict, FRAME_END);
+    CHECK_EQ(r.result, FRAME_END);
     CHECK_EQ(r.end, file.len);
     CHECK_EQ(r.records, 38);
     CHECK_EQ(r.scan.last, 16);
@@ -82,15 +82,15 @@ TEST(a_newest_segment_that_ends_anywhere_is_torn_there_and_any_other_is_bad)
     read_all(buf_bytes(&file), true, &whole);
     for (size_t len = 0; len < file.len; len++) {
         read_all(bytes_of(file.at, len), true, &r);
-        if (r.verdict == FRAME_END) {
+        if (r.result == FRAME_END) {
             CHECK_EQ(r.end, len);
             boundary = len;
         } else {
-            CHECK_EQ(r.verdict, FRAME_TORN);
+            CHECK_EQ(r.result, FRAME_TORN);
             CHECK_EQ(r.end, boundary);
         }
         read_all(bytes_of(file.at, len), false, &r);
-        CHECK_EQ(r.verdict, len == boundary ? FRAME_END : FRAME_BAD);
+        CHECK_EQ(r.result, len == boundary ? FRAME_END : FRAME_BAD);
     }
     buf_free(&file);
 }
@@ -111,10 +111,10 @@ TEST(sectors_that_were_not_written_are_torn_or_the_end_and_never_damage)
             if (!(kept & 1u << sector))
                 memset(torn.at + 512 * (sector + 1), 0, 512);
         read_all(buf_bytes(&torn), true, &r);
-        CHECK(r.verdict == FRAME_END || r.verdict == FRAME_TORN);
+        CHECK(r.result == FRAME_END || r.result == FRAME_TORN);
         CHECK(kept & 1 || r.end <= 512);
-        ends += r.verdict == FRAME_END;
-        tears += r.verdict == FRAME_TORN;
+        ends += r.result == FRAME_END;
+        tears += r.result == FRAME_TORN;
     }
     CHECK(ends > 0);
     CHECK(tears > 0);
@@ -122,7 +122,7 @@ TEST(sectors_that_were_not_written_are_torn_or_the_end_and_never_damage)
     buf_free(&file);
 }
 
-static enum frame_verdict read_word(uint64_t word, size_t file_len, bool newest, const char **why)
+static enum frame_result read_word(uint64_t word, size_t file_len, bool newest, const char **why)
 {
     uint8_t *file = mem_alloc(file_len);
     struct frame_report report = {0};
@@ -133,7 +133,7 @@ static enum frame_verdict read_word(uint64_t word, size_t file_len, bool newest,
     file[8] = 1; /* so that nothing is a sector of zeros */
     struct frame_source from = {
         .window = bytes_of(file, file_len), .file_size = file_len, .newest = newest};
-    enum frame_verdict v = frame_read(&from, 0, &f, &report);
+    enum frame_result v = frame_read(&from, 0, &f, &report);
     *why = report.why;
     mem_free(file);
     return v;
@@ -184,7 +184,7 @@ TEST(varints_are_read_in_one_form_only)
     }
 }
 
-/* Frames of records in order; the last one's verdict. */
+/* Frames of records in order; the last one's result. */
 static const char *scan_all(const struct model_record *records, size_t count)
 {
     struct scan scan;

@@ -77,10 +77,10 @@ static enum err decode(struct wal_read *r, uint64_t limit)
         struct frame_report report = {0};
         struct raft_entry e;
         struct frame f;
-        enum frame_verdict verdict = frame_read(&from, r->crc, &f, &report);
+        enum frame_result result = frame_read(&from, r->crc, &f, &report);
 
-        if (verdict != FRAME_OK || (f.type == WAL_ENTRY && !scan_entry(f.data, &e))) {
-            damaged(r, from.offset, verdict == FRAME_BAD ? report.why : "no record");
+        if (result != FRAME_OK || (f.type == WAL_ENTRY && !scan_entry(f.data, &e))) {
+            damaged(r, from.offset, result == FRAME_BAD ? report.why : "no record");
             return ERR_CORRUPT;
         }
         if (f.type == WAL_ENTRY)

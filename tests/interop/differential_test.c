@@ -251,7 +251,7 @@ static void plain_message(struct arena *arena, const struct random_request *q,
 }
 
 /* As text: an error, or the message. */
-static const char *answer_text(struct arena *arena, const struct random_request *q,
+static const char *result_text(struct arena *arena, const struct random_request *q,
                                struct ask *answered)
 {
     union answer_message m;
@@ -304,10 +304,10 @@ static const char *etcds_text(struct differential *d, const struct random_reques
     struct random_request unary = {.kind = REQUEST_OF_RANGE, .message = q->message};
 
     if (!is_wrongly_sorted(&d->arena, q, &d->etcd.ask))
-        return answer_text(&d->arena, q, &d->etcd.ask);
+        return result_text(&d->arena, q, &d->etcd.ask);
     start_asking(&d->etcd, unary.kind, unary.message);
     ask_wait(&d->etcd.ask);
-    return answer_text(&d->arena, &unary, &d->etcd.ask);
+    return result_text(&d->arena, &unary, &d->etcd.ask);
 }
 
 /* The answer's revision, if it has one: what the next requests are made around. */
@@ -341,7 +341,7 @@ static void compare_one(struct differential *d, const struct random_request *q, 
     check_alive(d, &d->etcd, q);
     check_alive(d, &d->ours, q);
     const char *theirs = etcds_text(d, q);
-    const char *ours = answer_text(&d->arena, q, &d->ours.ask);
+    const char *ours = result_text(&d->arena, q, &d->ours.ask);
     if (strcmp(theirs, ours) != 0)
         test_fail(__FILE__, __LINE__,
                   "request %llu differs (TEST_SEED=%llu)\n%s\n--- etcd\n%s\n--- ours\n%s",

@@ -155,7 +155,7 @@ static bool may_write(struct episode *e, const struct entry *entry)
 static void apply_put(struct episode *e, const struct op *op)
 {
     mvcc_put(e->mvcc, op->key, op->value, op->lease);
-    enum lease_answer a = lease_attach(e->leases, op->lease, op->key);
+    enum lease_result a = lease_attach(e->leases, op->lease, op->key);
     assert(a == LEASE_OK);
     if (!e->applying.again)
         naive_put(&e->naive, op->key_number, op->value, op->lease);
@@ -273,7 +273,7 @@ static bool apply_write(struct episode *e, const struct entry *entry, unsigned s
 static void apply_grant(struct episode *e, const struct entry *entry)
 {
     int64_t ttl = 0;
-    enum lease_answer got = lease_grant(e->leases, entry->id, entry->number, e->now_ms, &ttl);
+    enum lease_result got = lease_grant(e->leases, entry->id, entry->number, e->now_ms, &ttl);
 
     struct naive_lease *l = naive_find_lease(&e->naive, entry->id);
     if (e->applying.again) {
@@ -281,7 +281,7 @@ static void apply_grant(struct episode *e, const struct entry *entry)
             l->remaining_ttl = 0; /* what was told before was told of another one */
         return;
     }
-    enum lease_answer want = entry->number > LEASE_TTL_MAX ? LEASE_TTL_TOO_LARGE
+    enum lease_result want = entry->number > LEASE_TTL_MAX ? LEASE_TTL_TOO_LARGE
                              : l                           ? LEASE_EXISTS
                                                            : LEASE_OK;
     if (got != want || (got == LEASE_OK && ttl != (entry->number > 2 ? entry->number : 2)))
@@ -344,7 +344,7 @@ static void apply_checkpoint(struct episode *e, const struct entry *entry)
 
 static void apply_compaction(struct episode *e, const struct entry *entry)
 {
-    enum mvcc_answer got = mvcc_compact(e->mvcc, entry->number);
+    enum mvcc_result got = mvcc_compact(e->mvcc, entry->number);
 
     if (got == MVCC_OK) {
         watch_compacted(e->watch);
@@ -352,7 +352,7 @@ static void apply_compaction(struct episode *e, const struct entry *entry)
     }
     if (e->applying.again)
         return;
-    enum mvcc_answer want = naive_compact(&e->naive, entry->number);
+    enum mvcc_result want = naive_compact(&e->naive, entry->number);
     if (got != want)
         episode_broken(e, "answer", "compact at %" PRId64 " says %d, not %d", entry->number, got,
                        want);

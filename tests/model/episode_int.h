@@ -88,7 +88,7 @@ struct applying {
 struct reader {
     bool open, measured;
     struct mvcc_scan scan;
-    struct naive_answer want;
+    struct naive_result want;
     struct buf got;
 };
 

@@ -44,12 +44,12 @@ static void renew(struct episode *e)
     struct naive_lease *l = &e->naive.leases[pick(e, NAIVE_LEASES)];
     int64_t ttl;
     bool needs_checkpoint;
-    enum lease_answer want = !e->leading                  ? LEASE_NOT_PRIMARY
+    enum lease_result want = !e->leading                  ? LEASE_NOT_PRIMARY
                              : !l->there                  ? LEASE_NOT_FOUND
                              : is_being_revoked(e, l->id) ? LEASE_EXPIRED
                              : l->expires_ms <= e->now_ms ? LEASE_EXPIRED
                                                           : LEASE_OK;
-    enum lease_answer got = lease_renew(e->leases, l->id, e->now_ms, &ttl, &needs_checkpoint);
+    enum lease_result got = lease_renew(e->leases, l->id, e->now_ms, &ttl, &needs_checkpoint);
 
     if (got != want || (got == LEASE_OK && ttl != l->ttl))
         episode_broken(e, "lease", "renewal says %d, not %d", got, want);

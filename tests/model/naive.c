@@ -78,7 +78,7 @@ void naive_forget_unpublished(struct naive *n)
     n->count = n->published;
 }
 
-enum mvcc_answer naive_compact(struct naive *n, int64_t revision)
+enum mvcc_result naive_compact(struct naive *n, int64_t revision)
 {
     if (revision <= n->compact_revision)
         return MVCC_COMPACTED;
@@ -197,7 +197,7 @@ static void append_varint(struct buf *out, size_t value)
 }
 
 static void show(const struct naive *n, const struct mvcc_question *q, const struct naive_change *c,
-                 struct naive_answer *out)
+                 struct naive_result *out)
 {
     struct pb_key_value kv = naive_kv(n, c);
     struct buf wire = {0};
@@ -224,12 +224,12 @@ static const struct naive_change **state_at(const struct naive *n, struct revisi
     return state;
 }
 
-void naive_range(const struct naive *n, const struct mvcc_question *q, struct naive_answer *out)
+void naive_range(const struct naive *n, const struct mvcc_question *q, struct naive_result *out)
 {
     const struct naive_change **found = state_at(n, q->at);
     size_t count = 0;
 
-    *out = (struct naive_answer){0};
+    *out = (struct naive_result){0};
     for (unsigned i = 0; i < n->key_count; i++) {
         const struct naive_change *c = found[i];
         if (!c || c->tombstone || !naive_has(q->key, q->end, n->keys[i]))

@@ -58,7 +58,7 @@ void naive_forget_unpublished(struct naive *n);
 /* As mvcc_working says it. */
 struct revision naive_working(const struct naive *n);
 
-enum mvcc_answer naive_compact(struct naive *n, int64_t revision);
+enum mvcc_result naive_compact(struct naive *n, int64_t revision);
 
 /* --- asking --- */
 
@@ -74,14 +74,14 @@ int64_t naive_lease_of(const struct naive *n, unsigned key);
 /* NULL if there is none of that id. */
 struct naive_lease *naive_find_lease(struct naive *n, int64_t id);
 
-struct naive_answer {
+struct naive_result {
     int64_t count, kvs;
     bool more;
     struct buf bytes;
 };
 
 /* What a scan must say. The caller frees out->bytes. */
-void naive_range(const struct naive *n, const struct mvcc_question *q, struct naive_answer *out);
+void naive_range(const struct naive *n, const struct mvcc_question *q, struct naive_result *out);
 
 /* HashKV at a revision that may be read. */
 uint32_t naive_hash(const struct naive *n, int64_t revision);

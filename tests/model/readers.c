@@ -29,7 +29,7 @@ void some_question(struct episode *e, struct mvcc_question *q)
 }
 
 static void compare_measure(struct episode *e, const struct mvcc_scan *s,
-                            const struct naive_answer *want)
+                            const struct naive_result *want)
 {
     if (s->count != want->count)
         episode_broken(e, "scan", "count %" PRId64 ", not %" PRId64 ", at %" PRId64 ".%" PRId64,
@@ -51,7 +51,7 @@ static void compare_bytes(struct episode *e, struct bytes got, struct bytes want
 void reader_ask(struct episode *e, const struct mvcc_question *q)
 {
     struct mvcc_scan s = {.question = *q};
-    struct naive_answer want;
+    struct naive_result want;
     struct buf got = {0};
     unsigned steps = some_steps(e);
     size_t max = 1 + pick(e, 2000);
@@ -82,10 +82,10 @@ static void open_reader(struct episode *e, struct reader *r)
     if (chance(e, 1, 6))
         asked = e->naive.compact_revision;
     int64_t at = asked > 0 ? asked : e->naive.revision;
-    enum mvcc_answer want = at < e->naive.compact_revision ? MVCC_COMPACTED
+    enum mvcc_result want = at < e->naive.compact_revision ? MVCC_COMPACTED
                             : at > e->naive.revision       ? MVCC_FUTURE
                                                            : MVCC_OK;
-    enum mvcc_answer got = mvcc_resolve(e->mvcc, asked, &q.at);
+    enum mvcc_result got = mvcc_resolve(e->mvcc, asked, &q.at);
     if (got != want || (got == MVCC_OK && revision_compare(q.at, revision_whole(at)) != 0))
         episode_broken(e, "scan", "revision %" PRId64 " is answered %d, not %d", asked, got, want);
     if (got != MVCC_OK)
@@ -147,12 +147,12 @@ static void open_hasher(struct episode *e, struct hasher *h)
 {
     int64_t asked = chance(e, 1, 2) ? 0 : (int64_t)pick(e, (uint64_t)e->naive.revision + 2);
     int64_t at = asked ? asked : e->naive.revision;
-    enum mvcc_answer want = at < e->naive.compact_revision ? MVCC_COMPACTED
+    enum mvcc_result want = at < e->naive.compact_revision ? MVCC_COMPACTED
                             : at > e->naive.revision       ? MVCC_FUTURE
                                                            : MVCC_OK;
 
     *h = (struct hasher){.hash.revision = asked};
-    enum mvcc_answer got = mvcc_hash_open(e->mvcc, &h->hash);
+    enum mvcc_result got = mvcc_hash_open(e->mvcc, &h->hash);
     if (got != want)
         episode_broken(e, "hash", "revision %" PRId64 " is answered %d, not %d", asked, got, want);
     if (got != MVCC_OK)

@@ -37,7 +37,7 @@ static void on_damage(void *context, const char *text)
 static void on_leased_key(void *context, struct bytes key, int64_t lease)
 {
     struct episode *e = context;
-    enum lease_answer a = lease_attach(e->leases, lease, key);
+    enum lease_result a = lease_attach(e->leases, lease, key);
 
     if (a != LEASE_OK)
         episode_broken(e, "restart", "a key hangs on lease %" PRId64 ", which is not there", lease);

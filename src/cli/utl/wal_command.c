@@ -136,7 +136,7 @@ static enum err read_records(struct survey *s, struct segment *g, struct bytes f
                                     .newest = newest};
         struct frame_report report = {0};
         struct frame f;
-        enum frame_verdict verdict = frame_read(&from, s->scan.crc, &f, &report);
+        enum frame_result verdict = frame_read(&from, s->scan.crc, &f, &report);
 
         if (verdict == FRAME_END && s->scan.in_segment >= 2)
             return ERR_OK;

@@ -2,12 +2,12 @@
  * answer: what a client may be told instead of what it asked for, in etcd's words.
  *
  * Clients match on these texts; other languages on the codes. One list, so that apply, which finds
- * out, and api, which says it, mean the same. ANSWER_OK is no error.
+ * out, and api, which says it, mean the same. RESULT_OK is no error.
  */
 #pragma once
 
 /* X(name, gRPC code, text) */
-#define ANSWER_LIST(X)                                                                             \
+#define RESULT_LIST(X)                                                                             \
     X(OK, 0, "")                                                                                   \
     X(EMPTY_KEY, 3, "etcdserver: key is not provided")                                             \
     X(KEY_NOT_FOUND, 3, "etcdserver: key not found")                                               \
@@ -58,9 +58,9 @@
     X(RANGE_STREAM_SORT, 12, "RangeStream does not support custom sort orders")                    \
     X(RANGE_STREAM_FILTER, 12, "RangeStream does not support revision filters")
 
-#define ANSWER_ENUM(name, code, text) ANSWER_##name,
-enum answer { ANSWER_LIST(ANSWER_ENUM) ANSWER_COUNT };
-#undef ANSWER_ENUM
+#define RESULT_ENUM(name, code, text) RESULT_##name,
+enum result { RESULT_LIST(RESULT_ENUM) RESULT_COUNT };
+#undef RESULT_ENUM
 
-unsigned answer_code(enum answer a);
-const char *answer_text(enum answer a);
+unsigned result_code(enum result a);
+const char *result_text(enum result a);
