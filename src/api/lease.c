@@ -88,7 +88,7 @@ static void take_next(struct call *c)
         api_call_finish(c, RESULT_OK);
         return;
     }
-    r->is_held = rpc_room(c->base.rpc) == 0;
+    r->is_held = rpc_credit(c->base.rpc) == 0;
     if (!r->is_held)
         rpc_release(c->base.rpc);
 }

@@ -146,7 +146,7 @@ static bool send_step(struct call *c, unsigned steps)
     if (give_up_pin(c))
         return true;
     for (unsigned used = 0; used < steps; used += c->chunks.chunk_keys) {
-        if (rpc_room(c->base.rpc) == 0) {
+        if (rpc_credit(c->base.rpc) == 0) {
             api_call_wait(c, give_up_pin); /* or until it is drained */
             return true;
         }

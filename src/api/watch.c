@@ -9,7 +9,7 @@
 
 /* What may wait for one client that does not read, and one message more. What many of them wait for
  * at the same place they share, but they need not be at the same place. */
-#define WATCH_ROOM_BYTES ((size_t)32 * KIB)
+#define WATCH_CREDIT_BYTES ((size_t)32 * KIB)
 
 static void opened(struct call *c)
 {
@@ -17,7 +17,7 @@ static void opened(struct call *c)
     struct watching *w = &c->watching;
 
     list_init(&w->link);
-    w->stream = watch_stream_open(a->o.watch, c, WATCH_ROOM_BYTES, a->facts->now_ms);
+    w->stream = watch_stream_open(a->o.watch, c, WATCH_CREDIT_BYTES, a->facts->now_ms);
 }
 
 static void released(struct call *c)
@@ -31,11 +31,11 @@ static void released(struct call *c)
     w->stream = NULL;
 }
 
-static void release_if_room(struct call *c)
+static void release_if_credit(struct call *c)
 {
     struct watching *w = &c->watching;
 
-    w->is_held = watch_stream_room(w->stream) == 0;
+    w->is_held = watch_stream_credit(w->stream) == 0;
     if (!w->is_held)
         rpc_release(c->base.rpc);
 }
@@ -58,7 +58,7 @@ static void run_watch(struct call *c, const void *request)
     case PB_WATCH_NONE:
         break; /* nothing was asked */
     }
-    release_if_room(c);
+    release_if_credit(c);
 }
 
 /* --- room --- */
@@ -67,24 +67,24 @@ static void run_watch(struct call *c, const void *request)
  * What rpc has handed on since the last time is room again. A stream that rpc has no room for is
  * looked at again when it is drained. False if the stream may have been held up.
  */
-static bool give_back_room(struct call *c)
+static bool give_back_credit(struct call *c)
 {
     struct watching *w = &c->watching;
-    size_t room = rpc_room(c->base.rpc);
-    size_t queued = RPC_CALL_QUEUE_BYTES - room;
+    size_t credit = rpc_credit(c->base.rpc);
+    size_t queued = RPC_CALL_QUEUE_BYTES - credit;
 
-    if (room == 0 || queued >= w->outstanding) {
-        if (room == 0)
+    if (credit == 0 || queued >= w->outstanding) {
+        if (credit == 0)
             list_remove(&w->link);
         return true;
     }
-    bool was_short = w->is_held || watch_stream_room(w->stream) < WATCH_BATCH_BYTES;
+    bool was_short = w->is_held || watch_stream_credit(w->stream) < WATCH_BATCH_BYTES;
     watch_sent(w->stream, w->outstanding - queued);
     w->outstanding = queued;
     if (queued == 0)
         list_remove(&w->link);
     if (w->is_held)
-        release_if_room(c);
+        release_if_credit(c);
     return !was_short;
 }
 
@@ -93,7 +93,7 @@ bool api_watch_account(struct api *a)
     bool nobody_waited = true;
 
     LIST_FOREACH (link, &a->sending)
-        nobody_waited &= give_back_room(container_of(link, struct call, watching.link));
+        nobody_waited &= give_back_credit(container_of(link, struct call, watching.link));
     return nobody_waited;
 }
 

@@ -254,9 +254,9 @@ static void check_budget(enum stand_kind kind)
     /* Entries are not on it, however much they write. */
     for (unsigned i = 0; i < 2 * BACKEND_UPKEEP_BYTES / VALUE_BYTES; i++)
         memset(backend_put_space(s.b, BUCKET_LEASE, key_of(i), VALUE_BYTES), 'v', VALUE_BYTES);
-    CHECK(backend_has_room(s.b));
+    CHECK(backend_has_budget(s.b));
 
-    while (backend_has_room(s.b)) {
+    while (backend_has_budget(s.b)) {
         backend_upkeep_begin(s.b);
         for (unsigned i = 0; i < 500; i++)
             backend_delete_ahead(s.b, BUCKET_KEY, key_of(deletes++));
@@ -267,9 +267,9 @@ static void check_budget(enum stand_kind kind)
     CHECK(deletes > BACKEND_UPKEEP_BYTES / 32);
     CHECK(deletes < BACKEND_UPKEEP_BYTES / 8);
     backend_commit_start(s.b);
-    CHECK(backend_has_room(s.b)); /* in the next batch, while this one is being committed */
+    CHECK(backend_has_budget(s.b)); /* in the next batch, while this one is being committed */
     stand_settle(&s);
-    CHECK(backend_has_room(s.b));
+    CHECK(backend_has_budget(s.b));
     close_stand(&s);
 }
 

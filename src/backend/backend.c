@@ -425,7 +425,7 @@ void backend_upkeep_end(struct backend *b)
     b->open->upkeep_bytes += batch_bytes(b->open) - b->bytes_before_upkeep;
 }
 
-bool backend_has_room(const struct backend *b)
+bool backend_has_budget(const struct backend *b)
 {
     return b->open->upkeep_bytes < BACKEND_UPKEEP_BYTES &&
            backend_pending_bytes(b) < b->pending_bytes_max / 2;

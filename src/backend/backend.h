@@ -246,7 +246,7 @@ bool backend_is_full(const struct backend *b);
  */
 void backend_upkeep_begin(struct backend *b);
 void backend_upkeep_end(struct backend *b);
-bool backend_has_room(const struct backend *b);
+bool backend_has_budget(const struct backend *b);
 
 /* As of the last commit. */
 struct backend_sizes backend_sizes(const struct backend *b);

@@ -46,8 +46,8 @@ static void *take_spare(size_t size)
 
 static bool keep_spare(void *at)
 {
-    size_t room = malloc_usable_size(at);
-    size_t kind = room < SPARE_UNIT ? 0 : (room - SPARE_UNIT / 2) / SPARE_UNIT;
+    size_t space = malloc_usable_size(at);
+    size_t kind = space < SPARE_UNIT ? 0 : (space - SPARE_UNIT / 2) / SPARE_UNIT;
     struct spare *s = at;
 
     if (kind == 0 || kind > SPARE_KINDS || spares.bytes + kind * SPARE_UNIT > SPARE_BYTES_MAX)

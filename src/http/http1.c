@@ -265,8 +265,8 @@ static bool can_begin_head(const struct http1_reader *r)
 static enum http1_found read_head(struct http1_reader *r, struct bytes *in)
 {
     size_t before = r->head.len;
-    size_t room = HTTP1_HEAD_BYTES_MAX - before;
-    size_t taken = in->len < room ? in->len : room;
+    size_t fits = HTTP1_HEAD_BYTES_MAX - before;
+    size_t taken = in->len < fits ? in->len : fits;
     size_t search = before < 3 ? 0 : before - 3;
 
     if (taken == 0)

@@ -71,7 +71,7 @@ static void report_written(void)
     }
 }
 
-static size_t write_room(const struct conn *c)
+static size_t write_credit(const struct conn *c)
 {
     (void)c;
     return 0;
@@ -90,7 +90,7 @@ static void on_sent(struct wire *w, size_t bytes)
 
 static const struct conn_ops ops = {.try_write = try_write,
                                     .write = write_rest,
-                                    .write_room = write_room,
+                                    .write_credit = write_credit,
                                     .pause = nothing,
                                     .resume = nothing};
 

@@ -65,7 +65,7 @@ static void socket_resume(struct conn *c)
 static const struct conn_ops socket_ops = {
     .try_write = socket_try_write,
     .write = socket_write,
-    .write_room = socket_write_room,
+    .write_credit = socket_write_room,
     .pause = socket_pause,
     .resume = socket_resume,
 };

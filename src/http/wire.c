@@ -130,11 +130,11 @@ void wire_drop(struct wire *w)
 /* Large writes cost less than many small ones, but of a large one much may be left over. */
 static size_t ask_kernel(const struct wire *w)
 {
-    size_t room = conn_write_room(w->conn);
+    size_t credit = conn_write_credit(w->conn);
 
-    if (room < WIRE_FRAME_BYTES)
+    if (credit < WIRE_FRAME_BYTES)
         return WIRE_FRAME_BYTES;
-    return room < WIRE_BYTES_MAX ? room : WIRE_BYTES_MAX;
+    return credit < WIRE_BYTES_MAX ? credit : WIRE_BYTES_MAX;
 }
 
 /* Once full it stays so until it is sent, whatever the kernel does meanwhile: whoever has stopped

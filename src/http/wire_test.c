@@ -10,7 +10,7 @@ struct kernel {
     struct inbox inbox;
     struct conn_queue queue;
     struct buf taken;
-    size_t room;
+    size_t credit;
     unsigned asked;
 };
 
@@ -22,25 +22,25 @@ static struct kernel *kernel_of(const struct conn *c)
 static void take(struct kernel *k, struct bytes what)
 {
     buf_append(&k->taken, what);
-    k->room -= what.len;
+    k->credit -= what.len;
 }
 
 static size_t try_write(struct conn *c, struct bytes what)
 {
     struct kernel *k = kernel_of(c);
-    size_t now = what.len < k->room ? what.len : k->room;
+    size_t now = what.len < k->credit ? what.len : k->credit;
 
     CHECK_EQ(k->queue.bytes, 0); /* nothing may pass what is queued */
     take(k, bytes_of(what.at, now));
     return now;
 }
 
-static size_t write_room(const struct conn *c)
+static size_t write_credit(const struct conn *c)
 {
     struct kernel *k = kernel_of(c);
 
     k->asked++;
-    return k->room;
+    return k->credit;
 }
 
 static void write_queued(struct conn *c, struct conn_write *w)
@@ -49,7 +49,7 @@ static void write_queued(struct conn *c, struct conn_write *w)
 }
 
 static const struct conn_ops ops = {
-    .write = write_queued, .try_write = try_write, .write_room = write_room};
+    .write = write_queued, .try_write = try_write, .write_credit = write_credit};
 
 struct wire_rig {
     struct kernel kernel;
@@ -80,14 +80,14 @@ static void close_wire(struct wire_rig *r)
 }
 
 /* The kernel has room again, and takes what is queued. */
-static void kernel_goes_on(struct wire_rig *r, size_t room)
+static void kernel_goes_on(struct wire_rig *r, size_t credit)
 {
     struct kernel *k = &r->kernel;
     struct bytes next;
 
-    k->room = room;
-    while (k->room > 0 && conn_queue_peek(&k->queue, &next, 1) > 0) {
-        next.len = next.len < k->room ? next.len : k->room;
+    k->credit = credit;
+    while (k->credit > 0 && conn_queue_peek(&k->queue, &next, 1) > 0) {
+        next.len = next.len < k->credit ? next.len : k->credit;
         take(k, next);
         conn_queue_sent(&k->queue, next.len, &k->inbox);
     }
@@ -103,7 +103,7 @@ TEST(what_the_kernel_takes_at_once_is_not_kept)
 {
     struct wire_rig r;
     open_wire(&r);
-    r.kernel.room = SIZE_MAX;
+    r.kernel.credit = SIZE_MAX;
 
     buf_append_str(wire_buf(&r.wire), "one, ");
     buf_append_str(wire_buf(&r.wire), "two");
@@ -123,7 +123,7 @@ TEST(what_it_does_not_take_waits_and_nothing_passes_it)
 {
     struct wire_rig r;
     open_wire(&r);
-    r.kernel.room = 4;
+    r.kernel.credit = 4;
 
     buf_append_str(wire_buf(&r.wire), "one, two");
     CHECK_EQ(wire_send(&r.wire), 4);
@@ -147,7 +147,7 @@ TEST(what_it_does_not_take_waits_and_nothing_passes_it)
 TEST(past_a_frame_only_as_much_gathers_as_the_kernel_has_room_for)
 {
     static const struct {
-        size_t room;
+        size_t credit;
         unsigned frames;
     } cases[] = {{0, 1},
                  {WIRE_FRAME_BYTES, 1},
@@ -159,13 +159,13 @@ TEST(past_a_frame_only_as_much_gathers_as_the_kernel_has_room_for)
         struct wire_rig r;
         unsigned frames = 0;
         open_wire(&r);
-        r.kernel.room = cases[i].room;
+        r.kernel.credit = cases[i].credit;
 
         for (; !wire_is_full(&r.wire); frames++)
             gather(&r, WIRE_FRAME_BYTES);
 
         CHECK_EQ(frames, cases[i].frames);
-        r.kernel.room = SIZE_MAX; /* this comes too late */
+        r.kernel.credit = SIZE_MAX; /* this comes too late */
         CHECK(wire_is_full(&r.wire));
         CHECK_EQ(r.kernel.asked, 1);
         close_wire(&r);

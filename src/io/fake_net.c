@@ -104,7 +104,7 @@ static void fly_on(struct fake_pipe *p)
         fake_time_after(w->time, &p->task, w->options.delay);
 }
 
-static size_t window_room(const struct fake_pipe *p)
+static size_t window_credit(const struct fake_pipe *p)
 {
     size_t used = p->flying.len + p->arrived.len;
     size_t window = p->link->wire->options.window_bytes;
@@ -122,11 +122,11 @@ static void send_queued(struct fake_conn *c)
         return;
     conn_queue_sent(&c->queue, 0, c->host->inbox); /* writes that have no bytes */
     while (conn_queue_peek(&c->queue, &next, 1) > 0) {
-        size_t room = window_room(p);
+        size_t credit = window_credit(p);
 
-        if (room == 0)
+        if (credit == 0)
             break;
-        next.len = next.len < room ? next.len : room;
+        next.len = next.len < credit ? next.len : credit;
         buf_append(&p->flying, next);
         conn_queue_sent(&c->queue, next.len, c->host->inbox);
     }
@@ -357,8 +357,8 @@ static size_t try_write(struct conn *base, struct bytes what)
     assert(!c->finished);
     if (!c->out || c->closing || c->queue.bytes > 0 || what.len == 0)
         return 0;
-    size_t room = window_room(c->out);
-    size_t now = what.len < room ? what.len : room;
+    size_t credit = window_credit(c->out);
+    size_t now = what.len < credit ? what.len : credit;
     if (now > 0) {
         buf_append(&c->out->flying, bytes_of(what.at, now));
         fly_on(c->out);
@@ -366,11 +366,11 @@ static size_t try_write(struct conn *base, struct bytes what)
     return now;
 }
 
-static size_t write_room(const struct conn *base)
+static size_t write_credit(const struct conn *base)
 {
     const struct fake_conn *c = container_of(base, struct fake_conn, base);
 
-    return c->out && !c->closing ? window_room(c->out) : 0;
+    return c->out && !c->closing ? window_credit(c->out) : 0;
 }
 
 static size_t queued_bytes(const struct conn *base)
@@ -410,7 +410,7 @@ static struct fake_conn *conn_new(struct fake_host *h)
     static const struct conn_ops ops = {
         .write = write_queued,
         .try_write = try_write,
-        .write_room = write_room,
+        .write_credit = write_credit,
         .queued_bytes = queued_bytes,
         .pause = pause_reading,
         .resume = resume_reading,

@@ -97,7 +97,7 @@ struct conn_write {
 struct conn_ops {
     void (*write)(struct conn *c, struct conn_write *w);
     size_t (*try_write)(struct conn *c, struct bytes what);
-    size_t (*write_room)(const struct conn *c);
+    size_t (*write_credit)(const struct conn *c);
     size_t (*queued_bytes)(const struct conn *c);
     void (*pause)(struct conn *c);
     void (*resume)(struct conn *c);
@@ -215,9 +215,9 @@ static inline size_t conn_try_write(struct conn *c, struct bytes what)
 }
 
 /* About how much the kernel would take at once; 0 also if it does not say. */
-static inline size_t conn_write_room(const struct conn *c)
+static inline size_t conn_write_credit(const struct conn *c)
 {
-    return c->ops->write_room(c);
+    return c->ops->write_credit(c);
 }
 
 /* What the kernel has not taken yet. */

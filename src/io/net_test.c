@@ -46,7 +46,7 @@ CONTRACT(what_is_taken_at_once_comes_before_what_is_queued_after_it)
 
     CHECK_EQ(conn_try_write(client.conn, BYTES("")), 0);
     CHECK_EQ(conn_try_write(client.conn, BYTES("at once, ")), 9);
-    CHECK(conn_write_room(client.conn) > 0);
+    CHECK(conn_write_credit(client.conn) > 0);
     end_send(&client, BYTES("then queued"));
     end_until_bytes(rig, &end_server, 20);
 
@@ -66,7 +66,7 @@ CONTRACT(nothing_is_taken_at_once_without_a_connection)
     rig_until(rig, &end_accepted, 1);
     conn_close(client.conn, ERR_OK);
     CHECK_EQ(conn_try_write(client.conn, BYTES("too late")), 0);
-    CHECK_EQ(conn_write_room(client.conn), 0);
+    CHECK_EQ(conn_write_credit(client.conn), 0);
     rig_until(rig, &client.closed, 1);
     rig_until(rig, &end_server.ended, 1);
 
@@ -92,7 +92,7 @@ CONTRACT(a_paused_reader_is_taken_only_a_bounded_amount_for)
         if (taken < CHUNK)
             rig_for_ms(rig, 20); /* for what is on its way to come to rest */
     } while (taken > 0);
-    CHECK_EQ(conn_write_room(client.conn), 0);
+    CHECK_EQ(conn_write_credit(client.conn), 0);
     end_send(&client, bytes_of(data, CHUNK));
     CHECK(conn_queued_bytes(client.conn) > 0);
     CHECK_EQ(conn_try_write(client.conn, BYTES("past it")), 0);

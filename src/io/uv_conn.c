@@ -126,7 +126,7 @@ static void post_readable(struct real_conn *c)
 }
 
 /* Offering no room makes libuv call on_read with UV_ENOBUFS. */
-static void on_room_wanted(uv_handle_t *handle, size_t suggested, uv_buf_t *out)
+static void on_credit_wanted(uv_handle_t *handle, size_t suggested, uv_buf_t *out)
 {
     struct real_conn *c = conn_of_handle(handle);
 
@@ -143,7 +143,7 @@ static void on_room_wanted(uv_handle_t *handle, size_t suggested, uv_buf_t *out)
  * something has come in. Without room for another reason we keep asking: the turn is about to make
  * some.
  */
-static void no_room(struct real_conn *c)
+static void no_credit(struct real_conn *c)
 {
     if (!c->paused)
         return;
@@ -151,13 +151,13 @@ static void no_room(struct real_conn *c)
     c->reading = false;
 }
 
-static void on_read(uv_stream_t *stream, ssize_t count, const uv_buf_t *room)
+static void on_read(uv_stream_t *stream, ssize_t count, const uv_buf_t *space)
 {
     struct real_conn *c = conn_of_handle(stream);
 
-    (void)room;
+    (void)space;
     if (count == UV_ENOBUFS) {
-        no_room(c);
+        no_credit(c);
         return;
     }
     if (count > 0)
@@ -178,7 +178,7 @@ static void start_reading(struct real_conn *c)
 {
     if (!c->connected || c->reading || c->ended || c->closing)
         return;
-    int error = uv_read_start(&c->stream.stream, on_room_wanted, on_read);
+    int error = uv_read_start(&c->stream.stream, on_credit_wanted, on_read);
     if (error != 0)
         conn_fail(c, err_of_errno(error));
     else
@@ -323,7 +323,7 @@ static size_t try_write(struct conn *base, struct bytes what)
 }
 
 /* TCP alone tells what it has not sent, and how much of that it takes is what we have asked for. */
-static size_t write_room(const struct conn *base)
+static size_t write_credit(const struct conn *base)
 {
     const struct real_conn *c = container_of(base, struct real_conn, base);
     int unsent;
@@ -430,7 +430,7 @@ struct real_conn *conn_new(struct real_net *n, enum net_family family)
     static const struct conn_ops ops = {
         .write = write_queued,
         .try_write = try_write,
-        .write_room = write_room,
+        .write_credit = write_credit,
         .queued_bytes = queued_bytes,
         .pause = pause_reading,
         .resume = resume_reading,

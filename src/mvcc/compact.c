@@ -53,7 +53,7 @@ bool mvcc_compact_held_back(const struct mvcc *m)
  */
 static bool waits_for_commit(const struct mvcc *m)
 {
-    return !backend_has_room(m->backend) ||
+    return !backend_has_budget(m->backend) ||
            (!m->removing && backend_durable_batch(m->backend) < m->now.note_batch);
 }
 

@@ -11,14 +11,14 @@ struct block {
 
 struct trunk {
     struct block *blocks; /* the first `gone` of them are freed */
-    size_t gone, count, room;
+    size_t gone, count, cap;
     uint64_t number;  /* of the first change of blocks[0] */
     uint64_t life;    /* as in a block, of the first change that is not in the trunk */
     unsigned dropped; /* changes of blocks[gone] */
 };
 
 enum {
-    TRUNK_ROOM_MIN = 4,
+    TRUNK_CAP_MIN = 4,
     BLOCK_BYTES = HISTORY_BLOCK * sizeof(struct change),
 };
 
@@ -161,7 +161,7 @@ struct record *keyindex_record_new(struct slabs *s, struct bytes key)
     r->older = NULL;
     r->first = 0;
     r->count = 0;
-    r->room = 0;
+    r->cap = 0;
     r->key_len = (uint32_t)key.len;
     if (key.len > 0)
         memcpy(r->key, key.at, key.len);
@@ -175,56 +175,56 @@ void keyindex_record_free(struct slabs *s, struct record *r)
     slabs_give(s, r, record_bytes(r->key_len));
 }
 
-static size_t history_bytes(unsigned room)
+static size_t history_bytes(unsigned cap)
 {
-    return sizeof(struct history) + room * sizeof(struct change);
+    return sizeof(struct history) + cap * sizeof(struct change);
 }
 
 static void history_free(struct slabs *s, struct record *r)
 {
-    slabs_give(s, r->older, history_bytes(r->room));
+    slabs_give(s, r->older, history_bytes(r->cap));
     r->older = NULL;
     r->first = 0;
     r->count = 0;
-    r->room = 0;
+    r->cap = 0;
 }
 
 /* Gives the history another room; its changes move to the front. */
-static void history_resize(struct slabs *s, struct record *r, unsigned room)
+static void history_resize(struct slabs *s, struct record *r, unsigned cap)
 {
-    struct history *resized = slabs_take(s, history_bytes(room));
+    struct history *resized = slabs_take(s, history_bytes(cap));
     unsigned count = r->count - r->first;
 
-    assert(count <= room);
+    assert(count <= cap);
     *resized = *r->older;
     memcpy(resized->changes, r->older->changes + r->first, count * sizeof(struct change));
-    slabs_give(s, r->older, history_bytes(r->room));
+    slabs_give(s, r->older, history_bytes(r->cap));
     r->older = resized;
     r->first = 0;
     r->count = (uint8_t)count;
-    r->room = (uint8_t)room;
+    r->cap = (uint8_t)cap;
 }
 
 static size_t blocks_bytes(const struct trunk *t)
 {
-    return t->room * sizeof(struct block);
+    return t->cap * sizeof(struct block);
 }
 
 /* Room for another block: blocks that are gone make it, if they are half of all. */
-static void trunk_make_room(struct slabs *s, struct trunk *t)
+static void trunk_reserve(struct slabs *s, struct trunk *t)
 {
-    if (t->count < t->room)
+    if (t->count < t->cap)
         return;
     size_t kept = t->count - t->gone;
-    size_t room = kept * 2 > TRUNK_ROOM_MIN ? kept * 2 : TRUNK_ROOM_MIN;
-    struct block *blocks = slabs_take(s, room * sizeof(struct block));
-    if (t->room > 0) {
+    size_t cap = kept * 2 > TRUNK_CAP_MIN ? kept * 2 : TRUNK_CAP_MIN;
+    struct block *blocks = slabs_take(s, cap * sizeof(struct block));
+    if (t->cap > 0) {
         memcpy(blocks, t->blocks + t->gone, kept * sizeof(struct block));
         slabs_give(s, t->blocks, blocks_bytes(t));
     }
     t->number += t->gone * (uint64_t)HISTORY_BLOCK;
     t->blocks = blocks;
-    t->room = room;
+    t->cap = cap;
     t->count = kept;
     t->gone = 0;
 }
@@ -248,7 +248,7 @@ static void history_move_to_trunk(struct slabs *s, struct record *r)
         *h->trunk = (struct trunk){0};
     }
     struct trunk *t = h->trunk;
-    trunk_make_room(s, t);
+    trunk_reserve(s, t);
     struct block b = {.changes = slabs_take(s, BLOCK_BYTES), .life = t->life};
     memcpy(b.changes, h->changes, BLOCK_BYTES);
     uint64_t number = t->number + t->count * (uint64_t)HISTORY_BLOCK;
@@ -261,7 +261,7 @@ static void history_move_to_trunk(struct slabs *s, struct record *r)
 }
 
 /* The history is full. */
-static void history_make_room(struct slabs *s, struct record *r)
+static void history_reserve(struct slabs *s, struct record *r)
 {
     unsigned count = r->count - r->first;
 
@@ -269,8 +269,8 @@ static void history_make_room(struct slabs *s, struct record *r)
         memmove(r->older->changes, r->older->changes + r->first, count * sizeof(struct change));
         r->first = 0;
         r->count = (uint8_t)count;
-    } else if (r->room < HISTORY_BLOCK) {
-        history_resize(s, r, r->room * 2u);
+    } else if (r->cap < HISTORY_BLOCK) {
+        history_resize(s, r, r->cap * 2u);
     } else if (r->first > 0) {
         history_resize(s, r, HISTORY_BLOCK);
     } else {
@@ -283,12 +283,12 @@ static void record_push(struct slabs *s, struct record *r, int64_t created, int6
 {
     if (!r->older) {
         bool ended = r->newest.tombstone;
-        r->older = slabs_take(s, history_bytes(HISTORY_ROOM_MIN));
-        r->room = HISTORY_ROOM_MIN;
+        r->older = slabs_take(s, history_bytes(HISTORY_CAP_MIN));
+        r->cap = HISTORY_CAP_MIN;
         *r->older = (struct history){.created = ended ? created : r->created,
                                      .version = ended ? version : r->version};
-    } else if (r->count == r->room) {
-        history_make_room(s, r);
+    } else if (r->count == r->cap) {
+        history_reserve(s, r);
     }
     r->older->changes[r->count++] = r->newest;
 }
@@ -369,15 +369,15 @@ void keyindex_record_drop_oldest(struct slabs *s, struct record *r)
 
 void keyindex_record_shrink(struct slabs *s, struct record *r)
 {
-    unsigned room = r->room;
+    unsigned cap = r->cap;
     unsigned count = r->count - r->first;
 
     if (!r->older || r->older->trunk)
         return;
-    while (room > HISTORY_ROOM_MIN && room / 2 >= count)
-        room /= 2;
-    if (room < r->room)
-        history_resize(s, r, room);
+    while (cap > HISTORY_CAP_MIN && cap / 2 >= count)
+        cap /= 2;
+    if (cap < r->cap)
+        history_resize(s, r, cap);
 }
 
 /* --- invariants --------------------------------------------------------------------------- */
@@ -385,22 +385,22 @@ void keyindex_record_shrink(struct slabs *s, struct record *r)
 static void check_trunk(const struct trunk *t)
 {
     assert(t->gone < t->count);
-    assert(t->count <= t->room);
+    assert(t->count <= t->cap);
     assert(t->dropped < HISTORY_BLOCK);
 }
 
 static void check_older(const struct record *r)
 {
     assert(r->first <= r->count);
-    assert(r->count <= r->room);
-    assert(r->room <= HISTORY_BLOCK);
-    assert((r->room > 0) == (r->older != NULL));
+    assert(r->count <= r->cap);
+    assert(r->cap <= HISTORY_BLOCK);
+    assert((r->cap > 0) == (r->older != NULL));
     if (!r->older)
         return;
     assert(older_len(r) > 0);
     if (r->older->trunk) {
         assert(r->first == 0);
-        assert(r->room == HISTORY_BLOCK);
+        assert(r->cap == HISTORY_BLOCK);
         check_trunk(r->older->trunk);
     }
 }

@@ -39,7 +39,7 @@ struct change {
  * its life, but for one life, whose beginning may be forgotten: the first, or the second if of the
  * first only a tombstone is left. Its first put is described by `created` and `version`.
  */
-enum { HISTORY_BLOCK = 128, HISTORY_ROOM_MIN = 2 };
+enum { HISTORY_BLOCK = 128, HISTORY_CAP_MIN = 2 };
 
 struct trunk;
 
@@ -55,7 +55,7 @@ struct record {
     int64_t version;       /* puts in that life; 0 if all it has is a tombstone */
     struct history *older; /* NULL: none; then the next three are 0 */
     uint8_t first, count;  /* older->changes[first..count) are there; first is 0 under a trunk */
-    uint8_t room;
+    uint8_t cap;
     uint32_t key_len;
     uint8_t key[];
 };

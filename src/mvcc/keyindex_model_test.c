@@ -79,9 +79,9 @@ void keymodel_free(struct keymodel *m)
 
 static struct keymodel_change *add(struct keymodel_key *k, struct keymodel_change c)
 {
-    if (k->count == k->room) {
-        k->room = k->room ? k->room * 2 : 4;
-        k->changes = mem_resize(k->changes, k->room, sizeof(c));
+    if (k->count == k->cap) {
+        k->cap = k->cap ? k->cap * 2 : 4;
+        k->changes = mem_resize(k->changes, k->cap, sizeof(c));
     }
     assert(k->changes);
     k->changes[k->count] = c;

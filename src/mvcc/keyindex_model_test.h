@@ -19,7 +19,7 @@ struct keymodel_change {
 struct keymodel_key {
     struct buf key;
     struct keymodel_change *changes;
-    size_t count, room;
+    size_t count, cap;
 };
 
 struct keymodel {

@@ -406,7 +406,7 @@ static void on_drop(void *context, struct revision at, bool tombstone)
  * compact at once. */
 static void begin_compaction(struct episode *e)
 {
-    size_t room = 0;
+    size_t cap = 0;
 
     e->compacted += 1 + (int64_t)below(e, (uint64_t)(e->published - e->compacted));
     e->compacting = true;
@@ -416,9 +416,9 @@ static void begin_compaction(struct episode *e)
     for (size_t i = 0; i < e->model.count; i++) {
         struct keymodel_key *k = &e->model.keys[i];
         size_t dropped = keymodel_dropped_by(k, e->compacted);
-        if (e->drop_count + dropped > room) {
-            room = (e->drop_count + dropped) * 2;
-            e->drops = mem_resize(e->drops, room, sizeof(struct expected_drop));
+        if (e->drop_count + dropped > cap) {
+            cap = (e->drop_count + dropped) * 2;
+            e->drops = mem_resize(e->drops, cap, sizeof(struct expected_drop));
         }
         for (size_t j = 0; j < dropped; j++)
             e->drops[e->drop_count++] = (struct expected_drop){

@@ -33,14 +33,14 @@ enum {
 };
 
 static_assert((int)SLAB_REGION_BYTES == (int)MEM_PREPARED_BYTES, "regions can be prepared");
-static_assert(sizeof(struct slab) <= SLAB_HEADER_BYTES, "a slab's header leaves room for things");
+static_assert(sizeof(struct slab) <= SLAB_HEADER_BYTES, "a slab's header leaves cap for things");
 static_assert(sizeof(struct freed) <= SLAB_STEP_BYTES, "the smallest thing can be remembered");
 
 void slabs_init(struct slabs *s)
 {
     for (unsigned i = 0; i < SLAB_CLASSES; i++)
         list_init(&s->open[i]);
-    list_init(&s->roomy);
+    list_init(&s->open_regions);
     list_init(&s->full);
     list_init(&s->empty);
     list_init(&s->large);
@@ -84,13 +84,13 @@ static void region_sort(struct slabs *s, struct slab_region *r)
     if (r->used == 0)
         list_push_front(&s->empty, &r->link);
     else
-        list_push_front(r->used < r->total ? &s->roomy : &s->full, &r->link);
+        list_push_front(r->used < r->total ? &s->open_regions : &s->full, &r->link);
 }
 
-static struct slab_region *region_with_room(struct slabs *s)
+static struct slab_region *region_with_space(struct slabs *s)
 {
-    if (!list_empty(&s->roomy))
-        return container_of(s->roomy.next, struct slab_region, link);
+    if (!list_empty(&s->open_regions))
+        return container_of(s->open_regions.next, struct slab_region, link);
     if (!list_empty(&s->empty))
         return container_of(s->empty.next, struct slab_region, link);
     return region_new(s);
@@ -98,7 +98,7 @@ static struct slab_region *region_with_room(struct slabs *s)
 
 static struct slab *region_take(struct slabs *s)
 {
-    struct slab_region *r = region_with_room(s);
+    struct slab_region *r = region_with_space(s);
     struct list *again = list_pop_front(&r->freed);
     struct slab *b = again ? container_of(again, struct slab, link)
                            : (struct slab *)(void *)(r->first + (size_t)r->fresh++ * SLAB_BYTES);
@@ -222,7 +222,7 @@ static void free_regions(struct slabs *s, struct list *regions)
 
 void slabs_free(struct slabs *s)
 {
-    free_regions(s, &s->roomy);
+    free_regions(s, &s->open_regions);
     free_regions(s, &s->full);
     free_regions(s, &s->empty);
     LIST_FOREACH (link, &s->large)
@@ -260,8 +260,8 @@ static size_t check_regions(const struct list *regions, bool empty, bool full)
 
 void slabs_check(const struct slabs *s)
 {
-    size_t bytes = check_regions(&s->roomy, false, false) + check_regions(&s->full, false, true) +
-                   check_regions(&s->empty, true, false);
+    size_t bytes = check_regions(&s->open_regions, false, false) +
+                   check_regions(&s->full, false, true) + check_regions(&s->empty, true, false);
 
     for (unsigned class = 0; class < SLAB_CLASSES; class ++)
         LIST_FOREACH (link, &s->open[class]) {

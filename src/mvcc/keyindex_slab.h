@@ -27,7 +27,7 @@ enum {
 
 struct slabs {
     struct list open[SLAB_CLASSES]; /* slabs that have room for another thing of this size */
-    struct list roomy;              /* regions that have room for another slab */
+    struct list open_regions;       /* regions that have room for another slab */
     struct list full;               /* those that have not */
     struct list empty;              /* and those that have nothing else */
     struct list large;

@@ -8,16 +8,16 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-static struct bytes numbered(char room[64], unsigned long long number)
+static struct bytes numbered(char cap[64], unsigned long long number)
 {
-    snprintf(room, 64, "/registry/pods/%012llu", number);
-    return bytes_of_str(room);
+    snprintf(cap, 64, "/registry/pods/%012llu", number);
+    return bytes_of_str(cap);
 }
 
-static struct bytes of_64_bytes(char room[65], unsigned long long number)
+static struct bytes of_64_bytes(char cap[65], unsigned long long number)
 {
-    snprintf(room, 65, "/registry/%054llu", number);
-    return bytes_of(room, 64);
+    snprintf(cap, 65, "/registry/%054llu", number);
+    return bytes_of(cap, 64);
 }
 
 static void count_drop(void *context, struct revision at, bool tombstone)
@@ -268,17 +268,17 @@ static void check_bytes_per_key(uint64_t stride)
     enum { KEYS = 100000 };
     struct keyindex *ix = keyindex_new();
     size_t empty = keyindex_bytes(ix);
-    char room[65];
+    char cap[65];
 
     for (int64_t i = 1; i <= KEYS; i++)
-        CHECK(keyindex_load_put(ix, of_64_bytes(room, (uint64_t)i * stride),
-                                (struct revision){i, 0}, i, 1, 300));
+        CHECK(keyindex_load_put(ix, of_64_bytes(cap, (uint64_t)i * stride), (struct revision){i, 0},
+                                i, 1, 300));
     keyindex_check(ix);
     CHECK_EQ(keyindex_size(ix), KEYS);
     CHECK(keyindex_bytes(ix) - empty <= (size_t)KEYS * (64 + 80));
 
     for (int64_t i = 1; i <= KEYS; i++)
-        CHECK(keyindex_tombstone(ix, of_64_bytes(room, (uint64_t)i * stride),
+        CHECK(keyindex_tombstone(ix, of_64_bytes(cap, (uint64_t)i * stride),
                                  (struct revision){KEYS + i, 0}, 70));
     keyindex_publish(ix);
     CHECK_EQ(compact_all(ix, 3 * KEYS, 1000), 2 * KEYS);
@@ -337,18 +337,18 @@ TEST(a_million_revisions_of_one_key_are_nothing_special)
 TEST(a_poor_node_shares_with_a_full_one)
 {
     enum { NODE_KEYS = 62 * 64, KEYS = 5 * NODE_KEYS };
-    char room[64];
+    char cap[64];
 
     for (unsigned poor = 0; poor < 5; poor++) {
         struct keyindex *ix = keyindex_new();
         struct key_range all = key_range(BYTES(""), bytes_of("", 1));
         for (unsigned i = 0; i < KEYS; i++)
-            keyindex_put(ix, numbered(room, i), (struct revision){2, i}, 1);
+            keyindex_put(ix, numbered(cap, i), (struct revision){2, i}, 1);
         keyindex_publish(ix);
         unsigned gone = 0;
         for (unsigned i = poor * NODE_KEYS; i < (poor + 1) * NODE_KEYS; i++)
             if (i % 1000 != 7)
-                gone += keyindex_tombstone(ix, numbered(room, i), (struct revision){3, i}, 1);
+                gone += keyindex_tombstone(ix, numbered(cap, i), (struct revision){3, i}, 1);
         keyindex_publish(ix);
         CHECK_EQ(compact_all(ix, 4, 100), 2 * gone);
         CHECK_EQ(keyindex_count(ix, &all, true), KEYS - gone);
@@ -366,17 +366,17 @@ TEST(a_cursor_survives_the_removal_of_all_it_has_seen)
     struct keyindex_cursor c;
     struct key_range all = key_range(BYTES(""), bytes_of("", 1));
     struct keyindex_found found;
-    char room[64];
+    char cap[64];
     int64_t main = 1;
     unsigned shown = 0;
 
     for (unsigned i = 0; i < KEYS; i++)
-        keyindex_put(ix, numbered(room, i), (struct revision){main, i}, 1);
+        keyindex_put(ix, numbered(cap, i), (struct revision){main, i}, 1);
     keyindex_publish(ix);
     keyindex_cursor_open(ix, &all, revision_whole(INT64_MAX), false, &c);
     for (unsigned steps = 1; keyindex_cursor_next(&c, &steps, &found); steps = 1) {
-        CHECK_BYTES(found.key, numbered(room, shown++));
-        keyindex_tombstone(ix, numbered(room, shown - 1), (struct revision){++main, 0}, 1);
+        CHECK_BYTES(found.key, numbered(cap, shown++));
+        keyindex_tombstone(ix, numbered(cap, shown - 1), (struct revision){++main, 0}, 1);
         keyindex_publish(ix);
         if (shown % 100 == 0)
             compact_all(ix, main + 1, 64);

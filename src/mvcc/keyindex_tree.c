@@ -445,7 +445,7 @@ static struct inner *inner_split(struct keyindex *ix, struct path *p, unsigned l
 
 /* Makes room for one more child in the node of this level on the path, which stays the way to the
  * same leaf. */
-static void make_room(struct keyindex *ix, struct path *p, unsigned level)
+static void reserve_one(struct keyindex *ix, struct path *p, unsigned level)
 {
     if (level > p->height)
         grow(ix, p);
@@ -453,7 +453,7 @@ static void make_room(struct keyindex *ix, struct path *p, unsigned level)
     if (n->count < INNER_MAX)
         return;
 
-    make_room(ix, p, level + 1);
+    reserve_one(ix, p, level + 1);
     unsigned child = p->steps[level - 1].child;
     /* Keys that come in ascending order leave full nodes behind. */
     unsigned cut = child == n->count - 1 ? n->count - 1 : n->count / 2;
@@ -523,7 +523,7 @@ static void leaf_split(struct keyindex *ix, struct path *p, struct bytes key)
     struct bytes first = cut == l->count ? key : record_key(l->records[cut]);
     struct separator *between = separator_new(&ix->slabs, last, first);
 
-    make_room(ix, p, 1);
+    reserve_one(ix, p, 1);
     struct bytes low = path_low(p, 0);
     struct bytes high = path_high(p, 0);
     struct leaf *right = leaf_cut(ix, l, cut);

@@ -367,10 +367,10 @@ static enum outcome show_stored_part(struct mvcc_scan *s, const struct chunk *b,
                                      uint32_t length)
 {
     size_t from = s->part - (size_with_tag(length) - length);
-    size_t room = b->max - (b->out->len - b->start), left = length - from;
+    size_t fits = b->max - (b->out->len - b->start), left = length - from;
     struct bytes part;
 
-    if (!mvcc_fetch_part(s->mvcc, b->view, at, from, left < room ? left : room, &part))
+    if (!mvcc_fetch_part(s->mvcc, b->view, at, from, left < fits ? left : fits, &part))
         return DAMAGED;
     buf_append(b->out, part);
     s->part = part.len < left ? s->part + part.len : 0;

@@ -91,7 +91,7 @@ bool mvcc_is_sweeping(const struct mvcc *m)
 
 bool mvcc_sweep_waiting(const struct mvcc *m)
 {
-    return mvcc_is_sweeping(m) && !backend_has_room(m->backend);
+    return mvcc_is_sweeping(m) && !backend_has_budget(m->backend);
 }
 
 int64_t mvcc_sweep_revision(const struct mvcc *m)

@@ -72,7 +72,7 @@ enum { ARRAY_CAP_MIN = 64 };
 /* Room for one more at the back: by moving down when half of the array in front is free, so that
  * every entry is moved a bounded number of times, else by growing. After a burst it shrinks again.
  */
-static void array_make_room(struct raft_log *l)
+static void array_reserve(struct raft_log *l)
 {
     if (l->head + l->count < l->cap)
         return;
@@ -104,7 +104,7 @@ static void array_push(struct raft_log *l, const struct raft_entry *e)
 {
     uint64_t size = size_upto(l, raft_log_last(l)) + raft_entry_size(e);
 
-    array_make_room(l);
+    array_reserve(l);
     l->array[l->head + l->count] = raft_entry_share(e);
     l->sizes[l->head + l->count] = size;
     l->resident_bytes += e->data.len;

@@ -73,19 +73,19 @@ void rpc_send_body(struct rpc_call *pub, struct rpc_body *body)
     queued(c, before);
 }
 
-size_t rpc_room(struct rpc_call *pub)
+size_t rpc_credit(struct rpc_call *pub)
 {
     struct call *c = answering(pub);
     struct rpc_conn *conn = pub->conn;
 
     if (!can_send(c))
         return RPC_CALL_QUEUE_BYTES; /* what is sent is dropped */
-    size_t room = c->queue.held < RPC_CALL_QUEUE_BYTES ? RPC_CALL_QUEUE_BYTES - c->queue.held : 0;
+    size_t credit = c->queue.held < RPC_CALL_QUEUE_BYTES ? RPC_CALL_QUEUE_BYTES - c->queue.held : 0;
     size_t of_conn = conn->queued < RPC_CONN_BYTES_MAX ? RPC_CONN_BYTES_MAX - conn->queued : 0;
-    room = room < of_conn ? room : of_conn;
-    if (room == 0 && list_empty(&c->credit_link))
+    credit = credit < of_conn ? credit : of_conn;
+    if (credit == 0 && list_empty(&c->credit_link))
         list_push_back(&conn->awaiting_credit, &c->credit_link);
-    return room;
+    return credit;
 }
 
 void rpc_finish(struct rpc_call *pub, enum rpc_code code, struct bytes text)

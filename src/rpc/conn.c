@@ -229,7 +229,7 @@ static struct call *call_of_stream(nghttp2_session *s, int32_t stream_id)
     return nghttp2_session_get_stream_user_data(s, stream_id);
 }
 
-static bool has_room_for_call(const struct rpc_conn *c)
+static bool has_budget_for_call(const struct rpc_conn *c)
 {
     return c->call_count < CALLS_MAX && c->kept < KEPT_BYTES_MAX && c->queued < RPC_CONN_BYTES_MAX;
 }
@@ -242,7 +242,7 @@ static int on_begin_headers(nghttp2_session *s, const nghttp2_frame *f, void *co
     c->arriving = NULL;
     if (f->headers.cat != NGHTTP2_HCAT_REQUEST)
         return 0;
-    if (!has_room_for_call(c)) {
+    if (!has_budget_for_call(c)) {
         h2_must(nghttp2_submit_rst_stream(s, NGHTTP2_FLAG_NONE, id, NGHTTP2_REFUSED_STREAM));
         rpc_conn_count_control(c);
         return 0;

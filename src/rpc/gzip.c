@@ -51,9 +51,9 @@ void gzip_free(struct gzip *g)
 }
 
 /* Gives zlib the next stretch of `out`, never reaching more than a byte past the bound. */
-static int unpack_some(struct gzip *g, size_t room, struct buf *out)
+static int unpack_some(struct gzip *g, size_t fits, struct buf *out)
 {
-    size_t step = room < STEP_BYTES ? room : STEP_BYTES;
+    size_t step = fits < STEP_BYTES ? fits : STEP_BYTES;
 
     g->in.next_out = buf_reserve(out, step);
     g->in.avail_out = (uInt)step;

@@ -29,7 +29,8 @@
  *               RPC_CALL_QUEUE_BYTES of what is to be sent, per connection by RPC_CONN_BYTES_MAX of
  *               either; a client that does not read stops being read, one that asks for more while
  *               it has too much is refused the stream. rpc_send is always accepted; a streaming
- *               call over its budget says so by rpc_room, and by DRAINED when there is room again.
+ *               call over its budget says so by rpc_credit, and by DRAINED when there is room
+ * again.
  *            4. Whatever bytes a client sends, only its own connection suffers. Rapid resets,
  *               settings and ping floods, endless continuations and header lists, huge length
  *               prefixes, absurd paths: refused, with a GOAWAY, RST_STREAM or gRPC status where the
@@ -55,7 +56,7 @@ struct rpc_conn; /* opaque */
 
 enum {
     RPC_CHUNK_BYTES = 64 * KIB,       /* of a body, read at a time */
-    RPC_CALL_QUEUE_BYTES = 256 * KIB, /* of messages to send, past which rpc_room says none */
+    RPC_CALL_QUEUE_BYTES = 256 * KIB, /* of messages to send, past which rpc_credit says none */
     RPC_CONN_BYTES_MAX = 8 * MIB,     /* received and not answered, or not sent: all its calls */
     RPC_HEADER_BYTES_MAX = 64 * KIB,  /* of one request */
 
@@ -193,7 +194,7 @@ void rpc_send_body(struct rpc_call *c, struct rpc_body *body);
 
 /* Bytes that may still be queued on the call before it, or its connection, is over the budget. 0:
  * wait for DRAINED, which this asks for. */
-size_t rpc_room(struct rpc_call *c);
+size_t rpc_credit(struct rpc_call *c);
 
 /* Trailers: the end. text is copied; percent-encoded as gRPC wants. */
 void rpc_finish(struct rpc_call *c, enum rpc_code code, struct bytes text);

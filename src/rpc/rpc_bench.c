@@ -199,7 +199,7 @@ BENCH(rpc_echo_bare)
                                            .listener_close = swallow_unlisten};
     static const struct conn_ops conn_ops = {.write = swallow_write,
                                              .try_write = swallow_at_once,
-                                             .write_room = swallow_room,
+                                             .write_credit = swallow_room,
                                              .queued_bytes = swallow_queued,
                                              .pause = nothing,
                                              .resume = nothing,

@@ -65,7 +65,7 @@ static void answer(struct rpc_call *c, uint8_t how)
         rpc_send_shared(c, BYTES("p"), blob);
         blob_unref(blob);
     }
-    (void)rpc_room(c);
+    (void)rpc_credit(c);
 }
 
 static void end(struct rpc_call *c, uint8_t how)

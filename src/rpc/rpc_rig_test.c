@@ -92,7 +92,7 @@ static void pull_on(struct rpc_rig *r, struct rpc_call *c)
 {
     struct pull *p = c->context;
 
-    while (p->left > 0 && rpc_room(c) > 0) {
+    while (p->left > 0 && rpc_credit(c) > 0) {
         rpc_send_shared(c, BYTES("<"), p->content);
         p->left--;
     }

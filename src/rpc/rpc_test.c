@@ -304,7 +304,7 @@ TEST(answering_a_call_that_is_gone_is_fine)
         CHECK(fake_world_step(r.fake));
 
     rpc_send(e.call, BYTES("too late"));
-    CHECK_EQ(rpc_room(e.call), RPC_CALL_QUEUE_BYTES);
+    CHECK_EQ(rpc_credit(e.call), RPC_CALL_QUEUE_BYTES);
     rpc_finish(e.call, RPC_OK, BYTES(""));
     CHECK(!rpc_take(rpc, &e));
     CHECK_EQ(rpc_status(rpc).calls, 0);

@@ -51,7 +51,7 @@ bool pending_is_awaited(void *context, uint64_t id)
     return map_get_id(&s->awaited, id) != NULL;
 }
 
-bool pending_has_room(const struct server *s)
+bool pending_has_budget(const struct server *s)
 {
     return s->queue_bytes < QUEUE_BYTES_MAX && s->queue_count < 4 * (size_t)TURN_PROPOSALS_MAX;
 }

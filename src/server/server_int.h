@@ -170,7 +170,7 @@ void pending_applied(struct server *s, struct apply_effects *e);
 void pending_reads_due(struct server *s);
 void pending_time_out(struct server *s);
 bool pending_is_awaited(void *context, uint64_t id);
-bool pending_has_room(const struct server *s);
+bool pending_has_budget(const struct server *s);
 /* How long a proposal or a read may take. */
 uint64_t pending_limit_ms(const struct server *s);
 size_t pending_count(const struct server *s);

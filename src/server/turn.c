@@ -319,7 +319,7 @@ static bool take_needs(struct server *s)
  * In the end all are: they are told that it is the end. */
 static bool hears_clients(const struct server *s)
 {
-    return s->is_stopping || (s->published && pending_has_room(s));
+    return s->is_stopping || (s->published && pending_has_budget(s));
 }
 
 static void hear_clients(struct server *s)

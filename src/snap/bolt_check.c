@@ -32,7 +32,7 @@ static enum err load_freelist(struct bolt *b, struct freelist *out)
     out->count = is_long ? get_u64(header + PAGE_HEADER_BYTES) : get_u16(header + 10);
     out->end = at + length * page;
     if (out->count > (out->end - out->at) / 8)
-        return bolt_fail(b, at + 10, "more free pages than the list has room for");
+        return bolt_fail(b, at + 10, "more free pages than the list has space for");
     return bolt_mark(b, b->meta.freelist, length, at);
 }
 

@@ -677,7 +677,7 @@ TEST(a_wrong_free_list_is_refused)
         {8, 1, "not the header of a free list"},
         {0, 1, "not the header of a free list"},
         {10, 1, NULL}, /* one more or one less: which depends on the count */
-        {11, 0xff, "more free pages than the list has room for"},
+        {11, 0xff, "more free pages than the list has space for"},
         {15, 1, "the free list runs on beyond the file"},
         {16, 0xff, NULL},
         {23, 1, "impossible page in the free list"},

@@ -252,7 +252,7 @@ static void close_full_branch(struct bolt_writer *w, size_t level)
 }
 
 /* Closes the branch that a child with such a key does not fit into. */
-static void make_room(struct bolt_writer *w, size_t level, size_t key_bytes)
+static void reserve_one(struct bolt_writer *w, size_t level, size_t key_bytes)
 {
     assert(level < BOLT_DEPTH_MAX);
     const struct open_page *p = &w->levels[level];
@@ -263,7 +263,7 @@ static void make_room(struct bolt_writer *w, size_t level, size_t key_bytes)
 
 static void add_child(struct bolt_writer *w, size_t level, struct bytes key, uint64_t id)
 {
-    make_room(w, level, key.len);
+    reserve_one(w, level, key.len);
     if (level == w->depth)
         w->depth++;
     add_element(&w->levels[level], key, (struct head){.key_bytes = (uint32_t)key.len, .child = id});
@@ -286,7 +286,7 @@ static void add_big_entry(struct bolt_writer *w, struct bytes key, uint32_t valu
     struct head head = {.key_bytes = (uint32_t)key.len, .value_bytes = value_bytes};
     uint64_t bytes = PAGE_HEADER_BYTES + ELEMENT_BYTES + key.len + (uint64_t)value_bytes;
 
-    make_room(w, 0, key.len);
+    reserve_one(w, 0, key.len);
     uint64_t id = begin_page(w, PAGE_LEAF, 1, bytes);
     if (w->is_planned) {
         put_element(w, PAGE_LEAF, leaf_flags(w), ELEMENT_BYTES, &head);
@@ -302,11 +302,11 @@ static void add_big_entry(struct bolt_writer *w, struct bytes key, uint32_t valu
  * The next entry of the tree. For one that is gathered the room for its value is returned in *room,
  * which is NULL while there are no bytes to be had or they will pass through.
  */
-static void tree_add(struct bolt_writer *w, struct bytes key, uint32_t value_bytes, uint8_t **room)
+static void tree_add(struct bolt_writer *w, struct bytes key, uint32_t value_bytes, uint8_t **space)
 {
     uint64_t more = ELEMENT_BYTES + key.len + (uint64_t)value_bytes;
 
-    *room = NULL;
+    *space = NULL;
     if (w->leaf.count > 0 && w->leaf.bytes + more > w->fill_bytes)
         close_leaf(w);
     if (PAGE_HEADER_BYTES + more > w->page_bytes) {
@@ -317,7 +317,7 @@ static void tree_add(struct bolt_writer *w, struct bytes key, uint32_t value_byt
     add_element(&w->leaf, key,
                 (struct head){.key_bytes = (uint32_t)key.len, .value_bytes = value_bytes});
     if (w->is_planned)
-        *room = buf_extend(&w->leaf.data, value_bytes);
+        *space = buf_extend(&w->leaf.data, value_bytes);
 }
 
 /* Closes what is open, from the leaf up, until one page is left: the root, which is returned. */
@@ -370,7 +370,7 @@ static enum err check_entry(struct bolt_writer *w, const struct bolt_entry *entr
 static enum err add_entry(struct bolt_writer *w)
 {
     struct bolt_entry entry = {0};
-    uint8_t *room = NULL;
+    uint8_t *space = NULL;
 
     enum err e = w->feed->next(w->feed, &entry);
     if (e == ERR_END) {
@@ -382,22 +382,22 @@ static enum err add_entry(struct bolt_writer *w)
         e = check_entry(w, &entry);
     if (e != ERR_OK)
         return e;
-    tree_add(w, entry.key, entry.value_bytes, &room);
+    tree_add(w, entry.key, entry.value_bytes, &space);
     if (w->is_planned && w->next_page > w->plans[w->bucket].next_page)
         return ERR_CORRUPT; /* the feed has more than it had the first time */
-    if (room && entry.value_bytes > 0)
-        e = w->feed->read(w->feed, 0, room, entry.value_bytes);
+    if (space && entry.value_bytes > 0)
+        e = w->feed->read(w->feed, 0, space, entry.value_bytes);
     return e;
 }
 
 static enum err write_root(struct bolt_writer *w)
 {
     for (size_t i = 0; i < w->bucket_count; i++) {
-        uint8_t *room;
-        tree_add(w, w->buckets[i], BUCKET_BYTES, &room);
-        if (room) {
-            put_u64(room, w->roots[i]);
-            put_u64(room + 8, 0);
+        uint8_t *space;
+        tree_add(w, w->buckets[i], BUCKET_BYTES, &space);
+        if (space) {
+            put_u64(space, w->roots[i]);
+            put_u64(space + 8, 0);
         }
     }
     w->image_root = tree_finish(w);

@@ -74,7 +74,7 @@ static void check_ids(const struct watch_stream *s, const struct treap_node *n, 
 }
 
 /* What is queued and what is under way is what the room lacks. */
-static void check_room(const struct watch_stream *s)
+static void check_credit(const struct watch_stream *s)
 {
     uint64_t queued = 0;
 
@@ -87,7 +87,7 @@ static void check_room(const struct watch_stream *s)
     }
     assert(list_empty(&s->queue) == list_empty(&s->ready));
     if (!s->closed)
-        assert(s->room + (int64_t)(queued + s->taken) == s->room_full);
+        assert(s->credit + (int64_t)(queued + s->taken) == s->credit_full);
 }
 
 static void check_stream(const struct watch_stream *s, struct tally *all)
@@ -110,9 +110,9 @@ static void check_stream(const struct watch_stream *s, struct tally *all)
         parked++;
     }
     assert(t.parked == parked);
-    check_room(s);
+    check_credit(s);
 
-    bool wakes = !s->closed && watch_stream_has_room(s) && parked > 0;
+    bool wakes = !s->closed && watch_stream_has_credit(s) && parked > 0;
     assert(wakes == !list_empty(&s->waking));
     bool has_clock = !s->closed && s->progress_count > 0;
     assert(has_clock == (heap_has(&s->due) || !list_empty(&s->ticking)));

@@ -109,13 +109,13 @@ void chunk_forget(struct chunk *b, struct interest *i)
 /* --- taking in --- */
 
 /* Those who could not be sent anything now see no more of this chunk. True if somebody is left. */
-static bool park_without_room(struct interest *i, int64_t revision)
+static bool park_without_credit(struct interest *i, int64_t revision)
 {
     size_t left = 0;
 
     LIST_FOREACH (link, &i->watchers) {
         struct watcher *w = container_of(link, struct watcher, link);
-        if (watch_stream_has_room(w->stream)) {
+        if (watch_stream_has_credit(w->stream)) {
             left++;
             continue;
         }
@@ -289,7 +289,7 @@ static bool interest_take(struct chunk *b, struct interest *i, struct encoding *
     measure(b, i, e);
     if (i->gather != 0)
         return gather_take(b, &b->gathers[i->gather - 1], e);
-    if (!park_without_room(i, revision))
+    if (!park_without_credit(i, revision))
         return true;
     if (is_too_much(b, sizeof(struct gather))) {
         if (can_cut(b, revision))
@@ -439,7 +439,7 @@ size_t chunk_deliver(struct chunk *b, size_t n, int64_t revision)
     for (struct list *link = watchers->next; g->interest && link != watchers; count++) {
         struct watcher *w = container_of(link, struct watcher, link);
         link = link->next;
-        if (watch_stream_has_room(w->stream))
+        if (watch_stream_has_credit(w->stream))
             send(b, g, w, blob, revision);
         else
             watcher_park(w, g->first); /* with the last one the interest leaves the gather */

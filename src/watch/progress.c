@@ -20,7 +20,7 @@ void watch_request_progress(struct watch_stream *s)
 
     assert(!s->closed);
     if (s->count == 0 || watch_stream_live_count(s) < s->count || waits ||
-        !watch_stream_has_room(s))
+        !watch_stream_has_credit(s))
         return;
     watch_stream_queue(s, &(struct watch_message){.watch_id = -1, .revision = revision}, NULL);
 }
@@ -64,7 +64,7 @@ static void tick(struct watcher *w)
 
     if (!w->progress)
         return;
-    if (!w->was_sent && is_eligible(w) && watch_stream_has_room(s)) {
+    if (!w->was_sent && is_eligible(w) && watch_stream_has_credit(s)) {
         struct watch_message m = {.watch_id = w->id, .revision = s->hub->revision};
         watch_stream_queue(s, &m, NULL);
     }

@@ -5,17 +5,17 @@
 
 enum { REAP_AT_ONCE = 256 }; /* watchers that end with the call that closes their stream */
 
-struct watch_stream *watch_stream_open(struct watch *hub, void *context, size_t room_bytes,
+struct watch_stream *watch_stream_open(struct watch *hub, void *context, size_t credit_bytes,
                                        uint64_t now_ms)
 {
-    assert(room_bytes > 0);
-    assert(room_bytes <= INT64_MAX);
+    assert(credit_bytes > 0);
+    assert(credit_bytes <= INT64_MAX);
 
     struct watch_stream *s = hub_alloc(hub, sizeof(*s));
     s->hub = hub;
     s->context = context;
-    s->room = (int64_t)room_bytes;
-    s->room_full = s->room;
+    s->credit = (int64_t)credit_bytes;
+    s->credit_full = s->credit;
     s->opened_ms = now_ms;
     s->interval_ms = hub->interval_ms + rng_below(&hub->rng, hub->interval_ms / 10);
     list_init(&s->link);
@@ -48,7 +48,7 @@ void watch_stream_close(struct watch_stream *s)
         message_free(hub, container_of(link, struct message, link));
     list_remove(&s->ready);
     s->closed = true;
-    s->room = 0; /* what concerns its watchers parks them */
+    s->credit = 0; /* what concerns its watchers parks them */
     watch_stream_settle(s);
     watch_progress_unwanted(s);
     hub->stream_count--;
@@ -77,9 +77,9 @@ void *watch_stream_context(const struct watch_stream *s)
     return s->context;
 }
 
-size_t watch_stream_room(const struct watch_stream *s)
+size_t watch_stream_credit(const struct watch_stream *s)
 {
-    return s->room > 0 ? (size_t)s->room : 0;
+    return s->credit > 0 ? (size_t)s->credit : 0;
 }
 
 size_t watch_stream_live_count(const struct watch_stream *s)
@@ -89,7 +89,7 @@ size_t watch_stream_live_count(const struct watch_stream *s)
 
 void watch_stream_settle(struct watch_stream *s)
 {
-    bool wakes = !s->closed && watch_stream_has_room(s) && !list_empty(&s->parked);
+    bool wakes = !s->closed && watch_stream_has_credit(s) && !list_empty(&s->parked);
 
     if (!wakes)
         list_remove(&s->waking);
@@ -110,7 +110,7 @@ void watch_stream_queue(struct watch_stream *s, const struct watch_message *m, c
     if (m->long_events)
         bytes = watch_long_bytes(m->long_events);
     message->m.bytes = bytes > MESSAGE_BYTES_MIN ? bytes : MESSAGE_BYTES_MIN;
-    s->room -= (int64_t)message->m.bytes;
+    s->credit -= (int64_t)message->m.bytes;
     list_init(&message->link);
     list_push_back(&s->queue, &message->link);
     if (list_empty(&s->ready))
@@ -142,7 +142,7 @@ void watch_sent(struct watch_stream *s, size_t bytes)
     assert(bytes <= s->taken);
 
     s->taken -= bytes;
-    s->room += (int64_t)bytes;
-    assert(s->room <= s->room_full);
+    s->credit += (int64_t)bytes;
+    assert(s->credit <= s->credit_full);
     watch_stream_settle(s);
 }

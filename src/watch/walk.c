@@ -306,10 +306,10 @@ static void unpark(struct watcher *w)
 
 static void admit(struct watch_stream *s, unsigned *steps)
 {
-    int64_t wave = 1 + s->room / WAVE_BYTES;
+    int64_t wave = 1 + s->credit / WAVE_BYTES;
 
     list_remove(&s->waking);
-    while (wave-- > 0 && *steps > 0 && watch_stream_has_room(s) && !list_empty(&s->parked)) {
+    while (wave-- > 0 && *steps > 0 && watch_stream_has_credit(s) && !list_empty(&s->parked)) {
         unpark(container_of(s->parked.next, struct watcher, link));
         spend(steps, 1);
     }

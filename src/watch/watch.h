@@ -84,7 +84,7 @@ void watch_close(struct watch *w);
 /* --- telling --- */
 
 /* `context` is whoever owns the stream. It starts with this much room. */
-struct watch_stream *watch_stream_open(struct watch *w, void *context, size_t room_bytes,
+struct watch_stream *watch_stream_open(struct watch *w, void *context, size_t credit_bytes,
                                        uint64_t now_ms);
 
 /* Its watchers end with it, the last of many a little later, and messages not taken are dropped. */
@@ -95,7 +95,7 @@ void *watch_stream_context(const struct watch_stream *s);
  * What is left of a stream's room; 0: none. Whoever reads the client's requests stops while it is
  * 0, since each of them may put a small message into the queue, room or not.
  */
-size_t watch_stream_room(const struct watch_stream *s);
+size_t watch_stream_credit(const struct watch_stream *s);
 
 /*
  * The outcome is a message: created, or created and canceled with id -1. An empty key stands for

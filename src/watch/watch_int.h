@@ -260,11 +260,11 @@ struct watch_stream {
     struct list link; /* on the hub's streams, or closed ones */
     bool closed;
 
-    int64_t room;      /* may fall below 0 by the last message */
-    int64_t room_full; /* with nothing queued or under way */
-    uint64_t taken;    /* bytes under way */
-    struct list queue; /* of struct message */
-    struct list ready; /* on the hub's ready while the queue holds something */
+    int64_t credit;      /* may fall below 0 by the last message */
+    int64_t credit_full; /* with nothing queued or under way */
+    uint64_t taken;      /* bytes under way */
+    struct list queue;   /* of struct message */
+    struct list ready;   /* on the hub's ready while the queue holds something */
 
     struct treap_node *ids;
     int64_t next_id;
@@ -292,9 +292,9 @@ struct watch_stream {
 };
 
 size_t watch_stream_live_count(const struct watch_stream *s);
-static inline bool watch_stream_has_room(const struct watch_stream *s)
+static inline bool watch_stream_has_credit(const struct watch_stream *s)
 {
-    return s->room > 0;
+    return s->credit > 0;
 }
 
 /* Takes over m's blob or long, and `reason`, which may be NULL. */

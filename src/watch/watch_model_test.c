@@ -303,7 +303,7 @@ static void step_create(struct life *l, struct model_stream *t)
 {
     struct model_watcher *w = &t->watchers[below(l, WATCHERS)];
 
-    if (w->used || watch_stream_room(t->s) == 0)
+    if (w->used || watch_stream_credit(t->s) == 0)
         return;
     w->id = (w - t->watchers) + 1;
     w->from = (unsigned)below(l, KEYS);
@@ -321,7 +321,7 @@ static void step_cancel(struct life *l, struct model_stream *t)
 {
     int64_t id = 1 + (int64_t)below(l, WATCHERS);
 
-    if (watch_stream_room(t->s) > 0)
+    if (watch_stream_credit(t->s) > 0)
         watch_cancel(t->s, id);
     watch_check(l->rig.w);
 }

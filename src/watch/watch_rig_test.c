@@ -89,9 +89,9 @@ void watch_rig_replace(struct watch_rig *r)
     watch_check(r->w);
 }
 
-struct watch_stream *watch_rig_stream(struct watch_rig *r, size_t room_bytes)
+struct watch_stream *watch_rig_stream(struct watch_rig *r, size_t credit_bytes)
 {
-    return watch_stream_open(r->w, NULL, room_bytes, r->now_ms);
+    return watch_stream_open(r->w, NULL, credit_bytes, r->now_ms);
 }
 
 void watch_rig_create(struct watch_rig *r, struct watch_stream *s,

@@ -33,7 +33,7 @@ void watch_rig_remove(struct watch_rig *r);
 /* The store is closed and opened again, as if another had taken its place. */
 void watch_rig_replace(struct watch_rig *r);
 
-struct watch_stream *watch_rig_stream(struct watch_rig *r, size_t room_bytes);
+struct watch_stream *watch_rig_stream(struct watch_rig *r, size_t credit_bytes);
 void watch_rig_create(struct watch_rig *r, struct watch_stream *s,
                       const struct pb_watch_create_request *request);
 

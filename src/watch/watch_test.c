@@ -140,12 +140,12 @@ TEST(a_stream_is_overdrawn_by_one_message_at_most)
     for (unsigned n = 0; n < 8; n++)
         watch_rig_create(&r, s, &everything);
     watch_rig_create(&r, quick, &everything);
-    CHECK_EQ(watch_stream_room(s), 700 - 8 * 64);
+    CHECK_EQ(watch_stream_credit(s), 700 - 8 * 64);
 
     for (unsigned n = 0; n < 100; n++)
         watch_rig_put(&r, "a", "a value of some length, which makes the message larger than 64");
 
-    CHECK_EQ(watch_stream_room(s), 0);
+    CHECK_EQ(watch_stream_credit(s), 0);
     CHECK_EQ(watch_status(r.w).lagging, 8);
     size_t held = 0;
     struct watch_message m;

@@ -44,7 +44,7 @@ void clients_look(struct episode *e)
 {
     for (int i = 0; i < CLIENTS; i++) {
         struct client *c = &e->clients[i];
-        if (c->stream && c->full_ms == 0 && watch_stream_room(c->stream) == 0)
+        if (c->stream && c->full_ms == 0 && watch_stream_credit(c->stream) == 0)
             c->full_ms = e->now_ms;
     }
 }
@@ -54,7 +54,7 @@ static void look_who_is_live(struct episode *e)
 {
     for (int i = 0; i < CLIENTS; i++) {
         struct client *c = &e->clients[i];
-        if (!c->stream || watch_stream_room(c->stream) == 0)
+        if (!c->stream || watch_stream_credit(c->stream) == 0)
             continue;
         for (int n = 0; n < WATCHERS; n++) {
             struct client_watcher *w = &c->watchers[n];
@@ -634,10 +634,10 @@ static void cancel_some(struct episode *e, struct client *c)
 
 static void connect_client(struct episode *e, struct client *c)
 {
-    size_t room = 1 + pick(e, e->climate.room_bytes);
+    size_t credit = 1 + pick(e, e->climate.credit_bytes);
 
-    c->stream = watch_stream_open(e->watch, c, room, e->now_ms);
-    episode_say(e, "client %td has a stream with room for %zu", c - e->clients, room);
+    c->stream = watch_stream_open(e->watch, c, credit, e->now_ms);
+    episode_say(e, "client %td has a stream with credit for %zu", c - e->clients, credit);
     for (int i = 0; i < WATCHERS; i++)
         if (c->watchers[i].used) {
             create(e, c, &c->watchers[i], c->watchers[i].next);
@@ -653,7 +653,7 @@ void clients_ask_step(struct episode *e)
         connect_client(e, c);
         return;
     }
-    if (c->reply_count + 2 > ARRAY_LEN(c->replies) || watch_stream_room(c->stream) == 0)
+    if (c->reply_count + 2 > ARRAY_LEN(c->replies) || watch_stream_credit(c->stream) == 0)
         return;
     switch (pick(e, 12)) {
     case 0:

@@ -152,7 +152,7 @@ static void choose_climate(struct episode *e, const struct episode_options *opti
     c->checkpoint = chance(e, 1, 2);
     c->persist = chance(e, 1, 2);
     c->pending_bytes_max = chance(e, 1, 3) ? 4096 + pick(e, 60000) : 0;
-    c->room_bytes = 100 + pick(e, 8000);
+    c->credit_bytes = 100 + pick(e, 8000);
     c->fragment_bytes = 100 + pick(e, 2000);
     c->crash_weight = (unsigned)pick(e, 8);
     c->read_weight = 1 + (unsigned)pick(e, 12);

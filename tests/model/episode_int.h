@@ -38,7 +38,7 @@ struct climate {
     unsigned key_count; /* that may ever be */
     unsigned value_bytes_max;
     bool checkpoint, persist;
-    size_t pending_bytes_max, room_bytes, fragment_bytes;
+    size_t pending_bytes_max, credit_bytes, fragment_bytes;
     int64_t sweep_keys_min;             /* 0: mvcc's own, which is more than most episodes have */
     unsigned crash_weight, read_weight; /* how often power goes; how often clients read */
 };
