@@ -273,13 +273,13 @@ static void append_key(struct buf *out, struct bytes key)
     buf_append(out, key);
 }
 
-/* A key that a large delete has ended hangs on its lease until that is swept. */
+/* A key that a large delete has ended hangs on its lease until that is settled. */
 static bool is_alive(struct call *c, struct bytes key)
 {
     struct mvcc *m = api_of(c)->o.mvcc;
     struct keyindex_found found;
 
-    return !mvcc_is_sweeping(m) || mvcc_find(m, key, revision_whole(mvcc_revision(m)), &found);
+    return !mvcc_is_settling(m) || mvcc_find(m, key, revision_whole(mvcc_revision(m)), &found);
 }
 
 static bool list_keys_step(struct call *c, unsigned steps)

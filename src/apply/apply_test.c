@@ -152,16 +152,17 @@ TEST(a_large_delete_goes_in_slices_and_is_seen_at_once)
     struct desk d;
     struct pb_delete_range_request gone = {.key = BYTES("k"), .range_end = BYTES("\0")};
     desk_init(&d, STAND_MEMORY);
-    put_many(&d, MVCC_SWEEP_KEYS_MIN - 1, 0);
+    put_many(&d, MVCC_RANGE_TOMBSTONE_KEYS_MIN - 1, 0);
 
     apply_slowly(&d, &(struct pb_internal_raft_request){.delete_range = &gone},
-                 MVCC_SWEEP_KEYS_MIN - 1, MVCC_SWEEP_KEYS_MIN);
+                 MVCC_RANGE_TOMBSTONE_KEYS_MIN - 1, MVCC_RANGE_TOMBSTONE_KEYS_MIN);
 
     desk_free(&d);
 }
 
-/* The keys are gone at once; their leases find out as they are swept, but for one that is back. */
-TEST(a_larger_delete_is_swept_later)
+/* The keys are gone at once; their leases find out as they are settled, but for one that is back.
+ */
+TEST(a_larger_delete_is_settled_later)
 {
     struct desk d;
     struct pb_lease_grant_request grant = {.id = 1, .ttl = 60}, again = {.id = 2, .ttl = 60};
@@ -171,16 +172,16 @@ TEST(a_larger_delete_is_swept_later)
     d.steps = 1;
     CHECK_EQ(desk_do(&d, &(struct pb_internal_raft_request){.lease_grant = &grant}), RESULT_OK);
     CHECK_EQ(desk_do(&d, &(struct pb_internal_raft_request){.lease_grant = &again}), RESULT_OK);
-    put_many(&d, MVCC_SWEEP_KEYS_MIN, 1);
+    put_many(&d, MVCC_RANGE_TOMBSTONE_KEYS_MIN, 1);
 
     CHECK_EQ(desk_do(&d, &(struct pb_internal_raft_request){.delete_range = &gone}), RESULT_OK);
 
     CHECK(d.slices < 5);
-    CHECK(mvcc_is_sweeping(d.mvcc));
+    CHECK(mvcc_is_settling(d.mvcc));
     CHECK_EQ(count_keys(&d, &revision), 0);
     CHECK_EQ(lease_of_key(d.leases, BYTES("k00007")), 1);
     CHECK_EQ(desk_put(&d, "k00007", "again", 2), RESULT_OK);
-    while (!mvcc_sweep_some(d.mvcc, 10))
+    while (!mvcc_settle_some(d.mvcc, 10))
         ;
     CHECK_EQ(lease_of_key(d.leases, BYTES("k00007")), 2);
     CHECK_EQ(lease_of_key(d.leases, BYTES("k00008")), 0);

@@ -27,7 +27,7 @@ static void on_leased_key(void *context, struct bytes key, int64_t lease)
     CHECK_EQ(lease_attach(d->leases, lease, key), LEASE_OK);
 }
 
-static void on_swept_key(void *context, struct bytes key)
+static void on_settled_key(void *context, struct bytes key)
 {
     struct desk *d = context;
 
@@ -42,13 +42,14 @@ bool desk_open_rooms(struct desk *d)
     buf_clear(why);
     CHECK_EQ(lease_open(&(struct lease_options){.backend = b, .min_ttl = 2}, why, &d->leases),
              ERR_OK);
-    CHECK_EQ(mvcc_open(&(struct mvcc_options){.backend = b,
-                                              .on_leased_key = on_leased_key,
-                                              .on_swept_key = on_swept_key,
-                                              .sweep_keys_min = d->sweep_keys_min,
-                                              .context = d},
-                       why, &d->mvcc),
-             ERR_OK);
+    CHECK_EQ(
+        mvcc_open(&(struct mvcc_options){.backend = b,
+                                         .on_leased_key = on_leased_key,
+                                         .on_settled_key = on_settled_key,
+                                         .range_tombstone_keys_min = d->range_tombstone_keys_min,
+                                         .context = d},
+                  why, &d->mvcc),
+        ERR_OK);
     CHECK_EQ(cluster_open(
                  &(struct cluster_options){
                      .backend = b, .cluster_id = 1, .own_id = DESK_OWN_ID, .max_learners = 1},
@@ -83,12 +84,12 @@ void desk_close_rooms(struct desk *d)
 
 void desk_init(struct desk *d, enum stand_kind kind)
 {
-    desk_init_sweeping(d, kind, 0);
+    desk_init_settling(d, kind, 0);
 }
 
-void desk_init_sweeping(struct desk *d, enum stand_kind kind, int64_t sweep_keys_min)
+void desk_init_settling(struct desk *d, enum stand_kind kind, int64_t range_tombstone_keys_min)
 {
-    *d = (struct desk){.steps = 100, .sweep_keys_min = sweep_keys_min};
+    *d = (struct desk){.steps = 100, .range_tombstone_keys_min = range_tombstone_keys_min};
     stand_init(&d->stand, kind);
     CHECK_EQ(stand_open(&d->stand), ERR_OK);
     CHECK(desk_open_rooms(d));

@@ -22,9 +22,9 @@ struct desk {
     struct apply *apply;
 
     int64_t quota_bytes;
-    int64_t sweep_keys_min; /* of mvcc_options */
-    unsigned steps;         /* of each slice */
-    unsigned slices;        /* that the last entry took */
+    int64_t range_tombstone_keys_min; /* of mvcc_options */
+    unsigned steps;                   /* of each slice */
+    unsigned slices;                  /* that the last entry took */
     uint64_t now_ms;
     bool nobody_waits;  /* for any response */
     bool check_slices;  /* all invariants after every slice, not only after every entry */
@@ -36,7 +36,7 @@ struct desk {
 
 /* On a new store. */
 void desk_init(struct desk *d, enum stand_kind kind);
-void desk_init_sweeping(struct desk *d, enum stand_kind kind, int64_t sweep_keys_min);
+void desk_init_settling(struct desk *d, enum stand_kind kind, int64_t range_tombstone_keys_min);
 void desk_free(struct desk *d);
 
 /* Opens the rooms on the store there is; false: apply_open has failed, and said why in `refused`.

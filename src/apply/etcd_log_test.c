@@ -259,7 +259,7 @@ static void check_hash(struct desk *d, const char *said)
     struct mvcc_hash h = {0};
 
     CHECK_EQ(mvcc_hash_open(d->mvcc, &h), MVCC_OK);
-    while (!mvcc_sweep_some(d->mvcc, 10))
+    while (!mvcc_settle_some(d->mvcc, 10))
         ;
     while (!mvcc_hash_some(d->mvcc, &h, 10))
         ;
@@ -288,7 +288,7 @@ TEST(the_log_of_real_etcd_leads_to_the_same_keys)
     int64_t last = json_number(PEER_CTL(&etcd, "put last one -w json"), "\"revision\":");
     const char *said = PEER_CTL(&etcd, "endpoint hashkv -w json --rev=%" PRId64, last);
     peer_stop(&etcd);
-    desk_init_sweeping(&d, STAND_MEMORY, 2); /* many ranges have so many keys */
+    desk_init_settling(&d, STAND_MEMORY, 2); /* many ranges have so many keys */
     unsigned entries = apply_log(&d, peer_run(&etcd.arena, "ls %s/member/wal/*.wal", dir));
 
     CHECK(entries > REQUESTS / 4);

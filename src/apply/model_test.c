@@ -390,7 +390,7 @@ static void random_read(struct desk *desk, struct dice *d, struct model_store *m
 /* Does what deletes and compactions have left to be done. */
 static void settle(struct desk *d)
 {
-    while (!mvcc_sweep_some(d->mvcc, 3))
+    while (!mvcc_settle_some(d->mvcc, 3))
         ;
     for (int i = 0; i < 4; i++) {
         if (backend_can_commit(d->stand.b))
@@ -416,7 +416,7 @@ static void replay(const struct desk *from, struct desk *to, struct dice *d)
         else if (what < 4)
             settle(to);
         else if (what < 20)
-            (void)mvcc_sweep_some(to->mvcc, 1);
+            (void)mvcc_settle_some(to->mvcc, 1);
         else if (what < 24 && backend_can_commit(to->stand.b))
             stand_commit(&to->stand);
     }
@@ -444,8 +444,8 @@ static void random_episode(uint64_t seed)
 
     rng_seed(&d.rng, seed);
     model_init(&m, &arena);
-    desk_init_sweeping(&one, STAND_MEMORY, (int64_t)(seed % 4));
-    desk_init_sweeping(&other, STAND_MEMORY, (int64_t)(seed % 3));
+    desk_init_settling(&one, STAND_MEMORY, (int64_t)(seed % 4));
+    desk_init_settling(&other, STAND_MEMORY, (int64_t)(seed % 3));
     other.nobody_waits = true;
     for (int i = 0; i < 300; i++) {
         d.revision = m.revision;
@@ -457,7 +457,7 @@ static void random_episode(uint64_t seed)
         if (dice_roll(&d, 50) == 0)
             settle(&one);
         if (dice_roll(&d, 3) == 0)
-            (void)mvcc_sweep_some(one.mvcc, 1);
+            (void)mvcc_settle_some(one.mvcc, 1);
         arena_reset(&arena);
     }
     replay(&one, &other, &d);

@@ -69,9 +69,9 @@ static bool walk(struct mvcc *m, struct backend_view *v, struct revision *next, 
 
 int64_t mvcc_history_end(const struct mvcc *m, int64_t next)
 {
-    int64_t swept = mvcc_sweep_revision(m);
+    int64_t settled = mvcc_unsettled_revision(m);
 
-    return next <= swept && swept <= m->revision ? swept - 1 : m->revision;
+    return next <= settled && settled <= m->revision ? settled - 1 : m->revision;
 }
 
 bool mvcc_history_some(struct mvcc *m, struct revision *next, unsigned steps, mvcc_visit *visit,

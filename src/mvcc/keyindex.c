@@ -19,8 +19,8 @@ void keyindex_free(struct keyindex *ix)
     if (!ix)
         return;
     slabs_free(&ix->slabs);
-    buf_free(&ix->fall.from);
-    buf_free(&ix->fall.to);
+    buf_free(&ix->range_tombstone.from);
+    buf_free(&ix->range_tombstone.to);
     mem_free(ix->memo);
     mem_free(ix);
 }
@@ -61,7 +61,7 @@ bool keyindex_find_newest(const struct keyindex *ix, struct bytes key, struct ke
     if (!m->path.found)
         return false;
     const struct record *r = m->path.leaf->records[m->path.place];
-    return keyindex_record_find_newest(r, out) && !keyindex_is_owed(ix, r);
+    return keyindex_record_find_newest(r, out) && !keyindex_record_is_covered(ix, r);
 }
 
 /* The way to a key that is about to change, good until the next find_newest. */
@@ -104,8 +104,8 @@ void keyindex_begin(struct keyindex *ix, struct revision at)
 static void note(struct keyindex *ix, struct path *p, struct bytes key, struct change c,
                  int64_t created, int64_t version)
 {
-    if (ix->fall.on)
-        keyindex_fall_reach(ix, p);
+    if (ix->range_tombstone.on)
+        keyindex_push_down(ix, p);
     if (p->found) {
         keyindex_record_note(&ix->slabs, p->leaf->records[p->place], c, created, version);
         if (leaf_is_alive(p->leaf, p->place) == c.tombstone)
@@ -131,7 +131,7 @@ void keyindex_put(struct keyindex *ix, struct bytes key, struct revision at, uin
     struct path *p = way_to(ix, key);
     const struct record *r = path_record(p);
     bool alive = r && !r->newest.tombstone;
-    assert(!r || !keyindex_is_owed(ix, r)); /* that is paid first */
+    assert(!r || !keyindex_record_is_covered(ix, r)); /* that is settled first */
 
     keyindex_begin(ix, at);
     note(ix, p, key, change_of(at, false, length), alive ? r->created : at.main,
@@ -143,7 +143,7 @@ bool keyindex_tombstone(struct keyindex *ix, struct bytes key, struct revision a
     struct path *p = way_to(ix, key);
     const struct record *r = path_record(p);
 
-    if (!r || r->newest.tombstone || keyindex_is_owed(ix, r))
+    if (!r || r->newest.tombstone || keyindex_record_is_covered(ix, r))
         return false;
     keyindex_begin(ix, at);
     note(ix, p, key, change_of(at, true, length), r->created, r->version);
@@ -184,7 +184,7 @@ bool keyindex_load_put(struct keyindex *ix, struct bytes key, struct revision at
     struct path *p = way_to(ix, key);
 
     if (!can_load(ix, at) || !follows(path_record(p), at, created, version) ||
-        !keyindex_fall_allows(ix, key, at, false))
+        !keyindex_range_tombstone_allows(ix, key, at, false))
         return false;
     note(ix, p, key, change_of(at, false, length), created, version);
     return true;
@@ -197,7 +197,7 @@ bool keyindex_load_tombstone(struct keyindex *ix, struct bytes key, struct revis
     const struct record *r = path_record(p);
     bool alive = r && !r->newest.tombstone;
 
-    if (!can_load(ix, at) || !keyindex_fall_allows(ix, key, at, true))
+    if (!can_load(ix, at) || !keyindex_range_tombstone_allows(ix, key, at, true))
         return false;
     note(ix, p, key, change_of(at, true, length), alive ? r->created : at.main,
          alive ? r->version : 0);

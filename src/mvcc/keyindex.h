@@ -101,31 +101,34 @@ bool keyindex_tombstone(struct keyindex *ix, struct bytes key, struct revision a
 void keyindex_publish(struct keyindex *ix);
 
 /*
- * --- falling: many lives end at once ---
+ * --- range tombstone: many lives end at once ---
  *
  * Ends all lives in a range, the first in the order of keys at `at`, the next at the sub after it
  * and so on, and returns how many there were. It takes O(log n): from here on everybody sees them
- * dead, but the tombstones are owed, and noted by and by. One fall at a time (asserted), so
- * keyindex_is_falling is asked first. Meanwhile nothing is compacted (asserted).
+ * dead, but the tombstones are unsettled, and noted by and by. One range tombstone at a time
+ * (asserted), so keyindex_is_unsettled is asked first. Meanwhile nothing is compacted (asserted).
  */
-int64_t keyindex_fall(struct keyindex *ix, const struct key_range *range, struct revision at);
-bool keyindex_is_falling(const struct keyindex *ix);
+int64_t keyindex_range_tombstone(struct keyindex *ix, const struct key_range *range,
+                                 struct revision at);
+bool keyindex_is_unsettled(const struct keyindex *ix);
 
-/* Its range, good until it is swept, and the first of its revisions. */
-const struct key_range *keyindex_fall_range(const struct keyindex *ix);
-struct revision keyindex_fall_first(const struct keyindex *ix);
+/* Its range, good until it is settled, and the first of its revisions. */
+const struct key_range *keyindex_unsettled_range(const struct keyindex *ix);
+struct revision keyindex_unsettled_first(const struct keyindex *ix);
 
-/* Is the key's tombstone owed, and at which revision? Before a put, which begins its next life, the
- * owner pays: stores it, and notes it here. O(log n). */
-bool keyindex_owes(struct keyindex *ix, struct bytes key, struct revision *at);
-void keyindex_pay(struct keyindex *ix, struct bytes key, struct revision at, uint32_t length);
+/* Is the key's tombstone unsettled, and at which revision? Before a put, which begins its next
+ * life, the owner settles: stores it, and notes it here. O(log n). */
+bool keyindex_key_is_unsettled(struct keyindex *ix, struct bytes key, struct revision *at);
+void keyindex_settle_key(struct keyindex *ix, struct bytes key, struct revision at,
+                         uint32_t length);
 
 /* Stores the tombstone of a key, which is lent; how long it is. It must not change the index. */
-typedef uint32_t keyindex_bury(void *context, struct bytes key, struct revision at);
+typedef uint32_t keyindex_store_tombstone(void *context, struct bytes key, struct revision at);
 
-/* Pays what is owed, in the order of keys; looks at no more than `steps` keys that fell. True when
- * that was all, and the fall is over. */
-bool keyindex_sweep_some(struct keyindex *ix, unsigned steps, keyindex_bury *bury, void *context);
+/* Settles what is unsettled, in the order of keys; looks at no more than `steps` keys that was
+ * covered. True when that was all, and the range tombstone is over. */
+bool keyindex_settle_some(struct keyindex *ix, unsigned steps, keyindex_store_tombstone *store,
+                          void *context);
 
 /*
  * --- loading: entries of the store, in order of revision ---
@@ -147,9 +150,11 @@ bool keyindex_load_put(struct keyindex *ix, struct bytes key, struct revision at
 bool keyindex_load_tombstone(struct keyindex *ix, struct bytes key, struct revision at,
                              uint32_t length);
 
-/* A fall that is not swept, told when everything before its first revision is loaded. Those of its
- * tombstones that the store has are loaded after it, like all others. False: it cannot be. */
-bool keyindex_load_fall(struct keyindex *ix, const struct key_range *range, struct revision at);
+/* A range tombstone that is not settled, told when everything before its first revision is loaded.
+ * Those of its tombstones that the store has are loaded after it, like all others. False: it cannot
+ * be. */
+bool keyindex_load_range_tombstone(struct keyindex *ix, const struct key_range *range,
+                                   struct revision at);
 
 /* --- looking --- */
 

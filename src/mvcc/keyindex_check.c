@@ -39,7 +39,7 @@ struct visit {
 };
 
 struct living {
-    uint64_t now, published, fallen;
+    uint64_t now, published, covered;
 };
 
 /* Before the write under way a record was as it was at the revision before its first. */
@@ -49,20 +49,20 @@ static bool was_alive(const struct keyindex *ix, const struct record *r)
     struct keyindex_found found;
 
     if (!ix->working)
-        return !r->newest.tombstone && !keyindex_is_owed(ix, r);
+        return !r->newest.tombstone && !keyindex_record_is_covered(ix, r);
     before.sub--;
     return keyindex_look(ix, r, before, &found);
 }
 
-/* Is the fall? */
+/* Is the range tombstone? */
 static bool is_published(const struct keyindex *ix)
 {
-    return !ix->working || ix->fall.epoch != ix->epoch;
+    return !ix->working || ix->range_tombstone.epoch != ix->epoch;
 }
 
-/* What a leaf says, and what it would say if it knew that it fell as a whole. */
+/* What a leaf says, and what it would say if it knew that it was covered as a whole. */
 struct leaf_counts {
-    uint64_t alive, published, fallen;
+    uint64_t alive, published, covered;
 };
 
 static struct leaf_counts leaf_counts(const struct keyindex *ix, const struct leaf *l, bool whole)
@@ -70,23 +70,23 @@ static struct leaf_counts leaf_counts(const struct keyindex *ix, const struct le
     uint64_t published = leaf_living(ix, l, true);
 
     if (!whole)
-        return (struct leaf_counts){l->alive, published, l->fallen};
-    assert(l->fallen == 0);
+        return (struct leaf_counts){l->alive, published, l->covered};
+    assert(l->covered == 0);
     return (struct leaf_counts){0, is_published(ix) ? 0 : published, l->alive};
 }
 
-/* Who fell was alive just before, and is in the range. Who owes has fallen. */
-static void check_fallen(const struct keyindex *ix, const struct record *r, bool fallen)
+/* Who was covered was alive just before, and is in the range. Who leaves unsettled has covered. */
+static void check_covered(const struct keyindex *ix, const struct record *r, bool covered)
 {
-    struct revision before = ix->fall.first;
+    struct revision before = ix->range_tombstone.first;
     struct keyindex_found found;
 
     before.sub--;
-    assert(fallen || !keyindex_is_owed(ix, r));
-    if (!fallen)
+    assert(covered || !keyindex_record_is_covered(ix, r));
+    if (!covered)
         return;
-    assert(ix->fall.on);
-    assert(key_range_has(&ix->fall.range, record_key(r)));
+    assert(ix->range_tombstone.on);
+    assert(key_range_has(&ix->range_tombstone.range, record_key(r)));
     bool was_alive = keyindex_record_find(r, before, &found);
     assert(was_alive);
 }
@@ -100,9 +100,10 @@ static void check_record(struct visit *v, const struct leaf *l, unsigned i,
     assert(!v->last_record || bytes_compare(record_key(v->last_record), record_key(r)) < 0);
     assert(revision_compare(change_revision(&r->newest), v->ix->newest) <= 0);
     assert(l->heads[i] == keyindex_tree_head(record_key(r), l->skip));
-    assert((counts->alive >> i & 1) == (!r->newest.tombstone && !keyindex_is_owed(v->ix, r)));
+    assert((counts->alive >> i & 1) ==
+           (!r->newest.tombstone && !keyindex_record_is_covered(v->ix, r)));
     assert((counts->published >> i & 1) == was_alive(v->ix, r));
-    check_fallen(v->ix, r, counts->fallen >> i & 1);
+    check_covered(v->ix, r, counts->covered >> i & 1);
     v->last_record = r;
     v->records++;
 }
@@ -123,7 +124,7 @@ static struct living check_leaf(struct visit *v, const struct leaf *l, bool whol
         check_record(v, l, i, &counts);
     for (unsigned i = l->count; i < NODE_MAX; i++) {
         assert(l->heads[i] == UINT32_MAX);
-        assert(!((l->alive | leaf_living(ix, l, true) | l->fallen) >> i & 1));
+        assert(!((l->alive | leaf_living(ix, l, true) | l->covered) >> i & 1));
     }
     if (l->count > 0) {
         assert(!low.at || bytes_compare(low, record_key(l->records[0])) <= 0);
@@ -131,7 +132,7 @@ static struct living check_leaf(struct visit *v, const struct leaf *l, bool whol
     }
     return (struct living){(unsigned)__builtin_popcountll(counts.alive),
                            (unsigned)__builtin_popcountll(counts.published),
-                           (unsigned)__builtin_popcountll(counts.fallen)};
+                           (unsigned)__builtin_popcountll(counts.covered)};
 }
 
 static void check_inner(const struct keyindex *ix, const struct inner *n, struct bytes low,
@@ -158,7 +159,7 @@ static void check_inner(const struct keyindex *ix, const struct inner *n, struct
     }
 }
 
-/* `whole`: something above it fell with all below. */
+/* `whole`: something above it was covered with all below. */
 static struct living check_node(struct visit *v, const void *node, unsigned level, bool whole,
                                 struct bytes low, struct bytes high)
 {
@@ -173,15 +174,15 @@ static struct living check_node(struct visit *v, const void *node, unsigned leve
         struct bytes from = i > 0 ? separator_bytes(n->separators[i]) : low;
         struct bytes to = i + 1 < n->count ? separator_bytes(n->separators[i + 1]) : high;
         assert(!from.at || !to.at || bytes_compare(from, to) < 0);
-        bool fell = n->whole >> i & 1;
-        assert(!whole || (!fell && n->fallen[i] == 0)); /* it does not know yet */
-        struct living child = check_node(v, n->children[i], level - 1, whole || fell, from, to);
+        bool covered = n->whole >> i & 1;
+        assert(!whole || (!covered && n->covered[i] == 0)); /* it does not know yet */
+        struct living child = check_node(v, n->children[i], level - 1, whole || covered, from, to);
         assert(child.now == (whole ? 0 : n->living[i]));
-        assert(child.fallen == (whole ? n->living[i] : n->fallen[i]));
+        assert(child.covered == (whole ? n->living[i] : n->covered[i]));
         assert(child.published == (whole && is_published(v->ix) ? 0 : published[i]));
         total.now += child.now;
         total.published += child.published;
-        total.fallen += child.fallen;
+        total.covered += child.covered;
     }
     return total;
 }
@@ -193,8 +194,8 @@ void keyindex_check(const struct keyindex *ix)
     assert(ix->height <= HEIGHT_MAX);
     struct living all =
         check_node(&v, ix->root, ix->height, false, (struct bytes){0}, (struct bytes){0});
-    assert(all.fallen == (ix->fall.on ? ix->fall.left : 0));
-    assert(!ix->fall.on || ix->fall.left > 0);
+    assert(all.covered == (ix->range_tombstone.on ? ix->range_tombstone.left : 0));
+    assert(!ix->range_tombstone.on || ix->range_tombstone.left > 0);
     assert(v.last_leaf);
     assert(!v.last_leaf->right);
     assert(v.records == ix->size);

@@ -115,7 +115,7 @@ bool keyindex_compact_some(struct keyindex *ix, struct keyindex_compaction *c, i
 
     assert(main >= 0);
     assert(steps > 0);
-    assert(!ix->fall.on);
+    assert(!ix->range_tombstone.on);
 
     if (!c->walked)
         c->walked = compact_records(&s, c);

@@ -265,7 +265,7 @@ static void history_reserve(struct slabs *s, struct record *r)
 {
     unsigned count = r->count - r->first;
 
-    if (r->first >= count) { /* at least half is dropped: moving the rest is paid for */
+    if (r->first >= count) { /* at least half is dropped: moving the rest is settled for */
         memmove(r->older->changes, r->older->changes + r->first, count * sizeof(struct change));
         r->first = 0;
         r->count = (uint8_t)count;

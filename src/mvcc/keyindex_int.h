@@ -5,7 +5,7 @@
  *     keyindex_tree.c     nodes: the way to a key, inserting, removing
  *     keyindex_history.c  the revisions of one record
  *     keyindex_walk.c     ranges of keys: counts and cursors
- *     keyindex_fall.c     many lives that end at once
+ *     keyindex_range_tombstone.c     many lives that end at once
  *     keyindex_compact.c  forgetting
  *     keyindex_check.c    invariants, and a record as text
  *     keyindex_slab.c     memory
@@ -112,10 +112,10 @@ void keyindex_record_check(const struct record *r);
  * A node whose epoch is the index's has been touched by the write under way, and what it was before
  * counts as published. If a node has not been touched, nothing below it has changed its count.
  *
- * While a fall is on, `fallen` says which records fell and are not swept yet: they are not alive.
- * A child in `whole` fell with all it holds, and none of it knows: there `alive` and `living` are
- * still from before, and stand for what is fallen. Whoever changes something below lets it know
- * first (keyindex_fall_reach).
+ * While a range tombstone is on, `covered` says which records was covered and are not settled yet:
+ * they are not alive. A child in `whole` was covered with all it holds, and none of it knows: there
+ * `alive` and `living` are still from before, and stand for what is covered. Whoever changes
+ * something below lets it know first (keyindex_push_down).
  */
 enum {
     NODE_MAX = 64,
@@ -132,7 +132,7 @@ struct leaf {
     uint32_t skip;
     uint64_t alive, alive_before; /* a bit for each record */
     uint64_t epoch;               /* of alive_before */
-    uint64_t fallen;
+    uint64_t covered;
     struct leaf *left, *right;
     _Alignas(64) uint32_t heads[NODE_MAX];
     struct record *records[NODE_MAX];
@@ -153,7 +153,7 @@ struct inner {
     _Alignas(64) uint32_t heads[NODE_MAX]; /* of the separators; the first is not used: 0 */
     void *children[NODE_MAX];
     struct separator *separators[NODE_MAX]; /* the lower end of each child; the first has none */
-    uint32_t living[NODE_MAX], living_before[NODE_MAX], fallen[NODE_MAX];
+    uint32_t living[NODE_MAX], living_before[NODE_MAX], covered[NODE_MAX];
 };
 
 /* The way from the root to a place in a leaf. steps[0] is the leaf's parent, the last the root. */
@@ -177,13 +177,13 @@ struct memo {
 };
 
 /* Many lives that have ended at once, and whose tombstones are still to be noted. */
-struct fall {
+struct range_tombstone {
     bool on;
     struct key_range range; /* of the bytes in the two bufs */
     struct buf from, to;
-    struct revision first; /* of the first tombstone */
-    uint64_t epoch;        /* of the write that it belongs to */
-    uint64_t swept, left;  /* their sum fell */
+    struct revision first;  /* of the first tombstone */
+    uint64_t epoch;         /* of the write that it belongs to */
+    uint64_t settled, left; /* their sum was covered */
 };
 
 struct keyindex {
@@ -196,7 +196,7 @@ struct keyindex {
     struct revision newest;       /* noted or loaded */
     struct revision working_from; /* the first change that is not published */
     struct memo *memo;
-    struct fall fall;
+    struct range_tombstone range_tombstone;
     struct slabs slabs;
 };
 
@@ -217,14 +217,14 @@ static inline const uint32_t *inner_living(const struct keyindex *ix, const stru
     return published && n->epoch == ix->epoch ? n->living_before : n->living;
 }
 
-/* Is nobody alive any more below this child, which fell as a whole? Not so to those who ask for
- * what is published while the fall is not. */
+/* Is nobody alive any more below this child, which was covered as a whole? Not so to those who ask
+ * for what is published while the range tombstone is not. */
 static inline bool inner_child_is_gone(const struct keyindex *ix, const struct inner *n,
                                        unsigned child, bool published)
 {
-    bool fell = n->whole >> child & 1;
+    bool covered = n->whole >> child & 1;
 
-    return fell && !(published && ix->working && ix->fall.epoch == ix->epoch);
+    return covered && !(published && ix->working && ix->range_tombstone.epoch == ix->epoch);
 }
 
 static inline uint64_t bits_below(unsigned place)
@@ -287,15 +287,17 @@ size_t keyindex_tree_common(struct bytes low,
 /* A change at this revision is about to be noted, later than all others: a write is under way. */
 void keyindex_begin(struct keyindex *ix, struct revision at);
 
-/* --- falling (keyindex_fall.c) ------------------------------------------------------------ */
+/* --- range tombstone (keyindex_range_tombstone.c)
+ * ------------------------------------------------------------ */
 
-/* While a fall is on: did this key, last put at `mod`, fall, and is its tombstone still owed? */
-bool keyindex_fell(const struct keyindex *ix, struct bytes key, struct revision mod);
+/* While a range tombstone is on: did this key, last put at `mod`, range tombstone, and is its
+ * tombstone still unsettled? */
+bool keyindex_is_covered(const struct keyindex *ix, struct bytes key, struct revision mod);
 
-static inline bool keyindex_is_owed(const struct keyindex *ix, const struct record *r)
+static inline bool keyindex_record_is_covered(const struct keyindex *ix, const struct record *r)
 {
-    return ix->fall.on && !r->newest.tombstone &&
-           keyindex_fell(ix, record_key(r), change_revision(&r->newest));
+    return ix->range_tombstone.on && !r->newest.tombstone &&
+           keyindex_is_covered(ix, record_key(r), change_revision(&r->newest));
 }
 
 /* The record as of a revision, as everybody outside sees it. */
@@ -304,13 +306,13 @@ static inline bool keyindex_look(const struct keyindex *ix, const struct record 
 {
     if (!keyindex_record_find(r, at, out))
         return false;
-    return !ix->fall.on || revision_compare(at, ix->fall.first) < 0 ||
-           !keyindex_fell(ix, out->key, out->mod);
+    return !ix->range_tombstone.on || revision_compare(at, ix->range_tombstone.first) < 0 ||
+           !keyindex_is_covered(ix, out->key, out->mod);
 }
 
-/* Lets the nodes of a path know what has fallen with them. */
-void keyindex_fall_reach(struct keyindex *ix, const struct path *p);
+/* Lets the nodes of a path know what has covered with them. */
+void keyindex_push_down(struct keyindex *ix, const struct path *p);
 
-/* For loading: may there be such a put or tombstone, with what is known of the fall? */
-bool keyindex_fall_allows(struct keyindex *ix, struct bytes key, struct revision at,
-                          bool tombstone);
+/* For loading: may there be such a put or tombstone, with what is known of the range tombstone? */
+bool keyindex_range_tombstone_allows(struct keyindex *ix, struct bytes key, struct revision at,
+                                     bool tombstone);

@@ -23,15 +23,15 @@ struct expected_drop {
 /* Was there anything to see? */
 struct seen {
     uint64_t steps, reloads, compactions, slices, older, removed;
-    uint64_t falls, fallen, swept, paid, reloaded_falls;
+    uint64_t range_tombstones, covered, settled, paid, reloaded_range_tombstones;
 };
 
-/* A fall that is on: the model has noted all its tombstones already. */
-struct falling {
+/* A range tombstone that is on: the model has noted all its tombstones already. */
+struct covering {
     bool on;
     struct key_range range;
     struct revision first, last;
-    bool *owed; /* for each key of the model */
+    bool *is_open; /* for each key of the model */
 };
 
 struct episode {
@@ -47,9 +47,9 @@ struct episode {
     bool compacting;
     struct expected_drop *drops;
     size_t drop_count, drops_seen;
-    size_t odds_of_compaction, odds_of_fall; /* one in so many steps begins one */
+    size_t odds_of_compaction, odds_of_range_tombstone; /* one in so many steps begins one */
     bool decline; /* most changes are tombstones, so that the tree empties */
-    struct falling falling;
+    struct covering covering;
     struct seen *seen;
 };
 
@@ -93,14 +93,14 @@ static void pay(struct episode *e, struct keymodel_key *k)
     size_t n = (size_t)(k - e->model.keys);
     struct revision at;
 
-    CHECK_EQ(keyindex_owes(e->ix, key, &at), e->falling.on && e->falling.owed[n]);
-    if (!e->falling.on || !e->falling.owed[n])
+    CHECK_EQ(keyindex_key_is_unsettled(e->ix, key, &at), e->covering.on && e->covering.is_open[n]);
+    if (!e->covering.on || !e->covering.is_open[n])
         return;
     const struct keymodel_change *last = &k->changes[k->count - 1];
     CHECK(last->tombstone);
     CHECK_EQ(revision_compare(last->at, at), 0);
-    keyindex_pay(e->ix, key, at, tombstone_length(key));
-    e->falling.owed[n] = false;
+    keyindex_settle_key(e->ix, key, at, tombstone_length(key));
+    e->covering.is_open[n] = false;
     e->seen->paid++;
 }
 
@@ -150,10 +150,10 @@ static void publish(struct episode *e)
 
 /* --- looking ------------------------------------------------------------------------------ */
 
-static bool is_amid_fall(const struct episode *e, struct revision at)
+static bool is_amid_range_tombstone(const struct episode *e, struct revision at)
 {
-    return e->falling.on && revision_compare(at, e->falling.first) >= 0 &&
-           revision_compare(at, e->falling.last) < 0;
+    return e->covering.on && revision_compare(at, e->covering.first) >= 0 &&
+           revision_compare(at, e->covering.last) < 0;
 }
 
 static struct revision any_revision(struct episode *e)
@@ -161,8 +161,9 @@ static struct revision any_revision(struct episode *e)
     int64_t main = e->compacted + (int64_t)below(e, (uint64_t)(e->main - e->compacted) + 2);
 
     struct revision at = {main, (int64_t)below(e, 4)};
-    /* At the compaction only the whole is readable; and nobody looks into the middle of a fall. */
-    if (main <= e->compacted || below(e, 2) || is_amid_fall(e, at))
+    /* At the compaction only the whole is readable; and nobody looks into the middle of a range
+     * tombstone. */
+    if (main <= e->compacted || below(e, 2) || is_amid_range_tombstone(e, at))
         return revision_whole(main);
     return at;
 }
@@ -212,8 +213,8 @@ static void ask_keeps(struct episode *e)
     const struct keymodel_key *k = any_key(e);
     int64_t main = any_revision(e).main;
 
-    if (e->falling.on && main >= e->falling.first.main)
-        return; /* nobody asks before it is swept */
+    if (e->covering.on && main >= e->covering.first.main)
+        return; /* nobody asks before it is settled */
     for (size_t i = 0; i < k->count; i++)
         CHECK_EQ(keyindex_keeps(e->ix, keymodel_key_bytes(k), k->changes[i].at, main),
                  keymodel_keeps(k, k->changes[i].at, main));
@@ -299,50 +300,51 @@ static void close_cursors(struct episode *e, struct revision before)
         }
 }
 
-/* --- falling ------------------------------------------------------------------------------ */
+/* --- range tombstone
+ * ------------------------------------------------------------------------------ */
 
-static void begin_fall(struct episode *e)
+static void begin_range_tombstone(struct episode *e)
 {
     struct key_range range = any_range(e);
     struct revision at = begin_change(e);
-    int64_t fell = 0;
+    int64_t covered = 0;
 
     if (range.one) {
         e->main = e->writing ? e->main : e->published;
         return;
     }
-    if (!e->falling.owed)
-        e->falling.owed = mem_new_array(e->model.count, bool);
+    if (!e->covering.is_open)
+        e->covering.is_open = mem_new_array(e->model.count, bool);
     for (size_t i = 0; i < e->model.count; i++) {
         struct keymodel_key *k = &e->model.keys[i];
         struct bytes key = keymodel_key_bytes(k);
-        struct revision next = {at.main, at.sub + fell};
-        e->falling.owed[i] =
+        struct revision next = {at.main, at.sub + covered};
+        e->covering.is_open[i] =
             key_range_has(&range, key) && keymodel_tombstone(k, next, tombstone_length(key));
-        fell += e->falling.owed[i];
+        covered += e->covering.is_open[i];
     }
-    CHECK_EQ(keyindex_fall(e->ix, &range, at), fell);
-    CHECK_EQ(keyindex_is_falling(e->ix), fell > 0);
-    if (fell == 0) {
+    CHECK_EQ(keyindex_range_tombstone(e->ix, &range, at), covered);
+    CHECK_EQ(keyindex_is_unsettled(e->ix), covered > 0);
+    if (covered == 0) {
         e->main = e->writing ? e->main : e->published;
         return;
     }
-    e->falling.on = true;
-    e->falling.range = range;
-    e->falling.first = at;
-    e->falling.last = (struct revision){at.main, at.sub + fell - 1};
+    e->covering.on = true;
+    e->covering.range = range;
+    e->covering.first = at;
+    e->covering.last = (struct revision){at.main, at.sub + covered - 1};
     e->writing = true;
-    e->sub += fell;
-    e->seen->falls++;
-    e->seen->fallen += (uint64_t)fell;
+    e->sub += covered;
+    e->seen->range_tombstones++;
+    e->seen->covered += (uint64_t)covered;
     for (unsigned i = 0; i < CURSORS; i++)
-        if (e->cursors[i].is_open && is_amid_fall(e, e->cursors[i].cursor.at)) {
+        if (e->cursors[i].is_open && is_amid_range_tombstone(e, e->cursors[i].cursor.at)) {
             keyindex_cursor_close(&e->cursors[i].cursor);
             e->cursors[i].is_open = false;
         }
 }
 
-static uint32_t on_bury(void *context, struct bytes key, struct revision at)
+static uint32_t on_store_tombstone(void *context, struct bytes key, struct revision at)
 {
     struct episode *e = context;
     size_t n = 0;
@@ -350,34 +352,34 @@ static uint32_t on_bury(void *context, struct bytes key, struct revision at)
     while (n < e->model.count && !bytes_equal(keymodel_key_bytes(&e->model.keys[n]), key))
         n++;
     CHECK(n < e->model.count);
-    CHECK(e->falling.owed[n]);
+    CHECK(e->covering.is_open[n]);
     const struct keymodel_key *k = &e->model.keys[n];
     CHECK_EQ(revision_compare(k->changes[k->count - 1].at, at), 0);
-    e->falling.owed[n] = false;
-    e->seen->swept++;
+    e->covering.is_open[n] = false;
+    e->seen->settled++;
     return tombstone_length(key);
 }
 
-static void sweep(struct episode *e, unsigned steps)
+static void settle(struct episode *e, unsigned steps)
 {
-    uint64_t swept = e->seen->swept;
+    uint64_t settled = e->seen->settled;
 
-    if (!keyindex_sweep_some(e->ix, steps, on_bury, e))
-        CHECK(e->falling.on);
+    if (!keyindex_settle_some(e->ix, steps, on_store_tombstone, e))
+        CHECK(e->covering.on);
     else
-        e->falling.on = false;
-    CHECK(e->seen->swept - swept <= steps);
-    CHECK_EQ(keyindex_is_falling(e->ix), e->falling.on);
-    for (size_t i = 0; !e->falling.on && e->falling.owed && i < e->model.count; i++)
-        CHECK(!e->falling.owed[i]);
+        e->covering.on = false;
+    CHECK(e->seen->settled - settled <= steps);
+    CHECK_EQ(keyindex_is_unsettled(e->ix), e->covering.on);
+    for (size_t i = 0; !e->covering.on && e->covering.is_open && i < e->model.count; i++)
+        CHECK(!e->covering.is_open[i]);
 }
 
-static void fall_or_sweep(struct episode *e)
+static void cover_or_settle(struct episode *e)
 {
-    if (e->falling.on)
-        sweep(e, 1 + (unsigned)below(e, below(e, 8) ? 3 : 1000));
-    else if (below(e, e->odds_of_fall) == 0)
-        begin_fall(e);
+    if (e->covering.on)
+        settle(e, 1 + (unsigned)below(e, below(e, 8) ? 3 : 1000));
+    else if (below(e, e->odds_of_range_tombstone) == 0)
+        begin_range_tombstone(e);
 }
 
 /* --- compacting --------------------------------------------------------------------------- */
@@ -449,7 +451,7 @@ static void compare_everything(struct episode *e)
 
 static void compact(struct episode *e)
 {
-    if (e->falling.on)
+    if (e->covering.on)
         return;
     if (!e->compacting) {
         if (e->published > e->compacted && below(e, e->odds_of_compaction) == 0)
@@ -513,20 +515,20 @@ static void reload(struct episode *e)
         for (size_t j = 0; j < e->model.keys[i].count; j++)
             all[total++] = (struct stored){&e->model.keys[i], &e->model.keys[i].changes[j]};
     qsort(all, total, sizeof(struct stored), compare_stored);
-    bool fell = !e->falling.on;
+    bool covered = !e->covering.on;
     for (size_t i = 0; i < total; i++) {
         struct revision at = all[i].change->at;
-        if (!fell && revision_compare(at, e->falling.first) >= 0) {
-            CHECK(keyindex_load_fall(e->ix, &e->falling.range, e->falling.first));
-            fell = true;
+        if (!covered && revision_compare(at, e->covering.first) >= 0) {
+            CHECK(keyindex_load_range_tombstone(e->ix, &e->covering.range, e->covering.first));
+            covered = true;
         }
-        bool is_owed = e->falling.on && e->falling.owed[all[i].key - e->model.keys];
-        if (!is_owed || revision_compare(at, e->falling.first) < 0)
+        bool is_unsettled = e->covering.on && e->covering.is_open[all[i].key - e->model.keys];
+        if (!is_unsettled || revision_compare(at, e->covering.first) < 0)
             load(e, &all[i]);
     }
     mem_free(all);
-    if (e->falling.on)
-        e->seen->reloaded_falls++;
+    if (e->covering.on)
+        e->seen->reloaded_range_tombstones++;
     else
         compare_everything(e);
     e->seen->reloads++;
@@ -538,7 +540,7 @@ static void step(struct episode *e)
 {
     switch (below(e, 17)) {
     case 16:
-        fall_or_sweep(e);
+        cover_or_settle(e);
         break;
     case 0:
         publish(e);
@@ -562,7 +564,7 @@ static void step(struct episode *e)
         compact(e);
         break;
     case 9:
-        if (below(e, e->falling.on ? 20 : 100) == 0)
+        if (below(e, e->covering.on ? 20 : 100) == 0)
             reload(e);
         break;
     default:
@@ -584,8 +586,8 @@ static void run(struct episode *e, uint64_t seed, size_t keys, uint64_t steps, u
             keyindex_check(e->ix);
     }
     publish(e);
-    while (e->falling.on)
-        sweep(e, 100);
+    while (e->covering.on)
+        settle(e, 100);
     while (e->compacting)
         compact(e);
     compare_everything(e);
@@ -594,19 +596,20 @@ static void run(struct episode *e, uint64_t seed, size_t keys, uint64_t steps, u
     keyindex_free(e->ix);
     keymodel_free(&e->model);
     mem_free(e->drops);
-    mem_free(e->falling.owed);
+    mem_free(e->covering.is_open);
 }
 
 static void check_seen(const struct seen *s)
 {
     CHECK(s->steps > 0 && s->older > 0 && s->reloads > 0 && s->removed > 0);
     CHECK(s->compactions > 0 && s->slices > s->compactions);
-    CHECK(s->falls > 0);
+    CHECK(s->range_tombstones > 0);
 }
 
-static void check_seen_falls(const struct seen *s)
+static void check_seen_range_tombstones(const struct seen *s)
 {
-    CHECK(s->fallen > s->falls && s->swept > 0 && s->paid > 0 && s->reloaded_falls > 0);
+    CHECK(s->covered > s->range_tombstones && s->settled > 0 && s->paid > 0 &&
+          s->reloaded_range_tombstones > 0);
 }
 
 TEST(a_few_keys_in_random_episodes_are_as_the_model_says)
@@ -615,11 +618,11 @@ TEST(a_few_keys_in_random_episodes_are_as_the_model_says)
     struct seen seen = {0};
 
     for (uint64_t i = 0; i < 60 * test_effort(); i++) {
-        struct episode e = {.odds_of_compaction = 20, .odds_of_fall = 10, .seen = &seen};
+        struct episode e = {.odds_of_compaction = 20, .odds_of_range_tombstone = 10, .seen = &seen};
         run(&e, test_seed() * 1000 + i, 2 + i % 100, 4000, 1);
     }
     check_seen(&seen);
-    check_seen_falls(&seen);
+    check_seen_range_tombstones(&seen);
 }
 
 /* Enough keys for three levels of nodes, which fill and empty again. */
@@ -629,11 +632,12 @@ TEST(many_keys_in_random_episodes_are_as_the_model_says)
     struct seen seen = {0};
 
     for (uint64_t i = 0; i < test_effort(); i++) {
-        struct episode e = {.odds_of_compaction = 100, .odds_of_fall = 10, .seen = &seen};
+        struct episode e = {
+            .odds_of_compaction = 100, .odds_of_range_tombstone = 10, .seen = &seen};
         run(&e, test_seed() * 1000 + i, 6000, 100000, 1000);
     }
     check_seen(&seen);
-    check_seen_falls(&seen);
+    check_seen_range_tombstones(&seen);
 }
 
 /* Long histories: blocks come and go while old revisions are looked for. */
@@ -643,7 +647,7 @@ TEST(a_few_hot_keys_in_random_episodes_are_as_the_model_says)
 
     for (uint64_t i = 0; i < 3 * test_effort(); i++) {
         struct episode e = {
-            .odds_of_compaction = 200, .odds_of_fall = 300, .hot = 2, .seen = &seen};
+            .odds_of_compaction = 200, .odds_of_range_tombstone = 300, .hot = 2, .seen = &seen};
         run(&e, test_seed() * 1000 + i, 10, 20000, 500);
     }
     check_seen(&seen);

@@ -259,21 +259,21 @@ static uint32_t node_living(const struct keyindex *ix, const void *node, unsigne
     return (uint32_t)sum(inner_living(ix, n, published), n->count);
 }
 
-static uint32_t node_fallen(const void *node, unsigned level)
+static uint32_t node_covered(const void *node, unsigned level)
 {
     if (level == 0)
-        return (uint32_t)__builtin_popcountll(((const struct leaf *)node)->fallen);
+        return (uint32_t)__builtin_popcountll(((const struct leaf *)node)->covered);
     const struct inner *n = node;
-    return (uint32_t)sum(n->fallen, n->count);
+    return (uint32_t)sum(n->covered, n->count);
 }
 
-/* Of a child that knows what has fallen. */
+/* Of a child that knows what has covered. */
 static void inner_count_child(const struct keyindex *ix, struct inner *n, unsigned child,
                               unsigned level)
 {
     n->living[child] = node_living(ix, n->children[child], level, false);
     n->living_before[child] = node_living(ix, n->children[child], level, true);
-    n->fallen[child] = node_fallen(n->children[child], level);
+    n->covered[child] = node_covered(n->children[child], level);
 }
 
 /* --- ends of nodes ------------------------------------------------------------------------ */
@@ -393,7 +393,7 @@ static void inner_add(const struct keyindex *ix, struct inner *n, unsigned at,
     SLIDE(n->separators, at, at + 1, behind);
     SLIDE(n->living, at, at + 1, behind);
     SLIDE(n->living_before, at, at + 1, behind);
-    SLIDE(n->fallen, at, at + 1, behind);
+    SLIDE(n->covered, at, at + 1, behind);
     n->whole = bits_insert(n->whole, at, false);
     n->count++;
     n->separators[at] = separator;
@@ -416,7 +416,7 @@ static struct inner *inner_cut(struct keyindex *ix, struct inner *n, unsigned cu
     memcpy(right->separators, n->separators + cut, moved * sizeof(n->separators[0]));
     memcpy(right->living, n->living + cut, moved * sizeof(n->living[0]));
     memcpy(right->living_before, n->living_before + cut, moved * sizeof(n->living[0]));
-    memcpy(right->fallen, n->fallen + cut, moved * sizeof(n->fallen[0]));
+    memcpy(right->covered, n->covered + cut, moved * sizeof(n->covered[0]));
     right->whole = n->whole >> cut;
     n->whole &= bits_below(cut);
     right->separators[0] = NULL;
@@ -491,13 +491,13 @@ static struct leaf *leaf_cut(struct keyindex *ix, struct leaf *l, unsigned cut)
     memcpy(right->records, l->records + cut, moved * sizeof(struct record *));
     right->alive = cut < 64 ? l->alive >> cut : 0;
     right->alive_before = cut < 64 ? l->alive_before >> cut : 0;
-    right->fallen = cut < 64 ? l->fallen >> cut : 0;
+    right->covered = cut < 64 ? l->covered >> cut : 0;
     right->epoch = l->epoch;
     right->count = moved;
     right->skip = l->skip;
     l->alive &= bits_below(cut);
     l->alive_before &= bits_below(cut);
-    l->fallen &= bits_below(cut);
+    l->covered &= bits_below(cut);
     l->count = cut;
     heads_pad(l->heads, cut);
     leaf_link_right(l, right);
@@ -554,7 +554,7 @@ void keyindex_tree_insert(struct keyindex *ix, struct path *p, struct record *r,
     l->records[p->place] = r;
     l->alive = bits_insert(l->alive, p->place, alive);
     l->alive_before = bits_insert(l->alive_before, p->place, false);
-    l->fallen = bits_insert(l->fallen, p->place, false);
+    l->covered = bits_insert(l->covered, p->place, false);
     l->count++;
     p->found = true;
     if (alive)
@@ -576,7 +576,7 @@ static void inner_take_out(const struct keyindex *ix, struct inner *n, unsigned 
     SLIDE(n->separators, at + 1, at, behind);
     SLIDE(n->living, at + 1, at, behind);
     SLIDE(n->living_before, at + 1, at, behind);
-    SLIDE(n->fallen, at + 1, at, behind); /* zeroes: no fall is on */
+    SLIDE(n->covered, at + 1, at, behind); /* zeroes: no range tombstone is on */
     n->count--;
     n->heads[n->count] = UINT32_MAX;
     inner_count_child(ix, n, at - 1, child_level);
@@ -614,7 +614,7 @@ static void inner_pour(struct keyindex *ix, struct inner *left, struct inner *ri
     memcpy(left->separators + at, right->separators, right->count * sizeof(right->separators[0]));
     memcpy(left->living + at, right->living, right->count * sizeof(right->living[0]));
     memcpy(left->living_before + at, right->living_before, right->count * sizeof(right->living[0]));
-    memcpy(left->fallen + at, right->fallen, right->count * sizeof(right->fallen[0]));
+    memcpy(left->covered + at, right->covered, right->count * sizeof(right->covered[0]));
     left->separators[at] = between;
     left->count += right->count;
     slabs_give(&ix->slabs, right, sizeof(*right));
@@ -702,7 +702,8 @@ struct record *keyindex_tree_remove(struct keyindex *ix, struct path *p)
     unsigned behind = l->count - p->place - 1;
 
     assert(p->found);
-    assert(!ix->fall.on); /* nothing of what a fall has counted goes before it is swept */
+    assert(!ix->range_tombstone
+                .on); /* nothing of what a range tombstone has counted goes before it is settled */
     assert(!leaf_is_alive(l, p->place));
     assert(!(leaf_living(ix, l, true) >> p->place & 1));
 

@@ -377,7 +377,7 @@ static void check_changes(struct world *w, const struct mvcc_changes *c)
 
     CHECK_EQ(c->count, count);
     CHECK_EQ(c->revision, count ? w->revision + 1 : 0);
-    CHECK(c->at || count == 0 || w->shelf.sweep_keys_min > 0);
+    CHECK(c->at || count == 0 || w->shelf.range_tombstone_keys_min > 0);
     for (size_t i = 0; c->at && i < count; i++) {
         const struct mvcc_change *change = &c->at[i];
         char name[8];
@@ -599,8 +599,8 @@ static void walk_history(struct world *w)
     while (!mvcc_history_some(w->shelf.m, &next, 5, visit, &h))
         ;
     int64_t end = mvcc_history_end(w->shelf.m, next.main);
-    int64_t swept = mvcc_sweep_revision(w->shelf.m);
-    CHECK_EQ(end, next.main <= swept && swept <= w->revision ? swept - 1 : w->revision);
+    int64_t settled = mvcc_unsettled_revision(w->shelf.m);
+    CHECK_EQ(end, next.main <= settled && settled <= w->revision ? settled - 1 : w->revision);
     CHECK(h.next == w->event_count || w->events[h.next].at.main > end);
     CHECK(h.next == 0 || w->events[h.next - 1].at.main <= end);
 }
@@ -721,7 +721,7 @@ static void step(struct world *w)
     else if (die < 155)
         compact_something(w);
     else if (die < 162)
-        mvcc_sweep_some(w->shelf.m, (unsigned)rng_between(&w->rng, 1, 4));
+        mvcc_settle_some(w->shelf.m, (unsigned)rng_between(&w->rng, 1, 4));
     else if (die < 170)
         mvcc_compact_some(w->shelf.m, (unsigned)rng_between(&w->rng, 1, 10));
     else if (die < 197)
@@ -744,10 +744,10 @@ static void episode(enum stand_kind kind, uint64_t seed, unsigned steps)
 
     w->revision = 1;
     rng_seed(&w->rng, seed);
-    shelf_init_sweeping(&w->shelf, kind, (int64_t)(seed % 8)); /* 0: too many for this test */
+    shelf_init_settling(&w->shelf, kind, (int64_t)(seed % 8)); /* 0: too many for this test */
     for (unsigned i = 0; i < steps; i++)
         step(w);
-    while (!mvcc_sweep_some(w->shelf.m, 1))
+    while (!mvcc_settle_some(w->shelf.m, 1))
         ;
     mvcc_check_store(w->shelf.m);
     close_all(w);

@@ -11,12 +11,13 @@
  *                   17 bytes                              -> nothing: a bump, by which etcdutl lets
  *                                                            revisions go on higher up (mvcc_int.h)
  *     bucket meta   scheduledCompactRev, finishedCompactRev -> 17 bytes
- *                   cleatSweep -> a delete whose tombstones are not all stored yet (sweep.c)
+ *                   cleatRangeTombstone -> a delete whose tombstones are not all stored yet
+ * (settling.c)
  *
  * Writing    mvcc_write_begin, puts and deletes, mvcc_write_end. In between readers see the state
  *            before; the writer, at mvcc_working, what it has done so far. A large delete is
  *            decided at once, by the index, and published with its write; its tombstones are
- *            stored by mvcc_sweep_some, a slice at a time, while others read and write.
+ *            stored by mvcc_settle_some, a slice at a time, while others read and write.
  * Reading    a scan: first it is measured, by the index alone, in slices; then its bytes are read,
  *            a chunk at a time, whenever the client can take them. Nothing is remembered in between
  *            but a place, so a reply of a gigabyte costs no memory. A scan pins its revision.
@@ -34,7 +35,7 @@
  *            3. No call does more than its budget of steps, or O(log n).
  *            4. Counting at the current revision is O(log n); a limited scan costs what it shows.
  *            5. After a crash, mvcc_open finds what the backend's last batch holds, and an
- *               interrupted compaction or sweep is taken up again.
+ *               interrupted compaction or settling is taken up again.
  *            6. A revision that the index names and the store lacks, or bytes that are not what
  *               they were, end the process, or, through on_damage, the member in the simulator;
  *               then the answer under way is cut short. Never a wrong one.
@@ -62,7 +63,7 @@ struct mvcc; /* opaque */
 enum {
     MVCC_CHANGES_MAX = 1024, /* of one revision, shown one by one; more must be read from history */
     MVCC_SLICE_STEPS = 500,  /* a sensible budget for one slice: half a millisecond or so */
-    MVCC_SWEEP_KEYS_MIN = 1000, /* a delete of fewer keys is done on the spot */
+    MVCC_RANGE_TOMBSTONE_KEYS_MIN = 1000, /* a delete of fewer keys is done on the spot */
 };
 
 struct mvcc_options {
@@ -71,12 +72,12 @@ struct mvcc_options {
     /* Called by mvcc_open for every living key that has a lease. The key is lent. May be NULL. */
     void (*on_leased_key)(void *context, struct bytes key, int64_t lease);
 
-    /* Called by mvcc_sweep_some for every key that a large delete has ended, if it has not been put
-     * again since. The key is lent. (Leases want to know.) May be NULL. */
-    void (*on_swept_key)(void *context, struct bytes key);
+    /* Called by mvcc_settle_some for every key that a large delete has ended, if it has not been
+     * put again since. The key is lent. (Leases want to know.) May be NULL. */
+    void (*on_settled_key)(void *context, struct bytes key);
 
-    /* How many keys make a delete a large one; 0: MVCC_SWEEP_KEYS_MIN. */
-    int64_t sweep_keys_min;
+    /* How many keys make a delete a large one; 0: MVCC_RANGE_TOMBSTONE_KEYS_MIN. */
+    int64_t range_tombstone_keys_min;
 
     /* The store contradicts itself; the text names where. NULL: fatal(). */
     void (*on_damage)(void *context, const char *text);
@@ -109,13 +110,13 @@ void mvcc_put(struct mvcc *m, struct bytes key, struct bytes value, int64_t leas
 bool mvcc_delete(struct mvcc *m, struct bytes key);
 
 /* A delete of a range, some keys at a time, in ascending order; or, if they are many, all at once,
- * to be swept. While one is being swept, or somebody waits at the barrier, another large one is
+ * to be settled. While one is being settled, or somebody waits at the barrier, another large one is
  * not: it takes its slices. */
 struct mvcc_delete_range {
     struct key_range range; /* its bytes must outlive this */
     int64_t deleted;
     /* Called for each key that goes, before it goes; lent. (Leases want to know.) May be NULL.
-     * Those to be swept are told of by the options' on_swept_key. */
+     * Those to be settled are told of by the options' on_settled_key. */
     void (*on_key)(void *context, struct bytes key);
     void *context;
     struct keyindex_cursor cursor; /* mvcc's own, as are the next */
@@ -149,33 +150,33 @@ struct mvcc_changes {
     int64_t revision; /* 0: nothing changed, the revision stays */
     size_t count;
     const struct mvcc_change *at; /* NULL if there are more than MVCC_CHANGES_MAX, or some are to be
-                                   * swept: see history */
+                                   * settled: see history */
 };
 
 /* Publishes. The changes are lent until the next mvcc_write_begin or the report of a commit,
  * whichever is first: so at least until the end of the turn. */
 void mvcc_write_end(struct mvcc *m, struct mvcc_changes *out);
 
-/* --- sweeping: what a large delete leaves to be done --- */
+/* --- settling: what a large delete leaves to be done --- */
 
-bool mvcc_is_sweeping(const struct mvcc *m);
+bool mvcc_is_settling(const struct mvcc *m);
 
 /* Does it wait for the backend to have room? */
-bool mvcc_sweep_waiting(const struct mvcc *m);
+bool mvcc_settle_waiting(const struct mvcc *m);
 
 /* Stores at most `steps` tombstones. True when nothing is left to be done for now: all are stored,
  * or it waits. */
-bool mvcc_sweep_some(struct mvcc *m, unsigned steps);
+bool mvcc_settle_some(struct mvcc *m, unsigned steps);
 
-/* Of the sweep under way: its revision, and whether that has changes of this range still to be
+/* Of the settling under way: its revision, and whether that has changes of this range still to be
  * stored. Other changes of the same revision count as if they were. */
-int64_t mvcc_sweep_revision(const struct mvcc *m); /* INT64_MAX: none is under way */
-bool mvcc_sweep_concerns(const struct mvcc *m, const struct key_range *range);
+int64_t mvcc_unsettled_revision(const struct mvcc *m); /* INT64_MAX: none is under way */
+bool mvcc_unsettled_concerns(const struct mvcc *m, const struct key_range *range);
 
 /*
  * The barrier. Embedded, all zeroes, in whoever needs every tombstone up to some revision in the
  * store; `INT64_MAX` needs them all. Nobody is called back: he asks again, at least in each turn
- * in which mvcc_sweep_some has said that it is done. Large deletes that come one after the other
+ * in which mvcc_settle_some has said that it is done. Large deletes that come one after the other
  * could keep him waiting for ever, so from his first asking until he passes, or gives up, there is
  * at most the one that he has found. (Whoever opens a store without a member around it finds the
  * note of an unsettled delete under BACKEND_UNFINISHED_PREFIX, and refuses.)
@@ -287,7 +288,7 @@ bool mvcc_history_some(struct mvcc *m, struct revision *next, unsigned steps, mv
                        void *context);
 
 /* The revision up to which history can be shown from `next` on: the newest, or, from at or before
- * one that is being swept, the one before it. Whom the sweep does not concern may skip it. */
+ * one that is being settled, the one before it. Whom the settling does not concern may skip it. */
 int64_t mvcc_history_end(const struct mvcc *m, int64_t next);
 
 /*

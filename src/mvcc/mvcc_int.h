@@ -4,7 +4,7 @@
  *     store.c      the room itself: what is current, damage, single reads, invariants
  *     restore.c    from the store to the index, at boot
  *     write.c      one main revision: puts, deletes, publication
- *     sweep.c      the tombstones of a large delete; the barrier for those who need them
+ *     settling.c      the tombstones of a large delete; the barrier for those who need them
  *     scan.c       ranges, measured and then read; the pins
  *     scan_sort.c  what a range sorted by something else than its keys remembers
  *     history.c    changes in their order, for watchers
@@ -38,19 +38,20 @@ struct mvcc {
     int64_t revision; /* newest published */
     int64_t compact_revision;
 
-    void (*on_swept_key)(void *context, struct bytes key);
-    int64_t sweep_keys_min;
-    bool sweep_is_alone; /* nothing else was changed at its revision, as far as is known */
+    void (*on_settled_key)(void *context, struct bytes key);
+    int64_t range_tombstone_keys_min;
+    bool
+        range_tombstone_is_alone; /* nothing else was changed at its revision, as far as is known */
     bool writing;
-    int64_t fallen_count; /* of its changes, those to be swept */
-    int64_t change_count; /* of the write under way, or of the last one */
+    int64_t covered_count; /* of its changes, those to be settled */
+    int64_t change_count;  /* of the write under way, or of the last one */
     struct mvcc_change changes[MVCC_CHANGES_MAX];
 
     struct mvcc_scan *first_pin, *last_pin; /* oldest first */
     size_t pin_count;
 
     struct list waiters;           /* at the barrier */
-    struct mvcc_waiter compaction; /* one of them, since a sweep was in its way */
+    struct mvcc_waiter compaction; /* one of them, since a settling was in its way */
     int64_t history_floor;         /* INT64_MAX: none */
 
     struct compaction now, then; /* being removed, or to be; and what comes after it */
@@ -146,21 +147,23 @@ void mvcc_walk_damage(struct mvcc *m, struct backend_view *v);
 struct bytes mvcc_store_kv(struct mvcc *m, struct revision at, bool tombstone,
                            const struct pb_key_value *kv, struct bytes *key);
 
-/* --- sweep.c --- */
+/* --- settling.c --- */
 
-#define MVCC_SWEEP_KEY BACKEND_UNFINISHED_PREFIX "Sweep"
+#define MVCC_RANGE_TOMBSTONE_KEY BACKEND_UNFINISHED_PREFIX "RangeTombstone"
 
 /* Ends the lives of a range at once, from revision `at` on; how many there were. */
-int64_t mvcc_sweep_begin(struct mvcc *m, const struct key_range *range, struct revision at);
+int64_t mvcc_range_tombstone_begin(struct mvcc *m, const struct key_range *range,
+                                   struct revision at);
 
-/* If the key was ended by the delete that is being swept, stores that, so that it can be put. */
-void mvcc_sweep_key(struct mvcc *m, struct bytes key);
+/* If the key was ended by the delete that is being settled, stores that, so that it can be put. */
+void mvcc_settle_key(struct mvcc *m, struct bytes key);
 
 /* Does somebody wait at the barrier who would pass it if nothing more had to be settled? */
 bool mvcc_is_waited_for(const struct mvcc *m);
 
 /* What the note says; false if it makes no sense. The range looks into `value`. */
-MUST_CHECK bool sweep_decode(struct bytes value, struct key_range *range, struct revision *at);
+MUST_CHECK bool range_tombstone_decode(struct bytes value, struct key_range *range,
+                                       struct revision *at);
 
 /* --- compact.c --- */
 

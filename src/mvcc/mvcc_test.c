@@ -426,7 +426,7 @@ TEST(a_large_revision_is_not_listed)
 {
     struct shelf s;
 
-    shelf_init_sweeping(&s, STAND_MEMORY, 5000);
+    shelf_init_settling(&s, STAND_MEMORY, 5000);
     fill(&s, 3000);
     struct mvcc_delete_range d = {.range = key_range(BYTES("\0"), BYTES("\0"))};
     shelf_begin(&s);
@@ -459,7 +459,7 @@ static int64_t count_all(struct shelf *s, int64_t revision)
     return scan.count;
 }
 
-TEST(a_large_delete_is_over_at_once_and_swept_later)
+TEST(a_large_delete_is_over_at_once_and_settled_later)
 {
     struct shelf s;
     struct mvcc_delete_range d = {.range = key_range(BYTES("\0"), BYTES("\0"))};
@@ -477,11 +477,11 @@ TEST(a_large_delete_is_over_at_once_and_swept_later)
     CHECK(c.at == NULL);
     CHECK_EQ(count_all(&s, 3), 0);
     CHECK_EQ(count_all(&s, 2), 3000);
-    CHECK_EQ(mvcc_sweep_revision(s.m), 3);
+    CHECK_EQ(mvcc_unsettled_revision(s.m), 3);
     CHECK_EQ(mvcc_history_end(s.m, 3), 2);
 
     shelf_crash(&s); /* nothing was committed: gone without a trace */
-    CHECK(!mvcc_is_sweeping(s.m));
+    CHECK(!mvcc_is_settling(s.m));
     shelf_free(&s);
 
     shelf_init(&s, STAND_MEMORY);
@@ -492,21 +492,21 @@ TEST(a_large_delete_is_over_at_once_and_swept_later)
     CHECK(mvcc_delete_range_some(s.m, &d, 1));
     shelf_end(&s);
     for (int i = 0; i < 10; i++)
-        CHECK(!mvcc_sweep_some(s.m, 100));
+        CHECK(!mvcc_settle_some(s.m, 100));
     shelf_put(&s, "new", "1");
     shelf_reopen(&s);
     CHECK_EQ(mvcc_revision(s.m), 4);
-    CHECK_EQ(mvcc_sweep_revision(s.m), 3);
+    CHECK_EQ(mvcc_unsettled_revision(s.m), 3);
     CHECK_EQ(count_all(&s, 3), 0);
     CHECK_EQ(count_all(&s, 4), 1);
     CHECK_EQ(mvcc_history_end(s.m, 4), 4);
     CHECK_EQ(shelf_compact(&s, 4), MVCC_OK);
     shelf_commit(&s);
     CHECK(mvcc_compact_waiting(s.m));
-    while (!mvcc_sweep_some(s.m, 100))
+    while (!mvcc_settle_some(s.m, 100))
         slices++;
     CHECK(slices >= 30); /* those that were stored before are passed over */
-    CHECK(!mvcc_is_sweeping(s.m));
+    CHECK(!mvcc_is_settling(s.m));
     mvcc_check_store(s.m);
     shelf_settle(&s);
     CHECK_EQ(mvcc_status(s.m).keys, 1);
@@ -538,19 +538,19 @@ TEST(large_deletes_take_slices_while_somebody_waits_for_settled_history)
 
     CHECK_EQ(mvcc_hash_open(s.m, &h), MVCC_OK);
     CHECK(!mvcc_hash_some(s.m, &h, 100));
-    while (!mvcc_sweep_some(s.m, 500))
+    while (!mvcc_settle_some(s.m, 500))
         ;
     fill(&s, 1500);
     delete_all(&s);
-    CHECK(!mvcc_is_sweeping(s.m)); /* it was executed in slices */
+    CHECK(!mvcc_is_settling(s.m)); /* it was executed in slices */
     while (!mvcc_hash_some(s.m, &h, 1000))
         ;
     mvcc_hash_close(s.m, &h);
     fill(&s, 1500);
     delete_all(&s);
 
-    CHECK(mvcc_is_sweeping(s.m)); /* nobody waits any more */
-    while (!mvcc_sweep_some(s.m, 500))
+    CHECK(mvcc_is_settling(s.m)); /* nobody waits any more */
+    while (!mvcc_settle_some(s.m, 500))
         ;
     shelf_free(&s);
 }
@@ -568,7 +568,7 @@ TEST(large_deletes_do_not_starve_a_compaction)
         CHECK(rounds < 10);
         fill(&s, 1500);
         delete_all(&s);
-        while (!mvcc_sweep_some(s.m, 500))
+        while (!mvcc_settle_some(s.m, 500))
             ;
         shelf_commit(&s);
         for (unsigned n = 0; n < 2; n++)
@@ -590,16 +590,16 @@ TEST(a_compaction_that_waits_for_a_reader_does_not_slow_deletes)
     mvcc_scan_open(s.m, &scan);
     delete_all(&s);
     CHECK_EQ(shelf_compact(&s, 3), MVCC_OK);
-    while (!mvcc_sweep_some(s.m, 500))
+    while (!mvcc_settle_some(s.m, 500))
         ;
     fill(&s, 1500);
 
     delete_all(&s);
 
-    CHECK(mvcc_is_sweeping(s.m));
+    CHECK(mvcc_is_settling(s.m));
     CHECK(!mvcc_compact_needs_commit(s.m));
     mvcc_scan_close(&scan);
-    while (!mvcc_sweep_some(s.m, 500))
+    while (!mvcc_settle_some(s.m, 500))
         ;
     shelf_settle(&s);
     shelf_free(&s);

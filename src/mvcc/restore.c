@@ -18,7 +18,7 @@ struct restore {
         struct buf note;
         struct key_range range;
         struct revision at;
-    } sweep;
+    } settle;
     struct revision *leased; /* puts with a lease, in order */
     size_t leased_count, leased_cap;
 };
@@ -71,19 +71,20 @@ static bool load_bump(struct restore *r, struct revision at)
     return keyindex_load_put(r->m->index, BYTES(""), at, before.created, before.version + 1, 0);
 }
 
-/* Whatever comes next was written after the delete that is still to be swept. */
-static enum err load_sweep(struct restore *r)
+/* Whatever comes next was written after the delete that is still to be settled. */
+static enum err load_range_tombstone(struct restore *r)
 {
-    r->sweep.loaded = true;
-    if (keyindex_load_fall(r->m->index, &r->sweep.range, r->sweep.at))
+    r->settle.loaded = true;
+    if (keyindex_load_range_tombstone(r->m->index, &r->settle.range, r->settle.at))
         return ERR_OK;
-    buf_append_str(r->why, "bucket meta, key " MVCC_SWEEP_KEY ": a delete that cannot have been");
+    buf_append_str(r->why,
+                   "bucket meta, key " MVCC_RANGE_TOMBSTONE_KEY ": a delete that cannot have been");
     return ERR_CORRUPT;
 }
 
-static bool is_behind_sweep(const struct restore *r, struct revision at)
+static bool is_behind_unsettled(const struct restore *r, struct revision at)
 {
-    return r->sweep.noted && !r->sweep.loaded && revision_compare(at, r->sweep.at) >= 0;
+    return r->settle.noted && !r->settle.loaded && revision_compare(at, r->settle.at) >= 0;
 }
 
 static enum err load_entry(struct restore *r, struct bytes key, struct bytes value)
@@ -99,7 +100,7 @@ static enum err load_entry(struct restore *r, struct bytes key, struct bytes val
     bool bump = is_bump(r, at, tombstone, value);
     if (value.len > UINT32_MAX || (!bump && !kv_decode(value, &kv)))
         return corrupt(r, key, "not a KeyValue");
-    if (is_behind_sweep(r, at) && load_sweep(r) != ERR_OK)
+    if (is_behind_unsettled(r, at) && load_range_tombstone(r) != ERR_OK)
         return ERR_CORRUPT;
     bool fits = bump        ? load_bump(r, at)
                 : tombstone ? keyindex_load_tombstone(r->m->index, kv.key, at, (uint32_t)value.len)
@@ -144,8 +145,8 @@ static enum err load_all(struct restore *r)
         e = load_some(r, &v);
         backend_view_close(&v);
     } while (e == ERR_OK);
-    if (e == ERR_END && is_behind_sweep(r, r->sweep.at))
-        return load_sweep(r);
+    if (e == ERR_END && is_behind_unsettled(r, r->settle.at))
+        return load_range_tombstone(r);
     return e == ERR_END ? ERR_OK : e;
 }
 
@@ -191,10 +192,10 @@ static enum err show_all_leased(struct restore *r)
 
 /* --- notes -------------------------------------------------------------------------------- */
 
-static enum err read_sweep_note(struct restore *r, struct backend_view *v)
+static enum err read_range_tombstone_note(struct restore *r, struct backend_view *v)
 {
     struct bytes value;
-    enum err e = backend_get(v, BUCKET_META, BYTES(MVCC_SWEEP_KEY), &value);
+    enum err e = backend_get(v, BUCKET_META, BYTES(MVCC_RANGE_TOMBSTONE_KEY), &value);
 
     if (e == ERR_NOT_FOUND)
         return ERR_OK;
@@ -202,11 +203,11 @@ static enum err read_sweep_note(struct restore *r, struct backend_view *v)
         buf_append_str(r->why, backend_view_damage(v));
         return e;
     }
-    buf_append(&r->sweep.note, value);
-    r->sweep.noted = true;
-    if (sweep_decode(buf_bytes(&r->sweep.note), &r->sweep.range, &r->sweep.at))
+    buf_append(&r->settle.note, value);
+    r->settle.noted = true;
+    if (range_tombstone_decode(buf_bytes(&r->settle.note), &r->settle.range, &r->settle.at))
         return ERR_OK;
-    buf_append_str(r->why, "bucket meta, key " MVCC_SWEEP_KEY ": not a note of a delete");
+    buf_append_str(r->why, "bucket meta, key " MVCC_RANGE_TOMBSTONE_KEY ": not a note of a delete");
     return ERR_CORRUPT;
 }
 
@@ -243,7 +244,7 @@ static enum err read_notes(struct restore *r, int64_t *scheduled, int64_t *finis
     if (e == ERR_OK)
         e = read_note(r, &v, BYTES(MVCC_FINISHED_KEY), finished);
     if (e == ERR_OK)
-        e = read_sweep_note(r, &v);
+        e = read_range_tombstone_note(r, &v);
     backend_view_close(&v);
     return e;
 }
@@ -280,10 +281,10 @@ enum err mvcc_restore(struct mvcc *m, const struct mvcc_options *options, struct
     }
     if (e == ERR_OK) {
         keyindex_publish(m->index);
-        take_up(m, larger(r.last.main, r.sweep.at.main), scheduled, finished);
+        take_up(m, larger(r.last.main, r.settle.at.main), scheduled, finished);
         e = show_all_leased(&r);
     }
     mem_free(r.leased);
-    buf_free(&r.sweep.note);
+    buf_free(&r.settle.note);
     return e;
 }

@@ -7,10 +7,9 @@
  *              kind 1  a tombstone: key letter
  *              kind 2  raw: length of the key, key, length of the value, value
  *              kind 3  a note of a compaction: scheduled or finished, at the main reached so far
- *              kind 4  a note of a sweep: at the revision reached so far, from a letter to another;
- *                      or raw
- *              kind 5  a bump: an entry without a value, and perhaps the note of the compaction at
- *                      it, without which it is damage
+ *              kind 4  a note of a settling: at the revision reached so far, from a letter to
+ * another; or raw kind 5  a bump: an entry without a value, and perhaps the note of the compaction
+ * at it, without which it is damage
  */
 #include "backend/backend.h"
 #include "backend/backend_memory.h"
@@ -73,7 +72,7 @@ static void put_note(struct backend *b, struct input *in, struct revision at)
     backend_put(b, BUCKET_META, name, revision_encode(at, false, &space));
 }
 
-static void put_sweep_note(struct backend *b, struct input *in, struct revision at)
+static void put_range_tombstone_note(struct backend *b, struct input *in, struct revision at)
 {
     struct revision_key space;
     struct buf note = {0};
@@ -84,7 +83,7 @@ static void put_sweep_note(struct backend *b, struct input *in, struct revision 
     buf_append_byte(&note, (uint8_t)('a' + from % 4));
     if (to % 3 > 0)
         buf_append_byte(&note, (uint8_t)('a' + to % 5));
-    backend_put(b, BUCKET_META, BYTES(MVCC_SWEEP_KEY),
+    backend_put(b, BUCKET_META, BYTES(MVCC_RANGE_TOMBSTONE_KEY),
                 from % 16 == 15 ? take_bytes(in) : buf_bytes(&note));
     buf_free(&note);
 }
@@ -114,7 +113,7 @@ static void fill(struct backend *b, struct input *in)
         if (kind == 3)
             put_note(b, in, at);
         else if (kind == 4)
-            put_sweep_note(b, in, at);
+            put_range_tombstone_note(b, in, at);
         else if (kind == 5)
             put_bump(b, in, at);
         else
@@ -206,9 +205,9 @@ static void use(struct backend *b, struct mvcc *m)
 {
     mvcc_check(m);
     read_everything(m);
-    write_some(b, m, 1, BYTES("b"), BYTES("c")); /* perhaps before all is swept */
+    write_some(b, m, 1, BYTES("b"), BYTES("c")); /* perhaps before all is settled */
     mvcc_check(m);
-    while (!mvcc_sweep_some(m, 1))
+    while (!mvcc_settle_some(m, 1))
         ;
     hash(m);
     remove_all(b, m);

@@ -23,12 +23,13 @@ static void open_mvcc(struct shelf *r)
     struct buf why = {0};
 
     buf_clear(&r->leased);
-    enum err e = mvcc_open(&(struct mvcc_options){.backend = r->stand.b,
-                                                  .on_leased_key = on_leased_key,
-                                                  .sweep_keys_min = r->sweep_keys_min,
-                                                  .on_damage = on_damage,
-                                                  .context = r},
-                           &why, &r->m);
+    enum err e =
+        mvcc_open(&(struct mvcc_options){.backend = r->stand.b,
+                                         .on_leased_key = on_leased_key,
+                                         .range_tombstone_keys_min = r->range_tombstone_keys_min,
+                                         .on_damage = on_damage,
+                                         .context = r},
+                  &why, &r->m);
     if (e != ERR_OK)
         test_fail(__FILE__, __LINE__, "%s: %s", err_text(e), buf_str(&why));
     r->index = backend_applied(r->stand.b).index;
@@ -37,14 +38,14 @@ static void open_mvcc(struct shelf *r)
 
 void shelf_init(struct shelf *r, enum stand_kind kind)
 {
-    shelf_init_sweeping(r, kind, 0);
+    shelf_init_settling(r, kind, 0);
 }
 
-void shelf_init_sweeping(struct shelf *r, enum stand_kind kind, int64_t sweep_keys_min)
+void shelf_init_settling(struct shelf *r, enum stand_kind kind, int64_t range_tombstone_keys_min)
 {
     static unsigned number; /* several in one test have a folder each */
 
-    *r = (struct shelf){.sweep_keys_min = sweep_keys_min};
+    *r = (struct shelf){.range_tombstone_keys_min = range_tombstone_keys_min};
     stand_init(&r->stand, kind);
     if (kind == STAND_LMDB)
         snprintf(r->stand.dir, sizeof(r->stand.dir), "%s/store%u", test_tmp_dir(), number++);

@@ -13,14 +13,14 @@
 struct shelf {
     struct stand stand;
     struct mvcc *m;
-    uint64_t index;         /* of the last entry */
-    struct buf damage;      /* what on_damage was told */
-    struct buf leased;      /* at the last opening: "key=lease " for each */
-    int64_t sweep_keys_min; /* of mvcc_options */
+    uint64_t index;                   /* of the last entry */
+    struct buf damage;                /* what on_damage was told */
+    struct buf leased;                /* at the last opening: "key=lease " for each */
+    int64_t range_tombstone_keys_min; /* of mvcc_options */
 };
 
 void shelf_init(struct shelf *r, enum stand_kind kind);
-void shelf_init_sweeping(struct shelf *r, enum stand_kind kind, int64_t sweep_keys_min);
+void shelf_init_settling(struct shelf *r, enum stand_kind kind, int64_t range_tombstone_keys_min);
 void shelf_free(struct shelf *r);
 
 /* Loads the store anew beside the old one, which is returned, to be closed. */

@@ -100,8 +100,10 @@ enum err mvcc_open(const struct mvcc_options *options, struct buf *why, struct m
 
     m->backend = options->backend;
     m->on_damage = options->on_damage;
-    m->on_swept_key = options->on_swept_key;
-    m->sweep_keys_min = options->sweep_keys_min > 0 ? options->sweep_keys_min : MVCC_SWEEP_KEYS_MIN;
+    m->on_settled_key = options->on_settled_key;
+    m->range_tombstone_keys_min = options->range_tombstone_keys_min > 0
+                                      ? options->range_tombstone_keys_min
+                                      : MVCC_RANGE_TOMBSTONE_KEYS_MIN;
     m->context = options->context;
     m->history_floor = INT64_MAX;
     list_init(&m->waiters);

@@ -6,7 +6,7 @@ void mvcc_write_begin(struct mvcc *m)
     assert(!m->writing);
 
     m->writing = true;
-    m->fallen_count = 0;
+    m->covered_count = 0;
     m->change_count = 0;
 }
 
@@ -66,8 +66,8 @@ void mvcc_put(struct mvcc *m, struct bytes key, struct bytes value, int64_t leas
     assert(key.len > 0);
 
     bool alive = keyindex_find_newest(m->index, key, &before);
-    if (!alive && keyindex_is_falling(m->index))
-        mvcc_sweep_key(m, key);
+    if (!alive && keyindex_is_unsettled(m->index))
+        mvcc_settle_key(m, key);
     struct pb_key_value kv = {
         .key = key,
         .create_revision = alive ? before.created : at.main,
@@ -110,8 +110,8 @@ bool mvcc_delete(struct mvcc *m, struct bytes key)
 
 static bool is_large(const struct mvcc *m, const struct key_range *range)
 {
-    return !range->one && !mvcc_is_sweeping(m) && !mvcc_is_waited_for(m) &&
-           keyindex_count(m->index, range, false) >= m->sweep_keys_min;
+    return !range->one && !mvcc_is_settling(m) && !mvcc_is_waited_for(m) &&
+           keyindex_count(m->index, range, false) >= m->range_tombstone_keys_min;
 }
 
 void mvcc_delete_range_begin(struct mvcc *m, struct mvcc_delete_range *d)
@@ -126,8 +126,8 @@ void mvcc_delete_range_begin(struct mvcc *m, struct mvcc_delete_range *d)
         keyindex_cursor_open(m->index, &d->range, mvcc_working(m), false, &d->cursor);
         return;
     }
-    d->deleted = mvcc_sweep_begin(m, &d->range, next_revision(m));
-    m->fallen_count = d->deleted;
+    d->deleted = mvcc_range_tombstone_begin(m, &d->range, next_revision(m));
+    m->covered_count = d->deleted;
     m->change_count += d->deleted;
 }
 
@@ -171,8 +171,8 @@ void mvcc_write_end(struct mvcc *m, struct mvcc_changes *out)
     m->revision++;
     keyindex_publish(m->index);
     out->revision = m->revision;
-    if (m->fallen_count > 0)
-        m->sweep_is_alone = m->fallen_count == m->change_count;
+    if (m->covered_count > 0)
+        m->range_tombstone_is_alone = m->covered_count == m->change_count;
     else if (m->change_count <= MVCC_CHANGES_MAX)
         out->at = m->changes;
 }

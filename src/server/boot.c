@@ -290,7 +290,7 @@ static void leased_key(void *context, struct bytes key, int64_t lease)
                  LOG_ID("lease", (uint64_t)lease));
 }
 
-static void swept_key(void *context, struct bytes key)
+static void settled_key(void *context, struct bytes key)
 {
     struct server *s = context;
 
@@ -315,8 +315,8 @@ static enum err open_state(struct boot *b)
         .backend = s->backend, .min_ttl = min_ttl, .hash_seed = s->map_seed};
     struct mvcc_options mvcc = {.backend = s->backend,
                                 .on_leased_key = leased_key,
-                                .on_swept_key = swept_key,
-                                .sweep_keys_min = s->options.sweep_keys_min,
+                                .on_settled_key = settled_key,
+                                .range_tombstone_keys_min = s->options.range_tombstone_keys_min,
                                 .on_damage = s->options.on_failed ? damaged : NULL,
                                 .context = s};
     struct cluster_options members = {.backend = s->backend,
@@ -790,7 +790,7 @@ void server_close(struct server *s)
         return;
     assert(server_has_stopped(s));
     timer_stop(s->io->clock, &s->tick_timer);
-    timer_stop(s->io->clock, &s->sweep_timer);
+    timer_stop(s->io->clock, &s->settle_timer);
     log_info(s->logger, "closed etcd server", LOG_NS("longest-turn", (int64_t)s->longest_turn_ns),
              LOG_NS("longest-turn-cpu", (int64_t)s->longest_busy_ns));
     server_free(s, false);

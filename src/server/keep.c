@@ -15,7 +15,7 @@ static void commit_if_due(struct server *s)
 {
     /* A compaction waits for its note to be durable; and it, settling a large delete, or a large
      * entry may have used up what they may have of one batch. */
-    bool hurry = mvcc_compact_needs_commit(s->mvcc) || mvcc_sweep_waiting(s->mvcc) ||
+    bool hurry = mvcc_compact_needs_commit(s->mvcc) || mvcc_settle_waiting(s->mvcc) ||
                  backend_part_is_due(s->backend);
     bool due = s->facts.now_ms - s->last_commit_ms >= s->commit_interval_ms ||
                backend_pending_bytes(s->backend) >= COMMIT_BYTES || hurry;
@@ -44,17 +44,18 @@ static void go_on(struct timer *t)
 }
 
 /* True if there is more to be done at once: watchers have waited for the end of it. */
-static bool sweep_some(struct server *s)
+static bool settle_some(struct server *s)
 {
-    unsigned steps = s->options.sweep_steps;
+    unsigned steps = s->options.settle_steps;
 
-    if (!mvcc_is_sweeping(s->mvcc) || mvcc_sweep_waiting(s->mvcc) || timer_is_set(&s->sweep_timer))
+    if (!mvcc_is_settling(s->mvcc) || mvcc_settle_waiting(s->mvcc) ||
+        timer_is_set(&s->settle_timer))
         return false;
-    (void)mvcc_sweep_some(s->mvcc, steps > 0 ? steps : MVCC_SLICE_STEPS);
-    if (!mvcc_is_sweeping(s->mvcc))
+    (void)mvcc_settle_some(s->mvcc, steps > 0 ? steps : MVCC_SLICE_STEPS);
+    if (!mvcc_is_settling(s->mvcc))
         return true;
-    s->sweep_timer.on_time = go_on;
-    timer_start(s->io->clock, &s->sweep_timer, SWEEP_PAUSE_US * 1000ull);
+    s->settle_timer.on_time = go_on;
+    timer_start(s->io->clock, &s->settle_timer, SETTLE_PAUSE_US * 1000ull);
     return false;
 }
 
@@ -326,7 +327,7 @@ bool keep_house(struct server *s)
 {
     if (s->final_sync_asked)
         return false; /* what is not done now is done after the next start */
-    bool more = sweep_some(s);
+    bool more = settle_some(s);
 
     if (compact_some(s))
         more = true;

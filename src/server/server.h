@@ -39,9 +39,9 @@ struct server_options {
     const struct config *config; /* outlives the server */
     const struct logger *logger;
     struct memory_disk *memory; /* the simulator's page store; NULL: LMDB in the data directory */
-    int64_t sweep_keys_min;     /* of mvcc_options; 0: as mvcc has it */
-    unsigned sweep_steps;       /* in one turn; 0: MVCC_SLICE_STEPS */
-    uint64_t segment_bytes;     /* of wal_options; 0: as wal has it */
+    int64_t range_tombstone_keys_min; /* of mvcc_options; 0: as mvcc has it */
+    unsigned settle_steps;            /* in one turn; 0: MVCC_SLICE_STEPS */
+    uint64_t segment_bytes;           /* of wal_options; 0: as wal has it */
 
     /* This member can go no further; NULL: the process ends. After it only server_abandon. */
     void (*on_failed)(void *context, const char *text);

@@ -40,7 +40,7 @@ enum {
     VERSION_LOOK_MS = 4000,    /* and the cluster's version */
     SNAPSHOT_RETRY_MS = 30000, /* after one could not be written */
     STOP_GRACE_MS = 1000,      /* for calls under way */
-    SWEEP_PAUSE_US = 1000,     /* between two slices: the log's disk is wanted by others, too */
+    SETTLE_PAUSE_US = 1000,    /* between two slices: the log's disk is wanted by others, too */
     COMMIT_BYTES = 8 * MIB,    /* pending in the store: it is not waited any longer */
     FILES_RESERVED = 150,      /* of those that may be open: not for clients; etcd's */
     FILES_MIN = 80,            /* half of it is what a member needs itself, and some to spare */
@@ -101,7 +101,7 @@ struct server {
     struct api_facts facts;
 
     /* time */
-    struct timer tick_timer, sweep_timer;
+    struct timer tick_timer, settle_timer;
     struct event again; /* in the inbox while a turn has left work behind */
     bool tick_due, lone_voter_campaigned;
     uint64_t last_tick_ms;

@@ -22,8 +22,8 @@ struct climate {
     /* the member's machine */
     uint64_t look_ns; /* how long a look at its clock takes, and so a turn */
     uint64_t segment_bytes;
-    int64_t sweep_keys_min; /* a few keys are many in this world */
-    unsigned sweep_steps;
+    int64_t range_tombstone_keys_min; /* a few keys are many in this world */
+    unsigned settle_steps;
 
     /* the flags that stay */
     uint64_t heartbeat_ms, election_ms, quota_bytes, notify_ms;

@@ -105,8 +105,9 @@ bool sim_host_start(struct sim_host *h)
                                      .config = &h->config,
                                      .logger = &h->logger,
                                      .memory = h->memory,
-                                     .sweep_keys_min = h->climate->sweep_keys_min,
-                                     .sweep_steps = h->climate->sweep_steps,
+                                     .range_tombstone_keys_min =
+                                         h->climate->range_tombstone_keys_min,
+                                     .settle_steps = h->climate->settle_steps,
                                      .segment_bytes = h->climate->segment_bytes,
                                      .on_failed = on_failed,
                                      .context = h};

@@ -585,7 +585,7 @@ static void check_recovers(struct stage *s, bool exports)
     close_world(s);
 }
 
-static void sweep(bool exports, bool dies)
+static void settle(bool exports, bool dies)
 {
     struct stage s;
     int ended = -1;
@@ -612,22 +612,22 @@ static void sweep(bool exports, bool dies)
 
 TEST(an_import_that_dies_before_any_call_to_the_disk_can_be_taken_up)
 {
-    sweep(false, true);
+    settle(false, true);
 }
 
 TEST(an_import_that_fails_at_any_call_to_the_disk_can_be_taken_up)
 {
-    sweep(false, false);
+    settle(false, false);
 }
 
 TEST(an_export_that_dies_before_any_call_to_the_disk_can_be_taken_up)
 {
-    sweep(true, true);
+    settle(true, true);
 }
 
 TEST(an_export_that_fails_at_any_call_to_the_disk_can_be_taken_up)
 {
-    sweep(true, false);
+    settle(true, false);
 }
 
 /* ---- What is durable before what ---- */

@@ -24,9 +24,9 @@ static void put_some(struct watch_rig *r, const char *prefix, unsigned count)
 
 static void settle_delete(struct watch_rig *r)
 {
-    while (!mvcc_sweep_some(r->shelf.m, 100))
+    while (!mvcc_settle_some(r->shelf.m, 100))
         watch_check(r->w);
-    CHECK(!mvcc_is_sweeping(r->shelf.m));
+    CHECK(!mvcc_is_settling(r->shelf.m));
 }
 
 /* What came to one watcher of one stream. */
@@ -113,7 +113,7 @@ TEST(a_large_delete_and_a_compaction_behind_it_lose_no_event)
     struct watch_stream *two = join(&r, &prev, 1 * MIB, &with_prev);
 
     watch_rig_delete_range(&r, "k", "l");
-    CHECK(mvcc_is_sweeping(r.shelf.m));
+    CHECK(mvcc_is_settling(r.shelf.m));
     watch_rig_put(&r, "after", "1");
     watch_rig_compact(&r, 4);
     listen(&r);

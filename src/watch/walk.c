@@ -9,10 +9,10 @@
  *     too old          its members are parked, and will be told from there; but not those whom the
  *                      history floor lets read on (floor.c)
  *     behind the end   its members move over to the live group, one by one
- *     at a revision    whose changes are not all stored yet, since it is being swept: members whom
- *                      it concerns are held back until it is over; the others go on behind it
- *     meets another    with the same grace: the smaller one's members move over to the larger
- *     otherwise        one chunk of history: read, in slices; handed out; and to the next round
+ *     at a revision    whose changes are not all stored yet, since it is being settled: members
+ * whom it concerns are held back until it is over; the others go on behind it meets another    with
+ * the same grace: the smaller one's members move over to the larger otherwise        one chunk of
+ * history: read, in slices; handed out; and to the next round
  *
  * A group far behind does not keep those waiting that are nearly there, and a stream with many
  * watchers and little room does not let all of them loose for the few that can be served.
@@ -196,29 +196,29 @@ struct watcher_group *walk_crowd_to_join(struct watch *hub, int64_t next, uint32
     return c;
 }
 
-static bool sweep_concerns(const struct watcher *w)
+static bool unsettled_concerns(const struct watcher *w)
 {
     const struct interest *i = w->interest;
     struct key_range range = {.from = interest_from(i), .one = i->kind == INTEREST_KEY};
 
     if (i->kind == INTEREST_RANGE)
         range.to = interest_to(i);
-    return mvcc_sweep_concerns(w->stream->hub->mvcc, &range);
+    return mvcc_unsettled_concerns(w->stream->hub->mvcc, &range);
 }
 
-/* To those held back, or past the revision that is being swept. */
-static void part(struct watcher *w, int64_t swept)
+/* To those held back, or past the revision that is being settled. */
+static void part(struct watcher *w, int64_t revision)
 {
     struct watch *hub = w->stream->hub;
 
-    if (!sweep_concerns(w)) {
-        watcher_join(w, walk_crowd_to_join(hub, swept + 1, w->interest->group->grace));
+    if (!unsettled_concerns(w)) {
+        watcher_join(w, walk_crowd_to_join(hub, revision + 1, w->interest->group->grace));
         return;
     }
     if (!hub->held) {
-        bool settled = mvcc_when_settled(hub->mvcc, &hub->waiter, swept);
+        bool settled = mvcc_when_settled(hub->mvcc, &hub->waiter, revision);
         assert(!settled);
-        hub->held = watcher_group_new(hub, swept, GRACE_PROMPT);
+        hub->held = watcher_group_new(hub, revision, GRACE_PROMPT);
         floor_put(hub); /* it may have been cut just here */
     }
     watcher_join(w, hub->held);
@@ -258,7 +258,7 @@ static bool move_member(struct watcher_group *c)
     } else if (next > hub->revision) {
         watcher_await(watcher_group_any(c),
                       next); /* the store was replaced by one that lies behind */
-    } else if (next == mvcc_sweep_revision(hub->mvcc)) {
+    } else if (next == mvcc_unsettled_revision(hub->mvcc)) {
         part(watcher_group_any(c), next);
     } else {
         struct watcher_group *twin = twin_of(c);

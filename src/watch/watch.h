@@ -8,7 +8,7 @@
  * bounded chunks and become one with whomever they meet. A stream that cannot take more lets its
  * watchers fall out of their group, remembers nothing but their cursors, and costs no memory behind
  * a client that does not read. Nobody waits for it. A large delete whose tombstones are still being
- * stored (mvcc_sweep_some) holds back those whom it concerns until they are; the others pass it.
+ * stored (mvcc_settle_some) holds back those whom it concerns until they are; the others pass it.
  *
  * A compaction ends only those who lag. Whoever was live when it was applied, and has not been
  * given all that lies below it, may read on there: the lowest of them is the history floor, and

@@ -422,7 +422,7 @@ struct watch {
     uint64_t era; /* of this live group */
     struct chunk chunk;
 
-    struct watcher_group *held;    /* until the sweep of their next revision is over; or NULL */
+    struct watcher_group *held;    /* until the settling of their next revision is over; or NULL */
     struct treap_node *lagging;    /* groups, by next */
     struct list round, next_round; /* groups: whose turn comes in this round, and in the next */
     struct list waking, admitting; /* streams, the same */

@@ -591,7 +591,7 @@ static bool delete_many(unsigned keys)
     ask_start(&delete, "/etcdserverpb.KV/DeleteRange", &pb_delete_range_request_schema, &request);
     while (!ask_is_over(&delete) || !witness.saw_delete)
         run_errands(&errands, other);
-    uint64_t swept = caller_now_ns(&d.caller) - began;
+    uint64_t settled = caller_now_ns(&d.caller) - began;
 
     ask_read(&delete, &pb_delete_range_response_schema, &d.arena, &response);
     CHECK_EQ(response.deleted, keys);
@@ -602,7 +602,7 @@ static bool delete_many(unsigned keys)
     double longest = longest_turn_ms(&d.peer);
     printf("a delete of %u keys was answered after %.1f ms and done after %.0f ms; longest turn "
            "%.1f ms of work; slowest of %u",
-           keys, (double)delete.took_ns / 1e6, (double)swept / 1e6, longest, errands.count);
+           keys, (double)delete.took_ns / 1e6, (double)settled / 1e6, longest, errands.count);
     bool kept = longest < 5;
     for (unsigned i = 0; i < ERRANDS; i++) {
         printf(", %s %.1f ms", errand_names[i], (double)errands.slowest_ns[i] / 1e6);

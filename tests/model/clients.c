@@ -77,8 +77,8 @@ static void look_who_is_deaf(struct episode *e)
                 e->clients[i].watchers[n].kept_from = 0;
 }
 
-static const struct naive_change *first_owed(const struct episode *e,
-                                             const struct client_watcher *w, int64_t revision);
+static const struct naive_change *first_unsettled(const struct episode *e,
+                                                  const struct client_watcher *w, int64_t revision);
 
 void clients_compacted(struct episode *e, int64_t revision)
 {
@@ -89,7 +89,7 @@ void clients_compacted(struct episode *e, int64_t revision)
             if (!live || w->kept_from == 0)
                 w->kept_from = live ? revision : 0;
             w->kept_to = revision;
-            if (live && !w->ended && first_owed(e, w, revision - 1))
+            if (live && !w->ended && first_unsettled(e, w, revision - 1))
                 e->totals.kept++;
         }
 }
@@ -125,8 +125,8 @@ static bool may_be_missing(const struct episode *e, const struct client_watcher 
 }
 
 /* The first change that the watcher must still see, up to the revision; NULL if there is none. */
-static const struct naive_change *first_owed(const struct episode *e,
-                                             const struct client_watcher *w, int64_t revision)
+static const struct naive_change *first_unsettled(const struct episode *e,
+                                                  const struct client_watcher *w, int64_t revision)
 {
     for (size_t i = 0; i < e->naive.published; i++) {
         const struct naive_change *c = &e->naive.changes[i];
@@ -137,10 +137,10 @@ static const struct naive_change *first_owed(const struct episode *e,
     return NULL;
 }
 
-static void check_nothing_owed(struct episode *e, const struct client_watcher *w, int64_t revision,
-                               const char *when)
+static void check_all_settled(struct episode *e, const struct client_watcher *w, int64_t revision,
+                              const char *when)
 {
-    const struct naive_change *c = first_owed(e, w, revision);
+    const struct naive_change *c = first_unsettled(e, w, revision);
 
     if (c)
         episode_broken(e, "watch",
@@ -293,7 +293,7 @@ static void read_events(struct episode *e, struct client *c, const struct watch_
 /* Everything up to the revision has been delivered, and must not come any more. */
 static void accept_progress(struct episode *e, struct client_watcher *w, int64_t revision)
 {
-    check_nothing_owed(e, w, revision, "progress");
+    check_all_settled(e, w, revision, "progress");
     if (w->next <= revision)
         w->next = revision + 1;
 }
@@ -748,7 +748,7 @@ static void check_complete(struct episode *e, struct client *c)
         episode_broken(e, "watch", "the last fragment has not come");
     for (int i = 0; i < WATCHERS; i++)
         if (c->watchers[i].used && !c->watchers[i].ended)
-            check_nothing_owed(e, &c->watchers[i], e->naive.revision, "the end");
+            check_all_settled(e, &c->watchers[i], e->naive.revision, "the end");
 }
 
 /* All are caught up, so whoever asks for progress must get it, if it can be said of all. */

@@ -321,7 +321,7 @@ static bool apply_revoke(struct episode *e, const struct entry *entry, unsigned 
     for (; lease_first_key(e->leases, entry->id, &key); steps--) {
         if (steps == 0)
             return false;
-        if (!mvcc_delete(e->mvcc, key) && !mvcc_is_sweeping(e->mvcc))
+        if (!mvcc_delete(e->mvcc, key) && !mvcc_is_settling(e->mvcc))
             episode_broken(e, "lease", "a key hangs on it and is not alive");
         lease_detach(e->leases, key);
     }

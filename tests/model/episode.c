@@ -157,7 +157,7 @@ static void choose_climate(struct episode *e, const struct episode_options *opti
     c->crash_weight = (unsigned)pick(e, 8);
     c->read_weight = 1 + (unsigned)pick(e, 12);
     if (chance(e, 1, 2))
-        c->sweep_keys_min = 1 + (int64_t)pick(e, c->many ? 300 : 6);
+        c->range_tombstone_keys_min = 1 + (int64_t)pick(e, c->many ? 300 : 6);
 }
 
 /* --- steps -------------------------------------------------------------------------------- */
@@ -197,7 +197,7 @@ static void take_step(struct episode *e)
         {30, apply_some},
         {2, entries_propose_compaction},
         {10, rooms_compact_step},
-        {6, rooms_sweep_step},
+        {6, rooms_settle_step},
         {8, rooms_commit_step},
         {14, readers_step},
         {e->climate.many ? 1 : 5, hashers_step},
@@ -242,9 +242,9 @@ static void finish(struct episode *e)
     do
         commit_all(e);
     while (entries_apply_step(e, 1000));
-    while (mvcc_is_sweeping(e->mvcc)) {
+    while (mvcc_is_settling(e->mvcc)) {
         commit_all(e);
-        rooms_sweep_step(e);
+        rooms_settle_step(e);
     }
     clients_finish(e);
     commit_all(e);
@@ -306,7 +306,7 @@ void episode_totals_add(struct episode_totals *sum, const struct episode_totals 
     sum->scans += more->scans;
     sum->hashes += more->hashes;
     sum->compactions += more->compactions;
-    sum->sweeps += more->sweeps;
+    sum->settlings += more->settlings;
     sum->restarts += more->restarts;
     sum->replayed += more->replayed;
     sum->events += more->events;

@@ -48,7 +48,7 @@ struct episode_totals {
     uint64_t revisions;
     uint64_t scans, hashes;
     uint64_t compactions; /* through */
-    uint64_t sweeps;      /* through */
+    uint64_t settlings;   /* through */
     uint64_t restarts;    /* the store was opened again */
     uint64_t replayed;    /* entries applied a second time */
     uint64_t events;      /* that a client has counted */

@@ -39,7 +39,7 @@ struct climate {
     unsigned value_bytes_max;
     bool checkpoint, persist;
     size_t pending_bytes_max, credit_bytes, fragment_bytes;
-    int64_t sweep_keys_min;             /* 0: mvcc's own, which is more than most episodes have */
+    int64_t range_tombstone_keys_min;   /* 0: mvcc's own, which is more than most episodes have */
     unsigned crash_weight, read_weight; /* how often power goes; how often clients read */
 };
 
@@ -235,7 +235,7 @@ void rooms_replace_store(struct episode *e);
 
 void rooms_commit_step(struct episode *e);
 void rooms_compact_step(struct episode *e);
-void rooms_sweep_step(struct episode *e);
+void rooms_settle_step(struct episode *e);
 void rooms_check(struct episode *e);
 
 /* Rule 5, and 6 if it is time: the whole state against the model. */

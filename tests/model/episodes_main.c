@@ -43,12 +43,12 @@ static void print_totals(const struct episode_totals *t, uint64_t trace)
 {
     printf("%" PRIu64 " episodes clean (%" PRIu64 " on LMDB): %" PRIu64 " steps, %" PRIu64
            " revisions, %" PRIu64 " scans, %" PRIu64 " hashes, %" PRIu64 " compactions, %" PRIu64
-           " sweeps, %" PRIu64 " restarts, %" PRIu64 " entries replayed, %" PRIu64
+           " settlings, %" PRIu64 " restarts, %" PRIu64 " entries replayed, %" PRIu64
            " events (%" PRIu64 " late), %" PRIu64 " fragments, %" PRIu64 " long messages, %" PRIu64
            " progress messages, %" PRIu64 " watchers resumed, %" PRIu64 " cut off, %" PRIu64
            " kept, %" PRIu64 " leases expired, trace %016" PRIx64 "\n",
            t->episodes, t->on_lmdb, t->steps, t->revisions, t->scans, t->hashes, t->compactions,
-           t->sweeps, t->restarts, t->replayed, t->events, t->lagged, t->fragments, t->longs,
+           t->settlings, t->restarts, t->replayed, t->events, t->lagged, t->fragments, t->longs,
            t->progress, t->resumed, t->cut_off, t->kept, t->expired, trace);
 }
 

@@ -26,7 +26,7 @@ TEST(mvcc_watch_and_lease_agree_with_everything_ever_written)
     CHECK(totals.scans >= 10 * count);
     CHECK(totals.hashes >= count);
     CHECK(totals.compactions >= count / 2);
-    CHECK(totals.sweeps >= count / 4);
+    CHECK(totals.settlings >= count / 4);
     CHECK(totals.restarts >= count);
     CHECK(totals.replayed >= count);
     CHECK(totals.events >= 10 * count);

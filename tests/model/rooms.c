@@ -43,7 +43,7 @@ static void on_leased_key(void *context, struct bytes key, int64_t lease)
         episode_broken(e, "restart", "a key hangs on lease %" PRId64 ", which is not there", lease);
 }
 
-static void on_swept_key(void *context, struct bytes key)
+static void on_settled_key(void *context, struct bytes key)
 {
     struct episode *e = context;
 
@@ -85,13 +85,14 @@ static void open_backend(struct episode *e)
 static void open_mvcc(struct episode *e)
 {
     struct buf why = {0};
-    enum err err = mvcc_open(&(struct mvcc_options){.backend = e->backend,
-                                                    .on_leased_key = on_leased_key,
-                                                    .on_swept_key = on_swept_key,
-                                                    .sweep_keys_min = e->climate.sweep_keys_min,
-                                                    .on_damage = on_damage,
-                                                    .context = e},
-                             &why, &e->mvcc);
+    enum err err = mvcc_open(
+        &(struct mvcc_options){.backend = e->backend,
+                               .on_leased_key = on_leased_key,
+                               .on_settled_key = on_settled_key,
+                               .range_tombstone_keys_min = e->climate.range_tombstone_keys_min,
+                               .on_damage = on_damage,
+                               .context = e},
+        &why, &e->mvcc);
 
     if (err != ERR_OK)
         episode_broken(e, "restart", "mvcc_open: %s", buf_str(&why));
@@ -244,15 +245,15 @@ void rooms_compact_step(struct episode *e)
     episode_say(e, "compaction, %u steps%s", steps, done ? ": done for now" : "");
 }
 
-void rooms_sweep_step(struct episode *e)
+void rooms_settle_step(struct episode *e)
 {
     unsigned steps = some_steps(e);
 
-    if (!mvcc_is_sweeping(e->mvcc))
+    if (!mvcc_is_settling(e->mvcc))
         return;
-    bool done = mvcc_sweep_some(e->mvcc, steps);
-    episode_say(e, "sweep, %u steps%s", steps, done ? ": done for now" : "");
-    e->totals.sweeps += !mvcc_is_sweeping(e->mvcc);
+    bool done = mvcc_settle_some(e->mvcc, steps);
+    episode_say(e, "settle, %u steps%s", steps, done ? ": done for now" : "");
+    e->totals.settlings += !mvcc_is_settling(e->mvcc);
 }
 
 /* --- comparing ---------------------------------------------------------------------------- */
@@ -281,8 +282,8 @@ static void compare_attachments(struct episode *e)
     for (unsigned i = 0; i < e->naive.key_count; i++) {
         int64_t got = lease_of_key(e->leases, e->naive.keys[i]);
         int64_t want = naive_lease_of(&e->naive, i);
-        if (want == 0 && mvcc_is_sweeping(e->mvcc))
-            continue; /* it may be about to be swept, and leaves its lease then */
+        if (want == 0 && mvcc_is_settling(e->mvcc))
+            continue; /* it may be about to be settled, and leaves its lease then */
         if (got != want)
             episode_broken(e, "lease", "key %u hangs on %" PRId64 ", not %" PRId64, i, got, want);
     }
@@ -347,7 +348,7 @@ void rooms_compare(struct episode *e)
     q.at = revision_whole(e->naive.revision);
     reader_ask(e, &q);
     /* What is deleted ahead is seen until it is durable. */
-    if (mvcc_compact_finished(e->mvcc) != e->naive.compact_revision || mvcc_is_sweeping(e->mvcc))
+    if (mvcc_compact_finished(e->mvcc) != e->naive.compact_revision || mvcc_is_settling(e->mvcc))
         return;
     compare_store(e);
     mvcc_check_store(e->mvcc);

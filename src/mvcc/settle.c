@@ -4,7 +4,7 @@
  * A large delete is one step of the index, and a note in the store that goes with its entry: from
  * which key to which, and at which revision its tombstones begin. Each one's place among them
  * follows from what was alive, so a store with the note and the tombstones that happen to be there
- * is whole: after a crash the index falls again, and the sweep goes on.
+ * is whole: after a crash the index falls again, and the settling goes on.
  *
  *     note   revision, 17 bytes | 1 if there is an end, else 0 | length u32be, key | end
  */
@@ -18,7 +18,7 @@ static void put_note(struct mvcc *m, const struct key_range *range, struct revis
     uint32_t len = __builtin_bswap32((uint32_t)from_len);
     struct revision_key space;
 
-    uint8_t *to = backend_put_space(m->backend, BUCKET_META, BYTES(MVCC_SWEEP_KEY),
+    uint8_t *to = backend_put_space(m->backend, BUCKET_META, BYTES(MVCC_RANGE_TOMBSTONE_KEY),
                                     NOTE_BYTES_MIN + from_len + to_len);
     memcpy(to, revision_encode(at, false, &space).at, REVISION_KEY_BYTES);
     to += REVISION_KEY_BYTES;
@@ -31,7 +31,7 @@ static void put_note(struct mvcc *m, const struct key_range *range, struct revis
         memcpy(to + from_len, range->to.at, to_len);
 }
 
-bool sweep_decode(struct bytes value, struct key_range *range, struct revision *at)
+bool range_tombstone_decode(struct bytes value, struct key_range *range, struct revision *at)
 {
     bool tombstone;
     uint32_t len;
@@ -56,9 +56,10 @@ bool sweep_decode(struct bytes value, struct key_range *range, struct revision *
 
 /* --- one at a time ------------------------------------------------------------------------ */
 
-int64_t mvcc_sweep_begin(struct mvcc *m, const struct key_range *range, struct revision at)
+int64_t mvcc_range_tombstone_begin(struct mvcc *m, const struct key_range *range,
+                                   struct revision at)
 {
-    int64_t count = keyindex_fall(m->index, range, at);
+    int64_t count = keyindex_range_tombstone(m->index, range, at);
 
     put_note(m, range, at);
     if (mvcc_compact_pending(m))
@@ -74,57 +75,58 @@ static uint32_t store_tombstone(struct mvcc *m, struct bytes key, struct revisio
     return (uint32_t)mvcc_store_kv(m, at, true, &kv, &stored_key).len;
 }
 
-void mvcc_sweep_key(struct mvcc *m, struct bytes key)
+void mvcc_settle_key(struct mvcc *m, struct bytes key)
 {
     struct revision at;
 
-    if (keyindex_owes(m->index, key, &at))
-        keyindex_pay(m->index, key, at, store_tombstone(m, key, at));
+    if (keyindex_key_is_unsettled(m->index, key, &at))
+        keyindex_settle_key(m->index, key, at, store_tombstone(m, key, at));
 }
 
 /* --- the rest ----------------------------------------------------------------------------- */
 
-bool mvcc_is_sweeping(const struct mvcc *m)
+bool mvcc_is_settling(const struct mvcc *m)
 {
-    return keyindex_is_falling(m->index);
+    return keyindex_is_unsettled(m->index);
 }
 
-bool mvcc_sweep_waiting(const struct mvcc *m)
+bool mvcc_settle_waiting(const struct mvcc *m)
 {
-    return mvcc_is_sweeping(m) && !backend_has_budget(m->backend);
+    return mvcc_is_settling(m) && !backend_has_budget(m->backend);
 }
 
-int64_t mvcc_sweep_revision(const struct mvcc *m)
+int64_t mvcc_unsettled_revision(const struct mvcc *m)
 {
-    return mvcc_is_sweeping(m) ? keyindex_fall_first(m->index).main : INT64_MAX;
+    return mvcc_is_settling(m) ? keyindex_unsettled_first(m->index).main : INT64_MAX;
 }
 
-bool mvcc_sweep_concerns(const struct mvcc *m, const struct key_range *range)
+bool mvcc_unsettled_concerns(const struct mvcc *m, const struct key_range *range)
 {
-    if (!mvcc_is_sweeping(m))
+    if (!mvcc_is_settling(m))
         return false;
-    return !m->sweep_is_alone || key_ranges_overlap(range, keyindex_fall_range(m->index));
+    return !m->range_tombstone_is_alone ||
+           key_ranges_overlap(range, keyindex_unsettled_range(m->index));
 }
 
-static uint32_t bury(void *context, struct bytes key, struct revision at)
+static uint32_t store_one_tombstone(void *context, struct bytes key, struct revision at)
 {
     struct mvcc *m = context;
 
-    if (m->on_swept_key)
-        m->on_swept_key(m->context, key);
+    if (m->on_settled_key)
+        m->on_settled_key(m->context, key);
     return store_tombstone(m, key, at);
 }
 
-bool mvcc_sweep_some(struct mvcc *m, unsigned steps)
+bool mvcc_settle_some(struct mvcc *m, unsigned steps)
 {
     assert(steps > 0);
 
-    if (!mvcc_is_sweeping(m) || mvcc_sweep_waiting(m))
+    if (!mvcc_is_settling(m) || mvcc_settle_waiting(m))
         return true;
     backend_upkeep_begin(m->backend);
-    bool done = keyindex_sweep_some(m->index, steps, bury, m);
+    bool done = keyindex_settle_some(m->index, steps, store_one_tombstone, m);
     if (done)
-        backend_delete(m->backend, BUCKET_META, BYTES(MVCC_SWEEP_KEY));
+        backend_delete(m->backend, BUCKET_META, BYTES(MVCC_RANGE_TOMBSTONE_KEY));
     backend_upkeep_end(m->backend);
     return done;
 }
@@ -133,7 +135,7 @@ bool mvcc_sweep_some(struct mvcc *m, unsigned steps)
 
 bool mvcc_is_settled(const struct mvcc *m, int64_t revision)
 {
-    return !mvcc_is_sweeping(m) || mvcc_sweep_revision(m) > revision;
+    return !mvcc_is_settling(m) || mvcc_unsettled_revision(m) > revision;
 }
 
 bool mvcc_when_settled(struct mvcc *m, struct mvcc_waiter *w, int64_t revision)
