@@ -5,14 +5,14 @@
  * comparison are ids of cluster and member, terms, and what etcd itself leaves open (the order of
  * equals, remaining seconds).
  */
-#include "api/counter_test.h"
+#include "api/api_rig_test.h"
 #include "harness/peer_test.h"
 #include "io/loop.h"
 
 #include <stdio.h>
 
 struct pair {
-    struct counter ours;
+    struct api_rig ours;
     struct peer etcd;
     struct loop *loop;
     struct client *client; /* of etcd */
@@ -32,7 +32,7 @@ static void pair_open(struct pair *p)
     struct client_options options = {.io = loop_io(p->loop)};
     CHECK_EQ(net_address_parse(p->etcd.client_url + strlen("http://"), &options.address), ERR_OK);
     p->client = client_open(&options);
-    counter_open(&p->ours);
+    api_rig_open(&p->ours);
     rng_seed(&p->rng, test_seed());
 }
 
@@ -45,7 +45,7 @@ static void only_drain(void *context)
 
 static void pair_close(struct pair *p)
 {
-    counter_close(&p->ours);
+    api_rig_close(&p->ours);
     peer_stop(&p->etcd);
     while (client_conn(p->client)) /* it sees the end of etcd's side */
         loop_run_once(p->loop, only_drain, p);
@@ -77,7 +77,7 @@ static void ask_us(struct pair *p, struct visit *v, const char *path, struct byt
     *v = (struct visit){0};
     v->call =
         client_ask(p->ours.client, &(struct client_request){.path = path, .context = v}, wire);
-    counter_until_over(&p->ours, v);
+    api_rig_until_over(&p->ours, v);
 }
 
 /* --- an answer as text --- */
@@ -197,7 +197,7 @@ static struct bytes random_end(struct pair *p)
 
 static int64_t random_revision(struct pair *p)
 {
-    int64_t now = mvcc_revision(p->ours.desk.mvcc);
+    int64_t now = mvcc_revision(p->ours.apply_rig.mvcc);
 
     switch (rng_below(&p->rng, 8)) {
     case 0:
@@ -479,13 +479,13 @@ static void say_both(struct pair *p, struct two_streams *w,
     struct pb_watch_request request = {.which = PB_WATCH_CREATE, .create = create};
     size_t created = w->theirs.message_count;
 
-    counter_say(&w->theirs, &pb_watch_request_schema, &request);
+    api_rig_say(&w->theirs, &pb_watch_request_schema, &request);
     client_flush(p->client);
     while (w->theirs.message_count == created)
         loop_run_once(p->loop, turn, p);
     created = w->ours.message_count;
-    counter_say(&w->ours, &pb_watch_request_schema, &request);
-    counter_until_messages(&p->ours, &w->ours, created + 1);
+    api_rig_say(&w->ours, &pb_watch_request_schema, &request);
+    api_rig_until_messages(&p->ours, &w->ours, created + 1);
 }
 
 /* What this watcher was sent, as text; with or without how it was cut into messages. True if the
@@ -527,7 +527,7 @@ static void compare_watcher(struct pair *p, struct two_streams *w, int64_t id, b
         loop_run_once(p->loop, turn, p);
     for (unsigned i = 0; !describe_watcher(p, &w->ours, id, whole, &got); i++) {
         CHECK(i < 100);
-        counter_for_ms(&p->ours, 100);
+        api_rig_for_ms(&p->ours, 100);
     }
     CHECK_STR(buf_str(&got), buf_str(&want));
     buf_free(&want);

@@ -2,7 +2,7 @@
  * What is decided before a method's own code, and methods that have none; the small services.
  */
 #include "api/api_int.h"
-#include "api/counter_test.h"
+#include "api/api_rig_test.h"
 
 #include <stdio.h>
 
@@ -27,54 +27,54 @@ TEST(every_method_has_its_row_and_its_rule)
 
 TEST(a_method_that_is_not_built_yet_says_so)
 {
-    struct counter k;
+    struct api_rig k;
     unsigned unsupported = 0;
-    counter_open(&k);
+    api_rig_open(&k);
 
     for (size_t i = 0; i < api_method_count; i++) {
         char path[96], text[96];
         if (api_handler_of((enum api_method)api_methods[i].id)->schema)
             continue;
         snprintf(text, sizeof(text), "etcdserver: %s is not supported yet", api_methods[i].name);
-        counter_refused(&k, path_of(&api_methods[i], path), &pb_hash_request_schema,
+        api_rig_refused(&k, path_of(&api_methods[i], path), &pb_hash_request_schema,
                         &(struct pb_empty){0}, RPC_UNIMPLEMENTED, text);
         unsupported++;
     }
     CHECK_EQ(unsupported, 34);
 
-    counter_close(&k);
+    api_rig_close(&k);
 }
 
 TEST(a_method_that_nobody_knows_gets_grpcs_words)
 {
-    struct counter k;
+    struct api_rig k;
     struct pb_empty nothing = {0};
-    counter_open(&k);
+    api_rig_open(&k);
 
-    counter_refused(&k, "/etcdserverpb.KV/Get", &pb_hash_request_schema, &nothing,
+    api_rig_refused(&k, "/etcdserverpb.KV/Get", &pb_hash_request_schema, &nothing,
                     RPC_UNIMPLEMENTED, "unknown method Get for service etcdserverpb.KV");
-    counter_refused(&k, "/etcdserverpb.Kv/Range", &pb_hash_request_schema, &nothing,
+    api_rig_refused(&k, "/etcdserverpb.Kv/Range", &pb_hash_request_schema, &nothing,
                     RPC_UNIMPLEMENTED, "unknown service etcdserverpb.Kv");
 
-    counter_close(&k);
+    api_rig_close(&k);
 }
 
 /* ---- Bytes that are no message ---- */
 
-static void check_garbage(struct counter *k, const char *path, struct bytes wire, const char *text)
+static void check_garbage(struct api_rig *k, const char *path, struct bytes wire, const char *text)
 {
     struct visit v = {0};
     struct client_request request = {.path = path, .context = &v};
 
     v.call = client_ask(k->client, &request, wire);
-    counter_expect(k, &v, RPC_INTERNAL, text);
+    api_rig_expect(k, &v, RPC_INTERNAL, text);
     visit_free(&v);
 }
 
 TEST(a_message_that_cannot_be_decoded_is_refused_as_go_does)
 {
-    struct counter k;
-    counter_open(&k);
+    struct api_rig k;
+    api_rig_open(&k);
 
     check_garbage(
         &k, "/etcdserverpb.KV/Put", BYTES("\x0a\x05zz"),
@@ -88,33 +88,33 @@ TEST(a_message_that_cannot_be_decoded_is_refused_as_go_does)
                   "grpc: failed to unmarshal the received message: proto: cannot parse invalid "
                   "wire-format data");
 
-    counter_close(&k);
+    api_rig_close(&k);
 }
 
 /* ---- The gate: learner, version, leader, in this order ---- */
 
-static void check_gate(struct counter *k, const char *path, const struct pb_schema *schema,
+static void check_gate(struct api_rig *k, const char *path, const struct pb_schema *schema,
                        const void *message, const struct client_field *field, enum rpc_code code,
                        const char *text)
 {
     struct visit v;
 
-    counter_ask_with(
+    api_rig_ask_with(
         k, &v,
         &(struct client_request){.path = path, .metadata = field, .metadata_count = field != NULL},
         schema, message);
-    counter_expect(k, &v, code, text);
+    api_rig_expect(k, &v, code, text);
     visit_free(&v);
 }
 
 TEST(a_learner_serves_only_status_and_stale_reads)
 {
-    struct counter k;
+    struct api_rig k;
     struct pb_range_request fresh = {.key = BYTES("a")};
     struct pb_range_request stale = {.key = BYTES("a"), .serializable = true};
     struct pb_empty nothing = {0};
     const char *text = "etcdserver: rpc not supported for learner";
-    counter_open(&k);
+    api_rig_open(&k);
     k.facts.is_learner = true;
 
     check_gate(&k, "/etcdserverpb.KV/Range", &pb_range_request_schema, &fresh, NULL,
@@ -133,16 +133,16 @@ TEST(a_learner_serves_only_status_and_stale_reads)
     check_gate(&k, "/etcdserverpb.Auth/UserAdd", &pb_hash_request_schema, &nothing, NULL,
                RPC_FAILED_PRECONDITION, text);
 
-    counter_close(&k);
+    api_rig_close(&k);
 }
 
 TEST(a_call_that_wants_a_leader_fails_without_one)
 {
-    struct counter k;
+    struct api_rig k;
     struct pb_range_request stale = {.key = BYTES("a"), .serializable = true};
     struct client_field wants = {.name = "hasleader", .value = BYTES("true")};
     struct client_field version = {.name = "client-api-version", .value = BYTES("3.\xff")};
-    counter_open(&k);
+    api_rig_open(&k);
     k.facts.leader = 0;
     k.facts.is_leader = false;
 
@@ -154,72 +154,72 @@ TEST(a_call_that_wants_a_leader_fails_without_one)
     check_gate(&k, "/etcdserverpb.KV/Range", &pb_range_request_schema, &stale, &version,
                RPC_INVALID_ARGUMENT, "etcdserver: invalid client api version");
 
-    counter_close(&k);
+    api_rig_close(&k);
 }
 
 TEST(a_stream_that_wants_a_leader_is_cut_after_three_election_timeouts)
 {
-    struct counter k;
+    struct api_rig k;
     struct visit wants = {0}, other = {0};
     struct client_field field = {.name = "hasleader", .value = BYTES("true")};
-    counter_open(&k);
+    api_rig_open(&k);
     wants.call =
         client_start(k.client, &(struct client_request){.path = "/etcdserverpb.Watch/Watch",
                                                         .metadata = &field,
                                                         .metadata_count = 1,
                                                         .context = &wants});
-    counter_stream(&k, &other, "/etcdserverpb.Watch/Watch");
-    counter_for_ms(&k, 5000);
+    api_rig_stream(&k, &other, "/etcdserverpb.Watch/Watch");
+    api_rig_for_ms(&k, 5000);
     CHECK_EQ(api_status(k.api).streams, 2);
 
     k.facts.leader = 0;
-    counter_for_ms(&k, 2500);
-    k.facts.leader = DESK_OWN_ID;
-    counter_for_ms(&k, 1000);
+    api_rig_for_ms(&k, 2500);
+    k.facts.leader = APPLY_RIG_OWN_ID;
+    api_rig_for_ms(&k, 1000);
     k.facts.leader = 0;
-    counter_for_ms(&k, 2500);
+    api_rig_for_ms(&k, 2500);
     CHECK(!wants.is_over);
-    counter_for_ms(&k, 1000);
+    api_rig_for_ms(&k, 1000);
     CHECK(!other.is_over);
-    counter_expect(&k, &wants, RPC_UNAVAILABLE, "etcdserver: no leader");
+    api_rig_expect(&k, &wants, RPC_UNAVAILABLE, "etcdserver: no leader");
 
     visit_free(&wants);
     visit_free(&other);
-    counter_close(&k);
+    api_rig_close(&k);
 }
 
 /* ---- Stopping ---- */
 
 TEST(api_stop_ends_everything_with_one_answer)
 {
-    struct counter k;
+    struct api_rig k;
     struct visit put, watch;
-    counter_open(&k);
+    api_rig_open(&k);
     k.is_slow = true;
-    counter_ask(&k, &put, "/etcdserverpb.KV/Put", &pb_put_request_schema,
+    api_rig_ask(&k, &put, "/etcdserverpb.KV/Put", &pb_put_request_schema,
                 &(struct pb_put_request){.key = BYTES("a")});
-    counter_stream(&k, &watch, "/etcdserverpb.Watch/Watch");
-    counter_for_ms(&k, 100);
+    api_rig_stream(&k, &watch, "/etcdserverpb.Watch/Watch");
+    api_rig_for_ms(&k, 100);
 
     k.facts.is_stopping = true;
     api_stop(k.api, RESULT_STOPPED);
     CHECK_EQ(api_status(k.api).calls, 0);
-    counter_expect(&k, &put, RPC_UNAVAILABLE, "etcdserver: server stopped");
-    counter_expect(&k, &watch, RPC_UNAVAILABLE, "etcdserver: server stopped");
+    api_rig_expect(&k, &put, RPC_UNAVAILABLE, "etcdserver: server stopped");
+    api_rig_expect(&k, &watch, RPC_UNAVAILABLE, "etcdserver: server stopped");
     CHECK_EQ(k.forgotten, 1);
-    counter_refused(&k, "/etcdserverpb.KV/Put", &pb_put_request_schema,
+    api_rig_refused(&k, "/etcdserverpb.KV/Put", &pb_put_request_schema,
                     &(struct pb_put_request){.key = BYTES("a")}, RPC_UNAVAILABLE,
                     "etcdserver: server stopped");
 
     visit_free(&put);
     visit_free(&watch);
-    counter_close(&k);
+    api_rig_close(&k);
 }
 
 /* ---- Cluster, Maintenance, Health ---- */
 
 /* The conf change that a new cluster's log begins with. */
-static uint64_t add_member(struct counter *k)
+static uint64_t add_member(struct api_rig *k)
 {
     struct cluster_initial initial;
     struct buf why = {0}, data = {0};
@@ -227,8 +227,8 @@ static uint64_t add_member(struct counter *k)
     CHECK(cluster_initial_parse(BYTES("m1=http://10.0.0.1:2380"), BYTES("token"), &why, &initial));
     uint64_t id = initial.members[0].id;
     cluster_initial_entry(&initial, 0, &data);
-    CHECK(desk_entry(&k->desk, RAFT_ENTRY_CONF_CHANGE, buf_bytes(&data)));
-    desk_done(&k->desk);
+    CHECK(apply_rig_entry(&k->apply_rig, RAFT_ENTRY_CONF_CHANGE, buf_bytes(&data)));
+    apply_rig_done(&k->apply_rig);
     cluster_initial_free(&initial);
     buf_free(&data);
     buf_free(&why);
@@ -239,44 +239,44 @@ static uint64_t add_member(struct counter *k)
 
 TEST(member_list_is_local_unless_asked_otherwise)
 {
-    struct counter k;
+    struct api_rig k;
     struct arena arena = {0};
     struct pb_members_response response;
-    counter_open(&k);
+    api_rig_open(&k);
     uint64_t id = add_member(&k);
 
-    counter_get(&k, MEMBER_LIST, &(struct pb_member_list_request){0},
+    api_rig_get(&k, MEMBER_LIST, &(struct pb_member_list_request){0},
                 &pb_member_list_response_schema, &arena, &response);
     CHECK_EQ(response.header->revision, 0);
-    CHECK_EQ(response.header->cluster_id, COUNTER_CLUSTER_ID);
-    CHECK_EQ(response.header->raft_term, COUNTER_TERM);
+    CHECK_EQ(response.header->cluster_id, API_RIG_CLUSTER_ID);
+    CHECK_EQ(response.header->raft_term, API_RIG_TERM);
     CHECK_EQ(response.members.count, 1);
     CHECK_EQ(response.members.at[0].id, id);
     CHECK_BYTES(response.members.at[0].peer_urls.at[0], BYTES("http://10.0.0.1:2380"));
     CHECK_EQ(k.confirmed, 0);
-    counter_get(&k, MEMBER_LIST, &(struct pb_member_list_request){.linearizable = true},
+    api_rig_get(&k, MEMBER_LIST, &(struct pb_member_list_request){.linearizable = true},
                 &pb_member_list_response_schema, &arena, &response);
     CHECK_EQ(k.confirmed, 1);
     k.failure = RESULT_LEADER_CHANGED;
-    counter_refused(&k, MEMBER_LIST, &(struct pb_member_list_request){.linearizable = true},
+    api_rig_refused(&k, MEMBER_LIST, &(struct pb_member_list_request){.linearizable = true},
                     RPC_UNAVAILABLE, "etcdserver: leader changed");
 
     arena_free(&arena);
-    counter_close(&k);
+    api_rig_close(&k);
 }
 
-static void get_status(struct counter *k, struct arena *arena, struct pb_status_response *out)
+static void get_status(struct api_rig *k, struct arena *arena, struct pb_status_response *out)
 {
-    counter_get(k, "/etcdserverpb.Maintenance/Status", &pb_status_request_schema,
+    api_rig_get(k, "/etcdserverpb.Maintenance/Status", &pb_status_request_schema,
                 &(struct pb_empty){0}, &pb_status_response_schema, arena, out);
 }
 
-static void alarm(struct counter *k, int32_t action, uint64_t member, int32_t type)
+static void alarm(struct api_rig *k, int32_t action, uint64_t member, int32_t type)
 {
     struct arena arena = {0};
     struct pb_alarm_response response;
 
-    counter_get(k, "/etcdserverpb.Maintenance/Alarm", &pb_alarm_request_schema,
+    api_rig_get(k, "/etcdserverpb.Maintenance/Alarm", &pb_alarm_request_schema,
                 &(struct pb_alarm_request){.action = action, .member_id = member, .alarm = type},
                 &pb_alarm_response_schema, &arena, &response);
     CHECK_EQ(response.alarms.count, 1);
@@ -286,17 +286,17 @@ static void alarm(struct counter *k, int32_t action, uint64_t member, int32_t ty
 
 TEST(status_tells_how_this_member_is_doing)
 {
-    struct counter k;
+    struct api_rig k;
     struct arena arena = {0};
     struct pb_status_response s;
-    counter_open(&k);
-    counter_put(&k, "a", "one");
+    api_rig_open(&k);
+    api_rig_put(&k, "a", "one");
 
     get_status(&k, &arena, &s);
     CHECK_BYTES(s.version, BYTES("3.7.1"));
     CHECK_EQ(s.header->revision, 2);
-    CHECK_EQ(s.leader, DESK_OWN_ID);
-    CHECK_EQ(s.raft_term, COUNTER_TERM);
+    CHECK_EQ(s.leader, APPLY_RIG_OWN_ID);
+    CHECK_EQ(s.raft_term, API_RIG_TERM);
     CHECK_EQ(s.raft_index, 1);
     CHECK_EQ(s.raft_applied_index, 1);
     CHECK_EQ(s.db_size_quota, 2147483648);
@@ -316,21 +316,21 @@ TEST(status_tells_how_this_member_is_doing)
     CHECK_BYTES(s.errors.at[2], BYTES("memberID:1234 alarm:NOSPACE"));
 
     arena_free(&arena);
-    counter_close(&k);
+    api_rig_close(&k);
 }
 
 TEST(the_version_of_the_store_is_told_as_etcd_tells_it)
 {
-    struct counter k;
+    struct api_rig k;
     struct arena arena = {0};
     struct pb_status_response s;
-    counter_open(&k);
-    struct backend *b = k.desk.stand.b;
+    api_rig_open(&k);
+    struct backend *b = k.apply_rig.backend_rig.b;
 
     backend_put(b, BUCKET_META, BYTES("confState"), BYTES("{}"));
     get_status(&k, &arena, &s);
     CHECK_BYTES(s.storage_version, BYTES("")); /* nothing was applied yet */
-    counter_put(&k, "a", "one");
+    api_rig_put(&k, "a", "one");
     get_status(&k, &arena, &s);
     CHECK_BYTES(s.storage_version, BYTES("3.5.0"));
     backend_put(b, BUCKET_META, BYTES("storageVersion"), BYTES("3.7.0"));
@@ -338,51 +338,51 @@ TEST(the_version_of_the_store_is_told_as_etcd_tells_it)
     CHECK_BYTES(s.storage_version, BYTES("3.7.0"));
 
     arena_free(&arena);
-    counter_close(&k);
+    api_rig_close(&k);
 }
 
 TEST(health_knows_one_service_without_a_name)
 {
-    struct counter k;
+    struct api_rig k;
     struct visit v;
     struct arena arena = {0};
     struct pb_health_check_response check;
     struct pb_health_list_response list;
-    counter_open(&k);
+    api_rig_open(&k);
 
-    counter_get(&k, "/grpc.health.v1.Health/Check", &pb_health_check_request_schema,
+    api_rig_get(&k, "/grpc.health.v1.Health/Check", &pb_health_check_request_schema,
                 &(struct pb_health_check_request){0}, &pb_health_check_response_schema, &arena,
                 &check);
     CHECK_EQ(check.status, PB_HEALTH_SERVING);
-    counter_refused(&k, "/grpc.health.v1.Health/Check", &pb_health_check_request_schema,
+    api_rig_refused(&k, "/grpc.health.v1.Health/Check", &pb_health_check_request_schema,
                     &(struct pb_health_check_request){.service = BYTES("etcdserverpb.KV")},
                     RPC_NOT_FOUND, "unknown service");
-    counter_get(&k, "/grpc.health.v1.Health/List", &pb_health_list_request_schema,
+    api_rig_get(&k, "/grpc.health.v1.Health/List", &pb_health_list_request_schema,
                 &(struct pb_empty){0}, &pb_health_list_response_schema, &arena, &list);
     CHECK_EQ(list.statuses.count, 1);
     CHECK_EQ(list.statuses.at[0].response->status, PB_HEALTH_SERVING);
 
-    counter_ask(&k, &v, "/grpc.health.v1.Health/Watch", &pb_health_check_request_schema,
+    api_rig_ask(&k, &v, "/grpc.health.v1.Health/Watch", &pb_health_check_request_schema,
                 &(struct pb_health_check_request){.service = BYTES("x")});
-    counter_until_messages(&k, &v, 1);
+    api_rig_until_messages(&k, &v, 1);
     visit_decode(&v, 0, &pb_health_check_response_schema, &arena, &check);
     CHECK_EQ(check.status, PB_HEALTH_SERVICE_UNKNOWN);
-    counter_for_ms(&k, 1000);
+    api_rig_for_ms(&k, 1000);
     CHECK(!v.is_over);
 
     visit_free(&v);
     arena_free(&arena);
-    counter_close(&k);
+    api_rig_close(&k);
 }
 
 /* ---- Plain HTTP ---- */
 
-static void check_http(struct counter *k, const char *line, const char *status, const char *body)
+static void check_http(struct api_rig *k, const char *line, const char *status, const char *body)
 {
     struct buf out = {0}, request = {0};
 
     buf_printf(&request, "%s HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", line);
-    counter_http(k, buf_str(&request), &out);
+    api_rig_http(k, buf_str(&request), &out);
     const char *text = buf_str(&out);
     const char *content = strstr(text, "\r\n\r\n");
     CHECK(content);
@@ -395,15 +395,15 @@ static void check_http(struct counter *k, const char *line, const char *status, 
 
 TEST(http_serves_version_and_health)
 {
-    struct counter k;
-    counter_open(&k);
+    struct api_rig k;
+    api_rig_open(&k);
 
     check_http(
         &k, "GET /version", "200",
         "{\"etcdserver\":\"3.7.1\",\"etcdcluster\":\"not_decided\",\"storage\":\"unknown\"}");
     struct pb_cluster_version_set_request version = {.ver = BYTES("3.7.0")};
-    counter_apply(&k, &(struct pb_internal_raft_request){.cluster_version_set = &version});
-    backend_put(k.desk.stand.b, BUCKET_META, BYTES("storageVersion"), BYTES("3.7.0"));
+    api_rig_apply(&k, &(struct pb_internal_raft_request){.cluster_version_set = &version});
+    backend_put(k.apply_rig.backend_rig.b, BUCKET_META, BYTES("storageVersion"), BYTES("3.7.0"));
     check_http(&k, "GET /version", "200",
                "{\"etcdserver\":\"3.7.1\",\"etcdcluster\":\"3.7.0\",\"storage\":\"3.7.0\"}");
 
@@ -420,16 +420,16 @@ TEST(http_serves_version_and_health)
     check_http(&k, "GET /health?serializable=false&serializable=true", "503",
                "{\"health\":\"false\",\"reason\":\"RAFT NO LEADER\"}\n");
 
-    counter_close(&k);
+    api_rig_close(&k);
 }
 
 TEST(http_health_tells_of_alarms_that_are_not_left_out)
 {
-    struct counter k;
+    struct api_rig k;
     const char *good = "{\"health\":\"true\",\"reason\":\"\"}";
     const char *space = "{\"health\":\"false\",\"reason\":\"ALARM NOSPACE\"}\n";
     const char *corrupt = "{\"health\":\"false\",\"reason\":\"ALARM CORRUPT\"}\n";
-    counter_open(&k);
+    api_rig_open(&k);
     alarm(&k, PB_ALARM_ACTIVATE, 1, PB_ALARM_NOSPACE);
 
     check_http(&k, "GET /health", "503", space);
@@ -441,19 +441,19 @@ TEST(http_health_tells_of_alarms_that_are_not_left_out)
     check_http(&k, "GET /health?exclude=NOSPACE", "503", corrupt);
     check_http(&k, "GET /health?x&&exclude=CORRUPT&exclude=NOSPACE", "200", good);
 
-    counter_close(&k);
+    api_rig_close(&k);
 }
 
 TEST(http_health_is_forgotten_when_its_client_goes)
 {
-    struct counter k;
-    counter_open(&k);
+    struct api_rig k;
+    api_rig_open(&k);
     k.is_slow = true;
 
-    counter_http_cut(&k, "GET /health HTTP/1.1\r\nHost: x\r\n\r\n");
+    api_rig_http_cut(&k, "GET /health HTTP/1.1\r\nHost: x\r\n\r\n");
     CHECK_EQ(k.confirmed, 1);
     CHECK_EQ(k.forgotten, 1);
     CHECK_EQ(api_status(k.api).calls, 0);
 
-    counter_close(&k);
+    api_rig_close(&k);
 }

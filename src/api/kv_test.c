@@ -1,4 +1,4 @@
-#include "api/counter_test.h"
+#include "api/api_rig_test.h"
 
 #include <stdio.h>
 
@@ -11,9 +11,9 @@
 static void check_header(const struct pb_response_header *header, int64_t revision)
 {
     CHECK(header);
-    CHECK_EQ(header->cluster_id, COUNTER_CLUSTER_ID);
-    CHECK_EQ(header->member_id, DESK_OWN_ID);
-    CHECK_EQ(header->raft_term, COUNTER_TERM);
+    CHECK_EQ(header->cluster_id, API_RIG_CLUSTER_ID);
+    CHECK_EQ(header->member_id, APPLY_RIG_OWN_ID);
+    CHECK_EQ(header->raft_term, API_RIG_TERM);
     CHECK_EQ(header->revision, revision);
 }
 
@@ -21,66 +21,66 @@ static void check_header(const struct pb_response_header *header, int64_t revisi
 
 TEST(a_client_puts_gets_and_deletes)
 {
-    struct counter k;
+    struct api_rig k;
     struct arena arena = {0};
     struct pb_put_response put;
     struct pb_range_response range;
     struct pb_delete_range_response gone;
-    counter_open(&k);
+    api_rig_open(&k);
 
-    counter_get(&k, PUT,
+    api_rig_get(&k, PUT,
                 &(struct pb_put_request){.key = BYTES("a"), .value = BYTES("one"), .prev_kv = true},
                 &pb_put_response_schema, &arena, &put);
     check_header(put.header, 2);
     CHECK(!put.prev_kv);
-    counter_get(&k, PUT,
+    api_rig_get(&k, PUT,
                 &(struct pb_put_request){.key = BYTES("a"), .value = BYTES("two"), .prev_kv = true},
                 &pb_put_response_schema, &arena, &put);
     check_header(put.header, 3);
     CHECK_BYTES(put.prev_kv->value, BYTES("one"));
 
-    counter_get(&k, RANGE, &(struct pb_range_request){.key = BYTES("a"), .revision = 2},
+    api_rig_get(&k, RANGE, &(struct pb_range_request){.key = BYTES("a"), .revision = 2},
                 &pb_range_response_schema, &arena, &range);
     check_header(range.header, 3);
     CHECK_EQ(range.count, 1);
     CHECK_BYTES(range.kvs.at[0].value, BYTES("one"));
     CHECK_EQ(k.confirmed, 1);
 
-    counter_get(&k, DELETE_RANGE,
+    api_rig_get(&k, DELETE_RANGE,
                 &(struct pb_delete_range_request){
                     .key = BYTES("a"), .range_end = BYTES("b"), .prev_kv = true},
                 &pb_delete_range_response_schema, &arena, &gone);
     check_header(gone.header, 4);
     CHECK_EQ(gone.deleted, 1);
     CHECK_BYTES(gone.prev_kvs.at[0].value, BYTES("two"));
-    counter_get(&k, DELETE_RANGE, &(struct pb_delete_range_request){.key = BYTES("a")},
+    api_rig_get(&k, DELETE_RANGE, &(struct pb_delete_range_request){.key = BYTES("a")},
                 &pb_delete_range_response_schema, &arena, &gone);
     check_header(gone.header, 4); /* nothing happened */
 
     arena_free(&arena);
-    counter_close(&k);
+    api_rig_close(&k);
 }
 
 TEST(a_serializable_read_asks_nobody)
 {
-    struct counter k;
+    struct api_rig k;
     struct arena arena = {0};
     struct pb_range_response range;
-    counter_open(&k);
-    counter_put(&k, "a", "one");
+    api_rig_open(&k);
+    api_rig_put(&k, "a", "one");
     k.failure = RESULT_TIMEOUT;
 
-    counter_get(&k, RANGE, &(struct pb_range_request){.key = BYTES("a"), .serializable = true},
+    api_rig_get(&k, RANGE, &(struct pb_range_request){.key = BYTES("a"), .serializable = true},
                 &pb_range_response_schema, &arena, &range);
     CHECK_EQ(range.kvs.count, 1);
     CHECK_EQ(k.confirmed, 0);
 
-    counter_refused(&k, RANGE, &(struct pb_range_request){.key = BYTES("a")}, RPC_UNAVAILABLE,
+    api_rig_refused(&k, RANGE, &(struct pb_range_request){.key = BYTES("a")}, RPC_UNAVAILABLE,
                     "etcdserver: request timed out");
     CHECK_EQ(k.confirmed, 1);
 
     arena_free(&arena);
-    counter_close(&k);
+    api_rig_close(&k);
 }
 
 static struct pb_request_op op_range(const struct pb_range_request *r)
@@ -89,14 +89,14 @@ static struct pb_request_op op_range(const struct pb_range_request *r)
 }
 
 /* Which road it takes: through the log, after a confirmation, or straight. */
-static void check_road(struct counter *k, const struct pb_txn_request *txn, unsigned proposed,
+static void check_road(struct api_rig *k, const struct pb_txn_request *txn, unsigned proposed,
                        unsigned confirmed)
 {
     struct arena arena = {0};
     struct pb_txn_response response;
     unsigned proposed_before = k->proposed, confirmed_before = k->confirmed;
 
-    counter_get(k, TXN, txn, &pb_txn_response_schema, &arena, &response);
+    api_rig_get(k, TXN, txn, &pb_txn_response_schema, &arena, &response);
     CHECK(response.succeeded);
     CHECK_EQ(k->proposed - proposed_before, proposed);
     CHECK_EQ(k->confirmed - confirmed_before, confirmed);
@@ -105,8 +105,8 @@ static void check_road(struct counter *k, const struct pb_txn_request *txn, unsi
 
 TEST(a_txn_that_only_reads_is_not_proposed)
 {
-    struct counter k;
-    counter_open(&k);
+    struct api_rig k;
+    api_rig_open(&k);
     struct pb_range_request fresh = {.key = BYTES("a")};
     struct pb_range_request stale = {.key = BYTES("a"), .serializable = true};
     struct pb_put_request put = {.key = BYTES("a")};
@@ -123,68 +123,68 @@ TEST(a_txn_that_only_reads_is_not_proposed)
     ops[0] = (struct pb_request_op){.which = PB_OP_PUT, .put = &put};
     check_road(&k, &txn, 1, 0);
 
-    counter_close(&k);
+    api_rig_close(&k);
 }
 
 /* ---- What is refused, in etcd's words ---- */
 
 TEST(kv_refuses_bad_arguments_as_etcd_does)
 {
-    struct counter k;
-    counter_open(&k);
+    struct api_rig k;
+    api_rig_open(&k);
     const char *empty = "etcdserver: key is not provided";
     const char *sort = "etcdserver: invalid sort option";
 
-    counter_refused(&k, RANGE, &(struct pb_range_request){.sort_order = 9}, RPC_INVALID_ARGUMENT,
+    api_rig_refused(&k, RANGE, &(struct pb_range_request){.sort_order = 9}, RPC_INVALID_ARGUMENT,
                     empty);
-    counter_refused(&k, RANGE, &(struct pb_range_request){.key = BYTES("a"), .sort_order = 3},
+    api_rig_refused(&k, RANGE, &(struct pb_range_request){.key = BYTES("a"), .sort_order = 3},
                     RPC_INVALID_ARGUMENT, sort);
-    counter_refused(&k, RANGE, &(struct pb_range_request){.key = BYTES("a"), .sort_target = 5},
+    api_rig_refused(&k, RANGE, &(struct pb_range_request){.key = BYTES("a"), .sort_target = 5},
                     RPC_INVALID_ARGUMENT, sort);
-    counter_refused(&k, RANGE, &(struct pb_range_request){.key = BYTES("a"), .sort_target = -1},
+    api_rig_refused(&k, RANGE, &(struct pb_range_request){.key = BYTES("a"), .sort_target = -1},
                     RPC_INVALID_ARGUMENT, sort);
-    counter_refused(&k, PUT, &(struct pb_put_request){.value = BYTES("v")}, RPC_INVALID_ARGUMENT,
+    api_rig_refused(&k, PUT, &(struct pb_put_request){.value = BYTES("v")}, RPC_INVALID_ARGUMENT,
                     empty);
-    counter_refused(
+    api_rig_refused(
         &k, PUT,
         &(struct pb_put_request){.key = BYTES("a"), .value = BYTES("v"), .ignore_value = true},
         RPC_INVALID_ARGUMENT, "etcdserver: value is provided");
-    counter_refused(&k, PUT,
+    api_rig_refused(&k, PUT,
                     &(struct pb_put_request){.key = BYTES("a"), .lease = 1, .ignore_lease = true},
                     RPC_INVALID_ARGUMENT, "etcdserver: lease is provided");
-    counter_refused(&k, DELETE_RANGE, &(struct pb_delete_range_request){.range_end = BYTES("b")},
+    api_rig_refused(&k, DELETE_RANGE, &(struct pb_delete_range_request){.range_end = BYTES("b")},
                     RPC_INVALID_ARGUMENT, empty);
     CHECK_EQ(k.proposed + k.confirmed, 0);
 
-    counter_close(&k);
+    api_rig_close(&k);
 }
 
 TEST(kv_passes_on_what_apply_refuses)
 {
-    struct counter k;
-    counter_open(&k);
-    counter_put(&k, "a", "one");
+    struct api_rig k;
+    api_rig_open(&k);
+    api_rig_put(&k, "a", "one");
 
-    counter_refused(&k, PUT, &(struct pb_put_request){.key = BYTES("a"), .lease = 77},
+    api_rig_refused(&k, PUT, &(struct pb_put_request){.key = BYTES("a"), .lease = 77},
                     RPC_NOT_FOUND, "etcdserver: requested lease not found");
-    counter_refused(&k, PUT, &(struct pb_put_request){.key = BYTES("b"), .ignore_value = true},
+    api_rig_refused(&k, PUT, &(struct pb_put_request){.key = BYTES("b"), .ignore_value = true},
                     RPC_INVALID_ARGUMENT, "etcdserver: key not found");
-    counter_refused(&k, RANGE, &(struct pb_range_request){.key = BYTES("a"), .revision = 9},
+    api_rig_refused(&k, RANGE, &(struct pb_range_request){.key = BYTES("a"), .revision = 9},
                     RPC_OUT_OF_RANGE, "etcdserver: mvcc: required revision is a future revision");
-    counter_refused(&k, COMPACT, &(struct pb_compaction_request){.revision = 9}, RPC_OUT_OF_RANGE,
+    api_rig_refused(&k, COMPACT, &(struct pb_compaction_request){.revision = 9}, RPC_OUT_OF_RANGE,
                     "etcdserver: mvcc: required revision is a future revision");
     CHECK_EQ(k.proposed, 4);
 
-    counter_close(&k);
+    api_rig_close(&k);
 }
 
 TEST(kv_refuses_a_txn_with_too_many_operations)
 {
-    struct counter k;
+    struct api_rig k;
     struct arena arena = {0};
     struct pb_txn_response response;
-    counter_options.txn_ops_max = 3;
-    counter_open(&k);
+    api_rig_options.txn_ops_max = 3;
+    api_rig_open(&k);
     struct pb_compare compares[4] = {{.key = BYTES("a"), .result = PB_COMPARE_NOT_EQUAL},
                                      {.key = BYTES("a"), .result = PB_COMPARE_NOT_EQUAL},
                                      {.key = BYTES("a"), .result = PB_COMPARE_NOT_EQUAL},
@@ -194,103 +194,103 @@ TEST(kv_refuses_a_txn_with_too_many_operations)
     struct pb_request_op twice[2] = {{.which = PB_OP_PUT, .put = &put},
                                      {.which = PB_OP_PUT, .put = &put}};
 
-    counter_refused(&k, TXN, &txn, RPC_INVALID_ARGUMENT,
+    api_rig_refused(&k, TXN, &txn, RPC_INVALID_ARGUMENT,
                     "etcdserver: too many operations in txn request");
     txn.compare.count = 3;
-    counter_get(&k, TXN, &txn, &pb_txn_response_schema, &arena, &response);
+    api_rig_get(&k, TXN, &txn, &pb_txn_response_schema, &arena, &response);
     CHECK(!response.succeeded);
     txn = (struct pb_txn_request){.failure = {.at = twice, .count = 2}};
-    counter_refused(&k, TXN, &txn, RPC_INVALID_ARGUMENT,
+    api_rig_refused(&k, TXN, &txn, RPC_INVALID_ARGUMENT,
                     "etcdserver: duplicate key given in txn request");
     twice[1] = (struct pb_request_op){0};
-    counter_refused(&k, TXN, &txn, RPC_INVALID_ARGUMENT, "etcdserver: key not found");
+    api_rig_refused(&k, TXN, &txn, RPC_INVALID_ARGUMENT, "etcdserver: key not found");
 
     arena_free(&arena);
-    counter_close(&k);
+    api_rig_close(&k);
 }
 
 /* The store of these tests is never empty, so a quota of one byte is always exceeded. */
 TEST(kv_checks_the_quota_before_anything_else_and_raises_the_alarm)
 {
-    struct counter k;
+    struct api_rig k;
     struct arena arena = {0};
     struct pb_range_response range;
     const char *text = "etcdserver: mvcc: database space exceeded";
-    counter_quota_bytes = 1;
-    counter_open(&k);
+    api_rig_quota_bytes = 1;
+    api_rig_open(&k);
 
-    counter_refused(&k, PUT, &(struct pb_put_request){0}, RPC_RESOURCE_EXHAUSTED, text);
+    api_rig_refused(&k, PUT, &(struct pb_put_request){0}, RPC_RESOURCE_EXHAUSTED, text);
     CHECK_EQ(k.alarms, 1);
     const struct apply_alarm *alarms;
-    CHECK_EQ(apply_alarms(k.desk.apply, &alarms), 1);
-    CHECK_EQ(alarms[0].member, DESK_OWN_ID);
+    CHECK_EQ(apply_alarms(k.apply_rig.apply, &alarms), 1);
+    CHECK_EQ(alarms[0].member, APPLY_RIG_OWN_ID);
     CHECK_EQ(alarms[0].alarm, PB_ALARM_NOSPACE);
 
-    counter_refused(&k, "/etcdserverpb.Lease/LeaseGrant", &pb_lease_grant_request_schema,
+    api_rig_refused(&k, "/etcdserverpb.Lease/LeaseGrant", &pb_lease_grant_request_schema,
                     &(struct pb_lease_grant_request){.ttl = 9}, RPC_RESOURCE_EXHAUSTED, text);
     CHECK_EQ(k.alarms, 1); /* it is the same alarm, not raised again at once */
-    counter_get(&k, RANGE, &(struct pb_range_request){.key = BYTES("a")}, &pb_range_response_schema,
+    api_rig_get(&k, RANGE, &(struct pb_range_request){.key = BYTES("a")}, &pb_range_response_schema,
                 &arena, &range);
-    counter_for_ms(&k, 2000);
+    api_rig_for_ms(&k, 2000);
     struct pb_put_request put = {.key = BYTES("a")};
     struct pb_request_op op = {.which = PB_OP_PUT, .put = &put};
-    counter_refused(&k, TXN, &(struct pb_txn_request){.success = {.at = &op, .count = 1}},
+    api_rig_refused(&k, TXN, &(struct pb_txn_request){.success = {.at = &op, .count = 1}},
                     RPC_RESOURCE_EXHAUSTED, text);
     CHECK_EQ(k.alarms, 2);
 
     arena_free(&arena);
-    counter_close(&k);
+    api_rig_close(&k);
 }
 
 /* ---- Compact ---- */
 
 TEST(a_physical_compaction_is_answered_when_it_is_durable)
 {
-    struct counter k;
+    struct api_rig k;
     struct visit v, again;
     struct arena arena = {0};
     struct pb_header_response response;
-    counter_open(&k);
+    api_rig_open(&k);
     for (unsigned i = 0; i < 9; i++)
-        counter_put(&k, "a", "x");
+        api_rig_put(&k, "a", "x");
     k.keeps_commits = true;
 
-    counter_get(&k, COMPACT, &(struct pb_compaction_request){.revision = 4},
+    api_rig_get(&k, COMPACT, &(struct pb_compaction_request){.revision = 4},
                 &pb_compaction_response_schema, &arena, &response);
     check_header(response.header, 10);
-    counter_ask(&k, &v, COMPACT, &(struct pb_compaction_request){.revision = 6, .physical = true});
-    counter_ask(&k, &again, COMPACT,
+    api_rig_ask(&k, &v, COMPACT, &(struct pb_compaction_request){.revision = 6, .physical = true});
+    api_rig_ask(&k, &again, COMPACT,
                 &(struct pb_compaction_request){.revision = 5, .physical = true});
-    counter_for_ms(&k, 500);
+    api_rig_for_ms(&k, 500);
     CHECK(!v.is_over);
     CHECK(!again.is_over);
 
     k.keeps_commits = false;
-    counter_expect(&k, &v, RPC_OK, "");
-    counter_expect(&k, &again, RPC_OUT_OF_RANGE,
+    api_rig_expect(&k, &v, RPC_OK, "");
+    api_rig_expect(&k, &again, RPC_OUT_OF_RANGE,
                    "etcdserver: mvcc: required revision has been compacted");
-    CHECK(mvcc_compact_finished(k.desk.mvcc) >= 6);
-    counter_refused(&k, COMPACT, &(struct pb_compaction_request){.revision = 6}, RPC_OUT_OF_RANGE,
+    CHECK(mvcc_compact_finished(k.apply_rig.mvcc) >= 6);
+    api_rig_refused(&k, COMPACT, &(struct pb_compaction_request){.revision = 6}, RPC_OUT_OF_RANGE,
                     "etcdserver: mvcc: required revision has been compacted");
-    counter_refused(&k, RANGE, &(struct pb_range_request){.key = BYTES("a"), .revision = 5},
+    api_rig_refused(&k, RANGE, &(struct pb_range_request){.key = BYTES("a"), .revision = 5},
                     RPC_OUT_OF_RANGE, "etcdserver: mvcc: required revision has been compacted");
 
     visit_free(&v);
     visit_free(&again);
     arena_free(&arena);
-    counter_close(&k);
+    api_rig_close(&k);
 }
 
 /* ---- Long answers ---- */
 
-static void put_behind(struct counter *k, const char *key, struct bytes value)
+static void put_behind(struct api_rig *k, const char *key, struct bytes value)
 {
     struct pb_put_request put = {.key = bytes_of_str(key), .value = value};
 
-    counter_apply(k, &(struct pb_internal_raft_request){.put = &put});
+    api_rig_apply(k, &(struct pb_internal_raft_request){.put = &put});
 }
 
-static void put_many(struct counter *k, unsigned count, size_t value_bytes)
+static void put_many(struct api_rig *k, unsigned count, size_t value_bytes)
 {
     struct buf value = {0};
     char key[16];
@@ -305,153 +305,153 @@ static void put_many(struct counter *k, unsigned count, size_t value_bytes)
 
 TEST(a_range_of_megabytes_waits_for_a_client_that_sleeps)
 {
-    struct counter k;
+    struct api_rig k;
     struct visit v;
     struct arena arena = {0};
     struct pb_range_response range;
-    counter_open(&k);
+    api_rig_open(&k);
     put_many(&k, 200, 100000);
 
-    counter_client_reads(&k, false);
-    counter_ask(&k, &v, RANGE,
+    api_rig_client_reads(&k, false);
+    api_rig_ask(&k, &v, RANGE,
                 &(struct pb_range_request){.key = BYTES("k"), .range_end = BYTES("l")});
-    counter_for_ms(&k, 1000);
+    api_rig_for_ms(&k, 1000);
     CHECK_EQ(api_status(k.api).calls, 0); /* api is done with it; rpc reads on as it sends */
-    CHECK(mvcc_status(k.desk.mvcc).pins > 0);
+    CHECK(mvcc_status(k.apply_rig.mvcc).pins > 0);
     put_behind(&k, "k000001", BYTES("changed"));
-    counter_client_reads(&k, true);
-    counter_expect(&k, &v, RPC_OK, "");
+    api_rig_client_reads(&k, true);
+    api_rig_expect(&k, &v, RPC_OK, "");
 
     visit_decode(&v, 0, &pb_range_response_schema, &arena, &range);
     check_header(range.header, 201);
     CHECK_EQ(range.count, 200);
     CHECK_EQ(range.kvs.count, 200);
     CHECK_EQ(range.kvs.at[1].value.len, 100000);
-    CHECK_EQ(mvcc_status(k.desk.mvcc).pins, 0);
+    CHECK_EQ(mvcc_status(k.apply_rig.mvcc).pins, 0);
 
     visit_free(&v);
     arena_free(&arena);
-    counter_close(&k);
+    api_rig_close(&k);
 }
 
 /* A reader who never reads must not stop compaction for ever. */
 TEST(a_reply_that_holds_up_compaction_is_given_up_after_a_minute)
 {
-    struct counter k;
+    struct api_rig k;
     struct visit v;
-    counter_open(&k);
+    api_rig_open(&k);
     put_many(&k, 200, 100000);
-    counter_client_reads(&k, false);
-    counter_ask(&k, &v, RANGE,
+    api_rig_client_reads(&k, false);
+    api_rig_ask(&k, &v, RANGE,
                 &(struct pb_range_request){.key = BYTES("k"), .range_end = BYTES("l")});
-    counter_for_ms(&k, 1000);
+    api_rig_for_ms(&k, 1000);
     put_behind(&k, "k000001", BYTES("changed"));
 
     struct pb_compaction_request compact = {.revision = 202};
-    counter_apply(&k, &(struct pb_internal_raft_request){.compaction = &compact});
-    counter_for_ms(&k, 30000);
-    CHECK(mvcc_compact_finished(k.desk.mvcc) < 202);
-    counter_for_ms(&k, 40000);
-    CHECK_EQ(mvcc_compact_finished(k.desk.mvcc), 202);
-    counter_client_reads(&k, true);
-    counter_until_over(&k, &v);
+    api_rig_apply(&k, &(struct pb_internal_raft_request){.compaction = &compact});
+    api_rig_for_ms(&k, 30000);
+    CHECK(mvcc_compact_finished(k.apply_rig.mvcc) < 202);
+    api_rig_for_ms(&k, 40000);
+    CHECK_EQ(mvcc_compact_finished(k.apply_rig.mvcc), 202);
+    api_rig_client_reads(&k, true);
+    api_rig_until_over(&k, &v);
     CHECK(v.code != RPC_OK);
 
     visit_free(&v);
-    counter_close(&k);
+    api_rig_close(&k);
 }
 
 /* It reads at the compaction's own revision, which keeps what it needs. */
 TEST(a_reply_is_not_given_up_for_somebody_elses_pin)
 {
-    struct counter k;
+    struct api_rig k;
     struct visit v;
     struct mvcc_scan pin = {.question = {.key = BYTES("k"), .at = revision_whole(50)}};
-    counter_open(&k);
+    api_rig_open(&k);
     put_many(&k, 200, 100000);
-    mvcc_scan_open(k.desk.mvcc, &pin);
-    counter_client_reads(&k, false);
-    counter_ask(&k, &v, RANGE,
+    mvcc_scan_open(k.apply_rig.mvcc, &pin);
+    api_rig_client_reads(&k, false);
+    api_rig_ask(&k, &v, RANGE,
                 &(struct pb_range_request){.key = BYTES("k"), .range_end = BYTES("l")});
-    counter_for_ms(&k, 1000);
+    api_rig_for_ms(&k, 1000);
 
     struct pb_compaction_request compact = {.revision = 201};
-    counter_apply(&k, &(struct pb_internal_raft_request){.compaction = &compact});
-    counter_for_ms(&k, 100000);
-    CHECK(mvcc_pin_in_the_way(k.desk.mvcc) == &pin);
-    counter_client_reads(&k, true);
+    api_rig_apply(&k, &(struct pb_internal_raft_request){.compaction = &compact});
+    api_rig_for_ms(&k, 100000);
+    CHECK(mvcc_pin_in_the_way(k.apply_rig.mvcc) == &pin);
+    api_rig_client_reads(&k, true);
 
-    counter_expect(&k, &v, RPC_OK, "");
+    api_rig_expect(&k, &v, RPC_OK, "");
     mvcc_scan_close(&pin);
     visit_free(&v);
-    counter_close(&k);
+    api_rig_close(&k);
 }
 
 /* Reads at old revisions walk everything; several of them take turns. */
 TEST(long_reads_go_on_in_slices)
 {
-    struct counter k;
+    struct api_rig k;
     struct visit v[3];
     struct arena arena = {0};
     struct pb_range_response range;
-    counter_open(&k);
+    api_rig_open(&k);
     put_many(&k, 600, 10);
     put_behind(&k, "a", BYTES("x"));
     k.api_steps = 50;
 
     for (unsigned i = 0; i < 3; i++)
-        counter_ask(&k, &v[i], RANGE,
+        api_rig_ask(&k, &v[i], RANGE,
                     &(struct pb_range_request){
                         .key = BYTES("\0"), .range_end = BYTES("\0"), .revision = 500 + i});
     for (unsigned i = 0; i < 3; i++) {
-        counter_expect(&k, &v[i], RPC_OK, "");
+        api_rig_expect(&k, &v[i], RPC_OK, "");
         visit_decode(&v[i], 0, &pb_range_response_schema, &arena, &range);
         CHECK_EQ(range.kvs.count, 499 + i);
         visit_free(&v[i]);
     }
 
     arena_free(&arena);
-    counter_close(&k);
+    api_rig_close(&k);
 }
 
 /* ---- Clients that go ---- */
 
 TEST(a_call_whose_client_goes_is_forgotten)
 {
-    struct counter k;
+    struct api_rig k;
     struct visit put, range;
-    counter_open(&k);
-    counter_put(&k, "a", "one");
+    api_rig_open(&k);
+    api_rig_put(&k, "a", "one");
     k.is_slow = true;
-    counter_ask(&k, &put, PUT, &(struct pb_put_request){.key = BYTES("a")});
-    counter_ask(&k, &range, RANGE, &(struct pb_range_request){.key = BYTES("a")});
-    counter_for_ms(&k, 100);
+    api_rig_ask(&k, &put, PUT, &(struct pb_put_request){.key = BYTES("a")});
+    api_rig_ask(&k, &range, RANGE, &(struct pb_range_request){.key = BYTES("a")});
+    api_rig_for_ms(&k, 100);
     CHECK_EQ(api_status(k.api).calls, 2);
 
     visit_free(&put); /* cancels */
     visit_free(&range);
-    counter_for_ms(&k, 100);
+    api_rig_for_ms(&k, 100);
 
     CHECK_EQ(k.forgotten, 2);
     CHECK_EQ(api_status(k.api).calls, 0);
-    counter_close(&k);
+    api_rig_close(&k);
 }
 
 TEST(a_call_that_takes_too_long_is_gone_for_the_server_too)
 {
-    struct counter k;
+    struct api_rig k;
     struct visit v;
-    counter_open(&k);
+    api_rig_open(&k);
     k.is_slow = true;
 
-    counter_ask_with(
+    api_rig_ask_with(
         &k, &v,
         &(struct client_request){.path = "/etcdserverpb.KV/Put", .timeout_ns = 300 * NS_PER_MS},
         &pb_put_request_schema, &(struct pb_put_request){.key = BYTES("a")});
-    counter_expect(&k, &v, RPC_DEADLINE_EXCEEDED, "context deadline exceeded");
-    counter_for_ms(&k, 100);
+    api_rig_expect(&k, &v, RPC_DEADLINE_EXCEEDED, "context deadline exceeded");
+    api_rig_for_ms(&k, 100);
     CHECK_EQ(k.forgotten, 1);
 
     visit_free(&v);
-    counter_close(&k);
+    api_rig_close(&k);
 }

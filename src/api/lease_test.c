@@ -1,4 +1,4 @@
-#include "api/counter_test.h"
+#include "api/api_rig_test.h"
 
 #include <stdio.h>
 
@@ -8,12 +8,12 @@
 #define LEASES       "/etcdserverpb.Lease/LeaseLeases", &pb_lease_leases_request_schema
 #define KEEP_ALIVE   "/etcdserverpb.Lease/LeaseKeepAlive"
 
-static int64_t grant(struct counter *k, int64_t id, int64_t ttl)
+static int64_t grant(struct api_rig *k, int64_t id, int64_t ttl)
 {
     struct arena arena = {0};
     struct pb_lease_grant_response response;
 
-    counter_get(k, GRANT, &(struct pb_lease_grant_request){.id = id, .ttl = ttl},
+    api_rig_get(k, GRANT, &(struct pb_lease_grant_request){.id = id, .ttl = ttl},
                 &pb_lease_grant_response_schema, &arena, &response);
     CHECK(response.header);
     CHECK_EQ(response.error.len, 0);
@@ -22,12 +22,12 @@ static int64_t grant(struct counter *k, int64_t id, int64_t ttl)
     return id;
 }
 
-static struct pb_lease_time_to_live_response time_to_live(struct counter *k, int64_t id, bool keys,
+static struct pb_lease_time_to_live_response time_to_live(struct api_rig *k, int64_t id, bool keys,
                                                           struct arena *arena)
 {
     struct pb_lease_time_to_live_response response;
 
-    counter_get(k, TIME_TO_LIVE, &(struct pb_lease_time_to_live_request){.id = id, .keys = keys},
+    api_rig_get(k, TIME_TO_LIVE, &(struct pb_lease_time_to_live_request){.id = id, .keys = keys},
                 &pb_lease_time_to_live_response_schema, arena, &response);
     CHECK_EQ(response.id, id);
     return response;
@@ -35,7 +35,7 @@ static struct pb_lease_time_to_live_response time_to_live(struct counter *k, int
 
 static void say_id(struct visit *v, int64_t id)
 {
-    counter_say(v, &pb_lease_keep_alive_request_schema, &(struct pb_lease_id){.id = id});
+    api_rig_say(v, &pb_lease_keep_alive_request_schema, &(struct pb_lease_id){.id = id});
 }
 
 /* What the nth answer says. */
@@ -57,71 +57,71 @@ static int64_t renewed_ttl(const struct visit *v, size_t nth, int64_t id, int64_
 
 TEST(a_lease_without_an_id_gets_one_that_is_free)
 {
-    struct counter k;
-    counter_open(&k);
+    struct api_rig k;
+    api_rig_open(&k);
 
     int64_t first = grant(&k, 0, 10);
     int64_t second = grant(&k, 0, 10);
     CHECK(first > 0);
     CHECK(second > 0);
     CHECK(first != second);
-    CHECK_EQ(first >> 48, DESK_OWN_ID); /* members choose from places of their own */
+    CHECK_EQ(first >> 48, APPLY_RIG_OWN_ID); /* members choose from places of their own */
     grant(&k, second + 1, 10);
     CHECK_EQ(grant(&k, 0, 10), second + 2);
     CHECK_EQ(grant(&k, -5, 10), -5);
 
-    counter_close(&k);
+    api_rig_close(&k);
 }
 
 TEST(a_lease_is_refused_in_etcds_words)
 {
-    struct counter k;
-    counter_open(&k);
+    struct api_rig k;
+    api_rig_open(&k);
     grant(&k, 7, 10);
 
-    counter_refused(&k, GRANT, &(struct pb_lease_grant_request){.id = 7, .ttl = 10},
+    api_rig_refused(&k, GRANT, &(struct pb_lease_grant_request){.id = 7, .ttl = 10},
                     RPC_FAILED_PRECONDITION, "etcdserver: lease already exists");
-    counter_refused(&k, GRANT, &(struct pb_lease_grant_request){.id = 8, .ttl = 9000000001},
+    api_rig_refused(&k, GRANT, &(struct pb_lease_grant_request){.id = 8, .ttl = 9000000001},
                     RPC_OUT_OF_RANGE, "etcdserver: too large lease TTL");
-    counter_refused(&k, REVOKE, &(struct pb_lease_id){.id = 8}, RPC_NOT_FOUND,
+    api_rig_refused(&k, REVOKE, &(struct pb_lease_id){.id = 8}, RPC_NOT_FOUND,
                     "etcdserver: requested lease not found");
 
-    counter_close(&k);
+    api_rig_close(&k);
 }
 
 TEST(a_revoked_lease_takes_its_keys_along)
 {
-    struct counter k;
+    struct api_rig k;
     struct arena arena = {0};
     struct pb_header_response response;
-    counter_open(&k);
+    api_rig_open(&k);
     grant(&k, 7, 10);
     struct pb_put_request put = {.key = BYTES("a"), .lease = 7};
-    counter_apply(&k, &(struct pb_internal_raft_request){.put = &put});
+    api_rig_apply(&k, &(struct pb_internal_raft_request){.put = &put});
 
-    counter_get(&k, REVOKE, &(struct pb_lease_id){.id = 7}, &pb_lease_revoke_response_schema,
+    api_rig_get(&k, REVOKE, &(struct pb_lease_id){.id = 7}, &pb_lease_revoke_response_schema,
                 &arena, &response);
     CHECK_EQ(response.header->revision, 3);
 
     arena_free(&arena);
-    counter_close(&k);
+    api_rig_close(&k);
 }
 
 /* ---- Asking ---- */
 
 TEST(time_to_live_shows_what_is_left_and_the_keys)
 {
-    struct counter k;
+    struct api_rig k;
     struct arena arena = {0};
-    counter_open(&k);
+    api_rig_open(&k);
     grant(&k, 7, 100);
     for (unsigned i = 0; i < 300; i++) {
         char key[16];
         snprintf(key, sizeof(key), "key%03u", i);
         struct pb_put_request put = {.key = bytes_of_str(key), .lease = 7};
-        counter_apply(&k, &(struct pb_internal_raft_request){.put = &put});
+        api_rig_apply(&k, &(struct pb_internal_raft_request){.put = &put});
     }
-    counter_for_ms(&k, 10000);
+    api_rig_for_ms(&k, 10000);
     k.api_steps = 50; /* so that listing them takes several slices */
 
     struct pb_lease_time_to_live_response r = time_to_live(&k, 7, true, &arena);
@@ -139,251 +139,251 @@ TEST(time_to_live_shows_what_is_left_and_the_keys)
     CHECK_EQ(r.header->revision, 301);
 
     arena_free(&arena);
-    counter_close(&k);
+    api_rig_close(&k);
 }
 
 TEST(time_to_live_waits_for_what_is_committed)
 {
-    struct counter k;
+    struct api_rig k;
     struct visit v;
-    counter_open(&k);
-    counter_put(&k, "a", "one");
+    api_rig_open(&k);
+    api_rig_put(&k, "a", "one");
     k.facts.committed_index = 5;
 
-    counter_ask(&k, &v, TIME_TO_LIVE, &(struct pb_lease_time_to_live_request){.id = 7});
-    counter_for_ms(&k, 500);
+    api_rig_ask(&k, &v, TIME_TO_LIVE, &(struct pb_lease_time_to_live_request){.id = 7});
+    api_rig_for_ms(&k, 500);
     CHECK(!v.is_over);
     k.facts.applied_index = 5;
-    counter_expect(&k, &v, RPC_OK, "");
+    api_rig_expect(&k, &v, RPC_OK, "");
     visit_free(&v);
 
     k.facts.committed_index = 6;
-    counter_ask(&k, &v, TIME_TO_LIVE, &(struct pb_lease_time_to_live_request){.id = 7});
-    counter_for_ms(&k, 1300);
+    api_rig_ask(&k, &v, TIME_TO_LIVE, &(struct pb_lease_time_to_live_request){.id = 7});
+    api_rig_for_ms(&k, 1300);
     CHECK(v.is_over);
-    counter_expect(&k, &v, RPC_UNAVAILABLE,
+    api_rig_expect(&k, &v, RPC_UNAVAILABLE,
                    "etcdserver: request timed out, waiting for the applied index took too long");
     visit_free(&v);
 
-    counter_ask(&k, &v, TIME_TO_LIVE, &(struct pb_lease_time_to_live_request){.id = 7});
-    counter_for_ms(&k, 300);
+    api_rig_ask(&k, &v, TIME_TO_LIVE, &(struct pb_lease_time_to_live_request){.id = 7});
+    api_rig_for_ms(&k, 300);
     k.facts.is_leader = false;
-    counter_expect(&k, &v, RPC_UNAVAILABLE, "etcdserver: leader changed");
+    api_rig_expect(&k, &v, RPC_UNAVAILABLE, "etcdserver: leader changed");
     visit_free(&v);
-    counter_refused(&k, TIME_TO_LIVE, &(struct pb_lease_time_to_live_request){.id = 7},
+    api_rig_refused(&k, TIME_TO_LIVE, &(struct pb_lease_time_to_live_request){.id = 7},
                     RPC_UNAVAILABLE, "etcdserver: no leader");
 
-    counter_close(&k);
+    api_rig_close(&k);
 }
 
 TEST(leases_lists_them_all)
 {
-    struct counter k;
+    struct api_rig k;
     struct arena arena = {0};
     struct pb_lease_leases_response response;
-    counter_open(&k);
+    api_rig_open(&k);
 
-    counter_get(&k, LEASES, &(struct pb_empty){0}, &pb_lease_leases_response_schema, &arena,
+    api_rig_get(&k, LEASES, &(struct pb_empty){0}, &pb_lease_leases_response_schema, &arena,
                 &response);
     CHECK_EQ(response.leases.count, 0);
     grant(&k, 7, 100);
     grant(&k, -3, 50);
-    counter_get(&k, LEASES, &(struct pb_empty){0}, &pb_lease_leases_response_schema, &arena,
+    api_rig_get(&k, LEASES, &(struct pb_empty){0}, &pb_lease_leases_response_schema, &arena,
                 &response);
     CHECK_EQ(response.leases.count, 2);
     CHECK_EQ(response.leases.at[0].id, -3); /* the one with less time first */
     CHECK_EQ(response.leases.at[1].id, 7);
 
     arena_free(&arena);
-    counter_close(&k);
+    api_rig_close(&k);
 }
 
 /* ---- Keeping alive ---- */
 
 TEST(keep_alive_answers_each_request_in_order)
 {
-    struct counter k;
+    struct api_rig k;
     struct visit v;
     struct arena arena = {0};
     int64_t revision;
-    counter_open(&k);
+    api_rig_open(&k);
     grant(&k, 7, 100);
-    counter_put(&k, "a", "one");
-    counter_for_ms(&k, 20000);
+    api_rig_put(&k, "a", "one");
+    api_rig_for_ms(&k, 20000);
 
-    counter_stream(&k, &v, KEEP_ALIVE);
+    api_rig_stream(&k, &v, KEEP_ALIVE);
     say_id(&v, 7);
     say_id(&v, 8);
     say_id(&v, 7);
-    counter_until_messages(&k, &v, 3);
+    api_rig_until_messages(&k, &v, 3);
     CHECK_EQ(renewed_ttl(&v, 0, 7, &revision), 100);
     CHECK_EQ(revision, 2);
     CHECK_EQ(renewed_ttl(&v, 1, 8, NULL), 0);
     CHECK_EQ(renewed_ttl(&v, 2, 7, NULL), 100);
     CHECK(time_to_live(&k, 7, false, &arena).ttl >= 98);
     client_end(v.call);
-    counter_expect(&k, &v, RPC_OK, "");
+    api_rig_expect(&k, &v, RPC_OK, "");
 
     visit_free(&v);
     arena_free(&arena);
-    counter_close(&k);
+    api_rig_close(&k);
 }
 
 TEST(keep_alive_without_a_message_ends_well)
 {
-    struct counter k;
+    struct api_rig k;
     struct visit v;
-    counter_open(&k);
+    api_rig_open(&k);
 
-    counter_stream(&k, &v, KEEP_ALIVE);
+    api_rig_stream(&k, &v, KEEP_ALIVE);
     client_end(v.call);
-    counter_expect(&k, &v, RPC_OK, "");
+    api_rig_expect(&k, &v, RPC_OK, "");
 
     visit_free(&v);
-    counter_close(&k);
+    api_rig_close(&k);
 }
 
 TEST(keep_alive_waits_before_it_says_that_a_lease_is_unknown)
 {
-    struct counter k;
+    struct api_rig k;
     struct visit v;
-    counter_open(&k);
-    counter_put(&k, "a", "one");
+    api_rig_open(&k);
+    api_rig_put(&k, "a", "one");
     k.facts.committed_index = 2; /* the grant, on its way */
 
-    counter_stream(&k, &v, KEEP_ALIVE);
+    api_rig_stream(&k, &v, KEEP_ALIVE);
     say_id(&v, 7);
     client_end(v.call);
-    counter_for_ms(&k, 300);
+    api_rig_for_ms(&k, 300);
     CHECK_EQ(v.message_count, 0);
     struct pb_lease_grant_request request = {.id = 7, .ttl = 30};
-    counter_apply(&k, &(struct pb_internal_raft_request){.lease_grant = &request});
-    counter_expect(&k, &v, RPC_OK, "");
+    api_rig_apply(&k, &(struct pb_internal_raft_request){.lease_grant = &request});
+    api_rig_expect(&k, &v, RPC_OK, "");
     CHECK_EQ(renewed_ttl(&v, 0, 7, NULL), 30);
     visit_free(&v);
 
     k.facts.committed_index = 9;
-    counter_stream(&k, &v, KEEP_ALIVE);
+    api_rig_stream(&k, &v, KEEP_ALIVE);
     say_id(&v, 8);
-    counter_for_ms(&k, 1300);
-    counter_expect(&k, &v, RPC_UNAVAILABLE,
+    api_rig_for_ms(&k, 1300);
+    api_rig_expect(&k, &v, RPC_UNAVAILABLE,
                    "etcdserver: request timed out, waiting for the applied index took too long");
     visit_free(&v);
 
-    counter_close(&k);
+    api_rig_close(&k);
 }
 
 TEST(keep_alive_of_an_expired_lease_waits_for_its_revoke)
 {
-    struct counter k;
+    struct api_rig k;
     struct visit v;
     struct pb_lease_id revoke = {.id = 7};
-    counter_open(&k);
+    api_rig_open(&k);
     grant(&k, 7, 2);
-    counter_for_ms(&k, 2500);
+    api_rig_for_ms(&k, 2500);
 
-    counter_stream(&k, &v, KEEP_ALIVE);
+    api_rig_stream(&k, &v, KEEP_ALIVE);
     say_id(&v, 7);
     say_id(&v, 7);
-    counter_for_ms(&k, 3000);
+    api_rig_for_ms(&k, 3000);
     CHECK_EQ(v.message_count, 0);
-    counter_apply(&k, &(struct pb_internal_raft_request){.lease_revoke = &revoke});
-    counter_until_messages(&k, &v, 2);
+    api_rig_apply(&k, &(struct pb_internal_raft_request){.lease_revoke = &revoke});
+    api_rig_until_messages(&k, &v, 2);
     CHECK_EQ(renewed_ttl(&v, 0, 7, NULL), 0);
     CHECK_EQ(renewed_ttl(&v, 1, 7, NULL), 0);
     CHECK(!v.is_over);
 
     visit_free(&v);
-    counter_close(&k);
+    api_rig_close(&k);
 }
 
 TEST(keep_alive_ends_when_we_do_not_lead)
 {
-    struct counter k;
+    struct api_rig k;
     struct visit v;
-    counter_open(&k);
+    api_rig_open(&k);
     grant(&k, 7, 2);
-    counter_for_ms(&k, 2500);
-    counter_stream(&k, &v, KEEP_ALIVE);
+    api_rig_for_ms(&k, 2500);
+    api_rig_stream(&k, &v, KEEP_ALIVE);
     say_id(&v, 7);
-    counter_for_ms(&k, 300);
+    api_rig_for_ms(&k, 300);
 
     k.facts.is_leader = false;
-    lease_demote(k.desk.leases);
-    counter_expect(&k, &v, RPC_UNAVAILABLE, "etcdserver: no leader");
+    lease_demote(k.apply_rig.leases);
+    api_rig_expect(&k, &v, RPC_UNAVAILABLE, "etcdserver: no leader");
     visit_free(&v);
-    counter_stream(&k, &v, KEEP_ALIVE);
+    api_rig_stream(&k, &v, KEEP_ALIVE);
     say_id(&v, 7);
-    counter_expect(&k, &v, RPC_UNAVAILABLE, "etcdserver: no leader");
+    api_rig_expect(&k, &v, RPC_UNAVAILABLE, "etcdserver: no leader");
     visit_free(&v);
 
-    counter_close(&k);
+    api_rig_close(&k);
 }
 
 /* A leader that has not ticked for long may have been replaced, and the time may be another's. */
 TEST(keep_alive_confirms_leadership_when_the_tick_is_late)
 {
-    struct counter k;
+    struct api_rig k;
     struct visit v;
-    counter_open(&k);
+    api_rig_open(&k);
     grant(&k, 7, 20);
     k.facts.tick_is_late = true;
 
-    counter_stream(&k, &v, KEEP_ALIVE);
+    api_rig_stream(&k, &v, KEEP_ALIVE);
     say_id(&v, 7);
-    counter_until_messages(&k, &v, 1);
+    api_rig_until_messages(&k, &v, 1);
     CHECK_EQ(renewed_ttl(&v, 0, 7, NULL), 20);
     CHECK_EQ(k.confirmed, 1);
     k.failure = RESULT_TIMEOUT;
     say_id(&v, 7);
-    counter_expect(&k, &v, RPC_UNKNOWN, "not a primary lessor");
+    api_rig_expect(&k, &v, RPC_UNKNOWN, "not a primary lessor");
     visit_free(&v);
 
-    counter_close(&k);
+    api_rig_close(&k);
 }
 
 /* The remaining time that others know of must be taken back before the client is told. */
 TEST(keep_alive_clears_a_checkpoint_through_the_log)
 {
-    struct counter k;
+    struct api_rig k;
     struct visit v;
     struct pb_lease_checkpoint point = {.id = 7, .remaining_ttl = 11};
     struct pb_lease_checkpoint_request request = {.checkpoints = {.at = &point, .count = 1}};
-    counter_open(&k);
+    api_rig_open(&k);
     grant(&k, 7, 20);
-    counter_apply(&k, &(struct pb_internal_raft_request){.lease_checkpoint = &request});
+    api_rig_apply(&k, &(struct pb_internal_raft_request){.lease_checkpoint = &request});
     unsigned before = k.proposed;
 
-    counter_stream(&k, &v, KEEP_ALIVE);
+    api_rig_stream(&k, &v, KEEP_ALIVE);
     say_id(&v, 7);
     say_id(&v, 7);
-    counter_until_messages(&k, &v, 2);
+    api_rig_until_messages(&k, &v, 2);
     CHECK_EQ(k.proposed, before + 1);
     CHECK_EQ(renewed_ttl(&v, 0, 7, NULL), 20);
 
     visit_free(&v);
-    counter_close(&k);
+    api_rig_close(&k);
 }
 
 /* Each answer is small, but they are as many as requests: without reading there is an end to it. */
 TEST(keep_alive_stops_reading_a_client_that_does_not_read)
 {
-    struct counter k;
+    struct api_rig k;
     struct visit v;
-    counter_open(&k);
+    api_rig_open(&k);
     grant(&k, 7, 100);
-    counter_stream(&k, &v, KEEP_ALIVE);
-    counter_client_reads(&k, false);
+    api_rig_stream(&k, &v, KEEP_ALIVE);
+    api_rig_client_reads(&k, false);
 
     for (unsigned i = 0; i < 60000; i++)
         say_id(&v, 7);
-    counter_for_ms(&k, 2000);
+    api_rig_for_ms(&k, 2000);
     CHECK(client_queued(v.call) > 0);
-    counter_client_reads(&k, true);
+    api_rig_client_reads(&k, true);
     client_end(v.call);
-    counter_expect(&k, &v, RPC_OK, "");
+    api_rig_expect(&k, &v, RPC_OK, "");
     CHECK_EQ(v.message_count, 60000);
 
     visit_free(&v);
-    counter_close(&k);
+    api_rig_close(&k);
 }

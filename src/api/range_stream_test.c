@@ -1,10 +1,10 @@
-#include "api/counter_test.h"
+#include "api/api_rig_test.h"
 
 #include <stdio.h>
 
 #define RANGE_STREAM "/etcdserverpb.KV/RangeStream", &pb_range_request_schema
 
-static void put_key(struct counter *k, unsigned number, size_t value_bytes)
+static void put_key(struct api_rig *k, unsigned number, size_t value_bytes)
 {
     struct buf value = {0};
     char key[16];
@@ -12,11 +12,11 @@ static void put_key(struct counter *k, unsigned number, size_t value_bytes)
     memset(buf_extend(&value, value_bytes), 'v', value_bytes);
     snprintf(key, sizeof(key), "k%06u", number);
     struct pb_put_request put = {.key = bytes_of_str(key), .value = buf_bytes(&value)};
-    counter_apply(k, &(struct pb_internal_raft_request){.put = &put});
+    api_rig_apply(k, &(struct pb_internal_raft_request){.put = &put});
     buf_free(&value);
 }
 
-static void put_keys(struct counter *k, unsigned count, size_t value_bytes)
+static void put_keys(struct api_rig *k, unsigned count, size_t value_bytes)
 {
     for (unsigned i = 0; i < count; i++)
         put_key(k, i, value_bytes);
@@ -48,18 +48,18 @@ static struct pb_range_response check_stream(const struct visit *v, struct arena
     return *m.range_response;
 }
 
-static struct pb_range_response stream(struct counter *k, const struct pb_range_request *request,
+static struct pb_range_response stream(struct api_rig *k, const struct pb_range_request *request,
                                        struct arena *arena, const char *shape)
 {
     struct visit v;
     struct buf seen = {0};
 
-    counter_ask(k, &v, RANGE_STREAM, request);
-    counter_expect(k, &v, RPC_OK, "");
+    api_rig_ask(k, &v, RANGE_STREAM, request);
+    api_rig_expect(k, &v, RPC_OK, "");
     struct pb_range_response last = check_stream(&v, arena, &seen);
     CHECK_STR(buf_str(&seen), shape);
-    CHECK_EQ(last.header->cluster_id, COUNTER_CLUSTER_ID);
-    CHECK_EQ(last.header->raft_term, COUNTER_TERM);
+    CHECK_EQ(last.header->cluster_id, API_RIG_CLUSTER_ID);
+    CHECK_EQ(last.header->raft_term, API_RIG_TERM);
     visit_free(&v);
     buf_free(&seen);
     return (struct pb_range_response){
@@ -68,11 +68,11 @@ static struct pb_range_response stream(struct counter *k, const struct pb_range_
 
 TEST(a_range_stream_begins_small_and_doubles)
 {
-    struct counter k;
+    struct api_rig k;
     struct arena arena = {0};
     struct pb_range_request all = {.key = BYTES("k"), .range_end = BYTES("l")};
     struct pb_range_response r;
-    counter_open(&k);
+    api_rig_open(&k);
 
     r = stream(&k, &all, &arena, "0 ");
     CHECK_EQ(r.count, 0);
@@ -87,16 +87,16 @@ TEST(a_range_stream_begins_small_and_doubles)
     CHECK_EQ(r.header->revision, 111);
 
     arena_free(&arena);
-    counter_close(&k);
+    api_rig_close(&k);
 }
 
 TEST(a_range_stream_takes_a_ranges_options)
 {
-    struct counter k;
+    struct api_rig k;
     struct arena arena = {0};
     struct pb_range_request r = {.key = BYTES("k"), .range_end = BYTES("l")};
     struct pb_range_response last;
-    counter_open(&k);
+    api_rig_open(&k);
     put_keys(&k, 50, 5);
 
     r.limit = 15;
@@ -123,7 +123,7 @@ TEST(a_range_stream_takes_a_ranges_options)
     stream(&k, &r, &arena, "7 ");
 
     arena_free(&arena);
-    counter_close(&k);
+    api_rig_close(&k);
 }
 
 /* ---- In another order ---- */
@@ -131,7 +131,7 @@ TEST(a_range_stream_takes_a_ranges_options)
 enum { SORTED_KEYS = 1500 };
 
 /* Keys in order, values in the opposite one, and the first third is put a second time. */
-static void put_keys_crosswise(struct counter *k)
+static void put_keys_crosswise(struct api_rig *k)
 {
     for (unsigned i = 0; i < SORTED_KEYS + SORTED_KEYS / 3; i++) {
         unsigned number = i % SORTED_KEYS;
@@ -139,7 +139,7 @@ static void put_keys_crosswise(struct counter *k)
         snprintf(key, sizeof(key), "k%06u", number);
         snprintf(value, sizeof(value), "v%06u", SORTED_KEYS - number);
         struct pb_put_request put = {.key = bytes_of_str(key), .value = bytes_of_str(value)};
-        counter_apply(k, &(struct pb_internal_raft_request){.put = &put});
+        api_rig_apply(k, &(struct pb_internal_raft_request){.put = &put});
     }
 }
 
@@ -153,18 +153,18 @@ static void check_same_kv(const struct pb_key_value *a, const struct pb_key_valu
 }
 
 /* The stream's messages put together are what a unary range says. */
-static void check_stream_is_range(struct counter *k, const struct pb_range_request *request)
+static void check_stream_is_range(struct api_rig *k, const struct pb_range_request *request)
 {
     struct visit v;
     struct arena arena = {0};
     struct pb_range_response range;
     struct pb_range_stream_response m = {0};
     size_t next = 0;
-    counter_get(k, "/etcdserverpb.KV/Range", &pb_range_request_schema, request,
+    api_rig_get(k, "/etcdserverpb.KV/Range", &pb_range_request_schema, request,
                 &pb_range_response_schema, &arena, &range);
 
-    counter_ask(k, &v, RANGE_STREAM, request);
-    counter_expect(k, &v, RPC_OK, "");
+    api_rig_ask(k, &v, RANGE_STREAM, request);
+    api_rig_expect(k, &v, RPC_OK, "");
 
     for (size_t i = 0; i < v.message_count; i++) {
         visit_decode(&v, i, &pb_range_stream_response_schema, &arena, &m);
@@ -185,8 +185,8 @@ static void check_stream_is_range(struct counter *k, const struct pb_range_reque
  * come twice and others never. */
 TEST(a_range_stream_with_a_sort_target_is_sorted_as_a_whole)
 {
-    struct counter k;
-    counter_open(&k);
+    struct api_rig k;
+    api_rig_open(&k);
     put_keys_crosswise(&k);
 
     for (int32_t target = PB_SORT_BY_KEY; target <= PB_SORT_BY_VALUE; target++) {
@@ -204,63 +204,63 @@ TEST(a_range_stream_with_a_sort_target_is_sorted_as_a_whole)
     struct visit v;
     struct arena arena = {0};
     struct pb_range_stream_response m;
-    counter_ask(&k, &v, RANGE_STREAM,
+    api_rig_ask(&k, &v, RANGE_STREAM,
                 &(struct pb_range_request){
                     .key = BYTES("k"), .range_end = BYTES("l"), .sort_target = PB_SORT_BY_VALUE});
-    counter_expect(&k, &v, RPC_OK, "");
+    api_rig_expect(&k, &v, RPC_OK, "");
     visit_decode(&v, 0, &pb_range_stream_response_schema, &arena, &m);
     CHECK_BYTES(m.range_response->kvs.at[0].key, BYTES("k001499"));
     visit_free(&v);
     arena_free(&arena);
-    counter_close(&k);
+    api_rig_close(&k);
 }
 
 TEST(a_range_stream_refuses_what_etcd_refuses)
 {
-    struct counter k;
+    struct api_rig k;
     struct pb_range_request r = {.key = BYTES("k"), .sort_order = PB_SORT_DESCEND};
     const char *sort = "RangeStream does not support custom sort orders";
     const char *filter = "RangeStream does not support revision filters";
-    counter_open(&k);
+    api_rig_open(&k);
 
-    counter_refused(&k, RANGE_STREAM, &(struct pb_range_request){.sort_order = 7},
+    api_rig_refused(&k, RANGE_STREAM, &(struct pb_range_request){.sort_order = 7},
                     RPC_INVALID_ARGUMENT, "etcdserver: key is not provided");
-    counter_refused(&k, RANGE_STREAM, &r, RPC_UNIMPLEMENTED, sort);
+    api_rig_refused(&k, RANGE_STREAM, &r, RPC_UNIMPLEMENTED, sort);
     r = (struct pb_range_request){
         .key = BYTES("k"), .sort_order = PB_SORT_ASCEND, .sort_target = PB_SORT_BY_MOD};
-    counter_refused(&k, RANGE_STREAM, &r, RPC_UNIMPLEMENTED, sort);
+    api_rig_refused(&k, RANGE_STREAM, &r, RPC_UNIMPLEMENTED, sort);
     r = (struct pb_range_request){.key = BYTES("k"), .min_mod_revision = 1};
-    counter_refused(&k, RANGE_STREAM, &r, RPC_UNIMPLEMENTED, filter);
+    api_rig_refused(&k, RANGE_STREAM, &r, RPC_UNIMPLEMENTED, filter);
     r = (struct pb_range_request){.key = BYTES("k"), .max_create_revision = 1};
-    counter_refused(&k, RANGE_STREAM, &r, RPC_UNIMPLEMENTED, filter);
+    api_rig_refused(&k, RANGE_STREAM, &r, RPC_UNIMPLEMENTED, filter);
     r = (struct pb_range_request){.key = BYTES("k"), .revision = 99};
-    counter_refused(&k, RANGE_STREAM, &r, RPC_OUT_OF_RANGE,
+    api_rig_refused(&k, RANGE_STREAM, &r, RPC_OUT_OF_RANGE,
                     "etcdserver: mvcc: required revision is a future revision");
 
-    counter_close(&k);
+    api_rig_close(&k);
 }
 
 /* The whole is one revision, though it is changed while it is read, and little of it is in memory.
  */
 TEST(a_range_stream_waits_for_its_reader_and_stays_at_its_revision)
 {
-    struct counter k;
+    struct api_rig k;
     struct visit v;
     struct arena arena = {0};
     struct buf shape = {0};
-    counter_open(&k);
+    api_rig_open(&k);
     put_keys(&k, 100, 100000);
-    counter_client_reads(&k, false);
+    api_rig_client_reads(&k, false);
 
-    counter_ask(&k, &v, RANGE_STREAM,
+    api_rig_ask(&k, &v, RANGE_STREAM,
                 &(struct pb_range_request){.key = BYTES("k"), .range_end = BYTES("l")});
-    counter_for_ms(&k, 2000);
+    api_rig_for_ms(&k, 2000);
     CHECK_EQ(api_status(k.api).streams, 1);
     CHECK_EQ(api_status(k.api).reads, 0); /* it waits, and is not asked all the time */
     put_key(&k, 99, 3);
     put_key(&k, 100, 3);
-    counter_client_reads(&k, true);
-    counter_expect(&k, &v, RPC_OK, "");
+    api_rig_client_reads(&k, true);
+    api_rig_expect(&k, &v, RPC_OK, "");
     struct pb_range_response last = check_stream(&v, &arena, &shape);
     CHECK_EQ(last.count, 100);
     CHECK_EQ(last.header->revision, 101);
@@ -269,63 +269,63 @@ TEST(a_range_stream_waits_for_its_reader_and_stays_at_its_revision)
     visit_free(&v);
     buf_free(&shape);
     arena_free(&arena);
-    counter_close(&k);
+    api_rig_close(&k);
 }
 
 TEST(a_range_stream_that_holds_up_compaction_ends_as_compacted)
 {
-    struct counter k;
+    struct api_rig k;
     struct visit v;
-    counter_open(&k);
+    api_rig_open(&k);
     put_keys(&k, 100, 100000);
-    counter_client_reads(&k, false);
-    counter_ask(&k, &v, RANGE_STREAM,
+    api_rig_client_reads(&k, false);
+    api_rig_ask(&k, &v, RANGE_STREAM,
                 &(struct pb_range_request){.key = BYTES("k"), .range_end = BYTES("l")});
-    counter_for_ms(&k, 2000);
+    api_rig_for_ms(&k, 2000);
     put_key(&k, 99, 3);
 
     struct pb_compaction_request compact = {.revision = 102};
-    counter_apply(&k, &(struct pb_internal_raft_request){.compaction = &compact});
-    counter_for_ms(&k, 30000);
-    CHECK(mvcc_compact_finished(k.desk.mvcc) < 102);
-    counter_for_ms(&k, 40000);
-    CHECK_EQ(mvcc_compact_finished(k.desk.mvcc), 102);
-    counter_client_reads(&k, true);
-    counter_expect(&k, &v, RPC_OUT_OF_RANGE,
+    api_rig_apply(&k, &(struct pb_internal_raft_request){.compaction = &compact});
+    api_rig_for_ms(&k, 30000);
+    CHECK(mvcc_compact_finished(k.apply_rig.mvcc) < 102);
+    api_rig_for_ms(&k, 40000);
+    CHECK_EQ(mvcc_compact_finished(k.apply_rig.mvcc), 102);
+    api_rig_client_reads(&k, true);
+    api_rig_expect(&k, &v, RPC_OUT_OF_RANGE,
                    "etcdserver: mvcc: required revision has been compacted");
 
     visit_free(&v);
-    counter_close(&k);
+    api_rig_close(&k);
 }
 
 /* It reads at the compaction's own revision, which keeps what it needs. */
 TEST(a_range_stream_is_not_ended_for_somebody_elses_pin)
 {
-    struct counter k;
+    struct api_rig k;
     struct visit v;
     struct arena arena = {0};
     struct buf shape = {0};
     struct mvcc_scan pin = {.question = {.key = BYTES("k"), .at = revision_whole(50)}};
-    counter_open(&k);
+    api_rig_open(&k);
     put_keys(&k, 100, 100000);
-    mvcc_scan_open(k.desk.mvcc, &pin);
-    counter_client_reads(&k, false);
-    counter_ask(&k, &v, RANGE_STREAM,
+    mvcc_scan_open(k.apply_rig.mvcc, &pin);
+    api_rig_client_reads(&k, false);
+    api_rig_ask(&k, &v, RANGE_STREAM,
                 &(struct pb_range_request){.key = BYTES("k"), .range_end = BYTES("l")});
-    counter_for_ms(&k, 2000);
+    api_rig_for_ms(&k, 2000);
 
     struct pb_compaction_request compact = {.revision = 101};
-    counter_apply(&k, &(struct pb_internal_raft_request){.compaction = &compact});
-    counter_for_ms(&k, 100000);
-    CHECK(mvcc_pin_in_the_way(k.desk.mvcc) == &pin);
+    api_rig_apply(&k, &(struct pb_internal_raft_request){.compaction = &compact});
+    api_rig_for_ms(&k, 100000);
+    CHECK(mvcc_pin_in_the_way(k.apply_rig.mvcc) == &pin);
     CHECK_EQ(api_status(k.api).streams, 1);
-    counter_client_reads(&k, true);
-    counter_expect(&k, &v, RPC_OK, "");
+    api_rig_client_reads(&k, true);
+    api_rig_expect(&k, &v, RPC_OK, "");
 
     CHECK_EQ(check_stream(&v, &arena, &shape).count, 100);
     mvcc_scan_close(&pin);
     visit_free(&v);
     buf_free(&shape);
     arena_free(&arena);
-    counter_close(&k);
+    api_rig_close(&k);
 }

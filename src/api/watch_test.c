@@ -1,4 +1,4 @@
-#include "api/counter_test.h"
+#include "api/api_rig_test.h"
 
 #include <stdio.h>
 
@@ -6,7 +6,7 @@
 
 static void say(struct visit *v, const struct pb_watch_request *request)
 {
-    counter_say(v, &pb_watch_request_schema, request);
+    api_rig_say(v, &pb_watch_request_schema, request);
 }
 
 static void say_create(struct visit *v, const struct pb_watch_create_request *create)
@@ -35,9 +35,9 @@ static void describe(const struct visit *v, size_t nth, struct buf *out)
     struct pb_watch_response r;
 
     visit_decode(v, nth, &pb_watch_response_schema, &arena, &r);
-    CHECK_EQ(r.header->cluster_id, COUNTER_CLUSTER_ID);
-    CHECK_EQ(r.header->member_id, DESK_OWN_ID);
-    CHECK_EQ(r.header->raft_term, COUNTER_TERM);
+    CHECK_EQ(r.header->cluster_id, API_RIG_CLUSTER_ID);
+    CHECK_EQ(r.header->member_id, APPLY_RIG_OWN_ID);
+    CHECK_EQ(r.header->raft_term, API_RIG_TERM);
     buf_printf(out, "#%lld", (long long)r.watch_id);
     if (r.created)
         buf_append_str(out, " created");
@@ -51,50 +51,50 @@ static void describe(const struct visit *v, size_t nth, struct buf *out)
     for (size_t i = 0; i < r.events.count; i++) {
         const struct pb_event *e = &r.events.at[i];
         buf_append_str(out, e->type == PB_EVENT_DELETE ? " DELETE " : " PUT ");
-        desk_print(e->kv->key, out);
+        apply_rig_print(e->kv->key, out);
         if (e->type == PB_EVENT_PUT) {
             buf_append_byte(out, '=');
-            desk_print(e->kv->value, out);
+            apply_rig_print(e->kv->value, out);
         }
         if (e->prev_kv) {
             buf_append_str(out, " was ");
-            desk_print(e->prev_kv->value, out);
+            apply_rig_print(e->prev_kv->value, out);
         }
     }
     arena_free(&arena);
 }
 
-static void check_message(struct counter *k, struct visit *v, size_t nth, const char *want)
+static void check_message(struct api_rig *k, struct visit *v, size_t nth, const char *want)
 {
     struct buf line = {0};
 
-    counter_until_messages(k, v, nth + 1);
+    api_rig_until_messages(k, v, nth + 1);
     describe(v, nth, &line);
     CHECK_STR(buf_str(&line), want);
     buf_free(&line);
 }
 
-static void put_behind(struct counter *k, const char *key, struct bytes value)
+static void put_behind(struct api_rig *k, const char *key, struct bytes value)
 {
     struct pb_put_request put = {.key = bytes_of_str(key), .value = value};
 
-    counter_apply(k, &(struct pb_internal_raft_request){.put = &put});
+    api_rig_apply(k, &(struct pb_internal_raft_request){.put = &put});
 }
 
 /* ---- What works ---- */
 
 TEST(a_watch_sees_what_happens_from_then_on)
 {
-    struct counter k;
+    struct api_rig k;
     struct visit v;
-    counter_open(&k);
-    counter_put(&k, "a", "1");
-    counter_stream(&k, &v, WATCH);
+    api_rig_open(&k);
+    api_rig_put(&k, "a", "1");
+    api_rig_stream(&k, &v, WATCH);
 
     say_create(&v, &(struct pb_watch_create_request){.key = BYTES("a")});
     check_message(&k, &v, 0, "#0 created @2");
-    counter_put(&k, "b", "no");
-    counter_put(&k, "a", "2");
+    api_rig_put(&k, "b", "no");
+    api_rig_put(&k, "a", "2");
     check_message(&k, &v, 1, "#0 @4 PUT a=2");
     say_create(
         &v, &(struct pb_watch_create_request){
@@ -109,15 +109,15 @@ TEST(a_watch_sees_what_happens_from_then_on)
     CHECK_EQ(k.proposed, 3);
 
     visit_free(&v);
-    counter_close(&k);
+    api_rig_close(&k);
 }
 
 TEST(a_watch_that_cannot_be_created_is_told_and_the_stream_goes_on)
 {
-    struct counter k;
+    struct api_rig k;
     struct visit v;
-    counter_open(&k);
-    counter_stream(&k, &v, WATCH);
+    api_rig_open(&k);
+    api_rig_stream(&k, &v, WATCH);
 
     say_create(&v, &(struct pb_watch_create_request){.key = BYTES("b"), .range_end = BYTES("a")});
     check_message(&k, &v, 0, "#-1 created canceled (mvcc: watcher range is empty) @1");
@@ -127,51 +127,51 @@ TEST(a_watch_that_cannot_be_created_is_told_and_the_stream_goes_on)
     check_message(&k, &v, 2,
                   "#-1 created canceled (mvcc: duplicate watch ID provided on the WatchStream) @1");
     say(&v, &(struct pb_watch_request){0}); /* asks for nothing */
-    counter_put(&k, "b", "1");
+    api_rig_put(&k, "b", "1");
     check_message(&k, &v, 3, "#5 @2 PUT b=1");
 
     visit_free(&v);
-    counter_close(&k);
+    api_rig_close(&k);
 }
 
 TEST(a_watch_below_the_compaction_is_cancelled)
 {
-    struct counter k;
+    struct api_rig k;
     struct visit v;
-    counter_open(&k);
+    api_rig_open(&k);
     for (unsigned i = 0; i < 5; i++)
-        counter_put(&k, "a", "x");
+        api_rig_put(&k, "a", "x");
     struct pb_compaction_request compact = {.revision = 4};
-    counter_apply(&k, &(struct pb_internal_raft_request){.compaction = &compact});
-    counter_stream(&k, &v, WATCH);
+    api_rig_apply(&k, &(struct pb_internal_raft_request){.compaction = &compact});
+    api_rig_stream(&k, &v, WATCH);
 
     say_create(&v, &(struct pb_watch_create_request){.key = BYTES("a"), .start_revision = 3});
     check_message(&k, &v, 0, "#0 created @6");
     check_message(&k, &v, 1, "#0 canceled compacted=4 @0");
 
     visit_free(&v);
-    counter_close(&k);
+    api_rig_close(&k);
 }
 
 TEST(a_watch_outlives_the_end_of_its_requests)
 {
-    struct counter k;
+    struct api_rig k;
     struct visit v;
-    counter_open(&k);
-    counter_stream(&k, &v, WATCH);
+    api_rig_open(&k);
+    api_rig_stream(&k, &v, WATCH);
     say_create(&v, &(struct pb_watch_create_request){.key = BYTES("a")});
     client_end(v.call);
     check_message(&k, &v, 0, "#0 created @1");
 
-    counter_for_ms(&k, 5000);
-    counter_put(&k, "a", "1");
+    api_rig_for_ms(&k, 5000);
+    api_rig_put(&k, "a", "1");
     check_message(&k, &v, 1, "#0 @2 PUT a=1");
     CHECK(!v.is_over);
 
     visit_free(&v);
-    counter_for_ms(&k, 100);
+    api_rig_for_ms(&k, 100);
     CHECK_EQ(watch_status(k.watch).streams, 0);
-    counter_close(&k);
+    api_rig_close(&k);
 }
 
 /* ---- Clients that do not read ---- */
@@ -198,59 +198,59 @@ static size_t count_events(const struct visit *v, int64_t first_revision)
 
 TEST(a_watch_that_is_not_read_costs_little_and_misses_nothing)
 {
-    struct counter k;
+    struct api_rig k;
     struct visit slow;
     struct buf value = {0};
     enum { PUTS = 300, BYTES_EACH = 50000 };
-    counter_open(&k);
+    api_rig_open(&k);
     memset(buf_extend(&value, BYTES_EACH), 'v', BYTES_EACH);
-    counter_stream(&k, &slow, WATCH);
+    api_rig_stream(&k, &slow, WATCH);
     say_create(&slow, &(struct pb_watch_create_request){.key = BYTES("a")});
     check_message(&k, &slow, 0, "#0 created @1");
-    counter_client_reads(&k, false);
+    api_rig_client_reads(&k, false);
 
     for (unsigned i = 0; i < PUTS; i++) {
         put_behind(&k, "a", buf_bytes(&value));
-        counter_turn(&k);
+        api_rig_turn(&k);
     }
-    counter_for_ms(&k, 1000);
+    api_rig_for_ms(&k, 1000);
     CHECK(watch_status(k.watch).bytes < 2 * RPC_CALL_QUEUE_BYTES);
     CHECK_EQ(watch_status(k.watch).lagging, 1);
 
-    counter_client_reads(&k, true);
-    counter_for_ms(&k, 5000);
+    api_rig_client_reads(&k, true);
+    api_rig_for_ms(&k, 5000);
     CHECK_EQ(count_events(&slow, 2), PUTS);
     CHECK_EQ(watch_status(k.watch).live, 1);
 
     visit_free(&slow);
     buf_free(&value);
-    counter_close(&k);
+    api_rig_close(&k);
 }
 
 /* While one does not read, others on other streams of their own go on. */
 TEST(a_watch_that_is_not_read_does_not_hold_up_the_others)
 {
-    struct counter k;
+    struct api_rig k;
     struct client *other;
     struct visit v;
-    counter_open(&k);
+    api_rig_open(&k);
     struct visit slow;
     struct buf value = {0};
     memset(buf_extend(&value, 400000), 'v', 400000);
-    counter_stream(&k, &slow, WATCH);
+    api_rig_stream(&k, &slow, WATCH);
     say_create(&slow, &(struct pb_watch_create_request){.key = BYTES("a")});
     check_message(&k, &slow, 0, "#0 created @1");
-    counter_client_reads(&k, false);
+    api_rig_client_reads(&k, false);
     other = k.client;
     k.client =
         client_open(&(struct client_options){.io = fake_world_io(k.world), .address = k.address});
 
-    counter_stream(&k, &v, WATCH);
+    api_rig_stream(&k, &v, WATCH);
     say_create(&v, &(struct pb_watch_create_request){.key = BYTES("a")});
-    counter_until_messages(&k, &v, 1);
+    api_rig_until_messages(&k, &v, 1);
     for (unsigned i = 0; i < 20; i++) {
         put_behind(&k, "a", buf_bytes(&value));
-        counter_until_messages(&k, &v, 2 + i);
+        api_rig_until_messages(&k, &v, 2 + i);
     }
     CHECK_EQ(count_events(&v, 2), 20);
     CHECK_EQ(slow.message_count, 1);
@@ -259,29 +259,29 @@ TEST(a_watch_that_is_not_read_does_not_hold_up_the_others)
     visit_free(&v);
     client_close(other);
     buf_free(&value);
-    counter_close(&k);
+    api_rig_close(&k);
 }
 
 TEST(a_flood_of_creates_is_not_read_further_than_there_is_room)
 {
-    struct counter k;
+    struct api_rig k;
     struct visit v;
     enum { CREATES = 60000 };
-    counter_open(&k);
-    counter_stream(&k, &v, WATCH);
-    counter_client_reads(&k, false);
+    api_rig_open(&k);
+    api_rig_stream(&k, &v, WATCH);
+    api_rig_client_reads(&k, false);
 
     for (unsigned i = 0; i < CREATES; i++)
         say_create(&v, &(struct pb_watch_create_request){.key = BYTES("a")});
-    counter_for_ms(&k, 2000);
+    api_rig_for_ms(&k, 2000);
     CHECK(watch_status(k.watch).watchers < CREATES);
     CHECK(client_queued(v.call) > 0);
-    counter_client_reads(&k, true);
-    counter_until_messages(&k, &v, CREATES);
+    api_rig_client_reads(&k, true);
+    api_rig_until_messages(&k, &v, CREATES);
     CHECK_EQ(watch_status(k.watch).watchers, CREATES);
 
     visit_free(&v);
-    counter_close(&k);
+    api_rig_close(&k);
 }
 
 /* ---- Huge revisions ---- */
@@ -289,14 +289,14 @@ TEST(a_flood_of_creates_is_not_read_further_than_there_is_room)
 /* One transaction with more than a blob may hold: its events are read a chunk at a time. */
 TEST(a_watch_gets_a_huge_revision_in_one_message)
 {
-    struct counter k;
+    struct api_rig k;
     struct visit v;
     struct arena arena = {0};
     struct pb_watch_response r;
     enum { PUTS = 100, BYTES_EACH = 10000 };
     struct pb_put_request puts[PUTS];
     struct pb_request_op ops[PUTS];
-    counter_open(&k);
+    api_rig_open(&k);
     struct buf value = {0};
     memset(buf_extend(&value, BYTES_EACH), 'v', BYTES_EACH);
     for (unsigned i = 0; i < PUTS; i++) {
@@ -304,13 +304,13 @@ TEST(a_watch_gets_a_huge_revision_in_one_message)
                                           .value = buf_bytes(&value)};
         ops[i] = (struct pb_request_op){.which = PB_OP_PUT, .put = &puts[i]};
     }
-    counter_stream(&k, &v, WATCH);
+    api_rig_stream(&k, &v, WATCH);
     say_create(&v, &(struct pb_watch_create_request){.key = BYTES("k"), .range_end = BYTES("l")});
     check_message(&k, &v, 0, "#0 created @1");
 
     struct pb_txn_request txn = {.success = {.at = ops, .count = PUTS}};
-    counter_apply(&k, &(struct pb_internal_raft_request){.txn = &txn});
-    counter_until_messages(&k, &v, 2);
+    api_rig_apply(&k, &(struct pb_internal_raft_request){.txn = &txn});
+    api_rig_until_messages(&k, &v, 2);
     visit_decode(&v, 1, &pb_watch_response_schema, &arena, &r);
     CHECK_EQ(r.header->revision, 2);
     CHECK_EQ(r.events.count, PUTS);
@@ -321,34 +321,34 @@ TEST(a_watch_gets_a_huge_revision_in_one_message)
     visit_free(&v);
     buf_free(&value);
     arena_free(&arena);
-    counter_close(&k);
+    api_rig_close(&k);
 }
 
 /* It goes away with half of it sent. */
 TEST(a_watch_that_goes_in_the_middle_of_a_huge_message_leaves_nothing)
 {
-    struct counter k;
+    struct api_rig k;
     struct visit v;
     struct buf value = {0};
-    counter_open(&k);
+    api_rig_open(&k);
     memset(buf_extend(&value, 1400000), 'v', 1400000);
-    counter_stream(&k, &v, WATCH);
+    api_rig_stream(&k, &v, WATCH);
     say_create(&v, &(struct pb_watch_create_request){.key = BYTES("k"), .range_end = BYTES("l")});
     check_message(&k, &v, 0, "#0 created @1");
-    counter_client_reads(&k, false);
+    api_rig_client_reads(&k, false);
     put_behind(&k, "k1", buf_bytes(&value));
-    counter_for_ms(&k, 500);
+    api_rig_for_ms(&k, 500);
 
     fake_wire_reset(client_conn(k.client));
     v.call = NULL; /* it goes with its connection */
     client_close(k.client);
     k.client =
         client_open(&(struct client_options){.io = fake_world_io(k.world), .address = k.address});
-    counter_for_ms(&k, 500);
+    api_rig_for_ms(&k, 500);
     CHECK_EQ(watch_status(k.watch).streams, 0);
     CHECK_EQ(api_status(k.api).calls, 0);
 
     visit_free(&v);
     buf_free(&value);
-    counter_close(&k);
+    api_rig_close(&k);
 }

@@ -1,4 +1,4 @@
-#include "apply/desk_test.h"
+#include "apply/apply_rig_test.h"
 
 #include "base/mem.h"
 #include "pb/wire.h"
@@ -47,15 +47,15 @@ static struct bytes nested_txn(struct arena *arena, unsigned depth)
 
 static void *apply_deepest(void *context)
 {
-    struct desk *d = context;
+    struct apply_rig *d = context;
     struct arena arena = {0};
 
-    struct apply_effects *e = desk_entry(d, RAFT_ENTRY_NORMAL, nested_txn(&arena, TXNS_MAX));
+    struct apply_effects *e = apply_rig_entry(d, RAFT_ENTRY_NORMAL, nested_txn(&arena, TXNS_MAX));
     CHECK(e);
     CHECK_EQ(e->result, RESULT_OK);
     CHECK_EQ(e->changes.count, 1);
     CHECK(reply_total(&e->reply) > TXNS_MAX * 8);
-    desk_done(d);
+    apply_rig_done(d);
     arena_free(&arena);
     return NULL;
 }
@@ -63,10 +63,10 @@ static void *apply_deepest(void *context)
 /* On a stack far too small for a frame for each level. */
 TEST(a_transaction_nested_as_deep_as_the_log_allows_needs_no_stack)
 {
-    struct desk d;
+    struct apply_rig d;
     pthread_t thread;
     pthread_attr_t attributes;
-    desk_init(&d, STAND_MEMORY);
+    apply_rig_init(&d, BACKEND_RIG_MEMORY);
 
     CHECK_EQ(pthread_attr_init(&attributes), 0);
     CHECK_EQ(pthread_attr_setstacksize(&attributes, 256 * KIB), 0);
@@ -75,37 +75,37 @@ TEST(a_transaction_nested_as_deep_as_the_log_allows_needs_no_stack)
 
     CHECK_EQ(mvcc_revision(d.mvcc), 2);
     CHECK(d.slices > TXNS_MAX / d.steps);
-    desk_free(&d);
+    apply_rig_free(&d);
 }
 
 TEST(a_transaction_nested_deeper_than_that_is_refused)
 {
-    struct desk d;
+    struct apply_rig d;
     struct arena arena = {0};
-    desk_init(&d, STAND_MEMORY);
+    apply_rig_init(&d, BACKEND_RIG_MEMORY);
 
-    CHECK(!desk_entry(&d, RAFT_ENTRY_NORMAL, nested_txn(&arena, TXNS_MAX + 1)));
+    CHECK(!apply_rig_entry(&d, RAFT_ENTRY_NORMAL, nested_txn(&arena, TXNS_MAX + 1)));
 
     CHECK_STR(buf_str(&d.refused),
               "entry 1 of term 1 cannot be applied: it cannot be decoded: nested too deep\n");
     arena_free(&arena);
-    desk_free(&d);
+    apply_rig_free(&d);
 }
 
 /* ---- Slices ---- */
 
-static void put_many(struct desk *d, unsigned count, int64_t lease)
+static void put_many(struct apply_rig *d, unsigned count, int64_t lease)
 {
     d->steps = 1000;
     for (unsigned i = 0; i < count; i++) {
         char key[16];
         snprintf(key, sizeof(key), "k%05u", i);
-        CHECK_EQ(desk_put(d, key, "value", lease), RESULT_OK);
+        CHECK_EQ(apply_rig_put(d, key, "value", lease), RESULT_OK);
     }
 }
 
 /* How many keys a reader finds, and at which revision. */
-static int64_t count_keys(struct desk *d, int64_t *revision)
+static int64_t count_keys(struct apply_rig *d, int64_t *revision)
 {
     struct pb_range_request range = {.key = BYTES("\0"), .range_end = BYTES("\0")};
     struct apply_read r = {.range = &range, .keep_open = true};
@@ -120,8 +120,8 @@ static int64_t count_keys(struct desk *d, int64_t *revision)
     return count;
 }
 
-static void apply_slowly(struct desk *d, struct pb_internal_raft_request *request, unsigned keys,
-                         int64_t revision)
+static void apply_slowly(struct apply_rig *d, struct pb_internal_raft_request *request,
+                         unsigned keys, int64_t revision)
 {
     struct pb_request_header header = {.id = 1};
     struct buf data = {0};
@@ -130,13 +130,13 @@ static void apply_slowly(struct desk *d, struct pb_internal_raft_request *reques
     request->header = &header;
     pb_encode_internal_raft_request(request, &data);
     struct raft_entry entry = {
-        .index = backend_applied(d->stand.b).index + 1, .term = 1, .data = buf_bytes(&data)};
+        .index = backend_applied(d->backend_rig.b).index + 1, .term = 1, .data = buf_bytes(&data)};
     apply_begin(d->apply, &entry, 0);
     unsigned slices = 1;
     for (; !apply_some(d->apply, 20); slices++) {
         CHECK_EQ(count_keys(d, &seen), keys);
         CHECK_EQ(seen, revision);
-        CHECK(!backend_can_commit(d->stand.b)); /* never half an entry */
+        CHECK(!backend_can_commit(d->backend_rig.b)); /* never half an entry */
         apply_check(d->apply);
     }
     CHECK(slices > keys / 25);
@@ -149,124 +149,129 @@ static void apply_slowly(struct desk *d, struct pb_internal_raft_request *reques
 
 TEST(a_large_delete_goes_in_slices_and_is_seen_at_once)
 {
-    struct desk d;
+    struct apply_rig d;
     struct pb_delete_range_request gone = {.key = BYTES("k"), .range_end = BYTES("\0")};
-    desk_init(&d, STAND_MEMORY);
+    apply_rig_init(&d, BACKEND_RIG_MEMORY);
     put_many(&d, MVCC_RANGE_TOMBSTONE_KEYS_MIN - 1, 0);
 
     apply_slowly(&d, &(struct pb_internal_raft_request){.delete_range = &gone},
                  MVCC_RANGE_TOMBSTONE_KEYS_MIN - 1, MVCC_RANGE_TOMBSTONE_KEYS_MIN);
 
-    desk_free(&d);
+    apply_rig_free(&d);
 }
 
 /* The keys are gone at once; their leases find out as they are settled, but for one that is back.
  */
 TEST(a_larger_delete_is_settled_later)
 {
-    struct desk d;
+    struct apply_rig d;
     struct pb_lease_grant_request grant = {.id = 1, .ttl = 60}, again = {.id = 2, .ttl = 60};
     struct pb_delete_range_request gone = {.key = BYTES("k"), .range_end = BYTES("\0")};
     int64_t revision;
-    desk_init(&d, STAND_MEMORY);
+    apply_rig_init(&d, BACKEND_RIG_MEMORY);
     d.steps = 1;
-    CHECK_EQ(desk_do(&d, &(struct pb_internal_raft_request){.lease_grant = &grant}), RESULT_OK);
-    CHECK_EQ(desk_do(&d, &(struct pb_internal_raft_request){.lease_grant = &again}), RESULT_OK);
+    CHECK_EQ(apply_rig_do(&d, &(struct pb_internal_raft_request){.lease_grant = &grant}),
+             RESULT_OK);
+    CHECK_EQ(apply_rig_do(&d, &(struct pb_internal_raft_request){.lease_grant = &again}),
+             RESULT_OK);
     put_many(&d, MVCC_RANGE_TOMBSTONE_KEYS_MIN, 1);
 
-    CHECK_EQ(desk_do(&d, &(struct pb_internal_raft_request){.delete_range = &gone}), RESULT_OK);
+    CHECK_EQ(apply_rig_do(&d, &(struct pb_internal_raft_request){.delete_range = &gone}),
+             RESULT_OK);
 
     CHECK(d.slices < 5);
     CHECK(mvcc_is_settling(d.mvcc));
     CHECK_EQ(count_keys(&d, &revision), 0);
     CHECK_EQ(lease_of_key(d.leases, BYTES("k00007")), 1);
-    CHECK_EQ(desk_put(&d, "k00007", "again", 2), RESULT_OK);
+    CHECK_EQ(apply_rig_put(&d, "k00007", "again", 2), RESULT_OK);
     while (!mvcc_settle_some(d.mvcc, 10))
         ;
     CHECK_EQ(lease_of_key(d.leases, BYTES("k00007")), 2);
     CHECK_EQ(lease_of_key(d.leases, BYTES("k00008")), 0);
     CHECK_EQ(count_keys(&d, &revision), 1);
     mvcc_check_store(d.mvcc);
-    desk_free(&d);
+    apply_rig_free(&d);
 }
 
 TEST(a_lease_with_many_keys_goes_in_slices_and_is_seen_at_once)
 {
-    struct desk d;
+    struct apply_rig d;
     struct pb_lease_id lease = {1};
     struct pb_lease_grant_request grant = {.id = 1, .ttl = 60};
-    desk_init(&d, STAND_MEMORY);
-    CHECK_EQ(desk_do(&d, &(struct pb_internal_raft_request){.lease_grant = &grant}), RESULT_OK);
+    apply_rig_init(&d, BACKEND_RIG_MEMORY);
+    CHECK_EQ(apply_rig_do(&d, &(struct pb_internal_raft_request){.lease_grant = &grant}),
+             RESULT_OK);
     put_many(&d, 1000, 1);
 
     apply_slowly(&d, &(struct pb_internal_raft_request){.lease_revoke = &lease}, 1000, 1001);
 
     CHECK_EQ(lease_count(d.leases), 0);
-    desk_free(&d);
+    apply_rig_free(&d);
 }
 
 /* One of more keys than changes are shown of is committed in parts. A crash in its middle leaves
  * none of them, and the log, replayed, leads to what it would have led to. */
-static void check_crash_in_revoke(enum stand_kind kind)
+static void check_crash_in_revoke(enum backend_rig_kind kind)
 {
     enum { KEYS = 3000 };
-    struct desk d;
+    struct apply_rig d;
     struct pb_lease_id lease = {1};
     struct pb_lease_grant_request grant = {.id = 1, .ttl = 60};
     struct pb_request_header header = {.id = 1};
     struct pb_internal_raft_request revoke = {.header = &header, .lease_revoke = &lease};
     struct buf before = {0}, after = {0}, data = {0};
     int64_t seen;
-    desk_init(&d, kind);
-    CHECK_EQ(desk_do(&d, &(struct pb_internal_raft_request){.lease_grant = &grant}), RESULT_OK);
+    apply_rig_init(&d, kind);
+    CHECK_EQ(apply_rig_do(&d, &(struct pb_internal_raft_request){.lease_grant = &grant}),
+             RESULT_OK);
     put_many(&d, KEYS, 1);
-    stand_commit(&d.stand);
-    desk_dump(&d, &before);
+    backend_rig_commit(&d.backend_rig);
+    apply_rig_dump(&d, &before);
 
     pb_encode_internal_raft_request(&revoke, &data);
     struct raft_entry entry = {
-        .index = backend_applied(d.stand.b).index + 1, .term = 1, .data = buf_bytes(&data)};
+        .index = backend_applied(d.backend_rig.b).index + 1, .term = 1, .data = buf_bytes(&data)};
     unsigned parts = 0;
     apply_begin(d.apply, &entry, 0);
     while (!apply_some(d.apply, 500)) {
         CHECK_EQ(count_keys(&d, &seen), KEYS);
-        if (!backend_can_commit(d.stand.b))
+        if (!backend_can_commit(d.backend_rig.b))
             continue;
-        stand_commit(&d.stand);
+        backend_rig_commit(&d.backend_rig);
         mvcc_check_store(d.mvcc);
         if (++parts == 5)
             break;
     }
     CHECK_EQ(parts, 5);
-    desk_crash(&d);
+    apply_rig_crash(&d);
 
-    desk_dump(&d, &after);
+    apply_rig_dump(&d, &after);
     CHECK_BYTES(buf_bytes(&after), buf_bytes(&before));
     mvcc_check_store(d.mvcc);
-    CHECK_EQ(desk_do(&d, &revoke), RESULT_OK);
+    CHECK_EQ(apply_rig_do(&d, &revoke), RESULT_OK);
     CHECK_EQ(count_keys(&d, &seen), 0);
     CHECK_EQ(lease_count(d.leases), 0);
     mvcc_check_store(d.mvcc);
     buf_free(&before);
     buf_free(&after);
     buf_free(&data);
-    desk_free(&d);
+    apply_rig_free(&d);
 }
 
 TEST(a_crash_in_a_large_revoke_leaves_nothing_of_it_in_memory)
 {
-    check_crash_in_revoke(STAND_MEMORY);
+    check_crash_in_revoke(BACKEND_RIG_MEMORY);
 }
 
 TEST(a_crash_in_a_large_revoke_leaves_nothing_of_it_on_disk)
 {
-    check_crash_in_revoke(STAND_LMDB);
+    check_crash_in_revoke(BACKEND_RIG_LMDB);
 }
 
 /* Whatever happens between its slices, even a compaction above what it still wants to read. */
 TEST(a_reading_transaction_sees_the_state_of_its_beginning)
 {
-    struct desk d;
+    struct apply_rig d;
     struct pb_range_request all = {.key = BYTES("k"), .range_end = BYTES("\0")};
     struct pb_range_request old = {.key = BYTES("k"), .range_end = BYTES("\0"), .revision = 51};
     struct pb_request_op ops[] = {{.which = PB_OP_RANGE, .range = &all},
@@ -277,28 +282,28 @@ TEST(a_reading_transaction_sees_the_state_of_its_beginning)
                                  .target = PB_TARGET_VERSION};
     struct pb_txn_request txn = {.compare = {&compare, 1}, .success = {ops, 2}};
     struct buf wire = {0};
-    desk_init(&d, STAND_MEMORY);
+    apply_rig_init(&d, BACKEND_RIG_MEMORY);
     put_many(&d, 100, 0);
 
     struct apply_read r = {.txn = &txn};
     apply_read_begin(d.apply, &r);
     for (unsigned slice = 0; !apply_read_some(d.apply, &r, 5); slice++) {
         /* When the compares are done the old range is pinned; before, it could be compacted. */
-        CHECK_EQ(desk_put(&d, "k00001", "other", 0), RESULT_OK);
-        CHECK_EQ(desk_delete(&d, "k00002", ""), RESULT_OK);
+        CHECK_EQ(apply_rig_put(&d, "k00001", "other", 0), RESULT_OK);
+        CHECK_EQ(apply_rig_delete(&d, "k00002", ""), RESULT_OK);
         CHECK_EQ(mvcc_status(d.mvcc).pins > 0, true);
         struct pb_compaction_request compact = {.revision =
                                                     slice > 45 ? mvcc_revision(d.mvcc) : 3 + slice};
-        CHECK_EQ(desk_do(&d, &(struct pb_internal_raft_request){.compaction = &compact}),
+        CHECK_EQ(apply_rig_do(&d, &(struct pb_internal_raft_request){.compaction = &compact}),
                  RESULT_OK);
-        stand_commit(&d.stand);
+        backend_rig_commit(&d.backend_rig);
         while (mvcc_compact_pending(d.mvcc) && !mvcc_compact_waiting(d.mvcc))
             (void)mvcc_compact_some(d.mvcc, 10);
     }
 
     CHECK_EQ(r.result, RESULT_OK);
     CHECK_EQ(r.revision, 101);
-    desk_read_reply(&r.reply, 100, &wire);
+    apply_rig_read_reply(&r.reply, 100, &wire);
     struct arena arena = {0};
     struct pb_txn_response got;
     CHECK_EQ(pb_decode_txn_response(buf_bytes(&wire), &arena, &got), ERR_OK);
@@ -311,13 +316,13 @@ TEST(a_reading_transaction_sees_the_state_of_its_beginning)
     CHECK_EQ(mvcc_status(d.mvcc).pins, 0);
     arena_free(&arena);
     buf_free(&wire);
-    desk_free(&d);
+    apply_rig_free(&d);
 }
 
 /* A member that stops in the middle leaves nothing behind. */
 TEST(closing_in_the_middle_of_an_entry_is_fine)
 {
-    struct desk d;
+    struct apply_rig d;
     struct pb_delete_range_request gone = {
         .key = BYTES("k"), .range_end = BYTES("\0"), .prev_kv = true};
     struct pb_request_header header = {.id = 1};
@@ -326,13 +331,13 @@ TEST(closing_in_the_middle_of_an_entry_is_fine)
     pb_encode_internal_raft_request(&request, &data);
 
     for (unsigned slices = 0; slices < 30; slices++) {
-        desk_init(&d, STAND_MEMORY);
+        apply_rig_init(&d, BACKEND_RIG_MEMORY);
         put_many(&d, 50, 0);
         struct raft_entry entry = {.index = 51, .term = 1, .data = buf_bytes(&data)};
         apply_begin(d.apply, &entry, 0);
         for (unsigned i = 0; i < slices && !apply_some(d.apply, 5); i++)
             ;
-        desk_free(&d);
+        apply_rig_free(&d);
     }
     buf_free(&data);
 }
@@ -341,29 +346,29 @@ TEST(closing_in_the_middle_of_an_entry_is_fine)
 
 TEST(the_quota_is_exceeded_when_size_and_cost_reach_it)
 {
-    struct desk d;
+    struct apply_rig d;
     struct pb_put_request put = {.key = BYTES("key"), .value = BYTES("value")};
     struct pb_internal_raft_request request = {.put = &put};
-    desk_init(&d, STAND_MEMORY);
-    int64_t size = (int64_t)backend_sizes(d.stand.b).file_bytes;
+    apply_rig_init(&d, BACKEND_RIG_MEMORY);
+    int64_t size = (int64_t)backend_sizes(d.backend_rig.b).file_bytes;
     int64_t cost = 256 + 3 + 5;
 
-    desk_close_rooms(&d);
+    apply_rig_close_rooms(&d);
     d.quota_bytes = size + cost + 1;
-    CHECK(desk_open_rooms(&d));
+    CHECK(apply_rig_open_rooms(&d));
     CHECK(!apply_over_quota(d.apply, &request));
 
-    desk_close_rooms(&d);
+    apply_rig_close_rooms(&d);
     d.quota_bytes = size + cost;
-    CHECK(desk_open_rooms(&d));
+    CHECK(apply_rig_open_rooms(&d));
     CHECK(apply_over_quota(d.apply, &request));
-    desk_free(&d);
+    apply_rig_free(&d);
 }
 
 /* Costs of a transaction: of the larger branch, at every level. */
 TEST(a_transaction_costs_its_larger_branch)
 {
-    struct desk d;
+    struct apply_rig d;
     struct pb_put_request small = {.key = BYTES("k")};
     struct pb_put_request large = {.key = BYTES("k"), .value = BYTES("0123456789")};
     struct pb_range_request range = {.key = BYTES("k")};
@@ -377,16 +382,16 @@ TEST(a_transaction_costs_its_larger_branch)
                                     {.which = PB_OP_TXN, .txn = &inner}};
     struct pb_txn_request txn = {.success = {then, 1}, .failure = {other, 3}};
     struct pb_internal_raft_request request = {.txn = &txn};
-    desk_init(&d, STAND_MEMORY);
-    int64_t cost = 267 + 257 + 267, size = (int64_t)backend_sizes(d.stand.b).file_bytes;
+    apply_rig_init(&d, BACKEND_RIG_MEMORY);
+    int64_t cost = 267 + 257 + 267, size = (int64_t)backend_sizes(d.backend_rig.b).file_bytes;
 
     for (int64_t above = 0; above < 2; above++) {
-        desk_close_rooms(&d);
+        apply_rig_close_rooms(&d);
         d.quota_bytes = size + cost + above;
-        CHECK(desk_open_rooms(&d));
+        CHECK(apply_rig_open_rooms(&d));
         CHECK_EQ(apply_over_quota(d.apply, &request), above == 0);
     }
-    desk_free(&d);
+    apply_rig_free(&d);
 }
 
 TEST(a_transaction_of_ranges_alone_is_read_only)
@@ -415,65 +420,65 @@ TEST(a_transaction_of_ranges_alone_is_read_only)
 
 TEST(a_store_with_auth_enabled_does_not_open)
 {
-    struct desk d;
-    desk_init(&d, STAND_MEMORY);
-    desk_close_rooms(&d);
-    backend_put(d.stand.b, BUCKET_AUTH, BYTES("authEnabled"), BYTES("\001"));
+    struct apply_rig d;
+    apply_rig_init(&d, BACKEND_RIG_MEMORY);
+    apply_rig_close_rooms(&d);
+    backend_put(d.backend_rig.b, BUCKET_AUTH, BYTES("authEnabled"), BYTES("\001"));
 
-    CHECK(!desk_open_rooms(&d));
+    CHECK(!apply_rig_open_rooms(&d));
 
     CHECK_STR(buf_str(&d.refused),
               "auth is enabled in this store, and not built in this server yet (not supported)\n");
-    desk_free(&d);
+    apply_rig_free(&d);
 }
 
 TEST(the_auth_revision_comes_from_the_store)
 {
-    struct desk d;
+    struct apply_rig d;
     struct pb_empty nothing;
     struct pb_internal_raft_request request = {.auth_status = &nothing};
-    desk_init(&d, STAND_MEMORY);
-    desk_close_rooms(&d);
-    backend_put(d.stand.b, BUCKET_AUTH, BYTES("authEnabled"), BYTES("\0"));
-    backend_put(d.stand.b, BUCKET_AUTH, BYTES("authRevision"), BYTES("\0\0\0\0\0\0\0\007"));
-    CHECK(desk_open_rooms(&d));
+    apply_rig_init(&d, BACKEND_RIG_MEMORY);
+    apply_rig_close_rooms(&d);
+    backend_put(d.backend_rig.b, BUCKET_AUTH, BYTES("authEnabled"), BYTES("\0"));
+    backend_put(d.backend_rig.b, BUCKET_AUTH, BYTES("authRevision"), BYTES("\0\0\0\0\0\0\0\007"));
+    CHECK(apply_rig_open_rooms(&d));
 
-    struct apply_effects *e = desk_request(&d, &request);
+    struct apply_effects *e = apply_rig_request(&d, &request);
 
     CHECK_BYTES(reply_bytes(&e->reply), BYTES("\030\007"));
-    desk_done(&d);
+    apply_rig_done(&d);
 
-    desk_close_rooms(&d);
-    backend_put(d.stand.b, BUCKET_AUTH, BYTES("authRevision"), BYTES("x"));
-    CHECK(!desk_open_rooms(&d));
-    desk_free(&d);
+    apply_rig_close_rooms(&d);
+    backend_put(d.backend_rig.b, BUCKET_AUTH, BYTES("authRevision"), BYTES("x"));
+    CHECK(!apply_rig_open_rooms(&d));
+    apply_rig_free(&d);
 }
 
 TEST(an_alarm_that_cannot_be_understood_is_corruption)
 {
-    struct desk d;
-    desk_init(&d, STAND_MEMORY);
-    desk_close_rooms(&d);
-    backend_put(d.stand.b, BUCKET_ALARM, BYTES("\xff"), (struct bytes){0});
+    struct apply_rig d;
+    apply_rig_init(&d, BACKEND_RIG_MEMORY);
+    apply_rig_close_rooms(&d);
+    backend_put(d.backend_rig.b, BUCKET_ALARM, BYTES("\xff"), (struct bytes){0});
 
-    CHECK(!desk_open_rooms(&d));
+    CHECK(!apply_rig_open_rooms(&d));
 
     CHECK_STR(buf_str(&d.refused),
               "bucket alarm: a key cannot be understood: malformed message (corrupt data)\n");
-    desk_free(&d);
+    apply_rig_free(&d);
 }
 
 /* Of the right length and checksum, but not a KeyValue: somebody wrote it so. */
 TEST(a_stored_key_that_cannot_be_decoded_stops_the_member)
 {
-    struct desk d;
+    struct apply_rig d;
     static const uint8_t key[] = {0, 0, 0, 0, 0, 0, 0, 2, '_', 0, 0, 0, 0, 0, 0, 0, 0};
     struct pb_compare compare = {.key = BYTES("k"), .target = PB_TARGET_VALUE};
     struct pb_txn_request txn = {.compare = {&compare, 1}};
     struct apply_read r = {.txn = &txn};
-    desk_init(&d, STAND_MEMORY);
-    CHECK_EQ(desk_put(&d, "k", "v", 0), RESULT_OK);
-    backend_put(d.stand.b, BUCKET_KEY, bytes_of(key, sizeof(key)),
+    apply_rig_init(&d, BACKEND_RIG_MEMORY);
+    CHECK_EQ(apply_rig_put(&d, "k", "v", 0), RESULT_OK);
+    backend_put(d.backend_rig.b, BUCKET_KEY, bytes_of(key, sizeof(key)),
                 BYTES("\377\377\377\377\377\377"
                       "\377\377\377\377\377\377"));
 
@@ -483,34 +488,34 @@ TEST(a_stored_key_that_cannot_be_decoded_stops_the_member)
     CHECK_EQ(r.result, RESULT_CORRUPT);
     CHECK_STR(buf_str(&d.refused), "the store holds a KeyValue that cannot be decoded\n");
     apply_read_end(d.apply, &r);
-    desk_free(&d);
+    apply_rig_free(&d);
 }
 
 /* ---- The rest ---- */
 
 TEST(the_old_place_of_an_id_wins)
 {
-    struct desk d;
+    struct apply_rig d;
     struct pb_put_request put = {.key = BYTES("k")};
     struct pb_internal_raft_request request = {.id = 5, .put = &put};
-    desk_init(&d, STAND_MEMORY);
+    apply_rig_init(&d, BACKEND_RIG_MEMORY);
 
-    struct apply_effects *e = desk_request(&d, &request);
+    struct apply_effects *e = apply_rig_request(&d, &request);
 
     CHECK_EQ(e->id, 5);
-    desk_done(&d);
-    desk_free(&d);
+    apply_rig_done(&d);
+    apply_rig_free(&d);
 }
 
 TEST(entries_come_in_order)
 {
-    struct desk d;
-    desk_init(&d, STAND_MEMORY);
+    struct apply_rig d;
+    apply_rig_init(&d, BACKEND_RIG_MEMORY);
 
     CHECK_DIES(apply_begin(d.apply, &(struct raft_entry){.index = 2, .term = 1}, 0),
                "entry->index <= applied + 1");
 
-    desk_free(&d);
+    apply_rig_free(&d);
 }
 
 TEST(answers_have_etcds_codes_and_texts)
@@ -528,23 +533,23 @@ TEST(answers_have_etcds_codes_and_texts)
 /* A leader's lease deadlines are its own business; the store is everybody's. */
 TEST(time_leaves_no_trace_in_the_store)
 {
-    struct desk early, late;
+    struct apply_rig early, late;
     struct pb_lease_grant_request grant = {.id = 1, .ttl = 60};
     struct pb_internal_raft_request request = {.lease_grant = &grant};
     struct buf a = {0}, b = {0};
-    desk_init(&early, STAND_MEMORY);
-    desk_init(&late, STAND_MEMORY);
+    apply_rig_init(&early, BACKEND_RIG_MEMORY);
+    apply_rig_init(&late, BACKEND_RIG_MEMORY);
     late.now_ms = 123456789;
     lease_promote(late.leases, late.now_ms, 0);
 
-    CHECK_EQ(desk_do(&early, &request), RESULT_OK);
-    CHECK_EQ(desk_do(&late, &request), RESULT_OK);
+    CHECK_EQ(apply_rig_do(&early, &request), RESULT_OK);
+    CHECK_EQ(apply_rig_do(&late, &request), RESULT_OK);
 
-    desk_dump(&early, &a);
-    desk_dump(&late, &b);
+    apply_rig_dump(&early, &a);
+    apply_rig_dump(&late, &b);
     CHECK_STR(buf_str(&a), buf_str(&b));
     buf_free(&a);
     buf_free(&b);
-    desk_free(&early);
-    desk_free(&late);
+    apply_rig_free(&early);
+    apply_rig_free(&late);
 }

@@ -3,7 +3,7 @@
  * requests are random, come in through its JSON gateway, and are checked by it first; what it lets
  * pass stands in its log.
  */
-#include "apply/desk_test.h"
+#include "apply/apply_rig_test.h"
 #include "apply/dice_test.h"
 
 #include "base/mem.h"
@@ -226,7 +226,7 @@ static bool read_record(FILE *f, struct buf *record)
 }
 
 /* A single member's log is never rewritten, so every entry in it is committed. */
-static unsigned apply_log(struct desk *d, const char *path)
+static unsigned apply_log(struct apply_rig *d, const char *path)
 {
     struct buf record = {0};
     struct arena arena = {0};
@@ -244,9 +244,9 @@ static unsigned apply_log(struct desk *d, const char *path)
         CHECK_EQ(pb_decode(&raft_entry_schema, r.data, &arena, &e), ERR_OK);
         CHECK_EQ(e.index, ++entries);
         d->steps = 1 + entries % 7;
-        if (!desk_entry(d, (enum raft_entry_type)e.type, e.data))
+        if (!apply_rig_entry(d, (enum raft_entry_type)e.type, e.data))
             test_fail(__FILE__, __LINE__, "%s", buf_str(&d->refused));
-        desk_done(d);
+        apply_rig_done(d);
     }
     fclose(f);
     arena_free(&arena);
@@ -254,7 +254,7 @@ static unsigned apply_log(struct desk *d, const char *path)
     return entries;
 }
 
-static void check_hash(struct desk *d, const char *said)
+static void check_hash(struct apply_rig *d, const char *said)
 {
     struct mvcc_hash h = {0};
 
@@ -272,7 +272,7 @@ static void check_hash(struct desk *d, const char *said)
 TEST(the_log_of_real_etcd_leads_to_the_same_keys)
 {
     struct peer etcd;
-    struct desk d;
+    struct apply_rig d;
     struct dice dice = {0};
     char dir[200];
     snprintf(dir, sizeof(dir), "%s/etcd", test_tmp_dir());
@@ -288,7 +288,7 @@ TEST(the_log_of_real_etcd_leads_to_the_same_keys)
     int64_t last = json_number(PEER_CTL(&etcd, "put last one -w json"), "\"revision\":");
     const char *said = PEER_CTL(&etcd, "endpoint hashkv -w json --rev=%" PRId64, last);
     peer_stop(&etcd);
-    desk_init_settling(&d, STAND_MEMORY, 2); /* many ranges have so many keys */
+    apply_rig_init_settling(&d, BACKEND_RIG_MEMORY, 2); /* many ranges have so many keys */
     unsigned entries = apply_log(&d, peer_run(&etcd.arena, "ls %s/member/wal/*.wal", dir));
 
     CHECK(entries > REQUESTS / 4);
@@ -297,6 +297,6 @@ TEST(the_log_of_real_etcd_leads_to_the_same_keys)
     (void)cluster_members(d.cluster, &members);
     CHECK_EQ(members, 1);
     CHECK_BYTES(cluster_version(d.cluster), BYTES("3.7.0"));
-    desk_free(&d);
+    apply_rig_free(&d);
     peer_close(&etcd);
 }

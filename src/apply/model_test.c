@@ -4,7 +4,7 @@
  * keeps pieces; the bytes must be equal. Then the same log once more, in other slices, with
  * crashes: the stores must be equal, byte for byte.
  */
-#include "apply/desk_test.h"
+#include "apply/apply_rig_test.h"
 #include "apply/dice_test.h"
 
 #include "base/mem.h"
@@ -338,28 +338,28 @@ static void model_free(struct model_store *m)
     arena_free(&m->arena);
 }
 
-static void random_entry(struct desk *desk, struct dice *d, struct model_store *m)
+static void random_entry(struct apply_rig *rig, struct dice *d, struct model_store *m)
 {
     struct buf want = {0}, got = {0};
     struct pb_internal_raft_request r = dice_request(d);
 
     enum result result = model_apply(m, &r, &want);
-    struct apply_effects *e = desk_request(desk, &r);
+    struct apply_effects *e = apply_rig_request(rig, &r);
 
     CHECK(e);
     CHECK_STR(result_text(e->result), result_text(result));
     CHECK_EQ(e->revision, m->revision);
     if (result == RESULT_OK) {
         CHECK_EQ(reply_total(&e->reply), want.len);
-        desk_read_reply(&e->reply, 1 + dice_roll(d, 3000), &got);
+        apply_rig_read_reply(&e->reply, 1 + dice_roll(d, 3000), &got);
         CHECK_BYTES(buf_bytes(&got), buf_bytes(&want));
     }
-    desk_done(desk);
+    apply_rig_done(rig);
     buf_free(&want);
     buf_free(&got);
 }
 
-static void random_read(struct desk *desk, struct dice *d, struct model_store *m)
+static void random_read(struct apply_rig *rig, struct dice *d, struct model_store *m)
 {
     struct buf want = {0}, got = {0};
     struct apply_read r = {0};
@@ -374,62 +374,62 @@ static void random_read(struct desk *desk, struct dice *d, struct model_store *m
         if ((result = check_txn(m, r.txn)) == RESULT_OK)
             pb_encode_txn_response(model_txn(m, r.txn, false), &want);
     }
-    apply_read_begin(desk->apply, &r);
-    while (!apply_read_some(desk->apply, &r, desk->steps))
+    apply_read_begin(rig->apply, &r);
+    while (!apply_read_some(rig->apply, &r, rig->steps))
         ;
 
     CHECK_STR(result_text(r.result), result_text(result));
     CHECK_EQ(r.revision, m->revision);
-    desk_read_reply(&r.reply, 1 + dice_roll(d, 3000), &got);
+    apply_rig_read_reply(&r.reply, 1 + dice_roll(d, 3000), &got);
     CHECK_BYTES(buf_bytes(&got), buf_bytes(&want));
-    apply_read_end(desk->apply, &r);
+    apply_read_end(rig->apply, &r);
     buf_free(&want);
     buf_free(&got);
 }
 
 /* Does what deletes and compactions have left to be done. */
-static void settle(struct desk *d)
+static void settle(struct apply_rig *d)
 {
     while (!mvcc_settle_some(d->mvcc, 3))
         ;
     for (int i = 0; i < 4; i++) {
-        if (backend_can_commit(d->stand.b))
-            stand_commit(&d->stand);
+        if (backend_can_commit(d->backend_rig.b))
+            backend_rig_commit(&d->backend_rig);
         while (mvcc_compact_pending(d->mvcc) && !mvcc_compact_waiting(d->mvcc))
             (void)mvcc_compact_some(d->mvcc, 3);
     }
 }
 
-/* Gives another desk the same log, its own way. */
-static void replay(const struct desk *from, struct desk *to, struct dice *d)
+/* Gives another rig the same log, its own way. */
+static void replay(const struct apply_rig *from, struct apply_rig *to, struct dice *d)
 {
     for (size_t i = 0; i < from->log_count; i++) {
         to->steps = 1 + (unsigned)dice_roll(d, 4);
         to->now_ms += dice_roll(d, 5000);
-        CHECK(desk_entry(to, from->log[i].type, from->log[i].data));
-        desk_done(to);
+        CHECK(apply_rig_entry(to, from->log[i].type, from->log[i].data));
+        apply_rig_done(to);
         uint64_t what = dice_roll(d, 40);
         if (what == 0)
-            desk_restart(to);
+            apply_rig_restart(to);
         else if (what == 1)
-            desk_crash(to);
+            apply_rig_crash(to);
         else if (what < 4)
             settle(to);
         else if (what < 20)
             (void)mvcc_settle_some(to->mvcc, 1);
-        else if (what < 24 && backend_can_commit(to->stand.b))
-            stand_commit(&to->stand);
+        else if (what < 24 && backend_can_commit(to->backend_rig.b))
+            backend_rig_commit(&to->backend_rig);
     }
 }
 
-static void check_equal_stores(struct desk *a, struct desk *b)
+static void check_equal_stores(struct apply_rig *a, struct apply_rig *b)
 {
     struct buf first = {0}, second = {0};
 
     settle(a);
     settle(b);
-    desk_dump(a, &first);
-    desk_dump(b, &second);
+    apply_rig_dump(a, &first);
+    apply_rig_dump(b, &second);
     CHECK_STR(buf_str(&second), buf_str(&first));
     buf_free(&first);
     buf_free(&second);
@@ -437,15 +437,15 @@ static void check_equal_stores(struct desk *a, struct desk *b)
 
 static void random_episode(uint64_t seed)
 {
-    struct desk one, other;
+    struct apply_rig one, other;
     struct arena arena = {0};
     struct model_store m;
     struct dice d = {.arena = &arena};
 
     rng_seed(&d.rng, seed);
     model_init(&m, &arena);
-    desk_init_settling(&one, STAND_MEMORY, (int64_t)(seed % 4));
-    desk_init_settling(&other, STAND_MEMORY, (int64_t)(seed % 3));
+    apply_rig_init_settling(&one, BACKEND_RIG_MEMORY, (int64_t)(seed % 4));
+    apply_rig_init_settling(&other, BACKEND_RIG_MEMORY, (int64_t)(seed % 3));
     other.nobody_waits = true;
     for (int i = 0; i < 300; i++) {
         d.revision = m.revision;
@@ -462,8 +462,8 @@ static void random_episode(uint64_t seed)
     }
     replay(&one, &other, &d);
     check_equal_stores(&one, &other);
-    desk_free(&one);
-    desk_free(&other);
+    apply_rig_free(&one);
+    apply_rig_free(&other);
     model_free(&m);
     arena_free(&arena);
 }

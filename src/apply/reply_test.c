@@ -1,4 +1,4 @@
-#include "apply/desk_test.h"
+#include "apply/apply_rig_test.h"
 
 #include "base/mem.h"
 #include "base/rng.h"
@@ -6,12 +6,12 @@
 
 #include <stdio.h>
 
-/* A scan over the keys of a desk, measured. */
-static struct mvcc_scan *scan_of(struct desk *d, const char *key, const char *end)
+/* A scan over the keys of a rig, measured. */
+static struct mvcc_scan *scan_of(struct apply_rig *d, const char *key, const char *end)
 {
     struct mvcc_scan *s =
         reply_scan_new(&(struct mvcc_question){.key = bytes_of_str(key),
-                                               .end = desk_end(end),
+                                               .end = apply_rig_end(end),
                                                .at = revision_whole(mvcc_revision(d->mvcc)),
                                                .tag = PB_TAG_BYTES(2)});
 
@@ -22,7 +22,7 @@ static struct mvcc_scan *scan_of(struct desk *d, const char *key, const char *en
 }
 
 /* `keys` of them, each with a value of this length. */
-static void fill(struct desk *d, unsigned keys, size_t value_len)
+static void fill(struct apply_rig *d, unsigned keys, size_t value_len)
 {
     struct buf value = {0};
 
@@ -31,7 +31,7 @@ static void fill(struct desk *d, unsigned keys, size_t value_len)
         char key[16];
         snprintf(key, sizeof(key), "k%04u", i);
         struct pb_put_request put = {.key = bytes_of_str(key), .value = buf_bytes(&value)};
-        CHECK_EQ(desk_do(d, &(struct pb_internal_raft_request){.put = &put}), RESULT_OK);
+        CHECK_EQ(apply_rig_do(d, &(struct pb_internal_raft_request){.put = &put}), RESULT_OK);
     }
     buf_free(&value);
 }
@@ -70,9 +70,9 @@ TEST(closing_puts_tag_and_length_before_what_came_since_the_mark)
 
 TEST(a_small_scan_is_read_at_once_and_a_large_one_stays_in_the_store)
 {
-    struct desk d;
+    struct apply_rig d;
     struct reply r = {0};
-    desk_init(&d, STAND_MEMORY);
+    apply_rig_init(&d, BACKEND_RIG_MEMORY);
     fill(&d, 100, 100);
 
     reply_add_scan(&r, scan_of(&d, "k0000", "k0003"));
@@ -87,16 +87,16 @@ TEST(a_small_scan_is_read_at_once_and_a_large_one_stays_in_the_store)
     CHECK_EQ(r.text.len < 1000, true);
     reply_free(&r);
     CHECK_EQ(mvcc_status(d.mvcc).pins, 0);
-    desk_free(&d);
+    apply_rig_free(&d);
 }
 
 /* The scan's revision is what counts, not the moment it is read. */
 TEST(a_reply_shows_the_state_it_was_made_of)
 {
-    struct desk d;
+    struct apply_rig d;
     struct reply r = {0}, moved = {0};
     struct buf got = {0}, want = {0};
-    desk_init(&d, STAND_MEMORY);
+    apply_rig_init(&d, BACKEND_RIG_MEMORY);
     fill(&d, 100, 100);
     struct mvcc_scan *s = scan_of(&d, "k", "*");
     while (!mvcc_scan_read(s, 1 << 20, 1000, &want))
@@ -104,25 +104,25 @@ TEST(a_reply_shows_the_state_it_was_made_of)
     reply_scan_free(s);
 
     reply_add_scan(&r, scan_of(&d, "k", "*"));
-    CHECK_EQ(desk_delete(&d, "k", "*"), RESULT_OK);
+    CHECK_EQ(apply_rig_delete(&d, "k", "*"), RESULT_OK);
     fill(&d, 10, 7);
     reply_move(&r, &moved);
 
     CHECK_EQ(r.total, 0);
-    desk_read_reply(&moved, 1000, &got);
+    apply_rig_read_reply(&moved, 1000, &got);
     CHECK_BYTES(buf_bytes(&got), buf_bytes(&want));
     CHECK_EQ(mvcc_status(d.mvcc).pins, 0); /* closed at its end, before the reply is freed */
     reply_free(&moved);
     buf_free(&got);
     buf_free(&want);
-    desk_free(&d);
+    apply_rig_free(&d);
 }
 
 /* A value larger than any chunk comes in pieces. */
 TEST(no_chunk_is_larger_than_asked_for)
 {
-    struct desk d;
-    desk_init(&d, STAND_MEMORY);
+    struct apply_rig d;
+    apply_rig_init(&d, BACKEND_RIG_MEMORY);
     fill(&d, 2, 100000);
 
     for (size_t chunk = 1; chunk < 300000; chunk = chunk * 7 + 1) {
@@ -131,13 +131,13 @@ TEST(no_chunk_is_larger_than_asked_for)
         size_t mark = reply_mark(&r);
         reply_add_scan(&r, scan_of(&d, "k", "*"));
         reply_close(&r, mark, 0x0a);
-        desk_read_reply(&r, chunk, &got);
+        apply_rig_read_reply(&r, chunk, &got);
         CHECK_EQ(got.len, r.total);
         CHECK_EQ(got.at[got.len - 1], 'v');
         reply_free(&r);
         buf_free(&got);
     }
-    desk_free(&d);
+    apply_rig_free(&d);
 }
 
 /* ---- Random building, against one flat buffer ---- */
@@ -170,7 +170,7 @@ static void flat_close(struct flat *f, size_t mark, uint8_t tag)
     flat_insert(f, mark, bytes_of(start, (size_t)(end - start)));
 }
 
-static void add_scan_to_both(struct desk *d, struct rng *rng, struct reply *r, struct flat *f)
+static void add_scan_to_both(struct apply_rig *d, struct rng *rng, struct reply *r, struct flat *f)
 {
     char key[16], end[16];
     unsigned from = (unsigned)rng_below(rng, 60);
@@ -185,7 +185,7 @@ static void add_scan_to_both(struct desk *d, struct rng *rng, struct reply *r, s
     reply_add_scan(r, scan_of(d, key, end));
 }
 
-static void random_step(struct desk *d, struct rng *rng, struct reply *r, size_t *marks,
+static void random_step(struct apply_rig *d, struct rng *rng, struct reply *r, size_t *marks,
                         struct flat *f)
 {
     static const uint8_t some[40] = "some bytes that are neither here nor th";
@@ -217,10 +217,10 @@ static void random_step(struct desk *d, struct rng *rng, struct reply *r, size_t
 
 TEST(random_replies_are_what_one_buffer_would_be)
 {
-    struct desk d;
+    struct apply_rig d;
     struct rng rng;
     rng_seed(&rng, test_seed());
-    desk_init(&d, STAND_MEMORY);
+    apply_rig_init(&d, BACKEND_RIG_MEMORY);
     fill(&d, 64, 200);
 
     for (uint64_t i = 0; i < 300 * test_effort(); i++) {
@@ -236,12 +236,12 @@ TEST(random_replies_are_what_one_buffer_would_be)
         reply_add_front(&r, BYTES("head"));
         flat_insert(&f, 0, BYTES("head"));
         size_t chunk = 1 + rng_below(&rng, 5000);
-        desk_read_reply(&r, chunk, &got);
+        apply_rig_read_reply(&r, chunk, &got);
         CHECK_BYTES(buf_bytes(&got), buf_bytes(&f.bytes));
         reply_free(&r);
         buf_free(&f.bytes);
         buf_free(&got);
     }
     CHECK_EQ(mvcc_status(d.mvcc).pins, 0);
-    desk_free(&d);
+    apply_rig_free(&d);
 }

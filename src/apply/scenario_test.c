@@ -2,7 +2,7 @@
  * Entries as text, what they answer and what they do. Each line of a scenario's input is one entry,
  * one read or one look; a transaction goes on to its "end".
  */
-#include "apply/desk_test.h"
+#include "apply/apply_rig_test.h"
 
 #include "base/mem.h"
 #include "cluster/member_json.h"
@@ -14,7 +14,7 @@
 enum { WORDS = 12, OPS = 16 };
 
 struct script {
-    struct desk desk;
+    struct apply_rig rig;
     bool open;
     struct arena arena; /* of the command */
     const char *rest;   /* of its input */
@@ -89,7 +89,7 @@ static struct bytes plain(const struct script *s, size_t at)
 {
     if (at >= s->word_count || s->words[at][0] == '-' || strchr(s->words[at], '='))
         return (struct bytes){0};
-    return desk_end(s->words[at]);
+    return apply_rig_end(s->words[at]);
 }
 
 /* ---- Requests from words ---- */
@@ -150,7 +150,7 @@ static struct pb_compare parse_compare(struct script *s)
     if (end)
         *end = 0;
     c.key = bytes_of_str(key);
-    c.range_end = end ? desk_end(end + 2) : (struct bytes){0};
+    c.range_end = end ? apply_rig_end(end + 2) : (struct bytes){0};
     if (s->word_count < 5)
         return c;
     c.which = (enum pb_compare_operand)(c.target + PB_OPERAND_VERSION);
@@ -229,7 +229,7 @@ static void print_reply(struct script *s, const struct pb_schema *schema, struct
 {
     struct buf wire = {0};
 
-    desk_read_reply(r, 7, &wire);
+    apply_rig_read_reply(r, 7, &wire);
     buf_append_byte(s->out, ' ');
     print_message(s, schema, buf_bytes(&wire));
     buf_free(&wire);
@@ -252,7 +252,7 @@ static void print_changes(struct script *s, const struct mvcc_changes *c)
                    one->tombstone ? "-"
                    : one->creates ? "+"
                                   : "=");
-        desk_print(one->key, s->out);
+        apply_rig_print(one->key, s->out);
     }
 }
 
@@ -272,11 +272,11 @@ static void print_flags(struct script *s, const struct apply_effects *e)
 
 static void print_refused(struct script *s)
 {
-    buf_append(s->out, buf_bytes(&s->desk.refused));
-    buf_clear(&s->desk.refused);
-    s->desk.log_count--; /* what cannot be applied is given up, so that the story can go on */
-    desk_crash(&s->desk);
-    blob_unref(s->desk.log[s->desk.log_count].blob);
+    buf_append(s->out, buf_bytes(&s->rig.refused));
+    buf_clear(&s->rig.refused);
+    s->rig.log_count--; /* what cannot be applied is given up, so that the story can go on */
+    apply_rig_crash(&s->rig);
+    blob_unref(s->rig.log[s->rig.log_count].blob);
 }
 
 static void print_effects(struct script *s, struct apply_effects *e, const struct pb_schema *schema)
@@ -286,19 +286,19 @@ static void print_effects(struct script *s, struct apply_effects *e, const struc
         return;
     }
     print_result(s, e->result, e->revision);
-    if (schema && e->result == RESULT_OK && !s->desk.nobody_waits)
+    if (schema && e->result == RESULT_OK && !s->rig.nobody_waits)
         print_reply(s, schema, &e->reply);
     CHECK_EQ(e->reply.total, e->reply.taken);
     print_changes(s, &e->changes);
     print_flags(s, e);
     buf_append_byte(s->out, '\n');
-    desk_done(&s->desk);
+    apply_rig_done(&s->rig);
 }
 
 static void request(struct script *s, struct pb_internal_raft_request r,
                     const struct pb_schema *schema)
 {
-    print_effects(s, desk_request(&s->desk, &r), schema);
+    print_effects(s, apply_rig_request(&s->rig, &r), schema);
 }
 
 /* ---- Lines: entries ---- */
@@ -427,7 +427,7 @@ static void conf_line(struct script *s)
                    cc.type == RAFT_ADD_LEARNER_NODE ? ",\"isLearner\":true" : "");
     cc.context = buf_bytes(&context);
     raft_conf_change_encode(&cc, &data);
-    print_effects(s, desk_entry(&s->desk, RAFT_ENTRY_CONF_CHANGE, buf_bytes(&data)), NULL);
+    print_effects(s, apply_rig_entry(&s->rig, RAFT_ENTRY_CONF_CHANGE, buf_bytes(&data)), NULL);
     buf_free(&context);
     buf_free(&data);
 }
@@ -461,7 +461,7 @@ static void raw_line(struct script *s)
         buf_append_byte(&data, (uint8_t)strtoul(digits, NULL, 16));
     }
     print_effects(
-        s, desk_entry(&s->desk, (enum raft_entry_type)number_of(s->words[1]), buf_bytes(&data)),
+        s, apply_rig_entry(&s->rig, (enum raft_entry_type)number_of(s->words[1]), buf_bytes(&data)),
         NULL);
     buf_free(&data);
 }
@@ -480,8 +480,8 @@ static void read_line(struct script *s)
     } else {
         r.range = parse_range(s);
     }
-    apply_read_begin(s->desk.apply, &r);
-    while (!apply_read_some(s->desk.apply, &r, s->desk.steps))
+    apply_read_begin(s->rig.apply, &r);
+    while (!apply_read_some(s->rig.apply, &r, s->rig.steps))
         ;
     print_result(s, r.result, r.revision);
     if (r.scan)
@@ -490,7 +490,7 @@ static void read_line(struct script *s)
     else if (r.result == RESULT_OK)
         print_reply(s, schema, &r.reply);
     buf_append_byte(s->out, '\n');
-    apply_read_end(s->desk.apply, &r);
+    apply_read_end(s->rig.apply, &r);
 }
 
 static void leases_line(struct script *s)
@@ -498,14 +498,14 @@ static void leases_line(struct script *s)
     struct buf ids = {0};
     struct bytes key;
 
-    lease_list(s->desk.leases, &ids);
+    lease_list(s->rig.leases, &ids);
     for (size_t i = 0; i < ids.len / sizeof(int64_t); i++) {
         int64_t id;
         memcpy(&id, ids.at + i * sizeof(id), sizeof(id));
         buf_printf(s->out, "%" PRId64 ":", id);
-        for (key = (struct bytes){0}; lease_next_key(s->desk.leases, id, key, &key);) {
+        for (key = (struct bytes){0}; lease_next_key(s->rig.leases, id, key, &key);) {
             buf_append_byte(s->out, ' ');
-            desk_print(key, s->out);
+            apply_rig_print(key, s->out);
         }
         buf_append_byte(s->out, '\n');
     }
@@ -517,7 +517,7 @@ static void bucket_line(struct script *s)
     enum bucket bucket;
 
     CHECK(bucket_find(bytes_of_str(s->words[1]), &bucket));
-    desk_dump_bucket(&s->desk, bucket, s->out);
+    apply_rig_dump_bucket(&s->rig, bucket, s->out);
 }
 
 static bool look_line(struct script *s)
@@ -533,15 +533,15 @@ static bool look_line(struct script *s)
     return true;
 }
 
-/* Things about the desk itself. */
-static bool desk_line(struct script *s)
+/* Things about the rig itself. */
+static bool apply_rig_line(struct script *s)
 {
-    struct desk *d = &s->desk;
+    struct apply_rig *d = &s->rig;
 
     if (is(s, 0, "restart")) {
-        desk_restart(d);
+        apply_rig_restart(d);
     } else if (is(s, 0, "crash")) {
-        desk_crash(d);
+        apply_rig_crash(d);
     } else if (is(s, 0, "steps")) {
         d->steps = (unsigned)number_of(s->words[1]);
     } else if (is(s, 0, "somebody")) {
@@ -550,7 +550,7 @@ static bool desk_line(struct script *s)
         d->nobody_waits = true;
     } else if (is(s, 0, "quota")) {
         d->quota_bytes = strtoll(s->words[1], NULL, 10);
-        desk_restart(d);
+        apply_rig_restart(d);
     } else if (is(s, 0, "again")) { /* the log's nth entry, as after a restart */
         apply_begin(d->apply, &d->log[strtoull(s->words[1], NULL, 10) - 1], 0);
         CHECK(apply_some(d->apply, 1));
@@ -563,7 +563,7 @@ static bool desk_line(struct script *s)
 
 static void run_line(struct script *s)
 {
-    if (kv_line(s) || lease_line(s) || cluster_line(s) || look_line(s) || desk_line(s))
+    if (kv_line(s) || lease_line(s) || cluster_line(s) || look_line(s) || apply_rig_line(s))
         return;
     if (is(s, 0, "alarm"))
         alarm_line(s);
@@ -576,7 +576,7 @@ static void run_line(struct script *s)
     else if (is(s, 0, "raw"))
         raw_line(s);
     else if (is(s, 0, "no-op"))
-        print_effects(s, desk_entry(&s->desk, RAFT_ENTRY_NORMAL, (struct bytes){0}), NULL);
+        print_effects(s, apply_rig_entry(&s->rig, RAFT_ENTRY_NORMAL, (struct bytes){0}), NULL);
     else
         test_fail(__FILE__, __LINE__, "unknown line: %s", s->words[0]);
 }
@@ -587,10 +587,10 @@ static void result(void *context, const struct scenario_command *command, struct
 
     if (strcmp(command->name, "new") == 0) {
         if (s->open)
-            desk_free(&s->desk);
-        desk_init(&s->desk, STAND_MEMORY);
+            apply_rig_free(&s->rig);
+        apply_rig_init(&s->rig, BACKEND_RIG_MEMORY);
         s->open = true;
-        s->desk.check_slices = true;
+        s->rig.check_slices = true;
     } else if (strcmp(command->name, "do") != 0) {
         buf_printf(out, "unknown command %s\n", command->name);
         return;
@@ -608,7 +608,7 @@ static void run(const char *path)
 
     test_scenario(path, result, &s);
     if (s.open)
-        desk_free(&s.desk);
+        apply_rig_free(&s.rig);
     arena_free(&s.arena);
 }
 

@@ -1,4 +1,4 @@
-#include "backend/stand_test.h"
+#include "backend/backend_rig_test.h"
 
 #include "base/list.h"
 #include "base/rng.h"
@@ -18,21 +18,21 @@ TEST(buckets_have_etcds_names)
         CHECK(strcmp(bucket_name((enum bucket)(i - 1)), bucket_name((enum bucket)i)) < 0);
 }
 
-static void open_twin(struct stand *s)
+static void open_twin(struct backend_rig *s)
 {
-    stand_init(s, STAND_MEMORY);
-    CHECK_EQ(stand_open(s), ERR_OK);
+    backend_rig_init(s, BACKEND_RIG_MEMORY);
+    CHECK_EQ(backend_rig_open(s), ERR_OK);
 }
 
-static void close_twin(struct stand *s)
+static void close_twin(struct backend_rig *s)
 {
-    stand_close(s);
-    stand_free(s);
+    backend_rig_close(s);
+    backend_rig_free(s);
 }
 
 TEST(misuse_ends_the_process)
 {
-    struct stand s;
+    struct backend_rig s;
     struct backend_view v;
 
     open_twin(&s);
@@ -54,12 +54,12 @@ TEST(misuse_ends_the_process)
 
 TEST(pending_bytes_tell_when_apply_must_pause)
 {
-    struct stand s;
+    struct backend_rig s;
     uint8_t key[8] = {0};
 
-    stand_init(&s, STAND_MEMORY);
+    backend_rig_init(&s, BACKEND_RIG_MEMORY);
     s.pending_bytes_max = 100000;
-    CHECK_EQ(stand_open(&s), ERR_OK);
+    CHECK_EQ(backend_rig_open(&s), ERR_OK);
     while (!backend_is_full(s.b)) {
         backend_put_space(s.b, BUCKET_KEY, bytes_of(key, sizeof(key)), 900)[0] = 1;
         key[0]++;
@@ -69,7 +69,7 @@ TEST(pending_bytes_tell_when_apply_must_pause)
     CHECK(key[0] > 90); /* what it says is what it holds, not twice that */
     backend_commit_start(s.b);
     CHECK(backend_is_full(s.b)); /* frozen is not yet gone */
-    stand_settle(&s);
+    backend_rig_settle(&s);
     CHECK(!backend_is_full(s.b));
     CHECK_EQ(backend_pending_bytes(s.b), 0);
     close_twin(&s);
@@ -77,7 +77,7 @@ TEST(pending_bytes_tell_when_apply_must_pause)
 
 TEST(a_batch_number_says_when_a_write_is_durable)
 {
-    struct stand s;
+    struct backend_rig s;
 
     open_twin(&s);
     backend_put(s.b, BUCKET_META, BYTES("scheduledCompactRev"), BYTES("r"));
@@ -85,9 +85,9 @@ TEST(a_batch_number_says_when_a_write_is_durable)
     backend_commit_start(s.b);
     CHECK(backend_open_batch(s.b) > number);
     CHECK(backend_durable_batch(s.b) < number);
-    CHECK(stand_run(&s));
+    CHECK(backend_rig_run(&s));
     CHECK(backend_durable_batch(s.b) < number);
-    CHECK(stand_report(&s));
+    CHECK(backend_rig_report(&s));
 
     CHECK_EQ(backend_durable_batch(s.b), number);
     close_twin(&s);
@@ -124,7 +124,7 @@ TEST(committing_now_needs_no_thread)
 
 TEST(a_failed_commit_is_fatal_unless_somebody_cares)
 {
-    struct stand s;
+    struct backend_rig s;
     struct backend_view v;
     struct bytes value;
 
@@ -132,7 +132,7 @@ TEST(a_failed_commit_is_fatal_unless_somebody_cares)
     backend_put(s.b, BUCKET_KEY, BYTES("a"), BYTES("1"));
     memory_disk_fail_at(s.memory, 2);
     backend_commit_start(s.b);
-    stand_settle(&s);
+    backend_rig_settle(&s);
 
     CHECK(s.failed);
     CHECK_STR(s.failure, "memory disk: cannot sync: told to fail");
@@ -173,7 +173,7 @@ TEST(a_server_dies_when_a_commit_fails)
                                  "(memory disk: cannot sync: told to fail)");
 }
 
-static void check_parts(struct stand *s, struct bytes key, struct bytes value)
+static void check_parts(struct backend_rig *s, struct bytes key, struct bytes value)
 {
     struct backend_view v;
     struct bytes part;
@@ -199,39 +199,39 @@ TEST(a_value_can_be_had_in_parts)
     for (size_t i = 0; i < sizeof(value); i++)
         value[i] = (uint8_t)(i * i >> 3);
     memset(long_key, 'k', sizeof(long_key));
-    for (int kind = STAND_MEMORY; kind <= STAND_LMDB; kind++) {
+    for (int kind = BACKEND_RIG_MEMORY; kind <= BACKEND_RIG_LMDB; kind++) {
         const struct bytes keys[] = {BYTES("key"), bytes_of(long_key, sizeof(long_key))};
-        struct stand s;
-        stand_init(&s, (enum stand_kind)kind);
-        CHECK_EQ(stand_open(&s), ERR_OK);
+        struct backend_rig s;
+        backend_rig_init(&s, (enum backend_rig_kind)kind);
+        CHECK_EQ(backend_rig_open(&s), ERR_OK);
         for (size_t i = 0; i < ARRAY_LEN(keys); i++) {
             backend_put(s.b, BUCKET_KEY, keys[i], bytes_of(value, sizeof(value)));
             check_parts(&s, keys[i], bytes_of(value, sizeof(value)));
-            stand_commit(&s);
+            backend_rig_commit(&s);
             check_parts(&s, keys[i], bytes_of(value, sizeof(value)));
         }
-        stand_close(&s);
-        stand_free(&s);
+        backend_rig_close(&s);
+        backend_rig_free(&s);
     }
 }
 
 TEST(a_malformed_index_is_corruption)
 {
-    struct stand s;
+    struct backend_rig s;
 
     open_twin(&s);
     backend_put(s.b, BUCKET_META, BYTES("consistent_index"), BYTES("short"));
-    stand_commit(&s);
-    stand_close(&s);
+    backend_rig_commit(&s);
+    backend_rig_close(&s);
 
-    CHECK_EQ(stand_open(&s), ERR_CORRUPT);
-    stand_free(&s);
+    CHECK_EQ(backend_rig_open(&s), ERR_CORRUPT);
+    backend_rig_free(&s);
 }
 
 /* --- everything at once, against the model ------------------------------------------------ */
 
 struct random_run {
-    struct stand s;
+    struct backend_rig s;
     struct rng rng;
     struct model now, frozen, durable; /* committed since: the frozen one is durable */
     struct {
@@ -305,7 +305,7 @@ static void report(struct random_run *t)
 {
     bool committing = backend_is_committing(t->s.b);
 
-    if (stand_report(&t->s) && committing && !backend_is_committing(t->s.b))
+    if (backend_rig_report(&t->s) && committing && !backend_is_committing(t->s.b))
         t->durable = t->frozen;
 }
 
@@ -317,7 +317,7 @@ static void crash(struct random_run *t)
 
     close_views(t);
     t->crashing = true;
-    stand_crash(&t->s);
+    backend_rig_crash(&t->s);
     t->crashing = false;
     t->crashes++;
     backend_view_open(t->s.b, &v);
@@ -350,7 +350,7 @@ static void random_step(struct random_run *t)
     else if (what < 600)
         start_commit(t);
     else if (what < 780)
-        stand_run(&t->s);
+        backend_rig_run(&t->s);
     else if (what < 960)
         report(t);
     else if (what < 990)
@@ -359,15 +359,15 @@ static void random_step(struct random_run *t)
         crash(t);
 }
 
-static void run_randomly(enum stand_kind kind, uint64_t steps)
+static void run_randomly(enum backend_rig_kind kind, uint64_t steps)
 {
     static struct random_run t;
 
     t.defrag.on_done = defrag_done;
-    stand_init(&t.s, kind);
+    backend_rig_init(&t.s, kind);
     t.s.slice_bytes = 3000; /* many slices, with commits in between */
     rng_seed(&t.rng, test_seed());
-    CHECK_EQ(stand_open(&t.s), ERR_OK);
+    CHECK_EQ(backend_rig_open(&t.s), ERR_OK);
     for (uint64_t i = 0; i < steps * test_effort(); i++) {
         random_step(&t);
         backend_check(t.s.b);
@@ -377,17 +377,17 @@ static void run_randomly(enum stand_kind kind, uint64_t steps)
     CHECK(t.commits > steps / 50);
     CHECK(t.defrags > 0);
     CHECK(t.crashes > 0);
-    stand_close(&t.s);
-    stand_free(&t.s);
+    backend_rig_close(&t.s);
+    backend_rig_free(&t.s);
 }
 
 TEST(the_twin_does_what_a_table_does)
 {
     test_runs_in_one_thread();
-    run_randomly(STAND_MEMORY, 60000);
+    run_randomly(BACKEND_RIG_MEMORY, 60000);
 }
 
 TEST(the_store_on_disk_does_what_a_table_does)
 {
-    run_randomly(STAND_LMDB, 2500);
+    run_randomly(BACKEND_RIG_LMDB, 2500);
 }

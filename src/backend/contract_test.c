@@ -1,4 +1,4 @@
-#include "backend/stand_test.h"
+#include "backend/backend_rig_test.h"
 
 #include "base/list.h"
 #include "base/mem.h"
@@ -10,7 +10,7 @@
 enum { VIEWS = 4, WORDS = 5 };
 
 struct script {
-    struct stand stand;
+    struct backend_rig backend_rig;
     struct arena arena; /* of the line */
     struct named_view {
         char *name;
@@ -78,9 +78,9 @@ static void open_view(struct script *s, const char *name, bool on_worker)
     CHECK(i < VIEWS);
     s->views[i].name = strdup(name);
     if (on_worker)
-        backend_view_open_on_worker(s->stand.b, &s->views[i].view);
+        backend_view_open_on_worker(s->backend_rig.b, &s->views[i].view);
     else
-        backend_view_open(s->stand.b, &s->views[i].view);
+        backend_view_open(s->backend_rig.b, &s->views[i].view);
 }
 
 static void close_view(struct script *s, const char *name)
@@ -172,7 +172,7 @@ static void look(struct script *s, const char **words, struct buf *out)
 
 static bool write_step(struct script *s, const char **words)
 {
-    struct backend *b = s->stand.b;
+    struct backend *b = s->backend_rig.b;
 
     if (strcmp(words[0], "put") == 0)
         backend_put(b, bucket_of(words[1]), spelled(s, words[2]),
@@ -201,25 +201,26 @@ static void defrag_done(struct backend_defrag *d, enum err e)
 
 static bool commit_step(struct script *s, const char **words, struct buf *out)
 {
-    struct stand *stand = &s->stand;
+    struct backend_rig *backend_rig = &s->backend_rig;
 
     if (strcmp(words[0], "commit") == 0)
-        backend_commit_start(stand->b);
+        backend_commit_start(backend_rig->b);
     else if (strcmp(words[0], "settled-commit") == 0)
-        stand_commit(stand);
+        backend_rig_commit(backend_rig);
     else if (strcmp(words[0], "cannot-commit") == 0)
-        CHECK(!backend_can_commit(stand->b));
+        CHECK(!backend_can_commit(backend_rig->b));
     else if (strcmp(words[0], "run") == 0)
-        CHECK(stand_run(stand));
+        CHECK(backend_rig_run(backend_rig));
     else if (strcmp(words[0], "report") == 0)
-        CHECK(stand_report(stand));
+        CHECK(backend_rig_report(backend_rig));
     else if (strcmp(words[0], "settle") == 0)
-        stand_settle(stand);
+        backend_rig_settle(backend_rig);
     else if (strcmp(words[0], "crash") == 0)
-        stand_crash(stand);
+        backend_rig_crash(backend_rig);
     else if (strcmp(words[0], "defrag") == 0)
         buf_printf(out, "defrag %s\n",
-                   backend_defrag_start(stand->b, &s->defrag) ? "started" : "under way already");
+                   backend_defrag_start(backend_rig->b, &s->defrag) ? "started"
+                                                                    : "under way already");
     else
         return false;
     return true;
@@ -234,7 +235,7 @@ static void step(struct script *s, const char **words, struct buf *out)
     else if (strcmp(words[0], "close") == 0)
         close_view(s, words[1]);
     else if (strcmp(words[0], "state") == 0)
-        answer_state(s->stand.b, out);
+        answer_state(s->backend_rig.b, out);
     else if (strcmp(words[0], "get") == 0 || strcmp(words[0], "scan") == 0 ||
              strcmp(words[0], "position") == 0)
         look(s, words, out);
@@ -242,7 +243,7 @@ static void step(struct script *s, const char **words, struct buf *out)
         test_fail(__FILE__, __LINE__, "no step %s", words[0]);
     if (s->defrags_done > defrags)
         buf_append_str(out, "defrag done\n");
-    backend_check(s->stand.b);
+    backend_check(s->backend_rig.b);
 }
 
 static void answer(void *context, const struct scenario_command *command, struct buf *out)
@@ -260,28 +261,28 @@ static void answer(void *context, const struct scenario_command *command, struct
         step(s, words, out);
         arena_reset(&s->arena);
     }
-    backend_turn_ended(s->stand.b);
+    backend_turn_ended(s->backend_rig.b);
 }
 
-static void run_contract(enum stand_kind kind)
+static void run_contract(enum backend_rig_kind kind)
 {
     struct script s = {.defrag = {.on_done = defrag_done}};
 
-    stand_init(&s.stand, kind);
-    CHECK_EQ(stand_open(&s.stand), ERR_OK);
+    backend_rig_init(&s.backend_rig, kind);
+    CHECK_EQ(backend_rig_open(&s.backend_rig), ERR_OK);
     test_scenario("src/backend/testdata/contract.txt", answer, &s);
     CHECK_EQ(s.defrags_done, 2);
-    stand_close(&s.stand);
-    stand_free(&s.stand);
+    backend_rig_close(&s.backend_rig);
+    backend_rig_free(&s.backend_rig);
     arena_free(&s.arena);
 }
 
 TEST(the_twin_in_memory_keeps_the_contract)
 {
-    run_contract(STAND_MEMORY);
+    run_contract(BACKEND_RIG_MEMORY);
 }
 
 TEST(the_store_on_disk_keeps_the_contract)
 {
-    run_contract(STAND_LMDB);
+    run_contract(BACKEND_RIG_LMDB);
 }

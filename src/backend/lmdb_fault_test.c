@@ -438,7 +438,7 @@ static bool tell_watched(struct story *t, uint64_t nth, int error, bool for_good
                          struct outcome *out)
 {
     watch(t->s.dir, nth, error, for_good);
-    if (stand_open(&t->s) == ERR_OK)
+    if (backend_rig_open(&t->s) == ERR_OK)
         story_tell(t);
     else
         out->opens++;
@@ -446,7 +446,7 @@ static bool tell_watched(struct story *t, uint64_t nth, int error, bool for_good
     out->defrags += t->defrag_done && t->defrag_err != ERR_OK;
     out->unharmed += t->s.b && !t->s.failed && t->defrag_done && t->defrag_err == ERR_OK;
     bool reached = shim.calls >= nth;
-    stand_close(&t->s);
+    backend_rig_close(&t->s);
     return reached;
 }
 
@@ -455,7 +455,7 @@ static bool fail_once(uint64_t nth, int error, struct outcome *out)
     struct story t;
     unsigned unharmed = out->unharmed;
 
-    story_init(&t, STAND_LMDB);
+    story_init(&t, BACKEND_RIG_LMDB);
     new_folder(&t, nth, "fail");
     bool reached = tell_watched(&t, nth, error, false, out);
     unwatch();
@@ -466,9 +466,9 @@ static bool fail_once(uint64_t nth, int error, struct outcome *out)
         CHECK(error == ENOMEM || out->unharmed == unharmed);
         story_check_prefix(&t);
     }
-    stand_close(&t.s);
+    backend_rig_close(&t.s);
     remove_folder(&t);
-    stand_free(&t.s);
+    backend_rig_free(&t.s);
     return reached;
 }
 
@@ -490,7 +490,7 @@ static bool cut_power(uint64_t nth, struct rng *rng, struct outcome *out, unsign
 {
     struct story t;
 
-    story_init(&t, STAND_LMDB);
+    story_init(&t, BACKEND_RIG_LMDB);
     new_folder(&t, nth, "cut");
     bool reached = tell_watched(&t, nth, EIO, true, out);
     if (reached) {
@@ -501,9 +501,9 @@ static bool cut_power(uint64_t nth, struct rng *rng, struct outcome *out, unsign
 
     if (reached)
         *lost += story_check_prefix(&t) < t.handed_over;
-    stand_close(&t.s);
+    backend_rig_close(&t.s);
     remove_folder(&t);
-    stand_free(&t.s);
+    backend_rig_free(&t.s);
     return reached;
 }
 
@@ -536,10 +536,10 @@ static void live_again(struct story *t, struct model *out)
     backend_entry_begin(t->s.b);
     model_put(&t->s, out, 1, 1, 4711);
     model_end_entry(&t->s, out, STORY_BATCHES + 1, 0);
-    stand_commit(&t->s);
+    backend_rig_commit(&t->s);
     CHECK(!t->s.failed);
     CHECK_EQ(backend_durable(t->s.b).index, out->index);
-    stand_close(&t->s);
+    backend_rig_close(&t->s);
 }
 
 static bool kill_and_cut(uint64_t nth, struct rng *rng)
@@ -549,7 +549,7 @@ static bool kill_and_cut(uint64_t nth, struct rng *rng)
     struct outcome out = {0};
     struct backend_view v;
 
-    story_init(&t, STAND_LMDB);
+    story_init(&t, BACKEND_RIG_LMDB);
     new_folder(&t, nth, "kill");
     shim.killed = true;
     bool reached = tell_watched(&t, nth, EIO, true, &out);
@@ -561,14 +561,14 @@ static bool kill_and_cut(uint64_t nth, struct rng *rng)
     unwatch();
 
     if (reached) {
-        CHECK_EQ(stand_open(&t.s), ERR_OK);
+        CHECK_EQ(backend_rig_open(&t.s), ERR_OK);
         backend_view_open(t.s.b, &v);
         CHECK(model_matches(&after, &v));
         backend_view_close(&v);
-        stand_close(&t.s);
+        backend_rig_close(&t.s);
     }
     remove_folder(&t);
-    stand_free(&t.s);
+    backend_rig_free(&t.s);
     return reached;
 }
 

@@ -1,5 +1,5 @@
+#include "backend/backend_rig_test.h"
 #include "backend/lmdb_int.h"
-#include "backend/stand_test.h"
 #include "base/mem.h"
 #include "base/rng.h"
 #include "base/sanitized.h"
@@ -12,13 +12,13 @@
 
 enum { STORED_BYTES = 64 * MIB, RESIDENT_MAX = 16 * MIB };
 
-static struct lmdb_resident *resident_of(const struct stand *s)
+static struct lmdb_resident *resident_of(const struct backend_rig *s)
 {
     return &lmdb_store(s->b->store)->resident;
 }
 
 /* Of the store's map, as the kernel counts it; no cache of pages that nobody maps. */
-static size_t mapped_bytes(const struct stand *s)
+static size_t mapped_bytes(const struct backend_rig *s)
 {
     char line[512], start[32];
     size_t kilobytes = 0;
@@ -46,7 +46,7 @@ static struct bytes key_of(unsigned number)
 }
 
 /* So many values of this size as the store is large; returns how many. */
-static unsigned fill(struct stand *s, size_t size)
+static unsigned fill(struct backend_rig *s, size_t size)
 {
     uint8_t *value = mem_alloc(size);
     unsigned count = (unsigned)(STORED_BYTES / size);
@@ -55,23 +55,23 @@ static unsigned fill(struct stand *s, size_t size)
         memset(value, (int)i, size);
         backend_put(s->b, BUCKET_KEY, key_of(i), bytes_of(value, size));
         if (i % (count / 8) == 0 || i == count - 1)
-            stand_commit(s);
+            backend_rig_commit(s);
     }
     mem_free(value);
     return count;
 }
 
-static unsigned open_filled(struct stand *s, size_t size)
+static unsigned open_filled(struct backend_rig *s, size_t size)
 {
-    stand_init(s, STAND_LMDB);
-    CHECK_EQ(stand_open(s), ERR_OK);
+    backend_rig_init(s, BACKEND_RIG_LMDB);
+    CHECK_EQ(backend_rig_open(s), ERR_OK);
     return fill(s, size);
 }
 
-static void close_all(struct stand *s)
+static void close_all(struct backend_rig *s)
 {
-    stand_close(s);
-    stand_free(s);
+    backend_rig_close(s);
+    backend_rig_free(s);
 }
 
 static uint8_t look(struct backend_view *v, unsigned number)
@@ -85,7 +85,7 @@ static uint8_t look(struct backend_view *v, unsigned number)
 /* --- reading in a row --------------------------------------------------------------------- */
 
 /* Returns the most that was mapped while walking through all. */
-static size_t walk(struct stand *s, unsigned count)
+static size_t walk(struct backend_rig *s, unsigned count)
 {
     struct backend_view v;
     struct backend_cursor c;
@@ -111,7 +111,7 @@ static size_t walk(struct stand *s, unsigned count)
 
 static void check_walk(size_t value_bytes)
 {
-    struct stand s;
+    struct backend_rig s;
     unsigned count = open_filled(&s, value_bytes);
 
     size_t most = walk(&s, count);
@@ -139,7 +139,7 @@ TEST(walking_through_large_values_maps_little_at_a_time)
 /* What a range does: its keys are in another order than the values. */
 TEST(getting_large_values_in_any_order_maps_few_at_a_time)
 {
-    struct stand s;
+    struct backend_rig s;
     unsigned count = open_filled(&s, MIB);
     struct backend_view v;
     struct rng rng;
@@ -162,7 +162,7 @@ TEST(getting_large_values_in_any_order_maps_few_at_a_time)
 
 /* --- jumping ------------------------------------------------------------------------------ */
 
-static void jump_around(struct stand *s, struct rng *rng, unsigned count, unsigned times)
+static void jump_around(struct backend_rig *s, struct rng *rng, unsigned count, unsigned times)
 {
     struct backend_view v;
 
@@ -183,7 +183,7 @@ static bool is_late(const struct timespec *began)
 }
 
 /* It takes its share of the time, and no more; so on a quick disk it takes a moment. */
-static void until_it_goes(struct stand *s, void (*come_along)(struct stand *))
+static void until_it_goes(struct backend_rig *s, void (*come_along)(struct backend_rig *))
 {
     struct timespec began;
 
@@ -195,7 +195,8 @@ static void until_it_goes(struct stand *s, void (*come_along)(struct stand *))
 }
 
 /* Busy readers may keep all that they use. Once there is time, it goes, by whatever comes along. */
-static void check_it_goes(struct stand *s, unsigned count, void (*come_along)(struct stand *))
+static void check_it_goes(struct backend_rig *s, unsigned count,
+                          void (*come_along)(struct backend_rig *))
 {
     struct rng rng;
     rng_seed(&rng, test_seed());
@@ -204,7 +205,7 @@ static void check_it_goes(struct stand *s, unsigned count, void (*come_along)(st
     until_it_goes(s, come_along);
 }
 
-static void a_get(struct stand *s)
+static void a_get(struct backend_rig *s)
 {
     static unsigned number;
     struct backend_view v;
@@ -216,22 +217,22 @@ static void a_get(struct stand *s)
 
 TEST(a_slow_reader_lets_go_of_what_busy_ones_have_left)
 {
-    struct stand s;
+    struct backend_rig s;
     unsigned count = open_filled(&s, 1500);
 
     check_it_goes(&s, count, a_get);
     close_all(&s);
 }
 
-static void a_commit(struct stand *s)
+static void a_commit(struct backend_rig *s)
 {
     backend_put(s->b, BUCKET_LEASE, BYTES("some lease"), BYTES("value"));
-    stand_commit(s);
+    backend_rig_commit(s);
 }
 
 TEST(a_commit_lets_go_of_what_busy_readers_have_left)
 {
-    struct stand s;
+    struct backend_rig s;
     unsigned count = open_filled(&s, 1500);
 
     check_it_goes(&s, count, a_commit);
@@ -240,7 +241,7 @@ TEST(a_commit_lets_go_of_what_busy_readers_have_left)
 
 TEST(what_deleting_maps_goes_too)
 {
-    struct stand s;
+    struct backend_rig s;
     unsigned count = open_filled(&s, 300);
     size_t most = 0;
 
@@ -248,7 +249,7 @@ TEST(what_deleting_maps_goes_too)
         backend_delete(s.b, BUCKET_KEY, key_of(i));
         if (i % (count / 16) != 0)
             continue;
-        stand_commit(&s);
+        backend_rig_commit(&s);
         size_t now = mapped_bytes(&s);
         most = now > most ? now : most;
         until_it_goes(&s, a_commit);
@@ -264,7 +265,7 @@ TEST(what_deleting_maps_goes_too)
 /* Locked pages stay where they are, by the wish of whoever locked them. */
 TEST(where_memory_is_locked_nothing_is_let_go_of)
 {
-    struct stand s;
+    struct backend_rig s;
     unsigned count = open_filled(&s, 64 * KIB);
     struct lmdb_resident *m = resident_of(&s);
     if (SANITIZED)

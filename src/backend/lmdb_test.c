@@ -1,4 +1,4 @@
-#include "backend/stand_test.h"
+#include "backend/backend_rig_test.h"
 
 #include "backend/lmdb_int.h"
 #include "base/sanitized.h"
@@ -15,13 +15,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static void open_stand(struct stand *s)
+static void open_backend_rig(struct backend_rig *s)
 {
-    stand_init(s, STAND_LMDB);
-    CHECK_EQ(stand_open(s), ERR_OK);
+    backend_rig_init(s, BACKEND_RIG_LMDB);
+    CHECK_EQ(backend_rig_open(s), ERR_OK);
 }
 
-static const char *path_in(const struct stand *s, const char *name)
+static const char *path_in(const struct backend_rig *s, const char *name)
 {
     static char path[256];
 
@@ -29,12 +29,12 @@ static const char *path_in(const struct stand *s, const char *name)
     return path;
 }
 
-static bool exists(const struct stand *s, const char *name)
+static bool exists(const struct backend_rig *s, const char *name)
 {
     return access(path_in(s, name), F_OK) == 0;
 }
 
-static off_t file_size(const struct stand *s, const char *name)
+static off_t file_size(const struct backend_rig *s, const char *name)
 {
     struct stat st;
 
@@ -42,7 +42,8 @@ static off_t file_size(const struct stand *s, const char *name)
     return st.st_size;
 }
 
-static void write_at(const struct stand *s, const char *name, off_t offset, struct bytes content)
+static void write_at(const struct backend_rig *s, const char *name, off_t offset,
+                     struct bytes content)
 {
     int fd = open(path_in(s, name), O_WRONLY | O_CREAT, 0600);
 
@@ -52,7 +53,7 @@ static void write_at(const struct stand *s, const char *name, off_t offset, stru
 }
 
 /* Every place in the file that holds this; at least one. Replaces the first byte of each. */
-static void spoil(const struct stand *s, struct bytes content)
+static void spoil(const struct backend_rig *s, struct bytes content)
 {
     struct buf file = {0};
     int found = 0;
@@ -72,18 +73,18 @@ static void spoil(const struct stand *s, struct bytes content)
 
 TEST(a_damaged_value_is_never_served)
 {
-    struct stand s;
+    struct backend_rig s;
     struct backend_view v;
     struct backend_cursor c;
     struct bytes key, value;
 
-    open_stand(&s);
+    open_backend_rig(&s);
     backend_put(s.b, BUCKET_LEASE, BYTES("one"), BYTES("the value that will change"));
     backend_put(s.b, BUCKET_LEASE, BYTES("two"), BYTES("its neighbour"));
-    stand_commit(&s);
-    stand_close(&s);
+    backend_rig_commit(&s);
+    backend_rig_close(&s);
     spoil(&s, BYTES("value that will change"));
-    CHECK_EQ(stand_open(&s), ERR_OK);
+    CHECK_EQ(backend_rig_open(&s), ERR_OK);
 
     backend_view_open(s.b, &v);
     CHECK_EQ(backend_get(&v, BUCKET_LEASE, BYTES("two"), &value), ERR_OK);
@@ -97,29 +98,29 @@ TEST(a_damaged_value_is_never_served)
     CHECK_EQ(backend_cursor_next(&c, &key, &value), ERR_CORRUPT); /* and stays there */
     backend_cursor_close(&c);
     backend_view_close(&v);
-    stand_close(&s);
-    stand_free(&s);
+    backend_rig_close(&s);
+    backend_rig_free(&s);
 }
 
 /* The checksum covers the key: a value that turns up under another one is found out too. */
 TEST(a_damaged_key_is_never_served)
 {
-    struct stand s;
+    struct backend_rig s;
     struct backend_view v;
     struct bytes value;
 
-    open_stand(&s);
+    open_backend_rig(&s);
     backend_put(s.b, BUCKET_LEASE, BYTES("a key"), BYTES("value"));
-    stand_commit(&s);
-    stand_close(&s);
+    backend_rig_commit(&s);
+    backend_rig_close(&s);
     spoil(&s, BYTES("a key"));
-    CHECK_EQ(stand_open(&s), ERR_OK);
+    CHECK_EQ(backend_rig_open(&s), ERR_OK);
 
     backend_view_open(s.b, &v);
     CHECK_EQ(backend_get(&v, BUCKET_LEASE, BYTES("? key"), &value), ERR_CORRUPT);
     backend_view_close(&v);
-    stand_close(&s);
-    stand_free(&s);
+    backend_rig_close(&s);
+    backend_rig_free(&s);
 }
 
 static void defrag_noted(struct backend_defrag *d, enum err e)
@@ -130,36 +131,36 @@ static void defrag_noted(struct backend_defrag *d, enum err e)
 
 TEST(a_defragmentation_does_not_carry_damage_over)
 {
-    struct stand s;
+    struct backend_rig s;
     struct backend_defrag d = {.on_done = defrag_noted};
 
-    open_stand(&s);
+    open_backend_rig(&s);
     backend_put(s.b, BUCKET_LEASE, BYTES("one"), BYTES("the value that will change"));
-    stand_commit(&s);
-    stand_close(&s);
+    backend_rig_commit(&s);
+    backend_rig_close(&s);
     spoil(&s, BYTES("value that will change"));
-    CHECK_EQ(stand_open(&s), ERR_OK);
+    CHECK_EQ(backend_rig_open(&s), ERR_OK);
     CHECK(backend_defrag_start(s.b, &d));
-    stand_settle(&s);
+    backend_rig_settle(&s);
 
     CHECK(s.failed);
     CHECK(strstr(s.failure, "store.mdb: bucket lease, key 6f6e65: checksum mismatch"));
     CHECK(!exists(&s, "copy.mdb"));
-    stand_close(&s);
-    stand_free(&s);
+    backend_rig_close(&s);
+    backend_rig_free(&s);
 }
 
-static void fill(struct stand *s, unsigned from, unsigned to)
+static void fill(struct backend_rig *s, unsigned from, unsigned to)
 {
     for (unsigned i = from; i < to; i++) {
         char key[16];
         snprintf(key, sizeof(key), "%08u", i);
         memset(backend_put_space(s->b, BUCKET_KEY, bytes_of_str(key), 1000), 'x', 1000);
     }
-    stand_commit(s);
+    backend_rig_commit(s);
 }
 
-static void walk(struct stand *s)
+static void walk(struct backend_rig *s)
 {
     struct backend_view v;
     struct backend_cursor c;
@@ -173,39 +174,39 @@ static void walk(struct stand *s)
     backend_view_close(&v);
 }
 
-static void open_and_walk(struct stand *s)
+static void open_and_walk(struct backend_rig *s)
 {
-    if (stand_open(s) == ERR_OK)
+    if (backend_rig_open(s) == ERR_OK)
         walk(s);
 }
 
 TEST(pages_that_are_gone_end_the_process_with_the_files_name)
 {
-    struct stand s;
+    struct backend_rig s;
     char want[320];
 
-    open_stand(&s);
+    open_backend_rig(&s);
     fill(&s, 0, 2000);
-    stand_close(&s);
+    backend_rig_close(&s);
     CHECK_EQ(truncate(path_in(&s, "store.mdb"), file_size(&s, "store.mdb") / 2), 0);
 
     snprintf(want, sizeof(want), "cleat: fatal: the page store %s/store.mdb is damaged", s.dir);
     CHECK_DIES(open_and_walk(&s), want);
     CHECK_DIES(open_and_walk(&s), "(SIGBUS)");
-    stand_free(&s);
+    backend_rig_free(&s);
 }
 
 /* After a defragmentation it is the copy's map that can fault. */
-static void cut_while_open(struct stand *s)
+static void cut_while_open(struct backend_rig *s)
 {
-    CHECK_EQ(stand_open(s), ERR_OK);
+    CHECK_EQ(backend_rig_open(s), ERR_OK);
     struct backend_defrag d = {.on_done = defrag_noted};
     CHECK(backend_defrag_start(s->b, &d));
     while (exists(s, "copy.mdb-lock") || !backend_is_idle(s->b)) {
-        stand_run(s);
+        backend_rig_run(s);
         if (!exists(s, "copy.mdb-lock"))
             break;
-        stand_report(s);
+        backend_rig_report(s);
     }
     CHECK_EQ(truncate(path_in(s, "store.mdb"), 8192), 0);
     walk(s);
@@ -213,16 +214,16 @@ static void cut_while_open(struct stand *s)
 
 TEST(a_file_cut_while_it_is_open_is_named_too)
 {
-    struct stand s;
+    struct backend_rig s;
     char want[320];
 
-    open_stand(&s);
+    open_backend_rig(&s);
     fill(&s, 0, 2000);
-    stand_close(&s);
+    backend_rig_close(&s);
 
     snprintf(want, sizeof(want), "the page store %s/store.mdb is damaged", s.dir);
     CHECK_DIES(cut_while_open(&s), want);
-    stand_free(&s);
+    backend_rig_free(&s);
 }
 
 /* A fault elsewhere is not ours to explain. */
@@ -234,39 +235,39 @@ static void first_handler(int number)
     _exit(4);
 }
 
-static void fault_elsewhere(struct stand *s)
+static void fault_elsewhere(struct backend_rig *s)
 {
     char *page = mmap(NULL, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
     signal(SIGSEGV, first_handler);
-    CHECK_EQ(stand_open(s), ERR_OK);
+    CHECK_EQ(backend_rig_open(s), ERR_OK);
     *(volatile char *)page = 1;
 }
 
-static void signal_from_outside(struct stand *s)
+static void signal_from_outside(struct backend_rig *s)
 {
     signal(SIGSEGV, first_handler);
-    CHECK_EQ(stand_open(s), ERR_OK);
+    CHECK_EQ(backend_rig_open(s), ERR_OK);
     raise(SIGSEGV);
 }
 
 TEST(other_faults_go_where_they_went_before)
 {
-    struct stand s;
+    struct backend_rig s;
 
-    stand_init(&s, STAND_LMDB);
+    backend_rig_init(&s, BACKEND_RIG_LMDB);
     CHECK_DIES(fault_elsewhere(&s), "the first handler");
     CHECK_DIES(signal_from_outside(&s), "the first handler");
-    stand_free(&s);
+    backend_rig_free(&s);
 }
 
 TEST(what_is_not_a_store_is_refused_with_a_reason)
 {
-    struct stand s;
+    struct backend_rig s;
     struct buf why = {0};
     struct backend *b;
 
-    stand_init(&s, STAND_LMDB);
+    backend_rig_init(&s, BACKEND_RIG_LMDB);
     CHECK_EQ(mkdir(s.dir, 0700), 0);
     for (int i = 0; i < 4; i++)
         write_at(&s, "store.mdb", i * 4096,
@@ -280,10 +281,10 @@ TEST(what_is_not_a_store_is_refused_with_a_reason)
 
     CHECK(strstr(buf_str(&why), "store/store.mdb: cannot open: MDB_INVALID"));
     buf_free(&why);
-    stand_free(&s);
+    backend_rig_free(&s);
 }
 
-static void put_format(struct stand *s, const char *format)
+static void put_format(struct backend_rig *s, const char *format)
 {
     MDB_env *env;
     MDB_txn *txn;
@@ -301,48 +302,48 @@ static void put_format(struct stand *s, const char *format)
 
 TEST(another_format_or_none_is_refused)
 {
-    struct stand s;
+    struct backend_rig s;
 
-    open_stand(&s);
-    stand_close(&s);
+    open_backend_rig(&s);
+    backend_rig_close(&s);
     put_format(&s, "2");
-    CHECK_EQ(stand_open(&s), ERR_UNSUPPORTED);
+    CHECK_EQ(backend_rig_open(&s), ERR_UNSUPPORTED);
     put_format(&s, "");
-    CHECK_EQ(stand_open(&s), ERR_CORRUPT);
-    stand_free(&s);
+    CHECK_EQ(backend_rig_open(&s), ERR_CORRUPT);
+    backend_rig_free(&s);
 }
 
 /* --- the folder --------------------------------------------------------------------------- */
 
 TEST(one_process_at_a_time_has_the_store)
 {
-    struct stand s, other;
+    struct backend_rig s, other;
 
-    open_stand(&s);
-    stand_init(&other, STAND_LMDB);
-    CHECK_EQ(stand_open(&other), ERR_BUSY);
-    stand_close(&s);
-    CHECK_EQ(stand_open(&other), ERR_OK);
-    stand_close(&other);
-    stand_free(&s);
-    stand_free(&other);
+    open_backend_rig(&s);
+    backend_rig_init(&other, BACKEND_RIG_LMDB);
+    CHECK_EQ(backend_rig_open(&other), ERR_BUSY);
+    backend_rig_close(&s);
+    CHECK_EQ(backend_rig_open(&other), ERR_OK);
+    backend_rig_close(&other);
+    backend_rig_free(&s);
+    backend_rig_free(&other);
 }
 
 TEST(a_copy_left_over_is_removed_at_the_next_opening)
 {
-    struct stand s;
+    struct backend_rig s;
 
-    open_stand(&s);
+    open_backend_rig(&s);
     fill(&s, 0, 10);
-    stand_close(&s);
+    backend_rig_close(&s);
     write_at(&s, "copy.mdb", 0, BYTES("half a copy"));
     write_at(&s, "copy.mdb-lock", 0, BYTES("and its lock"));
-    CHECK_EQ(stand_open(&s), ERR_OK);
+    CHECK_EQ(backend_rig_open(&s), ERR_OK);
 
     CHECK(!exists(&s, "copy.mdb"));
     CHECK(!exists(&s, "copy.mdb-lock"));
-    stand_close(&s);
-    stand_free(&s);
+    backend_rig_close(&s);
+    backend_rig_free(&s);
 }
 
 static rlim_t limit_addresses(rlim_t bytes)
@@ -358,22 +359,22 @@ static rlim_t limit_addresses(rlim_t bytes)
 
 TEST(where_addresses_are_scarce_the_map_is_smaller)
 {
-    struct stand s;
+    struct backend_rig s;
 
     if (SANITIZED)
         SKIP("a sanitizer needs the addresses for itself");
 
-    stand_init(&s, STAND_LMDB);
+    backend_rig_init(&s, BACKEND_RIG_LMDB);
     rlim_t before = limit_addresses((rlim_t)20 << 30);
-    CHECK_EQ(stand_open(&s), ERR_OK);
+    CHECK_EQ(backend_rig_open(&s), ERR_OK);
     fill(&s, 0, 100);
-    stand_close(&s);
+    backend_rig_close(&s);
     limit_addresses((rlim_t)600 << 20);
-    CHECK_EQ(stand_open(&s), ERR_IO);
+    CHECK_EQ(backend_rig_open(&s), ERR_IO);
     limit_addresses(before);
-    CHECK_EQ(stand_open(&s), ERR_OK);
-    stand_close(&s);
-    stand_free(&s);
+    CHECK_EQ(backend_rig_open(&s), ERR_OK);
+    backend_rig_close(&s);
+    backend_rig_free(&s);
 }
 
 /* --- defragmentation ---------------------------------------------------------------------- */
@@ -389,10 +390,10 @@ static void defrag_done(struct backend_defrag *d, enum err e)
 
 TEST(defragmenting_gives_the_holes_back)
 {
-    struct stand s;
+    struct backend_rig s;
     struct backend_defrag d = {.on_done = defrag_done};
 
-    open_stand(&s);
+    open_backend_rig(&s);
     fill(&s, 0, 4000);
     for (unsigned i = 0; i < 4000; i++) {
         char key[16];
@@ -400,11 +401,11 @@ TEST(defragmenting_gives_the_holes_back)
         if (i % 4 != 0)
             backend_delete(s.b, BUCKET_KEY, bytes_of_str(key));
     }
-    stand_commit(&s);
+    backend_rig_commit(&s);
     struct backend_sizes holed = backend_sizes(s.b);
     CHECK(holed.used_bytes < holed.file_bytes / 2);
     CHECK(backend_defrag_start(s.b, &d));
-    stand_settle(&s);
+    backend_rig_settle(&s);
 
     struct backend_sizes after = backend_sizes(s.b);
     CHECK_EQ(defrags, 1);
@@ -416,14 +417,14 @@ TEST(defragmenting_gives_the_holes_back)
     CHECK(!exists(&s, "copy.mdb"));
     CHECK(!exists(&s, "copy.mdb-lock"));
     CHECK(exists(&s, "store.mdb-lock"));
-    struct stand other;
-    stand_init(&other, STAND_LMDB);
-    CHECK_EQ(stand_open(&other), ERR_BUSY); /* the lock has stayed */
-    stand_free(&other);
-    stand_close(&s);
-    CHECK_EQ(stand_open(&s), ERR_OK);
-    stand_close(&s);
-    stand_free(&s);
+    struct backend_rig other;
+    backend_rig_init(&other, BACKEND_RIG_LMDB);
+    CHECK_EQ(backend_rig_open(&other), ERR_BUSY); /* the lock has stayed */
+    backend_rig_free(&other);
+    backend_rig_close(&s);
+    CHECK_EQ(backend_rig_open(&s), ERR_OK);
+    backend_rig_close(&s);
+    backend_rig_free(&s);
 }
 
 /* --- long keys ---------------------------------------------------------------------------- */

@@ -8,10 +8,10 @@
 
 static void init(struct story *t, uint64_t seed)
 {
-    story_init(t, STAND_MEMORY);
+    story_init(t, BACKEND_RIG_MEMORY);
     memory_disk_free(t->s.memory);
     t->s.memory = memory_disk_new(seed);
-    CHECK_EQ(stand_open(&t->s), ERR_OK);
+    CHECK_EQ(backend_rig_open(&t->s), ERR_OK);
 }
 
 TEST(after_a_power_cut_at_any_call_whole_batches_are_left)
@@ -26,7 +26,7 @@ TEST(after_a_power_cut_at_any_call_whole_batches_are_left)
             memory_disk_crash_at(t.s.memory, nth);
 
             story_tell(&t);
-            stand_close(&t.s);
+            backend_rig_close(&t.s);
             memory_disk_restart(t.s.memory);
 
             reached = memory_disk_calls(t.s.memory) >= nth;
@@ -34,8 +34,8 @@ TEST(after_a_power_cut_at_any_call_whole_batches_are_left)
             unsigned found = story_check_prefix(&t);
             unreported += found > t.reported;
             lost += found < t.handed_over;
-            stand_close(&t.s);
-            stand_free(&t.s);
+            backend_rig_close(&t.s);
+            backend_rig_free(&t.s);
         }
     CHECK(nth > 100);      /* the sweep went somewhere */
     CHECK(unreported > 0); /* and met both ends that a crash can have */
@@ -62,11 +62,11 @@ TEST(a_failure_at_any_call_is_told_and_harms_nothing)
         }
         failed_commits += t.s.failed;
         failed_defrags += t.defrag_done && t.defrag_err != ERR_OK;
-        stand_close(&t.s);
+        backend_rig_close(&t.s);
         memory_disk_restart(t.s.memory);
         story_check_prefix(&t);
-        stand_close(&t.s);
-        stand_free(&t.s);
+        backend_rig_close(&t.s);
+        backend_rig_free(&t.s);
     }
     CHECK(failed_commits > 0);
     CHECK(failed_defrags > 0);
@@ -74,16 +74,16 @@ TEST(a_failure_at_any_call_is_told_and_harms_nothing)
 
 TEST(a_twin_forgets_versions_that_nobody_can_see)
 {
-    struct stand s;
+    struct backend_rig s;
 
-    stand_init(&s, STAND_MEMORY);
-    CHECK_EQ(stand_open(&s), ERR_OK);
+    backend_rig_init(&s, BACKEND_RIG_MEMORY);
+    CHECK_EQ(backend_rig_open(&s), ERR_OK);
     for (int i = 0; i < 20000; i++) {
         backend_put(s.b, BUCKET_KEY, BYTES("the same"), BYTES("0123456789"));
-        stand_commit(&s);
+        backend_rig_commit(&s);
     }
     CHECK_EQ(backend_sizes(s.b).used_bytes, 18);
     CHECK_EQ(backend_sizes(s.b).file_bytes, 18);
-    stand_close(&s);
-    stand_free(&s);
+    backend_rig_close(&s);
+    backend_rig_free(&s);
 }

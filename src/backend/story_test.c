@@ -11,10 +11,10 @@ static void on_defragmented(struct backend_defrag *d, enum err e)
     t->defrag_err = e;
 }
 
-void story_init(struct story *t, enum stand_kind kind)
+void story_init(struct story *t, enum backend_rig_kind kind)
 {
     *t = (struct story){.defrag.on_done = on_defragmented};
-    stand_init(&t->s, kind);
+    backend_rig_init(&t->s, kind);
     t->s.slice_bytes = 500; /* so that commits fall between the slices */
 }
 
@@ -40,21 +40,21 @@ void story_tell(struct story *t)
         if (n == 3)
             CHECK(backend_defrag_start(t->s.b, &t->defrag));
         if (n == 5)
-            stand_settle(&t->s); /* the rest goes to the new file alone */
+            backend_rig_settle(&t->s); /* the rest goes to the new file alone */
         if (t->s.failed)
             break;
         write_batch(t, n);
         t->handed_over = n;
         backend_commit_start(t->s.b);
         while (backend_is_committing(t->s.b) && !t->s.failed) {
-            CHECK(stand_run(&t->s));
-            CHECK(stand_report(&t->s));
+            CHECK(backend_rig_run(&t->s));
+            CHECK(backend_rig_report(&t->s));
         }
         if (!t->s.failed)
             t->reported = n;
         backend_check(t->s.b);
     }
-    stand_settle(&t->s);
+    backend_rig_settle(&t->s);
 }
 
 unsigned story_check_prefix(struct story *t)
@@ -62,7 +62,7 @@ unsigned story_check_prefix(struct story *t)
     struct backend_view v;
     unsigned found = t->reported;
 
-    CHECK_EQ(stand_open(&t->s), ERR_OK);
+    CHECK_EQ(backend_rig_open(&t->s), ERR_OK);
     backend_view_open(t->s.b, &v);
     while (found <= t->handed_over && !model_matches(&t->states[found], &v))
         found++;

@@ -4,12 +4,12 @@
  */
 #pragma once
 
-#include "backend/stand_test.h"
+#include "backend/backend_rig_test.h"
 
 enum { STORY_BATCHES = 6 };
 
 struct story {
-    struct stand s;
+    struct backend_rig s;
     struct model states[STORY_BATCHES + 1]; /* after each batch; 0 is empty */
     unsigned reported;                      /* batches that were said to be durable */
     unsigned handed_over;                   /* and those that may be in the pages */
@@ -19,7 +19,7 @@ struct story {
 };
 
 /* Not yet opened. */
-void story_init(struct story *t, enum stand_kind kind);
+void story_init(struct story *t, enum backend_rig_kind kind);
 
 /* Until its end or the failure of a commit. */
 void story_tell(struct story *t);

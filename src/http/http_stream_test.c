@@ -3,7 +3,7 @@
 
 #include "base/limits.h"
 #include "base/mem.h"
-#include "io/rig_test.h"
+#include "io/io_rig_test.h"
 
 enum {
     PIECE_BYTES = 10000,

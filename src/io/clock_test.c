@@ -1,4 +1,4 @@
-#include "io/rig_test.h"
+#include "io/io_rig_test.h"
 
 #include "io/entropy.h"
 

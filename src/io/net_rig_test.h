@@ -6,7 +6,7 @@
 #pragma once
 
 #include "base/buf.h"
-#include "io/rig_test.h"
+#include "io/io_rig_test.h"
 
 struct end {
     struct conn *conn;

@@ -2,7 +2,7 @@
  * Random steps, and a slow model that is too simple to be wrong: a few leases in an array, each key
  * with the number of its lease. Everything the room says is compared after every step.
  */
-#include "lease/rig_test.h"
+#include "lease/lease_rig_test.h"
 
 #include "base/buf.h"
 #include "base/rng.h"

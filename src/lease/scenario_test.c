@@ -2,7 +2,7 @@
  * The steps of testdata/lease.txt, one to a line. Each that a client or the server would get an
  * answer to prints it.
  */
-#include "lease/rig_test.h"
+#include "lease/lease_rig_test.h"
 
 #include "harness/test.h"
 #include "pb/codec.h"

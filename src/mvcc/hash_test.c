@@ -1,7 +1,7 @@
 /* HashKV against the numbers that etcd's own tests expect, and Hash by its definition. */
 #include "base/crc32c.h"
 #include "base/mem.h"
-#include "mvcc/shelf_test.h"
+#include "mvcc/mvcc_rig_test.h"
 
 #include <stdio.h>
 
@@ -16,94 +16,94 @@ static const char *pick(int i)
 }
 
 /* Both ends included. */
-static void put_numbers(struct shelf *r, int from, int to)
+static void put_numbers(struct mvcc_rig *r, int from, int to)
 {
     for (int i = from; i <= to; i++) {
         char value[16];
         snprintf(value, sizeof(value), "%d", i);
-        shelf_put(r, pick(i), value);
+        mvcc_rig_put(r, pick(i), value);
     }
 }
 
 /* Puts, a hash in the middle of them, a compaction there, and again. */
-static void check_vectors(enum stand_kind kind, bool removed)
+static void check_vectors(enum backend_rig_kind kind, bool removed)
 {
     static const uint32_t expected[] = {4082599214, 2279933401, 3284231217, 126286495,
                                         900108730,  2475485232, 1226296507, 2503661030};
-    struct shelf r;
+    struct mvcc_rig r;
 
-    shelf_init(&r, kind);
+    mvcc_rig_init(&r, kind);
     for (int i = 0; i < (int)ARRAY_LEN(expected); i++) {
         put_numbers(&r, i * 71, i * 71 + 71);
-        CHECK_EQ(shelf_hash(&r, i * 71 + 35), expected[i]);
-        CHECK_EQ(shelf_compact(&r, i * 71 + 35), MVCC_OK);
+        CHECK_EQ(mvcc_rig_hash(&r, i * 71 + 35), expected[i]);
+        CHECK_EQ(mvcc_rig_compact(&r, i * 71 + 35), MVCC_OK);
         if (removed)
-            shelf_settle(&r);
+            mvcc_rig_settle(&r);
     }
-    shelf_free(&r);
+    mvcc_rig_free(&r);
 }
 
 /* The same with each hash at the newest revision. */
 static void check_newest(void)
 {
     static const uint32_t expected[] = {1913897190, 224860069, 1565167519, 1566261620, 2037173024};
-    struct shelf r;
+    struct mvcc_rig r;
 
-    shelf_init(&r, STAND_MEMORY);
+    mvcc_rig_init(&r, BACKEND_RIG_MEMORY);
     for (int i = 0; i < (int)ARRAY_LEN(expected); i++) {
         put_numbers(&r, i * 71, i * 71 + 71);
-        CHECK_EQ(shelf_hash(&r, 0), expected[i]);
-        CHECK_EQ(shelf_compact(&r, mvcc_revision(r.m)), MVCC_OK);
-        shelf_settle(&r);
+        CHECK_EQ(mvcc_rig_hash(&r, 0), expected[i]);
+        CHECK_EQ(mvcc_rig_compact(&r, mvcc_revision(r.m)), MVCC_OK);
+        mvcc_rig_settle(&r);
     }
-    shelf_free(&r);
+    mvcc_rig_free(&r);
 }
 
 TEST(hashkv_is_what_etcd_says)
 {
-    check_vectors(STAND_MEMORY, true);
-    check_vectors(STAND_LMDB, true);
+    check_vectors(BACKEND_RIG_MEMORY, true);
+    check_vectors(BACKEND_RIG_LMDB, true);
     check_newest();
 }
 
 /* However far the removal has come, the hash is that of the end. */
 TEST(hashkv_does_not_depend_on_the_progress_of_a_compaction)
 {
-    check_vectors(STAND_MEMORY, false);
+    check_vectors(BACKEND_RIG_MEMORY, false);
 }
 
 /* When no key is alive, what the compaction has kept counts after all, as in etcd. */
 TEST(hashkv_of_a_store_without_living_keys)
 {
-    struct shelf r;
+    struct mvcc_rig r;
 
-    shelf_init(&r, STAND_MEMORY);
-    shelf_put(&r, "a", "1");
-    shelf_put(&r, "a", "2");
-    CHECK_EQ(shelf_compact(&r, 3), MVCC_OK);
-    uint32_t before = shelf_hash(&r, 3);
-    shelf_delete(&r, "a");
-    uint32_t pending = shelf_hash(&r, 4);
-    shelf_settle(&r);
+    mvcc_rig_init(&r, BACKEND_RIG_MEMORY);
+    mvcc_rig_put(&r, "a", "1");
+    mvcc_rig_put(&r, "a", "2");
+    CHECK_EQ(mvcc_rig_compact(&r, 3), MVCC_OK);
+    uint32_t before = mvcc_rig_hash(&r, 3);
+    mvcc_rig_delete(&r, "a");
+    uint32_t pending = mvcc_rig_hash(&r, 4);
+    mvcc_rig_settle(&r);
 
-    CHECK_EQ(shelf_hash(&r, 3), before);
-    CHECK_EQ(shelf_hash(&r, 4), pending);
+    CHECK_EQ(mvcc_rig_hash(&r, 3), before);
+    CHECK_EQ(mvcc_rig_hash(&r, 4), pending);
     struct bytes put = BYTES("\0\0\0\0\0\0\0\3_\0\0\0\0\0\0\0\0"
                              "\n\1a\x10\2\x18\3 \2*\1\62");
     struct bytes tombstone = BYTES("\0\0\0\0\0\0\0\4_\0\0\0\0\0\0\0\0t\n\1a");
     uint32_t hash = crc32c(crc32c(0, BYTES("key")), put);
     CHECK_EQ(before, hash);
     CHECK_EQ(pending, crc32c(hash, tombstone));
-    shelf_free(&r);
+    mvcc_rig_free(&r);
 }
 
 TEST(hashkv_knows_its_bounds)
 {
-    struct shelf r;
+    struct mvcc_rig r;
 
-    shelf_init(&r, STAND_MEMORY);
+    mvcc_rig_init(&r, BACKEND_RIG_MEMORY);
     put_numbers(&r, 0, 9);
-    CHECK_EQ(shelf_compact(&r, 5), MVCC_OK);
+    CHECK_EQ(mvcc_rig_compact(&r, 5), MVCC_OK);
 
     struct mvcc_hash low = {.revision = 4}, high = {.revision = 12}, now = {0};
     CHECK_EQ(mvcc_hash_open(r.m, &low), MVCC_COMPACTED);
@@ -113,23 +113,23 @@ TEST(hashkv_knows_its_bounds)
     CHECK_EQ(now.compact_revision, 5);
     mvcc_hash_close(r.m, &now);
     mvcc_hash_close(r.m, &now);
-    CHECK_EQ(shelf_hash(&r, -1), crc32c(0, BYTES("key")));
-    shelf_free(&r);
+    CHECK_EQ(mvcc_rig_hash(&r, -1), crc32c(0, BYTES("key")));
+    mvcc_rig_free(&r);
 }
 
 /* A compaction that comes while it runs would take away what it has not hashed yet. */
 TEST(hashkv_holds_back_later_compactions)
 {
-    struct shelf r;
+    struct mvcc_rig r;
     struct mvcc_hash h = {0};
 
-    shelf_init(&r, STAND_MEMORY);
+    mvcc_rig_init(&r, BACKEND_RIG_MEMORY);
     put_numbers(&r, 0, 30);
-    uint32_t expected = shelf_hash(&r, 0);
+    uint32_t expected = mvcc_rig_hash(&r, 0);
     CHECK_EQ(mvcc_hash_open(r.m, &h), MVCC_OK);
     CHECK(!mvcc_hash_some(r.m, &h, 3));
-    CHECK_EQ(shelf_compact(&r, 20), MVCC_OK);
-    shelf_commit(&r);
+    CHECK_EQ(mvcc_rig_compact(&r, 20), MVCC_OK);
+    mvcc_rig_commit(&r);
 
     CHECK(mvcc_compact_waiting(r.m));
     CHECK(mvcc_pin_in_the_way(r.m) == &h.pin);
@@ -139,22 +139,22 @@ TEST(hashkv_holds_back_later_compactions)
     CHECK_EQ(h.hash, expected);
     mvcc_hash_close(r.m, &h);
     CHECK(!mvcc_compact_waiting(r.m));
-    shelf_settle(&r);
-    shelf_free(&r);
+    mvcc_rig_settle(&r);
+    mvcc_rig_free(&r);
 }
 
 TEST(hash_covers_all_buckets_but_for_what_members_differ_in)
 {
-    struct shelf r;
+    struct mvcc_rig r;
     struct backend_view v;
     uint32_t hash;
 
-    shelf_init(&r, STAND_MEMORY);
-    shelf_put(&r, "a", "1");
-    backend_put(r.stand.b, BUCKET_META, BYTES("storageVersion"), BYTES("3.7.0"));
-    backend_put(r.stand.b, BUCKET_META, BYTES("confState"), BYTES("{}"));
-    backend_put(r.stand.b, BUCKET_AUTH, BYTES("authRevision"), BYTES("x"));
-    backend_view_open(r.stand.b, &v);
+    mvcc_rig_init(&r, BACKEND_RIG_MEMORY);
+    mvcc_rig_put(&r, "a", "1");
+    backend_put(r.backend_rig.b, BUCKET_META, BYTES("storageVersion"), BYTES("3.7.0"));
+    backend_put(r.backend_rig.b, BUCKET_META, BYTES("confState"), BYTES("{}"));
+    backend_put(r.backend_rig.b, BUCKET_AUTH, BYTES("authRevision"), BYTES("x"));
+    backend_view_open(r.backend_rig.b, &v);
     CHECK_EQ(mvcc_hash_store(&v, &hash), ERR_OK);
     backend_view_close(&v);
 
@@ -174,5 +174,5 @@ TEST(hash_covers_all_buckets_but_for_what_members_differ_in)
                                    "meta"
                                    "confState"
                                    "{}")));
-    shelf_free(&r);
+    mvcc_rig_free(&r);
 }

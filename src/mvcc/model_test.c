@@ -5,7 +5,7 @@
  * comes in chunks while the store moves on, is compared with that at its end. Commits are run and
  * reported at random moments; a crash takes the model back to the last entry that was kept.
  */
-#include "mvcc/shelf_test.h"
+#include "mvcc/mvcc_rig_test.h"
 
 #include "base/crc32c.h"
 #include "base/mem.h"
@@ -42,7 +42,7 @@ struct hashing {
 };
 
 struct world {
-    struct shelf shelf;
+    struct mvcc_rig rig;
     struct rng rng;
     struct written events[EVENTS_MAX];
     size_t event_count;
@@ -275,7 +275,7 @@ static struct written *add_event(struct world *w, unsigned key, bool tombstone)
     CHECK(w->event_count < EVENTS_MAX);
     struct written e = {
         .at = {w->revision + 1, (int64_t)unpublished(w)},
-        .entry = w->shelf.index + 1,
+        .entry = w->rig.index + 1,
         .key = key,
         .tombstone = tombstone,
     };
@@ -302,7 +302,7 @@ static void put_something(struct world *w)
     name_key(key, name);
     random_value(w, e->value, sizeof(e->value));
     e->lease = rng_chance(&w->rng, 1, 3) ? (int64_t)rng_between(&w->rng, 1, 5) : 0;
-    mvcc_put(w->shelf.m, bytes_of_str(name), bytes_of_str(e->value), e->lease);
+    mvcc_put(w->rig.m, bytes_of_str(name), bytes_of_str(e->value), e->lease);
 }
 
 static void delete_one(struct world *w)
@@ -313,7 +313,7 @@ static void delete_one(struct world *w)
     bool alive = find_living(w, key, (struct revision){INT64_MAX, 0}, &l);
 
     name_key(key, name);
-    CHECK_EQ(mvcc_delete(w->shelf.m, bytes_of_str(name)), alive);
+    CHECK_EQ(mvcc_delete(w->rig.m, bytes_of_str(name)), alive);
     if (alive)
         add_event(w, key, true);
 }
@@ -360,12 +360,12 @@ static void begin_delete_range(struct world *w)
     random_range(w, w->delete_key, w->delete_end);
     w->deleting = (struct mvcc_delete_range){
         .range = key_range(bytes_of_str(w->delete_key), end_bytes(w->delete_end))};
-    mvcc_delete_range_begin(w->shelf.m, &w->deleting);
+    mvcc_delete_range_begin(w->rig.m, &w->deleting);
 }
 
 static void finish_delete_range(struct world *w)
 {
-    while (!mvcc_delete_range_some(w->shelf.m, &w->deleting, 3))
+    while (!mvcc_delete_range_some(w->rig.m, &w->deleting, 3))
         ;
     CHECK_EQ(model_delete_range(w, w->delete_key, w->delete_end), w->deleting.deleted);
 }
@@ -377,7 +377,7 @@ static void check_changes(struct world *w, const struct mvcc_changes *c)
 
     CHECK_EQ(c->count, count);
     CHECK_EQ(c->revision, count ? w->revision + 1 : 0);
-    CHECK(c->at || count == 0 || w->shelf.range_tombstone_keys_min > 0);
+    CHECK(c->at || count == 0 || w->rig.range_tombstone_keys_min > 0);
     for (size_t i = 0; c->at && i < count; i++) {
         const struct mvcc_change *change = &c->at[i];
         char name[8];
@@ -400,7 +400,7 @@ static void check_changes(struct world *w, const struct mvcc_changes *c)
 
 static void end_write(struct world *w)
 {
-    struct mvcc_changes c = shelf_end(&w->shelf);
+    struct mvcc_changes c = mvcc_rig_end(&w->rig);
 
     check_changes(w, &c);
 }
@@ -413,7 +413,7 @@ static void write_something(struct world *w)
 
     if (w->in_delete)
         return;
-    shelf_begin(&w->shelf);
+    mvcc_rig_begin(&w->rig);
     for (uint64_t i = 0; i < changes; i++) {
         unsigned kind = (unsigned)rng_below(&w->rng, 8);
         if (kind < 5)
@@ -434,10 +434,10 @@ static void write_something(struct world *w)
 static void delete_slowly(struct world *w)
 {
     if (!w->in_delete) {
-        shelf_begin(&w->shelf);
+        mvcc_rig_begin(&w->rig);
         begin_delete_range(w);
         w->in_delete = true;
-    } else if (mvcc_delete_range_some(w->shelf.m, &w->deleting, 2)) {
+    } else if (mvcc_delete_range_some(w->rig.m, &w->deleting, 2)) {
         CHECK_EQ(model_delete_range(w, w->delete_key, w->delete_end), w->deleting.deleted);
         w->in_delete = false;
         end_write(w);
@@ -460,12 +460,12 @@ static struct revision random_revision(struct world *w)
     const struct question *other = &w->open[rng_below(&w->rng, OPEN_MAX)];
     if (other->used && other->scan.is_open && rng_chance(&w->rng, 1, 4))
         return other->scan.question.at; /* which may have been compacted since, but not removed */
-    if (mvcc_is_writing(w->shelf.m) && !w->in_delete && rng_chance(&w->rng, 3, 4))
-        return mvcc_working(w->shelf.m);
+    if (mvcc_is_writing(w->rig.m) && !w->in_delete && rng_chance(&w->rng, 3, 4))
+        return mvcc_working(w->rig.m);
     int64_t asked = rng_chance(&w->rng, 1, 2)
                         ? 0
                         : (int64_t)rng_between(&w->rng, (uint64_t)low, (uint64_t)w->revision);
-    CHECK_EQ(mvcc_resolve(w->shelf.m, asked, &at), MVCC_OK);
+    CHECK_EQ(mvcc_resolve(w->rig.m, asked, &at), MVCC_OK);
     return at;
 }
 
@@ -494,7 +494,7 @@ static void open_question(struct world *w)
     q->max_create_revision = random_bound(w);
     q->tag = 0x12;
     result(w, a);
-    mvcc_scan_open(w->shelf.m, &a->scan);
+    mvcc_scan_open(w->rig.m, &a->scan);
 }
 
 static void close_question(struct question *a)
@@ -546,7 +546,7 @@ static void close_all(struct world *w)
         if (w->open[i].used)
             close_question(&w->open[i]);
     for (size_t i = 0; i < HASHES_MAX; i++)
-        mvcc_hash_close(w->shelf.m, &w->hashing[i].h);
+        mvcc_hash_close(w->rig.m, &w->hashing[i].h);
 }
 
 static void hash_something(struct world *w)
@@ -558,10 +558,10 @@ static void hash_something(struct world *w)
         int64_t revision = (int64_t)rng_between(&w->rng, (uint64_t)low, (uint64_t)w->revision);
         h->h = (struct mvcc_hash){.revision = revision};
         h->expected = model_hash(w, revision);
-        CHECK_EQ(mvcc_hash_open(w->shelf.m, &h->h), MVCC_OK);
-    } else if (mvcc_hash_some(w->shelf.m, &h->h, (unsigned)rng_between(&w->rng, 1, 200))) {
+        CHECK_EQ(mvcc_hash_open(w->rig.m, &h->h), MVCC_OK);
+    } else if (mvcc_hash_some(w->rig.m, &h->h, (unsigned)rng_between(&w->rng, 1, 200))) {
         CHECK_EQ(h->h.hash, h->expected);
-        mvcc_hash_close(w->shelf.m, &h->h);
+        mvcc_hash_close(w->rig.m, &h->h);
     }
 }
 
@@ -596,10 +596,10 @@ static void walk_history(struct world *w)
 
     while (h.next < w->event_count && revision_compare(w->events[h.next].at, next) < 0)
         h.next++;
-    while (!mvcc_history_some(w->shelf.m, &next, 5, visit, &h))
+    while (!mvcc_history_some(w->rig.m, &next, 5, visit, &h))
         ;
-    int64_t end = mvcc_history_end(w->shelf.m, next.main);
-    int64_t settled = mvcc_unsettled_revision(w->shelf.m);
+    int64_t end = mvcc_history_end(w->rig.m, next.main);
+    int64_t settled = mvcc_unsettled_revision(w->rig.m);
     CHECK_EQ(end, next.main <= settled && settled <= w->revision ? settled - 1 : w->revision);
     CHECK(h.next == w->event_count || w->events[h.next].at.main > end);
     CHECK(h.next == 0 || w->events[h.next - 1].at.main <= end);
@@ -616,10 +616,10 @@ static void look_before(struct world *w)
     name_key(key, name);
     if (main - 1 >= compact_revision(w) && find_living(w, key, revision_whole(main - 1), &l))
         encode_living(&l, true, true, &expected);
-    bool found = mvcc_read_before(w->shelf.m, bytes_of_str(name), main, &got);
+    bool found = mvcc_read_before(w->rig.m, bytes_of_str(name), main, &got);
     CHECK_EQ(found, expected.len > 0);
     CHECK_BYTES(buf_bytes(&got), buf_bytes(&expected));
-    CHECK_EQ(mvcc_length_before(w->shelf.m, bytes_of_str(name), main), expected.len);
+    CHECK_EQ(mvcc_length_before(w->rig.m, bytes_of_str(name), main), expected.len);
     buf_free(&got);
     buf_free(&expected);
 }
@@ -635,21 +635,21 @@ static void compact_something(struct world *w)
 
     if (w->in_delete || w->compaction_count == COMPACTIONS_MAX)
         return;
-    CHECK_EQ(shelf_compact(&w->shelf, revision), expected);
+    CHECK_EQ(mvcc_rig_compact(&w->rig, revision), expected);
     if (expected != MVCC_OK)
         return;
     w->compactions[w->compaction_count].revision = revision;
-    w->compactions[w->compaction_count++].entry = w->shelf.index;
+    w->compactions[w->compaction_count++].entry = w->rig.index;
 }
 
 static void run_backend(struct world *w)
 {
-    struct stand *s = &w->shelf.stand;
+    struct backend_rig *s = &w->rig.backend_rig;
 
     if (backend_can_commit(s->b))
         backend_commit_start(s->b);
-    else if (!stand_run(s))
-        stand_report(s);
+    else if (!backend_rig_run(s))
+        backend_rig_report(s);
 }
 
 static void check_leases(struct world *w)
@@ -666,7 +666,7 @@ static void check_leases(struct world *w)
         name_key(e->key, name);
         buf_printf(&expected, "%s=%" PRId64 " ", name, e->lease);
     }
-    CHECK_BYTES(buf_bytes(&w->shelf.leased), buf_bytes(&expected));
+    CHECK_BYTES(buf_bytes(&w->rig.leased), buf_bytes(&expected));
     buf_free(&expected);
 }
 
@@ -684,8 +684,8 @@ static void crash(struct world *w)
     close_all(w);
     mvcc_delete_range_end(&w->deleting);
     w->in_delete = false;
-    shelf_crash(&w->shelf);
-    forget_after(w, w->shelf.index);
+    mvcc_rig_crash(&w->rig);
+    forget_after(w, w->rig.index);
     check_leases(w);
 }
 
@@ -694,7 +694,7 @@ static void reopen(struct world *w)
     if (w->in_delete)
         return;
     close_all(w);
-    shelf_reopen(&w->shelf);
+    mvcc_rig_reopen(&w->rig);
     check_leases(w);
 }
 
@@ -721,9 +721,9 @@ static void step(struct world *w)
     else if (die < 155)
         compact_something(w);
     else if (die < 162)
-        mvcc_settle_some(w->shelf.m, (unsigned)rng_between(&w->rng, 1, 4));
+        mvcc_settle_some(w->rig.m, (unsigned)rng_between(&w->rng, 1, 4));
     else if (die < 170)
-        mvcc_compact_some(w->shelf.m, (unsigned)rng_between(&w->rng, 1, 10));
+        mvcc_compact_some(w->rig.m, (unsigned)rng_between(&w->rng, 1, 10));
     else if (die < 197)
         run_backend(w);
     else if (die < 198)
@@ -731,39 +731,39 @@ static void step(struct world *w)
     else if (die < 199)
         reopen(w);
     else
-        mvcc_check_store(w->shelf.m);
-    mvcc_check(w->shelf.m);
-    CHECK_EQ(mvcc_revision(w->shelf.m), w->revision);
-    CHECK_EQ(mvcc_compact_revision(w->shelf.m), compact_revision(w));
-    CHECK_EQ(w->shelf.damage.len, 0);
+        mvcc_check_store(w->rig.m);
+    mvcc_check(w->rig.m);
+    CHECK_EQ(mvcc_revision(w->rig.m), w->revision);
+    CHECK_EQ(mvcc_compact_revision(w->rig.m), compact_revision(w));
+    CHECK_EQ(w->rig.damage.len, 0);
 }
 
-static void episode(enum stand_kind kind, uint64_t seed, unsigned steps)
+static void episode(enum backend_rig_kind kind, uint64_t seed, unsigned steps)
 {
     struct world *w = mem_new(struct world);
 
     w->revision = 1;
     rng_seed(&w->rng, seed);
-    shelf_init_settling(&w->shelf, kind, (int64_t)(seed % 8)); /* 0: too many for this test */
+    mvcc_rig_init_settling(&w->rig, kind, (int64_t)(seed % 8)); /* 0: too many for this test */
     for (unsigned i = 0; i < steps; i++)
         step(w);
-    while (!mvcc_settle_some(w->shelf.m, 1))
+    while (!mvcc_settle_some(w->rig.m, 1))
         ;
-    mvcc_check_store(w->shelf.m);
+    mvcc_check_store(w->rig.m);
     close_all(w);
     mvcc_delete_range_end(&w->deleting);
-    shelf_free(&w->shelf);
+    mvcc_rig_free(&w->rig);
     mem_free(w);
 }
 
 TEST(mvcc_agrees_with_a_list_of_everything)
 {
     for (uint64_t i = 0; i < 300 * test_effort(); i++)
-        episode(STAND_MEMORY, test_seed() * 1000003 + i, 600);
+        episode(BACKEND_RIG_MEMORY, test_seed() * 1000003 + i, 600);
 }
 
 TEST(mvcc_on_pages_agrees_with_a_list_of_everything)
 {
     for (uint64_t i = 0; i < 3 * test_effort(); i++)
-        episode(STAND_LMDB, test_seed() * 7000003 + i, 300);
+        episode(BACKEND_RIG_LMDB, test_seed() * 7000003 + i, 300);
 }

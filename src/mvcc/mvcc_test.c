@@ -2,7 +2,7 @@
 #include "base/crc32c.h"
 #include "base/mem.h"
 #include "mvcc/mvcc_int.h"
-#include "mvcc/shelf_test.h"
+#include "mvcc/mvcc_rig_test.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -12,7 +12,7 @@
 
 #define REVISION_2 BYTES("\0\0\0\0\0\0\0\2_\0\0\0\0\0\0\0\0")
 
-static struct mvcc_scan everything(const struct shelf *s)
+static struct mvcc_scan everything(const struct mvcc_rig *s)
 {
     return (struct mvcc_scan){.question = {.key = BYTES("\0"),
                                            .end = BYTES("\0"),
@@ -21,7 +21,7 @@ static struct mvcc_scan everything(const struct shelf *s)
 }
 
 /* Reads whatever a damaged store has to say; ends all the same. */
-static size_t read_damaged(struct shelf *s, struct mvcc_scan *scan)
+static size_t read_damaged(struct mvcc_rig *s, struct mvcc_scan *scan)
 {
     struct buf out = {0};
 
@@ -39,12 +39,12 @@ static size_t read_damaged(struct shelf *s, struct mvcc_scan *scan)
 
 TEST(a_revision_that_the_store_lacks_is_damage)
 {
-    struct shelf s;
+    struct mvcc_rig s;
 
-    shelf_init(&s, STAND_MEMORY);
-    shelf_put(&s, "a", "1");
-    shelf_put(&s, "b", "1");
-    backend_delete(s.stand.b, BUCKET_KEY, REVISION_2);
+    mvcc_rig_init(&s, BACKEND_RIG_MEMORY);
+    mvcc_rig_put(&s, "a", "1");
+    mvcc_rig_put(&s, "b", "1");
+    backend_delete(s.backend_rig.b, BUCKET_KEY, REVISION_2);
 
     const char *lacks = "bucket key lacks revision 2_0, which the index names\n";
     struct mvcc_scan scan = everything(&s);
@@ -64,16 +64,16 @@ TEST(a_revision_that_the_store_lacks_is_damage)
     mvcc_read_kv(s.m, (struct revision){2, 0}, &kv);
     CHECK_EQ(kv.len, 0);
     CHECK_STR(buf_str(&s.damage), lacks);
-    shelf_free(&s);
+    mvcc_rig_free(&s);
 }
 
 TEST(a_value_of_another_length_is_damage)
 {
-    struct shelf s;
+    struct mvcc_rig s;
 
-    shelf_init(&s, STAND_MEMORY);
-    shelf_put(&s, "a", "1");
-    backend_put(s.stand.b, BUCKET_KEY, REVISION_2, BYTES("\n\1a"));
+    mvcc_rig_init(&s, BACKEND_RIG_MEMORY);
+    mvcc_rig_put(&s, "a", "1");
+    backend_put(s.backend_rig.b, BUCKET_KEY, REVISION_2, BYTES("\n\1a"));
 
     struct mvcc_scan scan = everything(&s);
     CHECK_EQ(read_damaged(&s, &scan), 0);
@@ -82,7 +82,7 @@ TEST(a_value_of_another_length_is_damage)
     mvcc_read_kv(s.m, (struct revision){2, 0}, &kv);
     CHECK_EQ(kv.len, 3);
     buf_free(&kv);
-    shelf_free(&s);
+    mvcc_rig_free(&s);
 }
 
 static bool never(void *context, const struct mvcc_change *change)
@@ -93,13 +93,13 @@ static bool never(void *context, const struct mvcc_change *change)
 
 TEST(an_entry_that_is_no_key_value_is_damage)
 {
-    struct shelf s;
+    struct mvcc_rig s;
     struct revision next = {2, 0};
     struct mvcc_hash h = {0};
 
-    shelf_init(&s, STAND_MEMORY);
-    shelf_put(&s, "a", "1");
-    backend_put(s.stand.b, BUCKET_KEY, REVISION_2, BYTES("\n\1a\x10\2\x18\2 \1*\x7f\61"));
+    mvcc_rig_init(&s, BACKEND_RIG_MEMORY);
+    mvcc_rig_put(&s, "a", "1");
+    backend_put(s.backend_rig.b, BUCKET_KEY, REVISION_2, BYTES("\n\1a\x10\2\x18\2 \1*\x7f\61"));
 
     mvcc_history_some(s.m, &next, 10, never, NULL);
     CHECK_STR(buf_str(&s.damage), "bucket key, revision 2_0: not a KeyValue\n");
@@ -108,42 +108,42 @@ TEST(an_entry_that_is_no_key_value_is_damage)
     CHECK(mvcc_hash_some(s.m, &h, 10));
     mvcc_hash_close(s.m, &h);
     CHECK_STR(buf_str(&s.damage), "bucket key: an entry is not a KeyValue under a revision\n");
-    shelf_free(&s);
+    mvcc_rig_free(&s);
 }
 
 TEST(damage_that_nobody_takes_over_ends_the_process)
 {
-    struct stand stand;
+    struct backend_rig backend_rig;
     struct mvcc *m;
     struct buf why = {0}, kv = {0};
 
-    stand_init(&stand, STAND_MEMORY);
-    CHECK_EQ(stand_open(&stand), ERR_OK);
-    CHECK_EQ(mvcc_open(&(struct mvcc_options){.backend = stand.b}, &why, &m), ERR_OK);
+    backend_rig_init(&backend_rig, BACKEND_RIG_MEMORY);
+    CHECK_EQ(backend_rig_open(&backend_rig), ERR_OK);
+    CHECK_EQ(mvcc_open(&(struct mvcc_options){.backend = backend_rig.b}, &why, &m), ERR_OK);
     CHECK_DIES(mvcc_read_kv(m, (struct revision){2, 0}, &kv), "the store is damaged: bucket key");
     mvcc_close(m);
-    stand_close(&stand);
-    stand_free(&stand);
+    backend_rig_close(&backend_rig);
+    backend_rig_free(&backend_rig);
 }
 
 /* --- opening what should not be there ----------------------------------------------------- */
 
 static void check_refused(struct bytes key, struct bytes value, const char *reason)
 {
-    struct stand stand;
+    struct backend_rig backend_rig;
     struct mvcc *m;
     struct buf why = {0};
 
-    stand_init(&stand, STAND_MEMORY);
-    CHECK_EQ(stand_open(&stand), ERR_OK);
-    backend_put(stand.b, BUCKET_KEY, REVISION_2, BYTES("\n\1a\x10\2\x18\2 \1*\1\61"));
-    backend_put(stand.b, key.len > 18 ? BUCKET_META : BUCKET_KEY, key, value);
-    stand_commit(&stand);
-    CHECK_EQ(mvcc_open(&(struct mvcc_options){.backend = stand.b}, &why, &m), ERR_CORRUPT);
+    backend_rig_init(&backend_rig, BACKEND_RIG_MEMORY);
+    CHECK_EQ(backend_rig_open(&backend_rig), ERR_OK);
+    backend_put(backend_rig.b, BUCKET_KEY, REVISION_2, BYTES("\n\1a\x10\2\x18\2 \1*\1\61"));
+    backend_put(backend_rig.b, key.len > 18 ? BUCKET_META : BUCKET_KEY, key, value);
+    backend_rig_commit(&backend_rig);
+    CHECK_EQ(mvcc_open(&(struct mvcc_options){.backend = backend_rig.b}, &why, &m), ERR_CORRUPT);
     CHECK_STR(buf_str(&why), reason);
     buf_free(&why);
-    stand_close(&stand);
-    stand_free(&stand);
+    backend_rig_close(&backend_rig);
+    backend_rig_free(&backend_rig);
 }
 
 #define AT_3 "\0\0\0\0\0\0\0\3_\0\0\0\0\0\0\0\0"
@@ -184,28 +184,28 @@ static struct bytes at_revision(int64_t main, struct revision_key *space)
 }
 
 /* What `etcdutl snapshot restore --bump-revision --mark-compacted` does. */
-static void bump(struct shelf *s, int64_t to)
+static void bump(struct mvcc_rig *s, int64_t to)
 {
     struct revision_key space;
 
-    shelf_commit(s);
+    mvcc_rig_commit(s);
     mvcc_close(s->m);
-    backend_put(s->stand.b, BUCKET_KEY, at_revision(to, &space), BYTES(""));
-    backend_put(s->stand.b, BUCKET_META, BYTES(MVCC_SCHEDULED_KEY), at_revision(to, &space));
-    stand_commit(&s->stand);
+    backend_put(s->backend_rig.b, BUCKET_KEY, at_revision(to, &space), BYTES(""));
+    backend_put(s->backend_rig.b, BUCKET_META, BYTES(MVCC_SCHEDULED_KEY), at_revision(to, &space));
+    backend_rig_commit(&s->backend_rig);
     struct buf why = {0};
-    CHECK_EQ(mvcc_open(&(struct mvcc_options){.backend = s->stand.b}, &why, &s->m), ERR_OK);
+    CHECK_EQ(mvcc_open(&(struct mvcc_options){.backend = s->backend_rig.b}, &why, &s->m), ERR_OK);
     CHECK_EQ(why.len, 0);
     mvcc_check_store(s->m);
 }
 
-static bool is_stored(struct shelf *s, int64_t main)
+static bool is_stored(struct mvcc_rig *s, int64_t main)
 {
     struct revision_key space;
     struct backend_view v;
     struct bytes value;
 
-    backend_view_open(s->stand.b, &v);
+    backend_view_open(s->backend_rig.b, &v);
     enum err e = backend_get(&v, BUCKET_KEY, at_revision(main, &space), &value);
     backend_view_close(&v);
     CHECK(e == ERR_OK || e == ERR_NOT_FOUND);
@@ -220,14 +220,14 @@ static bool count_change(void *context, const struct mvcc_change *change)
 }
 
 /* HashKV of the entries at these revisions, all of which are kept, by the bytes. */
-static uint32_t hash_of(struct shelf *s, const int64_t *mains, size_t count)
+static uint32_t hash_of(struct mvcc_rig *s, const int64_t *mains, size_t count)
 {
     struct revision_key space;
     struct backend_view v;
     struct bytes value;
     uint32_t hash = crc32c(0, BYTES("key"));
 
-    backend_view_open(s->stand.b, &v);
+    backend_view_open(s->backend_rig.b, &v);
     for (size_t i = 0; i < count; i++) {
         struct bytes key = at_revision(mains[i], &space);
         CHECK_EQ(backend_get(&v, BUCKET_KEY, key, &value), ERR_OK);
@@ -239,68 +239,68 @@ static uint32_t hash_of(struct shelf *s, const int64_t *mains, size_t count)
 
 TEST(revisions_go_on_behind_a_bump_that_only_compaction_and_hash_see)
 {
-    struct shelf s;
+    struct mvcc_rig s;
     struct revision next = {1000, 0};
     unsigned changes = 0;
-    shelf_init(&s, STAND_MEMORY);
-    shelf_put(&s, "a", "1"); /* 2 */
-    shelf_put(&s, "a", "2"); /* 3 */
+    mvcc_rig_init(&s, BACKEND_RIG_MEMORY);
+    mvcc_rig_put(&s, "a", "1"); /* 2 */
+    mvcc_rig_put(&s, "a", "2"); /* 3 */
 
     bump(&s, 1000);
     CHECK_EQ(mvcc_revision(s.m), 1000);
     CHECK_EQ(mvcc_compact_revision(s.m), 1000);
     CHECK(mvcc_history_some(s.m, &next, 10, count_change, &changes));
     CHECK_EQ(changes, 0);
-    CHECK_EQ(shelf_hash(&s, 1000), hash_of(&s, (int64_t[]){3, 1000}, 2));
-    shelf_settle(&s);
+    CHECK_EQ(mvcc_rig_hash(&s, 1000), hash_of(&s, (int64_t[]){3, 1000}, 2));
+    mvcc_rig_settle(&s);
     CHECK(!is_stored(&s, 2));
     CHECK(is_stored(&s, 1000));
 
-    shelf_put(&s, "a", "3"); /* 1001 */
+    mvcc_rig_put(&s, "a", "3"); /* 1001 */
     next = (struct revision){1000, 0};
     CHECK(mvcc_history_some(s.m, &next, 10, count_change, &changes));
     CHECK_EQ(changes, 1);
-    shelf_delete(&s, "a"); /* 1002: no key that anybody can name is alive now */
-    CHECK_EQ(shelf_compact(&s, 1002), MVCC_OK);
-    shelf_settle(&s);
+    mvcc_rig_delete(&s, "a"); /* 1002: no key that anybody can name is alive now */
+    CHECK_EQ(mvcc_rig_compact(&s, 1002), MVCC_OK);
+    mvcc_rig_settle(&s);
     CHECK_EQ(mvcc_compact_revision(s.m), 1002);
     CHECK(is_stored(&s, 1000)); /* etcd keeps it, as it keeps the last put of any key */
-    shelf_reopen(&s);
+    mvcc_rig_reopen(&s);
     CHECK_EQ(mvcc_revision(s.m), 1002);
     mvcc_check_store(s.m);
 
     bump(&s, 2000); /* a second one takes the first one's place */
-    shelf_settle(&s);
+    mvcc_rig_settle(&s);
     CHECK(!is_stored(&s, 1000));
     CHECK(is_stored(&s, 2000));
-    CHECK_EQ(shelf_hash(&s, 2000), hash_of(&s, (int64_t[]){2000}, 1));
-    CHECK_EQ(shelf_put(&s, "a", "4"), 1);
+    CHECK_EQ(mvcc_rig_hash(&s, 2000), hash_of(&s, (int64_t[]){2000}, 1));
+    CHECK_EQ(mvcc_rig_put(&s, "a", "4"), 1);
     CHECK_EQ(mvcc_revision(s.m), 2001);
     mvcc_check_store(s.m);
-    shelf_free(&s);
+    mvcc_rig_free(&s);
 }
 
 /* --- budgets ------------------------------------------------------------------------------ */
 
-static void fill(struct shelf *s, unsigned count)
+static void fill(struct mvcc_rig *s, unsigned count)
 {
     struct arena a = {0};
 
-    shelf_begin(s);
+    mvcc_rig_begin(s);
     for (unsigned i = 0; i < count; i++)
         mvcc_put(s->m, bytes_of_str(arena_printf(&a, "key%06u", i * 7919 % count)),
                  bytes_of_str(arena_printf(&a, "%05u-value", i * 31 % 1000)), 0);
-    shelf_end(s);
+    mvcc_rig_end(s);
     arena_free(&a);
 }
 
 /* Promise 4: counting is no walk, and a page of ten costs eleven steps, however many follow. */
 TEST(a_page_costs_what_it_shows)
 {
-    struct shelf s;
+    struct mvcc_rig s;
     struct buf out = {0};
 
-    shelf_init(&s, STAND_MEMORY);
+    mvcc_rig_init(&s, BACKEND_RIG_MEMORY);
     fill(&s, 5000);
     struct mvcc_scan count = everything(&s), page = everything(&s);
     count.question.count_only = true;
@@ -318,7 +318,7 @@ TEST(a_page_costs_what_it_shows)
     CHECK_EQ(out.len, page.bytes);
     mvcc_scan_close(&page);
     buf_free(&out);
-    shelf_free(&s);
+    mvcc_rig_free(&s);
 }
 
 static int compare_values(const struct pb_key_value *a, const struct pb_key_value *b)
@@ -349,7 +349,7 @@ static void check_order(struct bytes encoded, size_t count, int32_t target)
     arena_free(&a);
 }
 
-static void check_sorted(struct shelf *s, int32_t target, int64_t limit, int64_t shown)
+static void check_sorted(struct mvcc_rig *s, int32_t target, int64_t limit, int64_t shown)
 {
     struct buf out = {0};
     struct mvcc_scan scan = everything(s);
@@ -357,7 +357,7 @@ static void check_sorted(struct shelf *s, int32_t target, int64_t limit, int64_t
     scan.question.sort_target = target;
     scan.question.sort_order = PB_SORT_DESCEND;
     scan.question.limit = limit;
-    shelf_scan(s, &scan, 5000, 100, &out);
+    mvcc_rig_scan(s, &scan, 5000, 100, &out);
     CHECK_EQ(scan.count, 9000);
     CHECK_EQ(scan.kvs, shown);
     CHECK_EQ(scan.more, shown < 9000);
@@ -367,9 +367,9 @@ static void check_sorted(struct shelf *s, int32_t target, int64_t limit, int64_t
 
 TEST(many_keys_are_sorted_in_slices)
 {
-    struct shelf s;
+    struct mvcc_rig s;
 
-    shelf_init(&s, STAND_MEMORY);
+    mvcc_rig_init(&s, BACKEND_RIG_MEMORY);
     fill(&s, 9000);
     for (unsigned i = 0; i < 30; i++) /* so that some have more versions than others */
         fill(&s, 300 * i);
@@ -381,36 +381,36 @@ TEST(many_keys_are_sorted_in_slices)
         check_sorted(&s, targets[i], 2000, 2000);
         check_sorted(&s, targets[i], 10000, 9000);
     }
-    shelf_free(&s);
+    mvcc_rig_free(&s);
 }
 
 /* Restoring looks through one view after the other; a large transaction lies in several. */
 TEST(a_large_revision_is_restored)
 {
-    struct shelf s;
+    struct mvcc_rig s;
 
-    shelf_init(&s, STAND_MEMORY);
+    mvcc_rig_init(&s, BACKEND_RIG_MEMORY);
     fill(&s, 9000);
-    shelf_reopen(&s);
+    mvcc_rig_reopen(&s);
     CHECK_EQ(mvcc_revision(s.m), 2);
     CHECK_EQ(mvcc_status(s.m).keys, 9000);
     mvcc_check_store(s.m);
-    shelf_free(&s);
+    mvcc_rig_free(&s);
 }
 
 /* etcd before 3.5.16 removed the tombstone at its compaction, even if it was the newest entry. */
 TEST(revisions_go_on_behind_a_compaction)
 {
-    struct stand stand;
+    struct backend_rig backend_rig;
     struct mvcc *m;
     struct buf why = {0};
 
-    stand_init(&stand, STAND_MEMORY);
-    CHECK_EQ(stand_open(&stand), ERR_OK);
-    backend_put(stand.b, BUCKET_KEY, REVISION_2, BYTES("\n\1a\x10\2\x18\2 \1*\1\61"));
-    backend_put(stand.b, BUCKET_META, BYTES("scheduledCompactRev"), BYTES(AT_3));
-    stand_commit(&stand);
-    CHECK_EQ(mvcc_open(&(struct mvcc_options){.backend = stand.b}, &why, &m), ERR_OK);
+    backend_rig_init(&backend_rig, BACKEND_RIG_MEMORY);
+    CHECK_EQ(backend_rig_open(&backend_rig), ERR_OK);
+    backend_put(backend_rig.b, BUCKET_KEY, REVISION_2, BYTES("\n\1a\x10\2\x18\2 \1*\1\61"));
+    backend_put(backend_rig.b, BUCKET_META, BYTES("scheduledCompactRev"), BYTES(AT_3));
+    backend_rig_commit(&backend_rig);
+    CHECK_EQ(mvcc_open(&(struct mvcc_options){.backend = backend_rig.b}, &why, &m), ERR_OK);
 
     CHECK_EQ(mvcc_revision(m), 3);
     CHECK_EQ(mvcc_compact_revision(m), 3);
@@ -418,35 +418,35 @@ TEST(revisions_go_on_behind_a_compaction)
     CHECK_EQ(mvcc_compact_finished(m), -1);
     mvcc_check_store(m);
     mvcc_close(m);
-    stand_close(&stand);
-    stand_free(&stand);
+    backend_rig_close(&backend_rig);
+    backend_rig_free(&backend_rig);
 }
 
 TEST(a_large_revision_is_not_listed)
 {
-    struct shelf s;
+    struct mvcc_rig s;
 
-    shelf_init_settling(&s, STAND_MEMORY, 5000);
+    mvcc_rig_init_settling(&s, BACKEND_RIG_MEMORY, 5000);
     fill(&s, 3000);
     struct mvcc_delete_range d = {.range = key_range(BYTES("\0"), BYTES("\0"))};
-    shelf_begin(&s);
+    mvcc_rig_begin(&s);
     mvcc_delete_range_begin(s.m, &d);
     unsigned slices = 1;
     while (!mvcc_delete_range_some(s.m, &d, 100))
         slices++;
     CHECK(slices >= 30);
     CHECK_EQ(d.deleted, 3000);
-    struct mvcc_changes c = shelf_end(&s);
+    struct mvcc_changes c = mvcc_rig_end(&s);
 
     CHECK_EQ(c.revision, 3);
     CHECK_EQ(c.count, 3000);
     CHECK(c.at == NULL);
     CHECK_EQ(s.damage.len, 0);
     mvcc_check_store(s.m);
-    shelf_free(&s);
+    mvcc_rig_free(&s);
 }
 
-static int64_t count_all(struct shelf *s, int64_t revision)
+static int64_t count_all(struct mvcc_rig *s, int64_t revision)
 {
     struct mvcc_scan scan = {
         .question = {.key = BYTES("\0"), .end = BYTES("\0"), .count_only = true}};
@@ -461,17 +461,17 @@ static int64_t count_all(struct shelf *s, int64_t revision)
 
 TEST(a_large_delete_is_over_at_once_and_settled_later)
 {
-    struct shelf s;
+    struct mvcc_rig s;
     struct mvcc_delete_range d = {.range = key_range(BYTES("\0"), BYTES("\0"))};
     unsigned slices = 1;
 
-    shelf_init(&s, STAND_MEMORY);
+    mvcc_rig_init(&s, BACKEND_RIG_MEMORY);
     fill(&s, 3000);
-    shelf_begin(&s);
+    mvcc_rig_begin(&s);
     mvcc_delete_range_begin(s.m, &d);
     CHECK(mvcc_delete_range_some(s.m, &d, 1));
     CHECK_EQ(d.deleted, 3000);
-    struct mvcc_changes c = shelf_end(&s);
+    struct mvcc_changes c = mvcc_rig_end(&s);
     CHECK_EQ(c.revision, 3);
     CHECK_EQ(c.count, 3000);
     CHECK(c.at == NULL);
@@ -480,57 +480,57 @@ TEST(a_large_delete_is_over_at_once_and_settled_later)
     CHECK_EQ(mvcc_unsettled_revision(s.m), 3);
     CHECK_EQ(mvcc_history_end(s.m, 3), 2);
 
-    shelf_crash(&s); /* nothing was committed: gone without a trace */
+    mvcc_rig_crash(&s); /* nothing was committed: gone without a trace */
     CHECK(!mvcc_is_settling(s.m));
-    shelf_free(&s);
+    mvcc_rig_free(&s);
 
-    shelf_init(&s, STAND_MEMORY);
+    mvcc_rig_init(&s, BACKEND_RIG_MEMORY);
     fill(&s, 3000);
-    shelf_begin(&s);
+    mvcc_rig_begin(&s);
     d = (struct mvcc_delete_range){.range = key_range(BYTES("\0"), BYTES("\0"))};
     mvcc_delete_range_begin(s.m, &d);
     CHECK(mvcc_delete_range_some(s.m, &d, 1));
-    shelf_end(&s);
+    mvcc_rig_end(&s);
     for (int i = 0; i < 10; i++)
         CHECK(!mvcc_settle_some(s.m, 100));
-    shelf_put(&s, "new", "1");
-    shelf_reopen(&s);
+    mvcc_rig_put(&s, "new", "1");
+    mvcc_rig_reopen(&s);
     CHECK_EQ(mvcc_revision(s.m), 4);
     CHECK_EQ(mvcc_unsettled_revision(s.m), 3);
     CHECK_EQ(count_all(&s, 3), 0);
     CHECK_EQ(count_all(&s, 4), 1);
     CHECK_EQ(mvcc_history_end(s.m, 4), 4);
-    CHECK_EQ(shelf_compact(&s, 4), MVCC_OK);
-    shelf_commit(&s);
+    CHECK_EQ(mvcc_rig_compact(&s, 4), MVCC_OK);
+    mvcc_rig_commit(&s);
     CHECK(mvcc_compact_waiting(s.m));
     while (!mvcc_settle_some(s.m, 100))
         slices++;
     CHECK(slices >= 30); /* those that were stored before are passed over */
     CHECK(!mvcc_is_settling(s.m));
     mvcc_check_store(s.m);
-    shelf_settle(&s);
+    mvcc_rig_settle(&s);
     CHECK_EQ(mvcc_status(s.m).keys, 1);
     mvcc_check_store(s.m);
-    shelf_free(&s);
+    mvcc_rig_free(&s);
 }
 
-static struct mvcc_changes delete_all(struct shelf *s)
+static struct mvcc_changes delete_all(struct mvcc_rig *s)
 {
     struct mvcc_delete_range d = {.range = key_range(BYTES("\0"), BYTES("\0"))};
 
-    shelf_begin(s);
+    mvcc_rig_begin(s);
     mvcc_delete_range_begin(s->m, &d);
     while (!mvcc_delete_range_some(s->m, &d, 100))
         ;
-    return shelf_end(s);
+    return mvcc_rig_end(s);
 }
 
 /* One delete after the other, each of them settled only when the next has come. */
 TEST(large_deletes_take_slices_while_somebody_waits_for_settled_history)
 {
-    struct shelf s;
+    struct mvcc_rig s;
     struct mvcc_hash h = {0};
-    shelf_init(&s, STAND_MEMORY);
+    mvcc_rig_init(&s, BACKEND_RIG_MEMORY);
     fill(&s, 1500);
     delete_all(&s); /* 3 */
     CHECK(!mvcc_is_settled(s.m, 3));
@@ -552,17 +552,17 @@ TEST(large_deletes_take_slices_while_somebody_waits_for_settled_history)
     CHECK(mvcc_is_settling(s.m)); /* nobody waits any more */
     while (!mvcc_settle_some(s.m, 500))
         ;
-    shelf_free(&s);
+    mvcc_rig_free(&s);
 }
 
 TEST(large_deletes_do_not_starve_a_compaction)
 {
-    struct shelf s;
+    struct mvcc_rig s;
     unsigned rounds = 0;
-    shelf_init(&s, STAND_MEMORY);
+    mvcc_rig_init(&s, BACKEND_RIG_MEMORY);
     fill(&s, 1500);
     delete_all(&s);
-    CHECK_EQ(shelf_compact(&s, 3), MVCC_OK);
+    CHECK_EQ(mvcc_rig_compact(&s, 3), MVCC_OK);
 
     for (; mvcc_compact_pending(s.m); rounds++) {
         CHECK(rounds < 10);
@@ -570,26 +570,26 @@ TEST(large_deletes_do_not_starve_a_compaction)
         delete_all(&s);
         while (!mvcc_settle_some(s.m, 500))
             ;
-        shelf_commit(&s);
+        mvcc_rig_commit(&s);
         for (unsigned n = 0; n < 2; n++)
             mvcc_compact_some(s.m, 500);
         mvcc_check(s.m);
     }
 
-    shelf_free(&s);
+    mvcc_rig_free(&s);
 }
 
 /* A reader may keep a compaction waiting for a minute: deletes do not wait with it. */
 TEST(a_compaction_that_waits_for_a_reader_does_not_slow_deletes)
 {
-    struct shelf s;
+    struct mvcc_rig s;
     struct mvcc_scan scan = {.question = {.key = BYTES("\0"), .end = BYTES("\0")}};
-    shelf_init(&s, STAND_MEMORY);
+    mvcc_rig_init(&s, BACKEND_RIG_MEMORY);
     fill(&s, 1500);
     CHECK_EQ(mvcc_resolve(s.m, 0, &scan.question.at), MVCC_OK);
     mvcc_scan_open(s.m, &scan);
     delete_all(&s);
-    CHECK_EQ(shelf_compact(&s, 3), MVCC_OK);
+    CHECK_EQ(mvcc_rig_compact(&s, 3), MVCC_OK);
     while (!mvcc_settle_some(s.m, 500))
         ;
     fill(&s, 1500);
@@ -601,26 +601,26 @@ TEST(a_compaction_that_waits_for_a_reader_does_not_slow_deletes)
     mvcc_scan_close(&scan);
     while (!mvcc_settle_some(s.m, 500))
         ;
-    shelf_settle(&s);
-    shelf_free(&s);
+    mvcc_rig_settle(&s);
+    mvcc_rig_free(&s);
 }
 
 TEST(the_history_floor_keeps_what_compaction_would_remove)
 {
-    struct shelf s;
+    struct mvcc_rig s;
     unsigned count = 0;
     struct buf before = {0};
-    shelf_init(&s, STAND_MEMORY);
-    shelf_put(&s, "a", "1"); /* 2 */
-    shelf_put(&s, "a", "2");
-    shelf_put(&s, "a", "3");
-    shelf_put(&s, "b", "4");
-    shelf_delete(&s, "a"); /* 6 */
+    mvcc_rig_init(&s, BACKEND_RIG_MEMORY);
+    mvcc_rig_put(&s, "a", "1"); /* 2 */
+    mvcc_rig_put(&s, "a", "2");
+    mvcc_rig_put(&s, "a", "3");
+    mvcc_rig_put(&s, "b", "4");
+    mvcc_rig_delete(&s, "a"); /* 6 */
 
-    CHECK_EQ(shelf_compact(&s, 6), MVCC_OK);
+    CHECK_EQ(mvcc_rig_compact(&s, 6), MVCC_OK);
     CHECK_EQ(mvcc_length_before(s.m, BYTES("a"), 4), 0);
     mvcc_keep_history(s.m, 3);
-    shelf_commit(&s);
+    mvcc_rig_commit(&s);
     CHECK(mvcc_compact_waiting(s.m));
     CHECK(!mvcc_compact_needs_commit(s.m));
     CHECK(mvcc_compact_some(s.m, 1000));
@@ -637,11 +637,11 @@ TEST(the_history_floor_keeps_what_compaction_would_remove)
     mvcc_keep_history(s.m, INT64_MAX);
     next = (struct revision){3, 0};
     CHECK_DIES(mvcc_history_some(s.m, &next, 100, count_change, &count), "history_floor");
-    shelf_settle(&s);
+    mvcc_rig_settle(&s);
     mvcc_check_store(s.m);
     CHECK_DIES(mvcc_keep_history(s.m, 6), "from > m->finished");
     buf_free(&before);
-    shelf_free(&s);
+    mvcc_rig_free(&s);
 }
 
 struct heard {
@@ -661,72 +661,72 @@ static void on_key(void *context, struct bytes key)
 
 TEST(a_delete_names_each_key_before_it_goes)
 {
-    struct shelf s;
+    struct mvcc_rig s;
     struct heard h = {0};
 
-    shelf_init(&s, STAND_MEMORY);
+    mvcc_rig_init(&s, BACKEND_RIG_MEMORY);
     h.m = s.m;
-    shelf_put(&s, "b", "1");
-    shelf_put(&s, "a", "1");
-    shelf_put(&s, "c", "1");
+    mvcc_rig_put(&s, "b", "1");
+    mvcc_rig_put(&s, "a", "1");
+    mvcc_rig_put(&s, "c", "1");
     struct mvcc_delete_range d = {
         .range = key_range(BYTES("a"), BYTES("c")), .on_key = on_key, .context = &h};
-    shelf_begin(&s);
+    mvcc_rig_begin(&s);
     mvcc_delete_range_begin(s.m, &d);
     while (!mvcc_delete_range_some(s.m, &d, 1))
         ;
-    CHECK_EQ(shelf_end(&s).count, 2);
+    CHECK_EQ(mvcc_rig_end(&s).count, 2);
     CHECK_STR(buf_str(&h.keys), "a b ");
     buf_free(&h.keys);
-    shelf_free(&s);
+    mvcc_rig_free(&s);
 }
 
 /* --- compaction and a slow disk ----------------------------------------------------------- */
 
 TEST(compaction_pauses_while_the_backend_is_full)
 {
-    struct shelf s = {0};
+    struct mvcc_rig s = {0};
     char value[2000];
 
     memset(value, 'v', sizeof(value) - 1);
     value[sizeof(value) - 1] = '\0';
-    shelf_init(&s, STAND_MEMORY);
+    mvcc_rig_init(&s, BACKEND_RIG_MEMORY);
     for (int i = 0; i < 50; i++)
-        shelf_put(&s, "a", "1");
-    CHECK_EQ(shelf_compact(&s, 40), MVCC_OK);
-    shelf_commit(&s);
+        mvcc_rig_put(&s, "a", "1");
+    CHECK_EQ(mvcc_rig_compact(&s, 40), MVCC_OK);
+    mvcc_rig_commit(&s);
     CHECK(!mvcc_compact_waiting(s.m));
-    while (!backend_is_full(s.stand.b)) {
-        shelf_begin(&s);
+    while (!backend_is_full(s.backend_rig.b)) {
+        mvcc_rig_begin(&s);
         for (int i = 0; i < 1000; i++)
             mvcc_put(s.m, BYTES("b"), bytes_of_str(value), 0);
-        shelf_end(&s);
+        mvcc_rig_end(&s);
     }
 
     CHECK(mvcc_compact_waiting(s.m));
     CHECK(mvcc_compact_some(s.m, 1000));
     CHECK(mvcc_compact_pending(s.m));
-    shelf_settle(&s);
+    mvcc_rig_settle(&s);
     CHECK_EQ(mvcc_compact_finished(s.m), 40);
-    shelf_free(&s);
+    mvcc_rig_free(&s);
 }
 
 /* physical=true may be answered only when the note of the end would survive a crash. */
 TEST(a_compaction_is_finished_when_that_is_durable)
 {
-    struct shelf s;
+    struct mvcc_rig s;
 
-    shelf_init(&s, STAND_MEMORY);
-    shelf_put(&s, "a", "1");
-    shelf_put(&s, "a", "2");
-    CHECK_EQ(shelf_compact(&s, 3), MVCC_OK);
+    mvcc_rig_init(&s, BACKEND_RIG_MEMORY);
+    mvcc_rig_put(&s, "a", "1");
+    mvcc_rig_put(&s, "a", "2");
+    CHECK_EQ(mvcc_rig_compact(&s, 3), MVCC_OK);
     CHECK_EQ(mvcc_compact_finished(s.m), -1);
-    shelf_commit(&s);
+    mvcc_rig_commit(&s);
     CHECK(mvcc_compact_some(s.m, 1000));
     CHECK(!mvcc_compact_pending(s.m));
     CHECK_EQ(mvcc_compact_finished(s.m), -1);
-    shelf_commit(&s);
+    mvcc_rig_commit(&s);
     CHECK_EQ(mvcc_compact_finished(s.m), 3);
     CHECK_EQ(mvcc_status(s.m).keys, 1);
-    shelf_free(&s);
+    mvcc_rig_free(&s);
 }

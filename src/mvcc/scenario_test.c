@@ -3,7 +3,7 @@
  * outside begin and end is an entry of its own. As a key, * is the zero byte: "get * *" is
  * everything.
  */
-#include "mvcc/shelf_test.h"
+#include "mvcc/mvcc_rig_test.h"
 
 #include "base/mem.h"
 
@@ -14,7 +14,7 @@
 enum { WORDS = 16, SCANS = 4 };
 
 struct script {
-    struct shelf shelf;
+    struct mvcc_rig rig;
     struct arena arena; /* of the whole file: scans keep looking at their questions */
     struct named_scan {
         const char *name;
@@ -87,10 +87,10 @@ static void print_changes(const struct mvcc_changes *c, struct buf *out)
 /* Around a change that is not inside begin and end. */
 static bool begin_if_alone(struct script *s)
 {
-    bool alone = !mvcc_is_writing(s->shelf.m);
+    bool alone = !mvcc_is_writing(s->rig.m);
 
     if (alone)
-        shelf_begin(&s->shelf);
+        mvcc_rig_begin(&s->rig);
     return alone;
 }
 
@@ -98,7 +98,7 @@ static void end_if_alone(struct script *s, bool alone, struct buf *out)
 {
     if (!alone)
         return;
-    struct mvcc_changes c = shelf_end(&s->shelf);
+    struct mvcc_changes c = mvcc_rig_end(&s->rig);
     if (c.revision == 0)
         print_changes(&c, out);
 }
@@ -107,7 +107,7 @@ static void do_put(struct script *s, struct buf *out)
 {
     bool alone = begin_if_alone(s);
 
-    mvcc_put(s->shelf.m, word(s, 1), word(s, 2), option(s, "lease", 0));
+    mvcc_put(s->rig.m, word(s, 1), word(s, 2), option(s, "lease", 0));
     end_if_alone(s, alone, out);
 }
 
@@ -116,8 +116,8 @@ static void do_delete(struct script *s, struct buf *out)
     bool alone = begin_if_alone(s);
     struct mvcc_delete_range d = {.range = key_range(word(s, 1), word(s, 2))};
 
-    mvcc_delete_range_begin(s->shelf.m, &d);
-    while (!mvcc_delete_range_some(s->shelf.m, &d, 2))
+    mvcc_delete_range_begin(s->rig.m, &d);
+    while (!mvcc_delete_range_some(s->rig.m, &d, 2))
         ;
     buf_printf(out, "deleted %" PRId64 "\n", d.deleted);
     end_if_alone(s, alone, out);
@@ -128,12 +128,12 @@ static void do_deleting(struct script *s, struct buf *out)
 {
     (void)out;
     s->deleting = (struct mvcc_delete_range){.range = key_range(word(s, 1), word(s, 2))};
-    mvcc_delete_range_begin(s->shelf.m, &s->deleting);
+    mvcc_delete_range_begin(s->rig.m, &s->deleting);
 }
 
 static void do_some(struct script *s, struct buf *out)
 {
-    bool done = mvcc_delete_range_some(s->shelf.m, &s->deleting, (unsigned)number(s, 1));
+    bool done = mvcc_delete_range_some(s->rig.m, &s->deleting, (unsigned)number(s, 1));
 
     buf_printf(out, "deleted %" PRId64 "%s\n", s->deleting.deleted, done ? ", done" : "");
 }
@@ -141,12 +141,12 @@ static void do_some(struct script *s, struct buf *out)
 static void do_begin(struct script *s, struct buf *out)
 {
     (void)out;
-    shelf_begin(&s->shelf);
+    mvcc_rig_begin(&s->rig);
 }
 
 static void do_end(struct script *s, struct buf *out)
 {
-    struct mvcc_changes c = shelf_end(&s->shelf);
+    struct mvcc_changes c = mvcc_rig_end(&s->rig);
 
     print_changes(&c, out);
 }
@@ -184,10 +184,10 @@ static bool ask(struct script *s, size_t first, struct mvcc_question *q, struct 
     if (s->count > first + 1 && !flag(s, "one") && !strchr(s->words[first + 1], '='))
         q->end = word(s, first + 1);
     if (flag(s, "working")) {
-        q->at = mvcc_working(s->shelf.m);
+        q->at = mvcc_working(s->rig.m);
         return true;
     }
-    enum mvcc_result a = mvcc_resolve(s->shelf.m, option(s, "rev", 0), &q->at);
+    enum mvcc_result a = mvcc_resolve(s->rig.m, option(s, "rev", 0), &q->at);
     if (a != MVCC_OK)
         buf_printf(out, "%s\n", result_name(a));
     return a == MVCC_OK;
@@ -227,7 +227,7 @@ static void do_get(struct script *s, struct buf *out)
 
     if (!ask(s, 1, &scan.question, out))
         return;
-    shelf_scan(&s->shelf, &scan, 20, 2, &encoded);
+    mvcc_rig_scan(&s->rig, &scan, 20, 2, &encoded);
     print_kvs(s, buf_bytes(&encoded), out);
     print_measure(&scan, out);
     buf_free(&encoded);
@@ -250,7 +250,7 @@ static void do_open(struct script *s, struct buf *out)
     CHECK(n < s->scans + SCANS);
     *n = (struct named_scan){.name = s->words[1]};
     if (ask(s, 2, &n->scan.question, out))
-        mvcc_scan_open(s->shelf.m, &n->scan);
+        mvcc_scan_open(s->rig.m, &n->scan);
     else
         n->name = NULL;
 }
@@ -302,7 +302,7 @@ static void do_history(struct script *s, struct buf *out)
 {
     struct revision next = {number(s, 1), 0};
 
-    while (!mvcc_history_some(s->shelf.m, &next, 2, print_change, out))
+    while (!mvcc_history_some(s->rig.m, &next, 2, print_change, out))
         ;
     buf_printf(out, "next %" PRId64 "_%" PRId64 "\n", next.main, next.sub);
 }
@@ -311,9 +311,9 @@ static void do_before(struct script *s, struct buf *out)
 {
     struct buf kv = {0};
     struct pb_key_value decoded;
-    uint32_t length = mvcc_length_before(s->shelf.m, word(s, 1), number(s, 2));
+    uint32_t length = mvcc_length_before(s->rig.m, word(s, 1), number(s, 2));
 
-    if (mvcc_read_before(s->shelf.m, word(s, 1), number(s, 2), &kv)) {
+    if (mvcc_read_before(s->rig.m, word(s, 1), number(s, 2), &kv)) {
         CHECK_EQ(pb_decode_key_value(buf_bytes(&kv), &s->arena, &decoded), ERR_OK);
         print_kv(&decoded, out);
     } else {
@@ -325,14 +325,14 @@ static void do_before(struct script *s, struct buf *out)
 
 static void do_hash(struct script *s, struct buf *out)
 {
-    buf_printf(out, "%08" PRIx32 "\n", shelf_hash(&s->shelf, s->count > 1 ? number(s, 1) : 0));
+    buf_printf(out, "%08" PRIx32 "\n", mvcc_rig_hash(&s->rig, s->count > 1 ? number(s, 1) : 0));
 }
 
 /* --- compacting, crashing ----------------------------------------------------------------- */
 
 static void do_compact(struct script *s, struct buf *out)
 {
-    enum mvcc_result a = shelf_compact(&s->shelf, number(s, 1));
+    enum mvcc_result a = mvcc_rig_compact(&s->rig, number(s, 1));
 
     if (a != MVCC_OK)
         buf_printf(out, "%s\n", result_name(a));
@@ -340,8 +340,8 @@ static void do_compact(struct script *s, struct buf *out)
 
 static void do_work(struct script *s, struct buf *out)
 {
-    bool idle = mvcc_compact_some(s->shelf.m, (unsigned)option(s, "steps", 1000));
-    bool waits = mvcc_compact_waiting(s->shelf.m);
+    bool idle = mvcc_compact_some(s->rig.m, (unsigned)option(s, "steps", 1000));
+    bool waits = mvcc_compact_waiting(s->rig.m);
 
     buf_printf(out, "%s\n", waits ? "waits" : idle ? "nothing left" : "more to do");
 }
@@ -349,31 +349,31 @@ static void do_work(struct script *s, struct buf *out)
 static void do_commit(struct script *s, struct buf *out)
 {
     (void)out;
-    shelf_commit(&s->shelf);
+    mvcc_rig_commit(&s->rig);
 }
 
 static void do_settle(struct script *s, struct buf *out)
 {
     (void)out;
-    shelf_settle(&s->shelf);
+    mvcc_rig_settle(&s->rig);
 }
 
 static void do_reopen(struct script *s, struct buf *out)
 {
-    shelf_reopen(&s->shelf);
-    if (s->shelf.leased.len > 0)
-        buf_printf(out, "leased: %s\n", buf_str(&s->shelf.leased));
+    mvcc_rig_reopen(&s->rig);
+    if (s->rig.leased.len > 0)
+        buf_printf(out, "leased: %s\n", buf_str(&s->rig.leased));
 }
 
 static void do_crash(struct script *s, struct buf *out)
 {
     (void)out;
-    shelf_crash(&s->shelf);
+    mvcc_rig_crash(&s->rig);
 }
 
 static void do_state(struct script *s, struct buf *out)
 {
-    const struct mvcc *m = s->shelf.m;
+    const struct mvcc *m = s->rig.m;
 
     buf_printf(out, "revision=%" PRId64 " compact=%" PRId64 " finished=%" PRId64 " keys=%zu%s\n",
                mvcc_revision(m), mvcc_compact_revision(m), mvcc_compact_finished(m),
@@ -387,7 +387,7 @@ static void do_stored(struct script *s, struct buf *out)
     struct backend_cursor c;
     struct bytes key, value;
 
-    backend_view_open(s->shelf.stand.b, &v);
+    backend_view_open(s->rig.backend_rig.b, &v);
     backend_cursor_open(&v, BUCKET_KEY, (struct bytes){0}, &c);
     while (backend_cursor_next(&c, &key, &value) == ERR_OK)
         buf_printf(out, "%d_%d%s ", key.at[7], key.at[16], key.len == 18 ? "t" : "");
@@ -431,7 +431,7 @@ static void run_line(struct script *s, char *line, struct buf *out)
     for (size_t i = 0; i < ARRAY_LEN(steps); i++)
         if (strcmp(steps[i].name, s->words[0]) == 0) {
             steps[i].run(s, out);
-            mvcc_check_store(s->shelf.m);
+            mvcc_check_store(s->rig.m);
             return;
         }
     test_fail(__FILE__, __LINE__, "what is %s?", s->words[0]);
@@ -444,20 +444,20 @@ static void result(void *context, const struct scenario_command *command, struct
     char *rest = NULL, *text = arena_copy_str(&s->arena, command->input);
 
     if (strcmp(command->name, "new") == 0) {
-        shelf_free(&s->shelf);
-        shelf_init(&s->shelf, STAND_MEMORY);
+        mvcc_rig_free(&s->rig);
+        mvcc_rig_init(&s->rig, BACKEND_RIG_MEMORY);
     }
     for (char *line = strtok_r(text, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest))
         run_line(s, line, out);
-    CHECK_EQ(s->shelf.damage.len, 0);
+    CHECK_EQ(s->rig.damage.len, 0);
 }
 
 TEST(mvcc_scenarios)
 {
     struct script s = {0};
 
-    shelf_init(&s.shelf, STAND_MEMORY);
+    mvcc_rig_init(&s.rig, BACKEND_RIG_MEMORY);
     test_scenario("src/mvcc/testdata/mvcc.txt", result, &s);
-    shelf_free(&s.shelf);
+    mvcc_rig_free(&s.rig);
     arena_free(&s.arena);
 }

@@ -1,7 +1,7 @@
 #include "raft/describe.h"
 
 #include "harness/test.h"
-#include "raft/group_test.h"
+#include "raft/raft_rig_test.h"
 
 static void check_entry(struct raft_entry e, const char *want)
 {

@@ -2,13 +2,13 @@
  * Followers that are far behind: snapshots, and entries that must be read from disk.
  */
 #include "harness/test.h"
-#include "raft/group_test.h"
+#include "raft/raft_rig_test.h"
 #include "raft/tracker.h"
 
 /* --- snapshots --- */
 
 /* Three members, of which 3 has missed entries that 1 has compacted. */
-static void open_with_laggard(struct group *g)
+static void open_with_laggard(struct raft_rig *g)
 {
     raft_group_open(g, 3, NULL);
     g->offer_snapshots = true;
@@ -23,7 +23,7 @@ static void open_with_laggard(struct group *g)
 
 TEST(a_follower_beyond_the_log_gets_a_snapshot)
 {
-    struct group g;
+    struct raft_rig g;
     open_with_laggard(&g);
 
     raft_group_tick(&g, 1, 1);
@@ -41,7 +41,7 @@ TEST(a_follower_beyond_the_log_gets_a_snapshot)
 
 TEST(a_failed_snapshot_is_sent_again)
 {
-    struct group g;
+    struct raft_rig g;
     open_with_laggard(&g);
     raft_group_tick(&g, 1, 1);
     for (int round = 0; raft_group_progress(&g, 1, 3)->state != PROGRESS_SNAPSHOT; round++) {
@@ -64,7 +64,7 @@ TEST(a_failed_snapshot_is_sent_again)
 
 TEST(without_a_snapshot_at_hand_the_peer_waits)
 {
-    struct group g;
+    struct raft_rig g;
     open_with_laggard(&g);
     raft_set_snapshot(raft_group_raft(&g, 1), NULL);
     g.offer_snapshots = false;
@@ -79,7 +79,7 @@ TEST(without_a_snapshot_at_hand_the_peer_waits)
 
 TEST(a_snapshot_of_what_the_log_has_only_moves_the_commit)
 {
-    struct group g;
+    struct raft_rig g;
     struct raft_entry e = {.index = 1, .term = 1};
     struct raft_snapshot s = {
         .index = 1, .term = 1, .conf_state = {.voters = {.count = 3, .at = {1, 2, 3}}}};
@@ -109,7 +109,7 @@ static void little_memory(struct raft_config *c)
 
 TEST(a_laggard_is_served_from_disk)
 {
-    struct group g;
+    struct raft_rig g;
     raft_group_open(&g, 3, little_memory);
     raft_group_elect(&g, 1);
     g.member[3].cut = true;
@@ -130,7 +130,7 @@ TEST(a_laggard_is_served_from_disk)
 }
 
 /* Brings member 1 to the point where it waits for its disk on behalf of 3. */
-static void open_fetching(struct group *g)
+static void open_fetching(struct raft_rig *g)
 {
     raft_group_open(g, 3, little_memory);
     raft_group_elect(g, 1);
@@ -149,7 +149,7 @@ static void open_fetching(struct group *g)
 
 TEST(a_peer_waiting_for_the_disk_is_paused_and_others_are_not)
 {
-    struct group g;
+    struct raft_rig g;
     open_fetching(&g);
 
     raft_group_propose(&g, 1, "d");
@@ -163,7 +163,7 @@ TEST(a_peer_waiting_for_the_disk_is_paused_and_others_are_not)
 
 TEST(stale_and_unasked_deliveries_are_ignored)
 {
-    struct group g;
+    struct raft_rig g;
     open_fetching(&g);
     uint64_t token = g.member[1].last_fetch.token;
     struct raft_entry *disk = g.member[1].disk;
@@ -190,7 +190,7 @@ TEST(stale_and_unasked_deliveries_are_ignored)
 
 TEST(a_failed_read_is_tried_again_after_a_heartbeat)
 {
-    struct group g;
+    struct raft_rig g;
     open_fetching(&g);
 
     raft_fetched(raft_group_raft(&g, 1), g.member[1].last_fetch.token, NULL, 0);
@@ -206,7 +206,7 @@ TEST(a_failed_read_is_tried_again_after_a_heartbeat)
 
 TEST(what_was_compacted_while_it_was_read_becomes_a_snapshot)
 {
-    struct group g;
+    struct raft_rig g;
     open_fetching(&g);
     struct raft_fetch f = g.member[1].last_fetch;
     struct raft_snapshot s = {.index = 21,

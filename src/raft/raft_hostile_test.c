@@ -2,14 +2,14 @@
  * What a peer may not do, and what happens when it does.
  */
 #include "harness/test.h"
-#include "raft/group_test.h"
+#include "raft/raft_rig_test.h"
 #include "raft/tracker.h"
 
 /* --- what a peer may not do --- */
 
 TEST(local_messages_are_not_taken_from_peers)
 {
-    struct group g;
+    struct raft_rig g;
     raft_group_open(&g, 3, NULL);
 
     for (int type = 0; type <= RAFT_MSG_FORGET_LEADER; type++) {
@@ -23,7 +23,7 @@ TEST(local_messages_are_not_taken_from_peers)
 
 TEST(answers_from_strangers_are_refused)
 {
-    struct group g;
+    struct raft_rig g;
     raft_group_open(&g, 3, NULL);
     raft_group_elect(&g, 1);
 
@@ -34,7 +34,7 @@ TEST(answers_from_strangers_are_refused)
 
 TEST(nobody_speaks_in_our_name)
 {
-    struct group g;
+    struct raft_rig g;
     raft_group_open(&g, 3, NULL);
     raft_group_elect(&g, 1);
     raft_group_propose(&g, 1, "x");
@@ -52,7 +52,7 @@ TEST(nobody_speaks_in_our_name)
 /* A proposal may travel in a circle: to the leader of then, and back to us, who lead by now. */
 TEST(our_own_proposal_may_come_back_to_us)
 {
-    struct group g;
+    struct raft_rig g;
     raft_group_open(&g, 3, NULL);
     raft_group_elect(&g, 1);
     struct raft_entry e = {.data = BYTES("x")};
@@ -67,7 +67,7 @@ TEST(our_own_proposal_may_come_back_to_us)
 
 TEST(impossible_appends_are_dropped)
 {
-    struct group g;
+    struct raft_rig g;
     raft_group_open(&g, 3, NULL);
     struct raft_entry gap[] = {{.index = 1, .term = 1}, {.index = 3, .term = 1}};
     struct raft_entry fall[] = {{.index = 1, .term = 2}, {.index = 2, .term = 1}};
@@ -103,7 +103,7 @@ TEST(impossible_appends_are_dropped)
 
 TEST(a_heartbeat_cannot_commit_what_is_not_there)
 {
-    struct group g;
+    struct raft_rig g;
     raft_group_open(&g, 3, NULL);
 
     raft_group_step(&g,
@@ -117,7 +117,7 @@ TEST(a_heartbeat_cannot_commit_what_is_not_there)
 
 TEST(a_follower_cannot_have_more_than_its_leader)
 {
-    struct group g;
+    struct raft_rig g;
     raft_group_open(&g, 3, NULL);
     raft_group_elect(&g, 1);
 
@@ -130,7 +130,7 @@ TEST(a_follower_cannot_have_more_than_its_leader)
 
 TEST(absurd_snapshots_leave_everything_as_it_was)
 {
-    struct group g;
+    struct raft_rig g;
     raft_group_open(&g, 3, NULL);
     struct raft_conf_state fine = {.voters = {.count = 2, .at = {1, 2}}};
     struct raft_conf_state twice = fine, stranger = {.voters = {.count = 1, .at = {2}}};
@@ -159,7 +159,7 @@ TEST(absurd_snapshots_leave_everything_as_it_was)
 
 TEST(proposals_from_peers_are_looked_at_before_they_are_appended)
 {
-    struct group g;
+    struct raft_rig g;
     raft_group_open(&g, 3, NULL);
     raft_group_elect(&g, 1);
     struct raft_entry bad[] = {
@@ -184,7 +184,7 @@ TEST(proposals_from_peers_are_looked_at_before_they_are_appended)
 
 TEST(read_confirmations_that_were_never_asked_for_confirm_nothing)
 {
-    struct group g;
+    struct raft_rig g;
     raft_group_open(&g, 3, NULL);
     raft_group_elect(&g, 1);
     raft_group_read(&g, 1, "a");
@@ -207,7 +207,7 @@ TEST(read_confirmations_that_were_never_asked_for_confirm_nothing)
 
 TEST(unknown_types_are_dropped)
 {
-    struct group g;
+    struct raft_rig g;
     raft_group_open(&g, 3, NULL);
     struct raft_message m = {
         .type = (enum raft_message_type)strange_number(99), .from = 2, .to = 1, .term = 7};
@@ -325,7 +325,7 @@ TEST(nonsense_breaks_nothing)
     rng_seed(&rng, test_seed());
 
     for (uint64_t life = 0; life < 300 * test_effort(); life++) {
-        struct group g;
+        struct raft_rig g;
         struct nonsense n;
         raft_group_open(&g, 3, life % 2 ? everything : NULL);
         for (int i = 0; i < 300; i++) {

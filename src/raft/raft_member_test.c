@@ -2,7 +2,7 @@
  * Changing the members, moving the leadership, and reading under a leader.
  */
 #include "harness/test.h"
-#include "raft/group_test.h"
+#include "raft/raft_rig_test.h"
 #include "raft/tracker.h"
 
 static void async(struct raft_config *c)
@@ -19,7 +19,7 @@ static void check_quorum(struct raft_config *c)
 
 TEST(members_join_as_learners_and_are_promoted)
 {
-    struct group g;
+    struct raft_rig g;
     raft_group_open(&g, 1, NULL);
     raft_group_elect(&g, 1);
     raft_group_propose(&g, 1, "x");
@@ -44,7 +44,7 @@ TEST(members_join_as_learners_and_are_promoted)
 
 TEST(only_one_conf_change_is_on_its_way_at_a_time)
 {
-    struct group g;
+    struct raft_rig g;
     raft_group_open(&g, 3, NULL);
     raft_group_elect(&g, 1);
     struct raft_conf_change remove = {.type = RAFT_REMOVE_NODE, .node_id = 3};
@@ -64,7 +64,7 @@ TEST(only_one_conf_change_is_on_its_way_at_a_time)
 
 TEST(a_joint_configuration_is_left_by_itself)
 {
-    struct group g;
+    struct raft_rig g;
     raft_group_open(&g, 3, async);
     raft_group_elect(&g, 1);
     raft_group_add(&g, &g.member[1].conf_state, async);
@@ -82,7 +82,7 @@ TEST(a_joint_configuration_is_left_by_itself)
 
 TEST(a_joint_configuration_needs_both_majorities)
 {
-    struct group g;
+    struct raft_rig g;
     raft_group_open(&g, 3, NULL);
     raft_group_elect(&g, 1);
     for (int i = 0; i < 3; i++)
@@ -129,7 +129,7 @@ static void step_down(struct raft_config *c)
 
 TEST(a_removed_leader_steps_down_if_told_to)
 {
-    struct group g;
+    struct raft_rig g;
     raft_group_open(&g, 3, NULL);
     raft_group_elect(&g, 1);
     raft_group_change(&g, 1, RAFT_REMOVE_NODE, 1);
@@ -148,7 +148,7 @@ TEST(a_removed_leader_steps_down_if_told_to)
 
 TEST(nobody_campaigns_with_a_conf_change_unapplied)
 {
-    struct group g;
+    struct raft_rig g;
     struct raft_conf_change remove = {.type = RAFT_REMOVE_NODE, .node_id = 3};
     raft_group_open(&g, 3, NULL);
     raft_group_elect(&g, 1);
@@ -171,7 +171,7 @@ TEST(nobody_campaigns_with_a_conf_change_unapplied)
 
 TEST(a_conf_change_that_makes_no_sense_changes_nothing)
 {
-    struct group g;
+    struct raft_rig g;
     struct raft_conf_change_v2 bad[] = {
         {.change_count = 1, .changes = {{(enum raft_conf_change_type)strange_number(9), 2}}},
         {.transition = (enum raft_transition)strange_number(7)},
@@ -188,7 +188,7 @@ TEST(a_conf_change_that_makes_no_sense_changes_nothing)
 
 TEST(founders_agree_without_talking)
 {
-    struct group g;
+    struct raft_rig g;
     struct raft_founder founders[] = {{1, BYTES("one")}, {2, BYTES("two")}, {3, BYTES("three")}};
     raft_group_open(&g, 0, NULL);
     for (int i = 0; i < 3; i++) {
@@ -212,7 +212,7 @@ TEST(founders_agree_without_talking)
 
 TEST(a_transfer_waits_until_the_target_has_everything)
 {
-    struct group g;
+    struct raft_rig g;
     raft_group_open(&g, 3, check_quorum);
     raft_group_elect(&g, 1);
     g.member[3].cut = true;
@@ -231,7 +231,7 @@ TEST(a_transfer_waits_until_the_target_has_everything)
 
 TEST(a_transfer_that_takes_too_long_is_given_up)
 {
-    struct group g;
+    struct raft_rig g;
     raft_group_open(&g, 3, NULL);
     raft_group_elect(&g, 1);
     g.member[3].cut = true;
@@ -248,7 +248,7 @@ TEST(a_transfer_that_takes_too_long_is_given_up)
 
 TEST(followers_pass_a_transfer_on)
 {
-    struct group g;
+    struct raft_rig g;
     raft_group_open(&g, 3, NULL);
     raft_group_elect(&g, 1);
 
@@ -262,7 +262,7 @@ TEST(followers_pass_a_transfer_on)
 
 TEST(a_read_is_answered_once_a_quorum_confirms_the_leader)
 {
-    struct group g;
+    struct raft_rig g;
     raft_group_open(&g, 3, NULL);
     raft_group_elect(&g, 1);
     raft_group_propose(&g, 1, "x");
@@ -281,7 +281,7 @@ TEST(a_read_is_answered_once_a_quorum_confirms_the_leader)
 
 TEST(many_reads_ride_on_one_round)
 {
-    struct group g;
+    struct raft_rig g;
     raft_group_open(&g, 3, NULL);
     raft_group_elect(&g, 1);
 
@@ -301,7 +301,7 @@ TEST(many_reads_ride_on_one_round)
 
 TEST(a_leader_cut_off_from_the_quorum_answers_no_reads)
 {
-    struct group g;
+    struct raft_rig g;
     raft_group_open(&g, 3, NULL);
     raft_group_elect(&g, 1);
     g.member[1].cut = true;
@@ -314,7 +314,7 @@ TEST(a_leader_cut_off_from_the_quorum_answers_no_reads)
 
 TEST(reads_wait_for_the_first_commit_of_a_term)
 {
-    struct group g;
+    struct raft_rig g;
     raft_group_open(&g, 3, NULL);
     raft_group_elect(&g, 1);
     raft_group_propose(&g, 1, "x");
@@ -337,7 +337,7 @@ TEST(reads_wait_for_the_first_commit_of_a_term)
 
 TEST(a_single_member_reads_after_its_first_commit)
 {
-    struct group g;
+    struct raft_rig g;
     raft_group_open(&g, 1, NULL);
     raft_campaign(raft_group_raft(&g, 1));
     for (int round = 0; raft_group_role(&g, 1) != RAFT_LEADER; round++) {
@@ -359,7 +359,7 @@ TEST(a_single_member_reads_after_its_first_commit)
 /* A demoted leader that goes on leading has one voter to ask, which may lead by now itself. */
 TEST(a_demoted_leader_asks_the_only_voter)
 {
-    struct group g;
+    struct raft_rig g;
     raft_group_open(&g, 2, NULL);
     raft_group_elect(&g, 1);
     raft_group_change(&g, 1, RAFT_ADD_LEARNER_NODE, 1);
@@ -382,7 +382,7 @@ static void lease_reads(struct raft_config *c)
 
 TEST(a_lease_answers_reads_at_once)
 {
-    struct group g;
+    struct raft_rig g;
     raft_group_open(&g, 3, lease_reads);
     raft_group_elect(&g, 1);
 

@@ -2,25 +2,25 @@
  * The rules of the raft paper and thesis, one by one. Section numbers are the thesis's.
  */
 #include "harness/test.h"
-#include "raft/group_test.h"
+#include "raft/raft_rig_test.h"
 
-static struct raft_soft_state soft(struct group *g, uint64_t id)
+static struct raft_soft_state soft(struct raft_rig *g, uint64_t id)
 {
     return raft_status(raft_group_raft(g, id)).soft_state;
 }
 
-static uint64_t term(struct group *g, uint64_t id)
+static uint64_t term(struct raft_rig *g, uint64_t id)
 {
     return raft_status(raft_group_raft(g, id)).hard_state.term;
 }
 
-static uint64_t commit(struct group *g, uint64_t id)
+static uint64_t commit(struct raft_rig *g, uint64_t id)
 {
     return raft_status(raft_group_raft(g, id)).hard_state.commit;
 }
 
 /* Steps a message to a member as if it came over the network. */
-static enum raft_result step(struct group *g, struct raft_message m)
+static enum raft_result step(struct raft_rig *g, struct raft_message m)
 {
     enum raft_result result = raft_step(raft_group_raft(g, m.to), &m);
 
@@ -28,7 +28,7 @@ static enum raft_result step(struct group *g, struct raft_message m)
     return result;
 }
 
-static void wait_for_timeout(struct group *g, uint64_t id)
+static void wait_for_timeout(struct raft_rig *g, uint64_t id)
 {
     struct raft_status s = raft_status(raft_group_raft(g, id));
 
@@ -36,7 +36,7 @@ static void wait_for_timeout(struct group *g, uint64_t id)
 }
 
 /* Gives member 1 a log with these terms, through a leader (member 2) of a high term. */
-static void give_log(struct group *g, size_t count, const uint64_t *terms)
+static void give_log(struct raft_rig *g, size_t count, const uint64_t *terms)
 {
     struct raft_entry entries[32];
 
@@ -61,7 +61,7 @@ static void give_log(struct group *g, size_t count, const uint64_t *terms)
 
 TEST(a_member_starts_as_a_follower)
 {
-    struct group g;
+    struct raft_rig g;
     raft_group_open(&g, 3, NULL);
 
     CHECK_EQ(soft(&g, 1).role, RAFT_FOLLOWER);
@@ -72,7 +72,7 @@ TEST(a_member_starts_as_a_follower)
 TEST(every_role_follows_a_higher_term)
 {
     for (int role = RAFT_FOLLOWER; role <= RAFT_LEADER; role++) {
-        struct group g;
+        struct raft_rig g;
         raft_group_open(&g, 3, NULL);
         if (role != RAFT_FOLLOWER)
             raft_campaign(raft_group_raft(&g, 1));
@@ -90,7 +90,7 @@ TEST(every_role_follows_a_higher_term)
 
 TEST(a_message_of_a_lower_term_is_ignored)
 {
-    struct group g;
+    struct raft_rig g;
     struct raft_entry e = {.index = 1, .term = 1};
     raft_group_open(&g, 3, NULL);
     step(&g, (struct raft_message){.type = RAFT_MSG_HEARTBEAT, .from = 2, .to = 1, .term = 3});
@@ -109,7 +109,7 @@ TEST(a_message_of_a_lower_term_is_ignored)
 
 TEST(a_leader_sends_heartbeats)
 {
-    struct group g;
+    struct raft_rig g;
     raft_group_open(&g, 3, NULL);
     raft_group_elect(&g, 1);
 
@@ -121,7 +121,7 @@ TEST(a_leader_sends_heartbeats)
 
 TEST(a_follower_without_a_leader_campaigns)
 {
-    struct group g;
+    struct raft_rig g;
     raft_group_open(&g, 3, NULL);
 
     wait_for_timeout(&g, 1);
@@ -135,7 +135,7 @@ TEST(a_follower_without_a_leader_campaigns)
 
 TEST(a_candidate_without_an_answer_campaigns_again)
 {
-    struct group g;
+    struct raft_rig g;
     raft_group_open(&g, 3, NULL);
 
     wait_for_timeout(&g, 1);
@@ -161,7 +161,7 @@ TEST(an_election_is_decided_by_a_majority)
     };
 
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
-        struct group g;
+        struct raft_rig g;
         raft_group_open(&g, cases[i].size, NULL);
         raft_campaign(raft_group_raft(&g, 1));
         raft_group_take(&g, 1);
@@ -185,7 +185,7 @@ TEST(a_member_votes_once_per_term)
     } cases[] = {{0, 2, false}, {0, 3, false}, {2, 2, false}, {3, 3, false}, {2, 3, true}};
 
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
-        struct group g;
+        struct raft_rig g;
         raft_group_open(&g, 3, NULL);
         if (cases[i].voted)
             step(&g, (struct raft_message){
@@ -201,7 +201,7 @@ TEST(a_member_votes_once_per_term)
 
 TEST(a_vote_is_durable_before_it_is_sent)
 {
-    struct group g;
+    struct raft_rig g;
     struct raft_output out;
     raft_group_open(&g, 3, NULL);
 
@@ -218,7 +218,7 @@ TEST(a_vote_is_durable_before_it_is_sent)
 
 TEST(a_restarted_member_remembers_its_vote)
 {
-    struct group g;
+    struct raft_rig g;
     raft_group_open(&g, 3, NULL);
     step(&g, (struct raft_message){.type = RAFT_MSG_VOTE, .from = 2, .to = 1, .term = 4});
     raft_group_take(&g, 1);
@@ -231,7 +231,7 @@ TEST(a_restarted_member_remembers_its_vote)
 
 TEST(a_candidate_follows_a_leader_of_its_term)
 {
-    struct group g;
+    struct raft_rig g;
     raft_group_open(&g, 3, NULL);
     raft_campaign(raft_group_raft(&g, 1));
 
@@ -244,7 +244,7 @@ TEST(a_candidate_follows_a_leader_of_its_term)
 
 TEST(election_timeouts_are_spread_over_their_range)
 {
-    struct group g;
+    struct raft_rig g;
     bool seen[20] = {false};
     raft_group_open(&g, 3, NULL);
 
@@ -265,7 +265,7 @@ TEST(election_timeouts_are_spread_over_their_range)
 
 TEST(a_leader_replicates_what_is_proposed)
 {
-    struct group g;
+    struct raft_rig g;
     raft_group_open(&g, 3, NULL);
     raft_group_elect(&g, 1);
 
@@ -279,7 +279,7 @@ TEST(a_leader_replicates_what_is_proposed)
 
 TEST(an_entry_on_a_majority_is_committed_and_applied_by_all)
 {
-    struct group g;
+    struct raft_rig g;
     raft_group_open(&g, 3, NULL);
     raft_group_elect(&g, 1);
     g.member[3].cut = true;
@@ -300,7 +300,7 @@ TEST(an_entry_on_a_majority_is_committed_and_applied_by_all)
 
 TEST(without_a_majority_nothing_is_committed)
 {
-    struct group g;
+    struct raft_rig g;
     raft_group_open(&g, 5, NULL);
     raft_group_elect(&g, 1);
     for (uint64_t id = 3; id <= 5; id++)
@@ -320,7 +320,7 @@ TEST(a_follower_commits_no_further_than_it_matches)
     } cases[] = {{1, 1, 1}, {2, 2, 2}, {2, 1, 1}, {1, 9, 1}, {0, 9, 0}};
 
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
-        struct group g;
+        struct raft_rig g;
         struct raft_entry two[] = {{.index = 1, .term = 1}, {.index = 2, .term = 1}};
         raft_group_open(&g, 3, NULL);
         step(&g, (struct raft_message){.type = RAFT_MSG_APP,
@@ -348,7 +348,7 @@ TEST(a_follower_refuses_what_does_not_fit_its_log)
     };
 
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
-        struct group g;
+        struct raft_rig g;
         raft_group_open(&g, 3, NULL);
         GIVE_LOG(&g, 1, 2);
         step(&g, (struct raft_message){.type = RAFT_MSG_APP,
@@ -379,7 +379,7 @@ TEST(any_log_is_brought_in_line_with_the_leaders)
     };
 
     for (size_t i = 0; i < ARRAY_LEN(logs); i++) {
-        struct group g;
+        struct raft_rig g;
         struct raft_entry entries[16];
         raft_group_open(&g, 3, NULL);
         for (uint64_t id = 1; id <= 2; id++) {
@@ -414,7 +414,7 @@ TEST(any_log_is_brought_in_line_with_the_leaders)
 
 TEST(a_vote_request_names_the_end_of_the_log)
 {
-    struct group g;
+    struct raft_rig g;
     raft_group_open(&g, 3, NULL);
     GIVE_LOG(&g, 1, 2, 2);
 
@@ -434,7 +434,7 @@ TEST(no_vote_for_a_log_that_lacks_something)
     };
 
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
-        struct group g;
+        struct raft_rig g;
         raft_group_open(&g, 3, NULL);
         GIVE_LOG(&g, 1, 2);
         step(&g, (struct raft_message){.type = RAFT_MSG_VOTE,
@@ -451,7 +451,7 @@ TEST(no_vote_for_a_log_that_lacks_something)
 /* Figure 3.7: an entry of an older term is not committed by being on a majority. */
 TEST(only_entries_of_the_own_term_are_committed_by_counting)
 {
-    struct group g;
+    struct raft_rig g;
     raft_group_open(&g, 3, NULL);
     GIVE_LOG(&g, 1, 2);
     raft_campaign(raft_group_raft(&g, 1));
@@ -471,7 +471,7 @@ TEST(only_entries_of_the_own_term_are_committed_by_counting)
 
 TEST(a_leader_does_not_count_its_own_copy_before_it_is_durable)
 {
-    struct group g;
+    struct raft_rig g;
     struct raft_output out;
     raft_group_open(&g, 3, NULL);
     raft_group_elect(&g, 1);
@@ -490,7 +490,7 @@ TEST(a_leader_does_not_count_its_own_copy_before_it_is_durable)
 
 TEST(leadership_goes_to_whom_it_is_transferred)
 {
-    struct group g;
+    struct raft_rig g;
     raft_group_open(&g, 3, NULL);
     raft_group_elect(&g, 1);
 
@@ -512,7 +512,7 @@ static void with_pre_vote(struct raft_config *c)
 
 TEST(a_member_that_was_cut_off_does_not_disturb_with_its_term)
 {
-    struct group g;
+    struct raft_rig g;
     raft_group_open(&g, 3, with_pre_vote);
     raft_group_elect(&g, 1);
     g.member[3].cut = true;

@@ -2,7 +2,7 @@
  * What a member does beyond the paper: both ways of writing, quorum checks, proposals, flow.
  */
 #include "harness/test.h"
-#include "raft/group_test.h"
+#include "raft/raft_rig_test.h"
 #include "raft/tracker.h"
 
 /* --- settings --- */
@@ -37,7 +37,7 @@ static void async(struct raft_config *c)
 
 static void run_a_while(void (*tweak)(struct raft_config *))
 {
-    struct group g;
+    struct raft_rig g;
     raft_group_open(&g, 3, tweak);
     raft_group_elect(&g, 1);
 
@@ -67,7 +67,7 @@ TEST(proposals_are_applied_everywhere_in_async_mode)
 
 TEST(an_async_append_names_its_answers)
 {
-    struct group g;
+    struct raft_rig g;
     struct raft_output out;
     struct buf text = {0};
     raft_group_open(&g, 3, async);
@@ -93,7 +93,7 @@ TEST(an_async_append_names_its_answers)
 /* A message to be applied may take long; of what is done already the log can be compacted. */
 TEST(applying_is_told_in_parts)
 {
-    struct group g;
+    struct raft_rig g;
     struct raft_output out;
     raft_group_open(&g, 1, async);
     raft_group_elect(&g, 1);
@@ -134,7 +134,7 @@ TEST(applying_is_told_in_parts)
  * once. The first one's completion must not be taken for the third's. */
 TEST(a_completed_write_of_an_older_term_proves_nothing)
 {
-    struct group g;
+    struct raft_rig g;
     struct raft_output out;
     struct raft_message *first;
     raft_group_open(&g, 5, async);
@@ -171,7 +171,7 @@ TEST(a_completed_write_of_an_older_term_proves_nothing)
  * to the same term again, and append something else there. */
 TEST(a_candidate_does_not_lead_before_its_term_is_durable)
 {
-    struct group g;
+    struct raft_rig g;
     struct raft_output out;
     raft_group_open(&g, 3, async);
     raft_campaign(raft_group_raft(&g, 1));
@@ -191,7 +191,7 @@ TEST(a_candidate_does_not_lead_before_its_term_is_durable)
 
 TEST(async_mode_applies_only_what_is_durable)
 {
-    struct group g;
+    struct raft_rig g;
     struct raft_output out;
     struct raft_entry e = {.index = 1, .term = 1};
     raft_group_open(&g, 3, async);
@@ -217,7 +217,7 @@ TEST(async_mode_applies_only_what_is_durable)
 
 TEST(two_plain_outputs_without_an_advance_are_a_bug)
 {
-    struct group g;
+    struct raft_rig g;
     struct raft_output out;
     raft_group_open(&g, 1, NULL);
     raft_campaign(raft_group_raft(&g, 1));
@@ -232,7 +232,7 @@ TEST(two_plain_outputs_without_an_advance_are_a_bug)
 
 TEST(an_output_stays_readable_while_the_log_under_it_changes)
 {
-    struct group g;
+    struct raft_rig g;
     struct raft_output out;
     struct raft_entry e = {.index = 1, .term = 1, .data = BYTES("first")};
     raft_group_open(&g, 3, async);
@@ -298,7 +298,7 @@ static void check_quorum(struct raft_config *c)
 
 TEST(a_leader_without_a_quorum_steps_down)
 {
-    struct group g;
+    struct raft_rig g;
     raft_group_open(&g, 3, check_quorum);
     raft_group_elect(&g, 1);
 
@@ -314,7 +314,7 @@ TEST(a_leader_without_a_quorum_steps_down)
 
 TEST(a_follower_with_a_live_leader_ignores_candidates)
 {
-    struct group g;
+    struct raft_rig g;
     raft_group_open(&g, 3, check_quorum);
     raft_group_elect(&g, 1);
 
@@ -340,7 +340,7 @@ TEST(a_follower_with_a_live_leader_ignores_candidates)
 
 TEST(a_member_stuck_in_a_higher_term_frees_itself)
 {
-    struct group g;
+    struct raft_rig g;
     raft_group_open(&g, 3, check_quorum);
     raft_group_elect(&g, 1);
     g.member[3].cut = true;
@@ -364,7 +364,7 @@ static void pre_vote(struct raft_config *c)
 
 TEST(a_pre_candidate_that_is_refused_keeps_its_term)
 {
-    struct group g;
+    struct raft_rig g;
     raft_group_open(&g, 3, pre_vote);
     raft_group_elect(&g, 1);
     g.member[3].cut = true;
@@ -382,7 +382,7 @@ TEST(a_pre_candidate_that_is_refused_keeps_its_term)
 
 TEST(a_follower_can_be_told_to_forget_its_leader)
 {
-    struct group g;
+    struct raft_rig g;
     raft_group_open(&g, 3, NULL);
     raft_group_elect(&g, 1);
 
@@ -404,7 +404,7 @@ static void no_forwarding(struct raft_config *c)
 
 TEST(followers_forward_proposals_unless_told_not_to)
 {
-    struct group g;
+    struct raft_rig g;
     raft_group_open(&g, 2, NULL);
     CHECK_EQ(raft_group_propose(&g, 2, "early"), RAFT_PROPOSAL_DROPPED);
     raft_group_elect(&g, 1);
@@ -428,7 +428,7 @@ static void little_uncommitted(struct raft_config *c)
 
 TEST(too_much_uncommitted_drops_proposals)
 {
-    struct group g;
+    struct raft_rig g;
     raft_group_open(&g, 3, little_uncommitted);
     raft_group_elect(&g, 1);
 
@@ -445,7 +445,7 @@ TEST(too_much_uncommitted_drops_proposals)
 
 TEST(a_batch_is_proposed_in_one_append)
 {
-    struct group g;
+    struct raft_rig g;
     struct blob *data[100];
     raft_group_open(&g, 3, NULL);
     raft_group_elect(&g, 1);
@@ -475,7 +475,7 @@ static void small_messages(struct raft_config *c)
 
 TEST(a_full_window_stops_the_flow_until_it_is_answered)
 {
-    struct group g;
+    struct raft_rig g;
     raft_group_open(&g, 2, small_messages);
     raft_group_elect(&g, 1);
     for (int i = 0; i < 6; i++)
@@ -502,7 +502,7 @@ static void few_bytes(struct raft_config *c)
 
 TEST(a_window_also_counts_bytes)
 {
-    struct group g;
+    struct raft_rig g;
     raft_group_open(&g, 2, few_bytes);
     raft_group_elect(&g, 1);
 
@@ -517,7 +517,7 @@ TEST(a_window_also_counts_bytes)
 
 TEST(an_unreachable_peer_is_probed_again)
 {
-    struct group g;
+    struct raft_rig g;
     raft_group_open(&g, 2, NULL);
     raft_group_elect(&g, 1);
     CHECK_EQ(raft_group_progress(&g, 1, 2)->state, PROGRESS_REPLICATE);
@@ -539,7 +539,7 @@ TEST(an_unreachable_peer_is_probed_again)
 
 TEST(a_restarted_group_goes_on)
 {
-    struct group g;
+    struct raft_rig g;
     raft_group_open(&g, 3, async);
     raft_group_elect(&g, 1);
     for (int i = 0; i < 5; i++)

@@ -100,8 +100,9 @@ void rpc_finish(struct rpc_call *pub, enum rpc_code code, struct bytes text)
         rpc_call_free(c);
         return;
     }
-    if (!c->finished) {                 /* else the client was told something else already */
-        rpc_call_decide(c, code, text); /* the text may be part of the message that hush drops */
+    if (!c->finished) { /* else the client was told something else already */
+        rpc_call_decide(c, code,
+                        text); /* the text may be part of the message that ignoring input drops */
         rpc_call_touch(c);
     }
     rpc_call_ignore_input(c);

@@ -16,13 +16,13 @@ static const struct rpc_method methods[] = {
     {"test.Echo", "Body", .id = METHOD_BODY},
     {"test.Echo", "Hold", .id = METHOD_HOLD},
     {"test.Echo", "Chat", .client_streams = true, .server_streams = true, .id = METHOD_CHAT},
-    {"test.Echo", "Deaf", .client_streams = true, .server_streams = true, .id = METHOD_DEAF},
+    {"test.Echo", "Deaf", .client_streams = true, .server_streams = true, .id = METHOD_STUCK},
     {"test.Echo", "Pull", .server_streams = true, .id = METHOD_PULL},
     /* Some of etcd's, to compare what is refused before it reaches them. */
     {"etcdserverpb.KV", "Range", .id = METHOD_HOLD},
     {"etcdserverpb.Watch", "Watch", .client_streams = true, .server_streams = true,
-     .id = METHOD_DEAF},
-    {"etcdserverpb.Maintenance", "Snapshot", .server_streams = true, .id = METHOD_DEAF},
+     .id = METHOD_STUCK},
+    {"etcdserverpb.Maintenance", "Snapshot", .server_streams = true, .id = METHOD_STUCK},
 };
 
 /* --- what the server does --- */
@@ -146,7 +146,7 @@ static void on_message(struct rpc_rig *r, const struct rpc_event *e)
         finish(r, e->call, RPC_OK, BYTES(""));
         break;
     case METHOD_HOLD:
-    case METHOD_DEAF:
+    case METHOD_STUCK:
         break;
     case METHOD_CHAT:
         rpc_send(e->call, e->message);

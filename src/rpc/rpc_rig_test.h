@@ -22,7 +22,7 @@
 #include "rpc/client.h"
 #include "rpc/rpc.h"
 
-enum { METHOD_SAY, METHOD_FAIL, METHOD_BODY, METHOD_HOLD, METHOD_CHAT, METHOD_DEAF, METHOD_PULL };
+enum { METHOD_SAY, METHOD_FAIL, METHOD_BODY, METHOD_HOLD, METHOD_CHAT, METHOD_STUCK, METHOD_PULL };
 
 /* What a client's call has got so far. */
 struct answer {

@@ -6,7 +6,7 @@
 #include "harness/peer_test.h"
 #include "io/disk.h"
 #include "io/io.h"
-#include "mvcc/shelf_test.h"
+#include "mvcc/mvcc_rig_test.h"
 #include "snap/transfer_rig_test.h"
 
 #include <inttypes.h>
@@ -17,7 +17,7 @@ enum { KEYS = 12, HASHES = 4 };
 
 struct twins {
     struct peer etcd;
-    struct shelf ours;
+    struct mvcc_rig ours;
     struct rng rng;
     int64_t lease;
     uint64_t number; /* of the last value */
@@ -30,7 +30,7 @@ static void twins_open(struct twins *t)
     snprintf(dir, sizeof(dir), "%s/data", test_tmp_dir());
     peer_open(&t->etcd, dir);
     peer_start(&t->etcd, "--unsafe-no-fsync");
-    shelf_init(&t->ours, STAND_LMDB);
+    mvcc_rig_init(&t->ours, BACKEND_RIG_LMDB);
     rng_seed(&t->rng, test_seed());
     const char *granted = PEER_CTL(&t->etcd, "lease grant 100000");
     CHECK_EQ(sscanf(granted, "lease %" SCNx64 " granted", (uint64_t *)&t->lease), 1);
@@ -51,7 +51,7 @@ static void put(struct twins *t)
     snprintf(key, sizeof(key), "k%02u", any_key(t));
     snprintf(value, sizeof(value), "value%" PRIu64, ++t->number);
     PEER_CTL(&t->etcd, "put %s %s --lease=%" PRIx64, key, value, leased ? (uint64_t)t->lease : 0);
-    shelf_put_leased(&t->ours, key, value, leased ? t->lease : 0);
+    mvcc_rig_put_leased(&t->ours, key, value, leased ? t->lease : 0);
 }
 
 static void delete_range(struct twins *t)
@@ -63,11 +63,11 @@ static void delete_range(struct twins *t)
     snprintf(end, sizeof(end), "k%02u", to);
     PEER_CTL(&t->etcd, "del %s %s", key, end);
     struct mvcc_delete_range d = {.range = key_range(bytes_of_str(key), bytes_of_str(end))};
-    shelf_begin(&t->ours);
+    mvcc_rig_begin(&t->ours);
     mvcc_delete_range_begin(t->ours.m, &d);
     while (!mvcc_delete_range_some(t->ours.m, &d, 2))
         ;
-    shelf_end(&t->ours);
+    mvcc_rig_end(&t->ours);
 }
 
 /* Puts and deletes of different keys in one transaction. */
@@ -76,7 +76,7 @@ static void txn(struct twins *t)
     struct buf ops = {0};
     unsigned key = any_key(t), changes = 2 + (unsigned)rng_below(&t->rng, 4);
 
-    shelf_begin(&t->ours);
+    mvcc_rig_begin(&t->ours);
     for (unsigned i = 0; i < changes; i++) {
         char name[8], value[24];
         snprintf(name, sizeof(name), "k%02u", (key + i * 5) % KEYS);
@@ -89,7 +89,7 @@ static void txn(struct twins *t)
             mvcc_put(t->ours.m, bytes_of_str(name), bytes_of_str(value), 0);
         }
     }
-    shelf_end(&t->ours);
+    mvcc_rig_end(&t->ours);
     peer_run(&t->etcd.arena, "printf '\\n%s\\n\\n' | " PEERS "etcdctl --endpoints %s txn",
              buf_str(&ops), t->etcd.client_url);
     buf_free(&ops);
@@ -112,19 +112,19 @@ static void delete_everything(struct twins *t)
 {
     PEER_CTL(&t->etcd, "del '' --prefix");
     struct mvcc_delete_range d = {.range = key_range(BYTES("\0"), BYTES("\0"))};
-    shelf_begin(&t->ours);
+    mvcc_rig_begin(&t->ours);
     mvcc_delete_range_begin(t->ours.m, &d);
     while (!mvcc_delete_range_some(t->ours.m, &d, 100))
         ;
-    shelf_end(&t->ours);
+    mvcc_rig_end(&t->ours);
 }
 
 static void compact(struct twins *t, int64_t revision, bool remove)
 {
     PEER_CTL(&t->etcd, "compact %" PRId64 " --physical", revision);
-    CHECK_EQ(shelf_compact(&t->ours, revision), MVCC_OK);
+    CHECK_EQ(mvcc_rig_compact(&t->ours, revision), MVCC_OK);
     if (remove)
-        shelf_settle(&t->ours);
+        mvcc_rig_settle(&t->ours);
 }
 
 /* --- comparing ---------------------------------------------------------------------------- */
@@ -187,12 +187,12 @@ static void check_export(struct twins *t)
 
     for (int i = 0; i < HASHES; i++) {
         revisions[i] = i ? (int64_t)rng_between(&t->rng, (uint64_t)low, (uint64_t)newest) : newest;
-        hashes[i] = shelf_hash(&t->ours, revisions[i]);
+        hashes[i] = mvcc_rig_hash(&t->ours, revisions[i]);
     }
-    shelf_commit(&t->ours);
+    mvcc_rig_commit(&t->ours);
     const char *dir = arena_printf(a, "%s/exported", test_tmp_dir());
-    const char *from = arena_printf(a, "%s", t->ours.stand.dir);
-    shelf_free(&t->ours);
+    const char *from = arena_printf(a, "%s", t->ours.backend_rig.dir);
+    mvcc_rig_free(&t->ours);
     peer_run(a, "mkdir -p %s/member/snap && mv %s %s/member/" SNAP_STORE_NAME, dir, from, dir);
 
     CHECK_EQ(loop_open(&(struct loop_options){0}, &loop), ERR_OK);
@@ -258,7 +258,7 @@ TEST(hashkv_equals_that_of_etcd)
     check_hashes(&t);
 
     int64_t newest = mvcc_revision(t.ours.m);
-    int64_t hash = shelf_hash(&t.ours, newest);
+    int64_t hash = mvcc_rig_hash(&t.ours, newest);
     peer_stop(&t.etcd);
     check_export(&t); /* with a compaction that etcd has to take up */
     check_import(&t, newest, hash);

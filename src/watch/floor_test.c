@@ -17,16 +17,16 @@ static void put_some(struct watch_rig *r, const char *prefix, unsigned count)
     watch_rig_begin(r);
     for (unsigned n = 0; n < count; n++) {
         snprintf(key, sizeof(key), "%s%05u", prefix, n);
-        mvcc_put(r->shelf.m, bytes_of_str(key), BYTES("value"), 0);
+        mvcc_put(r->mvcc_rig.m, bytes_of_str(key), BYTES("value"), 0);
     }
     watch_rig_end(r);
 }
 
 static void settle_delete(struct watch_rig *r)
 {
-    while (!mvcc_settle_some(r->shelf.m, 100))
+    while (!mvcc_settle_some(r->mvcc_rig.m, 100))
         watch_check(r->w);
-    CHECK(!mvcc_is_settling(r->shelf.m));
+    CHECK(!mvcc_is_settling(r->mvcc_rig.m));
 }
 
 /* What came to one watcher of one stream. */
@@ -113,12 +113,12 @@ TEST(a_large_delete_and_a_compaction_behind_it_lose_no_event)
     struct watch_stream *two = join(&r, &prev, 1 * MIB, &with_prev);
 
     watch_rig_delete_range(&r, "k", "l");
-    CHECK(mvcc_is_settling(r.shelf.m));
+    CHECK(mvcc_is_settling(r.mvcc_rig.m));
     watch_rig_put(&r, "after", "1");
     watch_rig_compact(&r, 4);
     listen(&r);
     CHECK_EQ(plain.events, 0);
-    CHECK(mvcc_compact_waiting(r.shelf.m));
+    CHECK(mvcc_compact_waiting(r.mvcc_rig.m));
     r.now_ms += 3600000; /* however long it takes */
     listen(&r);
     settle_delete(&r);
@@ -133,8 +133,8 @@ TEST(a_large_delete_and_a_compaction_behind_it_lose_no_event)
     CHECK_EQ(prev.events, 5001);
     CHECK_EQ(prev.with_prev, 5000);
     watch_rig_remove(&r);
-    CHECK(!mvcc_compact_pending(r.shelf.m)); /* nobody needs it any more */
-    CHECK_EQ(mvcc_status(r.shelf.m).keys, 1);
+    CHECK(!mvcc_compact_pending(r.mvcc_rig.m)); /* nobody needs it any more */
+    CHECK_EQ(mvcc_status(r.mvcc_rig.m).keys, 1);
     watch_stream_close(one);
     watch_stream_close(two);
     watch_rig_free(&r);
@@ -177,7 +177,7 @@ TEST(a_watcher_without_room_when_history_is_cut_loses_no_event)
     watch_rig_remove(&r);
     listen(&r);
     watch_rig_remove(&r);
-    CHECK(!mvcc_compact_pending(r.shelf.m));
+    CHECK(!mvcc_compact_pending(r.mvcc_rig.m));
     watch_stream_close(s);
     watch_rig_free(&r);
 }
@@ -207,12 +207,12 @@ TEST(a_watcher_whose_start_has_just_come_loses_no_event)
 TEST(new_watchers_and_those_that_lag_end_below_a_compaction_although_others_read_on)
 {
     struct watch_rig r;
-    struct heard live = {.reads = true}, deaf = {0}, late = {.reads = true};
+    struct heard live = {.reads = true}, stuck = {0}, late = {.reads = true};
     struct pb_watch_create_request past = everything;
     past.start_revision = 5;
     watch_rig_init(&r, NULL);
     put_some(&r, "k", 2000);
-    struct watch_stream *a = join(&r, &deaf, 100, &everything);
+    struct watch_stream *a = join(&r, &stuck, 100, &everything);
     for (unsigned n = 0; n < 5; n++)
         watch_rig_put(&r, "a", "1"); /* revisions 3 to 7 */
     listen(&r);
@@ -227,10 +227,10 @@ TEST(new_watchers_and_those_that_lag_end_below_a_compaction_although_others_read
     watch_rig_compact(&r, 9);
     struct watch_stream *c = join(&r, &late, 1 * MIB, &past);
     settle_delete(&r);
-    read_again(&r, a, &deaf);
+    read_again(&r, a, &stuck);
 
-    CHECK_EQ(deaf.canceled, 9);
-    CHECK(deaf.last <= 7);
+    CHECK_EQ(stuck.canceled, 9);
+    CHECK(stuck.last <= 7);
     CHECK_EQ(late.canceled, 9);
     CHECK_EQ(late.events, 0);
     CHECK_EQ(live.canceled, 0);
@@ -245,15 +245,15 @@ TEST(new_watchers_and_those_that_lag_end_below_a_compaction_although_others_read
 TEST(a_client_that_does_not_read_holds_history_for_a_minute_after_the_delete)
 {
     struct watch_rig r;
-    struct heard slow = {0}, deaf = {0};
+    struct heard slow = {0}, stuck = {0};
     watch_rig_init(&r, NULL);
     put_some(&r, "k", 5000);
     struct watch_stream *a = join(&r, &slow, 100, &everything);
-    struct watch_stream *b = join(&r, &deaf, 100, &everything);
+    struct watch_stream *b = join(&r, &stuck, 100, &everything);
     watch_rig_delete_range(&r, "k", "l");
     for (unsigned n = 0; n < 10; n++)
         watch_rig_put(&r, "a", "1");
-    watch_rig_compact(&r, mvcc_revision(r.shelf.m));
+    watch_rig_compact(&r, mvcc_revision(r.mvcc_rig.m));
     r.now_ms += 10ull * WATCH_FLOOR_MS;
     listen(&r);
     settle_delete(&r);
@@ -265,7 +265,7 @@ TEST(a_client_that_does_not_read_holds_history_for_a_minute_after_the_delete)
     r.now_ms += WATCH_FLOOR_MS - 1000;
     listen(&r);
     watch_rig_remove(&r);
-    CHECK(mvcc_compact_waiting(r.shelf.m));
+    CHECK(mvcc_compact_waiting(r.mvcc_rig.m));
     read_again(&r, a, &slow);
     CHECK_EQ(slow.canceled, 0);
     CHECK_EQ(slow.events, 5010);
@@ -273,12 +273,12 @@ TEST(a_client_that_does_not_read_holds_history_for_a_minute_after_the_delete)
     r.now_ms = watch_next_ms(r.w);
     listen(&r);
     watch_rig_remove(&r);
-    CHECK(!mvcc_compact_pending(r.shelf.m));
+    CHECK(!mvcc_compact_pending(r.mvcc_rig.m));
     CHECK_EQ(watch_next_ms(r.w), UINT64_MAX);
-    read_again(&r, b, &deaf);
+    read_again(&r, b, &stuck);
 
-    CHECK_EQ(deaf.canceled, 13);
-    CHECK_EQ(deaf.events, 5000);
+    CHECK_EQ(stuck.canceled, 13);
+    CHECK_EQ(stuck.events, 5000);
     watch_stream_close(a);
     watch_stream_close(b);
     watch_rig_free(&r);
@@ -293,10 +293,10 @@ TEST(a_client_that_reads_a_little_does_not_hold_history_for_ever)
     struct watch_stream *s = join(&r, &h, 100, &everything);
     for (unsigned n = 0; n < 100; n++)
         watch_rig_put(&r, "a", "1");
-    watch_rig_compact(&r, mvcc_revision(r.shelf.m));
+    watch_rig_compact(&r, mvcc_revision(r.mvcc_rig.m));
     unsigned rounds = 0;
 
-    for (; mvcc_compact_pending(r.shelf.m); rounds++) {
+    for (; mvcc_compact_pending(r.mvcc_rig.m); rounds++) {
         CHECK(rounds < 100);
         r.now_ms += 1000;
         put_some(&r, "b", 1);
@@ -343,7 +343,7 @@ TEST(a_long_message_is_not_overtaken_by_compaction_for_a_minute)
 
     watch_rig_put(&r, "k00007", "2");
     watch_rig_compact(&r, 4);
-    CHECK(mvcc_compact_waiting(r.shelf.m));
+    CHECK(mvcc_compact_waiting(r.mvcc_rig.m));
     r.now_ms++;
     watch_rig_settle(&r, 100);
     r.now_ms += WATCH_FLOOR_MS - 1000;
@@ -355,7 +355,7 @@ TEST(a_long_message_is_not_overtaken_by_compaction_for_a_minute)
     watch_rig_settle(&r, 100);
     CHECK_EQ(watch_long_read(l, 5000, &events, &done), ERR_CANCELED);
     watch_rig_remove(&r);
-    CHECK(!mvcc_compact_pending(r.shelf.m));
+    CHECK(!mvcc_compact_pending(r.mvcc_rig.m));
 
     watch_long_end(l);
     buf_free(&events);
@@ -380,7 +380,7 @@ TEST(a_store_that_is_replaced_while_history_is_kept_keeps_it_no_longer)
     watch_rig_replace(&r); /* where the delete is being settled, too */
     settle_delete(&r);
     watch_rig_remove(&r);
-    CHECK(!mvcc_compact_pending(r.shelf.m));
+    CHECK(!mvcc_compact_pending(r.mvcc_rig.m));
     listen(&r);
 
     CHECK_EQ(h.canceled, 4);

@@ -97,10 +97,10 @@ static void change_key(struct life *l, unsigned key, size_t value_bytes)
     struct buf value = {0};
 
     if (c.tombstone) {
-        mvcc_delete(l->rig.shelf.m, key_name(key));
+        mvcc_delete(l->rig.mvcc_rig.m, key_name(key));
     } else {
         value_of(c.revision, c.value_bytes, &value);
-        mvcc_put(l->rig.shelf.m, key_name(key), buf_bytes(&value), 0);
+        mvcc_put(l->rig.mvcc_rig.m, key_name(key), buf_bytes(&value), 0);
     }
     remember(l, &c);
     l->alive[key] = c.tombstone ? 0 : c.revision;
@@ -114,7 +114,7 @@ static void make_huge(struct life *l)
 
     for (unsigned n = 0; n < MVCC_CHANGES_MAX + 10; n++) {
         snprintf(key, sizeof(key), "huge%u", n);
-        mvcc_put(l->rig.shelf.m, bytes_of_str(key), BYTES("x"), 0);
+        mvcc_put(l->rig.mvcc_rig.m, bytes_of_str(key), BYTES("x"), 0);
     }
 }
 
@@ -135,7 +135,7 @@ static void step_change(struct life *l)
     }
     l->revision++;
     watch_rig_end(&l->rig);
-    CHECK_EQ(mvcc_revision(l->rig.shelf.m), l->revision);
+    CHECK_EQ(mvcc_revision(l->rig.mvcc_rig.m), l->revision);
 }
 
 static void step_compact(struct life *l)

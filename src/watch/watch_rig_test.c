@@ -7,8 +7,8 @@ void watch_rig_init(struct watch_rig *r, const struct watch_options *options)
     struct watch_options o = options ? *options : (struct watch_options){0};
 
     *r = (struct watch_rig){.now_ms = 1000};
-    shelf_init(&r->shelf, STAND_MEMORY);
-    o.mvcc = r->shelf.m;
+    mvcc_rig_init(&r->mvcc_rig, BACKEND_RIG_MEMORY);
+    o.mvcc = r->mvcc_rig.m;
     if (o.fragment_bytes == 0)
         o.fragment_bytes = 2 * MIB;
     if (o.seed == 0)
@@ -20,17 +20,17 @@ void watch_rig_free(struct watch_rig *r)
 {
     watch_check(r->w);
     watch_close(r->w);
-    shelf_free(&r->shelf);
+    mvcc_rig_free(&r->mvcc_rig);
 }
 
 void watch_rig_begin(struct watch_rig *r)
 {
-    shelf_begin(&r->shelf);
+    mvcc_rig_begin(&r->mvcc_rig);
 }
 
 void watch_rig_end(struct watch_rig *r)
 {
-    struct mvcc_changes changes = shelf_end(&r->shelf);
+    struct mvcc_changes changes = mvcc_rig_end(&r->mvcc_rig);
 
     if (!r->away)
         watch_changed(r->w, &changes);
@@ -40,14 +40,14 @@ void watch_rig_end(struct watch_rig *r)
 void watch_rig_put(struct watch_rig *r, const char *key, const char *value)
 {
     watch_rig_begin(r);
-    mvcc_put(r->shelf.m, bytes_of_str(key), bytes_of_str(value), 0);
+    mvcc_put(r->mvcc_rig.m, bytes_of_str(key), bytes_of_str(value), 0);
     watch_rig_end(r);
 }
 
 void watch_rig_delete(struct watch_rig *r, const char *key)
 {
     watch_rig_begin(r);
-    mvcc_delete(r->shelf.m, bytes_of_str(key));
+    mvcc_delete(r->mvcc_rig.m, bytes_of_str(key));
     watch_rig_end(r);
 }
 
@@ -56,15 +56,15 @@ void watch_rig_delete_range(struct watch_rig *r, const char *from, const char *t
     struct mvcc_delete_range d = {.range = key_range(bytes_of_str(from), bytes_of_str(to))};
 
     watch_rig_begin(r);
-    mvcc_delete_range_begin(r->shelf.m, &d);
-    while (!mvcc_delete_range_some(r->shelf.m, &d, 100))
+    mvcc_delete_range_begin(r->mvcc_rig.m, &d);
+    while (!mvcc_delete_range_some(r->mvcc_rig.m, &d, 100))
         ;
     watch_rig_end(r);
 }
 
 void watch_rig_compact(struct watch_rig *r, int64_t revision)
 {
-    CHECK_EQ(shelf_compact(&r->shelf, revision), MVCC_OK);
+    CHECK_EQ(mvcc_rig_compact(&r->mvcc_rig, revision), MVCC_OK);
     if (!r->away)
         watch_compacted(r->w);
     watch_check(r->w);
@@ -73,18 +73,18 @@ void watch_rig_compact(struct watch_rig *r, int64_t revision)
 
 void watch_rig_remove(struct watch_rig *r)
 {
-    shelf_commit(&r->shelf);
-    while (mvcc_compact_pending(r->shelf.m) && !mvcc_compact_waiting(r->shelf.m)) {
-        mvcc_compact_some(r->shelf.m, 7);
-        shelf_commit(&r->shelf);
+    mvcc_rig_commit(&r->mvcc_rig);
+    while (mvcc_compact_pending(r->mvcc_rig.m) && !mvcc_compact_waiting(r->mvcc_rig.m)) {
+        mvcc_compact_some(r->mvcc_rig.m, 7);
+        mvcc_rig_commit(&r->mvcc_rig);
     }
 }
 
 void watch_rig_replace(struct watch_rig *r)
 {
     r->away = false;
-    struct mvcc *before = shelf_replace(&r->shelf);
-    watch_store_replaced(r->w, r->shelf.m);
+    struct mvcc *before = mvcc_rig_replace(&r->mvcc_rig);
+    watch_store_replaced(r->w, r->mvcc_rig.m);
     mvcc_close(before);
     watch_check(r->w);
 }

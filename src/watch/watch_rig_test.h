@@ -5,11 +5,11 @@
  */
 #pragma once
 
-#include "mvcc/shelf_test.h"
+#include "mvcc/mvcc_rig_test.h"
 #include "watch/watch.h"
 
 struct watch_rig {
-    struct shelf shelf;
+    struct mvcc_rig mvcc_rig;
     struct watch *w;
     uint64_t now_ms;
     bool away; /* changes are not told: they come with the store that replaces ours */

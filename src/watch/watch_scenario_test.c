@@ -169,7 +169,7 @@ static void step_many(struct script *s)
         snprintf(key, sizeof(key), "%s%05" PRId64, s->words[1], n);
         if (flag(s, "apart"))
             watch_rig_begin(&s->rig);
-        mvcc_put(s->rig.shelf.m, bytes_of_str(key), buf_bytes(&value), 0);
+        mvcc_put(s->rig.mvcc_rig.m, bytes_of_str(key), buf_bytes(&value), 0);
         if (flag(s, "apart"))
             watch_rig_end(&s->rig);
     }
@@ -181,9 +181,9 @@ static void step_put(struct script *s)
     if (!s->in_txn)
         watch_rig_begin(&s->rig);
     if (strcmp(s->words[0], "put") == 0)
-        mvcc_put(s->rig.shelf.m, word(s, 1), word(s, 2), 0);
+        mvcc_put(s->rig.mvcc_rig.m, word(s, 1), word(s, 2), 0);
     else
-        mvcc_delete(s->rig.shelf.m, word(s, 1));
+        mvcc_delete(s->rig.mvcc_rig.m, word(s, 1));
     if (!s->in_txn)
         watch_rig_end(&s->rig);
 }

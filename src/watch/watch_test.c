@@ -16,7 +16,7 @@ static void put_many(struct watch_rig *r, const char *prefix, unsigned count, si
     memset(buf_extend(&value, value_bytes), 'v', value_bytes);
     for (unsigned n = 0; n < count; n++) {
         snprintf(key, sizeof(key), "%s%05u", prefix, n);
-        mvcc_put(r->shelf.m, bytes_of_str(key), buf_bytes(&value), 0);
+        mvcc_put(r->mvcc_rig.m, bytes_of_str(key), buf_bytes(&value), 0);
     }
     buf_free(&value);
 }
@@ -25,9 +25,9 @@ static void put_many_apart(struct watch_rig *r, const char *key, unsigned count)
 {
     for (unsigned n = 0; n < count; n++) {
         struct mvcc_changes changes;
-        shelf_begin(&r->shelf);
-        mvcc_put(r->shelf.m, bytes_of_str(key), BYTES("v"), 0);
-        changes = shelf_end(&r->shelf);
+        mvcc_rig_begin(&r->mvcc_rig);
+        mvcc_put(r->mvcc_rig.m, bytes_of_str(key), BYTES("v"), 0);
+        changes = mvcc_rig_end(&r->mvcc_rig);
         watch_changed(r->w, &changes);
     }
 }
@@ -471,11 +471,11 @@ TEST(a_slow_stream_costs_no_memory_while_others_go_on)
 
 /* --- another store --- */
 
-static void put_elsewhere(struct watch_rig *r, struct shelf *elsewhere, const char *value)
+static void put_elsewhere(struct watch_rig *r, struct mvcc_rig *elsewhere, const char *value)
 {
-    shelf_begin(elsewhere);
+    mvcc_rig_begin(elsewhere);
     mvcc_put(elsewhere->m, BYTES("a"), bytes_of_str(value), 0);
-    struct mvcc_changes changes = shelf_end(elsewhere);
+    struct mvcc_changes changes = mvcc_rig_end(elsewhere);
     watch_changed(r->w, &changes);
     watch_check(r->w);
 }
@@ -484,9 +484,9 @@ static void put_elsewhere(struct watch_rig *r, struct shelf *elsewhere, const ch
 TEST(a_store_that_lies_behind_is_waited_for)
 {
     struct watch_rig r;
-    struct shelf behind;
+    struct mvcc_rig behind;
     watch_rig_init(&r, NULL);
-    shelf_init(&behind, STAND_MEMORY);
+    mvcc_rig_init(&behind, BACKEND_RIG_MEMORY);
     struct watch_stream *s = watch_rig_stream(&r, 1 * MIB);
     watch_rig_create(&r, s, &everything);
     for (unsigned n = 0; n < 3; n++)
@@ -510,7 +510,7 @@ TEST(a_store_that_lies_behind_is_waited_for)
     CHECK_STR(watch_rig_next(&r), "#0 revision=5 put a=4@5");
     watch_stream_close(s);
     watch_rig_free(&r);
-    shelf_free(&behind);
+    mvcc_rig_free(&behind);
 }
 
 /* --- time --- */

@@ -23,23 +23,23 @@
 #include <time.h>
 #include <unistd.h>
 
-struct desk {
+struct limits_rig {
     struct peer peer;
     struct caller caller;
     struct line *line;
     struct arena arena;
 };
 
-static void open_desk(struct desk *d, const char *flags)
+static void open_rig(struct limits_rig *d, const char *flags)
 {
-    *d = (struct desk){0};
+    *d = (struct limits_rig){0};
     peer_open_ours(&d->peer, arena_printf(&d->arena, "%s/ours", test_tmp_dir()));
     peer_start(&d->peer, flags);
     caller_open(&d->caller, &d->peer);
     d->line = caller_connect(&d->caller);
 }
 
-static void close_desk(struct desk *d)
+static void close_rig(struct limits_rig *d)
 {
     caller_close(&d->caller);
     peer_stop(&d->peer);
@@ -47,7 +47,7 @@ static void close_desk(struct desk *d)
     arena_free(&d->arena);
 }
 
-static void restart_desk(struct desk *d, const char *flags)
+static void restart_rig(struct limits_rig *d, const char *flags)
 {
     caller_close(&d->caller);
     peer_stop(&d->peer);
@@ -66,8 +66,8 @@ static void need_effort(void)
 
 TEST(an_idle_server_takes_twelve_megabytes_at_most)
 {
-    struct desk d;
-    open_desk(&d, "");
+    struct limits_rig d;
+    open_rig(&d, "");
 
     for (unsigned i = 0; i < 100; i++)
         caller_put(d.line, BYTES("key"), BYTES("value"));
@@ -75,12 +75,12 @@ TEST(an_idle_server_takes_twelve_megabytes_at_most)
 
     printf("idle: %zu KiB\n", resident / 1024);
     CHECK(resident < 12 * MIB || !peer_memory_counts());
-    close_desk(&d);
+    close_rig(&d);
 }
 
 static uint64_t start_to_first_put_ns(void)
 {
-    struct desk d = {0};
+    struct limits_rig d = {0};
     struct timespec began, now;
 
     peer_open_ours(&d.peer, arena_printf(&d.arena, "%s/fresh", test_tmp_dir()));
@@ -120,7 +120,7 @@ TEST(the_first_put_is_answered_within_a_tenth_of_a_second)
 enum { WRITERS = 64 };
 
 struct flood {
-    struct desk *desk;
+    struct limits_rig *rig;
     struct ask asks[WRITERS];
     uint64_t sent, answered, wanted;
     uint64_t keys_per_write;
@@ -165,18 +165,18 @@ static void one_written(struct ask *a)
 static void write_many(struct flood *f)
 {
     for (unsigned i = 0; i < WRITERS && f->sent < f->wanted; i++) {
-        f->asks[i] = (struct ask){.line = f->desk->line, .on_over = one_written, .context = f};
+        f->asks[i] = (struct ask){.line = f->rig->line, .on_over = one_written, .context = f};
         write_one(f, &f->asks[i]);
     }
     while (f->answered < f->wanted)
-        caller_turn(&f->desk->caller, 1000);
+        caller_turn(&f->rig->caller, 1000);
     for (unsigned i = 0; i < WRITERS; i++)
         ask_free(&f->asks[i]);
 }
 
 /* --- watchers that do not read --- */
 
-static int dial(struct desk *d)
+static int dial(struct limits_rig *d)
 {
     struct sockaddr_in to = {.sin_family = AF_INET,
                              .sin_addr.s_addr = htonl(INADDR_LOOPBACK),
@@ -210,10 +210,10 @@ static void send_all(int fd, const struct buf *b)
     CHECK_EQ(send(fd, b->at, b->len, MSG_NOSIGNAL), b->len);
 }
 
-enum { DEAF = 1000 };
+enum { STUCK = 1000 };
 
 /* A watch on what the floods write, from this revision on; nobody reads what comes. */
-static int dial_watch(struct desk *d, int64_t from)
+static int dial_watch(struct limits_rig *d, int64_t from)
 {
     struct pb_watch_create_request create = {
         .key = BYTES("many/"), .range_end = BYTES("many0"), .start_revision = from};
@@ -231,7 +231,7 @@ static uint64_t bytes_unread(const int *fds)
 {
     uint64_t total = 0;
 
-    for (unsigned i = 0; i < DEAF; i++) {
+    for (unsigned i = 0; i < STUCK; i++) {
         int waiting;
         CHECK_EQ(ioctl(fds[i], FIONREAD, &waiting), 0);
         total += (unsigned)waiting;
@@ -239,9 +239,9 @@ static uint64_t bytes_unread(const int *fds)
     return total;
 }
 
-/* Writes until a whole flood of it has moved nothing on any of the streams: now they are deaf, and
+/* Writes until a whole flood of it has moved nothing on any of the streams: now they are stuck, and
  * were so for the whole of that flood. Returns the most memory that was seen meanwhile. */
-static size_t write_until_deaf(struct desk *d, const int *fds, struct bytes value)
+static size_t write_until_stuck(struct limits_rig *d, const int *fds, struct bytes value)
 {
     enum { WRITES = 5000, WRITES_MIN = 20000, WRITES_MAX = 1000000 };
     uint64_t arrived, writes = 0;
@@ -249,7 +249,7 @@ static size_t write_until_deaf(struct desk *d, const int *fds, struct bytes valu
 
     do {
         struct flood flood = {
-            .desk = d, .wanted = WRITES, .keys_per_write = 1, .one_key = true, .value = value};
+            .rig = d, .wanted = WRITES, .keys_per_write = 1, .one_key = true, .value = value};
         arrived = bytes_unread(fds);
         write_many(&flood);
         size_t memory = peer_memory_bytes(&d->peer);
@@ -258,7 +258,7 @@ static size_t write_until_deaf(struct desk *d, const int *fds, struct bytes valu
         CHECK(writes < WRITES_MAX);
     } while (writes < WRITES_MIN || bytes_unread(fds) != arrived);
     printf("after %llu writes %llu KiB have arrived for each and nothing moves; ",
-           (unsigned long long)writes, (unsigned long long)arrived / DEAF / 1024);
+           (unsigned long long)writes, (unsigned long long)arrived / STUCK / 1024);
     return most;
 }
 
@@ -335,50 +335,50 @@ static void hear_all(int fd, int64_t from, int64_t to)
  * connections and all, to the memory of a server that has been written to for a while. That is its
  * own memory, RssAnon: pages of the store's file that are resident, too, are there for the writers.
  */
-static void check_deaf_streams(int64_t apart)
+static void check_stuck_streams(int64_t apart)
 {
     enum { WRITES = 20000, HEARERS = 4 };
     static uint8_t value[1024];
-    static int fds[DEAF];
-    struct desk d;
-    peer_allow_files(DEAF + 500);
-    open_desk(&d, "--log-level=warn");
-    struct flood before = {.desk = &d,
+    static int fds[STUCK];
+    struct limits_rig d;
+    peer_allow_files(STUCK + 500);
+    open_rig(&d, "--log-level=warn");
+    struct flood before = {.rig = &d,
                            .wanted = WRITES,
                            .keys_per_write = 1,
                            .one_key = true,
                            .value = bytes_of(value, sizeof(value))};
     int64_t first = caller_put(d.line, BYTES("a key"), BYTES("before them all")) + 1;
-    CHECK(apart * DEAF <= WRITES);
+    CHECK(apart * STUCK <= WRITES);
 
     write_many(&before);
     if (apart == 0)
         first += WRITES;
     size_t memory = peer_memory_bytes(&d.peer);
-    for (unsigned i = 0; i < DEAF; i++)
+    for (unsigned i = 0; i < STUCK; i++)
         fds[i] = dial_watch(&d, first + i * apart);
-    size_t most = write_until_deaf(&d, fds, before.value);
+    size_t most = write_until_stuck(&d, fds, before.value);
 
-    printf("memory %zu KiB, with %d deaf watchers at most %zu KiB\n", memory / 1024, DEAF,
+    printf("memory %zu KiB, with %d stuck watchers at most %zu KiB\n", memory / 1024, STUCK,
            most / 1024);
     CHECK(most < memory + 64 * MIB || !peer_memory_counts());
     int64_t last = caller_put(d.line, BYTES("a key"), BYTES("behind them all")) - 1;
-    for (unsigned i = 0; i < DEAF; i += DEAF / HEARERS)
+    for (unsigned i = 0; i < STUCK; i += STUCK / HEARERS)
         hear_all(fds[i], first + i * apart, last);
-    for (unsigned i = 0; i < DEAF; i++)
+    for (unsigned i = 0; i < STUCK; i++)
         close(fds[i]);
-    close_desk(&d);
+    close_rig(&d);
 }
 
 TEST(a_thousand_watchers_that_do_not_read_cost_little)
 {
-    check_deaf_streams(0);
+    check_stuck_streams(0);
 }
 
 /* These have nothing to share: each waits with events of its own. */
 TEST(a_thousand_watchers_that_do_not_read_at_different_places_cost_little)
 {
-    check_deaf_streams(10);
+    check_stuck_streams(10);
 }
 
 /* --- a gigabyte --- */
@@ -405,21 +405,21 @@ static uint64_t bytes_below(const char *path)
 }
 
 /* The page store alone: the log grows as it should. */
-static uint64_t store_bytes(struct desk *d)
+static uint64_t store_bytes(struct limits_rig *d)
 {
     return bytes_below(arena_printf(&d->arena, "%s/member", d->peer.dir)) -
            bytes_below(arena_printf(&d->arena, "%s/member/wal", d->peer.dir));
 }
 
-static size_t file_pages_bytes(struct desk *d)
+static size_t file_pages_bytes(struct limits_rig *d)
 {
     return peer_resident_bytes(&d->peer) - peer_memory_bytes(&d->peer);
 }
 
 /* Reading the whole store to build the index leaves no more behind than a range does. */
-static void check_start_on_it(struct desk *d, const char *flags)
+static void check_start_on_it(struct limits_rig *d, const char *flags)
 {
-    restart_desk(d, flags);
+    restart_rig(d, flags);
     caller_put(d->line, BYTES("churn"), BYTES("small"));
     size_t pages = file_pages_bytes(d);
 
@@ -437,13 +437,13 @@ TEST(a_gigabyte_to_a_slow_reader_takes_no_memory)
     const char *flags =
         "--log-level=warn --backend-batch-interval=1ms --quota-backend-bytes=8000000000";
     uint64_t values = test_effort() > 1 ? 1000 : 250;
-    struct desk d;
+    struct limits_rig d;
     struct buf request = {0}, got = {0};
     uint8_t *value = mem_alloc(MIB);
     struct pb_range_request range = {.key = BYTES("many/"), .range_end = BYTES("many0")};
-    open_desk(&d, flags);
+    open_rig(&d, flags);
     struct flood fill = {
-        .desk = &d, .wanted = values, .keys_per_write = 1, .value = bytes_of(value, MIB)};
+        .rig = &d, .wanted = values, .keys_per_write = 1, .value = bytes_of(value, MIB)};
     write_many(&fill);
     caller_for_ms(&d.caller, 500); /* the store has it */
     wide_request(&request, "/etcdserverpb.KV/Range", &pb_range_request_schema, &range, true);
@@ -477,7 +477,7 @@ TEST(a_gigabyte_to_a_slow_reader_takes_no_memory)
     buf_free(&request);
     buf_free(&got);
     mem_free(value);
-    close_desk(&d);
+    close_rig(&d);
 }
 
 /* --- a million --- */
@@ -571,14 +571,14 @@ static double longest_turn_ms(struct peer *p)
 static bool delete_many(unsigned keys)
 {
     enum { AT_ONCE = 125 };
-    struct desk d;
+    struct limits_rig d;
     struct pb_delete_range_request request = {.key = BYTES("many/"), .range_end = BYTES("many0")};
     struct pb_delete_range_response response;
     struct errands errands = {0};
     struct witness witness = {0};
-    open_desk(&d, "");
+    open_rig(&d, "");
     struct line *other = caller_connect(&d.caller);
-    struct flood fill = {.desk = &d,
+    struct flood fill = {.rig = &d,
                          .wanted = keys / AT_ONCE,
                          .keys_per_write = AT_ONCE,
                          .value = BYTES("a value of some length, as they are")};
@@ -650,14 +650,14 @@ TEST(a_delete_of_a_million_keys_keeps_nobody_waiting)
  * dead, until they are compacted: a server that is started afterwards has that, too.
  */
 struct toll {
-    struct desk *desk;
+    struct limits_rig *rig;
     size_t before, most;
     uint64_t began_ns;
 };
 
 static void toll_look(struct toll *t)
 {
-    size_t now = peer_memory_bytes(&t->desk->peer);
+    size_t now = peer_memory_bytes(&t->rig->peer);
 
     t->most = now > t->most ? now : t->most;
 }
@@ -665,11 +665,11 @@ static void toll_look(struct toll *t)
 static void toll_ask(struct toll *t, const char *path, const struct pb_schema *schema,
                      const void *request)
 {
-    struct ask a = {.line = t->desk->line};
+    struct ask a = {.line = t->rig->line};
 
     ask_start(&a, path, schema, request);
     while (!ask_is_over(&a)) {
-        caller_turn(&t->desk->caller, 2);
+        caller_turn(&t->rig->caller, 2);
         toll_look(t);
     }
     CHECK_EQ(a.code, RPC_OK);
@@ -686,10 +686,10 @@ static void toll_compact(struct toll *t, int64_t revision)
 
 /* From here on it counts. The server is a fresh one: what the writes took, and would be used again,
  * does not hide what removing takes. Revisions up to 2 are gone. */
-static void toll_begin(struct toll *t, struct desk *d)
+static void toll_begin(struct toll *t, struct limits_rig *d)
 {
-    restart_desk(d, TOLL_FLAGS);
-    *t = (struct toll){.desk = d};
+    restart_rig(d, TOLL_FLAGS);
+    *t = (struct toll){.rig = d};
     toll_compact(t, 2);
     t->before = t->most = peer_memory_bytes(&d->peer);
     t->began_ns = caller_now_ns(&d->caller);
@@ -699,8 +699,8 @@ static void toll_begin(struct toll *t, struct desk *d)
 static void toll_end(struct toll *t, const char *what, uint64_t dead)
 {
     enum { DEAD_KEY_BYTES = 64 };
-    uint64_t took_ns = caller_now_ns(&t->desk->caller) - t->began_ns;
-    size_t after = peer_memory_bytes(&t->desk->peer);
+    uint64_t took_ns = caller_now_ns(&t->rig->caller) - t->began_ns;
+    size_t after = peer_memory_bytes(&t->rig->peer);
     size_t due = t->before + dead * DEAD_KEY_BYTES;
 
     printf("%s: memory %zu KiB, %zu KiB at most, %zu KiB in the end, of which %llu are the index's "
@@ -717,10 +717,10 @@ enum { TOLL_AT_ONCE = 100 };
 static void check_compaction(uint64_t puts)
 {
     static uint8_t value[1024];
-    struct desk d;
+    struct limits_rig d;
     struct toll toll;
-    open_desk(&d, TOLL_FLAGS);
-    struct flood fill = {.desk = &d,
+    open_rig(&d, TOLL_FLAGS);
+    struct flood fill = {.rig = &d,
                          .wanted = puts / TOLL_AT_ONCE,
                          .keys_per_write = TOLL_AT_ONCE,
                          .keys = 20000,
@@ -731,7 +731,7 @@ static void check_compaction(uint64_t puts)
     toll_compact(&toll, (int64_t)fill.wanted);
 
     toll_end(&toll, "a compaction", 0);
-    close_desk(&d);
+    close_rig(&d);
 }
 
 TEST(a_compaction_takes_little_memory)
@@ -747,10 +747,10 @@ TEST(a_compaction_of_much_history_takes_no_more_memory)
 
 static void check_large_delete(uint64_t keys)
 {
-    struct desk d;
+    struct limits_rig d;
     struct toll toll;
-    open_desk(&d, TOLL_FLAGS);
-    struct flood fill = {.desk = &d,
+    open_rig(&d, TOLL_FLAGS);
+    struct flood fill = {.rig = &d,
                          .wanted = keys / TOLL_AT_ONCE,
                          .keys_per_write = TOLL_AT_ONCE,
                          .value = BYTES("a value of some length, as they are")};
@@ -762,7 +762,7 @@ static void check_large_delete(uint64_t keys)
     toll_compact(&toll, 3);
 
     toll_end(&toll, "a large delete", keys);
-    close_desk(&d);
+    close_rig(&d);
 }
 
 TEST(settling_a_large_delete_takes_little_memory)
@@ -778,10 +778,10 @@ TEST(settling_a_delete_of_a_million_keys_takes_no_more_memory)
 
 static void check_revoke(uint64_t keys)
 {
-    struct desk d;
+    struct limits_rig d;
     struct toll toll;
-    open_desk(&d, TOLL_FLAGS);
-    struct flood fill = {.desk = &d,
+    open_rig(&d, TOLL_FLAGS);
+    struct flood fill = {.rig = &d,
                          .wanted = keys / TOLL_AT_ONCE,
                          .keys_per_write = TOLL_AT_ONCE,
                          .lease = 7,
@@ -800,7 +800,7 @@ static void check_revoke(uint64_t keys)
     toll_compact(&toll, 3);
 
     toll_end(&toll, "revoking a lease", keys);
-    close_desk(&d);
+    close_rig(&d);
 }
 
 TEST(revoking_a_lease_with_many_keys_takes_little_memory)

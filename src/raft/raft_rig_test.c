@@ -1,4 +1,4 @@
-#include "raft/group_test.h"
+#include "raft/raft_rig_test.h"
 
 #include "base/assert.h"
 #include "harness/test.h"
@@ -33,9 +33,9 @@ struct raft_config raft_group_config(uint64_t id)
 
 /* --- life --- */
 
-static void open_member(struct group *g, uint64_t id, void (*tweak)(struct raft_config *))
+static void open_member(struct raft_rig *g, uint64_t id, void (*tweak)(struct raft_config *))
 {
-    struct group_member *m = &g->member[id];
+    struct raft_rig_member *m = &g->member[id];
 
     m->config = raft_group_config(id);
     m->config.log_context = &m->log;
@@ -46,38 +46,38 @@ static void open_member(struct group *g, uint64_t id, void (*tweak)(struct raft_
     raft_check(m->raft);
 }
 
-void raft_group_open(struct group *g, size_t count, void (*tweak)(struct raft_config *))
+void raft_group_open(struct raft_rig *g, size_t count, void (*tweak)(struct raft_config *))
 {
     struct raft_conf_state conf = {0};
 
-    *g = (struct group){0};
+    *g = (struct raft_rig){0};
     for (size_t i = 0; i < count; i++)
         conf.voters.at[conf.voters.count++] = i + 1;
     for (size_t i = 0; i < count; i++)
         raft_group_add(g, &conf, tweak);
 }
 
-void raft_group_add(struct group *g, const struct raft_conf_state *conf,
+void raft_group_add(struct raft_rig *g, const struct raft_conf_state *conf,
                     void (*tweak)(struct raft_config *))
 {
-    assert(g->count < GROUP_MAX);
+    assert(g->count < RAFT_RIG_MAX);
     uint64_t id = ++g->count;
     if (conf)
         g->member[id].conf_state = *conf;
     open_member(g, id, tweak);
 }
 
-static void truncate_disk(struct group_member *m, size_t count)
+static void truncate_disk(struct raft_rig_member *m, size_t count)
 {
     while (m->disk_count > count)
         blob_unref(m->disk[--m->disk_count].blob);
 }
 
-void raft_group_close(struct group *g)
+void raft_group_close(struct raft_rig *g)
 {
     raft_group_lose(g, -1);
     for (uint64_t id = 1; id <= g->count; id++) {
-        struct group_member *m = &g->member[id];
+        struct raft_rig_member *m = &g->member[id];
         raft_close(m->raft);
         truncate_disk(m, 0);
         mem_free(m->disk);
@@ -90,9 +90,9 @@ void raft_group_close(struct group *g)
     mem_free(g->flying);
 }
 
-void raft_group_restart(struct group *g, uint64_t id)
+void raft_group_restart(struct raft_rig *g, uint64_t id)
 {
-    struct group_member *m = &g->member[id];
+    struct raft_rig_member *m = &g->member[id];
     struct raft_status was = raft_status(m->raft);
     uint64_t base = was.base_index, base_term = 0;
 
@@ -111,14 +111,14 @@ void raft_group_restart(struct group *g, uint64_t id)
     raft_check(m->raft);
 }
 
-struct raft *raft_group_raft(struct group *g, uint64_t id)
+struct raft *raft_group_raft(struct raft_rig *g, uint64_t id)
 {
     return g->member[id].raft;
 }
 
 /* --- one output --- */
 
-static void write_entries(struct group_member *m, const struct raft_entry *entries, size_t count)
+static void write_entries(struct raft_rig_member *m, const struct raft_entry *entries, size_t count)
 {
     if (count == 0)
         return;
@@ -131,7 +131,7 @@ static void write_entries(struct group_member *m, const struct raft_entry *entri
 }
 
 /* The disk after a snapshot: entries nobody will ask for. */
-static void write_snapshot(struct group_member *m, const struct raft_snapshot *s)
+static void write_snapshot(struct raft_rig_member *m, const struct raft_snapshot *s)
 {
     truncate_disk(m, 0);
     m->disk = mem_resize(m->disk, s->index, sizeof(*m->disk));
@@ -146,7 +146,7 @@ static void write_snapshot(struct group_member *m, const struct raft_snapshot *s
     buf_append(&m->machine, s->data);
 }
 
-static void apply(struct group *g, struct group_member *m, const struct raft_entry *e)
+static void apply(struct raft_rig *g, struct raft_rig_member *m, const struct raft_entry *e)
 {
     struct raft_conf_change_v2 cc;
 
@@ -168,7 +168,7 @@ static void apply(struct group *g, struct group_member *m, const struct raft_ent
     }
 }
 
-static void fly(struct group *g, struct group_member *m, const struct raft_message *message)
+static void fly(struct raft_rig *g, struct raft_rig_member *m, const struct raft_message *message)
 {
     raft_describe_message(&m->sent, message, NULL);
     buf_append_byte(&m->sent, '\n');
@@ -179,7 +179,7 @@ static void fly(struct group *g, struct group_member *m, const struct raft_messa
     g->flying[g->flying_count++] = raft_message_clone(message);
 }
 
-static void respond(struct group *g, struct group_member *m, const struct raft_message *work)
+static void respond(struct raft_rig *g, struct raft_rig_member *m, const struct raft_message *work)
 {
     struct raft_message *own = raft_message_clone(work);
 
@@ -193,7 +193,7 @@ static void respond(struct group *g, struct group_member *m, const struct raft_m
     raft_message_free(own);
 }
 
-static void fetch(struct group_member *m, const struct raft_fetch *f)
+static void fetch(struct raft_rig_member *m, const struct raft_fetch *f)
 {
     m->last_fetch = *f;
     m->fetch_count++;
@@ -205,7 +205,7 @@ static void fetch(struct group_member *m, const struct raft_fetch *f)
     raft_check(m->raft);
 }
 
-static void take_reads(struct group_member *m, const struct raft_output *out)
+static void take_reads(struct raft_rig_member *m, const struct raft_output *out)
 {
     for (size_t i = 0; i < out->read_state_count; i++) {
         buf_append(&m->reads, out->read_states[i].context);
@@ -213,7 +213,7 @@ static void take_reads(struct group_member *m, const struct raft_output *out)
     }
 }
 
-static bool take_one(struct group *g, struct group_member *m)
+static bool take_one(struct raft_rig *g, struct raft_rig_member *m)
 {
     struct raft_output out;
 
@@ -246,13 +246,13 @@ static bool take_one(struct group *g, struct group_member *m)
     return true;
 }
 
-void raft_group_take(struct group *g, uint64_t id)
+void raft_group_take(struct raft_rig *g, uint64_t id)
 {
     for (int rounds = 0; take_one(g, &g->member[id]); rounds++)
         CHECK(rounds < 1000);
 }
 
-const char *raft_group_sent(struct group *g, uint64_t id)
+const char *raft_group_sent(struct raft_rig *g, uint64_t id)
 {
     buf_clear(&g->member[id].sent);
     raft_group_take(g, id);
@@ -261,14 +261,14 @@ const char *raft_group_sent(struct group *g, uint64_t id)
 
 /* --- the network --- */
 
-static bool arrives(const struct group *g, const struct raft_message *m)
+static bool arrives(const struct raft_rig *g, const struct raft_message *m)
 {
     bool sender_cut = m->from <= g->count && g->member[m->from].cut;
 
     return m->to >= 1 && m->to <= g->count && !g->member[m->to].cut && !sender_cut;
 }
 
-bool raft_group_deliver(struct group *g)
+bool raft_group_deliver(struct raft_rig *g)
 {
     struct raft_message **flying = g->flying;
     size_t count = g->flying_count;
@@ -292,7 +292,7 @@ bool raft_group_deliver(struct group *g)
     return count > 0;
 }
 
-void raft_group_settle(struct group *g)
+void raft_group_settle(struct raft_rig *g)
 {
     for (int rounds = 0;; rounds++) {
         CHECK(rounds < 10000);
@@ -303,7 +303,7 @@ void raft_group_settle(struct group *g)
     }
 }
 
-size_t raft_group_lose(struct group *g, int type)
+size_t raft_group_lose(struct raft_rig *g, int type)
 {
     size_t kept = 0, lost = 0;
 
@@ -321,14 +321,14 @@ size_t raft_group_lose(struct group *g, int type)
 
 /* --- what tests do all the time --- */
 
-void raft_group_elect(struct group *g, uint64_t id)
+void raft_group_elect(struct raft_rig *g, uint64_t id)
 {
     raft_campaign(g->member[id].raft);
     raft_group_settle(g);
     CHECK_EQ(raft_status(g->member[id].raft).soft_state.role, RAFT_LEADER);
 }
 
-enum raft_result raft_group_propose(struct group *g, uint64_t id, const char *command)
+enum raft_result raft_group_propose(struct raft_rig *g, uint64_t id, const char *command)
 {
     struct blob *data = text_blob(command);
     enum raft_result result = raft_propose(g->member[id].raft, data);
@@ -338,7 +338,7 @@ enum raft_result raft_group_propose(struct group *g, uint64_t id, const char *co
     return result;
 }
 
-void raft_group_tick(struct group *g, uint64_t id, unsigned times)
+void raft_group_tick(struct raft_rig *g, uint64_t id, unsigned times)
 {
     for (unsigned i = 0; i < times; i++) {
         raft_tick(g->member[id].raft);
@@ -346,32 +346,32 @@ void raft_group_tick(struct group *g, uint64_t id, unsigned times)
     }
 }
 
-const char *raft_group_machine(struct group *g, uint64_t id)
+const char *raft_group_machine(struct raft_rig *g, uint64_t id)
 {
     return buf_str(&g->member[id].machine);
 }
 
-struct raft_status raft_group_status(struct group *g, uint64_t id)
+struct raft_status raft_group_status(struct raft_rig *g, uint64_t id)
 {
     return raft_status(g->member[id].raft);
 }
 
-enum raft_role raft_group_role(struct group *g, uint64_t id)
+enum raft_role raft_group_role(struct raft_rig *g, uint64_t id)
 {
     return raft_group_status(g, id).soft_state.role;
 }
 
-const struct raft_progress *raft_group_progress(struct group *g, uint64_t id, uint64_t of)
+const struct raft_progress *raft_group_progress(struct raft_rig *g, uint64_t id, uint64_t of)
 {
     return raft_progress_at(g->member[id].raft, of - 1);
 }
 
-bool raft_group_logged(struct group *g, uint64_t id, const char *text)
+bool raft_group_logged(struct raft_rig *g, uint64_t id, const char *text)
 {
     return strstr(buf_str(&g->member[id].log), text) != NULL;
 }
 
-void raft_group_check_conf(struct group *g, uint64_t id, const char *want)
+void raft_group_check_conf(struct raft_rig *g, uint64_t id, const char *want)
 {
     struct raft_conf_state conf;
     struct buf text = {0};
@@ -382,7 +382,8 @@ void raft_group_check_conf(struct group *g, uint64_t id, const char *want)
     buf_free(&text);
 }
 
-void raft_group_change(struct group *g, uint64_t id, enum raft_conf_change_type type, uint64_t node)
+void raft_group_change(struct raft_rig *g, uint64_t id, enum raft_conf_change_type type,
+                       uint64_t node)
 {
     struct raft_conf_change cc = {.type = type, .node_id = node};
 
@@ -390,7 +391,7 @@ void raft_group_change(struct group *g, uint64_t id, enum raft_conf_change_type 
     raft_group_settle(g);
 }
 
-void raft_group_read(struct group *g, uint64_t id, const char *context)
+void raft_group_read(struct raft_rig *g, uint64_t id, const char *context)
 {
     struct blob *blob = text_blob(context);
 
@@ -399,12 +400,12 @@ void raft_group_read(struct group *g, uint64_t id, const char *context)
     raft_check(g->member[id].raft);
 }
 
-const char *raft_group_reads(struct group *g, uint64_t id)
+const char *raft_group_reads(struct raft_rig *g, uint64_t id)
 {
     return buf_str(&g->member[id].reads);
 }
 
-enum raft_result raft_group_step(struct group *g, struct raft_message m)
+enum raft_result raft_group_step(struct raft_rig *g, struct raft_message m)
 {
     enum raft_result result = raft_step(g->member[m.to].raft, &m);
 

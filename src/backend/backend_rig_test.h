@@ -11,10 +11,10 @@
 #include "base/buf.h"
 #include "io/loop.h"
 
-enum stand_kind { STAND_MEMORY, STAND_LMDB };
+enum backend_rig_kind { BACKEND_RIG_MEMORY, BACKEND_RIG_LMDB };
 
-struct stand {
-    enum stand_kind kind;
+struct backend_rig {
+    enum backend_rig_kind kind;
     struct loop *loop; /* for its disk */
     struct memory_disk *memory;
     char dir[160];
@@ -30,21 +30,21 @@ struct stand {
 };
 
 /* The store is created, or opened if the stand was used before. */
-void stand_init(struct stand *r, enum stand_kind kind);
-MUST_CHECK enum err stand_open(struct stand *r);
-void stand_close(struct stand *r); /* a job in flight is finished first */
-void stand_free(struct stand *r);
+void backend_rig_init(struct backend_rig *r, enum backend_rig_kind kind);
+MUST_CHECK enum err backend_rig_open(struct backend_rig *r);
+void backend_rig_close(struct backend_rig *r); /* a job in flight is finished first */
+void backend_rig_free(struct backend_rig *r);
 
 /* The power goes and comes back: a job in flight is never run. LMDB's counterpart to a process
  * that is killed. Opens again. */
-void stand_crash(struct stand *r);
+void backend_rig_crash(struct backend_rig *r);
 
 /* What the backend thread does, and what the turn hears of it. False if there is nothing. */
-bool stand_run(struct stand *r);
-bool stand_report(struct stand *r);
-void stand_settle(struct stand *r); /* both, until nothing is left */
+bool backend_rig_run(struct backend_rig *r);
+bool backend_rig_report(struct backend_rig *r);
+void backend_rig_settle(struct backend_rig *r); /* both, until nothing is left */
 
-void stand_commit(struct stand *r); /* start and settle */
+void backend_rig_commit(struct backend_rig *r); /* start and settle */
 
 /*
  * The model: a table of what each of a few keys in a few buckets should be. 0 is absent; a number
@@ -58,8 +58,9 @@ struct model {
     uint32_t conf; /* number in the confState; 0 for none */
 };
 
-void model_put(struct stand *r, struct model *m, unsigned bucket, unsigned key, uint32_t number);
-void model_end_entry(struct stand *r, struct model *m, uint64_t term, uint32_t conf);
+void model_put(struct backend_rig *r, struct model *m, unsigned bucket, unsigned key,
+               uint32_t number);
+void model_end_entry(struct backend_rig *r, struct model *m, uint64_t term, uint32_t conf);
 
 /* Does the view hold exactly this? By get and by walking. */
 bool model_matches(const struct model *m, struct backend_view *v);

@@ -1,4 +1,4 @@
-#include "backend/stand_test.h"
+#include "backend/backend_rig_test.h"
 
 #include "base/arena.h"
 #include "base/list.h"
@@ -10,17 +10,17 @@
 
 static void submit(struct workers *w, struct job *j)
 {
-    struct stand *r = container_of(w, struct stand, workers);
+    struct backend_rig *r = container_of(w, struct backend_rig, workers);
 
     CHECK(!r->job);
     r->job = j;
     r->has_run = false;
 }
 
-void stand_init(struct stand *r, enum stand_kind kind)
+void backend_rig_init(struct backend_rig *r, enum backend_rig_kind kind)
 {
-    *r = (struct stand){.kind = kind, .workers = {.submit = submit}};
-    if (kind == STAND_MEMORY) {
+    *r = (struct backend_rig){.kind = kind, .workers = {.submit = submit}};
+    if (kind == BACKEND_RIG_MEMORY) {
         r->memory = memory_disk_new(test_seed());
         return;
     }
@@ -28,7 +28,7 @@ void stand_init(struct stand *r, enum stand_kind kind)
     snprintf(r->dir, sizeof(r->dir), "%s/store", test_tmp_dir());
 }
 
-void stand_free(struct stand *r)
+void backend_rig_free(struct backend_rig *r)
 {
     memory_disk_free(r->memory);
     loop_close(r->loop);
@@ -36,14 +36,14 @@ void stand_free(struct stand *r)
 
 static void on_failure(void *context, enum err e, const char *text)
 {
-    struct stand *r = context;
+    struct backend_rig *r = context;
 
     CHECK(e != ERR_OK);
     r->failed = true;
     snprintf(r->failure, sizeof(r->failure), "%s", text);
 }
 
-enum err stand_open(struct stand *r)
+enum err backend_rig_open(struct backend_rig *r)
 {
     CHECK(!r->b);
     r->failed = false;
@@ -59,7 +59,7 @@ enum err stand_open(struct stand *r)
                         &r->b);
 }
 
-bool stand_run(struct stand *r)
+bool backend_rig_run(struct backend_rig *r)
 {
     if (!r->job || r->has_run)
         return false;
@@ -68,7 +68,7 @@ bool stand_run(struct stand *r)
     return true;
 }
 
-bool stand_report(struct stand *r)
+bool backend_rig_report(struct backend_rig *r)
 {
     struct job *j = r->job;
 
@@ -79,26 +79,26 @@ bool stand_report(struct stand *r)
     return true;
 }
 
-void stand_settle(struct stand *r)
+void backend_rig_settle(struct backend_rig *r)
 {
     while (r->job) {
-        stand_run(r);
-        stand_report(r);
+        backend_rig_run(r);
+        backend_rig_report(r);
     }
     CHECK(backend_is_idle(r->b));
 }
 
-void stand_commit(struct stand *r)
+void backend_rig_commit(struct backend_rig *r)
 {
     backend_commit_start(r->b);
-    stand_settle(r);
+    backend_rig_settle(r);
 }
 
-void stand_close(struct stand *r)
+void backend_rig_close(struct backend_rig *r)
 {
     if (!r->b)
         return;
-    stand_settle(r);
+    backend_rig_settle(r);
     backend_close(r->b);
     r->b = NULL;
 }
@@ -113,20 +113,20 @@ static void shell(const char *dir, const char *script)
 
 /* The twin loses power. A killed process loses what it had not told LMDB yet; the job, were it run,
  * would tell it, so it is dropped together with the backend that waits for it. */
-void stand_crash(struct stand *r)
+void backend_rig_crash(struct backend_rig *r)
 {
     if (r->memory) {
         memory_disk_crash(r->memory);
-        stand_close(r);
+        backend_rig_close(r);
         memory_disk_restart(r->memory);
     } else if (r->job && !r->has_run) {
         shell(r->dir, "rm -rf $D.left && cp -r $D $D.left");
-        stand_close(r); /* runs the job, in the folder that is thrown away */
+        backend_rig_close(r); /* runs the job, in the folder that is thrown away */
         shell(r->dir, "rm -rf $D && mv $D.left $D");
     } else {
-        stand_close(r);
+        backend_rig_close(r);
     }
-    CHECK_EQ(stand_open(r), ERR_OK);
+    CHECK_EQ(backend_rig_open(r), ERR_OK);
 }
 
 /* --- the model ---------------------------------------------------------------------------- */
@@ -157,7 +157,8 @@ static struct bytes value_of(struct arena *a, uint32_t number)
     return bytes_of_str(arena_printf(a, "%u:%*s", number, padding, ""));
 }
 
-void model_put(struct stand *r, struct model *m, unsigned bucket, unsigned key, uint32_t number)
+void model_put(struct backend_rig *r, struct model *m, unsigned bucket, unsigned key,
+               uint32_t number)
 {
     struct arena a = {0};
 
@@ -169,7 +170,7 @@ void model_put(struct stand *r, struct model *m, unsigned bucket, unsigned key, 
     arena_free(&a);
 }
 
-void model_end_entry(struct stand *r, struct model *m, uint64_t term, uint32_t conf)
+void model_end_entry(struct backend_rig *r, struct model *m, uint64_t term, uint32_t conf)
 {
     char text[32];
 

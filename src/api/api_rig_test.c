@@ -1,9 +1,9 @@
-#include "api/counter_test.h"
+#include "api/api_rig_test.h"
 
 #include "base/mem.h"
 
-struct api_options counter_options;
-int64_t counter_quota_bytes;
+struct api_options api_rig_options;
+int64_t api_rig_quota_bytes;
 
 struct held_need {
     enum api_need_kind need;
@@ -14,19 +14,19 @@ struct held_need {
 
 /* ---- Opening and closing ---- */
 
-static void update_facts(struct counter *k)
+static void update_facts(struct api_rig *k)
 {
     struct clock *clock = fake_world_io(k->world)->clock;
 
     k->facts.now_ms = clock_now_ns(clock) / NS_PER_MS;
-    k->desk.now_ms = k->facts.now_ms;
-    if (k->facts.applied_index < k->desk.log_count)
-        k->facts.applied_index = k->desk.log_count;
+    k->apply_rig.now_ms = k->facts.now_ms;
+    if (k->facts.applied_index < k->apply_rig.log_count)
+        k->facts.applied_index = k->apply_rig.log_count;
     if (k->facts.committed_index < k->facts.applied_index)
         k->facts.committed_index = k->facts.applied_index;
 }
 
-static void open_rpc(struct counter *k)
+static void open_rpc(struct api_rig *k)
 {
     k->rpc = rpc_open(&(struct rpc_options){.io = fake_world_io(k->world),
                                             .logger = &k->logger,
@@ -37,41 +37,41 @@ static void open_rpc(struct counter *k)
     CHECK_EQ(rpc_listen(k->rpc, &k->address, &k->address), ERR_OK);
 }
 
-static void open_api(struct counter *k)
+static void open_api(struct api_rig *k)
 {
-    struct api_options options = counter_options;
+    struct api_options options = api_rig_options;
 
     options.rpc = k->rpc;
-    options.apply = k->desk.apply;
-    options.mvcc = k->desk.mvcc;
+    options.apply = k->apply_rig.apply;
+    options.mvcc = k->apply_rig.mvcc;
     options.watch = k->watch;
-    options.leases = k->desk.leases;
-    options.cluster = k->desk.cluster;
-    options.backend = k->desk.stand.b;
+    options.leases = k->apply_rig.leases;
+    options.cluster = k->apply_rig.cluster;
+    options.backend = k->apply_rig.backend_rig.b;
     options.facts = &k->facts;
     options.logger = &k->logger;
     options.seed = test_seed();
     k->api = api_open(&options);
 }
 
-void counter_open(struct counter *k)
+void api_rig_open(struct api_rig *k)
 {
-    *k = (struct counter){.api_steps = 2000};
+    *k = (struct api_rig){.api_steps = 2000};
     k->logger = (struct logger){.level = LOG_FATAL, .sink = log_sink_none, .clock = log_clock_none};
     k->world = fake_world_new(test_seed());
-    desk_init(&k->desk, STAND_MEMORY);
-    if (counter_quota_bytes != 0) {
-        desk_close_rooms(&k->desk);
-        k->desk.quota_bytes = counter_quota_bytes;
-        CHECK(desk_open_rooms(&k->desk));
+    apply_rig_init(&k->apply_rig, BACKEND_RIG_MEMORY);
+    if (api_rig_quota_bytes != 0) {
+        apply_rig_close_rooms(&k->apply_rig);
+        k->apply_rig.quota_bytes = api_rig_quota_bytes;
+        CHECK(apply_rig_open_rooms(&k->apply_rig));
     }
-    lease_promote(k->desk.leases, 0, 0);
+    lease_promote(k->apply_rig.leases, 0, 0);
     k->watch = watch_open(&(struct watch_options){
-        .mvcc = k->desk.mvcc, .fragment_bytes = RPC_MESSAGE_BYTES_DEFAULT, .seed = 1});
-    k->facts = (struct api_facts){.cluster_id = COUNTER_CLUSTER_ID,
-                                  .member_id = DESK_OWN_ID,
-                                  .applied_term = COUNTER_TERM,
-                                  .leader = DESK_OWN_ID,
+        .mvcc = k->apply_rig.mvcc, .fragment_bytes = RPC_MESSAGE_BYTES_DEFAULT, .seed = 1});
+    k->facts = (struct api_facts){.cluster_id = API_RIG_CLUSTER_ID,
+                                  .member_id = APPLY_RIG_OWN_ID,
+                                  .applied_term = API_RIG_TERM,
+                                  .leader = APPLY_RIG_OWN_ID,
                                   .is_leader = true,
                                   .election_ms = 1000,
                                   .heartbeat_ms = 100};
@@ -81,28 +81,28 @@ void counter_open(struct counter *k)
         client_open(&(struct client_options){.io = fake_world_io(k->world), .address = k->address});
 }
 
-void counter_close(struct counter *k)
+void api_rig_close(struct api_rig *k)
 {
     client_close(k->client);
     k->client = NULL;
     rpc_stop(k->rpc);
     rpc_cut(k->rpc);
     do
-        counter_turn(k);
+        api_rig_turn(k);
     while (fake_world_step(k->world));
-    counter_turn(k); /* what is gone is heard of */
+    api_rig_turn(k); /* what is gone is heard of */
     CHECK(rpc_is_idle(k->rpc));
     CHECK_EQ(api_status(k->api).calls, 0);
     while (k->held_needs)
-        counter_fulfil(k);
+        api_rig_fulfil(k);
     api_close(k->api);
     rpc_close(k->rpc);
     watch_close(k->watch);
-    desk_free(&k->desk);
+    apply_rig_free(&k->apply_rig);
     fake_world_free(k->world);
 }
 
-void counter_crash(struct counter *k)
+void api_rig_crash(struct api_rig *k)
 {
     client_close(k->client);
     rpc_abandon(k->rpc);
@@ -113,18 +113,18 @@ void counter_crash(struct counter *k)
         mem_free(w);
     }
     CHECK_EQ(watch_status(k->watch).streams, 0);
-    CHECK_EQ(mvcc_status(k->desk.mvcc).pins, 0);
+    CHECK_EQ(mvcc_status(k->apply_rig.mvcc).pins, 0);
     watch_close(k->watch);
-    desk_free(&k->desk);
+    apply_rig_free(&k->apply_rig);
 }
 
 /* ---- The server ---- */
 
-static enum result apply_request(struct counter *k, const struct pb_internal_raft_request *what,
+static enum result apply_request(struct api_rig *k, const struct pb_internal_raft_request *what,
                                  struct api_call *call)
 {
     struct pb_internal_raft_request request = *what;
-    struct apply_effects *e = desk_request(&k->desk, &request);
+    struct apply_effects *e = apply_rig_request(&k->apply_rig, &request);
 
     CHECK(e);
     enum result result = e->result;
@@ -135,16 +135,16 @@ static enum result apply_request(struct counter *k, const struct pb_internal_raf
         watch_compacted(k->watch);
     if (call)
         api_applied(k->api, call, e);
-    desk_done(&k->desk);
+    apply_rig_done(&k->apply_rig);
     return result;
 }
 
-void counter_apply(struct counter *k, const struct pb_internal_raft_request *request)
+void api_rig_apply(struct api_rig *k, const struct pb_internal_raft_request *request)
 {
     CHECK_EQ(apply_request(k, request, NULL), RESULT_OK);
 }
 
-static void fulfil(struct counter *k, const struct held_need *w)
+static void fulfil(struct api_rig *k, const struct held_need *w)
 {
     if (k->failure != RESULT_OK && w->call)
         api_failed(k->api, w->call, k->failure);
@@ -154,7 +154,7 @@ static void fulfil(struct counter *k, const struct held_need *w)
         apply_request(k, w->request, w->call);
 }
 
-static void hold(struct counter *k, const struct held_need *w)
+static void hold(struct api_rig *k, const struct held_need *w)
 {
     struct held_need *copy = mem_new(struct held_need);
     struct held_need **at = &k->held_needs;
@@ -165,7 +165,7 @@ static void hold(struct counter *k, const struct held_need *w)
     *at = copy;
 }
 
-static void forget(struct counter *k, const struct api_call *call)
+static void forget(struct api_rig *k, const struct api_call *call)
 {
     struct held_need **at = &k->held_needs;
 
@@ -178,7 +178,7 @@ static void forget(struct counter *k, const struct api_call *call)
     mem_free(gone);
 }
 
-void counter_fulfil(struct counter *k)
+void api_rig_fulfil(struct api_rig *k)
 {
     struct held_need *all = k->held_needs;
 
@@ -191,7 +191,7 @@ void counter_fulfil(struct counter *k)
     }
 }
 
-static void take_needs(struct counter *k)
+static void take_needs(struct api_rig *k)
 {
     struct api_need need;
 
@@ -210,7 +210,7 @@ static void take_needs(struct counter *k)
     }
 }
 
-static void work(struct counter *k)
+static void work(struct api_rig *k)
 {
     for (unsigned i = 0; i < 50; i++) {
         bool watch_idle = watch_work(k->watch, k->api_steps, k->facts.now_ms);
@@ -223,15 +223,15 @@ static void work(struct counter *k)
     }
 }
 
-static void look_after_store(struct counter *k)
+static void look_after_store(struct api_rig *k)
 {
-    if (!k->keeps_commits && backend_can_commit(k->desk.stand.b))
-        stand_commit(&k->desk.stand);
-    while (!mvcc_compact_some(k->desk.mvcc, 100))
+    if (!k->keeps_commits && backend_can_commit(k->apply_rig.backend_rig.b))
+        backend_rig_commit(&k->apply_rig.backend_rig);
+    while (!mvcc_compact_some(k->apply_rig.mvcc, 100))
         ;
 }
 
-static void server_turn(struct counter *k)
+static void server_turn(struct api_rig *k)
 {
     struct rpc_event e;
 
@@ -246,7 +246,7 @@ static void server_turn(struct counter *k)
     api_check(k->api);
     watch_check(k->watch);
     rpc_check(k->rpc);
-    backend_turn_ended(k->desk.stand.b);
+    backend_turn_ended(k->apply_rig.backend_rig.b);
 }
 
 /* ---- The client ---- */
@@ -283,16 +283,16 @@ void visit_hear(struct client *client)
     client_flush(client);
 }
 
-void counter_client_reads(struct counter *k, bool reads)
+void api_rig_client_reads(struct api_rig *k, bool reads)
 {
-    counter_for_ms(k, 100); /* it has connected */
+    api_rig_for_ms(k, 100); /* it has connected */
     if (reads)
         conn_resume(client_conn(k->client));
     else
         conn_pause(client_conn(k->client));
 }
 
-void counter_turn(struct counter *k)
+void api_rig_turn(struct api_rig *k)
 {
     server_turn(k);
     if (k->client)
@@ -300,27 +300,27 @@ void counter_turn(struct counter *k)
 }
 
 /* Time only passes when there is nothing left to do. */
-static void step(struct counter *k, unsigned *budget)
+static void step(struct api_rig *k, unsigned *budget)
 {
     CHECK(--*budget > 0); /* it hangs */
     fake_world_step(k->world);
-    counter_turn(k);
+    api_rig_turn(k);
 }
 
-void counter_until_over(struct counter *k, struct visit *v)
+void api_rig_until_over(struct api_rig *k, struct visit *v)
 {
     unsigned budget = 200000;
 
-    counter_turn(k);
+    api_rig_turn(k);
     while (!v->is_over)
         step(k, &budget);
 }
 
-void counter_until_messages(struct counter *k, struct visit *v, size_t count)
+void api_rig_until_messages(struct api_rig *k, struct visit *v, size_t count)
 {
     unsigned budget = 200000;
 
-    counter_turn(k);
+    api_rig_turn(k);
     while (v->message_count < count) {
         CHECK(!v->is_over);
         step(k, &budget);
@@ -332,7 +332,7 @@ static void on_time(struct timer *t)
     (void)t;
 }
 
-static void wait_ms(struct counter *k, uint64_t ms)
+static void wait_ms(struct api_rig *k, uint64_t ms)
 {
     struct clock *clock = fake_world_io(k->world)->clock;
     struct timer timer = {.on_time = on_time};
@@ -340,14 +340,14 @@ static void wait_ms(struct counter *k, uint64_t ms)
     timer_start(clock, &timer, ms * NS_PER_MS);
     while (timer_is_set(&timer)) {
         fake_world_step(k->world);
-        counter_turn(k);
+        api_rig_turn(k);
     }
 }
 
 /* With a turn for every tick, as the server has. */
-void counter_for_ms(struct counter *k, uint64_t ms)
+void api_rig_for_ms(struct api_rig *k, uint64_t ms)
 {
-    counter_turn(k);
+    api_rig_turn(k);
     for (; ms > k->facts.heartbeat_ms; ms -= k->facts.heartbeat_ms)
         wait_ms(k, k->facts.heartbeat_ms);
     wait_ms(k, ms);
@@ -359,7 +359,7 @@ static struct bytes encode(const struct pb_schema *schema, const void *message, 
     return buf_bytes(out);
 }
 
-void counter_ask_with(struct counter *k, struct visit *v, const struct client_request *request,
+void api_rig_ask_with(struct api_rig *k, struct visit *v, const struct client_request *request,
                       const struct pb_schema *schema, const void *message)
 {
     struct client_request r = *request;
@@ -371,19 +371,19 @@ void counter_ask_with(struct counter *k, struct visit *v, const struct client_re
     buf_free(&wire);
 }
 
-void counter_ask(struct counter *k, struct visit *v, const char *path,
+void api_rig_ask(struct api_rig *k, struct visit *v, const char *path,
                  const struct pb_schema *schema, const void *message)
 {
-    counter_ask_with(k, v, &(struct client_request){.path = path}, schema, message);
+    api_rig_ask_with(k, v, &(struct client_request){.path = path}, schema, message);
 }
 
-void counter_stream(struct counter *k, struct visit *v, const char *path)
+void api_rig_stream(struct api_rig *k, struct visit *v, const char *path)
 {
     *v = (struct visit){0};
     v->call = client_start(k->client, &(struct client_request){.path = path, .context = v});
 }
 
-void counter_say(struct visit *v, const struct pb_schema *schema, const void *message)
+void api_rig_say(struct visit *v, const struct pb_schema *schema, const void *message)
 {
     struct buf wire = {0};
 
@@ -409,45 +409,45 @@ void visit_decode(const struct visit *v, size_t nth, const struct pb_schema *sch
     CHECK_EQ(pb_decode(schema, buf_bytes(&v->messages[nth]), arena, out), ERR_OK);
 }
 
-void counter_expect(struct counter *k, struct visit *v, enum rpc_code code, const char *text)
+void api_rig_expect(struct api_rig *k, struct visit *v, enum rpc_code code, const char *text)
 {
-    counter_until_over(k, v);
+    api_rig_until_over(k, v);
     CHECK_STR(buf_str(&v->text), text);
     CHECK_EQ(v->code, code);
 }
 
-void counter_get(struct counter *k, const char *path, const struct pb_schema *schema,
+void api_rig_get(struct api_rig *k, const char *path, const struct pb_schema *schema,
                  const void *message, const struct pb_schema *result, struct arena *arena,
                  void *out)
 {
     struct visit v;
 
-    counter_ask(k, &v, path, schema, message);
-    counter_expect(k, &v, RPC_OK, "");
+    api_rig_ask(k, &v, path, schema, message);
+    api_rig_expect(k, &v, RPC_OK, "");
     CHECK_EQ(v.message_count, 1);
     struct bytes copy = arena_copy(arena, buf_bytes(&v.messages[0]));
     CHECK_EQ(pb_decode(result, copy, arena, out), ERR_OK);
     visit_free(&v);
 }
 
-void counter_refused(struct counter *k, const char *path, const struct pb_schema *schema,
+void api_rig_refused(struct api_rig *k, const char *path, const struct pb_schema *schema,
                      const void *message, enum rpc_code code, const char *text)
 {
     struct visit v;
 
-    counter_ask(k, &v, path, schema, message);
-    counter_expect(k, &v, code, text);
+    api_rig_ask(k, &v, path, schema, message);
+    api_rig_expect(k, &v, code, text);
     CHECK_EQ(v.message_count, 0);
     visit_free(&v);
 }
 
-int64_t counter_put(struct counter *k, const char *key, const char *value)
+int64_t api_rig_put(struct api_rig *k, const char *key, const char *value)
 {
     struct pb_put_request put = {.key = bytes_of_str(key), .value = bytes_of_str(value)};
     struct pb_put_response response;
     struct arena arena = {0};
 
-    counter_get(k, "/etcdserverpb.KV/Put", &pb_put_request_schema, &put, &pb_put_response_schema,
+    api_rig_get(k, "/etcdserverpb.KV/Put", &pb_put_request_schema, &put, &pb_put_response_schema,
                 &arena, &response);
     int64_t revision = response.header->revision;
     arena_free(&arena);
@@ -499,7 +499,7 @@ static const struct conn_handlers plain_handlers = {
     .on_closed = plain_closed,
 };
 
-void counter_http(struct counter *k, const char *request, struct buf *out)
+void api_rig_http(struct api_rig *k, const char *request, struct buf *out)
 {
     struct plain p = {.out = out};
     struct bytes text = bytes_of_str(request);
@@ -512,7 +512,7 @@ void counter_http(struct counter *k, const char *request, struct buf *out)
         step(k, &budget);
 }
 
-void counter_http_cut(struct counter *k, const char *request)
+void api_rig_http_cut(struct api_rig *k, const char *request)
 {
     struct buf out = {0};
     struct plain p = {.out = &out};
@@ -521,9 +521,9 @@ void counter_http_cut(struct counter *k, const char *request)
     struct conn *c = net_connect(fake_world_io(k->world)->net, &k->address, &plain_handlers, &p);
 
     conn_write(c, &write);
-    counter_for_ms(k, 500);
+    api_rig_for_ms(k, 500);
     fake_wire_reset(c);
-    counter_for_ms(k, 500);
+    api_rig_for_ms(k, 500);
     CHECK(p.is_over);
     CHECK_EQ(out.len, 0);
 }

@@ -1,4 +1,4 @@
-#include "apply/desk_test.h"
+#include "apply/apply_rig_test.h"
 
 #include "base/mem.h"
 
@@ -8,35 +8,35 @@
 
 static bool is_awaited(void *context, uint64_t id)
 {
-    const struct desk *d = context;
+    const struct apply_rig *d = context;
 
     return !d->nobody_waits && id != 0;
 }
 
 static void on_refused(void *context, const char *text)
 {
-    struct desk *d = context;
+    struct apply_rig *d = context;
 
     buf_printf(&d->refused, "%s\n", text);
 }
 
 static void on_leased_key(void *context, struct bytes key, int64_t lease)
 {
-    struct desk *d = context;
+    struct apply_rig *d = context;
 
     CHECK_EQ(lease_attach(d->leases, lease, key), LEASE_OK);
 }
 
 static void on_settled_key(void *context, struct bytes key)
 {
-    struct desk *d = context;
+    struct apply_rig *d = context;
 
     lease_detach(d->leases, key);
 }
 
-bool desk_open_rooms(struct desk *d)
+bool apply_rig_open_rooms(struct apply_rig *d)
 {
-    struct backend *b = d->stand.b;
+    struct backend *b = d->backend_rig.b;
     struct buf *why = &d->refused;
 
     buf_clear(why);
@@ -52,14 +52,14 @@ bool desk_open_rooms(struct desk *d)
         ERR_OK);
     CHECK_EQ(cluster_open(
                  &(struct cluster_options){
-                     .backend = b, .cluster_id = 1, .own_id = DESK_OWN_ID, .max_learners = 1},
+                     .backend = b, .cluster_id = 1, .own_id = APPLY_RIG_OWN_ID, .max_learners = 1},
                  why, &d->cluster),
              ERR_OK);
     enum err e = apply_open(&(struct apply_options){.backend = b,
                                                     .mvcc = d->mvcc,
                                                     .leases = d->leases,
                                                     .cluster = d->cluster,
-                                                    .own_id = DESK_OWN_ID,
+                                                    .own_id = APPLY_RIG_OWN_ID,
                                                     .quota_bytes = d->quota_bytes,
                                                     .is_awaited = is_awaited,
                                                     .on_refused = on_refused,
@@ -70,7 +70,7 @@ bool desk_open_rooms(struct desk *d)
     return e == ERR_OK;
 }
 
-void desk_close_rooms(struct desk *d)
+void apply_rig_close_rooms(struct apply_rig *d)
 {
     apply_close(d->apply);
     cluster_close(d->cluster);
@@ -82,24 +82,25 @@ void desk_close_rooms(struct desk *d)
     d->leases = NULL;
 }
 
-void desk_init(struct desk *d, enum stand_kind kind)
+void apply_rig_init(struct apply_rig *d, enum backend_rig_kind kind)
 {
-    desk_init_settling(d, kind, 0);
+    apply_rig_init_settling(d, kind, 0);
 }
 
-void desk_init_settling(struct desk *d, enum stand_kind kind, int64_t range_tombstone_keys_min)
+void apply_rig_init_settling(struct apply_rig *d, enum backend_rig_kind kind,
+                             int64_t range_tombstone_keys_min)
 {
-    *d = (struct desk){.steps = 100, .range_tombstone_keys_min = range_tombstone_keys_min};
-    stand_init(&d->stand, kind);
-    CHECK_EQ(stand_open(&d->stand), ERR_OK);
-    CHECK(desk_open_rooms(d));
+    *d = (struct apply_rig){.steps = 100, .range_tombstone_keys_min = range_tombstone_keys_min};
+    backend_rig_init(&d->backend_rig, kind);
+    CHECK_EQ(backend_rig_open(&d->backend_rig), ERR_OK);
+    CHECK(apply_rig_open_rooms(d));
 }
 
-void desk_free(struct desk *d)
+void apply_rig_free(struct apply_rig *d)
 {
-    desk_close_rooms(d);
-    stand_close(&d->stand);
-    stand_free(&d->stand);
+    apply_rig_close_rooms(d);
+    backend_rig_close(&d->backend_rig);
+    backend_rig_free(&d->backend_rig);
     buf_free(&d->refused);
     for (size_t i = 0; i < d->log_count; i++)
         blob_unref(d->log[i].blob);
@@ -108,7 +109,7 @@ void desk_free(struct desk *d)
 
 /* ---- Applying ---- */
 
-static void check_all(const struct desk *d)
+static void check_all(const struct apply_rig *d)
 {
     apply_check(d->apply);
     mvcc_check(d->mvcc);
@@ -116,7 +117,7 @@ static void check_all(const struct desk *d)
     cluster_check(d->cluster);
 }
 
-static struct apply_effects *give(struct desk *d, const struct raft_entry *entry)
+static struct apply_effects *give(struct apply_rig *d, const struct raft_entry *entry)
 {
     size_t refused = d->refused.len;
 
@@ -130,7 +131,8 @@ static struct apply_effects *give(struct desk *d, const struct raft_entry *entry
     return apply_effects(d->apply);
 }
 
-struct apply_effects *desk_entry(struct desk *d, enum raft_entry_type type, struct bytes data)
+struct apply_effects *apply_rig_entry(struct apply_rig *d, enum raft_entry_type type,
+                                      struct bytes data)
 {
     if (d->log_count == d->log_cap) {
         d->log_cap = d->log_cap ? 2 * d->log_cap : 64;
@@ -143,13 +145,14 @@ struct apply_effects *desk_entry(struct desk *d, enum raft_entry_type type, stru
     return give(d, e);
 }
 
-void desk_done(struct desk *d)
+void apply_rig_done(struct apply_rig *d)
 {
     apply_end(d->apply, (struct bytes){0});
     check_all(d);
 }
 
-struct apply_effects *desk_request(struct desk *d, struct pb_internal_raft_request *request)
+struct apply_effects *apply_rig_request(struct apply_rig *d,
+                                        struct pb_internal_raft_request *request)
 {
     struct pb_request_header header = {.id = 7000 + d->log_count};
     struct buf data = {0};
@@ -157,70 +160,71 @@ struct apply_effects *desk_request(struct desk *d, struct pb_internal_raft_reque
     request->header = &header;
     pb_encode_internal_raft_request(request, &data);
     request->header = NULL;
-    struct apply_effects *e = desk_entry(d, RAFT_ENTRY_NORMAL, buf_bytes(&data));
+    struct apply_effects *e = apply_rig_entry(d, RAFT_ENTRY_NORMAL, buf_bytes(&data));
     buf_free(&data);
     return e;
 }
 
-enum result desk_do(struct desk *d, struct pb_internal_raft_request *request)
+enum result apply_rig_do(struct apply_rig *d, struct pb_internal_raft_request *request)
 {
-    struct apply_effects *e = desk_request(d, request);
+    struct apply_effects *e = apply_rig_request(d, request);
 
     CHECK(e);
     enum result result = e->result;
-    desk_done(d);
+    apply_rig_done(d);
     return result;
 }
 
-enum result desk_put(struct desk *d, const char *key, const char *value, int64_t lease)
+enum result apply_rig_put(struct apply_rig *d, const char *key, const char *value, int64_t lease)
 {
     struct pb_put_request put = {
         .key = bytes_of_str(key), .value = bytes_of_str(value), .lease = lease};
 
-    return desk_do(d, &(struct pb_internal_raft_request){.put = &put});
+    return apply_rig_do(d, &(struct pb_internal_raft_request){.put = &put});
 }
 
-enum result desk_delete(struct desk *d, const char *key, const char *end)
+enum result apply_rig_delete(struct apply_rig *d, const char *key, const char *end)
 {
-    struct pb_delete_range_request gone = {.key = bytes_of_str(key), .range_end = desk_end(end)};
+    struct pb_delete_range_request gone = {.key = bytes_of_str(key),
+                                           .range_end = apply_rig_end(end)};
 
-    return desk_do(d, &(struct pb_internal_raft_request){.delete_range = &gone});
+    return apply_rig_do(d, &(struct pb_internal_raft_request){.delete_range = &gone});
 }
 
 /* ---- Restarts ---- */
 
 /* As raft does after a restart: everything since the last snapshot, and here there is none. */
-static void give_all_again(struct desk *d)
+static void give_all_again(struct apply_rig *d)
 {
     for (size_t i = 0; i < d->log_count; i++) {
         struct apply_effects *e = give(d, &d->log[i]);
         CHECK(e);
-        desk_done(d);
+        apply_rig_done(d);
     }
 }
 
-void desk_restart(struct desk *d)
+void apply_rig_restart(struct apply_rig *d)
 {
-    if (backend_can_commit(d->stand.b))
-        stand_commit(&d->stand);
-    desk_close_rooms(d);
-    stand_close(&d->stand);
-    CHECK_EQ(stand_open(&d->stand), ERR_OK);
-    CHECK(desk_open_rooms(d));
+    if (backend_can_commit(d->backend_rig.b))
+        backend_rig_commit(&d->backend_rig);
+    apply_rig_close_rooms(d);
+    backend_rig_close(&d->backend_rig);
+    CHECK_EQ(backend_rig_open(&d->backend_rig), ERR_OK);
+    CHECK(apply_rig_open_rooms(d));
     give_all_again(d);
 }
 
-void desk_crash(struct desk *d)
+void apply_rig_crash(struct apply_rig *d)
 {
-    desk_close_rooms(d);
-    stand_crash(&d->stand);
-    CHECK(desk_open_rooms(d));
+    apply_rig_close_rooms(d);
+    backend_rig_crash(&d->backend_rig);
+    CHECK(apply_rig_open_rooms(d));
     give_all_again(d);
 }
 
 /* ---- Looking ---- */
 
-void desk_read_reply(struct reply *r, size_t chunk, struct buf *out)
+void apply_rig_read_reply(struct reply *r, size_t chunk, struct buf *out)
 {
     uint64_t total = reply_total(r), before = out->len;
 
@@ -235,12 +239,12 @@ void desk_read_reply(struct reply *r, size_t chunk, struct buf *out)
     CHECK_EQ(out->len - before, total);
 }
 
-struct bytes desk_end(const char *text)
+struct bytes apply_rig_end(const char *text)
 {
     return strcmp(text, "*") == 0 ? BYTES("\0") : bytes_of_str(text);
 }
 
-void desk_print(struct bytes text, struct buf *out)
+void apply_rig_print(struct bytes text, struct buf *out)
 {
     for (size_t i = 0; i < text.len; i++) {
         if (isgraph(text.at[i]) && text.at[i] != '\\')
@@ -250,19 +254,19 @@ void desk_print(struct bytes text, struct buf *out)
     }
 }
 
-void desk_dump_bucket(struct desk *d, enum bucket bucket, struct buf *out)
+void apply_rig_dump_bucket(struct apply_rig *d, enum bucket bucket, struct buf *out)
 {
     struct backend_view v;
     struct backend_cursor c;
     struct bytes key, value;
     enum err e;
 
-    backend_view_open(d->stand.b, &v);
+    backend_view_open(d->backend_rig.b, &v);
     backend_cursor_open(&v, bucket, (struct bytes){0}, &c);
     while ((e = backend_cursor_next(&c, &key, &value)) == ERR_OK) {
-        desk_print(key, out);
+        apply_rig_print(key, out);
         buf_append_str(out, value.len > 0 ? " = " : " =");
-        desk_print(value, out);
+        apply_rig_print(value, out);
         buf_append_byte(out, '\n');
     }
     CHECK_EQ(e, ERR_END);
@@ -270,10 +274,10 @@ void desk_dump_bucket(struct desk *d, enum bucket bucket, struct buf *out)
     backend_view_close(&v);
 }
 
-void desk_dump(struct desk *d, struct buf *out)
+void apply_rig_dump(struct apply_rig *d, struct buf *out)
 {
     for (int i = 0; i < BUCKET_COUNT; i++) {
         buf_printf(out, "%s:\n", bucket_name((enum bucket)i));
-        desk_dump_bucket(d, (enum bucket)i, out);
+        apply_rig_dump_bucket(d, (enum bucket)i, out);
     }
 }

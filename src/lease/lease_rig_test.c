@@ -1,4 +1,4 @@
-#include "lease/rig_test.h"
+#include "lease/lease_rig_test.h"
 
 #include "base/buf.h"
 #include "harness/test.h"

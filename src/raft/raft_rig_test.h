@@ -2,9 +2,9 @@
  * group: a few members, a perfect network and perfect disks, for unit tests.
  *
  * Every member's disk is a list of entries, its state machine the list of commands it has applied.
- * group_settle runs until nobody wants anything any more, checking all invariants after each call.
- * A cut-off member neither sends nor receives. The whole-cluster simulation with lossy everything
- * is elsewhere; here it is easy to say exactly what happens.
+ * raft_rig_settle runs until nobody wants anything any more, checking all invariants after each
+ * call. A cut-off member neither sends nor receives. The whole-cluster simulation with lossy
+ * everything is elsewhere; here it is easy to say exactly what happens.
  */
 #pragma once
 
@@ -12,9 +12,9 @@
 #include "raft/log.h"
 #include "raft/raft.h"
 
-enum { GROUP_MAX = 8 };
+enum { RAFT_RIG_MAX = 8 };
 
-struct group_member {
+struct raft_rig_member {
     struct raft *raft;
     struct raft_config config;
     struct raft_entry
@@ -34,8 +34,8 @@ struct group_member {
     struct raft_fetch last_fetch;
 };
 
-struct group {
-    struct group_member member[GROUP_MAX + 1]; /* by id, from 1 */
+struct raft_rig {
+    struct raft_rig_member member[RAFT_RIG_MAX + 1]; /* by id, from 1 */
     size_t count;
     struct raft_message **flying;
     size_t flying_count, flying_cap;
@@ -46,54 +46,54 @@ struct group {
 struct raft_config raft_group_config(uint64_t id);
 
 /* `count` voters with ids from 1; settings may be changed by `tweak` (NULL: not). */
-void raft_group_open(struct group *g, size_t count, void (*tweak)(struct raft_config *));
-void raft_group_close(struct group *g);
+void raft_group_open(struct raft_rig *g, size_t count, void (*tweak)(struct raft_config *));
+void raft_group_close(struct raft_rig *g);
 
 /* One more member, with nothing on disk and the given configuration (NULL: none), which must be the
  * one in force before the first entry of the log. */
-void raft_group_add(struct group *g, const struct raft_conf_state *conf,
+void raft_group_add(struct raft_rig *g, const struct raft_conf_state *conf,
                     void (*tweak)(struct raft_config *));
 
 /* Ends a member and opens it again with what its disk has. */
-void raft_group_restart(struct group *g, uint64_t id);
+void raft_group_restart(struct raft_rig *g, uint64_t id);
 
-struct raft *raft_group_raft(struct group *g, uint64_t id);
+struct raft *raft_group_raft(struct raft_rig *g, uint64_t id);
 
 /* Handles one member's outputs: persists, applies, and lets its messages fly. */
-void raft_group_take(struct group *g, uint64_t id);
+void raft_group_take(struct raft_rig *g, uint64_t id);
 
 /* Delivers everything in flight once; false if there was nothing. */
-bool raft_group_deliver(struct group *g);
-void raft_group_settle(struct group *g);
+bool raft_group_deliver(struct raft_rig *g);
+void raft_group_settle(struct raft_rig *g);
 
 /* Forgets messages in flight: those of a type, or all with -1. Returns how many. */
-size_t raft_group_lose(struct group *g, int type);
+size_t raft_group_lose(struct raft_rig *g, int type);
 
-void raft_group_elect(struct group *g,
+void raft_group_elect(struct raft_rig *g,
                       uint64_t id); /* campaigns, settles, and checks that it leads */
-enum raft_result raft_group_propose(struct group *g, uint64_t id, const char *command);
-void raft_group_tick(struct group *g, uint64_t id, unsigned times);
-const char *raft_group_machine(struct group *g, uint64_t id);
+enum raft_result raft_group_propose(struct raft_rig *g, uint64_t id, const char *command);
+void raft_group_tick(struct raft_rig *g, uint64_t id, unsigned times);
+const char *raft_group_machine(struct raft_rig *g, uint64_t id);
 
 /* Asking a member, and what its log lines say. */
-struct raft_status raft_group_status(struct group *g, uint64_t id);
-enum raft_role raft_group_role(struct group *g, uint64_t id);
-const struct raft_progress *raft_group_progress(struct group *g, uint64_t id, uint64_t of);
-bool raft_group_logged(struct group *g, uint64_t id, const char *text);
-void raft_group_check_conf(struct group *g, uint64_t id, const char *want);
+struct raft_status raft_group_status(struct raft_rig *g, uint64_t id);
+enum raft_role raft_group_role(struct raft_rig *g, uint64_t id);
+const struct raft_progress *raft_group_progress(struct raft_rig *g, uint64_t id, uint64_t of);
+bool raft_group_logged(struct raft_rig *g, uint64_t id, const char *text);
+void raft_group_check_conf(struct raft_rig *g, uint64_t id, const char *want);
 
 /* Proposes a change of one member, and settles. */
-void raft_group_change(struct group *g, uint64_t id, enum raft_conf_change_type type,
+void raft_group_change(struct raft_rig *g, uint64_t id, enum raft_conf_change_type type,
                        uint64_t node);
 
-/* Asks for a read; answers gather as "context@index " in group_reads. */
-void raft_group_read(struct group *g, uint64_t id, const char *context);
-const char *raft_group_reads(struct group *g, uint64_t id);
+/* Asks for a read; answers gather as "context@index " in raft_rig_reads. */
+void raft_group_read(struct raft_rig *g, uint64_t id, const char *context);
+const char *raft_group_reads(struct raft_rig *g, uint64_t id);
 
 /* --- one member alone --- */
 
 /* A message as if from the network, to m.to. */
-enum raft_result raft_group_step(struct group *g, struct raft_message m);
+enum raft_result raft_group_step(struct raft_rig *g, struct raft_message m);
 
 /* A number that no enum has, where the compiler cannot see it. */
 unsigned strange_number(unsigned number);
@@ -102,4 +102,4 @@ unsigned strange_number(unsigned number);
 struct blob *text_blob(const char *text);
 
 /* Handles the outputs of a member of a group and returns what it sent, one message per line. */
-const char *raft_group_sent(struct group *g, uint64_t id);
+const char *raft_group_sent(struct raft_rig *g, uint64_t id);

@@ -2,19 +2,19 @@
  * counter: api behind its counter and a client in front of it, for tests.
  *
  * Everything below api is real, on fakes: rpc and its client on the fake wire, apply with the rooms
- * it stands on (apply's desk) on the memory twin. The server is a few lines: what is proposed is
+ * it stands on (apply's rig) on the memory twin. The server is a few lines: what is proposed is
  * applied at once, what is to be confirmed is; unless the test says that it holds them back.
  */
 #pragma once
 
 #include "api/api.h"
-#include "apply/desk_test.h"
+#include "apply/apply_rig_test.h"
 #include "io/fake_world.h"
 #include "rpc/client.h"
 #include "watch/watch.h"
 
-#define COUNTER_CLUSTER_ID 0xc1
-#define COUNTER_TERM       3
+#define API_RIG_CLUSTER_ID 0xc1
+#define API_RIG_TERM       3
 
 /* One call, as the client sees it. */
 struct visit {
@@ -26,9 +26,9 @@ struct visit {
     struct buf text;
 };
 
-struct counter {
+struct api_rig {
     struct fake_world *world;
-    struct desk desk;
+    struct apply_rig apply_rig;
     struct watch *watch;
     struct rpc *rpc;
     struct api *api;
@@ -37,7 +37,7 @@ struct counter {
     struct net_address address;
     struct client *client;
 
-    bool is_slow;                                    /* needs are held back until counter_fulfil */
+    bool is_slow;                                    /* needs are held back until api_rig_fulfil */
     bool keeps_commits;                              /* the page store commits nothing */
     enum result failure;                             /* what needs are told instead; OK: nothing */
     unsigned api_steps;                              /* of each api_work */
@@ -46,48 +46,48 @@ struct counter {
 };
 
 /* With a client connected to it. */
-void counter_open(struct counter *k);
-void counter_close(struct counter *k);
+void api_rig_open(struct api_rig *k);
+void api_rig_close(struct api_rig *k);
 /* The same with everything under way dropped on the spot. */
-void counter_crash(struct counter *k);
+void api_rig_crash(struct api_rig *k);
 
-/* Before counter_open: other options for the room itself, and another quota for all. */
-extern struct api_options counter_options;
-extern int64_t counter_quota_bytes;
+/* Before api_rig_open: other options for the room itself, and another quota for all. */
+extern struct api_options api_rig_options;
+extern int64_t api_rig_quota_bytes;
 
 /* One turn of the server, and one of the client. */
-void counter_turn(struct counter *k);
+void api_rig_turn(struct api_rig *k);
 /* Turns and time, until the call is over, or has so many messages, or for a while. */
-void counter_until_over(struct counter *k, struct visit *v);
-void counter_until_messages(struct counter *k, struct visit *v, size_t count);
-void counter_for_ms(struct counter *k, uint64_t ms);
+void api_rig_until_over(struct api_rig *k, struct visit *v);
+void api_rig_until_messages(struct api_rig *k, struct visit *v, size_t count);
+void api_rig_for_ms(struct api_rig *k, uint64_t ms);
 
 /* The client stops reading its connection, or goes on. */
-void counter_client_reads(struct counter *k, bool reads);
+void api_rig_client_reads(struct api_rig *k, bool reads);
 
 /* Fulfils what was held back, in order; what came of it goes out with the next turns. */
-void counter_fulfil(struct counter *k);
+void api_rig_fulfil(struct api_rig *k);
 
 /* A call with one message, its only one, or a stream that goes on. */
-void counter_ask(struct counter *k, struct visit *v, const char *path,
+void api_rig_ask(struct api_rig *k, struct visit *v, const char *path,
                  const struct pb_schema *schema, const void *message);
-void counter_ask_with(struct counter *k, struct visit *v, const struct client_request *request,
+void api_rig_ask_with(struct api_rig *k, struct visit *v, const struct client_request *request,
                       const struct pb_schema *schema, const void *message);
-void counter_stream(struct counter *k, struct visit *v, const char *path);
-void counter_say(struct visit *v, const struct pb_schema *schema, const void *message);
+void api_rig_stream(struct api_rig *k, struct visit *v, const char *path);
+void api_rig_say(struct visit *v, const struct pb_schema *schema, const void *message);
 void visit_free(struct visit *v);
 /* What has come for all visits of this client; and sends what they have said. */
 void visit_hear(struct client *client);
 
 /* The call must end with this. */
-void counter_expect(struct counter *k, struct visit *v, enum rpc_code code, const char *text);
+void api_rig_expect(struct api_rig *k, struct visit *v, enum rpc_code code, const char *text);
 
 /* Asks and waits; the only message, decoded into *out, whose memory is the arena's. */
-void counter_get(struct counter *k, const char *path, const struct pb_schema *schema,
+void api_rig_get(struct api_rig *k, const char *path, const struct pb_schema *schema,
                  const void *message, const struct pb_schema *result, struct arena *arena,
                  void *out);
 /* Asks and expects a refusal. */
-void counter_refused(struct counter *k, const char *path, const struct pb_schema *schema,
+void api_rig_refused(struct api_rig *k, const char *path, const struct pb_schema *schema,
                      const void *message, enum rpc_code code, const char *text);
 
 /* The nth message of a call. */
@@ -95,12 +95,12 @@ void visit_decode(const struct visit *v, size_t nth, const struct pb_schema *sch
                   struct arena *arena, void *out);
 
 /* Another client's write, past the counter. It must succeed. */
-void counter_apply(struct counter *k, const struct pb_internal_raft_request *request);
+void api_rig_apply(struct api_rig *k, const struct pb_internal_raft_request *request);
 
 /* Shorter words: through the client. */
-int64_t counter_put(struct counter *k, const char *key, const char *value); /* its revision */
+int64_t api_rig_put(struct api_rig *k, const char *key, const char *value); /* its revision */
 
 /* A plain request, and its answer up to the end of the body. */
-void counter_http(struct counter *k, const char *request, struct buf *out);
+void api_rig_http(struct api_rig *k, const char *request, struct buf *out);
 /* One whose client goes half a second later, before it was answered. */
-void counter_http_cut(struct counter *k, const char *request);
+void api_rig_http_cut(struct api_rig *k, const char *request);
