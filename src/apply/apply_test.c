@@ -27,8 +27,8 @@ static struct bytes nested_txn(struct arena *arena, unsigned depth)
 {
     static const uint8_t compare[] = {0x0a, 3, 0x1a, 1, 'k'};
     static const uint8_t put[] = {0x12, 8, 0x12, 6, 0x0a, 1, 'k', 0x12, 1, 'x'};
-    size_t room = 64 * (size_t)depth + 256;
-    uint8_t *space = arena_alloc(arena, room), *end = space + room;
+    size_t size = 64 * (size_t)depth + 256;
+    uint8_t *space = arena_alloc(arena, size), *end = space + size;
     uint8_t *at = end - sizeof(put);
 
     memcpy(at, put, sizeof(put));

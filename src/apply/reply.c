@@ -60,7 +60,7 @@ void reply_scan_free(struct mvcc_scan *s)
 
 /* ---- Building ---- */
 
-/* Makes room for one more piece before number `at`. */
+/* Makes space for one more piece before number `at`. */
 static struct reply_piece *insert_piece(struct reply *r, size_t at)
 {
     if (r->piece_count == r->piece_cap) {

@@ -17,7 +17,7 @@ struct buf {
 
 void buf_free(struct buf *b);
 
-/* Makes room for `more` bytes behind the content and returns where they go; len is unchanged. */
+/* Makes space for `more` bytes behind the content and returns where they go; len is unchanged. */
 uint8_t *buf_reserve(struct buf *b, size_t more);
 
 /* The same, and the bytes count as content at once: the caller fills them. */

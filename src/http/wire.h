@@ -4,8 +4,8 @@
  * What is to be sent gathers in one buffer and leaves in one system call. What the kernel takes at
  * once is not kept: the buffer serves the next connection. Only of what it does not take a copy is
  * made, of exactly that size, and while that waits nothing more is gathered. Past a frame no more
- * is gathered than the kernel has room for. So a connection that is idle or well read holds nothing
- * here, and one that is not read about a frame.
+ * is gathered than the kernel has space for. So a connection that is idle or well read holds
+ * nothing here, and one that is not read about a frame.
  *
  *     wire_buf, append, append ... wire_send --> conn_try_write
  *                                            \-> the rest: conn_write --> on_sent
@@ -58,5 +58,5 @@ static inline bool wire_is_blocked(const struct wire *w)
     return w->waiting > 0 || w->failed;
 }
 
-/* Is there no room for another frame now? */
+/* Is there no space for another frame now? */
 bool wire_is_full(struct wire *w);

@@ -79,7 +79,7 @@ static void close_wire(struct wire_rig *r)
     buf_free(&r->kernel.taken);
 }
 
-/* The kernel has room again, and takes what is queued. */
+/* The kernel has space again, and takes what is queued. */
 static void kernel_goes_on(struct wire_rig *r, size_t credit)
 {
     struct kernel *k = &r->kernel;

@@ -125,7 +125,7 @@ static void post_readable(struct real_conn *c)
         inbox_put(c->net->inbox, &c->readable);
 }
 
-/* Offering no room makes libuv call on_read with UV_ENOBUFS. */
+/* Offering no space makes libuv call on_read with UV_ENOBUFS. */
 static void on_credit_wanted(uv_handle_t *handle, size_t suggested, uv_buf_t *out)
 {
     struct real_conn *c = conn_of_handle(handle);
@@ -140,7 +140,7 @@ static void on_credit_wanted(uv_handle_t *handle, size_t suggested, uv_buf_t *ou
 
 /*
  * Stopping and starting to read costs two system calls each, so a pause stops it only when
- * something has come in. Without room for another reason we keep asking: the turn is about to make
+ * something has come in. Without space for another reason we keep asking: the turn is about to make
  * some.
  */
 static void no_credit(struct real_conn *c)
@@ -251,7 +251,7 @@ static void on_written(uv_write_t *request, int status)
     conn_flush(c);
 }
 
-/* The kernel's buffer is full: libuv sends the next chunk when there is room. */
+/* The kernel's buffer is full: libuv sends the next chunk when there is space. */
 static void write_when_possible(struct real_conn *c)
 {
     uv_buf_t pieces[PIECES_AT_ONCE_MAX];

@@ -150,5 +150,5 @@ void conn_connected(struct real_conn *c);
 void conn_fail(struct real_conn *c, enum err reason);
 void conn_flush(struct real_conn *c);
 
-/* The connection has been closed and freed: there may be room for one that waits. */
+/* The connection has been closed and freed: there may be a place for one that waits. */
 void listener_conn_gone(struct real_listener *l);

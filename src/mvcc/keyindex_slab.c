@@ -12,7 +12,8 @@ struct slab_region {
 };
 
 struct slab {
-    struct list link; /* in slabs.open while it has room, in slab_region.freed while it is unused */
+    struct list
+        link; /* in slabs.open while it has space, in slab_region.freed while it is unused */
     struct slab_region *region;
     struct freed *freed;
     unsigned size, total, fresh, used; /* of things, as in the region */

@@ -26,8 +26,8 @@ enum {
 };
 
 struct slabs {
-    struct list open[SLAB_CLASSES]; /* slabs that have room for another thing of this size */
-    struct list open_regions;       /* regions that have room for another slab */
+    struct list open[SLAB_CLASSES]; /* slabs that have space for another thing of this size */
+    struct list open_regions;       /* regions that have space for another slab */
     struct list full;               /* those that have not */
     struct list empty;              /* and those that have nothing else */
     struct list large;

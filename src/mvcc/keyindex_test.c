@@ -332,7 +332,7 @@ TEST(a_million_revisions_of_one_key_are_nothing_special)
 
 /*
  * Keys that came in ascending order leave full nodes, 63 leaves of 64 keys. One of them loses
- * nearly all of its keys, so that it must join a neighbour that has no room.
+ * nearly all of its keys, so that it must join a neighbour that has no space.
  */
 TEST(a_poor_node_shares_with_a_full_one)
 {

@@ -379,7 +379,7 @@ static uint64_t bits_remove(uint64_t bits, unsigned place)
     return (bits & below) | (bits >> 1 & ~below);
 }
 
-/* Adds a child that was split off the one before it, at this level's children. There is room. */
+/* Adds a child that was split off the one before it, at this level's children. There is space. */
 static void inner_add(const struct keyindex *ix, struct inner *n, unsigned at,
                       struct separator *separator, void *child, unsigned child_level)
 {
@@ -426,7 +426,7 @@ static struct inner *inner_cut(struct keyindex *ix, struct inner *n, unsigned cu
     return right;
 }
 
-/* Splits the node of this level on the path, in whose parent there is room. */
+/* Splits the node of this level on the path, in whose parent there is space. */
 static struct inner *inner_split(struct keyindex *ix, struct path *p, unsigned level, unsigned cut)
 {
     struct inner *parent = p->steps[level].node;
@@ -443,7 +443,7 @@ static struct inner *inner_split(struct keyindex *ix, struct path *p, unsigned l
     return right;
 }
 
-/* Makes room for one more child in the node of this level on the path, which stays the way to the
+/* Makes space for one more child in the node of this level on the path, which stays the way to the
  * same leaf. */
 static void reserve_one(struct keyindex *ix, struct path *p, unsigned level)
 {

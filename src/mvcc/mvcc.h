@@ -161,7 +161,7 @@ void mvcc_write_end(struct mvcc *m, struct mvcc_changes *out);
 
 bool mvcc_is_settling(const struct mvcc *m);
 
-/* Does it wait for the backend to have room? */
+/* Does it wait for the backend to have budget left? */
 bool mvcc_settle_waiting(const struct mvcc *m);
 
 /* Stores at most `steps` tombstones. True when nothing is left to be done for now: all are stored,
@@ -313,7 +313,7 @@ uint32_t mvcc_length_before(struct mvcc *m, struct bytes key, int64_t main);
 enum mvcc_result mvcc_compact(struct mvcc *m, int64_t revision);
 
 /* Is there something to remove? And does it wait for something: the note's commit, a pin, the
- * history floor, the barrier, or the backend, which has no room? */
+ * history floor, the barrier, or the backend, which has no budget left? */
 bool mvcc_compact_pending(const struct mvcc *m);
 bool mvcc_compact_waiting(const struct mvcc *m);
 

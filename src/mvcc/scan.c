@@ -325,7 +325,7 @@ static void put_head(const struct mvcc_scan *s, uint8_t *at, uint32_t length)
     pb_put_varint(at + size_with_tag(length) - length, length);
 }
 
-/* Makes room for a KeyValue behind its tag and length. NULL: it does not fit into this chunk. */
+/* Makes space for a KeyValue behind its tag and length. NULL: it does not fit into this chunk. */
 static uint8_t *next_space(const struct mvcc_scan *s, const struct chunk *b, uint32_t length)
 {
     size_t size = size_with_tag(length), used = b->out->len - b->start;

@@ -170,14 +170,14 @@ TEST(a_varint_has_at_most_64_bits)
 
 TEST(varint_sizes_are_what_is_written)
 {
-    uint8_t room[16];
+    uint8_t space[16];
 
     for (unsigned bits = 0; bits < 64; bits++) {
         for (int below = 0; below < 2; below++) {
             uint64_t value = ((uint64_t)1 << bits) - (unsigned)below;
-            uint8_t *start = pb_put_varint(room + sizeof(room), value);
-            struct pb_reader r = {.at = start, .end = room + sizeof(room)};
-            CHECK_EQ(pb_varint_size(value), room + sizeof(room) - start);
+            uint8_t *start = pb_put_varint(space + sizeof(space), value);
+            struct pb_reader r = {.at = start, .end = space + sizeof(space)};
+            CHECK_EQ(pb_varint_size(value), space + sizeof(space) - start);
             CHECK(pb_take_varint(&r) == value);
             CHECK(r.at == r.end && r.err == ERR_OK);
         }
@@ -193,7 +193,7 @@ TEST(varint_sizes_are_what_is_written)
 static struct bytes nested_txn(struct arena *arena, size_t levels)
 {
     size_t cap = levels * 10 + 16;
-    uint8_t *room = arena_alloc(arena, cap), *end = room + cap, *at = end;
+    uint8_t *space = arena_alloc(arena, cap), *end = space + cap, *at = end;
 
     for (size_t i = 1; i < levels; i++) {
         at = pb_put_varint(at, (size_t)(end - at));

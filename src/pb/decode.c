@@ -153,7 +153,8 @@ static void take_single(struct decoder *d, const struct pb_field *field)
 
 /* ---- Lists ---- */
 
-/* Makes room for `more` elements behind the list's own; false when the budget does not allow it. */
+/* Makes space for `more` elements behind the list's own; false when the budget does not allow it.
+ */
 static bool list_reserve(struct decoder *d, const struct pb_field *field, size_t more)
 {
     if (field->place == PB_ARRAY) {

@@ -299,8 +299,8 @@ static void add_big_entry(struct bolt_writer *w, struct bytes key, uint32_t valu
 }
 
 /*
- * The next entry of the tree. For one that is gathered the room for its value is returned in *room,
- * which is NULL while there are no bytes to be had or they will pass through.
+ * The next entry of the tree. For one that is gathered the space for its value is returned in
+ * *space, which is NULL while there are no bytes to be had or they will pass through.
  */
 static void tree_add(struct bolt_writer *w, struct bytes key, uint32_t value_bytes, uint8_t **space)
 {

@@ -73,7 +73,7 @@ static void check_ids(const struct watch_stream *s, const struct treap_node *n, 
     check_ids(s, n->right, t);
 }
 
-/* What is queued and what is under way is what the room lacks. */
+/* What is queued and what is under way is what the credit lacks. */
 static void check_credit(const struct watch_stream *s)
 {
     uint64_t queued = 0;

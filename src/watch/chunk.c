@@ -13,7 +13,7 @@
  * them a chunk can simply end: one interest's events (they are then only measured, and read when
  * they are sent: a long message), the events of all interests together, and the notes. For the
  * latter two some watchers are left behind at this revision, in a group of their own or parked like
- * those without room, and their turn comes soon.
+ * those without credit, and their turn comes soon.
  */
 enum { SPARE_BYTES_MAX = 64 * KIB }; /* kept for the next chunk; what is larger is given back */
 
@@ -127,7 +127,7 @@ static bool park_without_credit(struct interest *i, int64_t revision)
     return left > 0;
 }
 
-/* For want of memory and not of room: whoever waits for us alone goes on doing so. */
+/* For want of memory and not of credit: whoever waits for us alone goes on doing so. */
 static void leave_behind(struct interest *i, int64_t revision)
 {
     struct watch *hub = i->group->hub;

@@ -11,7 +11,7 @@
  *     ahead       its start has been published, and its turn to be woken has not come
  *     prompt      members of groups that left the live one as a whole, for a huge revision or a
  *                 large delete, and of the one that is held until the delete is settled
- *     in a grace  those who lost their place since their stream had no room
+ *     in a grace  those who lost their place since their stream had no credit
  *
  * The first two wait for us alone, and however long that takes, history waits with them: to read a
  * huge revision, or to settle a delete, takes as long as it is large, and whatever limit we chose
@@ -19,14 +19,14 @@
  * who must not hold up compaction for ever. All who lose their place within a second share a grace:
  *
  *     counts as live --> lags          after a second at least, in which a client that reads gets
- *        |                             its room back: below a later compaction they end
+ *        |                             its credit back: below a later compaction they end
  *        +-- a compaction --> is cut   they may read below it, for a minute at least; then it ends,
  *                                      and they lag
  *
  * Whoever has one knows it by its number; a number that is not found is of one that has ended. So a
  * hundred thousand watchers lose theirs without being touched.
  *
- * A watcher keeps its grace when it is given some room and loses it again: somebody who reads one
+ * A watcher keeps its grace when it is given some credit and loses it again: somebody who reads one
  * message in a minute would otherwise be prompt for ever. It leaves it only by becoming live, or by
  * being held for a delete, which is our fault again.
  *

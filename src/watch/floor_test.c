@@ -81,10 +81,10 @@ static void listen(struct watch_rig *r)
     watch_check(r->w);
 }
 
-static struct watch_stream *join(struct watch_rig *r, struct heard *h, size_t room,
+static struct watch_stream *join(struct watch_rig *r, struct heard *h, size_t credit,
                                  const struct pb_watch_create_request *request)
 {
-    struct watch_stream *s = watch_stream_open(r->w, h, room, r->now_ms);
+    struct watch_stream *s = watch_stream_open(r->w, h, credit, r->now_ms);
 
     watch_rig_create(r, s, request);
     listen(r);
@@ -257,7 +257,7 @@ TEST(a_client_that_does_not_read_holds_history_for_a_minute_after_the_delete)
     r.now_ms += 10ull * WATCH_FLOOR_MS;
     listen(&r);
     settle_delete(&r);
-    listen(&r); /* the delete's events are with both; they have no room for the rest */
+    listen(&r); /* the delete's events are with both; they have no credit for the rest */
     r.now_ms++;
     listen(&r);
     CHECK_EQ(slow.events, 5000);
@@ -303,7 +303,7 @@ TEST(a_client_that_reads_a_little_does_not_hold_history_for_ever)
         watch_sent(s, h.bytes);
         h.bytes = 0;
         listen(&r);
-        watch_rig_put(&r, "b", "more than the room");
+        watch_rig_put(&r, "b", "more than the credit");
         watch_rig_remove(&r);
     }
 

@@ -3,7 +3,7 @@
 #include "base/assert.h"
 
 /*
- * Catching up goes in rounds. In a round every stream with room lets some of its parked watchers
+ * Catching up goes in rounds. In a round every stream with credit lets some of its parked watchers
  * join the group that stands at their next revision, or a new one; then every group has a turn:
  *
  *     too old          its members are parked, and will be told from there; but not those whom the
@@ -15,7 +15,7 @@
  * history: read, in slices; handed out; and to the next round
  *
  * A group far behind does not keep those waiting that are nearly there, and a stream with many
- * watchers and little room does not let all of them loose for the few that can be served.
+ * watchers and little credit does not let all of them loose for the few that can be served.
  */
 
 /* --- groups that lag --- */

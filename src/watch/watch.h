@@ -14,7 +14,7 @@
  * given all that lies below it, may read on there: the lowest of them is the history floor, and
  * mvcc removes nothing from there on (mvcc_keep_history). As live counts who waits for us alone, be
  * it for a huge revision, for a delete to be settled or for his start, which has just come; and who
- * has lost his place for want of room less than a second ago. The former keep history for as long
+ * has lost his place for want of credit less than a second ago. The former keep history for as long
  * as we take, whatever the size of the delete; the latter, who may have stopped reading, for
  * WATCH_FLOOR_MS.
  *
@@ -37,7 +37,7 @@
  *               every watcher of the stream).
  *            4. Nothing for an id comes before its created message, or after its cancel's.
  *            5. Memory: WATCH_WATCHER_BYTES for a live watcher of one key, some hundred more for
- *               one that lags; what streams have room for, each overdrawn by one message at most;
+ *               one that lags; what streams have credit for, each overdrawn by one message at most;
  *               and two chunks under way, of 4 MiB each. A batch of one revision that is larger
  * than WATCH_BATCH_BYTES is not held in memory but measured, and then read a chunk at a time (a
  * long message).
@@ -47,7 +47,7 @@
  *            7. A watcher that is live when a compaction is applied gets everything up to it, with
  *               the KeyValues before where it asked for them; unless it does not read.
  * Not here   Encoding WatchResponse's header (api). Permission (api). Flow control (rpc): streams
- *            are given room in bytes, and give it back by being told what was sent. How many
+ *            are given credit in bytes, and give it back by being told what was sent. How many
  *            watchers a client may have: watch_status says what they take, and api may refuse.
  * Leans on   mvcc for history. Time comes in as now_ms.
  */
@@ -83,7 +83,7 @@ void watch_close(struct watch *w);
 
 /* --- telling --- */
 
-/* `context` is whoever owns the stream. It starts with this much room. */
+/* `context` is whoever owns the stream. It starts with this much credit. */
 struct watch_stream *watch_stream_open(struct watch *w, void *context, size_t credit_bytes,
                                        uint64_t now_ms);
 
@@ -92,8 +92,8 @@ void watch_stream_close(struct watch_stream *s);
 void *watch_stream_context(const struct watch_stream *s);
 
 /*
- * What is left of a stream's room; 0: none. Whoever reads the client's requests stops while it is
- * 0, since each of them may put a small message into the queue, room or not.
+ * What is left of a stream's credit; 0: none. Whoever reads the client's requests stops while it is
+ * 0, since each of them may put a small message into the queue, credit or not.
  */
 size_t watch_stream_credit(const struct watch_stream *s);
 
@@ -109,7 +109,7 @@ void watch_create(struct watch_stream *s, const struct pb_watch_create_request *
 void watch_cancel(struct watch_stream *s, int64_t id);
 
 /* Answered with id -1 if every watcher of the stream is live, its start is not ahead, and there is
- * room; otherwise forgotten. */
+ * credit; otherwise forgotten. */
 void watch_request_progress(struct watch_stream *s);
 
 /* A revision was published. To be called for each, in order, before anything else is asked. */
@@ -120,8 +120,8 @@ void watch_changed(struct watch *w, const struct mvcc_changes *changes);
  * be kept for those who were live. */
 void watch_compacted(struct watch *w);
 
-/* Bytes that were taken have left: that much more room. In any portions; never more than were taken
- * (asserted). */
+/* Bytes that were taken have left: that much more credit. In any portions; never more than were
+ * taken (asserted). */
 void watch_sent(struct watch_stream *s, size_t bytes);
 
 /* The store was replaced (a snapshot was installed): everybody lags at his own next revision, and
@@ -150,7 +150,7 @@ struct watch_message {
     struct blob
         *events; /* encoded `events` fields (number 11); NULL: none. The taker's reference */
     struct watch_long *long_events; /* or this one instead; the taker ends it */
-    size_t bytes; /* that count against the stream's room: of the events, at least 64 */
+    size_t bytes; /* that count against the stream's credit: of the events, at least 64 */
 };
 
 /* The next message of any stream, fair among streams; false if there is none now. */

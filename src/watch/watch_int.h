@@ -2,7 +2,7 @@
  * watch_int: what the files behind watch.h share.
  *
  *     watch.c      the hub: told of changes, compactions, a new store; asked how things stand
- *     stream.c     streams: their room, their queue, taking from it, their end
+ *     stream.c     streams: their credit, their queue, taking from it, their end
  *     watcher.c    one watcher: created, canceled, and the four places where it can be
  *     watcher_group.c      watchers that stand at one revision, found by key and by range
  *     chunk.c       some changes in a row, turned into batches for whoever they concern
@@ -20,10 +20,10 @@
  *
  *     start 0 ---------------------------------> live group <--- its members move over, one by one
  *     start in the past --> parked on the        |      |                     |
- *     stream, until it has room --> group at its |      |            group behind the newest
+ *     stream, until it has credit --> group at its |      |            group behind the newest
  * revision next revision                ^             |      |                     ^ ^ | |      +-
  * huge revision ->   | chunks
- *          +--- no room for its events ----------+      the group as a whole -+
+ *          +--- no credit for its events ----------+      the group as a whole -+
  *
  *     start ahead --> on a heap until it is published --> prompt group at its next revision
  *
@@ -40,11 +40,11 @@
 #include "watch/watch.h"
 
 enum {
-    CHUNK_BYTES_MAX = 4 * MIB,   /* held by one chunk: events, and notes of who is to get which */
-    CHUNK_CHANGES_MAX = 2048,    /* looked at before the next group has its turn */
-    WAVE_BYTES = 1024,           /* of room for each watcher that leaves the parking lot at once */
-    MESSAGE_BYTES_MIN = 64,      /* what the smallest message counts */
-    RESPONSE_BYTES_MAX = 64,     /* of a WatchResponse without events and without a reason */
+    CHUNK_BYTES_MAX = 4 * MIB, /* held by one chunk: events, and notes of who is to get which */
+    CHUNK_CHANGES_MAX = 2048,  /* looked at before the next group has its turn */
+    WAVE_BYTES = 1024,         /* of credit for each watcher that leaves the parking lot at once */
+    MESSAGE_BYTES_MIN = 64,    /* what the smallest message counts */
+    RESPONSE_BYTES_MAX = 64,   /* of a WatchResponse without events and without a reason */
     WATCH_PROGRESS_MIN_MS = 100, /* between two rounds of progress messages */
 };
 
@@ -272,7 +272,7 @@ struct watch_stream {
     size_t ahead_count, ended_count;
     struct list parked;
     struct list
-        waking; /* on the hub's waking or admitting while some are parked and there is room */
+        waking; /* on the hub's waking or admitting while some are parked and there is credit */
 
     /* Members of the live group; 0 if the hub has a later one than this. So is nobody touched when
      * the group as a whole falls behind. */
@@ -300,7 +300,7 @@ static inline bool watch_stream_has_credit(const struct watch_stream *s)
 /* Takes over m's blob or long, and `reason`, which may be NULL. */
 void watch_stream_queue(struct watch_stream *s, const struct watch_message *m, char *reason);
 
-/* To be called when its parked watchers or its room have changed. */
+/* To be called when its parked watchers or its credit have changed. */
 void watch_stream_settle(struct watch_stream *s);
 
 bool watch_stream_is_first_due(const struct heap_node *a, const struct heap_node *b);

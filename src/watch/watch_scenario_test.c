@@ -1,7 +1,7 @@
 /*
  * Scenarios: "new" is an empty store, "do" more of the same; a step on each line. After each step
  * all work is done and every message taken and shown, unless the story is between "hold" and "go".
- * A stream that is slow keeps what it has taken in its room until "sent". What is changed between
+ * A stream that is slow keeps what it has taken in its credit until "sent". What is changed between
  * "away" and "replace" is not told, but is in the store that replaces ours, as with a snapshot from
  * the leader. As a key, * is the zero byte: "watch s * *" is everything.
  */
@@ -125,8 +125,8 @@ static void step_open(struct script *s)
             continue;
         *t = (struct story_stream){.slow = flag(s, "slow")};
         snprintf(t->name, sizeof(t->name), "%s", s->words[1]);
-        size_t room = (size_t)option_number(s, "room", 1 * MIB);
-        t->s = watch_stream_open(s->rig.w, t, room, s->rig.now_ms);
+        size_t credit = (size_t)option_number(s, "credit", 1 * MIB);
+        t->s = watch_stream_open(s->rig.w, t, credit, s->rig.now_ms);
         return;
     }
     test_fail(__FILE__, __LINE__, "too many streams");

@@ -129,7 +129,7 @@ TEST(streams_take_turns)
     watch_rig_free(&r);
 }
 
-/* --- room --- */
+/* --- credit --- */
 
 TEST(a_stream_is_overdrawn_by_one_message_at_most)
 {

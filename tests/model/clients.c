@@ -29,9 +29,9 @@ static bool is_wanted(const struct episode *e, const struct watcher_wish *wish,
 
 /*
  * From outside we know that a watcher is live when watch has said that there is nothing left to be
- * done and its stream has room; or it is held for a delete, or its start is to come, which is as
- * good. It stays so while the stream has room, however long the server takes to hand out what was
- * published. A stream without room may make it lose its place, and a second later it may lag.
+ * done and its stream has credit; or it is held for a delete, or its start is to come, which is as
+ * good. It stays so while the stream has credit, however long the server takes to hand out what was
+ * published. A stream without credit may make it lose its place, and a second later it may lag.
  */
 enum { LIVE_MS = 1000 };
 

@@ -119,8 +119,8 @@ struct client_watcher {
     int64_t next;  /* everything before has been delivered */
 
     /* What the server must know of it, seen from outside: */
-    bool prompt;                /* it was up to date, and the stream had room, when work ended */
-    int64_t prompt_since;       /* the revision then; since it the stream had room all the time */
+    bool prompt;                /* it was up to date, and the stream had credit, when work ended */
+    int64_t prompt_since;       /* the revision then; since it the stream had credit all the time */
     int64_t kept_from, kept_to; /* compactions at which it was live: none may end it. 0: none */
 };
 
@@ -150,7 +150,8 @@ struct client {
     size_t progress_asked;
     struct list inbox; /* of struct letter: taken, and not read yet */
     size_t read_bytes; /* read, and the stream not told yet */
-    uint64_t full_ms;  /* the stream has no room since then, or had none; 0: it had, all the time */
+    uint64_t
+        full_ms; /* the stream has no credit since then, or had none; 0: it had, all the time */
 
     struct client_watcher *run_of; /* fragments are coming for this one */
     struct buf run;
@@ -271,7 +272,7 @@ void clients_ask_step(struct episode *e); /* connect, create, cancel, ask for pr
 void clients_take_step(struct episode *e);
 void clients_read_step(struct episode *e);
 void clients_work_step(struct episode *e);
-void clients_look(struct episode *e); /* after each step: who has room? */
+void clients_look(struct episode *e); /* after each step: who has credit? */
 void clients_compacted(struct episode *e, int64_t revision);
 void clients_forget_liveness(struct episode *e); /* another store: everybody lags */
 void clients_cut_off(struct episode *e);         /* the member is gone: all streams with it */
