@@ -50,11 +50,17 @@ bool mvcc_compact_held_back(const struct mvcc *m)
 /*
  * Until the note is durable nothing may go. Suppose a batch with the first deletions were committed
  * and the one with the note lost: revisions that the log, replayed, still has to read are gone.
+ *
+ * Nor before the last range tombstone is settled in the store itself. Deletions are made ahead of
+ * their batch; a crash between them and the batch that settles leaves a note that counts which keys
+ * were alive, and some of these keys gone: the tombstones after them would get other revisions.
  */
 static bool waits_for_commit(const struct mvcc *m)
 {
-    return !backend_has_budget(m->backend) ||
-           (!m->removing && backend_durable_batch(m->backend) < m->now.note_batch);
+    uint64_t durable = backend_durable_batch(m->backend);
+
+    return !backend_has_budget(m->backend) || durable < m->settled_batch ||
+           (!m->removing && durable < m->now.note_batch);
 }
 
 bool mvcc_compact_waiting(const struct mvcc *m)

@@ -40,8 +40,9 @@ struct mvcc {
 
     void (*on_settled_key)(void *context, struct bytes key);
     int64_t range_tombstone_keys_min;
-    bool
-        range_tombstone_is_alone; /* nothing else was changed at its revision, as far as is known */
+    uint64_t settled_batch; /* holds the end of the last one that was settled; 0: none was */
+    bool is_alone; /* of the range tombstone: nothing else was changed at its revision, as far as is
+                      known */
     bool writing;
     int64_t covered_count; /* of its changes, those to be settled */
     int64_t change_count;  /* of the write under way, or of the last one */

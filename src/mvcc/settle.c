@@ -104,8 +104,7 @@ bool mvcc_unsettled_concerns(const struct mvcc *m, const struct key_range *range
 {
     if (!mvcc_is_settling(m))
         return false;
-    return !m->range_tombstone_is_alone ||
-           key_ranges_overlap(range, keyindex_unsettled_range(m->index));
+    return !m->is_alone || key_ranges_overlap(range, keyindex_unsettled_range(m->index));
 }
 
 static uint32_t store_one_tombstone(void *context, struct bytes key, struct revision at)
@@ -125,8 +124,10 @@ bool mvcc_settle_some(struct mvcc *m, unsigned steps)
         return true;
     backend_upkeep_begin(m->backend);
     bool done = keyindex_settle_some(m->index, steps, store_one_tombstone, m);
-    if (done)
+    if (done) {
         backend_delete(m->backend, BUCKET_META, BYTES(MVCC_RANGE_TOMBSTONE_KEY));
+        m->settled_batch = backend_open_batch(m->backend);
+    }
     backend_upkeep_end(m->backend);
     return done;
 }

@@ -172,7 +172,7 @@ void mvcc_write_end(struct mvcc *m, struct mvcc_changes *out)
     keyindex_publish(m->index);
     out->revision = m->revision;
     if (m->covered_count > 0)
-        m->range_tombstone_is_alone = m->covered_count == m->change_count;
+        m->is_alone = m->covered_count == m->change_count;
     else if (m->change_count <= MVCC_CHANGES_MAX)
         out->at = m->changes;
 }
