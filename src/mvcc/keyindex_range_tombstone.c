@@ -124,8 +124,8 @@ int64_t keyindex_range_tombstone(struct keyindex *ix, const struct key_range *ra
 
 static void leaf_lower(struct keyindex *ix, struct leaf *l)
 {
-    if (ix->range_tombstone.epoch ==
-        ix->epoch) /* for those who ask for what is published, nothing was covered */
+    /* For those who ask for what is published, nothing is covered yet. */
+    if (ix->range_tombstone.epoch == ix->epoch)
         leaf_touch(ix, l);
     l->covered = l->alive;
     l->alive = 0;
