@@ -197,7 +197,7 @@ static void skip(struct apply *a, const struct raft_entry *entry)
         e->conf_change.type == RAFT_REMOVE_NODE && e->conf_change.node_id == a->o.own_id;
 }
 
-void apply_begin(struct apply *a, const struct raft_entry *entry, uint64_t now_ms)
+uint64_t apply_begin(struct apply *a, const struct raft_entry *entry, uint64_t now_ms)
 {
     uint64_t applied = backend_applied(a->o.backend).index;
     assert(a->state == APPLY_IDLE);
@@ -206,20 +206,30 @@ void apply_begin(struct apply *a, const struct raft_entry *entry, uint64_t now_m
     a->effects = (struct apply_effects){.index = entry->index, .term = entry->term};
     a->blob = blob_ref(entry->blob);
     a->now_ms = now_ms;
+    a->awaited = false;
     a->state = APPLY_BEGUN;
     if (entry->index <= applied) {
         skip(a, entry);
-        return;
+        return 0; /* whoever waited for it did so in another life */
     }
     if (!decode(a, entry))
-        return;
+        return 0;
     if (!a->effects.no_op && !a->effects.is_conf_change && !request_is_supported(a->kind)) {
         apply_refuse(a, "it is a request %s, and auth is not built in this server yet",
                      request_name(a->kind));
-        return;
+        return 0;
     }
     backend_entry_begin(a->o.backend);
     a->in_entry = true;
+    return a->effects.id;
+}
+
+void apply_make_reply(struct apply *a)
+{
+    assert(a->state == APPLY_BEGUN); /* what is executed already has made none */
+    assert(a->effects.id != 0);
+
+    a->awaited = true;
 }
 
 bool apply_is_busy(const struct apply *a)
@@ -369,7 +379,6 @@ static bool begin_executing(struct apply *a)
     a->effects.result = admit(a);
     if (a->effects.result != RESULT_OK)
         return false;
-    a->awaited = a->o.is_awaited && a->o.is_awaited(a->o.context, a->effects.id);
     if (is_work(a->kind))
         begin_work(a);
     return true;

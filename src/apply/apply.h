@@ -13,7 +13,8 @@
  * slices, order kept, and published at its end. Reads that do not go through the log (Range, a
  * transaction that only reads) use the same code on the published state.
  *
- *     apply_begin(a, entry, now_ms);  while (!apply_some(a, steps)) ... next turn ...
+ *     id = apply_begin(a, entry, now_ms);   if somebody waits for id, apply_make_reply(a)
+ *     while (!apply_some(a, steps)) ... next turn ...
  *     e = apply_effects(a);   who waits for e->id gets e->result and e->reply; watchers e->changes
  *     apply_end(a, conf_state);
  *
@@ -64,9 +65,6 @@ struct apply_options {
     int64_t quota_bytes;     /* 0: APPLY_QUOTA_BYTES_DEFAULT; negative: none */
     bool checkpoint_persist; /* as lease_open was told: kept from cluster version 3.6 on anyway */
 
-    /* Does somebody here wait for this request? Then its response is made, else only its effects.
-     * NULL: nobody ever. */
-    bool (*is_awaited)(void *context, uint64_t id);
     /* This member can go no further. After it only apply_close is of use. */
     void (*on_refused)(void *context, const char *text);
     void *context;
@@ -106,8 +104,13 @@ struct apply_effects {
 };
 
 /* The entry's data is shared until apply_end. now_ms is only handed to lease, for its deadlines.
- * Entries come one after the other, none left out (asserted); old ones may come again. */
-void apply_begin(struct apply *a, const struct raft_entry *entry, uint64_t now_ms);
+ * Entries come one after the other, none left out (asserted); old ones may come again. Returns the
+ * request's id, 0 if nobody can be waiting for it. */
+uint64_t apply_begin(struct apply *a, const struct raft_entry *entry, uint64_t now_ms);
+
+/* Somebody here waits for the request that has just begun: its response is made as well. Without
+ * this only its effects are. */
+void apply_make_reply(struct apply *a);
 
 /* True: done, effects are there. Never true for an entry that was refused. */
 bool apply_some(struct apply *a, unsigned steps);

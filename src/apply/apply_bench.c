@@ -55,13 +55,6 @@ static void must(enum err e, struct buf *why)
         fatal("%s: %s", err_text(e), buf_str(why));
 }
 
-static bool is_awaited(void *context, uint64_t id)
-{
-    const struct counter *c = context;
-
-    return c->awaited && id != 0;
-}
-
 static void remove_dir(const struct counter *c)
 {
     char command[300];
@@ -87,15 +80,16 @@ static void open_rooms(struct counter *c)
     must(mvcc_open(&(struct mvcc_options){.backend = c->b}, &why, &c->mvcc), &why);
     must(cluster_open(&(struct cluster_options){.backend = c->b, .own_id = 1}, &why, &c->cluster),
          &why);
-    must(apply_open(&(struct apply_options){.backend = c->b,
-                                            .mvcc = c->mvcc,
-                                            .leases = c->leases,
-                                            .cluster = c->cluster,
-                                            .own_id = 1,
-                                            .quota_bytes = -1,
-                                            .is_awaited = is_awaited,
-                                            .context = c},
-                    &why, &c->apply),
+    must(apply_open(
+             &(struct apply_options){
+                 .backend = c->b,
+                 .mvcc = c->mvcc,
+                 .leases = c->leases,
+                 .cluster = c->cluster,
+                 .own_id = 1,
+                 .quota_bytes = -1,
+             },
+             &why, &c->apply),
          &why);
 }
 
@@ -164,8 +158,11 @@ static void set_put(struct counter *c, int64_t lease)
 static void begin_entry(struct counter *c)
 {
     c->index++;
-    apply_begin(c->apply,
-                &(struct raft_entry){.index = c->index, .term = 1, .data = buf_bytes(&c->wire)}, 0);
+    uint64_t id = apply_begin(
+        c->apply, &(struct raft_entry){.index = c->index, .term = 1, .data = buf_bytes(&c->wire)},
+        0);
+    if (id != 0 && c->awaited)
+        apply_make_reply(c->apply);
 }
 
 static void run_entry(struct counter *c)

@@ -31,13 +31,6 @@ struct place {
     bool awaited, refused;
 };
 
-static bool is_awaited(void *context, uint64_t id)
-{
-    const struct place *p = context;
-
-    return p->awaited && id != 0;
-}
-
 static void on_refused(void *context, const char *text)
 {
     struct place *p = context;
@@ -67,7 +60,6 @@ static void place_open(struct place *p, unsigned steps, bool awaited)
                                             .leases = p->leases,
                                             .cluster = p->cluster,
                                             .own_id = OWN_ID,
-                                            .is_awaited = is_awaited,
                                             .on_refused = on_refused,
                                             .context = p},
                     &why, &p->apply));
@@ -99,7 +91,8 @@ static void give(struct place *p, enum raft_entry_type type, struct bytes data)
 {
     struct raft_entry entry = {.index = p->index + 1, .term = 1, .type = type, .data = data};
 
-    apply_begin(p->apply, &entry, 0);
+    if (apply_begin(p->apply, &entry, 0) != 0 && p->awaited)
+        apply_make_reply(p->apply);
     while (!p->refused && !apply_some(p->apply, p->steps))
         apply_check(p->apply);
     if (p->refused)

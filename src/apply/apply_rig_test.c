@@ -6,13 +6,6 @@
 
 /* ---- Opening ---- */
 
-static bool is_awaited(void *context, uint64_t id)
-{
-    const struct apply_rig *d = context;
-
-    return !d->nobody_waits && id != 0;
-}
-
 static void on_refused(void *context, const char *text)
 {
     struct apply_rig *d = context;
@@ -61,7 +54,6 @@ bool apply_rig_open_rooms(struct apply_rig *d)
                                                     .cluster = d->cluster,
                                                     .own_id = APPLY_RIG_OWN_ID,
                                                     .quota_bytes = d->quota_bytes,
-                                                    .is_awaited = is_awaited,
                                                     .on_refused = on_refused,
                                                     .context = d},
                             why, &d->apply);
@@ -121,7 +113,8 @@ static struct apply_effects *give(struct apply_rig *d, const struct raft_entry *
 {
     size_t refused = d->refused.len;
 
-    apply_begin(d->apply, entry, d->now_ms);
+    if (apply_begin(d->apply, entry, d->now_ms) != 0 && !d->nobody_waits)
+        apply_make_reply(d->apply);
     for (d->slices = 1; !apply_some(d->apply, d->steps); d->slices++) {
         if (d->refused.len > refused)
             return NULL;

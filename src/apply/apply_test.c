@@ -132,6 +132,7 @@ static void apply_slowly(struct apply_rig *d, struct pb_internal_raft_request *r
     struct raft_entry entry = {
         .index = backend_applied(d->backend_rig.b).index + 1, .term = 1, .data = buf_bytes(&data)};
     apply_begin(d->apply, &entry, 0);
+    apply_make_reply(d->apply);
     unsigned slices = 1;
     for (; !apply_some(d->apply, 20); slices++) {
         CHECK_EQ(count_keys(d, &seen), keys);
@@ -335,11 +336,46 @@ TEST(closing_in_the_middle_of_an_entry_is_fine)
         put_many(&d, 50, 0);
         struct raft_entry entry = {.index = 51, .term = 1, .data = buf_bytes(&data)};
         apply_begin(d.apply, &entry, 0);
+        apply_make_reply(d.apply);
         for (unsigned i = 0; i < slices && !apply_some(d.apply, 5); i++)
             ;
         apply_rig_free(&d);
     }
     buf_free(&data);
+}
+
+/* The one who begins an entry says whether anybody waits for it: apply asks nobody. */
+TEST(a_reply_is_made_only_for_those_who_wait)
+{
+    struct apply_rig d;
+    struct pb_range_request range = {.key = BYTES("k")};
+    struct pb_request_header header = {.id = 9};
+    struct pb_internal_raft_request request = {.header = &header, .range = &range};
+    struct buf data = {0};
+    apply_rig_init(&d, BACKEND_RIG_MEMORY);
+    CHECK_EQ(apply_rig_put(&d, "k", "v", 0), RESULT_OK);
+    pb_encode_internal_raft_request(&request, &data);
+
+    struct raft_entry entry = {.index = 2, .term = 1, .data = buf_bytes(&data)};
+    CHECK_EQ(apply_begin(d.apply, &entry, 0), 9);
+    CHECK(apply_some(d.apply, 100));
+    CHECK_EQ(reply_total(&apply_effects(d.apply)->reply), 0);
+    CHECK_DIES(apply_make_reply(d.apply), "APPLY_BEGUN");
+    apply_end(d.apply, (struct bytes){0});
+
+    entry.index = 3;
+    CHECK_EQ(apply_begin(d.apply, &entry, 0), 9);
+    apply_make_reply(d.apply);
+    CHECK(apply_some(d.apply, 100));
+    CHECK(reply_total(&apply_effects(d.apply)->reply) > 0);
+    apply_end(d.apply, (struct bytes){0});
+
+    CHECK_EQ(apply_begin(d.apply, &entry, 0), 0); /* applied already: nobody waits for it here */
+    CHECK(apply_some(d.apply, 100));
+    apply_end(d.apply, (struct bytes){0});
+
+    buf_free(&data);
+    apply_rig_free(&d);
 }
 
 /* ---- Quota ---- */

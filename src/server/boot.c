@@ -339,7 +339,6 @@ static enum err open_state(struct boot *b)
                                   .cluster = s->cluster,
                                   .own_id = b->identity.node_id,
                                   .quota_bytes = s->config->quota_backend_bytes,
-                                  .is_awaited = b->trial ? NULL : pending_is_awaited,
                                   .on_refused = refused,
                                   .context = s};
     return apply_open(&apply, b->why, &s->apply);

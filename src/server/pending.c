@@ -44,10 +44,8 @@ uint64_t pending_next_id(struct server *s)
     return s->id_prefix | (s->id_count & ((1ull << 48) - 1));
 }
 
-bool pending_is_awaited(void *context, uint64_t id)
+bool pending_is_awaited(const struct server *s, uint64_t id)
 {
-    struct server *s = context;
-
     return map_get_id(&s->awaited, id) != NULL;
 }
 

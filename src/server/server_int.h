@@ -169,7 +169,7 @@ void pending_leader_changed(struct server *s);
 void pending_applied(struct server *s, struct apply_effects *e);
 void pending_reads_due(struct server *s);
 void pending_time_out(struct server *s);
-bool pending_is_awaited(void *context, uint64_t id);
+bool pending_is_awaited(const struct server *s, uint64_t id);
 bool pending_has_budget(const struct server *s);
 /* How long a proposal or a read may take. */
 uint64_t pending_limit_ms(const struct server *s);

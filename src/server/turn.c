@@ -212,7 +212,9 @@ static void apply_committed(struct server *s)
             s->apply_began_ns = clock_now_ns(s->io->clock);
             if (s->apply_began_ns > until_ns)
                 return;
-            apply_begin(s->apply, &w->message->entries[w->applied], s->facts.now_ms);
+            uint64_t id = apply_begin(s->apply, &w->message->entries[w->applied], s->facts.now_ms);
+            if (pending_is_awaited(s, id))
+                apply_make_reply(s->apply);
         }
         if (!apply_some(s->apply, MVCC_SLICE_STEPS))
             return;
