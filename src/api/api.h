@@ -62,7 +62,6 @@ struct api_options {
     uint64_t seed;            /* for ids of leases: another one at each boot */
     size_t request_bytes_max; /* 0: REQUEST_BYTES_DEFAULT */
     unsigned txn_ops_max;     /* 0: API_TXN_OPS_DEFAULT */
-    int64_t quota_bytes;      /* as configured: 0 means etcd's default */
 };
 
 /* The rows for rpc_open. */

@@ -4,8 +4,6 @@
 #include "api/api_int.h"
 #include "backend/backend.h"
 
-#define QUOTA_BYTES_DEFAULT 2147483648ll
-
 /* --- Alarm --- */
 
 static void run_alarm(struct call *c, const void *request)
@@ -107,7 +105,7 @@ static void run_status(struct call *c, const void *request)
         .db_size_in_use = (int64_t)sizes.used_bytes,
         .is_learner = facts->is_learner,
         .storage_version = api_storage_version(a, arena),
-        .db_size_quota = a->o.quota_bytes ? a->o.quota_bytes : QUOTA_BYTES_DEFAULT,
+        .db_size_quota = apply_quota_bytes(a->o.apply),
         .downgrade_info = &info,
     };
 

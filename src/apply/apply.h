@@ -147,6 +147,9 @@ void apply_read_end(struct apply *a, struct apply_read *r);
 
 /* --- checks that api makes before proposing, by the same code that apply uses --- */
 
+/* How large the store may grow, in force: negative if there is no bound. */
+int64_t apply_quota_bytes(const struct apply *a);
+
 /* Would this request exceed the quota now? */
 bool apply_over_quota(const struct apply *a, const struct pb_internal_raft_request *request);
 

@@ -91,6 +91,11 @@ static uint64_t request_cost(const struct pb_internal_raft_request *request)
     return kind == REQUEST_LEASE_GRANT ? LEASE_OVERHEAD_BYTES : 0;
 }
 
+int64_t apply_quota_bytes(const struct apply *a)
+{
+    return a->o.quota_bytes;
+}
+
 bool apply_over_quota(const struct apply *a, const struct pb_internal_raft_request *request)
 {
     int64_t quota = a->o.quota_bytes;

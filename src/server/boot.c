@@ -626,7 +626,6 @@ static void open_api(struct boot *b)
         .seed = s->map_seed,
         .request_bytes_max = c->max_request_bytes,
         .txn_ops_max = (unsigned)c->max_txn_ops,
-        .quota_bytes = c->quota_backend_bytes,
     });
 }
 

@@ -70,9 +70,7 @@ void keep_quota_exceeded(struct server *s)
         return;
     s->next_alarm_ms = s->facts.now_ms + s->config->election_ms;
     log_warn(s->logger, "message exceeded backend quota; raising alarm",
-             LOG_I64("quota-size-bytes", s->config->quota_backend_bytes
-                                             ? s->config->quota_backend_bytes
-                                             : APPLY_QUOTA_BYTES_DEFAULT));
+             LOG_I64("quota-size-bytes", apply_quota_bytes(s->apply)));
     pending_propose_own(s, &(struct pb_internal_raft_request){.alarm = &alarm});
 }
 
