@@ -119,9 +119,9 @@ void api_event(struct api *a, const struct rpc_event *e)
 bool api_take_need(struct api *a, struct api_need *out)
 {
     free_forgotten(a);
-    if (a->alarm_wanted) {
-        a->alarm_wanted = false;
-        *out = (struct api_need){.need = API_PROPOSE, .request = &a->alarm_request};
+    if (a->quota_exceeded) {
+        a->quota_exceeded = false;
+        *out = (struct api_need){.need = API_QUOTA_EXCEEDED};
         return true;
     }
     struct list *link = list_pop_front(&a->needs);
@@ -277,7 +277,7 @@ bool api_work(struct api *a, unsigned steps)
     api_watch_account(a);
     bool all_sent = api_watch_send_some(a, messages);
     return all_sent && list_empty(&a->busy) && a->unchecked_waits == 0 && list_empty(&a->needs) &&
-           !a->alarm_wanted;
+           !a->quota_exceeded;
 }
 
 bool api_flushed(struct api *a)

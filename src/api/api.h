@@ -7,7 +7,8 @@
  * the server has fulfilled it, it says so, and the answer goes out.
  *
  *     rpc_event --> api_event --> checks --+--> answered at once
- *                                          +--> api_take_need: PROPOSE, CONFIRM, FORGET
+ *                                          +--> api_take_need: PROPOSE, CONFIRM, FORGET,
+ *                                                              QUOTA_EXCEEDED
  *     server: applied, confirmed, failed --> api_applied, api_read_index_done, api_failed -->
  * rpc_send api_work: long reads in slices, watch messages to their streams, compactions waited for
  *
@@ -95,13 +96,13 @@ enum api_need_kind {
     API_READ_INDEX, /* a linearizable read: api_read_index_done once everything up to now is applied
                        here */
     API_FORGET,     /* the call is gone: it must not be spoken of again; freed after this need */
+    API_QUOTA_EXCEEDED, /* a write was refused for it: the NOSPACE alarm is due. Without a call */
 };
 
 struct api_need {
     enum api_need_kind need;
-    struct api_call *call; /* NULL: nobody waits for this proposal (an alarm of our own) */
-    /* PROPOSE: all but the header; lives as long as the call, or without one until the next need is
-     * taken. */
+    struct api_call *call;
+    /* PROPOSE: all but the header; lives as long as the call. */
     const struct pb_internal_raft_request *request;
 };
 

@@ -156,10 +156,7 @@ struct api {
     size_t spare_count;
     struct call *forgotten; /* handed out as the last need: freed with the next */
 
-    struct pb_internal_raft_request alarm_request;
-    struct pb_alarm_request alarm;
-    bool alarm_wanted;
-    uint64_t next_alarm_ms; /* not again before this */
+    bool quota_exceeded; /* and the server was not told yet */
 
     uint64_t leaderless_since_ms; /* UINT64_MAX: there is a leader */
     uint64_t next_lease;          /* number, for those that name no id */
@@ -204,7 +201,7 @@ void api_call_step_later(struct call *c, call_step *step);
 void api_call_wait(struct call *c, call_ready *ready);
 void api_call_stop_working(struct call *c); /* neither */
 
-/* Would its proposal exceed the quota? Then the alarm is wished for as well. */
+/* Would its proposal exceed the quota? Then the server is told, for the alarm. */
 enum result api_call_check_quota(struct call *c);
 
 /* A read of the published state, c->read, in slices; what it ends in is the call's answer. */

@@ -144,12 +144,22 @@ void api_rig_apply(struct api_rig *k, const struct pb_internal_raft_request *req
     CHECK_EQ(apply_request(k, request, NULL), RESULT_OK);
 }
 
+static void raise_alarm(struct api_rig *k)
+{
+    struct pb_alarm_request alarm = {
+        .action = PB_ALARM_ACTIVATE, .member_id = k->facts.member_id, .alarm = PB_ALARM_NOSPACE};
+
+    api_rig_apply(k, &(struct pb_internal_raft_request){.alarm = &alarm});
+}
+
 static void fulfil(struct api_rig *k, const struct held_need *w)
 {
     if (k->failure != RESULT_OK && w->call)
         api_failed(k->api, w->call, k->failure);
     else if (w->need == API_READ_INDEX)
         api_read_index_done(k->api, w->call);
+    else if (w->need == API_QUOTA_EXCEEDED)
+        raise_alarm(k);
     else
         apply_request(k, w->request, w->call);
 }
@@ -199,7 +209,7 @@ static void take_needs(struct api_rig *k)
         struct held_need w = {.need = need.need, .call = need.call, .request = need.request};
         k->proposed += need.need == API_PROPOSE;
         k->confirmed += need.need == API_READ_INDEX;
-        k->alarms += need.need == API_PROPOSE && !need.call;
+        k->alarms += need.need == API_QUOTA_EXCEEDED;
         if (need.need == API_FORGET)
             forget(k, need.call);
         else if (k->is_slow && need.call)

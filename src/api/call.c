@@ -272,27 +272,13 @@ void api_call_read_index(struct call *c)
     need(c, API_READ_INDEX);
 }
 
-/* Raised once for many refused writes: it is the same alarm. */
-static void want_alarm(struct api *a)
-{
-    const struct api_facts *facts = a->facts;
-
-    if (a->alarm_wanted || facts->now_ms < a->next_alarm_ms)
-        return;
-    a->alarm = (struct pb_alarm_request){
-        .action = PB_ALARM_ACTIVATE, .member_id = facts->member_id, .alarm = PB_ALARM_NOSPACE};
-    a->alarm_request = (struct pb_internal_raft_request){.alarm = &a->alarm};
-    a->alarm_wanted = true;
-    a->next_alarm_ms = facts->now_ms + facts->election_ms;
-}
-
 enum result api_call_check_quota(struct call *c)
 {
     struct api *a = api_of(c);
 
     if (!apply_over_quota(a->o.apply, api_call_proposal(c)))
         return RESULT_OK;
-    want_alarm(a);
+    a->quota_exceeded = true; /* once, however many are refused before it is told */
     return RESULT_NO_SPACE;
 }
 

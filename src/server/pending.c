@@ -96,23 +96,19 @@ static void wait_for(struct server *s, struct api_call *c, struct list *where)
 static void propose(struct server *s, const struct api_need *w)
 {
     if (is_overloaded(s)) {
-        if (w->call)
-            api_failed(s->api, w->call, RESULT_TOO_MANY_REQUESTS);
+        api_failed(s->api, w->call, RESULT_TOO_MANY_REQUESTS);
         return;
     }
     uint64_t id = pending_next_id(s);
     struct blob *data = encode(w->request, id);
     if (blob_bytes(data).len > s->config->max_request_bytes) {
         blob_unref(data);
-        if (w->call)
-            api_failed(s->api, w->call, RESULT_REQUEST_TOO_LARGE);
+        api_failed(s->api, w->call, RESULT_REQUEST_TOO_LARGE);
         return;
     }
-    if (w->call) {
-        w->call->id = id;
-        wait_for(s, w->call, &s->waiting);
-        map_put_id(&s->awaited, id, w->call);
-    }
+    w->call->id = id;
+    wait_for(s, w->call, &s->waiting);
+    map_put_id(&s->awaited, id, w->call);
     enqueue(s, data, id);
 }
 
@@ -271,6 +267,9 @@ void pending_need(struct server *s, const struct api_need *w)
         break;
     case API_FORGET:
         forget(s, w->call);
+        break;
+    case API_QUOTA_EXCEEDED:
+        keep_quota_exceeded(s);
         break;
     }
 }

@@ -180,7 +180,7 @@ size_t pending_count(const struct server *s);
 bool keep_house(struct server *s);
 void keep_snapshot_recorded(struct server *s);
 void keep_publish_applied(struct server *s, uint64_t id);
-/* An entry has made the store larger than its quota. */
+/* The store has grown beyond its quota, or a write was refused because it would have. */
 void keep_quota_exceeded(struct server *s);
 /* At boot: what version the store is of. One that is newer than us is refused. */
 MUST_CHECK enum err keep_read_version(struct server *s, struct buf *why);
