@@ -128,7 +128,7 @@ bool api_take_need(struct api *a, struct api_need *out)
     if (!link)
         return false;
     struct call *c = container_of(link, struct call, need_link);
-    *out = (struct api_need){.need = c->need, .call = &c->base};
+    *out = (struct api_need){.need = c->need, .call = &c->base, .identity = c->base.identity};
     if (c->need == API_PROPOSE)
         out->request = c->proposal;
     c->base.is_waiting = c->need != API_FORGET;

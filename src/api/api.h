@@ -29,6 +29,7 @@
 #pragma once
 
 #include "apply/apply.h"
+#include "base/identity.h"
 #include "base/list.h"
 #include "rpc/rpc.h"
 
@@ -88,7 +89,8 @@ struct api_call {
     struct api *api;
     struct rpc_call *rpc; /* NULL: gone */
     const struct rpc_method *method;
-    uint64_t deadline_ms; /* of the client; UINT64_MAX: none */
+    uint64_t deadline_ms;     /* of the client; UINT64_MAX: none */
+    struct identity identity; /* of the client; lent by the call */
 };
 
 enum api_need_kind {
@@ -102,6 +104,7 @@ enum api_need_kind {
 struct api_need {
     enum api_need_kind need;
     struct api_call *call;
+    struct identity identity; /* whose it is; lives as long as the call */
     /* PROPOSE: all but the header; lives as long as the call. */
     const struct pb_internal_raft_request *request;
 };

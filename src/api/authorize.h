@@ -12,8 +12,7 @@
 
 #include "api/methods.h"
 #include "apply/result.h"
-
-struct rpc_call;
+#include "base/identity.h"
 
 enum authorize_rule {
     RULE_ANYBODY,          /* nobody is asked who he is */
@@ -36,8 +35,8 @@ enum authorize_rule {
 
 struct authorize_question {
     enum api_method method;
-    const struct rpc_call *who; /* token, certificate */
-    const void *request;        /* decoded; NULL while a stream is only being opened */
+    const struct identity *who;
+    const void *request; /* decoded; NULL while a stream is only being opened */
 };
 
 enum authorize_rule authorize_rule(enum api_method method);

@@ -153,8 +153,8 @@ static bool is_for_learners(const struct call *c, const void *request)
 /* A unary call is authorized once; a stream when it opens and with each message. */
 static enum result pass_authorize(struct call *c, const void *request)
 {
-    enum result a = authorize(
-        &(struct authorize_question){.method = c->method, .who = c->base.rpc, .request = request});
+    enum result a = authorize(&(struct authorize_question){
+        .method = c->method, .who = &c->base.identity, .request = request});
 
     c->is_authorized = a == RESULT_OK;
     return a;
@@ -397,6 +397,7 @@ void api_call_begin_read(struct call *c)
     assert(!c->is_reading);
 
     c->is_reading = true;
+    c->read.identity = c->base.identity;
     apply_read_begin(api_of(c)->o.apply, &c->read);
 }
 

@@ -17,11 +17,12 @@ TEST(every_method_has_its_row_and_its_rule)
     CHECK_EQ(api_method_count, 52);
     for (size_t i = 0; i < api_method_count; i++) {
         const struct rpc_method *m = &api_methods[i];
-        struct rpc_call who = {.method = m};
+        struct identity nobody = {0};
 
         CHECK_EQ(m->id, i);
         CHECK(authorize_rule((enum api_method)m->id) < RULE_COUNT);
-        CHECK_EQ(authorize(&(struct authorize_question){.method = m->id, .who = &who}), RESULT_OK);
+        CHECK_EQ(authorize(&(struct authorize_question){.method = m->id, .who = &nobody}),
+                 RESULT_OK);
     }
 }
 

@@ -47,6 +47,7 @@
 
 #include "apply/reply.h"
 #include "apply/result.h"
+#include "base/identity.h"
 #include "entry/entry.h"
 
 struct backend;
@@ -131,6 +132,7 @@ bool apply_is_busy(const struct apply *a);
 struct apply_read {
     const struct pb_range_request *range;
     const struct pb_txn_request *txn;
+    struct identity identity; /* who reads; lives as long as the request */
     bool keep_open; /* RangeStream: leave the scan open for the caller instead of a reply */
 
     enum result result;     /* from here on results */

@@ -61,10 +61,12 @@ size_t pending_count(const struct server *s)
 
 /* --- proposals --- */
 
-static struct blob *encode(const struct pb_internal_raft_request *request, uint64_t id)
+static struct blob *encode(const struct pb_internal_raft_request *request, uint64_t id,
+                           const struct identity *who)
 {
     struct pb_internal_raft_request whole = *request;
-    struct pb_request_header header = {.id = id};
+    struct pb_request_header header = {
+        .id = id, .username = who->user, .auth_revision = who->auth_revision};
 
     whole.header = &header;
     return pb_encode_blob(&pb_internal_raft_request_schema, &whole);
@@ -100,7 +102,7 @@ static void propose(struct server *s, const struct api_need *w)
         return;
     }
     uint64_t id = pending_next_id(s);
-    struct blob *data = encode(w->request, id);
+    struct blob *data = encode(w->request, id, &w->identity);
     if (blob_bytes(data).len > s->config->max_request_bytes) {
         blob_unref(data);
         api_failed(s->api, w->call, RESULT_REQUEST_TOO_LARGE);
@@ -116,7 +118,7 @@ uint64_t pending_propose_own(struct server *s, struct pb_internal_raft_request *
 {
     uint64_t id = pending_next_id(s);
 
-    enqueue(s, encode(request, id), id);
+    enqueue(s, encode(request, id, &(struct identity){0}), id);
     return id;
 }
 
