@@ -645,7 +645,13 @@ static void set_going(struct boot *b)
     s->facts.election_ms = s->config->election_ms;
     s->facts.heartbeat_ms = s->config->heartbeat_ms;
     s->facts.now_ms = s->last_tick_ms = server_now_ms(s);
-    pending_init(s);
+    pending_init(&s->pending, &(struct pending_options){
+                                  .facts = &s->facts,
+                                  .wall_ms = clock_wall_ns(s->io->clock) / NS_PER_MS,
+                                  .map_seed = s->map_seed,
+                                  .request_bytes_max = s->config->max_request_bytes,
+                                  .limit_ms = 5000 + 2 * s->config->election_ms, /* etcd's */
+                              });
     s->tick_timer.on_time = tick_is_due;
     s->tick_due = true; /* which also sets the timer */
     server_come_back(s);
@@ -675,8 +681,7 @@ static void server_free(struct server *s, bool crashed)
     rpc_close(s->rpc);
     watch_close(s->watch);
     apply_close(s->apply);
-    if (s->raft)
-        pending_free(s);
+    pending_free(&s->pending);
     free_work(&s->appends);
     free_work(&s->applies);
     raft_close(s->raft);
@@ -823,7 +828,7 @@ struct server_status server_status(const struct server *s)
         .turns = s->turns,
         .longest_turn_ns = s->longest_turn_ns,
         .longest_busy_ns = s->longest_busy_ns,
-        .waiting = pending_count(s),
+        .waiting = pending_count(&s->pending),
         .ready = s->published,
     };
 }
@@ -845,6 +850,7 @@ void server_check(const struct server *s)
     watch_check(s->watch);
     rpc_check(s->rpc);
     api_check(s->api);
+    pending_check(&s->pending);
     struct raft_status raft = raft_status(s->raft);
     assert(s->snapshot_index <= backend_durable(s->backend).index);
     assert(backend_durable(s->backend).index <= s->facts.applied_index);

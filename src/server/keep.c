@@ -71,7 +71,7 @@ void keep_quota_exceeded(struct server *s)
     s->next_alarm_ms = s->facts.now_ms + s->config->election_ms;
     log_warn(s->logger, "message exceeded backend quota; raising alarm",
              LOG_I64("quota-size-bytes", apply_quota_bytes(s->apply)));
-    pending_propose_own(s, &(struct pb_internal_raft_request){.alarm = &alarm});
+    pending_propose_own(&s->pending, &(struct pb_internal_raft_request){.alarm = &alarm});
 }
 
 /* --- leases --- */
@@ -87,7 +87,7 @@ static void expire_leases(struct server *s)
     size_t count = lease_take_expired(s->leases, s->facts.now_ms, ids, ARRAY_LEN(ids));
     for (size_t i = 0; i < count; i++) {
         struct pb_lease_id id = {.id = ids[i]};
-        pending_propose_own(s, &(struct pb_internal_raft_request){.lease_revoke = &id});
+        pending_propose_own(&s->pending, &(struct pb_internal_raft_request){.lease_revoke = &id});
     }
 }
 
@@ -107,7 +107,8 @@ static void propose_version(struct server *s)
         log_info(s->logger, "setting up initial cluster version using v3 API",
                  LOG_STR("cluster-version", text));
     struct pb_cluster_version_set_request request = {.ver = bytes_of_str(text)};
-    pending_propose_own(s, &(struct pb_internal_raft_request){.cluster_version_set = &request});
+    pending_propose_own(&s->pending,
+                        &(struct pb_internal_raft_request){.cluster_version_set = &request});
 }
 
 static void say_version(struct server *s, struct bytes version)
@@ -194,7 +195,7 @@ static void publish(struct server *s)
     if (s->published || s->facts.leader == 0 || !cluster_own(s->cluster) ||
         s->facts.now_ms < s->next_publish_ms)
         return;
-    s->next_publish_ms = s->facts.now_ms + pending_limit_ms(s);
+    s->next_publish_ms = s->facts.now_ms + s->pending.o.limit_ms;
     struct pb_attributes attributes = {
         .name = bytes_of_str(s->config->name),
         .client_urls = {s->config->advertise_clients.at, s->config->advertise_clients.count},
@@ -202,7 +203,7 @@ static void publish(struct server *s)
     struct pb_cluster_member_attr_set_request request = {.member_id = s->facts.member_id,
                                                          .member_attributes = &attributes};
     s->publish_id = pending_propose_own(
-        s, &(struct pb_internal_raft_request){.cluster_member_attr_set = &request});
+        &s->pending, &(struct pb_internal_raft_request){.cluster_member_attr_set = &request});
 }
 
 /* --- snapshots of the log: a note that the store has everything up to some index --- */

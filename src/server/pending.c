@@ -1,62 +1,91 @@
-/* Who waits for what: a place in the log, a read that is not stale, and for how long. */
-#include "server/server_int.h"
+#include "server/pending.h"
 
 #include "pb/codec.h"
 
-/* What is queued for raft may grow to this; then clients are not listened to for a while. */
-#define QUEUE_BYTES_MAX ((size_t)16 * MIB)
+/* On its way into raft. */
+struct proposal {
+    struct list link;
+    struct blob *data;
+    uint64_t id;
+    uint64_t queued_ms;
+};
 
-void pending_init(struct server *s)
+void pending_init(struct pending *p, const struct pending_options *options)
 {
-    uint64_t wall_ms = clock_wall_ns(s->io->clock) / NS_PER_MS;
-
-    map_init(&s->awaited, MAP_IDS, s->map_seed);
-    list_init(&s->waiting);
-    list_init(&s->queue);
-    list_init(&s->reads_new);
-    list_init(&s->reads_asked);
-    list_init(&s->reads_confirmed);
-    s->id_prefix = s->facts.member_id << 48;
-    s->id_count = (wall_ms & ((1ull << 40) - 1)) << 8;
+    p->o = *options;
+    map_init(&p->awaited, MAP_IDS, options->map_seed);
+    list_init(&p->waiting);
+    list_init(&p->queue);
+    list_init(&p->reads_new);
+    list_init(&p->reads_asked);
+    list_init(&p->reads_confirmed);
+    list_init(&p->failed);
+    p->id_prefix = options->facts->member_id << 48;
+    p->id_count = (options->wall_ms & ((1ull << 40) - 1)) << 8;
 }
 
-static void proposal_free(struct server *s, struct proposal *p)
+static void proposal_free(struct pending *p, struct proposal *o)
 {
-    s->queue_count--;
-    s->queue_bytes -= blob_bytes(p->data).len;
-    list_remove(&p->link);
-    blob_unref(p->data);
-    mem_free(p);
+    p->queue_count--;
+    p->queue_bytes -= blob_bytes(o->data).len;
+    list_remove(&o->link);
+    blob_unref(o->data);
+    mem_free(o);
 }
 
-void pending_free(struct server *s)
+void pending_free(struct pending *p)
 {
-    LIST_FOREACH (link, &s->queue)
-        proposal_free(s, container_of(link, struct proposal, link));
-    map_free(&s->awaited);
+    if (!p->queue.next)
+        return;
+    LIST_FOREACH (link, &p->queue)
+        proposal_free(p, container_of(link, struct proposal, link));
+    map_free(&p->awaited);
 }
 
 /* etcd's: the member in the upper 16 bits, then a counter that starts at the time of day, so that
  * it does not meet the ids of the life before. */
-uint64_t pending_next_id(struct server *s)
+static uint64_t next_id(struct pending *p)
 {
-    s->id_count++;
-    return s->id_prefix | (s->id_count & ((1ull << 48) - 1));
+    p->id_count++;
+    return p->id_prefix | (p->id_count & ((1ull << 48) - 1));
 }
 
-bool pending_is_awaited(const struct server *s, uint64_t id)
+/* --- waiting, and no longer --- */
+
+static void wait_on(struct pending *p, struct api_call *c, struct list *where)
 {
-    return map_get_id(&s->awaited, id) != NULL;
+    c->started_ms = p->o.facts->now_ms;
+    list_init(&c->link);
+    list_push_back(where, &c->link);
 }
 
-bool pending_has_budget(const struct server *s)
+/* From whichever list it is on. The id stays with a call that has ended, and a stream comes with
+ * needs again and again: only the map tells whether the id is still this call's. */
+static void stop_waiting(struct pending *p, struct api_call *c)
 {
-    return s->queue_bytes < QUEUE_BYTES_MAX && s->queue_count < 4 * (size_t)TURN_PROPOSALS_MAX;
+    if (c->id != 0 && map_get_id(&p->awaited, c->id) == c)
+        map_remove_id(&p->awaited, c->id);
+    list_remove(&c->link);
 }
 
-size_t pending_count(const struct server *s)
+/* It stays on a list until it is taken: its client may go before that, and then it is forgotten
+ * like any other. */
+static void fail(struct pending *p, struct api_call *c, enum result why)
 {
-    return s->awaited.count;
+    stop_waiting(p, c);
+    c->failure = why;
+    list_push_back(&p->failed, &c->link);
+}
+
+struct api_call *pending_take_failed(struct pending *p, enum result *why)
+{
+    struct list *link = list_pop_front(&p->failed);
+
+    if (!link)
+        return NULL;
+    struct api_call *c = container_of(link, struct api_call, link);
+    *why = c->failure;
+    return c;
 }
 
 /* --- proposals --- */
@@ -72,145 +101,125 @@ static struct blob *encode(const struct pb_internal_raft_request *request, uint6
     return pb_encode_blob(&pb_internal_raft_request_schema, &whole);
 }
 
-static void enqueue(struct server *s, struct blob *data, uint64_t id)
+static void enqueue(struct pending *p, struct blob *data, uint64_t id)
 {
-    struct proposal *p = mem_new(struct proposal);
+    struct proposal *o = mem_new(struct proposal);
 
-    *p = (struct proposal){.data = data, .id = id, .queued_ms = s->facts.now_ms};
-    list_init(&p->link);
-    list_push_back(&s->queue, &p->link);
-    s->queue_count++;
-    s->queue_bytes += blob_bytes(data).len;
+    *o = (struct proposal){.data = data, .id = id, .queued_ms = p->o.facts->now_ms};
+    list_init(&o->link);
+    list_push_back(&p->queue, &o->link);
+    p->queue_count++;
+    p->queue_bytes += blob_bytes(data).len;
 }
 
-static bool is_overloaded(const struct server *s)
+static bool is_overloaded(const struct pending *p)
 {
-    return s->facts.committed_index > s->facts.applied_index + GAP_MAX;
+    return p->o.facts->committed_index > p->o.facts->applied_index + PENDING_GAP_MAX;
 }
 
-static void wait_for(struct server *s, struct api_call *c, struct list *where)
+static void propose(struct pending *p, const struct api_need *w)
 {
-    c->started_ms = s->facts.now_ms;
-    list_init(&c->link);
-    list_push_back(where, &c->link);
-}
-
-static void propose(struct server *s, const struct api_need *w)
-{
-    if (is_overloaded(s)) {
-        api_failed(s->api, w->call, RESULT_TOO_MANY_REQUESTS);
+    wait_on(p, w->call, &p->waiting);
+    w->call->id = 0;
+    if (is_overloaded(p)) {
+        fail(p, w->call, RESULT_TOO_MANY_REQUESTS);
         return;
     }
-    uint64_t id = pending_next_id(s);
+    uint64_t id = next_id(p);
     struct blob *data = encode(w->request, id, &w->identity);
-    if (blob_bytes(data).len > s->config->max_request_bytes) {
+    if (blob_bytes(data).len > p->o.request_bytes_max) {
         blob_unref(data);
-        api_failed(s->api, w->call, RESULT_REQUEST_TOO_LARGE);
+        fail(p, w->call, RESULT_REQUEST_TOO_LARGE);
         return;
     }
     w->call->id = id;
-    wait_for(s, w->call, &s->waiting);
-    map_put_id(&s->awaited, id, w->call);
-    enqueue(s, data, id);
+    map_put_id(&p->awaited, id, w->call);
+    enqueue(p, data, id);
 }
 
-uint64_t pending_propose_own(struct server *s, struct pb_internal_raft_request *request)
+uint64_t pending_propose_own(struct pending *p, const struct pb_internal_raft_request *request)
 {
-    uint64_t id = pending_next_id(s);
+    uint64_t id = next_id(p);
 
-    enqueue(s, encode(request, id, &(struct identity){0}), id);
+    enqueue(p, encode(request, id, &(struct identity){0}), id);
     return id;
 }
 
-/* The waiter leaves; NULL if nobody waits (any more). */
-static struct api_call *stop_waiting(struct server *s, uint64_t id)
+/* Without a leader they wait for one, or for their time to be up. */
+bool pending_has_proposals(const struct pending *p)
 {
-    struct api_call *c = map_remove_id(&s->awaited, id);
+    return p->queue_count > 0 && p->o.facts->leader != 0;
+}
+
+size_t pending_take_proposals(struct pending *p, size_t bytes, struct blob **out, size_t max)
+{
+    size_t count = 0, taken = 0;
+
+    assert(p->lent_count == 0);
+    if (!pending_has_proposals(p))
+        return 0;
+    LIST_FOREACH (link, &p->queue) {
+        if (count == max || (count > 0 && taken >= bytes))
+            break;
+        out[count] = container_of(link, struct proposal, link)->data;
+        taken += blob_bytes(out[count]).len;
+        count++;
+    }
+    p->lent_count = count;
+    return count;
+}
+
+void pending_proposed(struct pending *p, bool accepted)
+{
+    assert(p->lent_count > 0);
+    assert(p->lent_count <= p->queue_count);
+
+    for (; p->lent_count > 0; p->lent_count--) {
+        struct proposal *o = container_of(p->queue.next, struct proposal, link);
+        struct api_call *c = accepted ? NULL : map_get_id(&p->awaited, o->id);
+        if (c)
+            fail(p, c, RESULT_PROPOSAL_DROPPED);
+        proposal_free(p, o);
+    }
+}
+
+struct api_call *pending_take_applied(struct pending *p, uint64_t id)
+{
+    struct api_call *c = id != 0 ? map_remove_id(&p->awaited, id) : NULL;
 
     if (c)
         list_remove(&c->link);
     return c;
 }
 
-static void forget(struct server *s, struct api_call *c)
-{
-    if (c->id != 0 && map_get_id(&s->awaited, c->id) == c)
-        map_remove_id(&s->awaited, c->id);
-    list_remove(&c->link);
-}
+/* --- reads --- */
 
-bool pending_can_propose(const struct server *s)
-{
-    return !list_empty(&s->queue) && s->facts.leader != 0 &&
-           wal_pending_bytes(s->wal) < WAL_PENDING_BYTES_MAX / 2;
-}
-
-/* All waiting proposals of this turn are one append: one write, one sync. Without a leader they
- * wait for one, or for their time to be up. */
-void pending_propose_some(struct server *s)
-{
-    struct blob *data[256];
-    struct proposal *batch[ARRAY_LEN(data)];
-    unsigned total = 0;
-
-    while (total < TURN_PROPOSALS_MAX && pending_can_propose(s)) {
-        size_t count = 0;
-        LIST_FOREACH (link, &s->queue) {
-            if (count == ARRAY_LEN(data))
-                break;
-            batch[count] = container_of(link, struct proposal, link);
-            data[count] = batch[count]->data;
-            count++;
-        }
-        enum raft_result result = raft_propose_batch(s->raft, data, count);
-        for (size_t i = 0; i < count; i++) {
-            if (result != RAFT_OK) {
-                struct api_call *c = stop_waiting(s, batch[i]->id);
-                if (c)
-                    api_failed(s->api, c, RESULT_PROPOSAL_DROPPED);
-            }
-            proposal_free(s, batch[i]);
-        }
-        total += (unsigned)count;
-    }
-}
-
-void pending_applied(struct server *s, struct apply_effects *e)
-{
-    struct api_call *c = e->id != 0 ? stop_waiting(s, e->id) : NULL;
-
-    if (c)
-        api_applied(s->api, c, e);
-    else
-        reply_free(&e->reply);
-    keep_publish_applied(s, e->id);
-}
-
-/* --- reads: those that arrive during a turn share one round --- */
-
-static void ask(struct server *s)
+static struct blob *ask(struct pending *p)
 {
     uint8_t context[8];
 
-    s->read_round = pending_next_id(s);
-    s->read_asked_ms = s->facts.now_ms;
+    p->read_round = next_id(p);
+    p->read_asked_ms = p->o.facts->now_ms;
     for (unsigned i = 0; i < 8; i++)
-        context[i] = (uint8_t)(s->read_round >> (56 - 8 * i));
-    struct blob *blob = blob_copy(bytes_of(context, sizeof(context)));
-    raft_read_index(s->raft, blob);
-    blob_unref(blob);
+        context[i] = (uint8_t)(p->read_round >> (56 - 8 * i));
+    return blob_copy(bytes_of(context, sizeof(context)));
 }
 
-void pending_read_some(struct server *s)
+/*
+ * One round at a time, for all that came before it. Those that come while it is under way must wait
+ * for the next, even though its answer may be there in a moment: the leader may have fixed its
+ * index before a write was acknowledged that such a read has to see.
+ */
+struct blob *pending_take_round(struct pending *p)
 {
-    bool outstanding = !list_empty(&s->reads_asked);
-
-    if (outstanding && s->facts.now_ms - s->read_asked_ms >= READ_RETRY_MS)
-        ask(s);
-    if (outstanding || list_empty(&s->reads_new) || s->facts.leader == 0)
-        return;
-    list_append_all(&s->reads_asked, &s->reads_new);
-    ask(s);
+    if (!list_empty(&p->reads_asked)) {
+        bool retry = p->o.facts->now_ms - p->read_asked_ms >= PENDING_READ_RETRY_MS;
+        return retry ? ask(p) : NULL;
+    }
+    if (list_empty(&p->reads_new) || p->o.facts->leader == 0)
+        return NULL;
+    list_append_all(&p->reads_asked, &p->reads_new);
+    return ask(p);
 }
 
 static uint64_t round_of(struct bytes context)
@@ -222,98 +231,157 @@ static uint64_t round_of(struct bytes context)
     return id;
 }
 
-void pending_read_states(struct server *s, const struct raft_read_state *states, size_t count)
+void pending_read_state(struct pending *p, struct bytes context, uint64_t index)
 {
-    for (size_t i = 0; i < count; i++) {
-        if (round_of(states[i].context) != s->read_round)
-            continue; /* an earlier round, asked again since */
-        LIST_FOREACH (link, &s->reads_asked)
-            container_of(link, struct api_call, link)->started_index = states[i].index;
-        list_append_all(&s->reads_confirmed, &s->reads_asked);
-    }
+    if (round_of(context) != p->read_round)
+        return; /* an earlier round, asked again since */
+    LIST_FOREACH (link, &p->reads_asked)
+        container_of(link, struct api_call, link)->started_index = index;
+    list_append_all(&p->reads_confirmed, &p->reads_asked);
 }
 
-/* A read that was asked of the old leader gets no answer any more: its client may ask again. */
-void pending_leader_changed(struct server *s)
+/* Reads that are new have asked nobody yet, those that are confirmed have their answer. */
+void pending_leader_lost(struct pending *p)
 {
-    if (s->facts.leader == 0)
-        return; /* there was none to be asked */
-    for (struct list *link; (link = list_pop_front(&s->reads_asked));) {
-        struct api_call *c = container_of(link, struct api_call, link);
-        api_failed(s->api, c, RESULT_LEADER_CHANGED);
-    }
+    LIST_FOREACH (link, &p->reads_asked)
+        fail(p, container_of(link, struct api_call, link), RESULT_LEADER_CHANGED);
 }
 
-void pending_reads_due(struct server *s)
+struct api_call *pending_take_confirmed(struct pending *p)
 {
-    while (!list_empty(&s->reads_confirmed)) {
-        struct api_call *c = container_of(s->reads_confirmed.next, struct api_call, link);
-        if (c->started_index > s->facts.applied_index)
-            return;
-        list_remove(&c->link);
-        api_read_index_done(s->api, c);
-    }
+    if (list_empty(&p->reads_confirmed))
+        return NULL;
+    struct api_call *c = container_of(p->reads_confirmed.next, struct api_call, link);
+    if (c->started_index > p->o.facts->applied_index)
+        return NULL;
+    list_remove(&c->link);
+    return c;
 }
 
 /* --- needs and time --- */
 
-void pending_need(struct server *s, const struct api_need *w)
+void pending_need(struct pending *p, const struct api_need *w)
 {
     switch (w->need) {
     case API_PROPOSE:
-        propose(s, w);
-        break;
+        propose(p, w);
+        return;
     case API_READ_INDEX:
         w->call->id = 0;
-        wait_for(s, w->call, &s->reads_new);
-        break;
+        wait_on(p, w->call, &p->reads_new);
+        return;
     case API_FORGET:
-        forget(s, w->call);
-        break;
-    case API_QUOTA_EXCEEDED:
-        keep_quota_exceeded(s);
+        stop_waiting(p, w->call);
+        return;
+    case API_QUOTA_EXCEEDED: /* is about no call */
         break;
     }
+    unreachable();
 }
 
-static void time_out_list(struct server *s, struct list *calls, uint64_t before_ms)
+static void time_out_calls(struct pending *p, struct list *calls, uint64_t before_ms)
 {
     while (!list_empty(calls)) {
         struct api_call *c = container_of(calls->next, struct api_call, link);
         if (c->started_ms > before_ms)
             return;
-        forget(s, c);
-        api_failed(s->api, c, RESULT_TIMEOUT);
+        fail(p, c, RESULT_TIMEOUT);
     }
 }
 
 /* Nobody waits any more for what has found no leader in all that time; and it must not keep those
  * out who come now. */
-static void time_out_queue(struct server *s, uint64_t before_ms)
+static void time_out_queue(struct pending *p, uint64_t before_ms)
 {
-    while (!list_empty(&s->queue)) {
-        struct proposal *p = container_of(s->queue.next, struct proposal, link);
-        if (p->queued_ms > before_ms)
+    while (!list_empty(&p->queue)) {
+        struct proposal *o = container_of(p->queue.next, struct proposal, link);
+        if (o->queued_ms > before_ms)
             return;
-        proposal_free(s, p);
+        proposal_free(p, o);
     }
 }
 
-uint64_t pending_limit_ms(const struct server *s)
+void pending_tick(struct pending *p)
 {
-    return 5000 + 2 * s->config->election_ms;
+    uint64_t now_ms = p->o.facts->now_ms;
+
+    assert(p->lent_count == 0);
+    if (now_ms < p->o.limit_ms)
+        return;
+    uint64_t before_ms = now_ms - p->o.limit_ms;
+    time_out_calls(p, &p->waiting, before_ms);
+    time_out_calls(p, &p->reads_new, before_ms);
+    time_out_calls(p, &p->reads_asked, before_ms);
+    time_out_calls(p, &p->reads_confirmed, before_ms);
+    time_out_queue(p, before_ms);
 }
 
-void pending_time_out(struct server *s)
-{
-    uint64_t limit_ms = pending_limit_ms(s);
+/* --- asking --- */
 
-    if (s->facts.now_ms < limit_ms)
-        return;
-    uint64_t before_ms = s->facts.now_ms - limit_ms;
-    time_out_list(s, &s->waiting, before_ms);
-    time_out_list(s, &s->reads_new, before_ms);
-    time_out_list(s, &s->reads_asked, before_ms);
-    time_out_list(s, &s->reads_confirmed, before_ms);
-    time_out_queue(s, before_ms);
+bool pending_is_awaited(const struct pending *p, uint64_t id)
+{
+    return id != 0 && map_get_id(&p->awaited, id) != NULL;
+}
+
+bool pending_has_credit(const struct pending *p)
+{
+    return p->queue_bytes < PENDING_QUEUE_BYTES_MAX && p->queue_count < PENDING_QUEUE_MAX;
+}
+
+size_t pending_count(const struct pending *p)
+{
+    return p->awaited.count;
+}
+
+/* Oldest first, or time_out_calls would stop too early. Returns how many there are. */
+static size_t check_calls(const struct pending *p, const struct list *calls)
+{
+    uint64_t started_ms = 0;
+    size_t count = 0;
+
+    LIST_FOREACH (link, calls) {
+        const struct api_call *c = container_of(link, struct api_call, link);
+        assert(c->started_ms >= started_ms);
+        assert(c->started_ms <= p->o.facts->now_ms);
+        started_ms = c->started_ms;
+        count++;
+    }
+    return count;
+}
+
+static void check_queue(const struct pending *p)
+{
+    size_t count = 0, bytes = 0;
+    uint64_t queued_ms = 0;
+
+    LIST_FOREACH (link, &p->queue) {
+        const struct proposal *o = container_of(link, struct proposal, link);
+        assert(o->queued_ms >= queued_ms);
+        assert(o->id != 0);
+        queued_ms = o->queued_ms;
+        bytes += blob_bytes(o->data).len;
+        count++;
+    }
+    assert(count == p->queue_count);
+    assert(bytes == p->queue_bytes);
+    assert(p->lent_count <= p->queue_count);
+}
+
+void pending_check(const struct pending *p)
+{
+    check_queue(p);
+    assert(check_calls(p, &p->waiting) == p->awaited.count);
+    LIST_FOREACH (link, &p->waiting) {
+        const struct api_call *c = container_of(link, struct api_call, link);
+        assert(map_get_id(&p->awaited, c->id) == c);
+    }
+    check_calls(p, &p->reads_new);
+    check_calls(p, &p->reads_confirmed);
+    if (check_calls(p, &p->reads_asked) > 0)
+        assert(p->read_round != 0);
+    LIST_FOREACH (link, &p->failed) {
+        const struct api_call *c = container_of(link, struct api_call, link);
+        assert(c->failure != RESULT_OK);
+        assert(map_get_id(&p->awaited, c->id) != c);
+    }
 }

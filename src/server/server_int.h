@@ -3,7 +3,7 @@
  *
  *     boot.c      from a data directory to an open server
  *     turn.c      the turn, and raft's output: persist, apply
- *     pending.c   who waits for what: proposals, reads, time limits
+ *     pending.h   who waits for what: proposals, reads, time limits
  *     keep.c      housekeeping: store commits, log snapshots, leases, versions
  *     listen.c    where clients and peers find us
  *     stop.c      the end
@@ -14,7 +14,6 @@
 #include "apply/apply.h"
 #include "backend/backend.h"
 #include "base/list.h"
-#include "base/map.h"
 #include "cluster/cluster.h"
 #include "io/clock.h"
 #include "io/io.h"
@@ -22,6 +21,7 @@
 #include "lease/lease.h"
 #include "raft/raft.h"
 #include "server/config.h"
+#include "server/pending.h"
 #include "server/server.h"
 #include "wal/wal.h"
 #include "watch/watch.h"
@@ -34,8 +34,6 @@ enum {
     TURN_APPLY_US = 1500,      /* of applying; an entry takes at most a slice more */
     TURN_PROPOSALS_MAX = 4096, /* in one raft append */
     TURN_WATCH_STEPS = 2000,   /* of catching up those who lag: about half a millisecond */
-    GAP_MAX = 5000,            /* committed and not applied: more are refused */
-    READ_RETRY_MS = 500,       /* an unanswered read round is asked again */
     LEASE_LOOK_MS = 500,       /* how often expired leases are looked for */
     VERSION_LOOK_MS = 4000,    /* and the cluster's version */
     SNAPSHOT_RETRY_MS = 30000, /* after one could not be written */
@@ -52,14 +50,6 @@ struct storage_work {
     struct raft_message *message;
     uint64_t seq;   /* of the log, for appends */
     size_t applied; /* entries done, for applies */
-};
-
-/* A proposal on its way into raft. */
-struct proposal {
-    struct list link;
-    struct blob *data;
-    uint64_t id;
-    uint64_t queued_ms;
 };
 
 /* A snapshot of the log being written by a worker. */
@@ -113,14 +103,7 @@ struct server {
     struct raft_conf_state conf_state;
     uint64_t conf_state_index;
 
-    /* who waits: pending.c */
-    struct map awaited;  /* request id -> struct api_call */
-    struct list waiting; /* calls whose proposal is under way, oldest first */
-    struct list queue;   /* struct proposal, not yet given to raft */
-    size_t queue_count, queue_bytes;
-    uint64_t id_prefix, id_count;
-    struct list reads_new, reads_asked, reads_confirmed; /* calls */
-    uint64_t read_round, read_asked_ms;
+    struct pending pending; /* who waits */
 
     /* housekeeping: keep.c */
     uint64_t commit_interval_ms, last_commit_ms, next_lease_ms, next_version_ms, next_publish_ms;
@@ -153,27 +136,6 @@ uint64_t server_now_ms(const struct server *s);
 void server_come_back(struct server *s);
 void server_on_durable(void *context, uint64_t seq);
 void server_on_log_failed(void *context, const char *text);
-
-/* pending.c */
-void pending_init(struct server *s);
-void pending_free(struct server *s);
-uint64_t pending_next_id(struct server *s);
-void pending_need(struct server *s, const struct api_need *w);
-/* A request of the server's own, through the log. Returns its id. */
-uint64_t pending_propose_own(struct server *s, struct pb_internal_raft_request *request);
-void pending_propose_some(struct server *s);
-bool pending_can_propose(const struct server *s);
-void pending_read_some(struct server *s);
-void pending_read_states(struct server *s, const struct raft_read_state *states, size_t count);
-void pending_leader_changed(struct server *s);
-void pending_applied(struct server *s, struct apply_effects *e);
-void pending_reads_due(struct server *s);
-void pending_time_out(struct server *s);
-bool pending_is_awaited(const struct server *s, uint64_t id);
-bool pending_has_budget(const struct server *s);
-/* How long a proposal or a read may take. */
-uint64_t pending_limit_ms(const struct server *s);
-size_t pending_count(const struct server *s);
 
 /* keep.c */
 /* True if there is more to be done at once. */

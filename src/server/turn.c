@@ -149,6 +149,17 @@ static void lead(struct server *s, const struct apply_effects *e)
         lease_promote(s->leases, s->facts.now_ms, s->config->election_ms);
 }
 
+static void answer_applied(struct server *s, struct apply_effects *e)
+{
+    struct api_call *c = pending_take_applied(&s->pending, e->id);
+
+    if (c)
+        api_applied(s->api, c, e);
+    else
+        reply_free(&e->reply);
+    keep_publish_applied(s, e->id);
+}
+
 static void entry_applied(struct server *s)
 {
     struct apply_effects *e = apply_effects(s->apply);
@@ -170,7 +181,7 @@ static void entry_applied(struct server *s)
         keep_quota_exceeded(s);
     if (e->version_lowered)
         s->snapshot_wanted = e->index; /* older members can read no log of ours but from there */
-    pending_applied(s, e);
+    answer_applied(s, e);
     apply_end(s->apply, buf_bytes(&conf_state));
     buf_free(&conf_state);
 }
@@ -213,7 +224,7 @@ static void apply_committed(struct server *s)
             if (s->apply_began_ns > until_ns)
                 return;
             uint64_t id = apply_begin(s->apply, &w->message->entries[w->applied], s->facts.now_ms);
-            if (pending_is_awaited(s, id))
+            if (pending_is_awaited(&s->pending, id))
                 apply_make_reply(s->apply);
         }
         if (!apply_some(s->apply, MVCC_SLICE_STEPS))
@@ -254,7 +265,8 @@ static void lead_changed(struct server *s, const struct raft_soft_state *now)
 
     if (now->lead != s->facts.leader) {
         say_who_leads(s, now->lead);
-        pending_leader_changed(s);
+        if (s->facts.leader != 0)
+            pending_leader_lost(&s->pending);
     }
     s->facts.leader = now->lead;
     s->facts.is_leader = now->role == RAFT_LEADER;
@@ -275,7 +287,8 @@ static void take_raft(struct server *s)
             persist(s, out.append);
         if (out.apply)
             work_add(&s->applies, out.apply);
-        pending_read_states(s, out.read_states, out.read_state_count);
+        for (size_t i = 0; i < out.read_state_count; i++)
+            pending_read_state(&s->pending, out.read_states[i].context, out.read_states[i].index);
         deliver_durable(s);
     }
     s->facts.committed_index = raft_status(s->raft).hard_state.commit;
@@ -304,7 +317,48 @@ static void tick(struct server *s)
     timer_start(s->io->clock, &s->tick_timer, s->config->heartbeat_ms * NS_PER_MS);
 }
 
+/* All waiting proposals of this turn are one append: one write, one sync. */
+static void propose_some(struct server *s)
+{
+    struct blob *data[256];
+    size_t total = 0;
+
+    while (total < TURN_PROPOSALS_MAX && wal_pending_bytes(s->wal) < WAL_PENDING_BYTES_MAX / 2) {
+        size_t count = pending_take_proposals(&s->pending, SIZE_MAX, data, ARRAY_LEN(data));
+        if (count == 0)
+            return;
+        pending_proposed(&s->pending, raft_propose_batch(s->raft, data, count) == RAFT_OK);
+        total += count;
+    }
+}
+
+static void read_some(struct server *s)
+{
+    struct blob *round = pending_take_round(&s->pending);
+
+    if (!round)
+        return;
+    raft_read_index(s->raft, round);
+    blob_unref(round);
+}
+
 /* --- clients --- */
+
+static void serve_reads(struct server *s)
+{
+    for (struct api_call *c; (c = pending_take_confirmed(&s->pending));)
+        api_read_index_done(s->api, c);
+}
+
+/* After serve_reads: what can be served is not told that it is too late. */
+static void fail_some(struct server *s)
+{
+    enum result why;
+
+    pending_tick(&s->pending);
+    for (struct api_call *c; (c = pending_take_failed(&s->pending, &why));)
+        api_failed(s->api, c, why);
+}
 
 /* True if there was one. */
 static bool take_needs(struct server *s)
@@ -313,7 +367,10 @@ static bool take_needs(struct server *s)
     bool any = false;
 
     for (; api_take_need(s->api, &need); any = true)
-        pending_need(s, &need);
+        if (need.need == API_QUOTA_EXCEEDED)
+            keep_quota_exceeded(s);
+        else
+            pending_need(&s->pending, &need);
     return any;
 }
 
@@ -321,7 +378,7 @@ static bool take_needs(struct server *s)
  * In the end all are: they are told that it is the end. */
 static bool hears_clients(const struct server *s)
 {
-    return s->is_stopping || (s->published && pending_has_budget(s));
+    return s->is_stopping || (s->published && pending_has_credit(&s->pending));
 }
 
 static void hear_clients(struct server *s)
@@ -374,14 +431,14 @@ static bool work_for_watchers(struct server *s)
 
 /* Is something left that could be done at once? What waits for the disk does not count: its
  * completion wakes us. */
-static bool has_more(struct server *s)
+static bool has_more(const struct server *s)
 {
     if (rpc_has_events(s->rpc) && hears_clients(s))
         return true;
     if (can_apply(s))
         return true;
     return wal_pending_bytes(s->wal) < WAL_PENDING_BYTES_MAX / 2 &&
-           (raft_has_output(s->raft) || pending_can_propose(s));
+           (raft_has_output(s->raft) || pending_has_proposals(&s->pending));
 }
 
 static void work(struct server *s)
@@ -390,15 +447,15 @@ static void work(struct server *s)
     stop_some(s);
     tick(s);
     hear_clients(s);
-    pending_propose_some(s);
-    pending_read_some(s);
+    propose_some(s);
+    read_some(s);
     deliver_durable(s);
     take_raft(s);
     apply_committed(s);
     take_raft(s); /* what applying has brought about: more to apply, perhaps */
     campaign_alone(s);
-    pending_reads_due(s);
-    pending_time_out(s);
+    serve_reads(s);
+    fail_some(s);
     bool more = !work_for_watchers(s);
     if (!api_work(s->api, MVCC_SLICE_STEPS))
         more = true;

@@ -1,0 +1,110 @@
+/*
+ * pending: who waits for what, and for how long.
+ *
+ * A call that api cannot answer by itself waits here: for its proposal to be applied, or for the
+ * assurance that a read will not be stale.
+ *
+ *     PROPOSE --> [queue] --take_proposals--> raft, log, apply --take_applied--> the call
+ *     READ    --> [new] --take_round--> raft --read_state--> [confirmed] --take_confirmed--> the
+ * call out of either: refused, dropped, the leader has gone, time is up
+ *                 --> [failed] --take_failed--> the call, and why
+ *
+ * Proposals are encoded once, when they come; the id in their header is how they are found again.
+ * Reads that come while a round is under way share the next one.
+ *
+ * Promises   1. A call that came in goes out exactly once, by one of the three takes, unless it is
+ *               forgotten before.
+ *            2. Within its time limit: it goes out as failed then, whatever has become of its
+ *               proposal, which may still be applied.
+ *            3. Proposals are handed out in the order in which they came, each once.
+ *            4. A read is confirmed by a round that was asked for after it had come, and handed out
+ *               when this member has applied everything up to that round's index.
+ *            5. Memory is bounded by has_credit, which whoever hears clients asks first.
+ * Not here   Raft, and answering: the server carries values between them. The calls are api's.
+ * Leans on   api.h for calls and needs, pb.
+ */
+#pragma once
+
+#include "api/api.h"
+#include "base/map.h"
+
+enum {
+    PENDING_QUEUE_BYTES_MAX = 16 * MIB, /* then clients are not heard for a while */
+    PENDING_QUEUE_MAX = 4 * 4096,       /* proposals */
+    PENDING_GAP_MAX = 5000,             /* committed and not applied: more are refused */
+    PENDING_READ_RETRY_MS = 500,        /* an unanswered read round is asked again */
+};
+
+struct pending_options {
+    const struct api_facts *facts; /* kept up to date by the server */
+    uint64_t wall_ms;              /* of the day: ids begin there */
+    uint64_t map_seed;
+    size_t request_bytes_max; /* of a proposal, with its header */
+    uint64_t limit_ms;        /* how long a proposal or a read may take */
+};
+
+struct pending {
+    struct pending_options o;
+    struct map awaited;  /* request id -> struct api_call */
+    struct list waiting; /* calls whose proposal is queued or under way, oldest first */
+    struct list queue;   /* struct proposal, not yet given to raft */
+    size_t queue_count, queue_bytes, lent_count; /* lent: handed out by take_proposals */
+    uint64_t id_prefix, id_count;
+    struct list reads_new, reads_asked, reads_confirmed; /* calls */
+    uint64_t read_round, read_asked_ms;
+    struct list failed; /* calls */
+};
+
+/* All zeroes before; the facts name this member already. */
+void pending_init(struct pending *p, const struct pending_options *options);
+/* Also one that is all zeroes. Calls that wait are api's to end. */
+void pending_free(struct pending *p);
+
+/* --- tell --- */
+
+/* A call wants to PROPOSE or to READ, or is to be forgotten: then it is named to nobody any more.
+ */
+void pending_need(struct pending *p, const struct api_need *w);
+
+/* A request of the server's own, for which nobody waits. Returns its id. */
+uint64_t pending_propose_own(struct pending *p, const struct pb_internal_raft_request *request);
+
+/* What became of the last take_proposals, in raft: all of them or none were accepted. */
+void pending_proposed(struct pending *p, bool accepted);
+
+/* Raft's answer to a round; one that is not the last is out of date and changes nothing. */
+void pending_read_state(struct pending *p, struct bytes context, uint64_t index);
+
+/* The leader that reads were asked of leads no more: there will be no answer. */
+void pending_leader_lost(struct pending *p);
+
+/* Time has passed. */
+void pending_tick(struct pending *p);
+
+/* --- take --- */
+
+/* Proposals for raft, at most `max` of them and about `bytes`, but one at least; none while there
+ * is no leader. They are lent until pending_proposed, which must follow unless there are none. */
+size_t pending_take_proposals(struct pending *p, size_t bytes, struct blob **out, size_t max);
+
+/* The context of a read round to be asked of raft, or NULL. It is the caller's to unref. */
+struct blob *pending_take_round(struct pending *p);
+
+/* The call that waits for the request of this id, which has been applied; or NULL. */
+struct api_call *pending_take_applied(struct pending *p, uint64_t id);
+/* A read that may be served now; or NULL. */
+struct api_call *pending_take_confirmed(struct pending *p);
+/* A call that will not get what it wants; or NULL. */
+struct api_call *pending_take_failed(struct pending *p, enum result *why);
+
+/* --- ask --- */
+
+bool pending_is_awaited(const struct pending *p, uint64_t id);
+/* Are there proposals that raft could be given? */
+bool pending_has_proposals(const struct pending *p);
+/* May more be heard of? */
+bool pending_has_credit(const struct pending *p);
+size_t pending_count(const struct pending *p); /* calls whose proposal is under way */
+
+/* All invariants, asserted. */
+void pending_check(const struct pending *p);

@@ -1,0 +1,566 @@
+#include "server/pending.h"
+
+#include "base/rng.h"
+#include "harness/test.h"
+#include "pb/codec.h"
+
+#define LIMIT_MS 7000
+
+struct pending_rig {
+    struct pending pending;
+    struct api_facts facts;
+    struct arena arena;
+};
+
+static void rig_open(struct pending_rig *r)
+{
+    *r = (struct pending_rig){.facts = {.member_id = 0x1234, .leader = 0x1234, .now_ms = 100}};
+    pending_init(&r->pending, &(struct pending_options){.facts = &r->facts,
+                                                        .wall_ms = 5,
+                                                        .map_seed = test_seed(),
+                                                        .request_bytes_max = 1000,
+                                                        .limit_ms = LIMIT_MS});
+}
+
+static void rig_close(struct pending_rig *r)
+{
+    pending_check(&r->pending);
+    pending_free(&r->pending);
+    arena_free(&r->arena);
+}
+
+static void propose_as(struct pending_rig *r, struct api_call *c, struct bytes value,
+                       struct identity who)
+{
+    struct pb_put_request put = {.key = BYTES("k"), .value = value};
+    struct pb_internal_raft_request request = {.put = &put};
+
+    pending_need(
+        &r->pending,
+        &(struct api_need){.need = API_PROPOSE, .call = c, .identity = who, .request = &request});
+    pending_check(&r->pending);
+}
+
+static void propose(struct pending_rig *r, struct api_call *c, const char *value)
+{
+    propose_as(r, c, bytes_of_str(value), (struct identity){0});
+}
+
+static void read_key(struct pending_rig *r, struct api_call *c)
+{
+    pending_need(&r->pending, &(struct api_need){.need = API_READ_INDEX, .call = c});
+    pending_check(&r->pending);
+}
+
+static void forget(struct pending_rig *r, struct api_call *c)
+{
+    pending_need(&r->pending, &(struct api_need){.need = API_FORGET, .call = c});
+    pending_check(&r->pending);
+}
+
+static struct pb_internal_raft_request decode(struct pending_rig *r, struct blob *data)
+{
+    struct pb_internal_raft_request request = {0};
+
+    CHECK_EQ(pb_decode_internal_raft_request(blob_bytes(data), &r->arena, &request), ERR_OK);
+    return request;
+}
+
+/* Everything that raft would be given now; it takes it, or does not. */
+static size_t give_raft(struct pending_rig *r, bool accepts)
+{
+    struct blob *data[64];
+    size_t count = pending_take_proposals(&r->pending, SIZE_MAX, data, ARRAY_LEN(data));
+
+    if (count > 0)
+        pending_proposed(&r->pending, accepts);
+    pending_check(&r->pending);
+    return count;
+}
+
+/* A round, as raft would be asked for it; the test answers with what is returned. */
+static struct bytes take_round(struct pending_rig *r)
+{
+    struct blob *round = pending_take_round(&r->pending);
+
+    if (!round)
+        return (struct bytes){0};
+    struct bytes copy = arena_copy(&r->arena, blob_bytes(round));
+    blob_unref(round);
+    return copy;
+}
+
+static void check_failed(struct pending_rig *r, struct api_call *c, enum result why)
+{
+    enum result told = RESULT_OK;
+
+    CHECK(pending_take_failed(&r->pending, &told) == c);
+    CHECK_EQ(told, why);
+    pending_check(&r->pending);
+}
+
+static void check_none_failed(struct pending_rig *r)
+{
+    enum result why;
+
+    CHECK(!pending_take_failed(&r->pending, &why));
+}
+
+/* --- proposals --- */
+
+TEST(a_proposal_carries_id_and_identity_and_is_found_again_by_the_id)
+{
+    struct pending_rig r;
+    struct api_call call = {0};
+    struct blob *data[4];
+    rig_open(&r);
+
+    propose_as(&r, &call, BYTES("v"),
+               (struct identity){.user = BYTES("alice"), .auth_revision = 12});
+    CHECK_EQ(pending_take_proposals(&r.pending, 1, data, ARRAY_LEN(data)), 1);
+    struct pb_internal_raft_request request = decode(&r, data[0]);
+    pending_proposed(&r.pending, true);
+
+    CHECK_EQ(request.header->id, call.id);
+    CHECK_BYTES(request.header->username, BYTES("alice"));
+    CHECK_EQ(request.header->auth_revision, 12);
+    CHECK_BYTES(request.put->value, BYTES("v"));
+    CHECK(pending_is_awaited(&r.pending, call.id));
+    CHECK(!pending_is_awaited(&r.pending, call.id + 1));
+    CHECK(!pending_is_awaited(&r.pending, 0));
+    CHECK_EQ(pending_count(&r.pending), 1);
+    CHECK(pending_take_applied(&r.pending, call.id) == &call);
+    CHECK(!pending_take_applied(&r.pending, call.id));
+    CHECK(!pending_take_applied(&r.pending, 0));
+
+    rig_close(&r);
+}
+
+TEST(ids_name_the_member_and_begin_at_the_time_of_day)
+{
+    struct pending_rig r;
+    struct api_call first = {0}, second = {0};
+    rig_open(&r);
+
+    propose(&r, &first, "");
+    propose(&r, &second, "");
+
+    CHECK_EQ(first.id, 0x1234000000000501);
+    CHECK_EQ(second.id, 0x1234000000000502);
+
+    rig_close(&r);
+}
+
+TEST(proposals_come_out_in_order_and_no_more_than_there_is_a_budget_for)
+{
+    struct pending_rig r;
+    struct api_call calls[5] = {0};
+    struct blob *data[8];
+    rig_open(&r);
+    for (size_t i = 0; i < ARRAY_LEN(calls); i++)
+        propose(&r, &calls[i], "twenty bytes of text");
+    size_t each = r.pending.queue_bytes / ARRAY_LEN(calls);
+
+    CHECK_EQ(pending_take_proposals(&r.pending, 0, data, ARRAY_LEN(data)), 1); /* or none ever */
+    CHECK_EQ(decode(&r, data[0]).header->id, calls[0].id);
+    pending_proposed(&r.pending, true);
+    CHECK_EQ(pending_take_proposals(&r.pending, each + 1, data, ARRAY_LEN(data)), 2);
+    CHECK_EQ(decode(&r, data[1]).header->id, calls[2].id);
+    pending_proposed(&r.pending, true);
+    CHECK_EQ(pending_take_proposals(&r.pending, SIZE_MAX, data, 1), 1);
+    CHECK_EQ(decode(&r, data[0]).header->id, calls[3].id);
+    pending_proposed(&r.pending, true);
+    CHECK_EQ(give_raft(&r, true), 1);
+    CHECK_EQ(give_raft(&r, true), 0);
+    CHECK(!pending_has_proposals(&r.pending));
+    CHECK_EQ(r.pending.queue_bytes, 0);
+
+    rig_close(&r);
+}
+
+TEST(what_raft_drops_is_told_to_those_who_wait)
+{
+    struct pending_rig r;
+    struct api_call calls[2] = {0};
+    rig_open(&r);
+    struct pb_lease_id lease = {.id = 9};
+    propose(&r, &calls[0], "");
+    pending_propose_own(&r.pending, &(struct pb_internal_raft_request){.lease_revoke = &lease});
+    propose(&r, &calls[1], "");
+
+    CHECK_EQ(give_raft(&r, false), 3);
+
+    check_failed(&r, &calls[0], RESULT_PROPOSAL_DROPPED);
+    check_failed(&r, &calls[1], RESULT_PROPOSAL_DROPPED);
+    check_none_failed(&r);
+    CHECK_EQ(pending_count(&r.pending), 0);
+
+    rig_close(&r);
+}
+
+TEST(a_proposal_that_is_too_large_or_one_too_many_is_refused)
+{
+    struct pending_rig r;
+    struct api_call large = {0}, surplus = {0}, last = {0};
+    char text[1001] = {0};
+    rig_open(&r);
+    memset(text, 'x', sizeof(text) - 1);
+
+    propose(&r, &large, text);
+    check_failed(&r, &large, RESULT_REQUEST_TOO_LARGE);
+
+    r.facts.applied_index = 10;
+    r.facts.committed_index = 10 + PENDING_GAP_MAX;
+    propose(&r, &last, "");
+    r.facts.committed_index++;
+    propose(&r, &surplus, "");
+    check_failed(&r, &surplus, RESULT_TOO_MANY_REQUESTS);
+    check_none_failed(&r);
+    CHECK_EQ(give_raft(&r, true), 1);
+
+    rig_close(&r);
+}
+
+TEST(there_is_credit_for_so_many_bytes_and_proposals)
+{
+    struct pending_rig r;
+    struct pb_put_request put = {.key = BYTES("k")};
+    struct pb_internal_raft_request request = {.put = &put};
+    rig_open(&r);
+
+    for (size_t i = 0; i < PENDING_QUEUE_MAX; i++) {
+        CHECK(pending_has_credit(&r.pending));
+        pending_propose_own(&r.pending, &request);
+    }
+    CHECK(!pending_has_credit(&r.pending));
+    while (give_raft(&r, true) > 0)
+        ;
+    CHECK(pending_has_credit(&r.pending));
+
+    put.value = bytes_of(mem_alloc(MIB), MIB);
+    for (unsigned i = 0; i < PENDING_QUEUE_BYTES_MAX / MIB; i++) {
+        CHECK(pending_has_credit(&r.pending));
+        pending_propose_own(&r.pending, &request);
+    }
+    CHECK(!pending_has_credit(&r.pending));
+    mem_free((void *)(uintptr_t)put.value.at);
+
+    rig_close(&r);
+}
+
+TEST(without_a_leader_proposals_wait_until_their_time_is_up)
+{
+    struct pending_rig r;
+    struct api_call early = {0}, late = {0};
+    rig_open(&r);
+    r.facts.leader = 0;
+    propose(&r, &early, "");
+    r.facts.now_ms += LIMIT_MS;
+    propose(&r, &late, "");
+
+    CHECK_EQ(give_raft(&r, true), 0);
+    CHECK(!pending_has_proposals(&r.pending));
+    pending_tick(&r.pending);
+    check_failed(&r, &early, RESULT_TIMEOUT);
+    check_none_failed(&r);
+    r.facts.leader = 7;
+    CHECK_EQ(give_raft(&r, true), 1); /* nobody waits for the other: it is not proposed any more */
+    CHECK(pending_take_applied(&r.pending, late.id) == &late);
+
+    rig_close(&r);
+}
+
+TEST(a_call_that_was_told_to_be_late_is_not_told_again_when_it_is_applied)
+{
+    struct pending_rig r;
+    struct api_call call = {0};
+    rig_open(&r);
+    propose(&r, &call, "");
+    CHECK_EQ(give_raft(&r, true), 1);
+
+    r.facts.now_ms += LIMIT_MS - 1;
+    pending_tick(&r.pending);
+    check_none_failed(&r);
+    r.facts.now_ms++;
+    pending_tick(&r.pending);
+
+    check_failed(&r, &call, RESULT_TIMEOUT);
+    CHECK(!pending_take_applied(&r.pending, call.id));
+
+    rig_close(&r);
+}
+
+/* --- reads --- */
+
+TEST(reads_that_come_together_share_a_round_and_later_ones_wait_for_the_next)
+{
+    struct pending_rig r;
+    struct api_call calls[3] = {0};
+    rig_open(&r);
+    read_key(&r, &calls[0]);
+    read_key(&r, &calls[1]);
+
+    struct bytes first = take_round(&r);
+    CHECK_EQ(first.len, 8);
+    read_key(&r, &calls[2]);
+    CHECK_EQ(take_round(&r).len, 0);
+    pending_read_state(&r.pending, first, 5);
+
+    r.facts.applied_index = 4;
+    CHECK(!pending_take_confirmed(&r.pending));
+    r.facts.applied_index = 5;
+    CHECK(pending_take_confirmed(&r.pending) == &calls[0]);
+    CHECK(pending_take_confirmed(&r.pending) == &calls[1]);
+    CHECK(!pending_take_confirmed(&r.pending));
+
+    struct bytes second = take_round(&r);
+    CHECK(!bytes_equal(first, second));
+    pending_read_state(&r.pending, first, 5); /* again: the third came after it was asked for */
+    CHECK(!pending_take_confirmed(&r.pending));
+    pending_read_state(&r.pending, second, 5);
+    CHECK(pending_take_confirmed(&r.pending) == &calls[2]);
+
+    rig_close(&r);
+}
+
+TEST(a_round_without_an_answer_is_asked_again)
+{
+    struct pending_rig r;
+    struct api_call call = {0};
+    rig_open(&r);
+    read_key(&r, &call);
+
+    struct bytes first = take_round(&r);
+    r.facts.now_ms += PENDING_READ_RETRY_MS - 1;
+    CHECK_EQ(take_round(&r).len, 0);
+    r.facts.now_ms++;
+    struct bytes second = take_round(&r);
+    CHECK_EQ(second.len, 8);
+    pending_read_state(&r.pending, first, 1);
+    CHECK(!pending_take_confirmed(&r.pending));
+    pending_read_state(&r.pending, second, 0);
+    CHECK(pending_take_confirmed(&r.pending) == &call);
+
+    rig_close(&r);
+}
+
+TEST(a_read_without_a_leader_asks_nobody)
+{
+    struct pending_rig r;
+    struct api_call call = {0};
+    rig_open(&r);
+    r.facts.leader = 0;
+    read_key(&r, &call);
+
+    CHECK_EQ(take_round(&r).len, 0);
+    r.facts.now_ms += LIMIT_MS;
+    pending_tick(&r.pending);
+    check_failed(&r, &call, RESULT_TIMEOUT);
+
+    rig_close(&r);
+}
+
+TEST(only_reads_that_were_asked_of_a_leader_fail_with_it)
+{
+    struct pending_rig r;
+    struct api_call confirmed = {0}, asked = {0}, new = {0};
+    rig_open(&r);
+    read_key(&r, &confirmed);
+    pending_read_state(&r.pending, take_round(&r), 0);
+    read_key(&r, &asked);
+    struct bytes round = take_round(&r);
+    read_key(&r, &new);
+
+    pending_leader_lost(&r.pending);
+    pending_read_state(&r.pending, round, 0); /* from the one who leads no more */
+
+    check_failed(&r, &asked, RESULT_LEADER_CHANGED);
+    check_none_failed(&r);
+    CHECK(pending_take_confirmed(&r.pending) == &confirmed);
+    CHECK(!pending_take_confirmed(&r.pending));
+    pending_read_state(&r.pending, take_round(&r), 0);
+    CHECK(pending_take_confirmed(&r.pending) == &new);
+
+    rig_close(&r);
+}
+
+/* --- being forgotten --- */
+
+TEST(a_call_can_be_forgotten_wherever_it_waits)
+{
+    struct pending_rig r;
+    struct api_call queued = {0}, under_way = {0}, failed = {0}, new = {0}, asked = {0};
+    struct api_call confirmed = {0};
+    rig_open(&r);
+    propose(&r, &under_way, "");
+    CHECK_EQ(give_raft(&r, true), 1);
+    propose(&r, &failed, "");
+    CHECK_EQ(give_raft(&r, false), 1);
+    propose(&r, &queued, "");
+    read_key(&r, &confirmed);
+    pending_read_state(&r.pending, take_round(&r), 0);
+    read_key(&r, &asked);
+    struct bytes round = take_round(&r);
+    read_key(&r, &new);
+
+    struct api_call *all[] = {&queued, &under_way, &failed, &new, &asked, &confirmed};
+    for (size_t i = 0; i < ARRAY_LEN(all); i++)
+        forget(&r, all[i]);
+
+    pending_read_state(&r.pending, round, 0);
+    r.facts.now_ms += LIMIT_MS;
+    CHECK_EQ(give_raft(&r, true), 1); /* what was queued is no less a proposal */
+    pending_tick(&r.pending);
+    check_none_failed(&r);
+    CHECK(!pending_take_confirmed(&r.pending));
+    CHECK(!pending_take_applied(&r.pending, queued.id));
+    CHECK(!pending_take_applied(&r.pending, under_way.id));
+    CHECK_EQ(pending_count(&r.pending), 0);
+
+    rig_close(&r);
+}
+
+/* --- all of it, at random --- */
+
+enum { CALLS = 40 };
+
+struct story {
+    struct pending_rig rig;
+    struct api_call calls[CALLS];
+    bool waits[CALLS]; /* the one thing that must agree: who is still to be told */
+    uint64_t in_raft[256];
+    size_t in_raft_count;
+    struct bytes rounds[4];
+    struct rng rng;
+};
+
+static void goes_out(struct story *s, struct api_call *c)
+{
+    if (!c)
+        return;
+    CHECK(s->waits[c - s->calls]); /* once, and never after it was forgotten */
+    s->waits[c - s->calls] = false;
+}
+
+static void random_need(struct story *s)
+{
+    size_t i = rng_below(&s->rng, CALLS);
+
+    if (s->waits[i] && rng_chance(&s->rng, 1, 4)) {
+        forget(&s->rig, &s->calls[i]);
+        s->waits[i] = false;
+    } else if (!s->waits[i]) {
+        s->waits[i] = true;
+        if (rng_chance(&s->rng, 1, 2))
+            propose(&s->rig, &s->calls[i], "v");
+        else
+            read_key(&s->rig, &s->calls[i]);
+    }
+}
+
+static void random_raft(struct story *s)
+{
+    struct pending *p = &s->rig.pending;
+    struct blob *data[8];
+    size_t count = pending_take_proposals(p, rng_below(&s->rng, 200), data, ARRAY_LEN(data));
+    bool accepts = rng_chance(&s->rng, 4, 5);
+
+    for (size_t i = 0; i < count && accepts && s->in_raft_count < ARRAY_LEN(s->in_raft); i++)
+        s->in_raft[s->in_raft_count++] = decode(&s->rig, data[i]).header->id;
+    if (count > 0)
+        pending_proposed(p, accepts);
+    size_t applied = rng_below(&s->rng, s->in_raft_count + 1);
+    for (size_t i = 0; i < applied; i++)
+        goes_out(s, pending_take_applied(p, s->in_raft[i]));
+    memmove(s->in_raft, s->in_raft + applied, (s->in_raft_count - applied) * sizeof(uint64_t));
+    s->in_raft_count -= applied;
+    s->rig.facts.applied_index += applied;
+}
+
+static void random_reads(struct story *s)
+{
+    struct pending *p = &s->rig.pending;
+    struct bytes round = take_round(&s->rig);
+
+    if (round.len > 0)
+        s->rounds[rng_below(&s->rng, ARRAY_LEN(s->rounds))] = round;
+    if (rng_chance(&s->rng, 1, 2))
+        pending_read_state(p, s->rounds[rng_below(&s->rng, ARRAY_LEN(s->rounds))],
+                           s->rig.facts.applied_index + rng_below(&s->rng, 3));
+    goes_out(s, pending_take_confirmed(p));
+}
+
+static void random_world(struct story *s)
+{
+    struct api_facts *f = &s->rig.facts;
+    enum result why;
+
+    f->now_ms += rng_below(&s->rng, LIMIT_MS / 4);
+    if (rng_chance(&s->rng, 1, 10)) {
+        if (f->leader != 0)
+            pending_leader_lost(&s->rig.pending);
+        f->leader = rng_below(&s->rng, 3);
+    }
+    pending_tick(&s->rig.pending);
+    for (struct api_call *c; rng_chance(&s->rng, 3, 4);) {
+        c = pending_take_failed(&s->rig.pending, &why);
+        goes_out(s, c);
+    }
+}
+
+TEST(whatever_happens_a_call_goes_out_exactly_once_and_in_time)
+{
+    for (uint64_t seed = 0; seed < 20 * test_effort(); seed++) {
+        struct story *s = mem_new(struct story);
+        enum result why;
+        rig_open(&s->rig);
+        rng_seed(&s->rng, test_seed() + seed);
+
+        for (unsigned i = 0; i < 2000; i++) {
+            switch (rng_below(&s->rng, 8)) {
+            case 0:
+                random_raft(s);
+                break;
+            case 1:
+                random_reads(s);
+                break;
+            case 2:
+                random_world(s);
+                break;
+            default:
+                random_need(s);
+            }
+            pending_check(&s->rig.pending);
+        }
+        s->rig.facts.now_ms += LIMIT_MS;
+        pending_tick(&s->rig.pending);
+        for (struct api_call *c; (c = pending_take_failed(&s->rig.pending, &why));)
+            goes_out(s, c);
+        for (size_t i = 0; i < CALLS; i++)
+            CHECK(!s->waits[i]);
+
+        rig_close(&s->rig);
+        mem_free(s);
+    }
+}
+
+TEST(the_check_of_pending_notices)
+{
+    struct pending_rig r;
+    struct api_call call = {0}, other = {0};
+    rig_open(&r);
+    propose(&r, &call, "");
+    propose(&r, &other, "");
+
+    r.pending.queue_bytes++;
+    CHECK_DIES(pending_check(&r.pending), "queue_bytes");
+    r.pending.queue_bytes--;
+    call.started_ms = r.facts.now_ms + 1;
+    CHECK_DIES(pending_check(&r.pending), "started_ms");
+    call.started_ms = r.facts.now_ms;
+    list_remove(&call.link);
+    CHECK_DIES(pending_check(&r.pending), "awaited");
+    list_push_front(&r.pending.waiting, &call.link);
+
+    rig_close(&r);
+}
