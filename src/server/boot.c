@@ -441,6 +441,7 @@ static void open_raft(struct boot *b)
     b->s->raft = raft_open(&config, &memory);
     if (b->founds)
         found(b);
+    storage_work_init(&b->s->work, b->log.applied);
     b->s->conf_state = b->conf_state;
     b->s->conf_state_index = b->log.applied;
     b->s->snapshot_index = b->log.start.index;
@@ -663,15 +664,6 @@ static void set_going(struct boot *b)
 
 /* --- the end --- */
 
-static void free_work(struct list *queue)
-{
-    for (struct list *link; (link = list_pop_front(queue));) {
-        struct storage_work *w = container_of(link, struct storage_work, link);
-        raft_message_free(w->message);
-        mem_free(w);
-    }
-}
-
 /* In the opposite order of opening; any of them may not be there. */
 static void server_free(struct server *s, bool crashed)
 {
@@ -682,8 +674,7 @@ static void server_free(struct server *s, bool crashed)
     watch_close(s->watch);
     apply_close(s->apply);
     pending_free(&s->pending);
-    free_work(&s->appends);
-    free_work(&s->applies);
+    storage_work_free(&s->work);
     raft_close(s->raft);
     cluster_close(s->cluster);
     mvcc_close(s->mvcc);
@@ -716,8 +707,6 @@ static struct server *new_server(const struct server_options *options)
     entropy_fill(s->io->entropy, &seed, sizeof(seed));
     rng_seed(&s->rng, seed);
     s->map_seed = rng_next(&s->rng);
-    list_init(&s->appends);
-    list_init(&s->applies);
     struct buf dir = {0};
     buf_printf(&dir, "%s/member/snap", s->config->data_dir);
     s->snap_dir = (char *)mem_alloc(dir.len + 1);
@@ -851,6 +840,8 @@ void server_check(const struct server *s)
     rpc_check(s->rpc);
     api_check(s->api);
     pending_check(&s->pending);
+    storage_work_check(&s->work);
+    assert(s->work.applied_index == s->facts.applied_index);
     struct raft_status raft = raft_status(s->raft);
     assert(s->snapshot_index <= backend_durable(s->backend).index);
     assert(backend_durable(s->backend).index <= s->facts.applied_index);

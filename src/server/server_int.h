@@ -4,6 +4,7 @@
  *     boot.c      from a data directory to an open server
  *     turn.c      the turn, and raft's output: persist, apply
  *     pending.h   who waits for what: proposals, reads, time limits
+ *     storage_work.h   what raft has handed out to be written and applied
  *     keep.c      housekeeping: store commits, log snapshots, leases, versions
  *     listen.c    where clients and peers find us
  *     stop.c      the end
@@ -23,6 +24,7 @@
 #include "server/config.h"
 #include "server/pending.h"
 #include "server/server.h"
+#include "server/storage_work.h"
 #include "wal/wal.h"
 #include "watch/watch.h"
 
@@ -42,14 +44,6 @@ enum {
     COMMIT_BYTES = 8 * MIB,    /* pending in the store: it is not waited any longer */
     FILES_RESERVED = 150,      /* of those that may be open: not for clients; etcd's */
     FILES_MIN = 80,            /* half of it is what a member needs itself, and some to spare */
-};
-
-/* Storage work that raft has handed out, in order. */
-struct storage_work {
-    struct list link;
-    struct raft_message *message;
-    uint64_t seq;   /* of the log, for appends */
-    size_t applied; /* entries done, for applies */
 };
 
 /* A snapshot of the log being written by a worker. */
@@ -97,9 +91,9 @@ struct server {
     uint64_t last_tick_ms;
 
     /* raft's work */
-    struct list appends, applies; /* struct storage_work */
-    size_t changes_told;          /* to watch, in this turn */
-    uint64_t apply_began_ns;      /* of the entry being applied */
+    struct storage_work work; /* that it has handed out */
+    size_t changes_told;      /* to watch, in this turn */
+    uint64_t apply_began_ns;  /* of the entry being applied */
     struct raft_conf_state conf_state;
     uint64_t conf_state_index;
 

@@ -32,30 +32,14 @@ void server_fail(struct server *s, const char *format, ...)
 
 /* Answers that rest on work now done. Those to other members have no way out yet: a cluster of one
  * is all that boots. */
-static void deliver(struct server *s, const struct raft_message *work)
+static void deliver(struct server *s, struct raft_message *work)
 {
     for (size_t i = 0; i < work->response_count; i++) {
         assert(work->responses[i].to == s->facts.member_id);
         enum raft_result result = raft_step_own(s->raft, &work->responses[i]);
         assert(result == RAFT_OK);
     }
-}
-
-static void work_free(struct storage_work *w)
-{
-    list_remove(&w->link);
-    raft_message_free(w->message);
-    mem_free(w);
-}
-
-static struct storage_work *work_add(struct list *queue, const struct raft_message *m)
-{
-    struct storage_work *w = mem_new(struct storage_work);
-
-    w->message = raft_message_clone(m);
-    list_init(&w->link);
-    list_push_back(queue, &w->link);
-    return w;
+    raft_message_free(work);
 }
 
 static uint64_t append(struct server *s, const struct raft_message *m)
@@ -71,8 +55,7 @@ static void persist(struct server *s, const struct raft_message *m)
 {
     assert(!m->snapshot || m->snapshot->index == 0); /* nobody could have sent one */
 
-    struct storage_work *w = work_add(&s->appends, m);
-    w->seq = append(s, w->message);
+    storage_work_append(&s->work, m, append(s, m));
 }
 
 /* Work that waits for nothing newer than what is durable already. */
@@ -80,13 +63,8 @@ static void deliver_durable(struct server *s)
 {
     uint64_t durable = wal_durable(s->wal);
 
-    LIST_FOREACH (link, &s->appends) {
-        struct storage_work *w = container_of(link, struct storage_work, link);
-        if (w->seq > durable)
-            break;
-        deliver(s, w->message);
-        work_free(w);
-    }
+    for (struct raft_message *m; (m = storage_work_take_durable(&s->work, durable));)
+        deliver(s, m);
 }
 
 void server_on_durable(void *context, uint64_t seq)
@@ -190,7 +168,7 @@ static void entry_applied(struct server *s)
  * one waits for its parts; a commit is under way then, or about to be, and its end wakes us. */
 static bool can_apply(const struct server *s)
 {
-    if (s->failed || list_empty(&s->applies))
+    if (s->failed || !storage_work_next(&s->work))
         return false;
     return apply_is_busy(s->apply) ? !backend_part_is_due(s->backend)
                                    : !backend_is_full(s->backend);
@@ -204,12 +182,13 @@ static bool can_apply(const struct server *s)
  * catching up would keep its proposals' share of memory, and get nothing new to apply, until the
  * last entry of a long message is done.
  */
-static void tell_applied(struct server *s, struct storage_work *w)
+static void tell_applied(struct server *s)
 {
-    raft_step_applied(s->raft, w->message, w->applied, w->applied + 1);
-    w->applied++;
-    if (w->applied == w->message->entry_count)
-        work_free(w);
+    size_t at;
+    const struct raft_message *m = storage_work_applying(&s->work, &at);
+
+    raft_step_applied(s->raft, m, at, at + 1);
+    storage_work_entry_applied(&s->work);
 }
 
 /* Some of what is committed. */
@@ -218,19 +197,18 @@ static void apply_committed(struct server *s)
     uint64_t until_ns = clock_now_ns(s->io->clock) + TURN_APPLY_US * 1000ull;
 
     while (can_apply(s)) {
-        struct storage_work *w = container_of(s->applies.next, struct storage_work, link);
         if (!apply_is_busy(s->apply)) {
             s->apply_began_ns = clock_now_ns(s->io->clock);
             if (s->apply_began_ns > until_ns)
                 return;
-            uint64_t id = apply_begin(s->apply, &w->message->entries[w->applied], s->facts.now_ms);
+            uint64_t id = apply_begin(s->apply, storage_work_next(&s->work), s->facts.now_ms);
             if (pending_is_awaited(&s->pending, id))
                 apply_make_reply(s->apply);
         }
         if (!apply_some(s->apply, MVCC_SLICE_STEPS))
             return;
         entry_applied(s);
-        tell_applied(s, w);
+        tell_applied(s);
     }
 }
 
@@ -286,7 +264,7 @@ static void take_raft(struct server *s)
         if (out.append)
             persist(s, out.append);
         if (out.apply)
-            work_add(&s->applies, out.apply);
+            storage_work_apply(&s->work, out.apply);
         for (size_t i = 0; i < out.read_state_count; i++)
             pending_read_state(&s->pending, out.read_states[i].context, out.read_states[i].index);
         deliver_durable(s);
@@ -298,7 +276,7 @@ static void take_raft(struct server *s)
 static void campaign_alone(struct server *s)
 {
     if (s->lone_voter_campaigned || s->conf_state.voters.count != 1 ||
-        s->conf_state.voters.at[0] != s->facts.member_id || !list_empty(&s->applies))
+        s->conf_state.voters.at[0] != s->facts.member_id || storage_work_next(&s->work))
         return;
     s->lone_voter_campaigned = true;
     enum raft_result result = raft_campaign(s->raft);

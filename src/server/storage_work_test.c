@@ -1,0 +1,148 @@
+#include "server/storage_work.h"
+
+#include "base/rng.h"
+#include "harness/test.h"
+
+/* A message with entries [from, from + count), and one response that names it. */
+struct handed {
+    struct raft_entry entries[8];
+    struct raft_message response, message;
+};
+
+static const struct raft_message *make(struct handed *h, enum raft_message_type type, uint64_t from,
+                                       size_t count, uint64_t name)
+{
+    *h = (struct handed){.response = {.type = RAFT_MSG_STORAGE_APPEND_RESP, .index = name}};
+    for (size_t i = 0; i < count; i++)
+        h->entries[i] = (struct raft_entry){.term = 1, .index = from + i};
+    h->message = (struct raft_message){.type = type,
+                                       .entries = h->entries,
+                                       .entry_count = count,
+                                       .responses = &h->response,
+                                       .response_count = 1};
+    return &h->message;
+}
+
+static void append(struct storage_work *w, uint64_t name, uint64_t seq)
+{
+    struct handed h;
+
+    storage_work_append(w, make(&h, RAFT_MSG_STORAGE_APPEND, 1, 2, name), seq);
+    storage_work_check(w);
+}
+
+static void apply(struct storage_work *w, uint64_t from, size_t count, uint64_t name)
+{
+    struct handed h;
+
+    storage_work_apply(w, make(&h, RAFT_MSG_STORAGE_APPLY, from, count, name));
+    storage_work_check(w);
+}
+
+/* The name of what was taken, 0: nothing. */
+static uint64_t take_durable(struct storage_work *w, uint64_t seq)
+{
+    struct raft_message *m = storage_work_take_durable(w, seq);
+    uint64_t name = m ? m->responses[0].index : 0;
+
+    raft_message_free(m);
+    return name;
+}
+
+TEST(appends_come_back_in_order_when_they_are_durable)
+{
+    struct storage_work w;
+    storage_work_init(&w, 0);
+    append(&w, 11, 1);
+    append(&w, 12, 2);
+    append(&w, 13, 2); /* a commit index alone: it has the number of the one before */
+    append(&w, 14, 3);
+
+    CHECK_EQ(take_durable(&w, 0), 0);
+    CHECK_EQ(take_durable(&w, 2), 11);
+    CHECK_EQ(take_durable(&w, 2), 12);
+    CHECK_EQ(take_durable(&w, 2), 13);
+    CHECK_EQ(take_durable(&w, 2), 0);
+    CHECK_EQ(take_durable(&w, 3), 14);
+    CHECK_DIES(take_durable(&w, 2), "durable_seq"); /* what is durable does not become less */
+
+    storage_work_check(&w);
+    storage_work_free(&w);
+}
+
+TEST(entries_to_be_applied_are_named_one_by_one)
+{
+    struct storage_work w;
+    size_t at = 99;
+    storage_work_init(&w, 7);
+    CHECK(!storage_work_next(&w));
+    CHECK(!storage_work_applying(&w, &at));
+    apply(&w, 8, 2, 21);
+    apply(&w, 10, 1, 22);
+
+    CHECK_EQ(storage_work_next(&w)->index, 8);
+    storage_work_entry_applied(&w);
+    storage_work_check(&w);
+    CHECK_EQ(storage_work_next(&w)->index, 9);
+    CHECK_EQ(storage_work_applying(&w, &at)->responses[0].index, 21);
+    CHECK_EQ(at, 1);
+    storage_work_entry_applied(&w);
+    CHECK_EQ(w.applied_index, 9);
+    CHECK_EQ(storage_work_applying(&w, &at)->responses[0].index, 22);
+    CHECK_EQ(at, 0);
+    storage_work_entry_applied(&w);
+    CHECK(!storage_work_next(&w));
+    CHECK_EQ(w.applied_index, 10);
+    CHECK_DIES(storage_work_entry_applied(&w), "storage_work.c");
+
+    storage_work_check(&w);
+    storage_work_free(&w);
+}
+
+TEST(work_that_leaves_a_gap_or_goes_back_is_a_bug)
+{
+    struct storage_work w;
+    storage_work_init(&w, 7);
+    append(&w, 1, 5);
+    apply(&w, 8, 1, 2);
+
+    CHECK_DIES(apply(&w, 10, 1, 3), "handed_index");
+    CHECK_DIES(apply(&w, 8, 1, 3), "handed_index");
+    CHECK_DIES(append(&w, 1, 4), "appended_seq");
+    w.handed_index++;
+    CHECK_DIES(storage_work_check(&w), "handed_index");
+
+    storage_work_free(&w); /* with work under way, as in a crash */
+}
+
+TEST(the_two_kinds_of_work_do_not_wait_for_each_other)
+{
+    for (uint64_t seed = 0; seed < 10 * test_effort(); seed++) {
+        struct storage_work w;
+        struct rng rng;
+        uint64_t next_append = 1, next_apply = 1, seq = 0, durable = 0;
+        uint64_t taken_append = 0, applied = 0;
+        storage_work_init(&w, 0);
+        rng_seed(&rng, test_seed() + seed);
+
+        for (unsigned i = 0; i < 1000; i++) {
+            seq += rng_below(&rng, 2);
+            durable += rng_below(&rng, seq - durable + 1);
+            if (rng_chance(&rng, 1, 3))
+                append(&w, next_append++, seq);
+            if (rng_chance(&rng, 1, 3))
+                apply(&w, w.handed_index + 1, rng_between(&rng, 1, 8), next_apply++);
+            for (uint64_t n = rng_below(&rng, 4); n > 0 && storage_work_next(&w); n--) {
+                CHECK_EQ(storage_work_next(&w)->index, ++applied);
+                storage_work_entry_applied(&w);
+            }
+            for (uint64_t name; (name = take_durable(&w, durable));)
+                CHECK_EQ(name, ++taken_append);
+            storage_work_check(&w);
+        }
+        CHECK(taken_append > 100);
+        CHECK(applied > 100);
+
+        storage_work_free(&w);
+    }
+}
