@@ -438,6 +438,11 @@ struct fake_disk *fake_disk_new(struct fake_time *time, struct inbox *inbox,
     return d;
 }
 
+void fake_disk_set_delay(struct fake_disk *d, struct fake_delay delay)
+{
+    d->options.delay = delay;
+}
+
 struct disk *fake_disk_seam(struct fake_disk *d)
 {
     return &d->base;

@@ -22,6 +22,9 @@ struct fake_disk *fake_disk_new(struct fake_time *time, struct inbox *inbox,
                                 const struct fake_disk_options *options);
 struct disk *fake_disk_seam(struct fake_disk *d);
 
+/* From now on operations on a queue take this long; the one that is under way keeps its time. */
+void fake_disk_set_delay(struct fake_disk *d, struct fake_delay delay);
+
 /* Every operation must have ended, unless the last thing was a crash. Files left open are fine. */
 void fake_disk_free(struct fake_disk *d);
 

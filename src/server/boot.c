@@ -818,6 +818,7 @@ struct server_status server_status(const struct server *s)
         .longest_turn_ns = s->longest_turn_ns,
         .longest_busy_ns = s->longest_busy_ns,
         .waiting = pending_count(&s->pending),
+        .log_pending_bytes = wal_pending_bytes(s->wal),
         .ready = s->published,
     };
 }

@@ -72,6 +72,7 @@ struct server_status {
     uint64_t turns, longest_turn_ns;
     uint64_t longest_busy_ns; /* the longest turn without its waits for a processor */
     size_t waiting;           /* calls */
+    size_t log_pending_bytes; /* handed to the log and not yet durable */
     bool ready;
 };
 struct server_status server_status(const struct server *s);

@@ -252,12 +252,16 @@ static void lead_changed(struct server *s, const struct raft_soft_state *now)
         lease_demote(s->leases);
 }
 
+/*
+ * All of it, always. What goes into raft is bounded (log_budget), so what comes out is; if it were
+ * left lying there while the log is behind, a slow disk would hold back heartbeats, votes and read
+ * states as well, and a leader that works hard would look dead.
+ */
 static void take_raft(struct server *s)
 {
     struct raft_output out;
 
-    while (!s->failed && wal_pending_bytes(s->wal) < WAL_PENDING_BYTES_MAX &&
-           raft_take_output(s->raft, &out)) {
+    while (!s->failed && raft_take_output(s->raft, &out)) {
         assert(out.send_count == 0 && out.fetch_count == 0); /* there are no peers */
         if (out.has_soft_state)
             lead_changed(s, &out.soft_state);
@@ -295,16 +299,30 @@ static void tick(struct server *s)
     timer_start(s->io->clock, &s->tick_timer, s->config->heartbeat_ms * NS_PER_MS);
 }
 
-/* All waiting proposals of this turn are one append: one write, one sync. */
+/* Bytes of entries that raft may be given now; 0 while the log is behind. Whoever feeds raft asks
+ * here: that is where the log's memory is bounded, since it must take what comes out of raft. */
+static size_t log_budget(const struct server *s)
+{
+    size_t pending = wal_pending_bytes(s->wal);
+
+    return pending < WAL_PENDING_BYTES_MAX ? WAL_PENDING_BYTES_MAX - pending : 0;
+}
+
+/* All waiting proposals of this turn are one append: one write, one sync. The log knows of none of
+ * them before raft's output is taken, so they are counted here. */
 static void propose_some(struct server *s)
 {
     struct blob *data[256];
-    size_t total = 0;
+    size_t total = 0, budget = log_budget(s);
 
-    while (total < TURN_PROPOSALS_MAX && wal_pending_bytes(s->wal) < WAL_PENDING_BYTES_MAX / 2) {
-        size_t count = pending_take_proposals(&s->pending, SIZE_MAX, data, ARRAY_LEN(data));
+    while (total < TURN_PROPOSALS_MAX && budget > 0) {
+        size_t count = pending_take_proposals(&s->pending, budget, data, ARRAY_LEN(data));
         if (count == 0)
             return;
+        for (size_t i = 0; i < count; i++) {
+            size_t bytes = blob_bytes(data[i]).len;
+            budget -= bytes < budget ? bytes : budget;
+        }
         pending_proposed(&s->pending, raft_propose_batch(s->raft, data, count) == RAFT_OK);
         total += count;
     }
@@ -415,8 +433,9 @@ static bool has_more(const struct server *s)
         return true;
     if (can_apply(s))
         return true;
-    return wal_pending_bytes(s->wal) < WAL_PENDING_BYTES_MAX / 2 &&
-           (raft_has_output(s->raft) || pending_has_proposals(&s->pending));
+    if (raft_has_output(s->raft))
+        return true;
+    return pending_has_proposals(&s->pending) && log_budget(s) > 0;
 }
 
 static void work(struct server *s)

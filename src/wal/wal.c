@@ -532,7 +532,6 @@ static uint64_t finish_append(struct wal *w, struct wal_batch *b, bool sync)
 uint64_t wal_append(struct wal *w, const struct wal_save *save)
 {
     assert(!w->failed);
-    assert(w->pending_bytes < WAL_PENDING_BYTES_MAX);
 
     bool has_state = !state_is_empty(&save->state);
     if (!save->installed && save->entry_count == 0 && !has_state)

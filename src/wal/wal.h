@@ -26,9 +26,9 @@
  *            5. A cut needs no file descriptor that was not there before: the next segment and the
  *               directory are open by then. If there was none for the segment after that, the log
  *               tries again (wal_retry) and, should it come to that, waits; it does not fail.
- *            6. Memory is bounded: by WAL_PENDING_BYTES_MAX and one append for what is not yet
- *               durable, by 48 bytes for every 64 entries or 64 KiB of log for the index. So are
- *               descriptors, by WAL_SEGMENTS_OPEN_MAX and a few.
+ *            6. Memory is bounded: for what is not yet durable by those who make it (they stop at
+ *               WAL_PENDING_BYTES_MAX), by 48 bytes for every 64 entries or 64 KiB of log for the
+ *               index. So are descriptors, by WAL_SEGMENTS_OPEN_MAX and a few.
  *
  * What a damaged byte does. The crc covers the data of records, across segments. Everything else
  * that was written is noticed by its form (frame.h) or by contradicting raft (scan.h), but for:
@@ -62,7 +62,8 @@
 /* Segments with a file descriptor each: the newest. Older ones are opened to be read. */
 #define WAL_SEGMENTS_OPEN_MAX 4
 
-/* wal_append may be called while wal_pending_bytes is below this. */
+/* Whoever makes work for the log stops when wal_pending_bytes reaches this. wal_append itself takes
+ * what comes: it is raft's word, and there is no giving it back. */
 #define WAL_PENDING_BYTES_MAX ((size_t)32 * MIB)
 
 struct wal; /* opaque */

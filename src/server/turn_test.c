@@ -1,0 +1,51 @@
+#include "server/server_rig_test.h"
+
+#include "base/mem.h"
+#include "wal/wal.h"
+
+static bool log_is_behind(const struct server_rig *r)
+{
+    return server_status(r->server).log_pending_bytes >= WAL_PENDING_BYTES_MAX;
+}
+
+/*
+ * What goes into raft is bounded; what comes out is always taken. A log that is far behind its disk
+ * must not keep anybody waiting for what needs no disk: another member's heartbeat, once there are
+ * others, and today a read.
+ */
+TEST(a_full_log_holds_back_proposals_and_nothing_else)
+{
+    struct server_rig r;
+    struct visit large, small, read;
+    const size_t bytes = 40 * MIB;
+    server_rig_open(&r, (const char *const[]){"--max-request-bytes", "67108864", NULL});
+    server_rig_start(&r);
+    server_rig_put(&r, "k", "v");
+
+    fake_disk_set_delay(r.world->disk, (struct fake_delay){2 * NS_PER_S, 2 * NS_PER_S});
+    struct pb_put_request put = {.key = BYTES("large"), .value = bytes_of(mem_alloc(bytes), bytes)};
+    server_rig_ask(r.client, &large, "/etcdserverpb.KV/Put", &pb_put_request_schema, &put);
+    while (!log_is_behind(&r))
+        server_rig_step(&r);
+    uint64_t began_ms = server_rig_now_ms(&r);
+    server_rig_ask(r.other, &small, "/etcdserverpb.KV/Put", &pb_put_request_schema,
+                   &(struct pb_put_request){.key = BYTES("small")});
+    server_rig_ask(r.other, &read, "/etcdserverpb.KV/Range", &pb_range_request_schema,
+                   &(struct pb_range_request){.key = BYTES("k")});
+
+    server_rig_until_over(&r, &read);
+    CHECK_EQ(read.code, RPC_OK);
+    CHECK(server_rig_now_ms(&r) < began_ms + 1000);
+    CHECK(!large.is_over);
+    CHECK(!small.is_over);
+    CHECK(log_is_behind(&r));
+    server_rig_until_over(&r, &small);
+    CHECK_EQ(small.code, RPC_OK);
+    CHECK(large.is_over);
+
+    visit_free(&large);
+    visit_free(&small);
+    visit_free(&read);
+    mem_free((void *)(uintptr_t)put.value.at);
+    server_rig_close(&r);
+}
