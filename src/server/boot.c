@@ -117,7 +117,6 @@ static struct wal_options wal_settings(struct server *s)
         .logger = s->logger,
         .no_sync = s->config->unsafe_no_fsync,
         .segment_bytes = s->options.segment_bytes,
-        .on_durable = server_on_durable,
         .on_failed = s->options.on_failed ? server_on_log_failed : NULL,
         .context = s,
     };
@@ -435,6 +434,16 @@ static void open_raft(struct boot *b)
 {
     struct raft_config config = raft_settings(b);
     struct raft_boot memory = {0};
+    struct log_snapshot_options snapshots = {
+        .disk = b->s->io->disk,
+        .workers = b->s->io->workers,
+        .log = b->s->logger,
+        .dir = b->s->snap_dir,
+        .keep = (unsigned)b->s->config->max_snapshots,
+        .count = b->s->config->snapshot_count,
+        .catch_up = b->s->config->snapshot_catchup_entries,
+        .member_id = b->identity.node_id,
+    };
 
     if (!b->founds)
         replay_remember(&b->log, &b->conf_state, &memory);
@@ -443,8 +452,7 @@ static void open_raft(struct boot *b)
         found(b);
     storage_work_init(&b->s->work, b->log.applied);
     b->s->conf_state = b->conf_state;
-    b->s->conf_state_index = b->log.applied;
-    b->s->snapshot_index = b->log.start.index;
+    log_snapshot_init(&b->s->snapshot, &snapshots, b->log.start.index, b->log.applied);
 }
 
 /* --- all that could be refused --- */
@@ -684,7 +692,7 @@ static void server_free(struct server *s, bool crashed)
     else
         wal_close(s->wal);
     backend_close(s->backend);
-    arena_free(&s->snapshot.arena);
+    log_snapshot_free(&s->snapshot);
     listen_free(s);
     mem_free(s->snap_dir);
     mem_free(s);
@@ -844,7 +852,8 @@ void server_check(const struct server *s)
     storage_work_check(&s->work);
     assert(s->work.applied_index == s->facts.applied_index);
     struct raft_status raft = raft_status(s->raft);
-    assert(s->snapshot_index <= backend_durable(s->backend).index);
+    log_snapshot_check(&s->snapshot);
+    assert(s->snapshot.recorded_index <= backend_durable(s->backend).index);
     assert(backend_durable(s->backend).index <= s->facts.applied_index);
     assert(s->facts.applied_index == raft.applied);
     assert(raft.applied <= raft.hard_state.commit);

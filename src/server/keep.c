@@ -2,8 +2,6 @@
  * often enough for all of it. */
 #include "server/server_int.h"
 
-#include "snap/snapfile.h"
-
 #include <stdio.h>
 #include <string.h>
 
@@ -206,120 +204,6 @@ static void publish(struct server *s)
         &s->pending, &(struct pb_internal_raft_request){.cluster_member_attr_set = &request});
 }
 
-/* --- snapshots of the log: a note that the store has everything up to some index --- */
-
-/* Removes the oldest files until `keep` are left; 0: none. Names sort by age. */
-static void purge_snapshots(struct disk *disk, const char *dir, unsigned keep)
-{
-    struct buf names = {0}, path = {0};
-    uint64_t term, index;
-    size_t count = 0;
-
-    if (keep == 0 || disk_list(disk, dir, 1 * MIB, &names) != ERR_OK)
-        keep = 0;
-    struct bytes left = buf_bytes(&names);
-    for (const char *name; keep && (name = disk_next_name(&left));)
-        count += snapfile_parse_name(name, &term, &index);
-    left = buf_bytes(&names);
-    for (const char *name; keep && count > keep && (name = disk_next_name(&left));) {
-        if (!snapfile_parse_name(name, &term, &index))
-            continue;
-        buf_clear(&path);
-        buf_printf(&path, "%s/%s", dir, name);
-        if (disk_remove(disk, buf_str(&path)) != ERR_OK)
-            break; /* the next snapshot tries again */
-        count--;
-    }
-    buf_free(&names);
-    buf_free(&path);
-}
-
-static void write_snapshot(struct job *j)
-{
-    struct log_snapshot *n = container_of(j, struct log_snapshot, job);
-
-    n->err = snapfile_save(n->disk, n->dir, &n->snapshot);
-    if (n->err == ERR_OK)
-        purge_snapshots(n->disk, n->dir, n->keep);
-}
-
-static void snapshot_written(struct job *j)
-{
-    struct log_snapshot *n = container_of(j, struct log_snapshot, job);
-    struct server *s = n->server;
-
-    if (n->err != ERR_OK) {
-        log_warn(s->logger, "failed to save a snapshot of the log; trying again later",
-                 LOG_STR("error", err_text(n->err)), LOG_U64("snapshot-index", n->index));
-        n->not_before_ms = s->facts.now_ms + SNAPSHOT_RETRY_MS;
-        n->busy = false;
-        return;
-    }
-    n->seq = wal_append_snapshot(s->wal, &n->snapshot);
-}
-
-void keep_snapshot_recorded(struct server *s)
-{
-    struct log_snapshot *n = &s->snapshot;
-    uint64_t catch_up = s->config->snapshot_catchup_entries;
-
-    log_info(s->logger, "saved snapshot to disk", LOG_U64("snapshot-index", n->index));
-    s->snapshot_index = n->index;
-    n->seq = 0;
-    n->busy = false;
-    assert(n->index <= raft_status(s->raft).applied); /* the store has it, so raft was told */
-    if (n->index > catch_up) {
-        raft_compact(s->raft, n->index - catch_up);
-        wal_release(s->wal, n->index - catch_up);
-    }
-    wal_purge(s->wal, (unsigned)s->config->max_wals);
-}
-
-static struct bytes dump_membership(struct server *s, struct arena *a)
-{
-    struct snapfile_membership m = {.cluster_version = cluster_version(s->cluster)};
-    struct buf dump = {0};
-
-    m.members = cluster_members(s->cluster, &m.member_count);
-    m.removed = cluster_removed(s->cluster, &m.removed_count);
-    snapfile_dump(&m, &dump);
-    struct bytes copy = arena_copy(a, buf_bytes(&dump));
-    buf_free(&dump);
-    return copy;
-}
-
-/* What is durable in the store is what a snapshot may promise; and its configuration must be the
- * one at that index, so a change that is newer has to become durable first. */
-static void snapshot_if_due(struct server *s)
-{
-    struct log_snapshot *n = &s->snapshot;
-    struct backend_position durable = backend_durable(s->backend);
-
-    bool is_forced = s->snapshot_wanted > s->snapshot_index && durable.index >= s->snapshot_wanted;
-    bool is_due = durable.index > s->snapshot_index + s->config->snapshot_count || is_forced;
-    if (!is_due || n->busy || s->conf_state_index > durable.index ||
-        s->facts.now_ms < n->not_before_ms)
-        return;
-    log_info(s->logger, "triggering snapshot", LOG_ID("local-member-id", s->facts.member_id),
-             LOG_U64("local-member-applied-index", s->facts.applied_index),
-             LOG_U64("local-member-snapshot-index", s->snapshot_index),
-             LOG_U64("local-member-snapshot-count", s->config->snapshot_count),
-             LOG_BOOL("snapshot-forced", is_forced));
-    arena_reset(&n->arena);
-    n->snapshot = (struct raft_snapshot){.index = durable.index,
-                                         .term = durable.term,
-                                         .conf_state = s->conf_state,
-                                         .data = dump_membership(s, &n->arena)};
-    n->job = (struct job){.run = write_snapshot, .on_done = snapshot_written};
-    n->server = s;
-    n->disk = s->io->disk;
-    n->dir = s->snap_dir;
-    n->keep = (unsigned)s->config->max_snapshots;
-    n->index = durable.index;
-    n->busy = true;
-    job_submit(s->io->workers, &n->job);
-}
-
 /* --- all of it --- */
 
 bool keep_house(struct server *s)
@@ -336,7 +220,6 @@ bool keep_house(struct server *s)
     commit_if_due(s);
     if (s->is_stopping)
         return more;
-    snapshot_if_due(s);
     expire_leases(s);
     publish(s);
     propose_version(s);

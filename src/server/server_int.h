@@ -5,7 +5,8 @@
  *     turn.c      the turn, and raft's output: persist, apply
  *     pending.h   who waits for what: proposals, reads, time limits
  *     storage_work.h   what raft has handed out to be written and applied
- *     keep.c      housekeeping: store commits, log snapshots, leases, versions
+ *     log_snapshot.h   notes that let go of the log
+ *     keep.c      housekeeping: store commits, leases, versions
  *     listen.c    where clients and peers find us
  *     stop.c      the end
  */
@@ -22,6 +23,7 @@
 #include "lease/lease.h"
 #include "raft/raft.h"
 #include "server/config.h"
+#include "server/log_snapshot.h"
 #include "server/pending.h"
 #include "server/server.h"
 #include "server/storage_work.h"
@@ -38,28 +40,11 @@ enum {
     TURN_WATCH_STEPS = 2000,   /* of catching up those who lag: about half a millisecond */
     LEASE_LOOK_MS = 500,       /* how often expired leases are looked for */
     VERSION_LOOK_MS = 4000,    /* and the cluster's version */
-    SNAPSHOT_RETRY_MS = 30000, /* after one could not be written */
     STOP_GRACE_MS = 1000,      /* for calls under way */
     SETTLE_PAUSE_US = 1000,    /* between two slices: the log's disk is wanted by others, too */
     COMMIT_BYTES = 8 * MIB,    /* pending in the store: it is not waited any longer */
     FILES_RESERVED = 150,      /* of those that may be open: not for clients; etcd's */
     FILES_MIN = 80,            /* half of it is what a member needs itself, and some to spare */
-};
-
-/* A snapshot of the log being written by a worker. */
-struct log_snapshot {
-    struct job job;
-    struct server *server;
-    struct arena arena;
-    struct disk *disk;
-    const char *dir;
-    unsigned keep; /* files of this kind */
-    struct raft_snapshot snapshot;
-    uint64_t index;
-    enum err err;
-    bool busy;
-    uint64_t seq; /* of the record in the log; 0: not there yet */
-    uint64_t not_before_ms;
 };
 
 struct server {
@@ -91,19 +76,16 @@ struct server {
     uint64_t last_tick_ms;
 
     /* raft's work */
-    struct storage_work work; /* that it has handed out */
-    size_t changes_told;      /* to watch, in this turn */
-    uint64_t apply_began_ns;  /* of the entry being applied */
-    struct raft_conf_state conf_state;
-    uint64_t conf_state_index;
+    struct storage_work work;          /* that it has handed out */
+    size_t changes_told;               /* to watch, in this turn */
+    uint64_t apply_began_ns;           /* of the entry being applied */
+    struct raft_conf_state conf_state; /* as applied */
+    struct log_snapshot snapshot;
 
     struct pending pending; /* who waits */
 
     /* housekeeping: keep.c */
     uint64_t commit_interval_ms, last_commit_ms, next_lease_ms, next_version_ms, next_publish_ms;
-    uint64_t snapshot_index;  /* of the last snapshot recorded in the log */
-    uint64_t snapshot_wanted; /* one at or above this index, however few entries that are */
-    struct log_snapshot snapshot;
     char storage_version[VERSION_TEXT_MAX], cluster_version[VERSION_TEXT_MAX];
     uint64_t next_alarm_ms; /* one is on its way through the log: not again before this */
     bool published;         /* the cluster knows us, and clients are heard */
@@ -128,13 +110,11 @@ void server_fail(struct server *s, const char *format, ...) __attribute__((forma
 uint64_t server_now_ms(const struct server *s);
 /* There is something to do that no event will announce. */
 void server_come_back(struct server *s);
-void server_on_durable(void *context, uint64_t seq);
 void server_on_log_failed(void *context, const char *text);
 
 /* keep.c */
 /* True if there is more to be done at once. */
 bool keep_house(struct server *s);
-void keep_snapshot_recorded(struct server *s);
 void keep_publish_applied(struct server *s, uint64_t id);
 /* The store has grown beyond its quota, or a write was refused because it would have. */
 void keep_quota_exceeded(struct server *s);

@@ -26,7 +26,7 @@ void stop_some(struct server *s)
         }
         return;
     }
-    if (!s->final_sync_asked && !s->snapshot.busy) {
+    if (!s->final_sync_asked && !log_snapshot_is_busy(&s->snapshot)) {
         s->final_sync_asked = true;
         s->final_seq = wal_sync(s->wal);
         if (backend_can_commit(s->backend))
@@ -38,5 +38,5 @@ bool server_has_stopped(const struct server *s)
 {
     return s->is_stopping && s->final_sync_asked && wal_durable(s->wal) >= s->final_seq &&
            wal_is_idle(s->wal) && backend_is_idle(s->backend) && rpc_is_idle(s->rpc) &&
-           !s->snapshot.busy;
+           !log_snapshot_is_busy(&s->snapshot);
 }

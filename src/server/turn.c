@@ -67,15 +67,6 @@ static void deliver_durable(struct server *s)
         deliver(s, m);
 }
 
-void server_on_durable(void *context, uint64_t seq)
-{
-    struct server *s = context;
-
-    (void)seq; /* the turn asks wal_durable */
-    if (s->snapshot.seq != 0 && s->snapshot.seq <= wal_durable(s->wal))
-        keep_snapshot_recorded(s);
-}
-
 void server_on_log_failed(void *context, const char *text)
 {
     server_fail(context, "%s", text);
@@ -102,7 +93,7 @@ static void configure(struct server *s, struct apply_effects *e, struct buf *jso
                     (unsigned long long)e->index);
         return;
     }
-    s->conf_state_index = e->index;
+    log_snapshot_configured(&s->snapshot, e->index);
     cluster_conf_state_json(&s->conf_state, json);
 }
 
@@ -158,7 +149,7 @@ static void entry_applied(struct server *s)
     if (e->quota_exceeded)
         keep_quota_exceeded(s);
     if (e->version_lowered)
-        s->snapshot_wanted = e->index; /* older members can read no log of ours but from there */
+        log_snapshot_want(&s->snapshot, e->index);
     answer_applied(s, e);
     apply_end(s->apply, buf_bytes(&conf_state));
     buf_free(&conf_state);
@@ -392,6 +383,42 @@ static void hear_clients(struct server *s)
     take_needs(s);
 }
 
+/* --- snapshots of the log --- */
+
+static void begin_snapshot(struct server *s)
+{
+    struct backend_position durable = backend_durable(s->backend);
+    struct snapfile_membership m = {.cluster_version = cluster_version(s->cluster)};
+
+    if (s->is_stopping || !log_snapshot_is_due(&s->snapshot, durable.index, s->facts.now_ms))
+        return;
+    m.members = cluster_members(s->cluster, &m.member_count);
+    m.removed = cluster_removed(s->cluster, &m.removed_count);
+    log_snapshot_begin(&s->snapshot,
+                       &(struct log_snapshot_content){.index = durable.index,
+                                                      .term = durable.term,
+                                                      .applied_index = s->facts.applied_index,
+                                                      .conf_state = &s->conf_state,
+                                                      .membership = &m});
+}
+
+static void record_snapshot(struct server *s)
+{
+    const struct raft_snapshot *record = log_snapshot_take_record(&s->snapshot, s->facts.now_ms);
+    uint64_t index;
+
+    if (record)
+        log_snapshot_recorded_as(&s->snapshot, wal_append_snapshot(s->wal, record));
+    if (!log_snapshot_take_release(&s->snapshot, wal_durable(s->wal), raft_status(s->raft).applied,
+                                   &index))
+        return;
+    if (index > 0) {
+        raft_compact(s->raft, index);
+        wal_release(s->wal, index);
+    }
+    wal_purge(s->wal, (unsigned)s->config->max_wals);
+}
+
 /* --- the turn --- */
 
 static void look_at_the_clock(struct server *s)
@@ -441,6 +468,7 @@ static bool has_more(const struct server *s)
 static void work(struct server *s)
 {
     look_at_the_clock(s);
+    record_snapshot(s);
     stop_some(s);
     tick(s);
     hear_clients(s);
@@ -458,6 +486,7 @@ static void work(struct server *s)
         more = true;
     if (keep_house(s))
         more = true;
+    begin_snapshot(s);
     if (take_needs(s))
         more = true;
     rpc_flush(s->rpc);

@@ -1,0 +1,182 @@
+#include "server/log_snapshot.h"
+
+#include "base/list.h"
+#include "io/disk.h"
+
+void log_snapshot_init(struct log_snapshot *n, const struct log_snapshot_options *options,
+                       uint64_t recorded_index, uint64_t configured_index)
+{
+    *n = (struct log_snapshot){
+        .o = *options, .recorded_index = recorded_index, .configured_index = configured_index};
+}
+
+void log_snapshot_free(struct log_snapshot *n)
+{
+    arena_free(&n->arena);
+}
+
+/* --- when --- */
+
+void log_snapshot_configured(struct log_snapshot *n, uint64_t index)
+{
+    assert(index > n->configured_index);
+
+    n->configured_index = index;
+}
+
+void log_snapshot_want(struct log_snapshot *n, uint64_t index)
+{
+    n->wanted_index = index;
+}
+
+static bool is_forced(const struct log_snapshot *n, uint64_t durable_index)
+{
+    return n->wanted_index > n->recorded_index && durable_index >= n->wanted_index;
+}
+
+/*
+ * A change of the configuration that is applied and not yet durable is in memory already, and would
+ * get into a snapshot of an index below it: a member that starts from there would count the change
+ * twice. So it has to become durable first, which the next commit of the store brings about.
+ */
+bool log_snapshot_is_due(const struct log_snapshot *n, uint64_t durable_index, uint64_t now_ms)
+{
+    if (n->state != LOG_SNAPSHOT_IDLE || n->configured_index > durable_index ||
+        now_ms < n->not_before_ms)
+        return false;
+    return durable_index > n->recorded_index + n->o.count || is_forced(n, durable_index);
+}
+
+bool log_snapshot_is_busy(const struct log_snapshot *n)
+{
+    return n->state != LOG_SNAPSHOT_IDLE;
+}
+
+/* --- the file, on a worker --- */
+
+/* Removes the oldest files until `keep` are left; 0: none. Names sort by age. */
+static void purge_files(struct disk *disk, const char *dir, unsigned keep)
+{
+    struct buf names = {0}, path = {0};
+    uint64_t term, index;
+    size_t count = 0;
+
+    if (keep == 0 || disk_list(disk, dir, 1 * MIB, &names) != ERR_OK)
+        keep = 0;
+    struct bytes left = buf_bytes(&names);
+    for (const char *name; keep && (name = disk_next_name(&left));)
+        count += snapfile_parse_name(name, &term, &index);
+    left = buf_bytes(&names);
+    for (const char *name; keep && count > keep && (name = disk_next_name(&left));) {
+        if (!snapfile_parse_name(name, &term, &index))
+            continue;
+        buf_clear(&path);
+        buf_printf(&path, "%s/%s", dir, name);
+        if (disk_remove(disk, buf_str(&path)) != ERR_OK)
+            break; /* the next snapshot tries again */
+        count--;
+    }
+    buf_free(&names);
+    buf_free(&path);
+}
+
+static void write_file(struct job *j)
+{
+    struct log_snapshot *n = container_of(j, struct log_snapshot, job);
+
+    n->err = snapfile_save(n->o.disk, n->o.dir, &n->snapshot);
+    if (n->err == ERR_OK)
+        purge_files(n->o.disk, n->o.dir, n->o.keep);
+}
+
+/* In the turn. What follows is the server's to do, when it looks. */
+static void file_written(struct job *j)
+{
+    struct log_snapshot *n = container_of(j, struct log_snapshot, job);
+
+    assert(n->state == LOG_SNAPSHOT_WRITING);
+    n->state = LOG_SNAPSHOT_WRITTEN;
+}
+
+/* --- making one --- */
+
+static struct bytes dump(struct arena *a, const struct snapfile_membership *membership)
+{
+    struct buf text = {0};
+
+    snapfile_dump(membership, &text);
+    struct bytes copy = arena_copy(a, buf_bytes(&text));
+    buf_free(&text);
+    return copy;
+}
+
+void log_snapshot_begin(struct log_snapshot *n, const struct log_snapshot_content *content)
+{
+    assert(log_snapshot_is_due(n, content->index, UINT64_MAX));
+
+    log_info(n->o.logger, "triggering snapshot", LOG_ID("local-member-id", n->o.member_id),
+             LOG_U64("local-member-applied-index", content->applied_index),
+             LOG_U64("local-member-snapshot-index", n->recorded_index),
+             LOG_U64("local-member-snapshot-count", n->o.count),
+             LOG_BOOL("snapshot-forced", is_forced(n, content->index)));
+    arena_reset(&n->arena);
+    n->snapshot = (struct raft_snapshot){.index = content->index,
+                                         .term = content->term,
+                                         .conf_state = *content->conf_state,
+                                         .data = dump(&n->arena, content->membership)};
+    n->job = (struct job){.run = write_file, .on_done = file_written};
+    n->state = LOG_SNAPSHOT_WRITING;
+    job_submit(n->o.workers, &n->job);
+}
+
+/* --- the record --- */
+
+const struct raft_snapshot *log_snapshot_take_record(struct log_snapshot *n, uint64_t now_ms)
+{
+    if (n->state != LOG_SNAPSHOT_WRITTEN)
+        return NULL;
+    if (n->err != ERR_OK) {
+        log_warn(n->o.logger, "failed to save a snapshot of the log; trying again later",
+                 LOG_STR("error", err_text(n->err)), LOG_U64("snapshot-index", n->snapshot.index));
+        n->not_before_ms = now_ms + LOG_SNAPSHOT_RETRY_MS;
+        n->state = LOG_SNAPSHOT_IDLE;
+        return NULL;
+    }
+    return &n->snapshot;
+}
+
+void log_snapshot_recorded_as(struct log_snapshot *n, uint64_t seq)
+{
+    assert(n->state == LOG_SNAPSHOT_WRITTEN);
+    assert(n->err == ERR_OK);
+    assert(seq != 0);
+
+    n->seq = seq;
+    n->state = LOG_SNAPSHOT_RECORDING;
+}
+
+bool log_snapshot_take_release(struct log_snapshot *n, uint64_t durable_seq, uint64_t applied,
+                               uint64_t *index)
+{
+    if (n->state != LOG_SNAPSHOT_RECORDING || n->seq > durable_seq)
+        return false;
+    assert(n->snapshot.index <= applied); /* the store has it, so raft was told */
+
+    log_info(n->o.logger, "saved snapshot to disk", LOG_U64("snapshot-index", n->snapshot.index));
+    n->recorded_index = n->snapshot.index;
+    n->seq = 0;
+    n->state = LOG_SNAPSHOT_IDLE;
+    *index = n->recorded_index > n->o.catch_up ? n->recorded_index - n->o.catch_up : 0;
+    return true;
+}
+
+/* --- asking --- */
+
+void log_snapshot_check(const struct log_snapshot *n)
+{
+    assert((n->seq != 0) == (n->state == LOG_SNAPSHOT_RECORDING));
+    if (n->state == LOG_SNAPSHOT_IDLE)
+        return;
+    assert(n->snapshot.index > n->recorded_index);
+    assert(n->snapshot.term > 0);
+}
