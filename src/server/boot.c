@@ -20,6 +20,7 @@
 #include "io/disk.h"
 #include "io/entropy.h"
 #include "server/replay.h"
+#include "server/storage_version.h"
 #include "snap/transfer.h"
 
 struct boot {
@@ -33,6 +34,7 @@ struct boot {
     struct replay log;
     struct pb_wal_metadata identity;
     struct raft_conf_state conf_state; /* as of what the store has applied */
+    char storage_version[VERSION_TEXT_MAX];
 };
 
 /* --- directories --- */
@@ -323,7 +325,7 @@ static enum err open_state(struct boot *b)
                                       .own_id = b->identity.node_id,
                                       .max_learners = (unsigned)s->config->max_learners};
 
-    enum err e = keep_read_version(s, b->why);
+    enum err e = storage_version_read(s->backend, b->storage_version, b->why);
     if (e == ERR_OK)
         e = lease_open(&leases, b->why, &s->leases);
     if (e == ERR_OK)
@@ -646,6 +648,7 @@ static void tick_is_due(struct timer *t)
 static void set_going(struct boot *b)
 {
     struct server *s = b->s;
+    uint64_t limit_ms = 5000 + 2 * s->config->election_ms; /* etcd's, for proposals and reads */
 
     s->facts.member_id = b->identity.node_id;
     s->facts.cluster_id = b->identity.cluster_id;
@@ -659,8 +662,27 @@ static void set_going(struct boot *b)
                                   .wall_ms = clock_wall_ns(s->io->clock) / NS_PER_MS,
                                   .map_seed = s->map_seed,
                                   .request_bytes_max = s->config->max_request_bytes,
-                                  .limit_ms = 5000 + 2 * s->config->election_ms, /* etcd's */
+                                  .limit_ms = limit_ms,
                               });
+    housekeeping_init(
+        &s->housekeeping,
+        &(struct housekeeping_options){
+            .backend = s->backend,
+            .mvcc = s->mvcc,
+            .leases = s->leases,
+            .cluster = s->cluster,
+            .apply = s->apply,
+            .clock = s->io->clock,
+            .logger = s->logger,
+            .facts = &s->facts,
+            .attributes = {.name = bytes_of_str(s->config->name),
+                           .client_urls = {s->config->advertise_clients.at,
+                                           s->config->advertise_clients.count}},
+            .commit_interval_ms = (uint64_t)s->config->backend_batch_interval_ns / NS_PER_MS,
+            .publish_retry_ms = limit_ms,
+            .settle_steps = s->options.settle_steps,
+        },
+        b->storage_version);
     s->tick_timer.on_time = tick_is_due;
     s->tick_due = true; /* which also sets the timer */
     server_come_back(s);
@@ -711,7 +733,6 @@ static struct server *new_server(const struct server_options *options)
     s->raft_logger = *options->logger;
     s->raft_logger.name = "raft";
     s->io = options->io;
-    s->commit_interval_ms = (uint64_t)s->config->backend_batch_interval_ns / NS_PER_MS;
     entropy_fill(s->io->entropy, &seed, sizeof(seed));
     rng_seed(&s->rng, seed);
     s->map_seed = rng_next(&s->rng);
@@ -790,7 +811,7 @@ void server_close(struct server *s)
         return;
     assert(server_has_stopped(s));
     timer_stop(s->io->clock, &s->tick_timer);
-    timer_stop(s->io->clock, &s->settle_timer);
+    housekeeping_stop(&s->housekeeping);
     log_info(s->logger, "closed etcd server", LOG_NS("longest-turn", (int64_t)s->longest_turn_ns),
              LOG_NS("longest-turn-cpu", (int64_t)s->longest_busy_ns));
     server_free(s, false);
@@ -827,7 +848,7 @@ struct server_status server_status(const struct server *s)
         .longest_busy_ns = s->longest_busy_ns,
         .waiting = pending_count(&s->pending),
         .log_pending_bytes = wal_pending_bytes(s->wal),
-        .ready = s->published,
+        .ready = housekeeping_is_published(&s->housekeeping),
     };
 }
 
@@ -853,6 +874,7 @@ void server_check(const struct server *s)
     assert(s->work.applied_index == s->facts.applied_index);
     struct raft_status raft = raft_status(s->raft);
     log_snapshot_check(&s->snapshot);
+    housekeeping_check(&s->housekeeping);
     assert(s->snapshot.recorded_index <= backend_durable(s->backend).index);
     assert(backend_durable(s->backend).index <= s->facts.applied_index);
     assert(s->facts.applied_index == raft.applied);

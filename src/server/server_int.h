@@ -6,7 +6,7 @@
  *     pending.h   who waits for what: proposals, reads, time limits
  *     storage_work.h   what raft has handed out to be written and applied
  *     log_snapshot.h   notes that let go of the log
- *     keep.c      housekeeping: store commits, leases, versions
+ *     housekeeping.h   store commits, leases, versions, being known
  *     listen.c    where clients and peers find us
  *     stop.c      the end
  */
@@ -23,6 +23,7 @@
 #include "lease/lease.h"
 #include "raft/raft.h"
 #include "server/config.h"
+#include "server/housekeeping.h"
 #include "server/log_snapshot.h"
 #include "server/pending.h"
 #include "server/server.h"
@@ -38,11 +39,7 @@ enum {
     TURN_APPLY_US = 1500,      /* of applying; an entry takes at most a slice more */
     TURN_PROPOSALS_MAX = 4096, /* in one raft append */
     TURN_WATCH_STEPS = 2000,   /* of catching up those who lag: about half a millisecond */
-    LEASE_LOOK_MS = 500,       /* how often expired leases are looked for */
-    VERSION_LOOK_MS = 4000,    /* and the cluster's version */
     STOP_GRACE_MS = 1000,      /* for calls under way */
-    SETTLE_PAUSE_US = 1000,    /* between two slices: the log's disk is wanted by others, too */
-    COMMIT_BYTES = 8 * MIB,    /* pending in the store: it is not waited any longer */
     FILES_RESERVED = 150,      /* of those that may be open: not for clients; etcd's */
     FILES_MIN = 80,            /* half of it is what a member needs itself, and some to spare */
 };
@@ -70,7 +67,7 @@ struct server {
     struct api_facts facts;
 
     /* time */
-    struct timer tick_timer, settle_timer;
+    struct timer tick_timer;
     struct event again; /* in the inbox while a turn has left work behind */
     bool tick_due, lone_voter_campaigned;
     uint64_t last_tick_ms;
@@ -84,12 +81,7 @@ struct server {
 
     struct pending pending; /* who waits */
 
-    /* housekeeping: keep.c */
-    uint64_t commit_interval_ms, last_commit_ms, next_lease_ms, next_version_ms, next_publish_ms;
-    char storage_version[VERSION_TEXT_MAX], cluster_version[VERSION_TEXT_MAX];
-    uint64_t next_alarm_ms; /* one is on its way through the log: not again before this */
-    bool published;         /* the cluster knows us, and clients are heard */
-    uint64_t publish_id;
+    struct housekeeping housekeeping;
 
     /* where we are found: listen.c */
     struct net_address *listening;
@@ -111,15 +103,6 @@ uint64_t server_now_ms(const struct server *s);
 /* There is something to do that no event will announce. */
 void server_come_back(struct server *s);
 void server_on_log_failed(void *context, const char *text);
-
-/* keep.c */
-/* True if there is more to be done at once. */
-bool keep_house(struct server *s);
-void keep_publish_applied(struct server *s, uint64_t id);
-/* The store has grown beyond its quota, or a write was refused because it would have. */
-void keep_quota_exceeded(struct server *s);
-/* At boot: what version the store is of. One that is newer than us is refused. */
-MUST_CHECK enum err keep_read_version(struct server *s, struct buf *why);
 
 /* listen.c */
 /* How many clients there may be, if so many files may be open; 0: both without a limit. */

@@ -118,6 +118,13 @@ static void lead(struct server *s, const struct apply_effects *e)
         lease_promote(s->leases, s->facts.now_ms, s->config->election_ms);
 }
 
+static void open_for_business(struct server *s)
+{
+    listen_serve(s);
+    if (s->options.on_ready)
+        s->options.on_ready(s->options.context);
+}
+
 static void answer_applied(struct server *s, struct apply_effects *e)
 {
     struct api_call *c = pending_take_applied(&s->pending, e->id);
@@ -126,7 +133,8 @@ static void answer_applied(struct server *s, struct apply_effects *e)
         api_applied(s->api, c, e);
     else
         reply_free(&e->reply);
-    keep_publish_applied(s, e->id);
+    if (housekeeping_applied(&s->housekeeping, e->id))
+        open_for_business(s);
 }
 
 static void entry_applied(struct server *s)
@@ -147,7 +155,7 @@ static void entry_applied(struct server *s)
     if (e->compacted)
         watch_compacted(s->watch);
     if (e->quota_exceeded)
-        keep_quota_exceeded(s);
+        housekeeping_quota_exceeded(&s->housekeeping);
     if (e->version_lowered)
         log_snapshot_want(&s->snapshot, e->index);
     answer_applied(s, e);
@@ -355,7 +363,7 @@ static bool take_needs(struct server *s)
 
     for (; api_take_need(s->api, &need); any = true)
         if (need.need == API_QUOTA_EXCEEDED)
-            keep_quota_exceeded(s);
+            housekeeping_quota_exceeded(&s->housekeeping);
         else
             pending_need(&s->pending, &need);
     return any;
@@ -365,7 +373,8 @@ static bool take_needs(struct server *s)
  * In the end all are: they are told that it is the end. */
 static bool hears_clients(const struct server *s)
 {
-    return s->is_stopping || (s->published && pending_has_credit(&s->pending));
+    return s->is_stopping ||
+           (housekeeping_is_published(&s->housekeeping) && pending_has_credit(&s->pending));
 }
 
 static void hear_clients(struct server *s)
@@ -390,7 +399,7 @@ static void begin_snapshot(struct server *s)
     struct backend_position durable = backend_durable(s->backend);
     struct snapfile_membership m = {.cluster_version = cluster_version(s->cluster)};
 
-    if (s->is_stopping || !log_snapshot_is_due(&s->snapshot, durable.index, s->facts.now_ms))
+    if (!log_snapshot_is_due(&s->snapshot, durable.index, s->facts.now_ms))
         return;
     m.members = cluster_members(s->cluster, &m.member_count);
     m.removed = cluster_removed(s->cluster, &m.removed_count);
@@ -417,6 +426,31 @@ static void record_snapshot(struct server *s)
         wal_release(s->wal, index);
     }
     wal_purge(s->wal, (unsigned)s->config->max_wals);
+}
+
+/* --- housekeeping --- */
+
+static void propose_own(struct server *s)
+{
+    struct pb_internal_raft_request request;
+
+    while (housekeeping_take_proposal(&s->housekeeping, &request))
+        housekeeping_proposed(&s->housekeeping, &request,
+                              pending_propose_own(&s->pending, &request));
+}
+
+/* True if there is more to be done at once. */
+static bool keep_house(struct server *s)
+{
+    if (s->final_sync_asked)
+        return false; /* what is not done now is done after the next start */
+    bool more = housekeeping_work(&s->housekeeping);
+
+    if (s->is_stopping)
+        return more;
+    begin_snapshot(s);
+    propose_own(s);
+    return more;
 }
 
 /* --- the turn --- */
@@ -486,7 +520,6 @@ static void work(struct server *s)
         more = true;
     if (keep_house(s))
         more = true;
-    begin_snapshot(s);
     if (take_needs(s))
         more = true;
     rpc_flush(s->rpc);

@@ -1,0 +1,248 @@
+#include "server/housekeeping.h"
+
+#include "server/storage_version.h"
+
+#include <stdio.h>
+
+void housekeeping_init(struct housekeeping *h, const struct housekeeping_options *options,
+                       const char *storage_version)
+{
+    *h = (struct housekeeping){.o = *options};
+    if (h->o.settle_steps == 0)
+        h->o.settle_steps = MVCC_SLICE_STEPS;
+    snprintf(h->storage_version, sizeof(h->storage_version), "%s", storage_version);
+}
+
+void housekeeping_stop(struct housekeeping *h)
+{
+    if (h->o.clock)
+        timer_stop(h->o.clock, &h->settle_timer);
+}
+
+/* --- the page store --- */
+
+static void commit_if_due(struct housekeeping *h)
+{
+    uint64_t now_ms = h->o.facts->now_ms;
+    /* A compaction waits for its note to be durable; and it, settling a large delete, or a large
+     * entry may have used up what they may have of one batch. */
+    bool hurry = mvcc_compact_needs_commit(h->o.mvcc) || mvcc_settle_waiting(h->o.mvcc) ||
+                 backend_part_is_due(h->o.backend);
+    bool due = now_ms - h->last_commit_ms >= h->o.commit_interval_ms ||
+               backend_pending_bytes(h->o.backend) >= HOUSEKEEPING_COMMIT_BYTES || hurry;
+
+    if (!due || !backend_can_commit(h->o.backend))
+        return;
+    h->last_commit_ms = now_ms;
+    backend_commit_start(h->o.backend);
+}
+
+/* True if there is more to be removed at once. */
+static bool compact_some(struct housekeeping *h)
+{
+    if (!mvcc_compact_pending(h->o.mvcc) || mvcc_compact_waiting(h->o.mvcc))
+        return false;
+    bool done = mvcc_compact_some(h->o.mvcc, MVCC_SLICE_STEPS);
+    if (!mvcc_compact_pending(h->o.mvcc))
+        log_info(h->o.logger, "finished scheduled compaction",
+                 LOG_I64("compact-revision", mvcc_compact_revision(h->o.mvcc)));
+    return !done;
+}
+
+static void go_on(struct timer *t)
+{
+    (void)t; /* it made the inbox wake us: that was all */
+}
+
+/* True if there is more to be done at once: watchers have waited for the end of it. */
+static bool settle_some(struct housekeeping *h)
+{
+    if (!mvcc_is_settling(h->o.mvcc) || mvcc_settle_waiting(h->o.mvcc) ||
+        timer_is_set(&h->settle_timer))
+        return false;
+    (void)mvcc_settle_some(h->o.mvcc, h->o.settle_steps);
+    if (!mvcc_is_settling(h->o.mvcc))
+        return true;
+    h->settle_timer.on_time = go_on;
+    timer_start(h->o.clock, &h->settle_timer, HOUSEKEEPING_PAUSE_US * 1000ull);
+    return false;
+}
+
+/* --- the quota --- */
+
+void housekeeping_quota_exceeded(struct housekeeping *h)
+{
+    uint64_t now_ms = h->o.facts->now_ms;
+
+    if (now_ms < h->next_alarm_ms)
+        return; /* one is on its way through the log */
+    h->next_alarm_ms = now_ms + h->o.facts->election_ms;
+    h->alarm_is_due = true;
+    log_warn(h->o.logger, "message exceeded backend quota; raising alarm",
+             LOG_I64("quota-size-bytes", apply_quota_bytes(h->o.apply)));
+}
+
+static bool take_alarm(struct housekeeping *h, struct pb_internal_raft_request *out)
+{
+    if (!h->alarm_is_due)
+        return false;
+    h->alarm_is_due = false;
+    h->alarm = (struct pb_alarm_request){
+        .action = PB_ALARM_ACTIVATE, .member_id = h->o.facts->member_id, .alarm = PB_ALARM_NOSPACE};
+    *out = (struct pb_internal_raft_request){.alarm = &h->alarm};
+    return true;
+}
+
+/* --- leases --- */
+
+static void look_for_expired(struct housekeeping *h)
+{
+    const struct api_facts *facts = h->o.facts;
+
+    if (!facts->is_leader || !lease_is_primary(h->o.leases) || facts->tick_is_late ||
+        facts->now_ms < h->next_lease_ms)
+        return;
+    h->next_lease_ms = facts->now_ms + HOUSEKEEPING_LEASE_MS;
+    h->revoked = 0;
+    h->expired_count =
+        lease_take_expired(h->o.leases, facts->now_ms, h->expired, ARRAY_LEN(h->expired));
+}
+
+static bool take_revocation(struct housekeeping *h, struct pb_internal_raft_request *out)
+{
+    if (h->revoked == h->expired_count)
+        look_for_expired(h);
+    if (h->revoked == h->expired_count)
+        return false;
+    h->lease = (struct pb_lease_id){.id = h->expired[h->revoked++]};
+    *out = (struct pb_internal_raft_request){.lease_revoke = &h->lease};
+    return true;
+}
+
+/* --- versions --- */
+
+static bool take_version(struct housekeeping *h, struct pb_internal_raft_request *out)
+{
+    const struct api_facts *facts = h->o.facts;
+    struct version own = version_of_server();
+
+    if (!facts->is_leader || facts->now_ms < h->next_version_ms)
+        return false;
+    h->next_version_ms = facts->now_ms + HOUSEKEEPING_VERSION_MS;
+    if (!cluster_next_version(h->o.cluster, &own, h->version_text))
+        return false;
+    if (cluster_version(h->o.cluster).len == 0)
+        log_info(h->o.logger, "setting up initial cluster version using v3 API",
+                 LOG_STR("cluster-version", h->version_text));
+    h->version = (struct pb_cluster_version_set_request){.ver = bytes_of_str(h->version_text)};
+    *out = (struct pb_internal_raft_request){.cluster_version_set = &h->version};
+    return true;
+}
+
+static void say_version(struct housekeeping *h, struct bytes version)
+{
+    if (bytes_equal(version, bytes_of_str(h->cluster_version)))
+        return;
+    log_info(h->o.logger,
+             h->cluster_version[0] ? "updated cluster version" : "set initial cluster version",
+             LOG_ID("cluster-id", h->o.facts->cluster_id),
+             LOG_ID("local-member-id", h->o.facts->member_id),
+             LOG_BYTES("cluster-version", version));
+    snprintf(h->cluster_version, sizeof(h->cluster_version), "%.*s", (int)version.len, version.at);
+}
+
+/* While an entry is being applied the store is in the middle of it, and the note would be part of
+ * that entry: another turn will do. */
+static void follow_version(struct housekeeping *h)
+{
+    struct bytes version = cluster_version(h->o.cluster);
+
+    say_version(h, version);
+    if (version.len == 0 || bytes_equal(version, BYTES(CLUSTER_VERSION_MIN)))
+        return;
+    version = storage_version_of_cluster(version);
+    if (bytes_equal(version, bytes_of_str(h->storage_version)) || apply_is_busy(h->o.apply))
+        return;
+    snprintf(h->storage_version, sizeof(h->storage_version), "%.*s", (int)version.len,
+             (const char *)version.at);
+    storage_version_write(h->o.backend, version);
+    log_info(h->o.logger, "updated storage version",
+             LOG_STR("new-storage-version", h->storage_version));
+}
+
+/* --- being known, and open for business --- */
+
+bool housekeeping_applied(struct housekeeping *h, uint64_t id)
+{
+    if (h->is_published || id == 0 || id != h->publish_id)
+        return false;
+    h->is_published = true;
+    log_info(h->o.logger, "published local member to cluster through raft",
+             LOG_ID("local-member-id", h->o.facts->member_id),
+             LOG_ID("cluster-id", h->o.facts->cluster_id));
+    return true;
+}
+
+static bool take_publication(struct housekeeping *h, struct pb_internal_raft_request *out)
+{
+    const struct api_facts *facts = h->o.facts;
+
+    if (h->is_published || facts->leader == 0 || !cluster_own(h->o.cluster) ||
+        facts->now_ms < h->next_publish_ms)
+        return false;
+    h->next_publish_ms = facts->now_ms + h->o.publish_retry_ms;
+    h->publication = (struct pb_cluster_member_attr_set_request){
+        .member_id = facts->member_id, .member_attributes = &h->o.attributes};
+    h->publish_id = 0;
+    *out = (struct pb_internal_raft_request){.cluster_member_attr_set = &h->publication};
+    return true;
+}
+
+/* --- all of it --- */
+
+bool housekeeping_take_proposal(struct housekeeping *h, struct pb_internal_raft_request *out)
+{
+    return take_alarm(h, out) || take_revocation(h, out) || take_publication(h, out) ||
+           take_version(h, out);
+}
+
+/* Only the publication is recognized when it comes back: the others show by what they have done. */
+void housekeeping_proposed(struct housekeeping *h, const struct pb_internal_raft_request *request,
+                           uint64_t id)
+{
+    assert(id != 0);
+
+    if (request->cluster_member_attr_set)
+        h->publish_id = id;
+}
+
+bool housekeeping_work(struct housekeeping *h)
+{
+    bool more = settle_some(h);
+
+    if (compact_some(h))
+        more = true;
+    if (!lease_settle(h->o.leases, MVCC_SLICE_STEPS))
+        more = true;
+    follow_version(h);
+    commit_if_due(h);
+    return more;
+}
+
+bool housekeeping_is_published(const struct housekeeping *h)
+{
+    return h->is_published;
+}
+
+void housekeeping_check(const struct housekeeping *h)
+{
+    struct version version;
+
+    assert(h->revoked <= h->expired_count);
+    assert(h->expired_count <= ARRAY_LEN(h->expired));
+    assert(!h->is_published || h->publish_id != 0);
+    assert(!h->alarm_is_due || h->next_alarm_ms > 0);
+    assert(h->last_commit_ms <= h->o.facts->now_ms);
+    assert(h->storage_version[0] == 0 || version_parse(bytes_of_str(h->storage_version), &version));
+    assert(h->cluster_version[0] == 0 || version_parse(bytes_of_str(h->cluster_version), &version));
+}

@@ -1,0 +1,110 @@
+/*
+ * housekeeping: what is due from time to time, whether or not anybody calls.
+ *
+ *     the store     is committed; history is compacted, large deletes are settled, in slices
+ *     leases        that have expired are revoked, by the leader
+ *     versions      the cluster's is raised, by the leader; the store's follows it
+ *     the quota     exceeded, it raises the NOSPACE alarm
+ *     this member   is made known to its cluster; clients are heard from then on
+ *
+ * What can be done here is done by housekeeping_work, a slice at a time. What must go through the
+ * log is taken by the server as a proposal; if it is lost on the way, the same need shows itself
+ * again later, so nobody waits for it.
+ *
+ *     facts, time --> housekeeping_work --> the rooms' own work
+ *                 --> housekeeping_take_proposal --> pending --> ... --> housekeeping_applied
+ *
+ * Promises   1. No call does more than a slice of each kind of work.
+ *            2. An alarm is on its way once per election timeout at most, a publication once per
+ *               time limit of a proposal.
+ *            3. Only a leader that is on time revokes leases: one that was stalled may have been
+ *               replaced, and another may have renewed them.
+ * Not here   Snapshots of the log (log_snapshot.h). Reading the store's version at boot
+ *            (storage_version.h).
+ * Leans on   backend, mvcc, lease, cluster, apply; a clock for one pause.
+ */
+#pragma once
+
+#include "api/api.h"
+#include "apply/apply.h"
+#include "backend/backend.h"
+#include "cluster/cluster.h"
+#include "io/clock.h"
+#include "lease/lease.h"
+
+enum {
+    HOUSEKEEPING_LEASE_MS = 500,         /* how often expired leases are looked for */
+    HOUSEKEEPING_VERSION_MS = 4000,      /* and the cluster's version */
+    HOUSEKEEPING_PAUSE_US = 1000,        /* between two slices of settling: the log's disk is wanted
+                                            by others, too */
+    HOUSEKEEPING_COMMIT_BYTES = 8 * MIB, /* pending in the store: it is not waited any longer */
+};
+
+struct housekeeping_options {
+    struct backend *backend;
+    struct mvcc *mvcc;
+    struct lease_set *leases;
+    struct cluster *cluster;
+    const struct apply *apply;
+    struct clock *clock;
+    const struct logger *logger;
+    const struct api_facts *facts;   /* kept up to date by the server */
+    struct pb_attributes attributes; /* this member's, to be published; lent */
+    uint64_t commit_interval_ms;
+    uint64_t publish_retry_ms;
+    unsigned settle_steps; /* in one slice; 0: MVCC_SLICE_STEPS */
+};
+
+struct housekeeping {
+    struct housekeeping_options o;
+    uint64_t last_commit_ms;
+    uint64_t next_lease_ms, next_version_ms, next_publish_ms, next_alarm_ms;
+    struct timer settle_timer;
+    char storage_version[VERSION_TEXT_MAX], cluster_version[VERSION_TEXT_MAX];
+    bool alarm_is_due;
+    int64_t expired[LEASE_REVOKES_MAX]; /* leases to be revoked: those from `revoked` on */
+    size_t expired_count, revoked;
+    bool is_published; /* the cluster knows us */
+    uint64_t publish_id;
+
+    /* what the proposal that was taken last points to */
+    struct pb_alarm_request alarm;
+    struct pb_lease_id lease;
+    struct pb_cluster_member_attr_set_request publication;
+    struct pb_cluster_version_set_request version;
+    char version_text[VERSION_TEXT_MAX];
+};
+
+/* The store's version is the one that storage_version_read found. */
+void housekeeping_init(struct housekeeping *h, const struct housekeeping_options *options,
+                       const char *storage_version);
+void housekeeping_stop(struct housekeeping *h); /* its timer; also one that is all zeroes */
+
+/* --- tell --- */
+
+/* The store has grown beyond its quota, or a write was refused because it would have. */
+void housekeeping_quota_exceeded(struct housekeeping *h);
+
+/* The proposal that was taken has been given this id. */
+void housekeeping_proposed(struct housekeeping *h, const struct pb_internal_raft_request *request,
+                           uint64_t id);
+
+/* A request has been applied. True if it has made this member known: from now on it is open for
+ * business. */
+bool housekeeping_applied(struct housekeeping *h, uint64_t id);
+
+/* A turn has come: some of what is due. True if there is more to be done at once. */
+bool housekeeping_work(struct housekeeping *h);
+
+/* --- take --- */
+
+/* Something to be put through the log, without a header; what it points to lives until the next
+ * one is taken. */
+bool housekeeping_take_proposal(struct housekeeping *h, struct pb_internal_raft_request *out);
+
+/* --- ask --- */
+
+bool housekeeping_is_published(const struct housekeeping *h);
+
+/* All invariants, asserted. */
+void housekeeping_check(const struct housekeeping *h);

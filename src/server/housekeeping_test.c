@@ -1,0 +1,452 @@
+#include "server/housekeeping.h"
+
+#include "apply/apply_rig_test.h"
+#include "io/fake_world.h"
+#include "server/storage_version.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+#define ELECTION_MS 1000
+#define RETRY_MS    7000
+
+struct housekeeping_rig {
+    struct fake_world *world;
+    struct desk desk;
+    struct api_facts facts;
+    struct logger logger;
+    struct housekeeping house;
+    uint64_t proposals; /* so far: the next one's id is one more */
+};
+
+static void rig_open(struct housekeeping_rig *r)
+{
+    *r = (struct housekeeping_rig){
+        .world = fake_world_new(test_seed()),
+        .facts = {.member_id = DESK_OWN_ID, .now_ms = 50000, .election_ms = ELECTION_MS},
+        .logger = {.level = LOG_FATAL, .sink = log_sink_none, .clock = log_clock_none}};
+    desk_init_settling(&r->desk, BACKEND_RIG_MEMORY, 3);
+    r->desk.now_ms = r->facts.now_ms;
+    housekeeping_init(&r->house,
+                      &(struct housekeeping_options){.backend = r->desk.backend_rig.b,
+                                                     .mvcc = r->desk.mvcc,
+                                                     .leases = r->desk.leases,
+                                                     .cluster = r->desk.cluster,
+                                                     .apply = r->desk.apply,
+                                                     .clock = fake_world_io(r->world)->clock,
+                                                     .logger = &r->logger,
+                                                     .facts = &r->facts,
+                                                     .attributes = {.name = BYTES("m")},
+                                                     .commit_interval_ms = 100,
+                                                     .publish_retry_ms = RETRY_MS,
+                                                     .settle_steps = 1},
+                      "");
+    r->house.last_commit_ms = r->facts.now_ms;
+}
+
+static void rig_close(struct housekeeping_rig *r)
+{
+    housekeeping_check(&r->house);
+    housekeeping_stop(&r->house);
+    desk_free(&r->desk);
+    fake_world_free(r->world);
+}
+
+static bool work(struct housekeeping_rig *r)
+{
+    bool more = housekeeping_work(&r->house);
+
+    housekeeping_check(&r->house);
+    return more;
+}
+
+/* The next proposal as text, "" if there is none. It gets an id. */
+static const char *take(struct housekeeping_rig *r)
+{
+    static struct buf text;
+    struct pb_internal_raft_request request;
+
+    buf_clear(&text);
+    if (housekeeping_take_proposal(&r->house, &request)) {
+        if (request.alarm)
+            buf_printf(&text, "alarm %d of %" PRIx64, (int)request.alarm->alarm,
+                       request.alarm->member_id);
+        if (request.lease_revoke)
+            buf_printf(&text, "revoke %" PRId64, request.lease_revoke->id);
+        if (request.cluster_version_set)
+            buf_printf(&text, "version %.*s", (int)request.cluster_version_set->ver.len,
+                       (const char *)request.cluster_version_set->ver.at);
+        if (request.cluster_member_attr_set)
+            buf_printf(&text, "publish %.*s",
+                       (int)request.cluster_member_attr_set->member_attributes->name.len,
+                       (const char *)request.cluster_member_attr_set->member_attributes->name.at);
+        housekeeping_proposed(&r->house, &request, ++r->proposals);
+    }
+    housekeeping_check(&r->house);
+    return buf_str(&text);
+}
+
+static void add_self(struct housekeeping_rig *r)
+{
+    struct raft_conf_change cc = {.id = 99, .node_id = DESK_OWN_ID, .type = RAFT_ADD_NODE};
+    struct buf context = {0}, data = {0};
+
+    buf_printf(&context, "{\"id\":%d,\"peerURLs\":[\"http://a:1\"]}", DESK_OWN_ID);
+    cc.context = buf_bytes(&context);
+    raft_conf_change_encode(&cc, &data);
+    CHECK(desk_entry(&r->desk, RAFT_ENTRY_CONF_CHANGE, buf_bytes(&data)));
+    desk_done(&r->desk);
+    buf_free(&context);
+    buf_free(&data);
+}
+
+static void set_version(struct housekeeping_rig *r, const char *text)
+{
+    struct pb_cluster_version_set_request set = {.ver = bytes_of_str(text)};
+
+    CHECK_EQ(desk_do(&r->desk, &(struct pb_internal_raft_request){.cluster_version_set = &set}),
+             RESULT_OK);
+}
+
+/* --- the page store --- */
+
+static bool is_committing(const struct housekeeping_rig *r)
+{
+    return r->desk.backend_rig.job != NULL;
+}
+
+TEST(the_store_is_committed_after_its_interval)
+{
+    struct housekeeping_rig r;
+    rig_open(&r);
+    CHECK_EQ(desk_put(&r.desk, "k", "v", 0), RESULT_OK);
+
+    r.facts.now_ms += 99;
+    work(&r);
+    CHECK(!is_committing(&r));
+    r.facts.now_ms++;
+    work(&r);
+    CHECK(is_committing(&r));
+    backend_rig_settle(&r.desk.backend_rig);
+    CHECK_EQ(backend_durable(r.desk.backend_rig.b).index, 1);
+
+    rig_close(&r);
+}
+
+TEST(the_store_is_committed_early_when_much_is_pending)
+{
+    struct housekeeping_rig r;
+    static char large[1 * MIB + 1];
+    rig_open(&r);
+    memset(large, 'x', sizeof(large) - 1);
+
+    for (unsigned i = 0; i < HOUSEKEEPING_COMMIT_BYTES / MIB - 1; i++)
+        CHECK_EQ(desk_put(&r.desk, "k", large, 0), RESULT_OK);
+    work(&r);
+    CHECK(!is_committing(&r));
+    CHECK_EQ(desk_put(&r.desk, "k", large, 0), RESULT_OK);
+    work(&r);
+    CHECK(is_committing(&r));
+
+    backend_rig_settle(&r.desk.backend_rig);
+    rig_close(&r);
+}
+
+/* Whoever waits for a physical compaction does not wait for the interval, too. */
+TEST(a_compaction_that_waits_for_its_note_hurries_the_commit)
+{
+    struct housekeeping_rig r;
+    struct pb_compaction_request request = {.revision = 3, .physical = true};
+    rig_open(&r);
+    for (unsigned i = 0; i < 3; i++)
+        CHECK_EQ(desk_put(&r.desk, "k", "v", 0), RESULT_OK);
+
+    CHECK_EQ(desk_do(&r.desk, &(struct pb_internal_raft_request){.compaction = &request}),
+             RESULT_OK);
+    CHECK(mvcc_compact_waiting(r.desk.mvcc));
+    work(&r);
+    CHECK(is_committing(&r));
+    backend_rig_settle(&r.desk.backend_rig);
+    for (unsigned i = 0; mvcc_compact_finished(r.desk.mvcc) < 3; i++) {
+        CHECK(i < 100);
+        r.facts.now_ms += 100; /* that it is done is for the ordinary commits to keep */
+        work(&r);
+        backend_rig_settle(&r.desk.backend_rig);
+    }
+    CHECK(!mvcc_compact_pending(r.desk.mvcc));
+
+    rig_close(&r);
+}
+
+TEST(a_large_delete_is_settled_in_slices_with_a_pause_between_them)
+{
+    struct housekeeping_rig r;
+    char key[8];
+    rig_open(&r);
+    for (unsigned i = 0; i < 20; i++) {
+        snprintf(key, sizeof(key), "k%02u", i);
+        CHECK_EQ(desk_put(&r.desk, key, "v", 0), RESULT_OK);
+    }
+    CHECK_EQ(desk_delete(&r.desk, "k", "l"), RESULT_OK);
+    CHECK(mvcc_is_settling(r.desk.mvcc));
+
+    CHECK(!work(&r)); /* the timer will wake us: nobody turns in circles until then */
+    CHECK(timer_is_set(&r.house.settle_timer));
+    CHECK(mvcc_is_settling(r.desk.mvcc));
+    size_t before = backend_pending_bytes(r.desk.backend_rig.b);
+    CHECK(!work(&r));
+    CHECK_EQ(backend_pending_bytes(r.desk.backend_rig.b),
+             before); /* not before the pause is over */
+
+    bool more = false;
+    for (unsigned i = 0; mvcc_is_settling(r.desk.mvcc); i++) {
+        CHECK(i < 1000);
+        while (timer_is_set(&r.house.settle_timer))
+            CHECK(fake_world_step(r.world));
+        more = work(&r);
+        backend_rig_settle(&r.desk.backend_rig);
+    }
+    CHECK(more); /* watchers have waited for the end of it */
+
+    rig_close(&r);
+}
+
+/* --- the quota --- */
+
+TEST(the_alarm_is_raised_once_per_election_timeout)
+{
+    struct housekeeping_rig r;
+    rig_open(&r);
+    CHECK_STR(take(&r), "");
+
+    housekeeping_quota_exceeded(&r.house);
+    housekeeping_quota_exceeded(&r.house);
+    CHECK_STR(take(&r), "alarm 1 of 1001");
+    CHECK_STR(take(&r), "");
+    r.facts.now_ms += ELECTION_MS - 1;
+    housekeeping_quota_exceeded(&r.house);
+    CHECK_STR(take(&r), "");
+    r.facts.now_ms++;
+    housekeeping_quota_exceeded(&r.house);
+    CHECK_STR(take(&r), "alarm 1 of 1001");
+
+    rig_close(&r);
+}
+
+/* --- leases --- */
+
+static void grant(struct housekeeping_rig *r, int64_t id, int64_t ttl)
+{
+    struct pb_lease_grant_request request = {.id = id, .ttl = ttl};
+
+    CHECK_EQ(desk_do(&r->desk, &(struct pb_internal_raft_request){.lease_grant = &request}),
+             RESULT_OK);
+}
+
+static void lead(struct housekeeping_rig *r)
+{
+    r->facts.leader = DESK_OWN_ID;
+    r->facts.is_leader = true;
+    r->house.next_version_ms = UINT64_MAX; /* not what these tests are about */
+    lease_promote(r->desk.leases, r->facts.now_ms, 0);
+    while (work(r))
+        ;
+}
+
+TEST(expired_leases_are_revoked_by_a_leader_that_is_on_time)
+{
+    struct housekeeping_rig r;
+    rig_open(&r);
+    grant(&r, 7, 10);
+    grant(&r, 8, 10);
+    grant(&r, 9, 60);
+    lead(&r);
+
+    CHECK_STR(take(&r), "");
+    r.facts.now_ms += 10000;
+    r.facts.tick_is_late = true;
+    CHECK_STR(take(&r), ""); /* it may have been replaced without having heard */
+    r.facts.tick_is_late = false;
+    r.facts.is_leader = false;
+    CHECK_STR(take(&r), "");
+    r.facts.is_leader = true;
+    CHECK_STR(take(&r), "revoke 7");
+    CHECK_STR(take(&r), "revoke 8");
+    CHECK_STR(take(&r), "");
+
+    rig_close(&r);
+}
+
+TEST(expired_leases_are_looked_for_twice_a_second_and_a_bounded_number_of_them)
+{
+    struct housekeeping_rig r;
+    rig_open(&r);
+    for (int64_t id = 1; id <= LEASE_REVOKES_MAX + 3; id++)
+        grant(&r, id, 10);
+    lead(&r);
+    r.facts.now_ms += 10000;
+
+    for (unsigned i = 0; i < LEASE_REVOKES_MAX; i++)
+        CHECK(*take(&r));
+    CHECK_STR(take(&r), "");
+    r.facts.now_ms += HOUSEKEEPING_LEASE_MS - 1;
+    CHECK_STR(take(&r), "");
+    r.facts.now_ms++;
+    CHECK(*take(&r));
+    CHECK(*take(&r));
+    CHECK(*take(&r));
+    CHECK_STR(take(&r), "");
+
+    rig_close(&r);
+}
+
+/* --- versions --- */
+
+TEST(a_leader_sets_the_version_of_the_cluster)
+{
+    struct housekeeping_rig r;
+    rig_open(&r);
+
+    CHECK_STR(take(&r), "");
+    r.facts.is_leader = true;
+    CHECK_STR(take(&r), "version 3.7.0");
+    CHECK_STR(take(&r), "");
+    r.facts.now_ms += HOUSEKEEPING_VERSION_MS - 1;
+    CHECK_STR(take(&r), "");
+    r.facts.now_ms++;
+    CHECK_STR(take(&r), "version 3.7.0"); /* it was lost on the way */
+    set_version(&r, "3.7.0");
+    r.facts.now_ms += HOUSEKEEPING_VERSION_MS;
+    CHECK_STR(take(&r), "");
+
+    rig_close(&r);
+}
+
+static void check_note(struct housekeeping_rig *r, const char *want)
+{
+    char found[VERSION_TEXT_MAX];
+    struct buf why = {0};
+
+    CHECK_EQ(storage_version_read(r->desk.backend_rig.b, found, &why), ERR_OK);
+    CHECK_STR(found, want);
+    CHECK_STR(r->house.storage_version, want);
+    buf_free(&why);
+}
+
+TEST(the_version_of_the_store_follows_that_of_the_cluster)
+{
+    struct housekeeping_rig r;
+    rig_open(&r);
+
+    work(&r);
+    check_note(&r, "");
+    set_version(&r, "3.0.0"); /* is no version yet, only a beginning */
+    work(&r);
+    check_note(&r, "");
+    set_version(&r, "3.7.0");
+    work(&r);
+    check_note(&r, "3.7.0");
+    set_version(&r, "3.6.0");
+    work(&r);
+    check_note(&r, "3.6.0");
+    set_version(&r, "3.5.0"); /* of which no store has a note */
+    work(&r);
+    check_note(&r, "");
+
+    rig_close(&r);
+}
+
+TEST(the_version_of_the_store_is_not_written_in_the_middle_of_an_entry)
+{
+    struct housekeeping_rig r;
+    struct pb_put_request put = {.key = BYTES("k")};
+    rig_open(&r);
+    set_version(&r, "3.7.0");
+
+    CHECK(desk_request(&r.desk, &(struct pb_internal_raft_request){.put = &put}));
+    work(&r);
+    CHECK_STR(r.house.storage_version, "");
+    desk_done(&r.desk);
+    work(&r);
+    check_note(&r, "3.7.0");
+
+    rig_close(&r);
+}
+
+/* --- being known --- */
+
+TEST(this_member_is_published_until_its_own_word_comes_back)
+{
+    struct housekeeping_rig r;
+    rig_open(&r);
+
+    r.facts.leader = 5;
+    CHECK_STR(take(&r), ""); /* nobody has added it yet */
+    add_self(&r);
+    r.facts.leader = 0;
+    CHECK_STR(take(&r), "");
+    r.facts.leader = 5;
+    CHECK_STR(take(&r), "publish m");
+    uint64_t first = r.proposals;
+    CHECK_STR(take(&r), "");
+    CHECK(!housekeeping_applied(&r.house, 0));
+    CHECK(!housekeeping_applied(&r.house, first + 1));
+    CHECK(!housekeeping_is_published(&r.house));
+
+    r.facts.now_ms += RETRY_MS;
+    CHECK_STR(take(&r), "publish m"); /* the first was lost, or is late */
+    CHECK(!housekeeping_applied(&r.house, first));
+    CHECK(housekeeping_applied(&r.house, r.proposals));
+    CHECK(housekeeping_is_published(&r.house));
+    CHECK(!housekeeping_applied(&r.house, r.proposals)); /* once */
+    r.facts.now_ms += RETRY_MS;
+    CHECK_STR(take(&r), "");
+
+    rig_close(&r);
+}
+
+TEST(the_check_of_housekeeping_notices)
+{
+    struct housekeeping_rig r;
+    rig_open(&r);
+
+    r.house.is_published = true;
+    CHECK_DIES(housekeeping_check(&r.house), "publish_id");
+    r.house.is_published = false;
+    r.house.revoked = 1;
+    CHECK_DIES(housekeeping_check(&r.house), "revoked");
+    r.house.revoked = 0;
+    r.house.storage_version[0] = 'x';
+    CHECK_DIES(housekeeping_check(&r.house), "storage_version");
+    r.house.storage_version[0] = 0;
+
+    rig_close(&r);
+}
+
+/* --- the note itself --- */
+
+static void check_refused(struct housekeeping_rig *r, struct bytes note, enum err e,
+                          const char *text)
+{
+    char found[VERSION_TEXT_MAX];
+    struct buf why = {0};
+
+    storage_version_write(r->desk.backend_rig.b, note);
+    CHECK_EQ(storage_version_read(r->desk.backend_rig.b, found, &why), e);
+    CHECK_STR(buf_str(&why), text);
+    buf_free(&why);
+}
+
+TEST(a_store_of_a_newer_version_or_of_none_is_refused)
+{
+    struct housekeeping_rig r;
+    rig_open(&r);
+
+    check_refused(&r, BYTES("3.7.9"), ERR_OK, "");
+    check_refused(&r, BYTES("3.8.0"), ERR_UNSUPPORTED,
+                  "the store was written by version 3.8.0, which is newer than 3.7.1");
+    check_refused(&r, BYTES("new"), ERR_CORRUPT, "the store's version is not one: \"new\"");
+    storage_version_write(r.desk.backend_rig.b, BYTES(""));
+
+    rig_close(&r);
+}
