@@ -4,7 +4,8 @@ struct storage_item {
     struct list link;
     struct raft_message *message;
     uint64_t seq;   /* of the log, for appends */
-    size_t applied; /* entries done, for applies */
+    size_t applied; /* entries done, for applies; */
+    size_t told;    /* and of them, those that raft has heard of */
 };
 
 void storage_work_init(struct storage_work *w, uint64_t applied)
@@ -84,33 +85,44 @@ void storage_work_apply(struct storage_work *w, const struct raft_message *m)
     w->handed_index = m->entries[m->entry_count - 1].index;
 }
 
-const struct raft_message *storage_work_applying(const struct storage_work *w, size_t *at)
+const struct raft_entry *storage_work_next(const struct storage_work *w)
 {
     const struct storage_item *i = first_item(&w->applies);
 
-    if (!i)
-        return NULL;
-    *at = i->applied;
-    return i->message;
+    return i && i->applied < i->message->entry_count ? &i->message->entries[i->applied] : NULL;
 }
 
-const struct raft_entry *storage_work_next(const struct storage_work *w)
-{
-    size_t at;
-    const struct raft_message *m = storage_work_applying(w, &at);
-
-    return m ? &m->entries[at] : NULL;
-}
-
-void storage_work_entry_applied(struct storage_work *w)
+bool storage_work_entry_applied(struct storage_work *w)
 {
     struct storage_item *i = first_item(&w->applies);
 
     assert(i);
+    assert(i->applied < i->message->entry_count);
     assert(i->message->entries[i->applied].index == w->applied_index + 1);
     w->applied_index++;
     i->applied++;
-    if (i->applied == i->message->entry_count)
+    return i->applied == i->message->entry_count;
+}
+
+const struct raft_message *storage_work_take_applied(struct storage_work *w, size_t *from,
+                                                     size_t *to)
+{
+    const struct storage_item *i = first_item(&w->applies);
+
+    if (!i || i->told == i->applied)
+        return NULL;
+    *from = i->told;
+    *to = i->applied;
+    return i->message;
+}
+
+void storage_work_applied_told(struct storage_work *w)
+{
+    struct storage_item *i = first_item(&w->applies);
+
+    assert(i);
+    i->told = i->applied;
+    if (i->told == i->message->entry_count)
         item_free(i);
 }
 
@@ -138,7 +150,9 @@ void storage_work_check(const struct storage_work *w)
         const struct storage_item *i = container_of(link, struct storage_item, link);
         const struct raft_message *m = i->message;
         assert(m->type == RAFT_MSG_STORAGE_APPLY);
-        assert(i->applied < m->entry_count);
+        assert(i->told <= i->applied);
+        assert(i->applied <= m->entry_count);
+        assert(i->told < m->entry_count);
         assert(i->applied == 0 || link == w->applies.next); /* one after the other */
         for (size_t at = i->applied; at < m->entry_count; at++)
             assert(m->entries[at].index == ++index);

@@ -2,11 +2,11 @@
  * storage_work: what raft has handed out to be written and to be applied, until it is done.
  *
  *     StorageAppend --append, with the log's number--> [appends] --durable--> take_durable --> raft
- *     StorageApply  --apply--> [applies] --applying, entry_applied, entry by entry--> raft
+ *     StorageApply  --apply--> [applies] --next, entry_applied, ...--> take_applied --> raft
  *
  * Raft works ahead: any number of both may be under way, each kind in its own order. An append
  * comes back as the message, whole; its responses are what raft, or another member, is waiting for.
- * Of an apply raft hears entry by entry.
+ * Of an apply raft hears in parts, as far as it has come: a message may hold thousands of entries.
  *
  * Promises   1. Appends come back in the order in which they were handed in, each when everything
  *               up to its number is durable and not before.
@@ -37,20 +37,24 @@ void storage_work_free(struct storage_work *w); /* also one that is all zeroes *
 
 void storage_work_append(struct storage_work *w, const struct raft_message *m, uint64_t seq);
 void storage_work_apply(struct storage_work *w, const struct raft_message *m);
-/* The entry that storage_work_applying named is applied. With its last one, a message ends. */
-void storage_work_entry_applied(struct storage_work *w);
+/* The entry that storage_work_next named is applied. True if it was the last of its message. */
+bool storage_work_entry_applied(struct storage_work *w);
 
 /* --- take --- */
 
 /* NULL if there is none; the caller ends it with raft_message_free. */
 struct raft_message *storage_work_take_durable(struct storage_work *w, uint64_t durable_seq);
 
+/* What is applied and was not taken before: of this message the entries from..to, the second not
+ * included. NULL if there is none. Lent until storage_work_applied_told, which must follow. */
+const struct raft_message *storage_work_take_applied(struct storage_work *w, size_t *from,
+                                                     size_t *to);
+void storage_work_applied_told(struct storage_work *w);
+
 /* --- ask --- */
 
-/* The message that is being applied, and which of its entries is next; NULL: none. Lent until its
- * last entry is applied. */
-const struct raft_message *storage_work_applying(const struct storage_work *w, size_t *at);
-/* The entry itself, or NULL. */
+/* The entry to be applied next. NULL if there is none, or if it is in another message than what is
+ * applied and not yet taken. Lent until it is taken. */
 const struct raft_entry *storage_work_next(const struct storage_work *w);
 
 /* All invariants, asserted. */

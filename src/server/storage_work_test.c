@@ -3,6 +3,8 @@
 #include "base/rng.h"
 #include "harness/test.h"
 
+#include <stdio.h>
+
 /* A message with entries [from, from + count), and one response that names it. */
 struct handed {
     struct raft_entry entries[8];
@@ -70,32 +72,50 @@ TEST(appends_come_back_in_order_when_they_are_durable)
     storage_work_free(&w);
 }
 
-TEST(entries_to_be_applied_are_named_one_by_one)
+/* Tells raft, as the server does: "name from..to", or "". */
+static const char *tell(struct storage_work *w)
+{
+    static char text[64];
+    size_t from, to;
+    const struct raft_message *m = storage_work_take_applied(w, &from, &to);
+
+    if (!m)
+        return "";
+    snprintf(text, sizeof(text), "%d %zu..%zu", (int)m->responses[0].index, from, to);
+    storage_work_applied_told(w);
+    storage_work_check(w);
+    return text;
+}
+
+TEST(raft_is_told_of_what_is_applied_in_parts)
 {
     struct storage_work w;
-    size_t at = 99;
     storage_work_init(&w, 7);
     CHECK(!storage_work_next(&w));
-    CHECK(!storage_work_applying(&w, &at));
-    apply(&w, 8, 2, 21);
-    apply(&w, 10, 1, 22);
+    CHECK_STR(tell(&w), "");
+    apply(&w, 8, 3, 21);
+    apply(&w, 11, 1, 22);
 
     CHECK_EQ(storage_work_next(&w)->index, 8);
+    CHECK_STR(tell(&w), "");
     storage_work_entry_applied(&w);
     storage_work_check(&w);
-    CHECK_EQ(storage_work_next(&w)->index, 9);
-    CHECK_EQ(storage_work_applying(&w, &at)->responses[0].index, 21);
-    CHECK_EQ(at, 1);
+    CHECK_STR(tell(&w), "21 0..1");
+    CHECK_STR(tell(&w), "");
+    CHECK(!storage_work_entry_applied(&w));
+    CHECK_EQ(storage_work_next(&w)->index, 10);
+    CHECK(storage_work_entry_applied(&w));
+    CHECK(!storage_work_next(&w)); /* the next message waits until this one is told of */
+    storage_work_check(&w);
+    CHECK_DIES(storage_work_entry_applied(&w), "entry_count");
+    CHECK_STR(tell(&w), "21 1..3");
+    CHECK_EQ(storage_work_next(&w)->index, 11);
     storage_work_entry_applied(&w);
-    CHECK_EQ(w.applied_index, 9);
-    CHECK_EQ(storage_work_applying(&w, &at)->responses[0].index, 22);
-    CHECK_EQ(at, 0);
-    storage_work_entry_applied(&w);
+    CHECK_EQ(w.applied_index, 11);
+    CHECK_STR(tell(&w), "22 0..1");
     CHECK(!storage_work_next(&w));
-    CHECK_EQ(w.applied_index, 10);
-    CHECK_DIES(storage_work_entry_applied(&w), "storage_work.c");
+    CHECK_STR(tell(&w), "");
 
-    storage_work_check(&w);
     storage_work_free(&w);
 }
 
@@ -134,7 +154,8 @@ TEST(the_two_kinds_of_work_do_not_wait_for_each_other)
                 apply(&w, w.handed_index + 1, rng_between(&rng, 1, 8), next_apply++);
             for (uint64_t n = rng_below(&rng, 4); n > 0 && storage_work_next(&w); n--) {
                 CHECK_EQ(storage_work_next(&w)->index, ++applied);
-                storage_work_entry_applied(&w);
+                if (storage_work_entry_applied(&w) || rng_chance(&rng, 1, 2))
+                    tell(&w);
             }
             for (uint64_t name; (name = take_durable(&w, durable));)
                 CHECK_EQ(name, ++taken_append);
