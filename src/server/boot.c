@@ -15,27 +15,19 @@
  *
  * Everything here may block: nobody is served yet.
  */
-#include "server/server_int.h"
+#include "server/boot.h"
 
+#include "apply/apply.h"
+#include "backend/backend.h"
+#include "cluster/cluster.h"
 #include "io/disk.h"
-#include "io/entropy.h"
-#include "server/replay.h"
-#include "server/storage_version.h"
+#include "io/io.h"
+#include "mvcc/mvcc.h"
+#include "raft/raft.h"
+#include "server/config.h"
+#include "server/server_int.h"
 #include "snap/transfer.h"
-
-struct boot {
-    struct server *s;
-    struct buf *why;
-    struct arena arena;
-    struct cluster_initial initial;
-    bool has_log, founds; /* founds: the cluster begins here and now */
-    bool told_no_sync;    /* the operator knows that directories cannot be synced */
-    bool trial;           /* nothing is to be written but to the store, which is a copy */
-    struct replay log;
-    struct pb_wal_metadata identity;
-    struct raft_conf_state conf_state; /* as of what the store has applied */
-    char storage_version[VERSION_TEXT_MAX];
-};
+#include "wal/wal.h"
 
 /* --- directories --- */
 
@@ -119,7 +111,7 @@ static struct wal_options wal_settings(struct server *s)
         .logger = s->logger,
         .no_sync = s->config->unsafe_no_fsync,
         .segment_bytes = s->options.segment_bytes,
-        .on_failed = s->options.on_failed ? server_on_log_failed : NULL,
+        .on_failed = s->options.on_failed ? server_on_failed : NULL,
         .context = s,
     };
 }
@@ -157,7 +149,7 @@ static enum err open_log(struct boot *b)
     struct wal_options opt = wal_settings(b->s);
     struct wal_visitor visitor = replay_visitor(l);
 
-    l->applied = backend_applied(b->s->backend).index;
+    l->applied = backend_applied(b->s->state.backend).index;
     enum err e = b->trial
                      ? wal_replay(b->s->io->disk, &opt, l->start, &visitor, &l->found)
                      : wal_open(b->s->io->disk, &opt, l->start, &visitor, &l->found, &b->s->wal);
@@ -209,7 +201,7 @@ static enum err open_store(struct boot *b, const char *dir)
         .why = b->why,
     };
 
-    return backend_open(&options, &s->backend);
+    return backend_open(&options, &s->state.backend);
 }
 
 static enum err open_own_store(struct boot *b)
@@ -263,7 +255,7 @@ static enum err found_again(struct boot *b)
 
 static enum err identify(struct boot *b)
 {
-    uint64_t applied = backend_applied(b->s->backend).index;
+    uint64_t applied = backend_applied(b->s->state.backend).index;
     enum err e = b->has_log ? open_log(b) : read_initial_cluster(b);
 
     if (e != ERR_OK)
@@ -282,67 +274,21 @@ static enum err identify(struct boot *b)
 
 /* --- the rooms --- */
 
-static void leased_key(void *context, struct bytes key, int64_t lease)
-{
-    struct server *s = context;
-
-    if (lease_attach(s->leases, lease, key) != LEASE_OK)
-        log_warn(s->logger, "a key names a lease that does not exist", LOG_BYTES("key", key),
-                 LOG_ID("lease", (uint64_t)lease));
-}
-
-static void settled_key(void *context, struct bytes key)
-{
-    struct server *s = context;
-
-    lease_detach(s->leases, key);
-}
-
-static void damaged(void *context, const char *text)
-{
-    server_fail(context, "the store contradicts itself: %s", text);
-}
-
-static void refused(void *context, const char *text)
-{
-    server_fail(context, "cannot apply the log any further: %s", text);
-}
-
 static enum err open_state(struct boot *b)
 {
     struct server *s = b->s;
-    int64_t min_ttl = (int64_t)((3 * s->config->election_ms / 2 + 999) / 1000);
-    struct lease_options leases = {
-        .backend = s->backend, .min_ttl = min_ttl, .hash_seed = s->map_seed};
-    struct mvcc_options mvcc = {.backend = s->backend,
-                                .on_leased_key = leased_key,
-                                .on_settled_key = settled_key,
-                                .range_tombstone_keys_min = s->options.range_tombstone_keys_min,
-                                .on_damage = s->options.on_failed ? damaged : NULL,
-                                .context = s};
-    struct cluster_options members = {.backend = s->backend,
-                                      .cluster_id = b->identity.cluster_id,
-                                      .own_id = b->identity.node_id,
-                                      .max_learners = (unsigned)s->config->max_learners};
+    struct state_options options = {.logger = s->logger,
+                                    .cluster_id = b->identity.cluster_id,
+                                    .member_id = b->identity.node_id,
+                                    .election_ms = s->config->election_ms,
+                                    .map_seed = s->map_seed,
+                                    .max_learners = (unsigned)s->config->max_learners,
+                                    .quota_bytes = s->config->quota_backend_bytes,
+                                    .range_tombstone_keys_min = s->options.range_tombstone_keys_min,
+                                    .on_failed = server_on_failed,
+                                    .context = s};
 
-    enum err e = storage_version_read(s->backend, b->storage_version, b->why);
-    if (e == ERR_OK)
-        e = lease_open(&leases, b->why, &s->leases);
-    if (e == ERR_OK)
-        e = mvcc_open(&mvcc, b->why, &s->mvcc);
-    if (e == ERR_OK)
-        e = cluster_open(&members, b->why, &s->cluster);
-    if (e != ERR_OK)
-        return e;
-    struct apply_options apply = {.backend = s->backend,
-                                  .mvcc = s->mvcc,
-                                  .leases = s->leases,
-                                  .cluster = s->cluster,
-                                  .own_id = b->identity.node_id,
-                                  .quota_bytes = s->config->quota_backend_bytes,
-                                  .on_refused = refused,
-                                  .context = s};
-    return apply_open(&apply, b->why, &s->apply);
+    return state_open(&s->state, &options, b->why);
 }
 
 /*
@@ -355,17 +301,17 @@ static enum err read_members(struct boot *b)
     struct raft_conf_state *c = &b->conf_state;
     uint64_t self = b->identity.node_id;
 
-    cluster_conf_state(b->s->cluster, c);
+    cluster_conf_state(b->s->state.cluster, c);
     size_t count = c->voters.count + c->learners.count;
     if (count > 1) {
         buf_append_str(b->why, "clusters of more than one member are not supported yet");
         return ERR_UNSUPPORTED;
     }
-    if (backend_applied(b->s->backend).index > 0 &&
+    if (backend_applied(b->s->state.backend).index > 0 &&
         (c->voters.count == 0 || c->voters.at[0] != self)) {
         buf_printf(b->why, "member %llx, whose log this is, is not a voter of its cluster%s",
                    (unsigned long long)self,
-                   cluster_is_removed(b->s->cluster, self) ? ": it was removed" : "");
+                   cluster_is_removed(b->s->state.cluster, self) ? ": it was removed" : "");
         return ERR_UNSUPPORTED;
     }
     return ERR_OK;
@@ -432,29 +378,16 @@ static enum err check_raft(struct boot *b)
     return replay_check(&b->log, b->s->config->wal_dir, b->why);
 }
 
-static void open_raft(struct boot *b)
+void boot_raft(struct boot *b)
 {
     struct raft_config config = raft_settings(b);
     struct raft_boot memory = {0};
-    struct log_snapshot_options snapshots = {
-        .disk = b->s->io->disk,
-        .workers = b->s->io->workers,
-        .log = b->s->logger,
-        .dir = b->s->snap_dir,
-        .keep = (unsigned)b->s->config->max_snapshots,
-        .count = b->s->config->snapshot_count,
-        .catch_up = b->s->config->snapshot_catchup_entries,
-        .member_id = b->identity.node_id,
-    };
 
     if (!b->founds)
         replay_remember(&b->log, &b->conf_state, &memory);
     b->s->raft = raft_open(&config, &memory);
     if (b->founds)
         found(b);
-    storage_work_init(&b->s->work, b->log.applied);
-    b->s->conf_state = b->conf_state;
-    log_snapshot_init(&b->s->snapshot, &snapshots, b->log.start.index, b->log.applied);
 }
 
 /* --- all that could be refused --- */
@@ -486,13 +419,13 @@ static enum err try_entry(struct boot *b, const struct raft_entry *entry)
 {
     struct server *s = b->s;
 
-    apply_begin(s->apply, entry, server_now_ms(s));
-    while (!s->failed && !apply_some(s->apply, MVCC_SLICE_STEPS))
+    apply_begin(s->state.apply, entry, server_now_ms(s));
+    while (!s->failed && !apply_some(s->state.apply, MVCC_SLICE_STEPS))
         continue;
     if (s->failed)
         return ERR_UNSUPPORTED;
-    bool changes_members = apply_effects(s->apply)->is_conf_change;
-    apply_end(s->apply, (struct bytes){0});
+    bool changes_members = apply_effects(s->state.apply)->is_conf_change;
+    apply_end(s->state.apply, (struct bytes){0});
     return changes_members ? read_members(b) : ERR_OK;
 }
 
@@ -511,20 +444,6 @@ static enum err try_entries(struct boot *b)
     return e;
 }
 
-static void close_state(struct server *s)
-{
-    apply_close(s->apply);
-    cluster_close(s->cluster);
-    mvcc_close(s->mvcc);
-    lease_close(s->leases);
-    backend_close(s->backend);
-    s->apply = NULL;
-    s->cluster = NULL;
-    s->mvcc = NULL;
-    s->leases = NULL;
-    s->backend = NULL;
-}
-
 /* Everything is as before, but for what *why says. */
 static enum err try_copy(struct boot *b, const char *dir)
 {
@@ -540,7 +459,9 @@ static enum err try_copy(struct boot *b, const char *dir)
         e = examine(b);
     if (e == ERR_OK)
         e = try_entries(b);
-    close_state(s);
+    state_close(&s->state);
+    backend_close(s->state.backend);
+    s->state = (struct state){0};
     s->options = options;
     s->failed = false;
     replay_free(&b->log);
@@ -589,191 +510,13 @@ static enum err settle_store(struct boot *b)
     return ERR_CORRUPT;
 }
 
-/* --- clients --- */
-
-static enum err open_rpc(struct boot *b)
-{
-    struct server *s = b->s;
-    const struct config *c = s->config;
-
-    s->rpc = rpc_open(&(struct rpc_options){
-        .io = s->io,
-        .logger = s->logger,
-        .methods = api_methods,
-        .method_count = api_method_count,
-        .message_bytes_max = c->max_request_bytes + GRPC_OVERHEAD_BYTES,
-        .concurrent_streams_max = c->max_concurrent_streams,
-        .keepalive_min_ms = (uint64_t)c->grpc_keepalive_min_time_ns / NS_PER_MS,
-        .keepalive_interval_ms = (uint64_t)c->grpc_keepalive_interval_ns / NS_PER_MS,
-        .keepalive_timeout_ms = (uint64_t)c->grpc_keepalive_timeout_ns / NS_PER_MS,
-        .conns_max = listen_conns_max(s->io->files_max),
-        .seed = s->map_seed,
-    });
-    return listen_open(s, b->why);
-}
-
-static void open_api(struct boot *b)
-{
-    struct server *s = b->s;
-    const struct config *c = s->config;
-    struct watch_options watch = {
-        .mvcc = s->mvcc,
-        .fragment_bytes = c->max_request_bytes + GRPC_OVERHEAD_BYTES,
-        .progress_interval_ms = (uint64_t)c->watch_progress_notify_ns / NS_PER_MS,
-        .seed = rng_next(&s->rng),
-    };
-
-    s->watch = watch_open(&watch);
-    s->api = api_open(&(struct api_options){
-        .rpc = s->rpc,
-        .apply = s->apply,
-        .mvcc = s->mvcc,
-        .watch = s->watch,
-        .leases = s->leases,
-        .cluster = s->cluster,
-        .backend = s->backend,
-        .facts = &s->facts,
-        .logger = s->logger,
-        .seed = s->map_seed,
-        .request_bytes_max = c->max_request_bytes,
-        .txn_ops_max = (unsigned)c->max_txn_ops,
-    });
-}
-
-static void tick_is_due(struct timer *t)
-{
-    container_of(t, struct server, tick_timer)->tick_due = true;
-}
-
-static void set_going(struct boot *b)
-{
-    struct server *s = b->s;
-    uint64_t limit_ms = 5000 + 2 * s->config->election_ms; /* etcd's, for proposals and reads */
-
-    s->facts.member_id = b->identity.node_id;
-    s->facts.cluster_id = b->identity.cluster_id;
-    s->facts.applied_index = b->log.applied;
-    s->facts.applied_term = backend_applied(s->backend).term;
-    s->facts.election_ms = s->config->election_ms;
-    s->facts.heartbeat_ms = s->config->heartbeat_ms;
-    s->facts.now_ms = s->last_tick_ms = server_now_ms(s);
-    pending_init(&s->pending, &(struct pending_options){
-                                  .facts = &s->facts,
-                                  .wall_ms = clock_wall_ns(s->io->clock) / NS_PER_MS,
-                                  .map_seed = s->map_seed,
-                                  .request_bytes_max = s->config->max_request_bytes,
-                                  .limit_ms = limit_ms,
-                              });
-    housekeeping_init(
-        &s->housekeeping,
-        &(struct housekeeping_options){
-            .backend = s->backend,
-            .mvcc = s->mvcc,
-            .leases = s->leases,
-            .cluster = s->cluster,
-            .apply = s->apply,
-            .clock = s->io->clock,
-            .logger = s->logger,
-            .facts = &s->facts,
-            .attributes = {.name = bytes_of_str(s->config->name),
-                           .client_urls = {s->config->advertise_clients.at,
-                                           s->config->advertise_clients.count}},
-            .commit_interval_ms = (uint64_t)s->config->backend_batch_interval_ns / NS_PER_MS,
-            .publish_retry_ms = limit_ms,
-            .settle_steps = s->options.settle_steps,
-        },
-        b->storage_version);
-    s->tick_timer.on_time = tick_is_due;
-    s->tick_due = true; /* which also sets the timer */
-    server_come_back(s);
-    log_info(s->logger, "starting etcd server", LOG_ID("local-member-id", s->facts.member_id),
-             LOG_STR("local-server-version", SERVER_VERSION),
-             LOG_ID("cluster-id", s->facts.cluster_id),
-             LOG_U64("applied-index", s->facts.applied_index));
-}
-
-/* --- the end --- */
-
-/* In the opposite order of opening; any of them may not be there. */
-static void server_free(struct server *s, bool crashed)
-{
-    if (!crashed)
-        listen_stop(s); /* a boot that was refused has only these */
-    api_close(s->api);
-    rpc_close(s->rpc);
-    watch_close(s->watch);
-    apply_close(s->apply);
-    pending_free(&s->pending);
-    storage_work_free(&s->work);
-    raft_close(s->raft);
-    cluster_close(s->cluster);
-    mvcc_close(s->mvcc);
-    lease_close(s->leases);
-    if (crashed)
-        wal_abandon(s->wal);
-    else
-        wal_close(s->wal);
-    backend_close(s->backend);
-    log_snapshot_free(&s->snapshot);
-    listen_free(s);
-    mem_free(s->snap_dir);
-    mem_free(s);
-}
-
 /* --- all of it --- */
 
-static struct server *new_server(const struct server_options *options)
+enum err boot_disk(struct boot *b)
 {
-    struct server *s = mem_new(struct server);
-    uint64_t seed;
+    enum err e = find_log(b);
 
-    s->options = *options;
-    s->config = options->config;
-    s->logger = options->logger;
-    s->raft_logger = *options->logger;
-    s->raft_logger.name = "raft";
-    s->io = options->io;
-    entropy_fill(s->io->entropy, &seed, sizeof(seed));
-    rng_seed(&s->rng, seed);
-    s->map_seed = rng_next(&s->rng);
-    struct buf dir = {0};
-    buf_printf(&dir, "%s/member/snap", s->config->data_dir);
-    s->snap_dir = (char *)mem_alloc(dir.len + 1);
-    memcpy(s->snap_dir, dir.at, dir.len);
-    buf_free(&dir);
-    return s;
-}
-
-/* What tools and operators look for first. */
-static void say_how_we_start(const struct server *s)
-{
-    const struct config *c = s->config;
-
-    log_info(s->logger, "starting an etcd server", LOG_STR("etcd-version", SERVER_VERSION),
-             LOG_STR("name", c->name), LOG_STR("data-dir", c->data_dir),
-             LOG_STR("wal-dir", c->wal_dir), LOG_BOOL("pre-vote", c->pre_vote),
-             LOG_NS("heartbeat-interval", (int64_t)(c->heartbeat_ms * NS_PER_MS)),
-             LOG_NS("election-timeout", (int64_t)(c->election_ms * NS_PER_MS)),
-             LOG_U64("snapshot-count", c->snapshot_count), LOG_U64("max-wals", c->max_wals),
-             LOG_U64("max-snapshots", c->max_snapshots),
-             LOG_U64("snapshot-catchup-entries", c->snapshot_catchup_entries),
-             LOG_STR("initial-cluster", c->initial_cluster),
-             LOG_STR("initial-cluster-state", c->joins_existing ? "existing" : "new"),
-             LOG_STR("initial-cluster-token", c->initial_cluster_token),
-             LOG_I64("quota-backend-bytes", c->quota_backend_bytes),
-             LOG_U64("max-request-bytes", c->max_request_bytes),
-             LOG_STR("v2-deprecation", "write-only"));
-}
-
-static enum err boot(struct boot *b)
-{
-    struct server *s = b->s;
-
-    say_how_we_start(s);
-    enum err e = open_rpc(b);
-    if (e == ERR_OK)
-        e = find_log(b);
-    if (e == ERR_OK && !s->options.memory)
+    if (e == ERR_OK && !b->s->options.memory)
         e = settle_store(b);
     if (e == ERR_OK) /* not before: until here the directory may be etcd's */
         e = make_dirs(b);
@@ -781,102 +524,12 @@ static enum err boot(struct boot *b)
         e = open_own_store(b);
     if (e == ERR_OK)
         e = examine(b);
-    if (e != ERR_OK)
-        return e;
-    open_raft(b);
-    open_api(b);
-    set_going(b);
-    return ERR_OK;
+    return e;
 }
 
-enum err server_open(const struct server_options *options, struct buf *why, struct server **out)
+void boot_free(struct boot *b)
 {
-    struct boot b = {.s = new_server(options), .why = why};
-    enum err e = boot(&b);
-
-    cluster_initial_free(&b.initial);
-    replay_free(&b.log);
-    arena_free(&b.arena);
-    if (e != ERR_OK) {
-        server_free(b.s, false);
-        return e;
-    }
-    *out = b.s;
-    return ERR_OK;
-}
-
-void server_close(struct server *s)
-{
-    if (!s)
-        return;
-    assert(server_has_stopped(s));
-    timer_stop(s->io->clock, &s->tick_timer);
-    housekeeping_stop(&s->housekeeping);
-    log_info(s->logger, "closed etcd server", LOG_NS("longest-turn", (int64_t)s->longest_turn_ns),
-             LOG_NS("longest-turn-cpu", (int64_t)s->longest_busy_ns));
-    server_free(s, false);
-}
-
-void server_abandon(struct server *s)
-{
-    if (!s)
-        return;
-    rpc_abandon(s->rpc); /* first: bodies being sent are the api's */
-    api_abandon(s->api);
-    s->api = NULL;
-    s->rpc = NULL;
-    server_free(s, true);
-}
-
-/* --- looking --- */
-
-struct server_status server_status(const struct server *s)
-{
-    struct raft_status raft = raft_status(s->raft);
-
-    return (struct server_status){
-        .member_id = s->facts.member_id,
-        .cluster_id = s->facts.cluster_id,
-        .leader = s->facts.leader,
-        .term = raft.hard_state.term,
-        .committed = raft.hard_state.commit,
-        .applied = s->facts.applied_index,
-        .durable_store = backend_durable(s->backend).index,
-        .revision = mvcc_revision(s->mvcc),
-        .turns = s->turns,
-        .longest_turn_ns = s->longest_turn_ns,
-        .longest_busy_ns = s->longest_busy_ns,
-        .waiting = pending_count(&s->pending),
-        .log_pending_bytes = wal_pending_bytes(s->wal),
-        .ready = housekeeping_is_published(&s->housekeeping),
-    };
-}
-
-uint16_t server_client_port(const struct server *s, size_t nth)
-{
-    return nth < s->listening_count ? s->listening[nth].port : 0;
-}
-
-void server_check(const struct server *s)
-{
-    raft_check(s->raft);
-    wal_check(s->wal);
-    backend_check(s->backend);
-    mvcc_check(s->mvcc);
-    lease_check(s->leases);
-    cluster_check(s->cluster);
-    apply_check(s->apply);
-    watch_check(s->watch);
-    rpc_check(s->rpc);
-    api_check(s->api);
-    pending_check(&s->pending);
-    storage_work_check(&s->work);
-    assert(s->work.applied_index == s->facts.applied_index);
-    struct raft_status raft = raft_status(s->raft);
-    log_snapshot_check(&s->snapshot);
-    housekeeping_check(&s->housekeeping);
-    assert(s->snapshot.recorded_index <= backend_durable(s->backend).index);
-    assert(backend_durable(s->backend).index <= s->facts.applied_index);
-    assert(s->facts.applied_index == raft.applied);
-    assert(raft.applied <= raft.hard_state.commit);
+    cluster_initial_free(&b->initial);
+    replay_free(&b->log);
+    arena_free(&b->arena);
 }

@@ -1,5 +1,10 @@
 /* The end: nobody new, a moment for those who are here, and everything on disk. */
+#include "api/api.h"
+#include "backend/backend.h"
+#include "rpc/rpc.h"
+#include "server/config.h"
 #include "server/server_int.h"
+#include "wal/wal.h"
 
 void server_stop(struct server *s)
 {
@@ -9,8 +14,8 @@ void server_stop(struct server *s)
     s->stop_ms = server_now_ms(s);
     log_info(s->logger, "closing etcd server", LOG_STR("name", s->config->name),
              LOG_STR("data-dir", s->config->data_dir));
-    api_stop(s->api, RESULT_STOPPED);
-    listen_stop(s);
+    api_stop(s->clients.api, RESULT_STOPPED);
+    clients_stop(&s->clients);
     server_come_back(s);
 }
 
@@ -19,24 +24,24 @@ void stop_some(struct server *s)
 {
     if (!s->is_stopping)
         return;
-    if (!rpc_is_idle(s->rpc)) {
+    if (!rpc_is_idle(s->clients.rpc)) {
         if (!s->has_cut && s->facts.now_ms - s->stop_ms >= STOP_GRACE_MS) {
             s->has_cut = true;
-            rpc_cut(s->rpc);
+            rpc_cut(s->clients.rpc);
         }
         return;
     }
     if (!s->final_sync_asked && !log_snapshot_is_busy(&s->snapshot)) {
         s->final_sync_asked = true;
         s->final_seq = wal_sync(s->wal);
-        if (backend_can_commit(s->backend))
-            backend_commit_start(s->backend);
+        if (backend_can_commit(s->state.backend))
+            backend_commit_start(s->state.backend);
     }
 }
 
 bool server_has_stopped(const struct server *s)
 {
     return s->is_stopping && s->final_sync_asked && wal_durable(s->wal) >= s->final_seq &&
-           wal_is_idle(s->wal) && backend_is_idle(s->backend) && rpc_is_idle(s->rpc) &&
-           !log_snapshot_is_busy(&s->snapshot);
+           wal_is_idle(s->wal) && backend_is_idle(s->state.backend) &&
+           rpc_is_idle(s->clients.rpc) && !log_snapshot_is_busy(&s->snapshot);
 }

@@ -1,32 +1,21 @@
 /* The turn: the one place from which every room can be seen. */
-#include "server/server_int.h"
-
+#include "api/api.h"
+#include "apply/apply.h"
+#include "backend/backend.h"
+#include "cluster/cluster.h"
 #include "io/inbox.h"
+#include "lease/lease.h"
+#include "mvcc/mvcc.h"
+#include "raft/raft.h"
+#include "rpc/rpc.h"
+#include "server/config.h"
+#include "server/server_int.h"
+#include "snap/snapfile.h"
+#include "wal/wal.h"
+#include "watch/watch.h"
 
 #include <inttypes.h>
-#include <stdarg.h>
 #include <stdio.h>
-
-uint64_t server_now_ms(const struct server *s)
-{
-    return clock_now_ns(s->io->clock) / NS_PER_MS;
-}
-
-void server_fail(struct server *s, const char *format, ...)
-{
-    struct buf text = {0};
-    va_list args;
-
-    va_start(args, format);
-    buf_vprintf(&text, format, args);
-    va_end(args);
-    if (!s->options.on_failed)
-        fatal("%s", buf_str(&text));
-    if (!s->failed)
-        s->options.on_failed(s->options.context, buf_str(&text));
-    s->failed = true;
-    buf_free(&text);
-}
 
 /* --- raft's log: what it wants written --- */
 
@@ -65,11 +54,6 @@ static void deliver_durable(struct server *s)
 
     for (struct raft_message *m; (m = storage_work_take_durable(&s->work, durable));)
         deliver(s, m);
-}
-
-void server_on_log_failed(void *context, const char *text)
-{
-    server_fail(context, "%s", text);
 }
 
 /* --- the state machine --- */
@@ -115,12 +99,12 @@ static void lead(struct server *s, const struct apply_effects *e)
         return;
     struct raft_status now = raft_status(s->raft);
     if (now.soft_state.role == RAFT_LEADER && e->term == now.hard_state.term)
-        lease_promote(s->leases, s->facts.now_ms, s->config->election_ms);
+        lease_promote(s->state.leases, s->facts.now_ms, s->config->election_ms);
 }
 
 static void open_for_business(struct server *s)
 {
-    listen_serve(s);
+    clients_serve(&s->clients);
     if (s->options.on_ready)
         s->options.on_ready(s->options.context);
 }
@@ -130,7 +114,7 @@ static void answer_applied(struct server *s, struct apply_effects *e)
     struct api_call *c = pending_take_applied(&s->pending, e->id);
 
     if (c)
-        api_applied(s->api, c, e);
+        api_applied(s->clients.api, c, e);
     else
         reply_free(&e->reply);
     if (housekeeping_applied(&s->housekeeping, e->id))
@@ -139,7 +123,7 @@ static void answer_applied(struct server *s, struct apply_effects *e)
 
 static void entry_applied(struct server *s)
 {
-    struct apply_effects *e = apply_effects(s->apply);
+    struct apply_effects *e = apply_effects(s->state.apply);
     struct buf conf_state = {0};
 
     say_if_slow(s, e);
@@ -149,27 +133,27 @@ static void entry_applied(struct server *s)
     s->facts.applied_term = e->term;
     lead(s, e);
     if (e->changes.revision != 0) {
-        watch_changed(s->watch, &e->changes);
+        watch_changed(s->clients.watch, &e->changes);
         s->changes_told += e->changes.count;
     }
     if (e->compacted)
-        watch_compacted(s->watch);
+        watch_compacted(s->clients.watch);
     if (e->quota_exceeded)
         housekeeping_quota_exceeded(&s->housekeeping);
     if (e->version_lowered)
         log_snapshot_want(&s->snapshot, e->index);
     answer_applied(s, e);
-    apply_end(s->apply, buf_bytes(&conf_state));
+    apply_end(s->state.apply, buf_bytes(&conf_state));
     buf_free(&conf_state);
 }
 
 /* The entry that could be worked on now, or NULL. While the store is full there is none, and a
- * large one waits for its parts; a commit is under way then, or about to be, and its end wakes us.
- */
+ * large one waits for its parts; a commit is under way then, or about to be, and its end wakes
+ * us. */
 static const struct raft_entry *next_entry(const struct server *s)
 {
-    bool must_wait =
-        apply_is_busy(s->apply) ? backend_part_is_due(s->backend) : backend_is_full(s->backend);
+    bool must_wait = apply_is_busy(s->state.apply) ? backend_part_is_due(s->state.backend)
+                                                   : backend_is_full(s->state.backend);
 
     return s->failed || must_wait ? NULL : storage_work_next(&s->work);
 }
@@ -197,15 +181,15 @@ static void tell_applied(struct server *s)
 /* Goes on with an entry, or with the next one; true when it is done. */
 static bool apply_entry(struct server *s, const struct raft_entry *entry, uint64_t until_ns)
 {
-    if (!apply_is_busy(s->apply)) {
+    if (!apply_is_busy(s->state.apply)) {
         s->apply_began_ns = clock_now_ns(s->io->clock);
         if (s->apply_began_ns > until_ns)
             return false;
-        uint64_t id = apply_begin(s->apply, entry, s->facts.now_ms);
+        uint64_t id = apply_begin(s->state.apply, entry, s->facts.now_ms);
         if (pending_is_awaited(&s->pending, id))
-            apply_make_reply(s->apply);
+            apply_make_reply(s->state.apply);
     }
-    return apply_some(s->apply, MVCC_SLICE_STEPS);
+    return apply_some(s->state.apply, MVCC_SLICE_STEPS);
 }
 
 /* Some of what is committed. */
@@ -260,7 +244,7 @@ static void lead_changed(struct server *s, const struct raft_soft_state *now)
     s->facts.leader = now->lead;
     s->facts.is_leader = now->role == RAFT_LEADER;
     if (led && !s->facts.is_leader)
-        lease_demote(s->leases);
+        lease_demote(s->state.leases);
 }
 
 /*
@@ -354,7 +338,7 @@ static void read_some(struct server *s)
 static void serve_reads(struct server *s)
 {
     for (struct api_call *c; (c = pending_take_confirmed(&s->pending));)
-        api_read_index_done(s->api, c);
+        api_read_index_done(s->clients.api, c);
 }
 
 /* After serve_reads: what can be served is not told that it is too late. */
@@ -364,7 +348,7 @@ static void fail_some(struct server *s)
 
     pending_tick(&s->pending);
     for (struct api_call *c; (c = pending_take_failed(&s->pending, &why));)
-        api_failed(s->api, c, why);
+        api_failed(s->clients.api, c, why);
 }
 
 /* True if there was one. */
@@ -373,7 +357,7 @@ static bool take_needs(struct server *s)
     struct api_need need;
     bool any = false;
 
-    for (; api_take_need(s->api, &need); any = true)
+    for (; api_take_need(s->clients.api, &need); any = true)
         if (need.need == API_QUOTA_EXCEEDED)
             housekeeping_quota_exceeded(&s->housekeeping);
         else
@@ -395,9 +379,9 @@ static void hear_clients(struct server *s)
     struct rpc_event event;
 
     for (unsigned i = 0; i < TURN_CALLS_MAX && hears_clients(s); i++) {
-        if (!rpc_take(s->rpc, &event))
+        if (!rpc_take(s->clients.rpc, &event))
             break;
-        api_event(s->api, &event);
+        api_event(s->clients.api, &event);
         if (clock_now_ns(s->io->clock) > until_ns)
             break;
     }
@@ -408,13 +392,13 @@ static void hear_clients(struct server *s)
 
 static void begin_snapshot(struct server *s)
 {
-    struct backend_position durable = backend_durable(s->backend);
-    struct snapfile_membership m = {.cluster_version = cluster_version(s->cluster)};
+    struct backend_position durable = backend_durable(s->state.backend);
+    struct snapfile_membership m = {.cluster_version = cluster_version(s->state.cluster)};
 
     if (!log_snapshot_is_due(&s->snapshot, durable.index, s->facts.now_ms))
         return;
-    m.members = cluster_members(s->cluster, &m.member_count);
-    m.removed = cluster_removed(s->cluster, &m.removed_count);
+    m.members = cluster_members(s->state.cluster, &m.member_count);
+    m.removed = cluster_removed(s->state.cluster, &m.removed_count);
     log_snapshot_begin(&s->snapshot,
                        &(struct log_snapshot_content){.index = durable.index,
                                                       .term = durable.term,
@@ -495,14 +479,14 @@ static bool work_for_watchers(struct server *s)
     size_t told = s->changes_told < TURN_WATCH_STEPS ? s->changes_told : TURN_WATCH_STEPS;
 
     s->changes_told = 0;
-    return watch_work(s->watch, TURN_WATCH_STEPS + 4 * (unsigned)told, s->facts.now_ms);
+    return watch_work(s->clients.watch, TURN_WATCH_STEPS + 4 * (unsigned)told, s->facts.now_ms);
 }
 
 /* Is something left that could be done at once? What waits for the disk does not count: its
  * completion wakes us. */
 static bool has_more(const struct server *s)
 {
-    if (rpc_has_events(s->rpc) && hears_clients(s))
+    if (rpc_has_events(s->clients.rpc) && hears_clients(s))
         return true;
     if (next_entry(s))
         return true;
@@ -528,14 +512,14 @@ static void work(struct server *s)
     serve_reads(s);
     fail_some(s);
     bool more = !work_for_watchers(s);
-    if (!api_work(s->api, MVCC_SLICE_STEPS))
+    if (!api_work(s->clients.api, MVCC_SLICE_STEPS))
         more = true;
     if (keep_house(s))
         more = true;
     if (take_needs(s))
         more = true;
-    rpc_flush(s->rpc);
-    if (!api_flushed(s->api))
+    rpc_flush(s->clients.rpc);
+    if (!api_flushed(s->clients.api))
         more = true;
     if (more || has_more(s))
         server_come_back(s);
@@ -578,6 +562,6 @@ void server_turn(struct server *s)
 
     work(s);
     if (!s->failed)
-        backend_turn_ended(s->backend);
+        backend_turn_ended(s->state.backend);
     note_length(s, began);
 }

@@ -1,0 +1,39 @@
+/*
+ * boot: from a data directory to an open log, an open store with its rooms, and raft.
+ *
+ *     boot_disk    directories, and what is in them: the log with the place to start from, the
+ *                  store, who we are, and the rooms on the store (state.h)
+ *     boot_raft    raft, with what log and store remember
+ *
+ * Whatever does not fit together is refused by boot_disk, with a sentence for the operator, and
+ * nothing is served. A data directory of etcd's is taken over by it, or left as it was.
+ * Everything may block: nobody waits yet.
+ */
+#pragma once
+
+#include "base/arena.h"
+#include "cluster/cluster.h"
+#include "server/replay.h"
+
+struct server;
+
+/* All zeroes, with the first two filled in, is ready for boot_disk. */
+struct boot {
+    struct server *s; /* its wal, state and raft are opened here */
+    struct buf *why;
+
+    struct arena arena;
+    struct cluster_initial initial;
+    bool has_log, founds; /* founds: the cluster begins here and now */
+    bool told_no_sync;    /* the operator knows that directories cannot be synced */
+    bool trial;           /* nothing is to be written but to the store, which is a copy */
+    struct replay log;
+    struct pb_wal_metadata identity;
+    struct raft_conf_state conf_state; /* as of what the store has applied */
+};
+
+MUST_CHECK enum err boot_disk(struct boot *b);
+void boot_raft(struct boot *b);
+
+/* What was only needed to get there; at any point. */
+void boot_free(struct boot *b);

@@ -1,0 +1,187 @@
+#include "server/clients.h"
+
+#include "api/api.h"
+#include "io/clock.h"
+#include "io/io.h"
+#include "io/net.h"
+#include "rpc/rpc.h"
+#include "server/config.h"
+#include "server/state.h"
+#include "watch/watch.h"
+
+enum {
+    FILES_RESERVED = 150, /* of those that may be open: not for clients; etcd's */
+    FILES_MIN = 80,       /* half of it is what a member needs itself, and some to spare */
+};
+
+/* --- listening --- */
+
+static enum err cannot_listen(const struct net_address *wanted, const char *whom, enum err e,
+                              struct buf *why)
+{
+    char text[NET_TEXT_MAX];
+
+    buf_printf(why, "cannot listen on %s for %s: %s", net_address_text(wanted, text), whom,
+               err_text(e));
+    return e;
+}
+
+/* A member of another cluster, or one that will be of this: there is nothing to say to it yet. */
+static void turn_away(struct listener *l, struct conn *c)
+{
+    (void)l;
+    conn_close(c, ERR_UNSUPPORTED);
+}
+
+static enum err listen_to_peers(struct clients *c, struct buf *why)
+{
+    const struct config_listens *places = &c->config->listen_peers;
+    struct listener_options options = {.on_accept = turn_away};
+
+    c->peer_listeners = mem_new_array(places->count, struct listener *);
+    for (size_t i = 0; i < places->count; i++) {
+        const struct net_address *wanted = &places->at[i].address;
+        enum err e = net_listen(c->io->net, wanted, &options, &c->peer_listeners[i]);
+        if (e != ERR_OK)
+            return cannot_listen(wanted, "peers", e, why);
+        c->peer_listener_count++;
+    }
+    return ERR_OK;
+}
+
+static enum err listen_to_clients(struct clients *c, struct buf *why)
+{
+    const struct config_listens *places = &c->config->listen_clients;
+
+    c->listening = mem_new_array(places->count, struct net_address);
+    for (size_t i = 0; i < places->count; i++) {
+        const struct net_address *wanted = &places->at[i].address;
+        enum err e = rpc_listen(c->rpc, wanted, &c->listening[i]);
+        if (e != ERR_OK)
+            return cannot_listen(wanted, "clients", e, why);
+        c->listening_count++;
+    }
+    return ERR_OK;
+}
+
+/*
+ * Whoever connects and says nothing still has a descriptor of ours. What the log and the store need
+ * is kept from clients, who wait in the kernel instead. etcd does not start with a limit of 150 or
+ * less, and we need not be so strict: about 30 are enough for one member of one address. No limit
+ * of files is none of clients.
+ */
+static unsigned conns_max(unsigned files_max)
+{
+    return files_max > 2 * FILES_RESERVED ? files_max - FILES_RESERVED : files_max / 2;
+}
+
+static enum err check_files(unsigned files_max, struct buf *why)
+{
+    if (files_max == 0 || files_max >= FILES_MIN)
+        return ERR_OK;
+    buf_printf(why,
+               "file descriptor limit of etcd process is too low; please set higher: it is %u, "
+               "and at least %u are needed",
+               files_max, (unsigned)FILES_MIN);
+    return ERR_NO_FILES;
+}
+
+enum err clients_listen(struct clients *c, const struct io *io, const struct config *config,
+                        const struct logger *logger, uint64_t map_seed, struct buf *why)
+{
+    *c = (struct clients){.io = io, .config = config, .logger = log};
+    c->rpc = rpc_open(&(struct rpc_options){
+        .io = io,
+        .logger = log,
+        .methods = api_methods,
+        .method_count = api_method_count,
+        .message_bytes_max = config->max_request_bytes + GRPC_OVERHEAD_BYTES,
+        .concurrent_streams_max = config->max_concurrent_streams,
+        .keepalive_min_ms = (uint64_t)config->grpc_keepalive_min_time_ns / NS_PER_MS,
+        .keepalive_interval_ms = (uint64_t)config->grpc_keepalive_interval_ns / NS_PER_MS,
+        .keepalive_timeout_ms = (uint64_t)config->grpc_keepalive_timeout_ns / NS_PER_MS,
+        .conns_max = conns_max(io->files_max),
+        .seed = map_seed,
+    });
+    enum err e = check_files(io->files_max, why);
+    if (e == ERR_OK)
+        e = listen_to_peers(c, why);
+    return e == ERR_OK ? listen_to_clients(c, why) : e;
+}
+
+void clients_serve(const struct clients *c)
+{
+    char text[NET_TEXT_MAX];
+
+    log_info(c->logger, "ready to serve client requests");
+    for (size_t i = 0; i < c->listening_count; i++)
+        log_info(c->logger, "serving client traffic insecurely; this is strongly discouraged!",
+                 LOG_STR("traffic", "grpc+http"),
+                 LOG_STR("address", net_address_text(&c->listening[i], text)));
+    for (size_t i = 0; i < c->peer_listener_count; i++)
+        log_warn(c->logger, "other members are turned away: a cluster of one is all there is yet",
+                 LOG_STR("address", net_address_text(&c->peer_listeners[i]->address, text)));
+}
+
+void clients_stop(struct clients *c)
+{
+    while (c->peer_listener_count > 0)
+        listener_close(c->peer_listeners[--c->peer_listener_count]);
+    if (c->rpc)
+        rpc_stop(c->rpc);
+}
+
+/* --- the rooms --- */
+
+void clients_open(struct clients *c, const struct state *state, const struct api_facts *facts,
+                  uint64_t map_seed, uint64_t watch_seed)
+{
+    const struct config *config = c->config;
+
+    c->watch = watch_open(&(struct watch_options){
+        .mvcc = state->mvcc,
+        .fragment_bytes = config->max_request_bytes + GRPC_OVERHEAD_BYTES,
+        .progress_interval_ms = (uint64_t)config->watch_progress_notify_ns / NS_PER_MS,
+        .seed = watch_seed,
+    });
+    c->api = api_open(&(struct api_options){
+        .rpc = c->rpc,
+        .apply = state->apply,
+        .mvcc = state->mvcc,
+        .watch = c->watch,
+        .leases = state->leases,
+        .cluster = state->cluster,
+        .backend = state->backend,
+        .facts = facts,
+        .logger = c->logger,
+        .seed = map_seed,
+        .request_bytes_max = config->max_request_bytes,
+        .txn_ops_max = (unsigned)config->max_txn_ops,
+    });
+}
+
+void clients_close(struct clients *c)
+{
+    clients_stop(c); /* a boot that was refused has only listeners */
+    api_close(c->api);
+    rpc_close(c->rpc);
+    watch_close(c->watch);
+    mem_free(c->peer_listeners);
+    mem_free(c->listening);
+}
+
+void clients_abandon(struct clients *c)
+{
+    rpc_abandon(c->rpc); /* first: bodies being sent are the api's */
+    api_abandon(c->api);
+    watch_close(c->watch);
+    mem_free(c->peer_listeners);
+    mem_free(c->listening);
+}
+
+void clients_check(const struct clients *c)
+{
+    watch_check(c->watch);
+    rpc_check(c->rpc);
+    api_check(c->api);
+}

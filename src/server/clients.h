@@ -1,0 +1,65 @@
+/*
+ * clients: where this member can be reached, and who answers there.
+ *
+ *     sockets --> rpc --> api (with watch behind it) --> the turn
+ *
+ * All places are taken before anything on disk is touched: a server that is started twice by
+ * mistake says so and leaves nothing behind. Clients who come early are accepted, but not heard
+ * before this member is known to its cluster (turn.c); to them it is a slow answer. They are so
+ * many at most that log and store do not run out of descriptors; with a limit that leaves none for
+ * clients, this member does not start.
+ *
+ * Life       clients_listen, then clients_open once there is a state to ask about; clients_stop
+ *            when nobody new is wanted; clients_close, or as in a crash clients_abandon.
+ * Not here   Hearing and answering (turn.c). Peers, but for their sockets: they are turned away.
+ */
+#pragma once
+
+#include "base/buf.h"
+#include "base/err.h"
+
+struct api;
+struct api_facts;
+struct config;
+struct io;
+struct logger;
+struct net_address;
+struct rpc;
+struct state;
+struct watch;
+
+struct clients {
+    const struct io *io;
+    const struct config *config;
+    const struct logger *logger;
+
+    struct rpc *rpc;
+    struct watch *watch;
+    struct api *api;
+    struct net_address *listening; /* for clients */
+    size_t listening_count;
+    struct listener **peer_listeners;
+    size_t peer_listener_count;
+};
+
+/* On one that is all zeroes. Also when it fails, clients_close takes what there is. */
+MUST_CHECK enum err clients_listen(struct clients *c, const struct io *io,
+                                   const struct config *config, const struct logger *logger,
+                                   uint64_t map_seed, struct buf *why);
+
+/* The facts are kept up to date by the server. */
+void clients_open(struct clients *c, const struct state *state, const struct api_facts *facts,
+                  uint64_t map_seed, uint64_t watch_seed);
+
+/* Says that it serves. */
+void clients_serve(const struct clients *c);
+
+/* Nobody new. Also when only some of it has been opened. */
+void clients_stop(struct clients *c);
+
+void clients_close(struct clients *c);
+/* What is under way ends without a word. */
+void clients_abandon(struct clients *c);
+
+/* The rooms' invariants, asserted. */
+void clients_check(const struct clients *c);

@@ -1,0 +1,267 @@
+/*
+ * The life of a member: everything is opened in order, and closed in the opposite one.
+ *
+ *     places to listen --> disk: log, store and state --> raft --> clients --> set going
+ */
+#include "backend/backend.h"
+#include "io/entropy.h"
+#include "mvcc/mvcc.h"
+#include "raft/raft.h"
+#include "server/boot.h"
+#include "server/config.h"
+#include "server/server_int.h"
+#include "wal/wal.h"
+
+#include <stdarg.h>
+
+uint64_t server_now_ms(const struct server *s)
+{
+    return clock_now_ns(s->io->clock) / NS_PER_MS;
+}
+
+void server_fail(struct server *s, const char *format, ...)
+{
+    struct buf text = {0};
+    va_list args;
+
+    va_start(args, format);
+    buf_vprintf(&text, format, args);
+    va_end(args);
+    if (!s->options.on_failed)
+        fatal("%s", buf_str(&text));
+    if (!s->failed)
+        s->options.on_failed(s->options.context, buf_str(&text));
+    s->failed = true;
+    buf_free(&text);
+}
+
+void server_on_failed(void *context, const char *text)
+{
+    server_fail(context, "%s", text);
+}
+
+/* --- beginning --- */
+
+static struct server *new_server(const struct server_options *options)
+{
+    struct server *s = mem_new(struct server);
+    uint64_t seed;
+
+    s->options = *options;
+    s->config = options->config;
+    s->logger = options->logger;
+    s->raft_logger = *options->logger;
+    s->raft_logger.name = "raft";
+    s->io = options->io;
+    entropy_fill(s->io->entropy, &seed, sizeof(seed));
+    rng_seed(&s->rng, seed);
+    s->map_seed = rng_next(&s->rng);
+    struct buf dir = {0};
+    buf_printf(&dir, "%s/member/snap", s->config->data_dir);
+    s->snap_dir = (char *)mem_alloc(dir.len + 1);
+    memcpy(s->snap_dir, dir.at, dir.len);
+    buf_free(&dir);
+    return s;
+}
+
+/* What tools and operators look for first. */
+static void say_how_we_start(const struct server *s)
+{
+    const struct config *c = s->config;
+
+    log_info(s->logger, "starting an etcd server", LOG_STR("etcd-version", SERVER_VERSION),
+             LOG_STR("name", c->name), LOG_STR("data-dir", c->data_dir),
+             LOG_STR("wal-dir", c->wal_dir), LOG_BOOL("pre-vote", c->pre_vote),
+             LOG_NS("heartbeat-interval", (int64_t)(c->heartbeat_ms * NS_PER_MS)),
+             LOG_NS("election-timeout", (int64_t)(c->election_ms * NS_PER_MS)),
+             LOG_U64("snapshot-count", c->snapshot_count), LOG_U64("max-wals", c->max_wals),
+             LOG_U64("max-snapshots", c->max_snapshots),
+             LOG_U64("snapshot-catchup-entries", c->snapshot_catchup_entries),
+             LOG_STR("initial-cluster", c->initial_cluster),
+             LOG_STR("initial-cluster-state", c->joins_existing ? "existing" : "new"),
+             LOG_STR("initial-cluster-token", c->initial_cluster_token),
+             LOG_I64("quota-backend-bytes", c->quota_backend_bytes),
+             LOG_U64("max-request-bytes", c->max_request_bytes),
+             LOG_STR("v2-deprecation", "write-only"));
+}
+
+static void open_parts(struct server *s, const struct boot *b)
+{
+    const struct config *c = s->config;
+    uint64_t limit_ms = 5000 + 2 * c->election_ms; /* etcd's, for proposals and reads */
+    struct log_snapshot_options snapshots = {.disk = s->io->disk,
+                                             .workers = s->io->workers,
+                                             .logger = s->logger,
+                                             .dir = s->snap_dir,
+                                             .keep = (unsigned)c->max_snapshots,
+                                             .count = c->snapshot_count,
+                                             .catch_up = c->snapshot_catchup_entries,
+                                             .member_id = s->facts.member_id};
+    struct pending_options pending = {.facts = &s->facts,
+                                      .wall_ms = clock_wall_ns(s->io->clock) / NS_PER_MS,
+                                      .map_seed = s->map_seed,
+                                      .request_bytes_max = c->max_request_bytes,
+                                      .limit_ms = limit_ms};
+    struct housekeeping_options house = {
+        .backend = s->state.backend,
+        .mvcc = s->state.mvcc,
+        .leases = s->state.leases,
+        .cluster = s->state.cluster,
+        .apply = s->state.apply,
+        .clock = s->io->clock,
+        .logger = s->logger,
+        .facts = &s->facts,
+        .attributes = {.name = bytes_of_str(c->name),
+                       .client_urls = {c->advertise_clients.at, c->advertise_clients.count}},
+        .commit_interval_ms = (uint64_t)c->backend_batch_interval_ns / NS_PER_MS,
+        .publish_retry_ms = limit_ms,
+        .settle_steps = s->options.settle_steps};
+
+    storage_work_init(&s->work, b->logger.applied);
+    log_snapshot_init(&s->snapshot, &snapshots, b->logger.start.index, b->logger.applied);
+    pending_init(&s->pending, &pending);
+    housekeeping_init(&s->housekeeping, &house, s->state.storage_version);
+}
+
+static void tick_is_due(struct timer *t)
+{
+    container_of(t, struct server, tick_timer)->tick_due = true;
+}
+
+static void set_going(struct server *s, const struct boot *b)
+{
+    s->conf_state = b->conf_state;
+    s->facts.member_id = b->identity.node_id;
+    s->facts.cluster_id = b->identity.cluster_id;
+    s->facts.applied_index = b->logger.applied;
+    s->facts.applied_term = backend_applied(s->state.backend).term;
+    s->facts.election_ms = s->config->election_ms;
+    s->facts.heartbeat_ms = s->config->heartbeat_ms;
+    s->facts.now_ms = s->last_tick_ms = server_now_ms(s);
+    open_parts(s, b);
+    s->tick_timer.on_time = tick_is_due;
+    s->tick_due = true; /* which also sets the timer */
+    server_come_back(s);
+    log_info(s->logger, "starting etcd server", LOG_ID("local-member-id", s->facts.member_id),
+             LOG_STR("local-server-version", SERVER_VERSION),
+             LOG_ID("cluster-id", s->facts.cluster_id),
+             LOG_U64("applied-index", s->facts.applied_index));
+}
+
+static enum err open_all(struct server *s, struct boot *b)
+{
+    say_how_we_start(s);
+    enum err e = clients_listen(&s->clients, s->io, s->config, s->logger, s->map_seed, b->why);
+    if (e == ERR_OK)
+        e = boot_disk(b);
+    if (e != ERR_OK)
+        return e;
+    boot_raft(b);
+    clients_open(&s->clients, &s->state, &s->facts, s->map_seed, rng_next(&s->rng));
+    set_going(s, b);
+    return ERR_OK;
+}
+
+/* --- ending --- */
+
+/* What a crash leaves is freed without a word to the disk; what a boot was refused with may be
+ * anything that was open by then. */
+static void server_free(struct server *s, bool crashed)
+{
+    if (crashed)
+        clients_abandon(&s->clients);
+    else
+        clients_close(&s->clients);
+    pending_free(&s->pending);
+    storage_work_free(&s->work);
+    raft_close(s->raft);
+    state_close(&s->state);
+    if (crashed)
+        wal_abandon(s->wal);
+    else
+        wal_close(s->wal);
+    backend_close(s->state.backend);
+    log_snapshot_free(&s->snapshot);
+    mem_free(s->snap_dir);
+    mem_free(s);
+}
+
+enum err server_open(const struct server_options *options, struct buf *why, struct server **out)
+{
+    struct boot b = {.s = new_server(options), .why = why};
+    enum err e = open_all(b.s, &b);
+
+    boot_free(&b);
+    if (e != ERR_OK) {
+        server_free(b.s, false);
+        return e;
+    }
+    *out = b.s;
+    return ERR_OK;
+}
+
+void server_close(struct server *s)
+{
+    if (!s)
+        return;
+    assert(server_has_stopped(s));
+    timer_stop(s->io->clock, &s->tick_timer);
+    housekeeping_stop(&s->housekeeping);
+    log_info(s->logger, "closed etcd server", LOG_NS("longest-turn", (int64_t)s->longest_turn_ns),
+             LOG_NS("longest-turn-cpu", (int64_t)s->longest_busy_ns));
+    server_free(s, false);
+}
+
+void server_abandon(struct server *s)
+{
+    if (!s)
+        return;
+    server_free(s, true);
+}
+
+/* --- looking --- */
+
+struct server_status server_status(const struct server *s)
+{
+    struct raft_status raft = raft_status(s->raft);
+
+    return (struct server_status){
+        .member_id = s->facts.member_id,
+        .cluster_id = s->facts.cluster_id,
+        .leader = s->facts.leader,
+        .term = raft.hard_state.term,
+        .committed = raft.hard_state.commit,
+        .applied = s->facts.applied_index,
+        .durable_store = backend_durable(s->state.backend).index,
+        .revision = mvcc_revision(s->state.mvcc),
+        .turns = s->turns,
+        .longest_turn_ns = s->longest_turn_ns,
+        .longest_busy_ns = s->longest_busy_ns,
+        .waiting = pending_count(&s->pending),
+        .log_pending_bytes = wal_pending_bytes(s->wal),
+        .ready = housekeeping_is_published(&s->housekeeping),
+    };
+}
+
+uint16_t server_client_port(const struct server *s, size_t nth)
+{
+    return nth < s->clients.listening_count ? s->clients.listening[nth].port : 0;
+}
+
+void server_check(const struct server *s)
+{
+    raft_check(s->raft);
+    wal_check(s->wal);
+    state_check(&s->state);
+    clients_check(&s->clients);
+    pending_check(&s->pending);
+    storage_work_check(&s->work);
+    assert(s->work.applied_index == s->facts.applied_index);
+    struct raft_status raft = raft_status(s->raft);
+    log_snapshot_check(&s->snapshot);
+    housekeeping_check(&s->housekeeping);
+    assert(s->snapshot.recorded_index <= backend_durable(s->state.backend).index);
+    assert(backend_durable(s->state.backend).index <= s->facts.applied_index);
+    assert(s->facts.applied_index == raft.applied);
+    assert(raft.applied <= raft.hard_state.commit);
+}

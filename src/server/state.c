@@ -1,0 +1,101 @@
+#include "server/state.h"
+
+#include "apply/apply.h"
+#include "backend/backend.h"
+#include "cluster/cluster.h"
+#include "lease/lease.h"
+#include "mvcc/mvcc.h"
+#include "server/storage_version.h"
+
+static void leased_key(void *context, struct bytes key, int64_t lease)
+{
+    struct state *state = context;
+
+    if (lease_attach(state->leases, lease, key) != LEASE_OK)
+        log_warn(state->o.logger, "a key names a lease that does not exist", LOG_BYTES("key", key),
+                 LOG_ID("lease", (uint64_t)lease));
+}
+
+static void settled_key(void *context, struct bytes key)
+{
+    struct state *state = context;
+
+    lease_detach(state->leases, key);
+}
+
+static void fail(struct state *state, const char *what, const char *text)
+{
+    struct buf whole = {0};
+
+    buf_printf(&whole, "%s: %s", what, text);
+    state->o.on_failed(state->o.context, buf_str(&whole));
+    buf_free(&whole);
+}
+
+static void damaged(void *context, const char *text)
+{
+    fail(context, "the store contradicts itself", text);
+}
+
+static void refused(void *context, const char *text)
+{
+    fail(context, "cannot apply the log any further", text);
+}
+
+/* Leases before keys: mvcc names those that have one while it reads the store. */
+enum err state_open(struct state *state, const struct state_options *o, struct buf *why)
+{
+    int64_t min_ttl = (int64_t)((3 * o->election_ms / 2 + 999) / 1000);
+    struct backend *b = state->backend;
+
+    state->o = *o;
+    enum err e = storage_version_read(b, state->storage_version, why);
+    if (e == ERR_OK)
+        e = lease_open(
+            &(struct lease_options){.backend = b, .min_ttl = min_ttl, .hash_seed = o->map_seed},
+            why, &state->leases);
+    if (e == ERR_OK)
+        e = mvcc_open(
+            &(struct mvcc_options){.backend = b,
+                                   .on_leased_key = leased_key,
+                                   .on_settled_key = settled_key,
+                                   .range_tombstone_keys_min = o->range_tombstone_keys_min,
+                                   .on_damage = damaged,
+                                   .context = state},
+            why, &state->mvcc);
+    if (e == ERR_OK)
+        e = cluster_open(&(struct cluster_options){.backend = b,
+                                                   .cluster_id = o->cluster_id,
+                                                   .own_id = o->member_id,
+                                                   .max_learners = o->max_learners},
+                         why, &state->cluster);
+    if (e != ERR_OK)
+        return e;
+    return apply_open(&(struct apply_options){.backend = b,
+                                              .mvcc = state->mvcc,
+                                              .leases = state->leases,
+                                              .cluster = state->cluster,
+                                              .own_id = o->member_id,
+                                              .quota_bytes = o->quota_bytes,
+                                              .on_refused = refused,
+                                              .context = state},
+                      why, &state->apply);
+}
+
+void state_close(struct state *state)
+{
+    apply_close(state->apply);
+    cluster_close(state->cluster);
+    mvcc_close(state->mvcc);
+    lease_close(state->leases);
+}
+
+void state_check(const struct state *state)
+{
+    backend_check(state->backend);
+    mvcc_check(state->mvcc);
+    lease_check(state->leases);
+    cluster_check(state->cluster);
+    apply_check(state->apply);
+    assert(backend_durable(state->backend).index <= backend_applied(state->backend).index);
+}
