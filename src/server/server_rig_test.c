@@ -80,7 +80,7 @@ enum err server_rig_try(struct server_rig *r)
     struct server_options options = {.io = fake_world_io(r->world),
                                      .config = &r->config,
                                      .logger = &r->logger,
-                                     .memory = r->on_disk ? NULL : r->memory,
+                                     .memory = r->memory,
                                      .on_failed = on_failed,
                                      .on_ready = on_ready,
                                      .context = r};
@@ -113,7 +113,11 @@ void server_rig_start(struct server_rig *r)
 
 void server_rig_refused(struct server_rig *r, enum err e, const char *why)
 {
-    CHECK_EQ(server_rig_try(r), e);
+    enum err got = server_rig_try(r);
+
+    if (got != e)
+        test_fail(__FILE__, __LINE__, "%s, not %s: %s", err_text(got), err_text(e),
+                  buf_str(&r->why));
     CHECK_STR(buf_str(&r->why), why);
 }
 
@@ -121,6 +125,8 @@ void server_rig_refused(struct server_rig *r, enum err e, const char *why)
 
 static void drop_clients(struct server_rig *r)
 {
+    if (!r->client)
+        return; /* it was never ready */
     client_close(r->client);
     client_close(r->other);
     r->client = r->other = NULL;

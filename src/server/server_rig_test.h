@@ -26,7 +26,6 @@ struct server_rig {
     struct config config;
     struct logger logger;
     struct buf logged; /* every line */
-    bool on_disk;      /* the page store is looked for on the disk, not in memory */
 
     struct server *server;         /* NULL while it is down */
     struct client *client, *other; /* NULL while it is down */
