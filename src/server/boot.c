@@ -375,7 +375,7 @@ static enum err check_raft(struct boot *b)
         buf_append_str(b->why, problem);
         return ERR_MALFORMED;
     }
-    return replay_check(&b->log, b->s->config->wal_dir, b->why);
+    return replay_verify(&b->log, b->s->config->wal_dir, b->why);
 }
 
 void boot_raft(struct boot *b)
@@ -532,4 +532,18 @@ void boot_free(struct boot *b)
     cluster_initial_free(&b->initial);
     replay_free(&b->log);
     arena_free(&b->arena);
+}
+
+void boot_check(const struct boot *b)
+{
+    assert(b->identity.node_id != 0);
+    assert(b->identity.cluster_id != 0);
+    replay_check(&b->log);
+    /* A cluster is founded where there is nothing: no entry in the log, none in the store. */
+    assert(!b->founds || b->initial.count == 1);
+    assert(!b->founds || b->log.count == 0);
+    assert(!b->founds || b->log.applied == 0);
+    assert(b->has_log || b->founds);
+    /* What the store has applied is what raft begins with. */
+    assert(raft_status(b->s->raft).applied == b->log.applied);
 }

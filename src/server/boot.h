@@ -35,5 +35,8 @@ struct boot {
 MUST_CHECK enum err boot_disk(struct boot *b);
 void boot_raft(struct boot *b);
 
+/* After boot_raft: all invariants, asserted. */
+void boot_check(const struct boot *b);
+
 /* What was only needed to get there; at any point. */
 void boot_free(struct boot *b);

@@ -54,7 +54,7 @@ void replay_free(struct replay *l)
     mem_free(l->runs);
 }
 
-enum err replay_check(const struct replay *l, const char *wal_dir, struct buf *why)
+enum err replay_verify(const struct replay *l, const char *wal_dir, struct buf *why)
 {
     if (l->applied < l->start.index) {
         buf_printf(why,
@@ -120,4 +120,21 @@ void replay_remember(const struct replay *l, const struct raft_conf_state *conf_
         .entry_count = l->count,
         .applied = l->applied,
     };
+}
+
+/* Only what is decided here: what an entry's term may be is for the log to verify. */
+void replay_check(const struct replay *l)
+{
+    for (size_t i = 1; i < l->count; i++)
+        assert(l->entries[i].index == l->entries[0].index + i);
+    if (l->count > 0)
+        assert(l->entries[0].index >= l->applied);
+    for (size_t i = 0; i < l->run_count; i++) {
+        assert(l->runs[i].index > l->start.index);
+        assert(l->runs[i].index < l->applied);
+        assert(i == 0 || l->runs[i].index > l->runs[i - 1].index);
+        assert(i == 0 || l->runs[i].term != l->runs[i - 1].term);
+    }
+    /* With runs there is an entry to end them: the one that the store has applied last. */
+    assert(l->run_count == 0 || l->count > 0 || l->found.last_index < l->applied);
 }

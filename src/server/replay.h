@@ -29,8 +29,11 @@ struct wal_visitor replay_visitor(struct replay *l);
 void replay_free(struct replay *l);
 
 /* Do the log and the store fit together? ERR_CORRUPT, and *why says what is missing. */
-MUST_CHECK enum err replay_check(const struct replay *l, const char *wal_dir, struct buf *why);
+MUST_CHECK enum err replay_verify(const struct replay *l, const char *wal_dir, struct buf *why);
 
 /* Everything that raft_open wants; conf_state is the store's. *out looks into l. */
 void replay_remember(const struct replay *l, const struct raft_conf_state *conf_state,
                      struct raft_boot *out);
+
+/* All invariants of what was gathered, asserted. */
+void replay_check(const struct replay *l);

@@ -157,6 +157,7 @@ static enum err open_all(struct server *s, struct boot *b)
     if (e != ERR_OK)
         return e;
     boot_raft(b);
+    boot_check(b);
     clients_open(&s->clients, &s->state, &s->facts, s->map_seed, rng_next(&s->rng));
     set_going(s, b);
     return ERR_OK;
