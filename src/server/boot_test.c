@@ -33,8 +33,7 @@ static void lose_store(struct server_rig *r)
 static void lose_log(struct server_rig *r)
 {
     server_rig_stop(r);
-    fake_world_free(r->world);
-    r->world = fake_world_new(test_seed());
+    server_rig_new_world(r);
 }
 
 /* --- what is there --- */

@@ -119,12 +119,12 @@ TEST(a_proposal_carries_id_and_identity_and_is_found_again_by_the_id)
                (struct identity){.user = BYTES("alice"), .auth_revision = 12});
     CHECK_EQ(pending_take_proposals(&r.pending, 1, data, ARRAY_LEN(data)), 1);
     struct pb_internal_raft_request request = decode(&r, data[0]);
-    pending_proposed(&r.pending, true);
 
     CHECK_EQ(request.header->id, call.id);
     CHECK_BYTES(request.header->username, BYTES("alice"));
     CHECK_EQ(request.header->auth_revision, 12);
     CHECK_BYTES(request.put->value, BYTES("v"));
+    pending_proposed(&r.pending, true);
     CHECK(pending_is_awaited(&r.pending, call.id));
     CHECK(!pending_is_awaited(&r.pending, call.id + 1));
     CHECK(!pending_is_awaited(&r.pending, 0));

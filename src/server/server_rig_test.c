@@ -14,14 +14,21 @@ static void keep_line(void *context, struct bytes line)
 
 void server_rig_set_flags(struct server_rig *r, const char *const *flags)
 {
-    static const char *const places[] = {"server",     "--name",
-                                         "m",          "--data-dir",
-                                         "/data",      "--listen-client-urls",
-                                         CLIENT_URL,   "--advertise-client-urls",
-                                         CLIENT_URL,   "--listen-peer-urls",
-                                         PEER_URL,     "--initial-advertise-peer-urls",
-                                         PEER_URL,     "--initial-cluster",
-                                         "m=" PEER_URL};
+    static const char *const places[] = {"server",
+                                         "--name",
+                                         "m",
+                                         "--data-dir",
+                                         "/data",
+                                         "--listen-client-urls",
+                                         CLIENT_URL,
+                                         "--advertise-client-urls",
+                                         CLIENT_URL,
+                                         "--listen-peer-urls",
+                                         PEER_URL,
+                                         "--initial-advertise-peer-urls",
+                                         PEER_URL,
+                                         "--initial-cluster",
+                                         "m=http://10.0.0.1:2380"};
     const char *argv[64], *env[] = {NULL};
     size_t count = 0;
     struct buf why = {0};
@@ -39,12 +46,32 @@ void server_rig_set_flags(struct server_rig *r, const char *const *flags)
     buf_free(&why);
 }
 
+static void free_world(struct server_rig *r)
+{
+    fake_clock_free(&r->client_clock);
+    fake_world_free(r->world);
+}
+
+void server_rig_new_world(struct server_rig *r)
+{
+    CHECK(!r->server);
+    if (r->world)
+        free_world(r);
+    r->world = fake_world_new(test_seed());
+    inbox_init(&r->client_inbox, NULL, NULL);
+    fake_clock_init(&r->client_clock, &r->world->time, &r->client_inbox);
+    r->client_io =
+        (struct io){.inbox = &r->client_inbox,
+                    .clock = &r->client_clock.base,
+                    .net = fake_wire_add_host(r->world->wire, &r->client_inbox, "10.0.0.2")};
+}
+
 void server_rig_open(struct server_rig *r, const char *const *flags)
 {
-    *r = (struct server_rig){.world = fake_world_new(test_seed()),
-                             .memory = memory_disk_new(test_seed())};
+    *r = (struct server_rig){.memory = memory_disk_new(test_seed())};
     r->logger = (struct logger){
         .level = LOG_INFO, .sink = keep_line, .sink_context = r, .clock = log_clock_none};
+    server_rig_new_world(r);
     server_rig_set_flags(r, flags);
 }
 
@@ -54,7 +81,7 @@ void server_rig_close(struct server_rig *r)
         server_rig_stop(r);
     config_free(&r->config);
     memory_disk_free(r->memory);
-    fake_world_free(r->world);
+    free_world(r);
     buf_free(&r->logged);
     buf_free(&r->why);
 }
@@ -75,6 +102,13 @@ static void on_ready(void *context)
     ((struct server_rig *)context)->ready = true;
 }
 
+/* Nobody is up: what is under way comes to its end. */
+static void settle(struct server_rig *r)
+{
+    while (inbox_drain(&r->client_inbox, SIZE_MAX) > 0 || fake_world_step(r->world))
+        ;
+}
+
 enum err server_rig_try(struct server_rig *r)
 {
     struct server_options options = {.io = fake_world_io(r->world),
@@ -91,15 +125,14 @@ enum err server_rig_try(struct server_rig *r)
     enum err e = server_open(&options, &r->why, &r->server);
     if (e != ERR_OK) {
         r->server = NULL;
-        while (fake_world_step(r->world)) /* listeners are gone only then */
-            ;
+        settle(r); /* listeners are gone only then */
     }
     return e;
 }
 
 void server_rig_start(struct server_rig *r)
 {
-    struct client_options options = {.io = fake_world_io(r->world)};
+    struct client_options options = {.io = &r->client_io};
     enum err e = server_rig_try(r);
 
     if (e != ERR_OK)
@@ -140,8 +173,7 @@ void server_rig_stop(struct server_rig *r)
         server_rig_step(r);
     server_close(r->server);
     r->server = NULL;
-    while (fake_world_step(r->world))
-        ;
+    settle(r);
 }
 
 /* As the simulator does it: the page store's job fails, everything else just stops. */
@@ -162,9 +194,18 @@ void server_rig_crash(struct server_rig *r, enum fake_crash how)
     server_abandon(r->server);
     r->server = NULL;
     memory_disk_restart(r->memory);
+    settle(r);
 }
 
 /* --- working --- */
+
+static void hear_clients(struct server_rig *r)
+{
+    if (!r->client)
+        return;
+    visit_hear(r->client);
+    visit_hear(r->other);
+}
 
 void server_rig_step(struct server_rig *r)
 {
@@ -172,16 +213,14 @@ void server_rig_step(struct server_rig *r)
 
     if (r->failed)
         test_fail(__FILE__, __LINE__, "it gave up: %s", buf_str(&r->why));
-    if (inbox_is_empty(&w->inbox)) {
+    if (!inbox_is_empty(&w->inbox)) {
+        server_turn(r->server);
+        if (!r->failed)
+            server_check(r->server);
+    } else if (inbox_drain(&r->client_inbox, SIZE_MAX) > 0) {
+        hear_clients(r);
+    } else {
         CHECK(fake_time_step(&w->time)); /* or nothing will ever happen again */
-        return;
-    }
-    server_turn(r->server);
-    if (!r->failed)
-        server_check(r->server);
-    if (r->client) {
-        visit_hear(r->client);
-        visit_hear(r->other);
     }
 }
 

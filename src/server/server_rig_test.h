@@ -1,9 +1,9 @@
 /*
  * server_rig: a whole member in a fake world, for tests of how it begins, works and ends.
  *
- * Disk, page store, network and time are in memory; the data directory is /data. Two clients
- * live on the same machine. The world outlives the member, which can be stopped or crash, and be
- * started again.
+ * Disk, page store, network and time are in memory; the data directory is /data. Two clients live
+ * on another machine. The world outlives the member, which can be stopped or crash, and be started
+ * again.
  *
  *     struct server_rig r;
  *     server_rig_open(&r, (const char *const[]){"--snapshot-count", "10", NULL});
@@ -23,6 +23,9 @@
 struct server_rig {
     struct fake_world *world;
     struct memory_disk *memory;
+    struct inbox client_inbox; /* of the other machine, as the next two */
+    struct fake_clock client_clock;
+    struct io client_io;
     struct config config;
     struct logger logger;
     struct buf logged; /* every line */
@@ -37,6 +40,8 @@ struct server_rig {
  * for none. Other ones can be set while the member is down. */
 void server_rig_open(struct server_rig *r, const char *const *flags);
 void server_rig_set_flags(struct server_rig *r, const char *const *flags);
+/* Another world, with an empty disk; the page store stays. It is down. */
+void server_rig_new_world(struct server_rig *r);
 void server_rig_close(struct server_rig *r); /* stops it, if it is up */
 
 /* Only tries: ERR_OK, or r->why says why not. */

@@ -155,7 +155,8 @@ void storage_work_check(const struct storage_work *w)
         assert(i->told < m->entry_count);
         assert(i->applied == 0 || link == w->applies.next); /* one after the other */
         for (size_t at = i->applied; at < m->entry_count; at++)
-            assert(m->entries[at].index == ++index);
+            assert(m->entries[at].index == index + 1 + (at - i->applied));
+        index += m->entry_count - i->applied;
     }
     assert(index == w->handed_index);
 }
