@@ -237,13 +237,14 @@ TEST(there_is_credit_for_so_many_bytes_and_proposals)
         ;
     CHECK(pending_has_credit(&r.pending));
 
-    put.value = bytes_of(mem_alloc(MIB), MIB);
+    void *value = mem_alloc(MIB);
+    put.value = bytes_of(value, MIB);
     for (unsigned i = 0; i < PENDING_QUEUE_BYTES_MAX / MIB; i++) {
         CHECK(pending_has_credit(&r.pending));
         pending_propose_own(&r.pending, &request);
     }
     CHECK(!pending_has_credit(&r.pending));
-    mem_free((void *)(uintptr_t)put.value.at);
+    mem_free(value);
 
     rig_close(&r);
 }

@@ -197,7 +197,7 @@ TEST(raft_remembers_any_log_as_it_was_written)
 
     for (uint64_t seed = 0; seed < 300 * test_effort(); seed++) {
         struct rng rng;
-        uint64_t terms[128], term = 1;
+        uint64_t terms[128] = {0}, term = 1;
         rng_seed(&rng, test_seed() + seed);
         uint64_t start = rng_below(&rng, 3) * 7, last = start;
         uint64_t committed = start + rng_below(&rng, 20);
