@@ -29,6 +29,7 @@ TEST(a_full_log_holds_back_proposals_and_nothing_else)
     while (!log_is_behind(&r))
         server_rig_step(&r);
     uint64_t began_ms = server_rig_now_ms(&r);
+    size_t pending_bytes = server_status(r.server).log_pending_bytes;
     server_rig_ask(r.other, &small, "/etcdserverpb.KV/Put", &pb_put_request_schema,
                    &(struct pb_put_request){.key = BYTES("small")});
     server_rig_ask(r.other, &read, "/etcdserverpb.KV/Range", &pb_range_request_schema,
@@ -39,7 +40,8 @@ TEST(a_full_log_holds_back_proposals_and_nothing_else)
     CHECK(server_rig_now_ms(&r) < began_ms + 1000);
     CHECK(!large.is_over);
     CHECK(!small.is_over);
-    CHECK(log_is_behind(&r));
+    CHECK_EQ(server_status(r.server).waiting, 2);
+    CHECK_EQ(server_status(r.server).log_pending_bytes, pending_bytes); /* the small one waits */
     server_rig_until_over(&r, &small);
     CHECK_EQ(small.code, RPC_OK);
     CHECK(large.is_over);
