@@ -259,6 +259,22 @@ TEST(a_place_that_is_taken_is_told_before_the_disk_is_touched)
     server_rig_close(&r);
 }
 
+TEST(too_few_descriptors_are_told_before_the_disk_is_touched)
+{
+    struct server_rig r;
+    server_rig_open(&r, NULL);
+
+    r.world->io.files_max = 79;
+    server_rig_refused(&r, ERR_NO_FILES,
+                       "file descriptor limit of etcd process is too low; please set higher: it is "
+                       "79, and at least 80 are needed");
+    CHECK_EQ(fake_disk_calls(r.world->disk), 0);
+    r.world->io.files_max = 80;
+    server_rig_start(&r);
+
+    server_rig_close(&r);
+}
+
 /* --- what the disk does --- */
 
 TEST(a_directory_that_cannot_be_written_to_is_found_out_at_once)

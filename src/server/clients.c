@@ -89,10 +89,10 @@ static enum err check_files(unsigned files_max, struct buf *why)
 enum err clients_listen(struct clients *c, const struct io *io, const struct config *config,
                         const struct logger *logger, uint64_t map_seed, struct buf *why)
 {
-    *c = (struct clients){.io = io, .config = config, .logger = log};
+    *c = (struct clients){.io = io, .config = config, .logger = logger};
     c->rpc = rpc_open(&(struct rpc_options){
         .io = io,
-        .logger = log,
+        .logger = logger,
         .methods = api_methods,
         .method_count = api_method_count,
         .message_bytes_max = config->max_request_bytes + GRPC_OVERHEAD_BYTES,

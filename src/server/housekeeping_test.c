@@ -12,7 +12,7 @@
 
 struct housekeeping_rig {
     struct fake_world *world;
-    struct desk desk;
+    struct apply_rig apply_rig;
     struct api_facts facts;
     struct logger logger;
     struct housekeeping house;
@@ -23,16 +23,16 @@ static void rig_open(struct housekeeping_rig *r)
 {
     *r = (struct housekeeping_rig){
         .world = fake_world_new(test_seed()),
-        .facts = {.member_id = DESK_OWN_ID, .now_ms = 50000, .election_ms = ELECTION_MS},
+        .facts = {.member_id = APPLY_RIG_OWN_ID, .now_ms = 50000, .election_ms = ELECTION_MS},
         .logger = {.level = LOG_FATAL, .sink = log_sink_none, .clock = log_clock_none}};
-    desk_init_settling(&r->desk, BACKEND_RIG_MEMORY, 3);
-    r->desk.now_ms = r->facts.now_ms;
+    apply_rig_init_settling(&r->apply_rig, BACKEND_RIG_MEMORY, 3);
+    r->apply_rig.now_ms = r->facts.now_ms;
     housekeeping_init(&r->house,
-                      &(struct housekeeping_options){.backend = r->desk.backend_rig.b,
-                                                     .mvcc = r->desk.mvcc,
-                                                     .leases = r->desk.leases,
-                                                     .cluster = r->desk.cluster,
-                                                     .apply = r->desk.apply,
+                      &(struct housekeeping_options){.backend = r->apply_rig.backend_rig.b,
+                                                     .mvcc = r->apply_rig.mvcc,
+                                                     .leases = r->apply_rig.leases,
+                                                     .cluster = r->apply_rig.cluster,
+                                                     .apply = r->apply_rig.apply,
                                                      .clock = fake_world_io(r->world)->clock,
                                                      .logger = &r->logger,
                                                      .facts = &r->facts,
@@ -48,7 +48,7 @@ static void rig_close(struct housekeeping_rig *r)
 {
     housekeeping_check(&r->house);
     housekeeping_stop(&r->house);
-    desk_free(&r->desk);
+    apply_rig_free(&r->apply_rig);
     fake_world_free(r->world);
 }
 
@@ -88,14 +88,14 @@ static const char *take(struct housekeeping_rig *r)
 
 static void add_self(struct housekeeping_rig *r)
 {
-    struct raft_conf_change cc = {.id = 99, .node_id = DESK_OWN_ID, .type = RAFT_ADD_NODE};
+    struct raft_conf_change cc = {.id = 99, .node_id = APPLY_RIG_OWN_ID, .type = RAFT_ADD_NODE};
     struct buf context = {0}, data = {0};
 
-    buf_printf(&context, "{\"id\":%d,\"peerURLs\":[\"http://a:1\"]}", DESK_OWN_ID);
+    buf_printf(&context, "{\"id\":%d,\"peerURLs\":[\"http://a:1\"]}", APPLY_RIG_OWN_ID);
     cc.context = buf_bytes(&context);
     raft_conf_change_encode(&cc, &data);
-    CHECK(desk_entry(&r->desk, RAFT_ENTRY_CONF_CHANGE, buf_bytes(&data)));
-    desk_done(&r->desk);
+    CHECK(apply_rig_entry(&r->apply_rig, RAFT_ENTRY_CONF_CHANGE, buf_bytes(&data)));
+    apply_rig_done(&r->apply_rig);
     buf_free(&context);
     buf_free(&data);
 }
@@ -104,7 +104,8 @@ static void set_version(struct housekeeping_rig *r, const char *text)
 {
     struct pb_cluster_version_set_request set = {.ver = bytes_of_str(text)};
 
-    CHECK_EQ(desk_do(&r->desk, &(struct pb_internal_raft_request){.cluster_version_set = &set}),
+    CHECK_EQ(apply_rig_do(&r->apply_rig,
+                          &(struct pb_internal_raft_request){.cluster_version_set = &set}),
              RESULT_OK);
 }
 
@@ -112,14 +113,14 @@ static void set_version(struct housekeeping_rig *r, const char *text)
 
 static bool is_committing(const struct housekeeping_rig *r)
 {
-    return r->desk.backend_rig.job != NULL;
+    return r->apply_rig.backend_rig.job != NULL;
 }
 
 TEST(the_store_is_committed_after_its_interval)
 {
     struct housekeeping_rig r;
     rig_open(&r);
-    CHECK_EQ(desk_put(&r.desk, "k", "v", 0), RESULT_OK);
+    CHECK_EQ(apply_rig_put(&r.apply_rig, "k", "v", 0), RESULT_OK);
 
     r.facts.now_ms += 99;
     work(&r);
@@ -127,8 +128,8 @@ TEST(the_store_is_committed_after_its_interval)
     r.facts.now_ms++;
     work(&r);
     CHECK(is_committing(&r));
-    backend_rig_settle(&r.desk.backend_rig);
-    CHECK_EQ(backend_durable(r.desk.backend_rig.b).index, 1);
+    backend_rig_settle(&r.apply_rig.backend_rig);
+    CHECK_EQ(backend_durable(r.apply_rig.backend_rig.b).index, 1);
 
     rig_close(&r);
 }
@@ -141,14 +142,14 @@ TEST(the_store_is_committed_early_when_much_is_pending)
     memset(large, 'x', sizeof(large) - 1);
 
     for (unsigned i = 0; i < HOUSEKEEPING_COMMIT_BYTES / MIB - 1; i++)
-        CHECK_EQ(desk_put(&r.desk, "k", large, 0), RESULT_OK);
+        CHECK_EQ(apply_rig_put(&r.apply_rig, "k", large, 0), RESULT_OK);
     work(&r);
     CHECK(!is_committing(&r));
-    CHECK_EQ(desk_put(&r.desk, "k", large, 0), RESULT_OK);
+    CHECK_EQ(apply_rig_put(&r.apply_rig, "k", large, 0), RESULT_OK);
     work(&r);
     CHECK(is_committing(&r));
 
-    backend_rig_settle(&r.desk.backend_rig);
+    backend_rig_settle(&r.apply_rig.backend_rig);
     rig_close(&r);
 }
 
@@ -159,21 +160,47 @@ TEST(a_compaction_that_waits_for_its_note_hurries_the_commit)
     struct pb_compaction_request request = {.revision = 3, .physical = true};
     rig_open(&r);
     for (unsigned i = 0; i < 3; i++)
-        CHECK_EQ(desk_put(&r.desk, "k", "v", 0), RESULT_OK);
+        CHECK_EQ(apply_rig_put(&r.apply_rig, "k", "v", 0), RESULT_OK);
 
-    CHECK_EQ(desk_do(&r.desk, &(struct pb_internal_raft_request){.compaction = &request}),
+    CHECK_EQ(apply_rig_do(&r.apply_rig, &(struct pb_internal_raft_request){.compaction = &request}),
              RESULT_OK);
-    CHECK(mvcc_compact_waiting(r.desk.mvcc));
+    CHECK(mvcc_compact_waiting(r.apply_rig.mvcc));
     work(&r);
     CHECK(is_committing(&r));
-    backend_rig_settle(&r.desk.backend_rig);
-    for (unsigned i = 0; mvcc_compact_finished(r.desk.mvcc) < 3; i++) {
+    backend_rig_settle(&r.apply_rig.backend_rig);
+    for (unsigned i = 0; mvcc_compact_finished(r.apply_rig.mvcc) < 3; i++) {
         CHECK(i < 100);
         r.facts.now_ms += 100; /* that it is done is for the ordinary commits to keep */
         work(&r);
-        backend_rig_settle(&r.desk.backend_rig);
+        backend_rig_settle(&r.apply_rig.backend_rig);
     }
-    CHECK(!mvcc_compact_pending(r.desk.mvcc));
+    CHECK(!mvcc_compact_pending(r.apply_rig.mvcc));
+
+    rig_close(&r);
+}
+
+/* An entry of any size is applied as far as one batch goes, and on after the commit. */
+TEST(a_large_entry_whose_part_is_due_hurries_the_commit)
+{
+    struct housekeeping_rig r;
+    static uint8_t value[64 * KIB];
+    char key[] = "x00000";
+    rig_open(&r);
+    struct backend *b = r.apply_rig.backend_rig.b;
+
+    backend_entry_begin(b);
+    backend_entry_divide(b, BUCKET_KEY, BYTES("x"));
+    work(&r);
+    CHECK(!is_committing(&r));
+    for (unsigned i = 0; !backend_part_is_due(b); i++) {
+        snprintf(key, sizeof(key), "x%05u", i);
+        backend_put(b, BUCKET_KEY, bytes_of_str(key), bytes_of(value, sizeof(value)));
+    }
+    CHECK(backend_pending_bytes(b) < HOUSEKEEPING_COMMIT_BYTES);
+    work(&r);
+    CHECK(is_committing(&r));
+    backend_rig_settle(&r.apply_rig.backend_rig);
+    backend_entry_end(b, (struct backend_position){.index = 1, .term = 1}, (struct bytes){0});
 
     rig_close(&r);
 }
@@ -185,26 +212,26 @@ TEST(a_large_delete_is_settled_in_slices_with_a_pause_between_them)
     rig_open(&r);
     for (unsigned i = 0; i < 20; i++) {
         snprintf(key, sizeof(key), "k%02u", i);
-        CHECK_EQ(desk_put(&r.desk, key, "v", 0), RESULT_OK);
+        CHECK_EQ(apply_rig_put(&r.apply_rig, key, "v", 0), RESULT_OK);
     }
-    CHECK_EQ(desk_delete(&r.desk, "k", "l"), RESULT_OK);
-    CHECK(mvcc_is_settling(r.desk.mvcc));
+    CHECK_EQ(apply_rig_delete(&r.apply_rig, "k", "l"), RESULT_OK);
+    CHECK(mvcc_is_settling(r.apply_rig.mvcc));
 
     CHECK(!work(&r)); /* the timer will wake us: nobody turns in circles until then */
     CHECK(timer_is_set(&r.house.settle_timer));
-    CHECK(mvcc_is_settling(r.desk.mvcc));
-    size_t before = backend_pending_bytes(r.desk.backend_rig.b);
+    CHECK(mvcc_is_settling(r.apply_rig.mvcc));
+    size_t before = backend_pending_bytes(r.apply_rig.backend_rig.b);
     CHECK(!work(&r));
-    CHECK_EQ(backend_pending_bytes(r.desk.backend_rig.b),
+    CHECK_EQ(backend_pending_bytes(r.apply_rig.backend_rig.b),
              before); /* not before the pause is over */
 
     bool more = false;
-    for (unsigned i = 0; mvcc_is_settling(r.desk.mvcc); i++) {
+    for (unsigned i = 0; mvcc_is_settling(r.apply_rig.mvcc); i++) {
         CHECK(i < 1000);
         while (timer_is_set(&r.house.settle_timer))
             CHECK(fake_world_step(r.world));
         more = work(&r);
-        backend_rig_settle(&r.desk.backend_rig);
+        backend_rig_settle(&r.apply_rig.backend_rig);
     }
     CHECK(more); /* watchers have waited for the end of it */
 
@@ -239,16 +266,17 @@ static void grant(struct housekeeping_rig *r, int64_t id, int64_t ttl)
 {
     struct pb_lease_grant_request request = {.id = id, .ttl = ttl};
 
-    CHECK_EQ(desk_do(&r->desk, &(struct pb_internal_raft_request){.lease_grant = &request}),
-             RESULT_OK);
+    CHECK_EQ(
+        apply_rig_do(&r->apply_rig, &(struct pb_internal_raft_request){.lease_grant = &request}),
+        RESULT_OK);
 }
 
 static void lead(struct housekeeping_rig *r)
 {
-    r->facts.leader = DESK_OWN_ID;
+    r->facts.leader = APPLY_RIG_OWN_ID;
     r->facts.is_leader = true;
     r->house.next_version_ms = UINT64_MAX; /* not what these tests are about */
-    lease_promote(r->desk.leases, r->facts.now_ms, 0);
+    lease_promote(r->apply_rig.leases, r->facts.now_ms, 0);
     while (work(r))
         ;
 }
@@ -327,7 +355,7 @@ static void check_note(struct housekeeping_rig *r, const char *want)
     char found[VERSION_TEXT_MAX];
     struct buf why = {0};
 
-    CHECK_EQ(storage_version_read(r->desk.backend_rig.b, found, &why), ERR_OK);
+    CHECK_EQ(storage_version_read(r->apply_rig.backend_rig.b, found, &why), ERR_OK);
     CHECK_STR(found, want);
     CHECK_STR(r->house.storage_version, want);
     buf_free(&why);
@@ -363,10 +391,10 @@ TEST(the_version_of_the_store_is_not_written_in_the_middle_of_an_entry)
     rig_open(&r);
     set_version(&r, "3.7.0");
 
-    CHECK(desk_request(&r.desk, &(struct pb_internal_raft_request){.put = &put}));
+    CHECK(apply_rig_request(&r.apply_rig, &(struct pb_internal_raft_request){.put = &put}));
     work(&r);
     CHECK_STR(r.house.storage_version, "");
-    desk_done(&r.desk);
+    apply_rig_done(&r.apply_rig);
     work(&r);
     check_note(&r, "3.7.0");
 
@@ -431,8 +459,8 @@ static void check_refused(struct housekeeping_rig *r, struct bytes note, enum er
     char found[VERSION_TEXT_MAX];
     struct buf why = {0};
 
-    storage_version_write(r->desk.backend_rig.b, note);
-    CHECK_EQ(storage_version_read(r->desk.backend_rig.b, found, &why), e);
+    storage_version_write(r->apply_rig.backend_rig.b, note);
+    CHECK_EQ(storage_version_read(r->apply_rig.backend_rig.b, found, &why), e);
     CHECK_STR(buf_str(&why), text);
     buf_free(&why);
 }
@@ -446,7 +474,7 @@ TEST(a_store_of_a_newer_version_or_of_none_is_refused)
     check_refused(&r, BYTES("3.8.0"), ERR_UNSUPPORTED,
                   "the store was written by version 3.8.0, which is newer than 3.7.1");
     check_refused(&r, BYTES("new"), ERR_CORRUPT, "the store's version is not one: \"new\"");
-    storage_version_write(r.desk.backend_rig.b, BYTES(""));
+    storage_version_write(r.apply_rig.backend_rig.b, BYTES(""));
 
     rig_close(&r);
 }

@@ -117,8 +117,8 @@ static void open_parts(struct server *s, const struct boot *b)
         .publish_retry_ms = limit_ms,
         .settle_steps = s->options.settle_steps};
 
-    storage_work_init(&s->work, b->logger.applied);
-    log_snapshot_init(&s->snapshot, &snapshots, b->logger.start.index, b->logger.applied);
+    storage_work_init(&s->work, b->log.applied);
+    log_snapshot_init(&s->snapshot, &snapshots, b->log.start.index, b->log.applied);
     pending_init(&s->pending, &pending);
     housekeeping_init(&s->housekeeping, &house, s->state.storage_version);
 }
@@ -133,7 +133,7 @@ static void set_going(struct server *s, const struct boot *b)
     s->conf_state = b->conf_state;
     s->facts.member_id = b->identity.node_id;
     s->facts.cluster_id = b->identity.cluster_id;
-    s->facts.applied_index = b->logger.applied;
+    s->facts.applied_index = b->log.applied;
     s->facts.applied_term = backend_applied(s->state.backend).term;
     s->facts.election_ms = s->config->election_ms;
     s->facts.heartbeat_ms = s->config->heartbeat_ms;
