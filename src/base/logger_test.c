@@ -48,7 +48,7 @@ TEST(fields_follow_in_order_each_in_its_own_form)
              LOG_ID("id", 0x8e9e05c52164694d), LOG_BOOL("b", true), LOG_NS("took", 100000000));
 
     const char *fields = strstr(buf_str(&lines), "\"msg\"");
-    CHECK(strstr(buf_str(&lines), "\"logger\":\"raft\",\"caller\":\"base/log_test.c:"));
+    CHECK(strstr(buf_str(&lines), "\"logger\":\"raft\",\"caller\":\"base/logger_test.c:"));
     CHECK_STR(fields, "\"msg\":\"m\",\"s\":\"a\\\"b\\\\\\n\\u0001\",\"i\":-5,"
                       "\"u\":18446744073709551615,\"id\":\"8e9e05c52164694d\",\"b\":true,"
                       "\"took\":\"100ms\"}\n");

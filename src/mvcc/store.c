@@ -281,10 +281,11 @@ static void check_entry(const struct mvcc *m, struct bytes key, struct bytes val
     bool tombstone;
     struct pb_key_value kv = {0};
     struct keyindex_found found;
-    bool decoded = revision_decode(key, &at, &tombstone);
+    bool is_revision = revision_decode(key, &at, &tombstone);
+    assert(is_revision);
     bool bump = kv_is_bump(value, tombstone);
 
-    decoded = decoded && (bump || kv_decode(value, &kv));
+    bool decoded = bump || kv_decode(value, &kv);
     assert(decoded);
     assert(at.main <= m->revision + m->writing);
     bool alive = keyindex_find(m->index, kv.key, at, &found);

@@ -73,7 +73,9 @@ TEST(impossible_appends_are_dropped)
     struct raft_entry fall[] = {{.index = 1, .term = 2}, {.index = 2, .term = 1}};
     struct raft_entry future[] = {{.index = 1, .term = 9}, {.index = 2, .term = 9}};
     struct raft_entry no_term[] = {{.index = 1}, {.index = 2}};
-    struct raft_entry strange[] = {{.index = 1, .term = 1}, {.index = 2, .term = 1, .type = 3}};
+    struct raft_entry strange[] = {{.index = 1, .term = 1}, {.index = 2, .term = 1}};
+    const uint32_t unknown = 3; /* as a peer may write it */
+    memcpy(&strange[1].type, &unknown, sizeof(unknown));
     struct raft_entry empty[] = {{.index = 1, .term = 1},
                                  {.index = 2, .term = 1, .type = RAFT_ENTRY_CONF_CHANGE}};
     struct raft_entry *bad[] = {gap, fall, future, no_term, strange, empty};

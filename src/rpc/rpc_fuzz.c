@@ -227,7 +227,7 @@ static void stage_open(struct stage *s)
 
     *s = (struct stage){.world = fake_world_new(1)};
     s->rpc = rpc_open(&(struct rpc_options){.io = fake_world_io(s->world),
-                                            .logger = &log,
+                                            .logger = &logger,
                                             .methods = methods,
                                             .method_count = ARRAY_LEN(methods),
                                             .message_bytes_max = 5000,
