@@ -5,7 +5,7 @@
 #   make test       install what is missing, build, run every test
 #   make asan|tsan  the tests again under sanitizers (build/asan, build/tsan)
 #   make fuzz       every fuzzer for FUZZ_SECONDS (20) each
-#   make lint       formatting, clang-tidy, and a warning-free build with clang
+#   make lint       formatting, includes, clang-tidy, and a warning-free build with clang
 #   make bench      micro-benchmarks
 #   make sim        a whole member in the simulator: SEED=1 RUNS=100
 #   make peers      real etcd and its tools, from the Go module registry, into build/peers
@@ -179,6 +179,7 @@ SOURCES := $(sort $(shell find src tests -name '*.[ch]' -not -path '*/gen/*'))
 lint:
 	@scripts/setup test
 	@clang-format-19 --dry-run -Werror $(SOURCES)
+	@scripts/floors
 	@$(MAKE) --no-print-directory BUILD=build/clang CC=$(CLANG) all
 	@scripts/tidy $(ALL) $(wildcard tests/*/*.c)
 format:
