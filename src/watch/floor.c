@@ -190,16 +190,23 @@ bool floor_allows(const struct watch *hub, uint32_t serial, int64_t next)
 {
     const struct grace *g = find(hub, serial);
 
-    return (serial == GRACE_PROMPT || (g && g->is_cut)) && next > hub->intact;
+    return (serial == GRACE_PROMPT || (g && g->is_cut)) && next >= hub->intact;
 }
 
 /* --- the floor --- */
 
-/* Where history was cut: nobody needs the floor above that. */
+/*
+ * Where history was cut: nobody needs the floor above that. At `intact` itself, whose compaction we
+ * came after, one may read what that has left of it, and goes on doing so below a later one; the
+ * floor then stands behind it.
+ */
 static void lower_to(const struct watch *hub, int64_t next, int64_t *floor)
 {
-    if (next > hub->intact && next <= mvcc_compact_revision(hub->mvcc) && next < *floor)
-        *floor = next;
+    int64_t compacted = mvcc_compact_revision(hub->mvcc);
+    int64_t needed = next > hub->intact ? next : hub->intact + 1;
+
+    if (next >= hub->intact && needed <= compacted && needed < *floor)
+        *floor = needed;
 }
 
 int64_t floor_needed(const struct watch *hub)
