@@ -316,10 +316,18 @@ static void answer_question(struct call *c)
         response.granted_ttl = info.granted_ttl;
     }
     pb_encode_lease_time_to_live_response(&response, &c->question.text);
-    if (found && request->keys && info.key_count > 0)
-        api_call_step_later(c, list_keys_step);
-    else
+    if (!found || !request->keys || info.key_count == 0)
         finish_question(c);
+    else if (!list_keys_step(c, API_FIRST_STEPS)) /* nearly all are of the header's revision */
+        api_call_step_later(c, list_keys_step);
+}
+
+/* Keys hang on their lease as soon as an entry's slice has put them, and the entry is not done. */
+static bool is_amid_entry(const struct call *c)
+{
+    const struct pb_lease_time_to_live_request *request = c->request;
+
+    return request->keys && apply_is_busy(api_of(c)->o.apply);
 }
 
 static bool question_is_decided(struct call *c)
@@ -327,7 +335,8 @@ static bool question_is_decided(struct call *c)
     struct api *a = api_of(c);
     enum wait_state state = look_at_wait(a, &c->question.wait);
 
-    if (a->facts->is_leader && state == WAIT_ON)
+    bool waits = state == WAIT_ON || (state == WAIT_OVER && is_amid_entry(c));
+    if (a->facts->is_leader && waits)
         return false;
     api_call_stop_working(c);
     if (!a->facts->is_leader)
