@@ -306,7 +306,7 @@ bool history_may_cut(const struct history *h)
 
 /* --- watchers --- */
 
-bool history_watch_saw(const struct history *h, struct history_watch *w, const struct pb_event *e,
+bool history_watch_saw(struct history *h, struct history_watch *w, const struct pb_event *e,
                        bool joined)
 {
     struct history_seen seen = {.joined = joined, .compacted = h->compacted};
@@ -319,6 +319,8 @@ bool history_watch_saw(const struct history *h, struct history_watch *w, const s
         seen.prev_op = history_number(e->prev_kv->value);
     }
     buf_append(&w->seen, bytes_of(&seen, sizeof(seen)));
+    if (seen.event.revision > h->told) /* a lease that has ended is told of by its events alone */
+        h->told = seen.event.revision;
     return true;
 }
 

@@ -169,7 +169,7 @@ struct history_progress {
 };
 
 /* Notes an event; false if it is not one of ours. */
-bool history_watch_saw(const struct history *h, struct history_watch *w, const struct pb_event *e,
+bool history_watch_saw(struct history *h, struct history_watch *w, const struct pb_event *e,
                        bool joined);
 void history_watch_progress(struct history_watch *w, int64_t revision);
 /* Has it seen all that there is for it so far? */

@@ -25,7 +25,8 @@ TEST(whatever_crashes_a_member_keeps_its_word)
  */
 TEST(seeds_that_once_found_something_are_clean)
 {
-    static const uint64_t seeds[] = {1, 14, 25, 28, 37, 55, 67, 106};
+    static const uint64_t seeds[] = {1,  6,   14,   25,   28,   37,   55,
+                                     67, 106, 1280, 1379, 1383, 1555, 2274};
 
     test_runs_in_one_thread();
     for (size_t i = 0; i < ARRAY_LEN(seeds); i++)
