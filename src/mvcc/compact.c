@@ -104,7 +104,7 @@ static int compare_dropped(const void *one, const void *two)
 
 /*
  * The index forgets in the order of keys, the store is in that of revisions. Sorted, what a slice
- * drops goes into the open batch in one settling and not at a thousand places.
+ * drops goes into the open batch in one pass and not at a thousand places.
  */
 static void delete_dropped(struct mvcc *m)
 {

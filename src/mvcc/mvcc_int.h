@@ -51,9 +51,10 @@ struct mvcc {
     struct mvcc_scan *first_pin, *last_pin; /* oldest first */
     size_t pin_count;
 
-    struct list waiters;           /* at the barrier */
-    struct mvcc_waiter compaction; /* one of them, since a settling was in its way */
-    int64_t history_floor;         /* INT64_MAX: none */
+    struct list waiters; /* at the barrier */
+    struct mvcc_waiter
+        compaction;        /* one of them, since an unsettled range tombstone was in its way */
+    int64_t history_floor; /* INT64_MAX: none */
 
     struct compaction now, then; /* being removed, or to be; and what comes after it */
     bool removing;               /* `now` has begun */

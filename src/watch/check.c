@@ -124,7 +124,7 @@ static void check_stream(const struct watch_stream *s, struct tally *all)
 
 /* --- groups --- */
 
-static size_t check_crowd(const struct watch *hub, const struct watcher_group *c, struct tally *t)
+static size_t check_group(const struct watch *hub, const struct watcher_group *c, struct tally *t)
 {
     assert((c->grace == GRACE_PROMPT) == !list_empty(&c->prompt));
     check_grace(hub, c->grace, c->key.next, t);
@@ -141,7 +141,7 @@ static size_t check_round(const struct watch *hub, const struct list *round, str
         struct watcher_group *c = container_of(link, struct watcher_group, round);
         assert(c != hub->live);
         assert(treap_find(&watcher_group_order, hub->lagging, &c->key) == &c->by_next);
-        members += check_crowd(hub, c, t);
+        members += check_group(hub, c, t);
         ++*groups;
     }
     return members;
@@ -161,18 +161,18 @@ static size_t check_groups(const struct watch *hub, struct tally *t)
     assert(groups == count_nodes(hub->lagging));
     assert(hub->live->key.next == hub->revision + 1);
     assert(hub->live->grace == GRACE_NONE);
-    members += check_crowd(hub, hub->live, t);
+    members += check_group(hub, hub->live, t);
     assert(hub->waiter.waits == (hub->held != NULL));
     if (hub->held) {
         assert(list_empty(&hub->held->round));
         assert(hub->held->grace == GRACE_PROMPT);
-        members += check_crowd(hub, hub->held, t);
+        members += check_group(hub, hub->held, t);
     }
     const struct watcher_group *walking = hub->walk.chunk.group;
     if (walking) {
         assert(walking != hub->live);
         assert(list_empty(&walking->round));
-        members += check_crowd(hub, walking, t);
+        members += check_group(hub, walking, t);
     }
     return members;
 }

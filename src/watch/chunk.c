@@ -138,7 +138,7 @@ static void leave_behind(struct interest *i, int64_t revision)
         struct watcher *w = container_of(i->watchers.next, struct watcher, link);
         last = i->watchers.next == i->watchers.prev;
         if (is_prompt)
-            watcher_join(w, walk_crowd_to_join(hub, revision, GRACE_PROMPT));
+            watcher_join(w, walk_group_to_join(hub, revision, GRACE_PROMPT));
         else
             watcher_park(w, revision);
     }

@@ -44,7 +44,7 @@ enum {
 
 void floor_init(struct watch *hub)
 {
-    list_init(&hub->prompt_crowds);
+    list_init(&hub->prompt_groups);
     list_init(&hub->graces);
     hub->grace_serial = GRACE_PROMPT;
     hub->floor = INT64_MAX;
@@ -168,7 +168,7 @@ void watcher_group_set_grace(struct watcher_group *c, uint32_t serial)
         return;
     list_remove(&c->prompt);
     if (serial == GRACE_PROMPT)
-        list_push_back(&hub->prompt_crowds, &c->prompt);
+        list_push_back(&hub->prompt_groups, &c->prompt);
     serial = grace_hold(hub, serial);
     grace_drop(hub, c->grace);
     c->grace = serial;
@@ -216,7 +216,7 @@ int64_t floor_needed(const struct watch *hub)
 
     if (first)
         lower_to(hub, container_of(first, struct watcher, ahead)->next, &floor);
-    LIST_FOREACH (link, &hub->prompt_crowds)
+    LIST_FOREACH (link, &hub->prompt_groups)
         lower_to(hub, container_of(link, struct watcher_group, prompt)->key.next, &floor);
     LIST_FOREACH (link, &hub->graces) {
         const struct grace *g = grace_of(link);
@@ -292,8 +292,8 @@ void floor_forget(struct watch *hub)
 {
     while (!list_empty(&hub->graces))
         end_grace(hub, grace_of(hub->graces.next));
-    while (!list_empty(&hub->prompt_crowds))
-        watcher_group_set_grace(container_of(hub->prompt_crowds.next, struct watcher_group, prompt),
+    while (!list_empty(&hub->prompt_groups))
+        watcher_group_set_grace(container_of(hub->prompt_groups.next, struct watcher_group, prompt),
                                 GRACE_NONE);
     if (hub->floor != INT64_MAX)
         mvcc_keep_history(hub->mvcc, INT64_MAX);

@@ -183,7 +183,7 @@ static void merge_some(struct watcher_group *c, struct watcher_group *twin)
     drop_group(from);
 }
 
-struct watcher_group *walk_crowd_to_join(struct watch *hub, int64_t next, uint32_t grace)
+struct watcher_group *walk_group_to_join(struct watch *hub, int64_t next, uint32_t grace)
 {
     if (next == hub->revision + 1)
         return hub->live;
@@ -212,7 +212,7 @@ static void part(struct watcher *w, int64_t revision)
     struct watch *hub = w->stream->hub;
 
     if (!unsettled_concerns(w)) {
-        watcher_join(w, walk_crowd_to_join(hub, revision + 1, w->interest->group->grace));
+        watcher_join(w, walk_group_to_join(hub, revision + 1, w->interest->group->grace));
         return;
     }
     if (!hub->held) {
@@ -301,7 +301,7 @@ static void unpark(struct watcher *w)
         watcher_await(w, w->next);
         return;
     }
-    watcher_join(w, walk_crowd_to_join(hub, w->next, w->grace));
+    watcher_join(w, walk_group_to_join(hub, w->next, w->grace));
 }
 
 static void admit(struct watch_stream *s, unsigned *steps)
@@ -325,7 +325,7 @@ static void wake_those_ahead(struct watch *hub, unsigned *steps)
         if (w->next > hub->revision)
             return;
         if (w->next > hub->intact)
-            watcher_join(w, walk_crowd_to_join(hub, w->next, GRACE_PROMPT)); /* it was live */
+            watcher_join(w, walk_group_to_join(hub, w->next, GRACE_PROMPT)); /* it was live */
         else
             watcher_park(w, w->next);
         spend(steps, 1);

@@ -178,7 +178,7 @@ struct watcher_group {
     struct treap_node *ranges;
 
     uint32_t grace;     /* of its members; GRACE_NONE if this is the live one */
-    struct list prompt; /* on the hub's prompt_crowds, if that is its grace */
+    struct list prompt; /* on the hub's prompt_groups, if that is its grace */
 
     struct list round;         /* on the hub's round or next_round; unless live, held or walking */
     struct treap_node by_next; /* on the hub's lagging, with the same exceptions */
@@ -431,7 +431,7 @@ struct watch {
     uint64_t watcher_group_serial;
     struct heap ahead; /* watchers */
 
-    struct list prompt_crowds;
+    struct list prompt_groups;
     struct list graces; /* a few dozen at most: one a second, for a minute */
     uint32_t grace_serial;
     struct grace *gathering; /* the newest, while it takes in; or NULL */
@@ -469,7 +469,7 @@ void watch_progress_work(struct watch *hub, unsigned *steps, uint64_t now_ms);
 bool walk_is_idle(const struct watch *hub);
 
 /* The group that stands there with this grace, made if there is none. */
-struct watcher_group *walk_crowd_to_join(struct watch *hub, int64_t next, uint32_t grace);
+struct watcher_group *walk_group_to_join(struct watch *hub, int64_t next, uint32_t grace);
 
 /* Lets a group lag, or take its next turn. */
 void walk_add_group(struct watcher_group *c);

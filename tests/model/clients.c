@@ -35,7 +35,7 @@ static bool is_wanted(const struct episode *e, const struct watcher_wish *wish,
  */
 enum { LIVE_MS = 1000 };
 
-static bool had_room_ms(const struct episode *e, const struct client *c, uint64_t ms)
+static bool had_credit_ms(const struct episode *e, const struct client *c, uint64_t ms)
 {
     return c->full_ms == 0 || e->worked_ms < c->full_ms + ms;
 }
@@ -73,7 +73,7 @@ static void look_who_is_deaf(struct episode *e)
 {
     for (int i = 0; i < CLIENTS; i++)
         for (int n = 0; n < WATCHERS; n++)
-            if (!had_room_ms(e, &e->clients[i], WATCH_FLOOR_MS))
+            if (!had_credit_ms(e, &e->clients[i], WATCH_FLOOR_MS))
                 e->clients[i].watchers[n].kept_from = 0;
 }
 
@@ -85,7 +85,7 @@ void clients_compacted(struct episode *e, int64_t revision)
     for (int i = 0; i < CLIENTS; i++)
         for (int n = 0; n < WATCHERS; n++) {
             struct client_watcher *w = &e->clients[i].watchers[n];
-            bool live = w->used && w->prompt && had_room_ms(e, &e->clients[i], LIVE_MS);
+            bool live = w->used && w->prompt && had_credit_ms(e, &e->clients[i], LIVE_MS);
             if (!live || w->kept_from == 0)
                 w->kept_from = live ? revision : 0;
             w->kept_to = revision;
