@@ -17,7 +17,6 @@ struct api *api_open(const struct api_options *options)
     list_init(&a->needs);
     list_init(&a->busy);
     list_init(&a->waits);
-    list_init(&a->sending);
     list_init(&a->bodies);
     list_init(&a->spare);
     a->leaderless_since_ms = UINT64_MAX;
@@ -40,7 +39,7 @@ void api_close(struct api *a)
     if (!a)
         return;
     assert(list_empty(&a->calls));
-    assert(list_empty(&a->bodies));
+    api_body_drop(a, NULL); /* finished calls, whose end was never taken */
     free_forgotten(a);
     for (struct list *link; (link = list_pop_front(&a->needs));)
         mem_free(container_of(link, struct call, need_link));
@@ -89,7 +88,9 @@ void api_event(struct api *a, const struct rpc_event *e)
 
     switch (e->kind) {
     case RPC_OPENED:
-        api_call_open_stream(begin_call(a, e->call));
+        c = begin_call(a, e->call);
+        c->granted = c->credit = (int64_t)e->bytes;
+        api_call_open_stream(c);
         return;
     case RPC_MESSAGE:
         take_message(a, e);
@@ -101,11 +102,18 @@ void api_event(struct api *a, const struct rpc_event *e)
         if (c && c->on->ended)
             c->on->ended(c);
         return;
-    case RPC_DRAINED:
-        if (c && c->on->drained)
-            c->on->drained(c);
+    case RPC_SENT:
+        if (!c)
+            return;
+        c->credit += (int64_t)e->bytes;
+        if (c->on->sent)
+            c->on->sent(c);
+        return;
+    case RPC_WANTED:
+        api_body_wanted(a, e->call, e->bytes);
         return;
     case RPC_GONE:
+        api_body_drop(a, e->call);
         e->call->context = NULL;
         if (c)
             api_call_end(c);
@@ -274,15 +282,9 @@ bool api_work(struct api *a, unsigned steps)
     api_body_end_pins(a);
     look_at_waits(a, &steps);
     go_on(a, &steps);
-    api_watch_account(a);
     bool all_sent = api_watch_send_some(a, messages);
     return all_sent && list_empty(&a->busy) && a->unchecked_waits == 0 && list_empty(&a->needs) &&
            !a->quota_exceeded;
-}
-
-bool api_flushed(struct api *a)
-{
-    return api_watch_account(a);
 }
 
 void api_stop(struct api *a, enum result why)
@@ -343,6 +345,4 @@ void api_check(const struct api *a)
     assert(list_length(&a->waits) == a->wait_count);
     assert(list_length(&a->spare) == a->spare_count);
     assert(a->spare_count <= API_SPARE_CALLS_MAX);
-    LIST_FOREACH (link, &a->sending)
-        assert(container_of(link, struct call, watching.link)->watching.outstanding > 0);
 }

@@ -13,8 +13,7 @@
  * rpc_send api_work: long reads in slices, watch messages to their streams, compactions waited for
  *
  * In a turn: api_event for each rpc_take, then the needs, the log and apply, then api_work and
- * rpc_flush; and after that api_flushed, since what was handed to the sockets is room again for
- * watchers that had none.
+ * rpc_flush.
  *
  * Promises   1. Every call is answered exactly once, or is gone.
  *            2. Every RPC passes authorize() (authorize.h) with its keys and options; one that is
@@ -71,7 +70,7 @@ extern const struct rpc_method api_methods[];
 extern const size_t api_method_count;
 
 struct api *api_open(const struct api_options *options);
-/* No call is left and no reply still being read (asserted): rpc has ended before. NULL is fine. */
+/* No call is left (asserted): rpc has ended before. NULL is fine. */
 void api_close(struct api *a);
 
 /* The same at once, as in a crash: what is under way ends without a word to rpc, which was
@@ -127,10 +126,6 @@ void api_failed(struct api *a, struct api_call *c, enum result why);
 /* Goes on with what takes long, and sends watch messages. True if there is nothing left to do until
  * something happens; but some things happen by the clock, so each tick should ask. */
 bool api_work(struct api *a, unsigned steps);
-
-/* After rpc_flush: streams get the room back that was sent. False if somebody had been waiting for
- * it: then watch_work and api_work have something to do at once. */
-bool api_flushed(struct api *a);
 
 /* Ends all streams and calls under way with this answer: the server stops. Those that it has in
  * hand it is told to forget. */

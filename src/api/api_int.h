@@ -49,8 +49,8 @@ struct handler {
     void (*opened)(struct call *c);                            /* streams */
     enum result (*check)(struct call *c, const void *request); /* of the arguments */
     void (*run)(struct call *c, const void *request);
-    void (*ended)(struct call *c); /* the client sends no more */
-    void (*drained)(struct call *c);
+    void (*ended)(struct call *c);                            /* the client sends no more */
+    void (*sent)(struct call *c);                             /* c->credit has grown */
     void (*applied)(struct call *c, struct apply_effects *e); /* NULL: the reply goes out */
     void (*confirmed)(struct call *c);
     void (*failed)(struct call *c, enum result why); /* NULL: the call ends with it */
@@ -76,7 +76,6 @@ struct watching {
     struct watch_stream *stream;
     size_t outstanding; /* taken from the stream's room and not yet given back */
     bool is_held;       /* a request was dealt with and not yet released */
-    struct list link;   /* a->sending: there is something outstanding that rpc is sending */
 };
 
 /* Waiting until everything that is committed now has been applied. */
@@ -121,6 +120,8 @@ struct call {
     call_step *step;
     call_ready *ready;
 
+    int64_t granted, credit; /* of a stream: what it began with, and what may be sent now */
+
     struct apply_read read;
     bool is_reading;
     union {
@@ -145,10 +146,9 @@ struct api {
     struct list calls;   /* all of them */
     struct list streams; /* of them, those that stream */
     struct list needs;
-    struct list busy;    /* go on in slices */
-    struct list waits;   /* for something that is looked at again and again */
-    struct list sending; /* watch streams with something outstanding */
-    struct list bodies;  /* replies that are still being read, oldest first */
+    struct list busy;   /* go on in slices */
+    struct list waits;  /* for something that is looked at again and again */
+    struct list bodies; /* replies that are still being read, oldest first */
     size_t call_count, busy_count, wait_count, stream_count, unchecked_waits;
     struct api_signs signs;
 
@@ -184,6 +184,9 @@ void api_call_finish_text(struct call *c, enum rpc_code code, const char *text);
 void api_call_finish_too_large(struct call *c,
                                uint64_t bytes); /* of the answer, past gRPC's limit */
 
+/* A message of these bytes, and of those that others share, at the expense of the call's credit. */
+void api_call_send_bytes(struct call *c, struct bytes message);
+void api_call_send_shared(struct call *c, struct bytes prefix, struct blob *rest);
 /* A message, without ending the call. */
 void api_call_send(struct call *c, const struct pb_schema *schema, const void *message);
 /* The message and the end. */
@@ -235,9 +238,13 @@ struct bytes api_header_encode(const struct api *a, int64_t revision, struct hea
 /* --- body.c --- */
 
 /* Sends the reply as the message it is. Takes it over. */
-void api_body_send_reply(struct api *a, struct rpc_call *rpc, struct reply *r);
+void api_body_send_reply(struct call *c, struct reply *r);
 /* The same for a watcher's long events. */
-void api_body_send_long(struct rpc_call *rpc, struct bytes prefix, struct watch_long *events);
+void api_body_send_long(struct call *c, struct bytes prefix, struct watch_long *events);
+/* So many bytes of the call's oldest body are wanted. */
+void api_body_wanted(struct api *a, struct rpc_call *rpc, size_t max);
+/* Nobody wants the bodies of this call any more. */
+void api_body_drop(struct api *a, const struct rpc_call *rpc);
 /* Gives up replies that have held up a compaction for too long. */
 void api_body_end_pins(struct api *a);
 
@@ -270,8 +277,6 @@ const struct handler *api_handler_of(enum api_method method);
 
 /* Sends what watchers are owed, at most `steps` messages. True if nothing is left. */
 bool api_watch_send_some(struct api *a, unsigned steps);
-/* Gives streams the room back that was sent. False if some of them had been waiting for it. */
-bool api_watch_account(struct api *a);
 
 void api_http_request(struct api *a, const struct rpc_event *e);
 

@@ -220,6 +220,16 @@ static void take_needs(struct api_rig *k)
     }
 }
 
+static void take_events(struct api_rig *k)
+{
+    struct rpc_event e;
+
+    while (rpc_take(k->rpc, &e)) {
+        api_event(k->api, &e);
+        api_check(k->api);
+    }
+}
+
 static void work(struct api_rig *k)
 {
     for (unsigned i = 0; i < 50; i++) {
@@ -227,8 +237,8 @@ static void work(struct api_rig *k)
         bool api_idle = api_work(k->api, k->api_steps);
         take_needs(k);
         rpc_flush(k->rpc);
-        bool flushed = api_flushed(k->api);
-        if (watch_idle && api_idle && flushed)
+        take_events(k);
+        if (watch_idle && api_idle && !rpc_has_events(k->rpc))
             return;
     }
 }
@@ -243,13 +253,8 @@ static void look_after_store(struct api_rig *k)
 
 static void server_turn(struct api_rig *k)
 {
-    struct rpc_event e;
-
     update_facts(k);
-    while (rpc_take(k->rpc, &e)) {
-        api_event(k->api, &e);
-        api_check(k->api);
-    }
+    take_events(k);
     take_needs(k);
     work(k);
     look_after_store(k);

@@ -1,89 +1,68 @@
+/*
+ * Replies that are too long to be held in memory: rpc is told their size, and gets their bytes as
+ * it wants them. A call that is finished stays alive in rpc until its body is complete, so a body
+ * outlives the call that it is the reply to.
+ */
 #include "api/api_int.h"
 
-/* --- a reply whose bulk is in the store --- */
+/* Either a reply whose bulk is in the store, or the events of one huge revision. */
+struct body {
+    struct list link; /* a->bodies, oldest first */
+    struct rpc_call *rpc;
+    uint64_t left;
 
-struct reply_body {
-    struct rpc_body base;
     struct reply reply;
-    struct list link;    /* a->bodies */
     uint64_t started_ms; /* its scans hold their pins since then */
     bool given_up;
-};
 
-static enum err reply_body_read(struct rpc_body *base, size_t max, struct buf *out)
-{
-    struct reply_body *b = container_of(base, struct reply_body, base);
-
-    if (b->given_up)
-        return ERR_CANCELED;
-    reply_read(&b->reply, max, out); /* its end is known from total_bytes */
-    return ERR_OK;
-}
-
-static void reply_body_end(struct rpc_body *base)
-{
-    struct reply_body *b = container_of(base, struct reply_body, base);
-
-    list_remove(&b->link);
-    reply_free(&b->reply);
-    mem_free(b);
-}
-
-void api_body_send_reply(struct api *a, struct rpc_call *rpc, struct reply *r)
-{
-    struct reply_body *b = mem_new(struct reply_body);
-
-    reply_move(r, &b->reply);
-    b->base = (struct rpc_body){
-        .total_bytes = b->reply.total, .read = reply_body_read, .end = reply_body_end};
-    b->started_ms = a->facts->now_ms;
-    list_init(&b->link);
-    list_push_back(&a->bodies, &b->link);
-    rpc_send_body(rpc, &b->base);
-}
-
-/*
- * The call was finished long ago, so there is nobody to be told; closing the scans frees the pins
- * at once, and the stream is reset when its turn to send comes.
- */
-static void give_up(struct reply_body *b)
-{
-    reply_free(&b->reply);
-    b->given_up = true;
-    list_remove(&b->link);
-}
-
-void api_body_end_pins(struct api *a)
-{
-    if (list_empty(&a->bodies) || !mvcc_pin_in_the_way(a->o.mvcc))
-        return;
-    LIST_FOREACH (link, &a->bodies) {
-        struct reply_body *b = container_of(link, struct reply_body, link);
-        if (a->facts->now_ms - b->started_ms < API_PIN_MS_MAX)
-            return; /* the rest is younger */
-        if (!reply_in_the_way(&b->reply))
-            continue; /* another one's revision is waited for */
-        log_warn(a->o.logger, "gave up a reply whose reader holds up compaction",
-                 LOG_U64("bytes-left", b->base.total_bytes - b->reply.taken));
-        give_up(b);
-    }
-}
-
-/* --- the events of one huge revision --- */
-
-struct long_body {
-    struct rpc_body base;
-    struct watch_long *events;
+    struct watch_long *events; /* NULL: it is a reply */
     struct buf rest; /* what came from there and did not fit; at first the message's prefix */
     size_t rest_at;
 };
 
-static enum err long_body_read(struct rpc_body *base, size_t max, struct buf *out)
+static struct body *body_new(struct call *c, uint64_t total_bytes)
 {
-    struct long_body *b = container_of(base, struct long_body, base);
+    struct api *a = api_of(c);
+    struct body *b = mem_new(struct body);
 
+    b->rpc = c->base.rpc;
+    b->left = total_bytes;
+    b->started_ms = a->facts->now_ms;
+    list_init(&b->link);
+    list_push_back(&a->bodies, &b->link);
+    c->credit -= (int64_t)rpc_message_cost(0);
+    rpc_announce(c->base.rpc, total_bytes);
+    return b;
+}
+
+static void body_end(struct body *b)
+{
+    list_remove(&b->link);
+    reply_free(&b->reply);
+    watch_long_end(b->events);
+    buf_free(&b->rest);
+    mem_free(b);
+}
+
+void api_body_send_reply(struct call *c, struct reply *r)
+{
+    reply_move(r, &body_new(c, r->total)->reply);
+}
+
+void api_body_send_long(struct call *c, struct bytes prefix, struct watch_long *events)
+{
+    struct body *b = body_new(c, prefix.len + watch_long_bytes(events));
+
+    b->events = events;
+    buf_append(&b->rest, prefix);
+}
+
+/* --- reading --- */
+
+static enum err read_long(struct body *b, size_t max, struct buf *out)
+{
     if (b->rest_at == b->rest.len) {
-        bool done; /* as total_bytes says */
+        bool done; /* as its size says */
         buf_clear(&b->rest);
         b->rest_at = 0;
         enum err e = watch_long_read(b->events, max, &b->rest, &done);
@@ -97,23 +76,97 @@ static enum err long_body_read(struct rpc_body *base, size_t max, struct buf *ou
     return ERR_OK;
 }
 
-static void long_body_end(struct rpc_body *base)
+static enum err read_some(struct body *b, size_t max, struct buf *out)
 {
-    struct long_body *b = container_of(base, struct long_body, base);
-
-    watch_long_end(b->events);
-    buf_free(&b->rest);
-    mem_free(b);
+    if (b->given_up)
+        return ERR_CANCELED;
+    if (b->events)
+        return read_long(b, max, out);
+    reply_read(&b->reply, max, out); /* its end is known from its size */
+    return ERR_OK;
 }
 
-void api_body_send_long(struct rpc_call *rpc, struct bytes prefix, struct watch_long *events)
+static struct body *find_body(struct api *a, const struct rpc_call *rpc)
 {
-    struct long_body *b = mem_new(struct long_body);
+    LIST_FOREACH (link, &a->bodies) {
+        struct body *b = container_of(link, struct body, link);
+        if (b->rpc == rpc)
+            return b;
+    }
+    return NULL;
+}
 
-    b->base = (struct rpc_body){.total_bytes = prefix.len + watch_long_bytes(events),
-                                .read = long_body_read,
-                                .end = long_body_end};
-    b->events = events;
-    buf_append(&b->rest, prefix);
-    rpc_send_body(rpc, &b->base);
+/* The size was promised, so there is no other way to end it. */
+static void break_off(struct api *a, struct rpc_call *rpc, enum err why)
+{
+    struct call *c = rpc->context;
+
+    log_warn(a->o.logger, "cannot read the reply to a call", LOG_STR("error", err_text(why)));
+    api_body_drop(a, rpc);
+    rpc->context = NULL;
+    if (c)
+        api_call_end(c);
+    rpc_break(rpc);
+}
+
+void api_body_wanted(struct api *a, struct rpc_call *rpc, size_t max)
+{
+    struct body *b = find_body(a, rpc);
+    struct buf chunk = {0};
+
+    assert(b && max <= b->left);
+    buf_reserve(&chunk, max);
+    enum err e = read_some(b, max, &chunk);
+    if (e != ERR_OK) {
+        buf_free(&chunk);
+        break_off(a, rpc, e);
+        return;
+    }
+    assert(chunk.len <= max);
+    b->left -= chunk.len;
+    bool is_over = b->left == 0;
+    struct call *c = rpc->context;
+    if (is_over)
+        body_end(b);
+    rpc_chunk(rpc, &chunk);
+    if (is_over && c && c->on->sent)
+        c->on->sent(
+            c); /* its credit has not grown, but what it took from a watch stream's is free */
+}
+
+void api_body_drop(struct api *a, const struct rpc_call *rpc)
+{
+    LIST_FOREACH (link, &a->bodies) {
+        struct body *b = container_of(link, struct body, link);
+        if (!rpc || b->rpc == rpc)
+            body_end(b);
+    }
+}
+
+/* --- pins --- */
+
+/*
+ * The call was finished long ago, so there is nobody to be told; closing the scans frees the pins
+ * at once, and the stream is reset when its turn to send comes.
+ */
+static void give_up(struct body *b)
+{
+    reply_free(&b->reply);
+    b->given_up = true;
+}
+
+void api_body_end_pins(struct api *a)
+{
+    if (list_empty(&a->bodies) || !mvcc_pin_in_the_way(a->o.mvcc))
+        return;
+    LIST_FOREACH (link, &a->bodies) {
+        struct body *b = container_of(link, struct body, link);
+        if (a->facts->now_ms - b->started_ms < API_PIN_MS_MAX)
+            return; /* the rest is younger */
+        if (b->events || b->given_up || !reply_in_the_way(&b->reply))
+            continue; /* another one's revision is waited for */
+        log_warn(a->o.logger, "gave up a reply whose reader holds up compaction",
+                 LOG_U64("bytes-left", b->left));
+        give_up(b);
+    }
 }

@@ -319,6 +319,18 @@ void api_call_wait(struct call *c, call_ready *ready)
 
 /* --- answering --- */
 
+void api_call_send_bytes(struct call *c, struct bytes message)
+{
+    c->credit -= (int64_t)rpc_message_cost(message.len);
+    rpc_send(c->base.rpc, message);
+}
+
+void api_call_send_shared(struct call *c, struct bytes prefix, struct blob *rest)
+{
+    c->credit -= (int64_t)rpc_message_cost(prefix.len + blob_bytes(rest).len);
+    rpc_send_shared(c->base.rpc, prefix, rest);
+}
+
 void api_call_send(struct call *c, const struct pb_schema *schema, const void *message)
 {
     struct buf *out = &api_of(c)->out;
@@ -326,7 +338,7 @@ void api_call_send(struct call *c, const struct pb_schema *schema, const void *m
     assert(c->is_authorized);
     buf_clear(out);
     pb_encode(schema, message, out);
-    rpc_send(c->base.rpc, buf_bytes(out));
+    api_call_send_bytes(c, buf_bytes(out));
 }
 
 void api_call_respond(struct call *c, const struct pb_schema *schema, const void *message)
@@ -351,7 +363,7 @@ static void send_inline(struct call *c, const struct reply *r, struct bytes head
     buf_clear(out);
     buf_append(out, header);
     buf_append(out, reply_bytes(r));
-    rpc_send(c->base.rpc, buf_bytes(out));
+    api_call_send_bytes(c, buf_bytes(out));
 }
 
 void api_call_respond_reply(struct call *c, struct reply *r, int64_t revision)
@@ -371,7 +383,7 @@ void api_call_respond_reply(struct call *c, struct reply *r, int64_t revision)
         reply_free(r);
     } else {
         reply_add_front(r, header);
-        api_body_send_reply(api_of(c), c->base.rpc, r);
+        api_body_send_reply(c, r);
     }
     api_call_finish(c, RESULT_OK);
 }

@@ -88,7 +88,7 @@ static void take_next(struct call *c)
         api_call_finish(c, RESULT_OK);
         return;
     }
-    r->is_held = rpc_credit(c->base.rpc) == 0;
+    r->is_held = c->credit <= 0;
     if (!r->is_held)
         rpc_release(c->base.rpc);
 }
@@ -236,9 +236,9 @@ static void keep_alive_ended(struct call *c)
         api_call_finish(c, RESULT_OK);
 }
 
-static void keep_alive_drained(struct call *c)
+static void keep_alive_sent(struct call *c)
 {
-    if (!c->renewal.is_held)
+    if (!c->renewal.is_held || c->credit <= 0)
         return;
     c->renewal.is_held = false;
     rpc_release(c->base.rpc);
@@ -251,14 +251,14 @@ const struct handler api_lease_keep_alive = {
     .applied = keep_alive_applied,
     .failed = keep_alive_failed,
     .ended = keep_alive_ended,
-    .drained = keep_alive_drained,
+    .sent = keep_alive_sent,
 };
 
 /* --- LeaseTimeToLive --- */
 
 static void finish_question(struct call *c)
 {
-    rpc_send(c->base.rpc, buf_bytes(&c->question.text));
+    api_call_send_bytes(c, buf_bytes(&c->question.text));
     api_call_finish(c, RESULT_OK);
 }
 

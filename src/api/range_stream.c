@@ -12,7 +12,7 @@
 enum {
     FIRST_CHUNK_KEYS = 10,
     CHUNK_KEYS_MAX = MVCC_SLICE_STEPS,
-    CHUNK_BYTES_MAX = RPC_CALL_QUEUE_BYTES, /* unless a single key value is larger */
+    CHUNK_BYTES_MAX = RPC_STREAM_CREDIT_BYTES, /* unless a single key value is larger */
     FRONT_BYTES = 1 + 5 + HEADER_BYTES_MAX, /* tag and length of what is inside, and the header */
 };
 
@@ -90,16 +90,16 @@ static unsigned count_kvs(struct bytes kvs)
 
 /* Keys that are dead at the revision cost as much to pass over as living ones to read, and are not
  * counted; so a chunk also ends, short of keys, when it has looked at enough of them. */
-static void read_chunk(struct range_stream *s, struct buf *out)
+static void read_chunk(struct range_stream *s, size_t max, struct buf *out)
 {
     unsigned found = 0;
 
     for (unsigned looked = 0; found < s->chunk_keys && looked < CHUNK_KEYS_MAX;) {
         size_t before = out->len;
         unsigned steps = s->chunk_keys - found;
-        if (s->sent == s->scan->bytes || before - FRONT_BYTES >= CHUNK_BYTES_MAX)
+        if (s->sent == s->scan->bytes || before - FRONT_BYTES >= max)
             return;
-        mvcc_scan_read(s->scan, CHUNK_BYTES_MAX - (before - FRONT_BYTES), steps, out);
+        mvcc_scan_read(s->scan, max - (before - FRONT_BYTES), steps, out);
         s->sent += out->len - before;
         found += count_kvs(bytes_of(out->at + before, out->len - before));
         looked += steps;
@@ -114,14 +114,14 @@ static bool send_chunk(struct call *c)
 
     buf_clear(out);
     buf_extend(out, FRONT_BYTES);
-    read_chunk(s, out);
+    read_chunk(s, c->credit < CHUNK_BYTES_MAX ? (size_t)c->credit : CHUNK_BYTES_MAX, out);
     size_t kvs_bytes = out->len - FRONT_BYTES;
     bool is_last = s->sent == s->scan->bytes;
     if (kvs_bytes == 0 && !is_last)
         return false; /* all of the keys that it looked at were dead then */
     adjust_chunk_keys(c, kvs_bytes);
     size_t start = close_chunk(c, out, is_last);
-    rpc_send(c->base.rpc, bytes_of(out->at + start, out->len - start));
+    api_call_send_bytes(c, bytes_of(out->at + start, out->len - start));
     return is_last;
 }
 
@@ -146,8 +146,8 @@ static bool send_step(struct call *c, unsigned steps)
     if (give_up_pin(c))
         return true;
     for (unsigned used = 0; used < steps; used += c->chunks.chunk_keys) {
-        if (rpc_credit(c->base.rpc) == 0) {
-            api_call_wait(c, give_up_pin); /* or until it is drained */
+        if (c->credit <= 0) {
+            api_call_wait(c, give_up_pin); /* or until something was sent */
             return true;
         }
         if (send_chunk(c)) {
@@ -158,9 +158,9 @@ static bool send_step(struct call *c, unsigned steps)
     return false;
 }
 
-static void drained(struct call *c)
+static void sent(struct call *c)
 {
-    if (c->chunks.scan)
+    if (c->chunks.scan && c->credit > 0)
         api_call_step_later(c, send_step);
 }
 
@@ -213,6 +213,6 @@ const struct handler api_kv_range_stream = {
     .check = check_range_stream,
     .run = run_range_stream,
     .confirmed = begin,
-    .drained = drained,
+    .sent = sent,
     .released = released,
 };

@@ -2,8 +2,8 @@
  * Watch: requests to the hub, the hub's messages to streams.
  *
  * Memory behind a client that does not read is bounded twice. A stream has room for so many bytes,
- * which messages use up when they are taken from the hub, and which it gets back when rpc has
- * handed them on. And as long as there is no room, no further request of that client is read.
+ * which messages use up when they are taken from the hub, and which it gets back when they have
+ * left. And as long as there is no room, no further request of that client is read.
  */
 #include "api/api_int.h"
 
@@ -16,7 +16,6 @@ static void opened(struct call *c)
     struct api *a = api_of(c);
     struct watching *w = &c->watching;
 
-    list_init(&w->link);
     w->stream = watch_stream_open(a->o.watch, c, WATCH_CREDIT_BYTES, a->facts->now_ms);
 }
 
@@ -26,7 +25,6 @@ static void released(struct call *c)
 
     if (!w->stream)
         return; /* refused before it was opened */
-    list_remove(&w->link);
     watch_stream_close(w->stream);
     w->stream = NULL;
 }
@@ -61,57 +59,18 @@ static void run_watch(struct call *c, const void *request)
     release_if_credit(c);
 }
 
-/* --- room --- */
-
-/*
- * What rpc has handed on since the last time is room again. A stream that rpc has no room for is
- * looked at again when it is drained. False if the stream may have been held up.
- */
-static bool give_back_credit(struct call *c)
+/* What is not under way any more is room again for the hub's messages. */
+static void sent(struct call *c)
 {
     struct watching *w = &c->watching;
-    size_t credit = rpc_credit(c->base.rpc);
-    size_t queued = RPC_CALL_QUEUE_BYTES - credit;
+    size_t unsent = c->credit < c->granted ? (size_t)(c->granted - c->credit) : 0;
 
-    if (credit == 0 || queued >= w->outstanding) {
-        if (credit == 0)
-            list_remove(&w->link);
-        return true;
-    }
-    bool was_short = w->is_held || watch_stream_credit(w->stream) < WATCH_BATCH_BYTES;
-    watch_sent(w->stream, w->outstanding - queued);
-    w->outstanding = queued;
-    if (queued == 0)
-        list_remove(&w->link);
+    if (unsent >= w->outstanding)
+        return;
+    watch_sent(w->stream, w->outstanding - unsent);
+    w->outstanding = unsent;
     if (w->is_held)
         release_if_credit(c);
-    return !was_short;
-}
-
-bool api_watch_account(struct api *a)
-{
-    bool nobody_waited = true;
-
-    LIST_FOREACH (link, &a->sending)
-        nobody_waited &= give_back_credit(container_of(link, struct call, watching.link));
-    return nobody_waited;
-}
-
-static void note_outstanding(struct call *c, size_t bytes)
-{
-    struct watching *w = &c->watching;
-
-    if (w->outstanding == 0 && bytes > 0)
-        list_push_back(&api_of(c)->sending, &w->link);
-    w->outstanding += bytes;
-}
-
-static void drained(struct call *c)
-{
-    struct watching *w = &c->watching;
-
-    if (w->outstanding > 0 && w->link.next == &w->link)
-        list_push_back(&api_of(c)->sending, &w->link);
 }
 
 /* --- messages --- */
@@ -148,14 +107,14 @@ static void send_message(struct api *a, struct watch_message *m)
         return;
     }
     if (m->long_events) {
-        api_body_send_long(c->base.rpc, front, m->long_events);
+        api_body_send_long(c, front, m->long_events);
     } else if (m->events) {
-        rpc_send_shared(c->base.rpc, front, m->events);
+        api_call_send_shared(c, front, m->events);
         blob_unref(m->events);
     } else {
-        rpc_send(c->base.rpc, front);
+        api_call_send_bytes(c, front);
     }
-    note_outstanding(c, m->bytes);
+    c->watching.outstanding += m->bytes;
 }
 
 bool api_watch_send_some(struct api *a, unsigned steps)
@@ -175,6 +134,6 @@ const struct handler api_watch_watch = {
     .schema = &pb_watch_request_schema,
     .opened = opened,
     .run = run_watch,
-    .drained = drained,
+    .sent = sent,
     .released = released,
 };

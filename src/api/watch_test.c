@@ -214,7 +214,7 @@ TEST(a_watch_that_is_not_read_costs_little_and_misses_nothing)
         api_rig_turn(&k);
     }
     api_rig_for_ms(&k, 1000);
-    CHECK(watch_status(k.watch).bytes < 2 * RPC_CALL_QUEUE_BYTES);
+    CHECK(watch_status(k.watch).bytes < 2 * RPC_STREAM_CREDIT_BYTES);
     CHECK_EQ(watch_status(k.watch).lagging, 1);
 
     api_rig_client_reads(&k, true);

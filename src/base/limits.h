@@ -18,6 +18,26 @@ enum {
 #define GRPC_OVERHEAD_BYTES       (512 * KIB)
 #define RPC_MESSAGE_BYTES_DEFAULT (REQUEST_BYTES_DEFAULT + GRPC_OVERHEAD_BYTES)
 
+/*
+ * What may wait between rpc and whoever serves its calls.
+ *
+ * A stream begins with credit for so many bytes to send, and gets them back in steps; so who has
+ * less than a step missing may never hear of it, and must not wait for more.
+ */
+#define RPC_STREAM_CREDIT_BYTES     (256 * KIB)
+#define RPC_STREAM_CREDIT_BYTES_MIN (32 * KIB) /* where the connection has a lot under way */
+#define RPC_SENT_STEP_BYTES         (8 * KIB)
+#define RPC_MESSAGE_OVERHEAD_BYTES  128         /* of a queued message, beside its bytes */
+#define RPC_CHUNK_BYTES             (64 * KIB)  /* of a body, wanted at a time */
+#define RPC_CONN_WANTED_BYTES_MAX   (256 * KIB) /* of bodies of a connection, wanted and not sent */
+#define RPC_CONN_BYTES_MAX          (8 * MIB) /* received and not answered, or not sent: all calls */
+
+static_assert(RPC_SENT_STEP_BYTES <= RPC_STREAM_CREDIT_BYTES_MIN / 4, "most of it is of use");
+static_assert(RPC_CHUNK_BYTES <= RPC_CONN_WANTED_BYTES_MAX,
+              "a chunk fits in what a connection wants");
+static_assert(RPC_STREAM_CREDIT_BYTES <= RPC_CONN_BYTES_MAX, "so does a stream");
+static_assert(RPC_MESSAGE_BYTES_DEFAULT <= RPC_CONN_BYTES_MAX, "so does a request");
+
 /* Protobuf nesting: a Txn inside a Txn costs two levels, so this allows about 50 of them. */
 #define PB_DEPTH_MAX 100
 

@@ -24,7 +24,7 @@ struct call *rpc_call_new(struct rpc_conn *conn, enum rpc_kind kind, int32_t str
         list_init(&c->ready_link);
         list_init(&c->touched_link);
         list_init(&c->parked_link);
-        list_init(&c->credit_link);
+        list_init(&c->withheld_link);
         message_queue_init(&c->queue);
         c->timer.on_time = on_deadline;
     }
@@ -68,7 +68,7 @@ static void recycle(struct call *c)
     list_init(&c->ready_link);
     list_init(&c->touched_link);
     list_init(&c->parked_link);
-    list_init(&c->credit_link);
+    list_init(&c->withheld_link);
     message_queue_init(&c->queue);
 }
 
@@ -105,7 +105,7 @@ void rpc_call_free(struct call *c)
 
     assert(!c->attached);
     assert(c->released);
-    rpc_event_drop_all(c);
+    rpc_event_drop(c, PENDING_ALL);
     give_back_reserved(c);
     conn->kept -= c->kept;
     assert(c->queue.left == 0);
@@ -125,8 +125,12 @@ void rpc_call_free(struct call *c)
 
 static void clear_queue(struct call *c)
 {
-    c->pub.conn->queued -= c->queue.held;
+    struct rpc_conn *conn = c->pub.conn;
+
+    conn->queued -= c->queue.held;
     message_queue_clear(&c->queue);
+    conn->wanted -= c->wanted;
+    c->wanted = 0;
 }
 
 /* Nothing that comes in matters any more. A message that was lent stays as it is. */
@@ -164,8 +168,8 @@ void rpc_call_decide(struct call *c, enum rpc_code code, struct bytes text)
 static void tell_gone(struct call *c)
 {
     c->gone = true;
-    rpc_event_drop_all(c);
-    list_remove(&c->credit_link);
+    rpc_event_drop(c, PENDING_ALL);
+    list_remove(&c->withheld_link);
     if (c->announced)
         rpc_event_add(c, PENDING_GONE);
     else
@@ -178,14 +182,12 @@ void rpc_call_reset(struct call *c, uint32_t error)
     rpc_conn_touch(c->pub.conn);
 }
 
-/* We end the call, not the caller: the client gets a status, the caller is told that it is gone. A
- * message that was sent in part can only be followed by its rest or by a reset. */
 void rpc_call_end_early(struct call *c, enum rpc_code code, struct bytes text)
 {
     assert(c->attached);
     if (c->finished)
         return;
-    bool cut = c->queue.within_message;
+    bool cut = c->queue.within_message; /* what was sent in part can only be followed by its rest */
 
     rpc_call_decide(c, code, text);
     clear_queue(c);
@@ -217,7 +219,8 @@ void rpc_call_detach(struct call *c)
     conn->call_count--;
     list_remove(&c->link);
     list_remove(&c->touched_link);
-    list_remove(&c->credit_link);
+    list_remove(&c->withheld_link);
+    conn->granted -= c->granted;
     timer_stop(conn->rpc->clock, &c->timer);
     clear_queue(c);
     rpc_call_ignore_input(c);

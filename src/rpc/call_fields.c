@@ -190,6 +190,18 @@ static void show_metadata(struct call *c)
     c->pub.has_leader = bytes_equal(kept_bytes(c, &c->leader), BYTES("true"));
 }
 
+/* A connection with many streams is not to queue as much for each of them as if it were alone. */
+static void open_stream(struct call *c)
+{
+    struct rpc_conn *conn = c->pub.conn;
+
+    c->granted = conn->granted + RPC_STREAM_CREDIT_BYTES <= RPC_CONN_BYTES_MAX
+                     ? RPC_STREAM_CREDIT_BYTES
+                     : RPC_STREAM_CREDIT_BYTES_MIN;
+    conn->granted += c->granted;
+    rpc_event_add(c, PENDING_OPENED);
+}
+
 void rpc_call_fields_done(struct call *c)
 {
     c->kept = c->fields.len;
@@ -204,5 +216,5 @@ void rpc_call_fields_done(struct call *c)
         return;
     show_metadata(c);
     if (!rpc_call_is_unary(c))
-        rpc_event_add(c, PENDING_OPENED);
+        open_stream(c);
 }

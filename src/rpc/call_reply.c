@@ -32,7 +32,7 @@ static void send_packed(struct call *c, struct bytes plain)
 
     buf_clear(&r->scratch);
     gzip_pack(rpc_gzip(r), plain, &r->scratch);
-    message_queue_add(&c->queue, true, buf_bytes(&r->scratch), NULL);
+    message_queue_add_packed(&c->queue, buf_bytes(&r->scratch), plain.len);
 }
 
 void rpc_send(struct rpc_call *pub, struct bytes message)
@@ -45,7 +45,7 @@ void rpc_send(struct rpc_call *pub, struct bytes message)
     if (c->gzip && message.len > 0 && message.len <= PACKED_BYTES_MAX)
         send_packed(c, message);
     else
-        message_queue_add(&c->queue, false, message, NULL);
+        message_queue_add(&c->queue, message, NULL);
     queued(c, before);
 }
 
@@ -56,56 +56,110 @@ void rpc_send_shared(struct rpc_call *pub, struct bytes prefix, struct blob *res
 
     if (!can_send(c))
         return;
-    message_queue_add(&c->queue, false, prefix, rest);
+    message_queue_add(&c->queue, prefix, rest);
     queued(c, before);
 }
 
-void rpc_send_body(struct rpc_call *pub, struct rpc_body *body)
+void rpc_announce(struct rpc_call *pub, uint64_t total_bytes)
 {
     struct call *c = answering(pub);
     size_t before = c->queue.held;
 
-    if (!can_send(c)) {
-        body->end(body);
+    if (total_bytes == 0) {
+        rpc_send(pub, bytes_of(NULL, 0));
         return;
     }
-    message_queue_add_body(&c->queue, body);
+    c->bodies++;
+    if (!can_send(c))
+        return;
+    message_queue_add_body(&c->queue, total_bytes);
     queued(c, before);
 }
 
-size_t rpc_credit(struct rpc_call *pub)
+/* The caller will not speak of it any more. */
+static void release_call(struct call *c)
+{
+    c->released = true;
+    rpc_event_drop(c, PENDING_ALL);
+    if (!c->attached)
+        rpc_call_free(c);
+}
+
+static void body_complete(struct call *c)
+{
+    assert(c->bodies > 0);
+    c->bodies--;
+    if (c->answered && c->bodies == 0)
+        release_call(c);
+}
+
+/* More is to be sent, and not in this turn. */
+static void submit_again(struct call *c)
+{
+    if (list_empty(&c->touched_link))
+        list_push_back(&c->pub.conn->touched, &c->touched_link);
+    rpc_flush_again(c->pub.conn);
+}
+
+void rpc_chunk(struct rpc_call *pub, struct buf *chunk)
+{
+    struct call *c = call_of(pub);
+    struct rpc_conn *conn = pub->conn;
+    size_t before = c->queue.held, len = chunk->len;
+
+    assert(!c->released);
+    if (c->wanted == 0) { /* the client has gone since it was asked for */
+        buf_free(chunk);
+        return;
+    }
+    assert(len <= c->wanted);
+    conn->wanted -= c->wanted - len;
+    c->wanted = len;
+    if (len == 0) {
+        buf_free(chunk);
+        submit_again(c);
+        return;
+    }
+    bool completes = len == message_queue_ungiven(&c->queue);
+    message_queue_give(&c->queue, chunk);
+    queued(c, before);
+    if (completes)
+        body_complete(c);
+}
+
+void rpc_break(struct rpc_call *pub)
 {
     struct call *c = answering(pub);
-    struct rpc_conn *conn = pub->conn;
 
-    if (!can_send(c))
-        return RPC_CALL_QUEUE_BYTES; /* what is sent is dropped */
-    size_t credit = c->queue.held < RPC_CALL_QUEUE_BYTES ? RPC_CALL_QUEUE_BYTES - c->queue.held : 0;
-    size_t of_conn = conn->queued < RPC_CONN_BYTES_MAX ? RPC_CONN_BYTES_MAX - conn->queued : 0;
-    credit = credit < of_conn ? credit : of_conn;
-    if (credit == 0 && list_empty(&c->credit_link))
-        list_push_back(&conn->awaiting_credit, &c->credit_link);
-    return credit;
+    c->answered = true;
+    c->lent = false;
+    if (c->attached) {
+        if (!c->finished)
+            rpc_call_decide(c, RPC_UNKNOWN, BYTES(""));
+        rpc_call_ignore_input(c);
+        rpc_call_reset(c, NGHTTP2_INTERNAL_ERROR);
+    }
+    release_call(c);
 }
 
 void rpc_finish(struct rpc_call *pub, enum rpc_code code, struct bytes text)
 {
     struct call *c = answering(pub);
 
-    c->released = true;
+    c->answered = true;
     c->lent = false;
-    rpc_event_drop_all(c);
-    list_remove(&c->credit_link);
-    if (!c->attached) {
-        rpc_call_free(c);
-        return;
+    list_remove(&c->withheld_link);
+    if (c->attached) {
+        if (!c->finished) {                 /* else the client was told something else already */
+            rpc_call_decide(c, code, text); /* before ignoring input: the text may be part of it */
+            rpc_call_touch(c);
+        }
+        rpc_call_ignore_input(c);
     }
-    if (!c->finished) { /* else the client was told something else already */
-        rpc_call_decide(c, code,
-                        text); /* the text may be part of the message that ignoring input drops */
-        rpc_call_touch(c);
-    }
-    rpc_call_ignore_input(c);
+    if (c->bodies == 0)
+        release_call(c);
+    else
+        rpc_event_drop(c, (uint8_t)~(PENDING_WANTED | PENDING_GONE));
 }
 
 /* --- what nghttp2 gets --- */
@@ -207,13 +261,51 @@ void rpc_call_submit(struct call *c)
     }
 }
 
-/* More is to be sent, and not in this turn. */
 static ssize_t put_off(struct call *c)
 {
     c->deferred = true;
-    if (list_empty(&c->touched_link))
-        list_push_back(&c->pub.conn->touched, &c->touched_link);
-    rpc_flush_again(c->pub.conn);
+    submit_again(c);
+    return NGHTTP2_ERR_DEFERRED;
+}
+
+static size_t window_of(int32_t window)
+{
+    return window > 0 ? (size_t)window : 0;
+}
+
+bool rpc_conn_has_budget_for_body(const struct rpc_conn *c)
+{
+    return c->wanted < RPC_CONN_WANTED_BYTES_MAX &&
+           c->wanted < window_of(nghttp2_session_get_remote_window_size(c->session));
+}
+
+static size_t least(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
+
+/* The next bytes are of a body, and are not here. */
+static ssize_t await_chunk(struct call *c)
+{
+    struct rpc_conn *conn = c->pub.conn;
+
+    c->deferred = true;
+    if (c->wanted > 0)
+        return NGHTTP2_ERR_DEFERRED; /* they were asked for */
+    if (!rpc_conn_has_budget_for_body(conn)) {
+        if (list_empty(&c->touched_link)) /* to be tried again when something has left */
+            list_push_back(&conn->touched, &c->touched_link);
+        return NGHTTP2_ERR_DEFERRED;
+    }
+    uint64_t ungiven = message_queue_ungiven(&c->queue);
+    size_t of_conn = window_of(nghttp2_session_get_remote_window_size(conn->session));
+    size_t of_stream =
+        window_of(nghttp2_session_get_stream_remote_window_size(conn->session, c->stream_id));
+    size_t most = ungiven < RPC_CHUNK_BYTES ? (size_t)ungiven : RPC_CHUNK_BYTES;
+    c->wanted = least(most, least(of_conn - conn->wanted, of_stream));
+    assert(c->wanted > 0); /* nghttp2 asks when both windows are open */
+    conn->wanted += c->wanted;
+    rpc_event_add(c, PENDING_WANTED);
     return NGHTTP2_ERR_DEFERRED;
 }
 
@@ -228,23 +320,14 @@ static void submit_trailers(struct call *c)
 
 ssize_t rpc_call_read(struct call *c, size_t max, uint32_t *flags)
 {
-    struct rpc_conn *conn = c->pub.conn;
-    struct rpc *r = conn->rpc;
+    struct rpc *r = c->pub.conn->rpc;
     bool bulk = c->weight == WEIGHT_BULK;
-    size_t held = c->queue.held;
-    size_t ready;
 
     if (bulk && r->bulk_left == 0)
         return put_off(c);
-    enum err e = message_queue_ready(&c->queue, max, &ready);
-    conn->queued += c->queue.held - held;
-    if (e != ERR_OK) {
-        log_warn(r->logger, "cannot read the reply to a call", LOG_STR("remote", conn->info.remote),
-                 LOG_STR("error", err_text(e)));
-        return NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE;
-    }
+    size_t ready = message_queue_ready(&c->queue, max);
     if (ready == 0 && c->queue.left > 0)
-        return put_off(c);
+        return await_chunk(c);
     if (ready == 0 && !c->finished) {
         c->deferred = true;
         return NGHTTP2_ERR_DEFERRED;
@@ -266,6 +349,12 @@ void rpc_call_put_data(struct call *c, const uint8_t *frame_head, size_t count)
 
     h2_put_data(&conn->wire, frame_head, &c->queue, count);
     conn->queued -= held - c->queue.held;
+    size_t of_body = least(c->wanted, count); /* all before it had left when it was asked for */
+    c->wanted -= of_body;
+    conn->wanted -= of_body;
+    if (c->queue.left_cost >= RPC_SENT_STEP_BYTES && c->granted > 0 && !c->answered && !c->gone &&
+        list_empty(&c->withheld_link))
+        list_push_back(&conn->withheld, &c->withheld_link);
 }
 
 void rpc_call_sent_all(struct call *c)

@@ -346,14 +346,12 @@ static ssize_t read_data(nghttp2_session *s, int32_t stream_id, uint8_t *at, siz
                          uint32_t *flags, nghttp2_data_source *source, void *context)
 {
     struct one_call *c = source->ptr;
-    size_t ready;
 
     (void)s;
     (void)stream_id;
     (void)at;
     (void)context;
-    enum err e = message_queue_ready(&c->queue, max, &ready);
-    assert(e == ERR_OK); /* there are no bodies here */
+    size_t ready = message_queue_ready(&c->queue, max);
     if (ready == 0 && !c->ended) {
         c->deferred = true;
         return NGHTTP2_ERR_DEFERRED;
@@ -587,9 +585,9 @@ void client_send(struct client_call *pub, struct bytes message)
     if (c->gzip_out) {
         buf_clear(&client->scratch);
         gzip_pack(gzip_of(client), message, &client->scratch);
-        message_queue_add(&c->queue, true, buf_bytes(&client->scratch), NULL);
+        message_queue_add_packed(&c->queue, buf_bytes(&client->scratch), message.len);
     } else {
-        message_queue_add(&c->queue, false, message, NULL);
+        message_queue_add(&c->queue, message, NULL);
     }
     wake(c);
 }

@@ -65,7 +65,7 @@ void rpc_conn_accepted(struct rpc *r, struct conn *conn)
     list_init(&c->calls);
     list_init(&c->touched);
     list_init(&c->parked);
-    list_init(&c->awaiting_credit);
+    list_init(&c->withheld);
     list_push_back(&r->conns, &c->link);
     r->conn_count++;
     rpc_conn_set_alarm(c, ALARM_HEAD, HEAD_TIMEOUT_MS);
@@ -531,18 +531,12 @@ void rpc_conn_unpark(struct rpc_conn *c)
     c->unparking = false;
 }
 
-void rpc_conn_tell_drained(struct rpc_conn *c)
+static void give_back_credit(struct rpc_conn *c)
 {
-    if (c->queued > RPC_CONN_BYTES_MAX / 2)
+    if (c->queued >= RPC_CONN_BYTES_MAX)
         return;
-    LIST_FOREACH (link, &c->awaiting_credit) {
-        struct call *call = container_of(link, struct call, credit_link);
-
-        if (call->queue.held > RPC_CALL_QUEUE_BYTES / 2)
-            continue;
-        list_remove(link);
-        rpc_event_add(call, PENDING_DRAINED);
-    }
+    for (struct list *link; (link = list_pop_front(&c->withheld));)
+        rpc_event_add(container_of(link, struct call, withheld_link), PENDING_SENT);
 }
 
 /* False: the session is broken. *more: there may be more, and the kernel would take it. */
@@ -582,7 +576,9 @@ static void flush_session(struct rpc_conn *c)
         rpc_conn_cut(c, ERR_MALFORMED);
         return;
     }
-    rpc_conn_tell_drained(c);
+    give_back_credit(c);
+    if (!list_empty(&c->touched) && rpc_conn_has_budget_for_body(c))
+        rpc_flush_again(c); /* somebody had to wait for that */
     bool over = !nghttp2_session_want_read(c->session) && !nghttp2_session_want_write(c->session);
     if (over)
         rpc_conn_linger(c);
@@ -672,7 +668,7 @@ void rpc_conn_stop(struct rpc_conn *c)
 
 void rpc_conn_check(const struct rpc_conn *c)
 {
-    size_t calls = 0, backlog = 0, queued = 0, reserved = 0;
+    size_t calls = 0, backlog = 0, queued = 0, reserved = 0, granted = 0, wanted = 0;
 
     LIST_FOREACH (link, &c->calls) {
         const struct call *call = container_of(link, struct call, link);
@@ -683,11 +679,15 @@ void rpc_conn_check(const struct rpc_conn *c)
         backlog += call->later.len - call->later_at;
         queued += call->queue.held;
         reserved += call->reserved;
+        granted += call->granted;
+        wanted += call->wanted;
     }
     assert(calls == c->call_count);
     assert(c->refs >= calls);
     assert(backlog == c->backlog);
     assert(queued == c->queued);
+    assert(granted == c->granted);
+    assert(wanted == c->wanted);
     assert(reserved <= c->held); /* calls that are gone may hold some, too */
     assert(!c->within_session);
     assert((c->session != NULL) == (c->state == CONN_H2));

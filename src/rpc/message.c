@@ -5,7 +5,6 @@
 enum {
     KEPT_BYTES_MAX = 4 * KIB,     /* of a reader's buffer, between messages */
     RESERVE_BYTES_MAX = 64 * KIB, /* set aside at once when a length is known */
-    ITEM_OVERHEAD_BYTES = 2 * 64, /* about what an item itself costs */
 };
 
 /* --- in --- */
@@ -67,11 +66,11 @@ void message_reader_free(struct message_reader *r)
 /* The parts of a message in the order they leave: head, then rest or body. */
 struct item {
     struct list link;
-    struct blob *rest;     /* or NULL */
-    struct rpc_body *body; /* or NULL; NULL again when it was read to its end */
-    uint64_t unread;       /* of the body */
-    struct buf chunk;      /* what was read of it */
-    size_t sent;           /* of head and rest, or, when those are gone, of the chunk */
+    struct blob *rest; /* or NULL */
+    uint64_t ungiven;  /* of the body */
+    struct buf chunk;  /* what was given of it last */
+    size_t sent;       /* of head and rest, or, when those are gone, of the chunk */
+    size_t cost;       /* that whoever queued it has counted */
     size_t head_len;
     uint8_t head[]; /* the prefix and the copied bytes */
 };
@@ -99,10 +98,10 @@ static struct item *item_new(struct bytes first, uint64_t length, bool compresse
     return i;
 }
 
-/* Bodies are not counted: they are elsewhere until they are bitten off. */
+/* Bodies are not counted: they are elsewhere until they are given. */
 static size_t item_held(const struct item *i)
 {
-    return ITEM_OVERHEAD_BYTES + i->head_len + blob_bytes(i->rest).len;
+    return RPC_MESSAGE_OVERHEAD_BYTES + i->head_len + blob_bytes(i->rest).len;
 }
 
 static void item_free(struct message_queue *q, struct item *i)
@@ -110,8 +109,6 @@ static void item_free(struct message_queue *q, struct item *i)
     q->held -= item_held(i);
     q->held -= i->chunk.len;
     list_remove(&i->link);
-    if (i->body)
-        i->body->end(i->body);
     blob_unref(i->rest);
     buf_free(&i->chunk);
     mem_free(i);
@@ -144,48 +141,64 @@ void message_queue_clear(struct message_queue *q)
     assert(q->held == 0);
 }
 
-void message_queue_add(struct message_queue *q, bool compressed, struct bytes first,
-                       struct blob *rest)
+void message_queue_add(struct message_queue *q, struct bytes first, struct blob *rest)
 {
-    uint64_t length = (uint64_t)first.len + blob_bytes(rest).len;
-    struct item *i = item_new(first, length, compressed);
+    size_t length = first.len + blob_bytes(rest).len;
+    struct item *i = item_new(first, length, false);
 
     i->rest = blob_ref(rest);
+    i->cost = rpc_message_cost(length);
     queue_item(q, i, length);
 }
 
-void message_queue_add_body(struct message_queue *q, struct rpc_body *body)
+void message_queue_add_packed(struct message_queue *q, struct bytes packed, size_t plain_len)
 {
-    struct item *i = item_new(bytes_of(NULL, 0), body->total_bytes, false);
+    struct item *i = item_new(packed, packed.len, true);
 
-    i->unread = body->total_bytes;
-    i->body = body;
-    queue_item(q, i, body->total_bytes);
-    if (i->unread == 0) {
-        i->body = NULL;
-        body->end(body);
-    }
+    i->cost = rpc_message_cost(plain_len);
+    queue_item(q, i, packed.len);
 }
 
-/* No more than can be sent now: what is left over would stay in memory for as long as the client
- * likes, for each of its calls. */
-static enum err cut_off(struct message_queue *q, struct item *i, size_t max)
+void message_queue_add_body(struct message_queue *q, uint64_t total_bytes)
 {
-    struct rpc_body *body = i->body;
+    struct item *i = item_new(bytes_of(NULL, 0), total_bytes, false);
 
-    max = least(max, i->unread < RPC_CHUNK_BYTES ? (size_t)i->unread : RPC_CHUNK_BYTES);
-    assert(i->chunk.len == 0);
-    enum err e = body->read(body, max, &i->chunk);
-    q->held += i->chunk.len;
-    if (e != ERR_OK)
-        return e;
-    assert(i->chunk.len <= max);
-    i->unread -= i->chunk.len;
-    if (i->unread == 0) {
-        i->body = NULL;
-        body->end(body);
+    i->ungiven = total_bytes;
+    i->cost = rpc_message_cost(0);
+    queue_item(q, i, total_bytes);
+}
+
+static struct item *incomplete(const struct message_queue *q)
+{
+    LIST_FOREACH (link, &q->items) {
+        if (item_of(link)->ungiven > 0)
+            return item_of(link);
     }
-    return ERR_OK;
+    return NULL;
+}
+
+uint64_t message_queue_ungiven(const struct message_queue *q)
+{
+    const struct item *i = incomplete(q);
+
+    return i ? i->ungiven : 0;
+}
+
+void message_queue_give(struct message_queue *q, struct buf *chunk)
+{
+    struct item *i = incomplete(q);
+
+    assert(i && chunk->len <= i->ungiven);
+    i->ungiven -= chunk->len;
+    q->held += chunk->len;
+    if (i->chunk.len == 0) {
+        buf_free(&i->chunk);
+        i->chunk = *chunk;
+        *chunk = (struct buf){0};
+    } else {
+        buf_append(&i->chunk, buf_bytes(chunk));
+        buf_free(chunk);
+    }
 }
 
 static size_t fixed_len(const struct item *i)
@@ -193,25 +206,18 @@ static size_t fixed_len(const struct item *i)
     return i->head_len + blob_bytes(i->rest).len;
 }
 
-enum err message_queue_ready(struct message_queue *q, size_t max, size_t *out)
+size_t message_queue_ready(const struct message_queue *q, size_t max)
 {
     size_t ready = 0;
 
     LIST_FOREACH (link, &q->items) {
-        struct item *i = item_of(link);
+        const struct item *i = item_of(link);
 
-        ready += fixed_len(i) - least(i->sent, fixed_len(i));
-        if (ready < max && i->body && i->chunk.len == 0) {
-            enum err e = cut_off(q, i, max - ready);
-            if (e != ERR_OK)
-                return e;
-        }
-        ready += i->chunk.len - (i->sent > fixed_len(i) ? i->sent - fixed_len(i) : 0);
-        if (ready >= max || i->unread > 0)
+        ready += fixed_len(i) + i->chunk.len - i->sent;
+        if (ready >= max || i->ungiven > 0)
             break;
     }
-    *out = least(ready, max);
-    return ERR_OK;
+    return least(ready, max);
 }
 
 /* Moves up to `count` bytes of one part; `at` is where the part begins in the item. */
@@ -253,7 +259,8 @@ void message_queue_move(struct message_queue *q, size_t count, struct buf *out)
         assert(moved > 0);
         count -= moved;
         q->within_message = true;
-        if (i->sent == fixed_len(i) && i->unread == 0 && i->chunk.len == 0) {
+        if (i->sent == fixed_len(i) && i->ungiven == 0 && i->chunk.len == 0) {
+            q->left_cost += i->cost;
             item_free(q, i);
             q->within_message = false;
         }
@@ -270,8 +277,7 @@ void message_queue_check(const struct message_queue *q)
         const struct item *i = item_of(link);
 
         held += item_held(i) + i->chunk.len;
-        left += fixed_len(i) + i->chunk.len + i->unread - i->sent;
-        assert(!i->body == (i->unread == 0));
+        left += fixed_len(i) + i->chunk.len + i->ungiven - i->sent;
     }
     assert(held == q->held);
     assert(left == q->left);

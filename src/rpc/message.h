@@ -6,8 +6,8 @@
  * In     message_read takes bytes as they come and stops at two moments: when a length has become
  *        known, so that the owner may refuse it before a byte of it is kept, and when a message is
  *        whole. The buffer grows with what has arrived, not with what was claimed.
- * Out    a queue of messages; what the window allows moves to the connection's buffer. A body is
- *        read a chunk at a time, and only when it is at the front.
+ * Out    a queue of messages; what the window allows moves to the connection's buffer. Of a body
+ * only the size is known at first; its bytes are given a chunk at a time.
  */
 #pragma once
 
@@ -58,23 +58,33 @@ struct message_queue {
     struct list items;   /* oldest first */
     uint64_t left;       /* bytes to send in all, prefixes and bodies included */
     size_t held;         /* bytes of memory behind them */
+    size_t left_cost;    /* rpc_message_cost of those that have left, until the owner zeroes it */
     bool within_message; /* the first message has been sent in part */
 };
 
 void message_queue_init(struct message_queue *q);
 
-/* Drops everything; bodies are told their end. */
+/* Drops everything. */
 void message_queue_clear(struct message_queue *q);
 
 /* One message: a copy of `first`, and behind it what `rest` has, of which it takes a reference. */
-void message_queue_add(struct message_queue *q, bool compressed, struct bytes first,
-                       struct blob *rest);
-void message_queue_add_body(struct message_queue *q, struct rpc_body *body);
+void message_queue_add(struct message_queue *q, struct bytes first, struct blob *rest);
 
-/* How many bytes can be moved now, up to `max`: reads the next chunk of a body at the front if
- * there is none. Fewer than there are, or none, if the body has nothing to give yet. An error is
- * the body's. */
-MUST_CHECK enum err message_queue_ready(struct message_queue *q, size_t max, size_t *out);
+/* One that was compressed, and was so long before. */
+void message_queue_add_packed(struct message_queue *q, struct bytes packed, size_t plain_len);
+
+/* One message of so many bytes, which are given later. */
+void message_queue_add_body(struct message_queue *q, uint64_t total_bytes);
+
+/* The next bytes of the oldest body of which not all were given (asserted: there is one, and it has
+ * so many left). Takes the buffer over. */
+void message_queue_give(struct message_queue *q, struct buf *chunk);
+
+/* What is still to be given, of the oldest body that is not complete; 0: all are. */
+uint64_t message_queue_ungiven(const struct message_queue *q);
+
+/* How many bytes can be moved now, up to `max`: all, up to the first that were not given yet. */
+size_t message_queue_ready(const struct message_queue *q, size_t max);
 
 /* Moves so many of them to the end of `out`. */
 void message_queue_move(struct message_queue *q, size_t count, struct buf *out);

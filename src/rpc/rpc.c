@@ -5,10 +5,6 @@
 
 #include <stdio.h>
 
-static_assert(RPC_CHUNK_BYTES <= RPC_CALL_QUEUE_BYTES, "a chunk fits in a call's budget");
-static_assert(RPC_CALL_QUEUE_BYTES <= RPC_CONN_BYTES_MAX, "a call fits in a connection's");
-static_assert(RPC_MESSAGE_BYTES_DEFAULT <= RPC_CONN_BYTES_MAX, "so does a request");
-
 /* --- methods --- */
 
 static char *path_of(const struct rpc_method *m)
@@ -239,16 +235,17 @@ void rpc_event_add(struct call *c, uint8_t pending)
         list_push_back(&c->pub.conn->rpc->ready, &c->ready_link);
 }
 
-void rpc_event_drop_all(struct call *c)
+void rpc_event_drop(struct call *c, uint8_t pending)
 {
-    c->pending = 0;
-    list_remove(&c->ready_link);
+    c->pending &= (uint8_t)~pending;
+    if (c->pending == 0)
+        list_remove(&c->ready_link);
 }
 
 static enum rpc_event_kind take_first(struct call *c)
 {
-    static const enum rpc_event_kind kinds[] = {RPC_OPENED,  RPC_MESSAGE, RPC_ENDED,
-                                                RPC_DRAINED, RPC_HTTP,    RPC_GONE};
+    static const enum rpc_event_kind kinds[] = {RPC_OPENED, RPC_MESSAGE, RPC_ENDED, RPC_SENT,
+                                                RPC_WANTED, RPC_HTTP,    RPC_GONE};
     unsigned bit = (unsigned)__builtin_ctz(c->pending);
 
     assert(bit < ARRAY_LEN(kinds));
@@ -271,7 +268,14 @@ bool rpc_take(struct rpc *r, struct rpc_event *out)
 
     c->announced = true;
     *out = (struct rpc_event){.kind = take_first(c), .call = &c->pub};
-    if (out->kind == RPC_MESSAGE) {
+    if (out->kind == RPC_OPENED) {
+        out->bytes = c->granted;
+    } else if (out->kind == RPC_SENT) {
+        out->bytes = c->queue.left_cost;
+        c->queue.left_cost = 0;
+    } else if (out->kind == RPC_WANTED) {
+        out->bytes = c->wanted;
+    } else if (out->kind == RPC_MESSAGE) {
         c->lent = true;
         out->message = buf_bytes(&c->reader.content);
     } else if (out->kind == RPC_HTTP) {

@@ -6,31 +6,35 @@
  * queued on the call and leaves with rpc_flush, once per turn, as far as the client's windows
  * allow.
  *
- *     socket --> nghttp2 --> frames of gRPC --> rpc_take: OPENED, MESSAGE, ENDED, GONE, DRAINED
- *     rpc_send, rpc_finish --> queue of the call --> rpc_flush: nghttp2 --> one write each
+ *     socket --> nghttp2 --> frames of gRPC --> rpc_take: OPENED, MESSAGE, ENDED, GONE, SENT,
+ * WANTED rpc_send, rpc_finish --> queue of the call --> rpc_flush: nghttp2 --> one write each
  *
  * A unary call       MESSAGE ... rpc_send, rpc_finish                 (or GONE at any time before)
  * A streaming call   OPENED MESSAGE* ENDED ... rpc_send* rpc_finish   (or GONE)
  * A plain request    HTTP ... rpc_http_reply                          (or GONE)
  *
  * A message to send is a copy of some bytes (small answers), bytes and a shared blob (watch
- * events), or a body: something with a known size that is read a chunk at a time, when the window
- * is open, so a reply of a gigabyte needs 64 KiB here. While a long reply is being sent, short ones
- * of other calls on the connection pass it.
+ * events), or a body: its size is announced, and its bytes follow in chunks, each of them WANTED
+ * when the window is open, so a reply of a gigabyte needs 64 KiB here. While a long reply is being
+ * sent, short ones of other calls on the connection pass it.
+ *
+ * A streaming call begins with the credit that OPENED states. Whoever sends takes the
+ * rpc_message_cost of each message from it, sends nothing while there is none left, and adds what
+ * SENT brings.
  *
  * A call whose client is gone may still be answered, until GONE was taken: that is thrown away. An
- * rpc_finish is then the end, and no GONE follows.
+ * rpc_finish is then the end, and no GONE follows, unless a body is not complete: then the call
+ * goes on, as far as the body is concerned, until its last chunk or GONE.
  *
  * Promises   1. Every call that was announced by an event ends by exactly one of rpc_finish,
- *               rpc_http_reply, or an event GONE; after that the pointer is dead (for GONE: after
- *               the next rpc_take).
+ *               rpc_http_reply, or an event GONE; after that, and the last chunk of a body, the
+ *               pointer is dead (for GONE: after the next rpc_take).
  *            2. Messages of a call arrive in order. Nothing is announced after GONE.
  *            3. Memory is bounded: per call by what was received and not released and
- *               RPC_CALL_QUEUE_BYTES of what is to be sent, per connection by RPC_CONN_BYTES_MAX of
- *               either; a client that does not read stops being read, one that asks for more while
- *               it has too much is refused the stream. rpc_send is always accepted; a streaming
- *               call over its budget says so by rpc_credit, and by DRAINED when there is room
- * again.
+ *               its credit of what is to be sent, per connection by RPC_CONN_BYTES_MAX of either
+ *               (past which streams begin with the least credit, and get none back); a client
+ *               that does not read stops being read, one that asks for more while it has too much
+ *               is refused the stream. rpc_send is always accepted.
  *            4. Whatever bytes a client sends, only its own connection suffers. Rapid resets,
  *               settings and ping floods, endless continuations and header lists, huge length
  *               prefixes, absurd paths: refused, with a GOAWAY, RST_STREAM or gRPC status where the
@@ -55,10 +59,7 @@ struct rpc;      /* opaque */
 struct rpc_conn; /* opaque */
 
 enum {
-    RPC_CHUNK_BYTES = 64 * KIB,       /* of a body, read at a time */
-    RPC_CALL_QUEUE_BYTES = 256 * KIB, /* of messages to send, past which rpc_credit says none */
-    RPC_CONN_BYTES_MAX = 8 * MIB,     /* received and not answered, or not sent: all its calls */
-    RPC_HEADER_BYTES_MAX = 64 * KIB,  /* of one request */
+    RPC_HEADER_BYTES_MAX = 64 * KIB, /* of one request */
 
     /* gRPC's own defaults, where the options say nothing. */
     RPC_PING_MIN_MS = 5 * 60 * 1000,
@@ -116,16 +117,6 @@ struct rpc_call {
     struct arena arena; /* the caller's, reset at the end */
 };
 
-/* Something with a known size, read a chunk at a time. Embedded in whoever makes it. */
-struct rpc_body {
-    uint64_t total_bytes; /* exactly what read will give in all; at most 4 GiB - 1 */
-    /* Appends no more than max; nothing at all means that it wants to be asked again, in the next
-     * turn. It is called from rpc_flush, and may not call back into rpc. An error resets the stream
-     * (the size was promised already). */
-    enum err (*read)(struct rpc_body *b, size_t max, struct buf *out);
-    void (*end)(struct rpc_body *b); /* read to the end, or the call is gone: once */
-};
-
 struct rpc_options {
     const struct io *io;
     const struct logger *logger;
@@ -156,7 +147,7 @@ bool rpc_is_idle(const struct rpc *r);
 void rpc_cut(struct rpc *r);
 
 /* Frees everything as a crash does: connections, listeners and timers, which the simulator's world
- * has forgotten, are not touched. Bodies are told their end. NULL is fine. */
+ * has forgotten, are not touched. NULL is fine. */
 void rpc_abandon(struct rpc *r);
 
 /* It is idle, and every call has been answered or is GONE (asserted). NULL is fine. */
@@ -164,11 +155,20 @@ void rpc_close(struct rpc *r);
 
 /* --- taking what has happened --- */
 
-enum rpc_event_kind { RPC_OPENED, RPC_MESSAGE, RPC_ENDED, RPC_GONE, RPC_DRAINED, RPC_HTTP };
+enum rpc_event_kind {
+    RPC_OPENED,  /* a streaming call, with `bytes` of credit */
+    RPC_MESSAGE, /* of a unary call it is the first event, and mostly the only one */
+    RPC_ENDED,   /* the client sends no more */
+    RPC_SENT,    /* messages that cost `bytes` have left, and are credit again */
+    RPC_WANTED,  /* so many `bytes` of the body that is being sent, at most */
+    RPC_HTTP,    /* a plain request */
+    RPC_GONE,    /* there is nobody to be answered any more */
+};
 
 struct rpc_event {
     enum rpc_event_kind kind;
     struct rpc_call *call;
+    size_t bytes;         /* OPENED, SENT, WANTED */
     struct bytes message; /* MESSAGE: lent until rpc_release or the end of the call */
 
     /* HTTP: as sent, not decoded; lent until the end of the call. */
@@ -178,7 +178,7 @@ struct rpc_event {
 /* The next event, false when there is none for now. */
 bool rpc_take(struct rpc *r, struct rpc_event *out);
 
-/* Would rpc_take say true? (rpc_flush, too, brings events about: DRAINED.) */
+/* Would rpc_take say true? (rpc_flush, too, brings events about: SENT and WANTED.) */
 bool rpc_has_events(const struct rpc *r);
 
 /* The last message of this streaming call has been dealt with; the client may send more. (Unary
@@ -190,11 +190,24 @@ void rpc_release(struct rpc_call *c);
 /* One message each. Not after rpc_finish (asserted). */
 void rpc_send(struct rpc_call *c, struct bytes message);
 void rpc_send_shared(struct rpc_call *c, struct bytes prefix, struct blob *rest); /* takes a ref */
-void rpc_send_body(struct rpc_call *c, struct rpc_body *body);
 
-/* Bytes that may still be queued on the call before it, or its connection, is over the budget. 0:
- * wait for DRAINED, which this asks for. */
-size_t rpc_credit(struct rpc_call *c);
+/* What such a message of so many bytes takes from the credit. */
+static inline size_t rpc_message_cost(size_t len)
+{
+    return RPC_MESSAGE_OVERHEAD_BYTES + len;
+}
+
+/* One message of so many bytes (at most 4 GiB - 1), at the cost of an empty one. */
+void rpc_announce(struct rpc_call *c, uint64_t total_bytes);
+
+/* The next bytes of the oldest body that is not complete, once for each WANTED and never more of
+ * them. None at all: they are wanted again in the next turn. Takes the buffer over. The last chunk
+ * after rpc_finish ends the call. */
+void rpc_chunk(struct rpc_call *c, struct buf *chunk);
+
+/* Instead of a chunk: the rest will not come. The stream is reset, since the size was promised, and
+ * the call is over. */
+void rpc_break(struct rpc_call *c);
 
 /* Trailers: the end. text is copied; percent-encoded as gRPC wants. */
 void rpc_finish(struct rpc_call *c, enum rpc_code code, struct bytes text);

@@ -25,28 +25,45 @@ static const struct rpc_method methods[] = {
 
 enum { STEPS_MAX = 2000, PIECE_BYTES = 700 };
 
-static unsigned live, bodies;
+static unsigned live;
 
-struct some_body {
-    struct rpc_body base;
-    uint64_t done;
+/* What is still to be given of a call's bodies, finished or not. */
+struct promise {
+    uint64_t ungiven, given;
+    bool is_finished;
 };
 
-static enum err read_body(struct rpc_body *base, size_t max, struct buf *out)
+static struct promise *promise_of(struct rpc_call *c)
 {
-    struct some_body *b = container_of(base, struct some_body, base);
-
-    if (b->done > 100000)
-        return ERR_IO;
-    memset(buf_extend(out, max), 'b', max);
-    b->done += max;
-    return ERR_OK;
+    if (!c->context)
+        c->context = mem_new(struct promise);
+    return c->context;
 }
 
-static void end_body(struct rpc_body *base)
+static void forget(struct rpc_call *c)
 {
-    bodies--;
-    mem_free(container_of(base, struct some_body, base));
+    mem_free(c->context);
+    c->context = NULL;
+}
+
+static void give(struct rpc_call *c, size_t max)
+{
+    struct promise *p = promise_of(c);
+    struct buf chunk = {0};
+
+    assert(max > 0 && max <= p->ungiven);
+    if (p->given > 100000) {
+        live -= !p->is_finished;
+        forget(c);
+        rpc_break(c);
+        return;
+    }
+    memset(buf_extend(&chunk, max), 'b', max);
+    p->given += max;
+    p->ungiven -= max;
+    if (p->is_finished && p->ungiven == 0)
+        forget(c);
+    rpc_chunk(c, &chunk);
 }
 
 static void answer(struct rpc_call *c, uint8_t how)
@@ -54,23 +71,22 @@ static void answer(struct rpc_call *c, uint8_t how)
     if (how & 1)
         rpc_send(c, bytes_of("some bytes", how % 11u));
     if (how & 2) {
-        struct some_body *b = mem_new(struct some_body);
-        b->base = (struct rpc_body){
-            .total_bytes = (uint64_t)how * 1000, .read = read_body, .end = end_body};
-        bodies++;
-        rpc_send_body(c, &b->base);
+        promise_of(c)->ungiven += (uint64_t)how * 1000;
+        rpc_announce(c, (uint64_t)how * 1000);
     }
     if (how & 4) {
         struct blob *blob = blob_copy(BYTES("shared"));
         rpc_send_shared(c, BYTES("p"), blob);
         blob_unref(blob);
     }
-    (void)rpc_credit(c);
 }
 
 static void end(struct rpc_call *c, uint8_t how)
 {
     live--;
+    promise_of(c)->is_finished = true;
+    if (promise_of(c)->ungiven == 0)
+        forget(c);
     rpc_finish(c, how % 17, bytes_of("text \xff", how % 7u));
 }
 
@@ -102,9 +118,13 @@ static void on_event(const struct rpc_event *e)
             rpc_http_reply(e->call, 200, "text/plain", e->query);
         break;
     case RPC_GONE:
-        live--;
+        live -= !e->call->context || !promise_of(e->call)->is_finished;
+        forget(e->call);
         break;
-    case RPC_DRAINED:
+    case RPC_WANTED:
+        give(e->call, e->bytes);
+        break;
+    case RPC_SENT:
         break;
     }
 }
@@ -248,7 +268,6 @@ static void stage_close(struct stage *s)
         step(s);
     step(s);
     assert(live == 0);
-    assert(bodies == 0);
     rpc_close(s->rpc);
     while (fake_world_step(s->world))
         ;
@@ -263,7 +282,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (size < 1)
         return 0;
     live = 0;
-    bodies = 0;
     struct bytes in = bytes_of(data + 1, size - 1);
     if (data[0] % 2) {
         put_frames(in, &frames);

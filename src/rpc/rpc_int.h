@@ -58,9 +58,11 @@ enum {
     PENDING_OPENED = 1 << 0,
     PENDING_MESSAGE = 1 << 1,
     PENDING_ENDED = 1 << 2,
-    PENDING_DRAINED = 1 << 3,
-    PENDING_HTTP = 1 << 4,
-    PENDING_GONE = 1 << 5, /* alone */
+    PENDING_SENT = 1 << 3,
+    PENDING_WANTED = 1 << 4,
+    PENDING_HTTP = 1 << 5,
+    PENDING_GONE = 1 << 6, /* alone */
+    PENDING_ALL = 0xff,
 };
 
 struct rpc {
@@ -127,17 +129,19 @@ struct rpc_conn {
     bool paused;
     bool unparking;
 
-    struct list calls;           /* attached */
-    struct list touched;         /* those with something new to send */
-    struct list parked;          /* those whose message does not fit in the budget yet */
-    struct list awaiting_credit; /* those that were told there is no room */
-    size_t call_count;           /* attached */
-    size_t refs;                 /* all calls that point here, and one for the socket */
-    size_t kept;                 /* bytes of header fields */
-    size_t held;                 /* bytes of requests, as far as their lengths were announced */
-    size_t backlog;              /* bytes received behind a message that was not dealt with */
-    size_t queued;               /* bytes of replies */
-    size_t consumed;             /* of the connection's window, to be told to nghttp2 */
+    struct list calls;    /* attached */
+    struct list touched;  /* those with something new to send */
+    struct list parked;   /* those whose message does not fit in the budget yet */
+    struct list withheld; /* those with credit to be given back when less is queued */
+    size_t call_count;    /* attached */
+    size_t refs;          /* all calls that point here, and one for the socket */
+    size_t kept;          /* bytes of header fields */
+    size_t held;          /* bytes of requests, as far as their lengths were announced */
+    size_t backlog;       /* bytes received behind a message that was not dealt with */
+    size_t queued;        /* bytes of replies */
+    size_t granted;       /* credit that its streams have begun with */
+    size_t wanted;        /* bytes of bodies that were asked for and have not left yet */
+    size_t consumed;      /* of the connection's window, to be told to nghttp2 */
 
     struct timer timer;
     enum conn_alarm alarm;
@@ -167,12 +171,13 @@ struct call {
     struct rpc_call pub;
     struct list link; /* conn->calls, or rpc->spare */
     struct list ready_link, touched_link;
-    struct list parked_link, credit_link;
+    struct list parked_link, withheld_link;
     int32_t stream_id;
     uint8_t pending;
     bool attached;  /* the stream is open, or for HTTP/1.1 the answer is owed */
     bool announced; /* an event was taken */
     bool released;  /* the caller has done with it */
+    bool answered;  /* the caller has finished it; a body may be incomplete */
     bool gone;      /* the caller is, or will be, told so */
 
     /* Fields of the request. */
@@ -202,6 +207,9 @@ struct call {
 
     /* Out. */
     struct message_queue queue;
+    size_t granted; /* the credit that it began with */
+    size_t wanted;  /* of a body: asked for, and not given or not sent yet */
+    size_t bodies;  /* announced by the caller and not complete, sent or dropped */
     uint16_t http_status;
     enum call_weight weight;
     bool headers_sent; /* submitted, that is */
@@ -243,7 +251,7 @@ bool rpc_service_is_known(const struct rpc *r, struct bytes service);
 void rpc_flush_again(struct rpc_conn *c);
 
 void rpc_event_add(struct call *c, uint8_t pending);
-void rpc_event_drop_all(struct call *c);
+void rpc_event_drop(struct call *c, uint8_t pending);
 
 struct gzip *rpc_gzip(struct rpc *r);
 
@@ -272,9 +280,8 @@ void rpc_conn_unref(struct rpc_conn *c);
 void rpc_conn_count_control(struct rpc_conn *c);
 void rpc_conn_check(const struct rpc_conn *c);
 
-/* The budget has room again: parked calls may go on, awaiting_credit ones are told. */
+/* There is budget again: parked calls may go on. */
 void rpc_conn_unpark(struct rpc_conn *c);
-void rpc_conn_tell_drained(struct rpc_conn *c);
 
 /* --- call.c --- */
 
@@ -312,6 +319,10 @@ void rpc_call_field(struct call *c, struct bytes name, struct bytes value);
 void rpc_call_fields_done(struct call *c);
 
 /* --- call_reply.c --- */
+
+/* May more of a body be asked for? Only as much as could be sent: what is left over would stay in
+ * memory for as long as the client likes, for each of its calls. */
+bool rpc_conn_has_budget_for_body(const struct rpc_conn *c);
 
 /* Hands what is new to nghttp2. */
 void rpc_call_submit(struct call *c);

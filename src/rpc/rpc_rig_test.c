@@ -27,77 +27,104 @@ static const struct rpc_method methods[] = {
 
 /* --- what the server does --- */
 
-struct long_body {
-    struct rpc_body base;
-    struct rpc_rig *rig;
-    uint64_t done;
+/* What a call of ours has still to do. */
+struct chore {
+    struct list link; /* r->chores */
+    struct rpc_call *call;
+    bool is_body;
+
+    uint64_t total, done; /* of a body */
     bool broken, hungry, fed;
+
+    uint64_t left; /* of messages to be pulled */
+    int64_t credit;
+    struct blob *content;
 };
 
-static enum err read_body(struct rpc_body *base, size_t max, struct buf *out)
+static struct chore *chore_of(struct rpc_rig *r, const struct rpc_call *c)
 {
-    struct long_body *b = container_of(base, struct long_body, base);
-    uint64_t left = base->total_bytes - b->done;
-    size_t count = left < max ? (size_t)left : max;
-
-    if (b->broken && b->done > base->total_bytes / 2)
-        return ERR_IO;
-    b->fed = !b->fed;
-    if (b->hungry && b->fed)
-        return ERR_OK;
-    uint8_t *at = buf_extend(out, count);
-    for (size_t i = 0; i < count; i++)
-        at[i] = (uint8_t)((b->done + i) % 251);
-    b->done += count;
-    return ERR_OK;
+    LIST_FOREACH (link, &r->chores) {
+        struct chore *chore = container_of(link, struct chore, link);
+        if (chore->call == c)
+            return chore;
+    }
+    return NULL;
 }
 
-static void end_body(struct rpc_body *base)
+static struct chore *chore_new(struct rpc_rig *r, struct rpc_call *c)
 {
-    struct long_body *b = container_of(base, struct long_body, base);
+    struct chore *chore = mem_new(struct chore);
 
-    CHECK(b->rig->bodies_open > 0);
-    b->rig->bodies_open--;
-    mem_free(b);
+    CHECK(!chore_of(r, c));
+    chore->call = c;
+    list_init(&chore->link);
+    list_push_back(&r->chores, &chore->link);
+    return chore;
 }
 
-static void send_body(struct rpc_rig *r, struct rpc_call *c, uint64_t size)
+static void chore_end(struct rpc_rig *r, struct chore *chore)
 {
-    struct long_body *b = mem_new(struct long_body);
+    r->bodies_open -= chore->is_body;
+    list_remove(&chore->link);
+    blob_unref(chore->content);
+    mem_free(chore);
+}
 
-    *b = (struct long_body){.base = {.total_bytes = size, .read = read_body, .end = end_body},
-                            .rig = r,
-                            .broken = r->broken_body,
-                            .hungry = r->hungry_body};
+static void announce(struct rpc_rig *r, struct rpc_call *c, uint64_t size)
+{
+    rpc_announce(c, size);
+    if (size == 0)
+        return;
+    struct chore *b = chore_new(r, c);
+    b->is_body = true;
     r->bodies_open++;
-    rpc_send_body(c, &b->base);
+    b->total = size;
+    b->broken = r->broken_body;
+    b->hungry = r->hungry_body;
+}
+
+static void give_chunk(struct rpc_rig *r, struct rpc_call *c, size_t max)
+{
+    struct chore *b = chore_of(r, c);
+    struct buf chunk = {0};
+
+    CHECK(b && b->is_body);
+    CHECK(max > 0 && max <= RPC_CHUNK_BYTES && max <= b->total - b->done);
+    if (b->broken && b->done > b->total / 2) {
+        chore_end(r, b);
+        rpc_break(c);
+        return;
+    }
+    b->fed = !b->fed;
+    if (!b->hungry || !b->fed) {
+        uint8_t *at = buf_extend(&chunk, max);
+        for (size_t i = 0; i < max; i++)
+            at[i] = (uint8_t)((b->done + i) % 251);
+        b->done += max;
+    }
+    if (b->done == b->total)
+        chore_end(r, b);
+    rpc_chunk(c, &chunk);
 }
 
 static void finish(struct rpc_rig *r, struct rpc_call *c, enum rpc_code code, struct bytes text)
 {
-    mem_free(c->context);
-    c->context = NULL;
     r->finished++;
     r->live--;
     rpc_finish(c, code, text);
 }
 
-struct pull {
-    uint64_t left;
-    size_t size;
-    struct blob *content;
-};
-
 static void pull_on(struct rpc_rig *r, struct rpc_call *c)
 {
-    struct pull *p = c->context;
+    struct chore *p = chore_of(r, c);
 
-    while (p->left > 0 && rpc_credit(c) > 0) {
+    while (p->left > 0 && p->credit > 0) {
         rpc_send_shared(c, BYTES("<"), p->content);
+        p->credit -= (int64_t)rpc_message_cost(1 + blob_bytes(p->content).len);
         p->left--;
     }
     if (p->left == 0) {
-        blob_unref(p->content);
+        chore_end(r, p);
         finish(r, c, RPC_OK, BYTES(""));
     }
 }
@@ -115,14 +142,13 @@ static uint64_t number_at(struct bytes text, unsigned nth)
 
 static void pull_begin(struct rpc_rig *r, struct rpc_call *c, struct bytes message)
 {
-    struct pull *p = mem_new(struct pull);
+    struct chore *p = chore_of(r, c);
+    size_t size = (size_t)number_at(message, 1);
     uint8_t *fill;
 
     p->left = number_at(message, 0);
-    p->size = (size_t)number_at(message, 1);
-    p->content = blob_new(p->size, &fill);
-    memset(fill, 'x', p->size);
-    c->context = p;
+    p->content = blob_new(size, &fill);
+    memset(fill, 'x', size);
     pull_on(r, c);
 }
 
@@ -142,7 +168,7 @@ static void on_message(struct rpc_rig *r, const struct rpc_event *e)
         break;
     }
     case METHOD_BODY:
-        send_body(r, e->call, number_at(e->message, 0));
+        announce(r, e->call, number_at(e->message, 0));
         finish(r, e->call, RPC_OK, BYTES(""));
         break;
     case METHOD_HOLD:
@@ -160,14 +186,14 @@ static void on_message(struct rpc_rig *r, const struct rpc_event *e)
     }
 }
 
+/* It was finished before, if only a body was left to do. */
 static void on_gone(struct rpc_rig *r, struct rpc_call *c)
 {
-    struct pull *p = c->context;
+    struct chore *chore = chore_of(r, c);
 
-    if (c->kind == RPC_GRPC && c->method->id == METHOD_PULL && p)
-        blob_unref(p->content);
-    mem_free(c->context);
-    r->live--;
+    r->live -= !chore || !chore->is_body;
+    if (chore)
+        chore_end(r, chore);
 }
 
 static void on_http(const struct rpc_event *e)
@@ -200,6 +226,9 @@ static void on_event(struct rpc_rig *r, const struct rpc_event *e)
         CHECK(!unary);
         r->opened++;
         r->live++;
+        CHECK(e->bytes >= RPC_STREAM_CREDIT_BYTES_MIN && e->bytes <= RPC_STREAM_CREDIT_BYTES);
+        if (e->call->method->id == METHOD_PULL)
+            chore_new(r, e->call)->credit = (int64_t)e->bytes;
         break;
     case RPC_MESSAGE:
         r->messages++;
@@ -215,10 +244,15 @@ static void on_event(struct rpc_rig *r, const struct rpc_event *e)
         r->gone++;
         on_gone(r, e->call);
         break;
-    case RPC_DRAINED:
-        r->drained++;
-        if (e->call->method->id == METHOD_PULL)
+    case RPC_SENT:
+        r->sent++;
+        if (e->call->method->id == METHOD_PULL) {
+            chore_of(r, e->call)->credit += (int64_t)e->bytes;
             pull_on(r, e->call);
+        }
+        break;
+    case RPC_WANTED:
+        give_chunk(r, e->call, e->bytes);
         break;
     case RPC_HTTP:
         r->http++;
@@ -399,6 +433,7 @@ static void open_server(struct rpc_rig *r, const struct rpc_options *options)
 void rpc_rig_open(struct rpc_rig *r, const struct rpc_options *options)
 {
     *r = (struct rpc_rig){.fake = fake_world_new(test_seed())};
+    list_init(&r->chores);
     r->io = fake_world_io(r->fake);
     open_server(r, options);
 }
@@ -406,6 +441,7 @@ void rpc_rig_open(struct rpc_rig *r, const struct rpc_options *options)
 void rpc_rig_open_real(struct rpc_rig *r)
 {
     *r = (struct rpc_rig){0};
+    list_init(&r->chores);
     CHECK_EQ(loop_open(&(struct loop_options){0}, &r->loop), ERR_OK);
     r->io = loop_io(r->loop);
     open_server(r, NULL);
@@ -416,7 +452,7 @@ void rpc_rig_connect(struct rpc_rig *r)
     r->client = client_open(&(struct client_options){.io = r->io, .address = r->address});
 }
 
-/* Every call came to exactly one end, and every body was told of its own. */
+/* Every call came to exactly one end, and every body to its own. */
 void rpc_rig_close(struct rpc_rig *r)
 {
     if (r->client) {
@@ -436,7 +472,7 @@ void rpc_rig_close(struct rpc_rig *r)
     }
     rpc_rig_serve(r);
     CHECK_EQ(r->live, 0);
-    CHECK_EQ(r->bodies_open, 0);
+    CHECK(list_empty(&r->chores));
     if (r->rpc)
         CHECK_EQ(rpc_status(r->rpc).calls, 0);
     rpc_close(r->rpc);

@@ -10,7 +10,8 @@
  *     test.Echo/Hold     unary: is never answered
  *     test.Echo/Chat     streams both ways: every message comes back, released at once
  *     test.Echo/Deaf     streams both ways: messages are taken and not released
- *     test.Echo/Pull     one request, "100 5000": so many messages of so many bytes, as room allows
+ *     test.Echo/Pull     one request, "100 5000": so many messages of so many bytes, as credit
+ * allows
  */
 #pragma once
 
@@ -47,7 +48,8 @@ struct rpc_rig {
     struct buf logged;
 
     /* What the server was told, and what it did. */
-    unsigned opened, messages, ends, gone, drained, http, finished;
+    unsigned opened, messages, ends, gone, sent, http, finished;
+    struct list chores;
     unsigned bodies_open;
     unsigned live; /* calls announced and not ended */
     uint64_t queued_most;

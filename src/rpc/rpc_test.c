@@ -127,7 +127,7 @@ TEST(one_request_may_have_many_answers)
 
     CHECK_EQ(a.messages, 2000);
     CHECK_EQ(a.got.len, 2000 * 3001);
-    CHECK(r.drained > 0); /* six megabytes do not fit in the budget at once */
+    CHECK(r.sent > 0); /* six megabytes do not fit in the credit at once */
     expect(&a, RPC_OK, "");
     rpc_rig_close(&r);
 }
@@ -304,7 +304,6 @@ TEST(answering_a_call_that_is_gone_is_fine)
         CHECK(fake_world_step(r.fake));
 
     rpc_send(e.call, BYTES("too late"));
-    CHECK_EQ(rpc_credit(e.call), RPC_CALL_QUEUE_BYTES);
     rpc_finish(e.call, RPC_OK, BYTES(""));
     CHECK(!rpc_take(rpc, &e));
     CHECK_EQ(rpc_status(rpc).calls, 0);
@@ -649,7 +648,6 @@ TEST(an_abandoned_server_leaves_nothing_behind)
 
     rpc_abandon(r.rpc);
 
-    CHECK_EQ(r.bodies_open, 0);
     rpc_abandon(NULL);
     _Exit(0); /* the world still points at what was freed, as it should not after a crash */
 }

@@ -519,8 +519,6 @@ static void work(struct server *s)
     if (take_needs(s))
         more = true;
     rpc_flush(s->clients.rpc);
-    if (!api_flushed(s->clients.api))
-        more = true;
     if (more || has_more(s))
         server_come_back(s);
 }
