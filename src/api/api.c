@@ -39,14 +39,17 @@ void api_close(struct api *a)
     if (!a)
         return;
     assert(list_empty(&a->calls));
-    api_body_drop(a, NULL); /* finished calls, whose end was never taken */
+    for (size_t i = 0; i < a->slot_count; i++)
+        api_body_drop(&a->slots[i]); /* of finished calls, whose end was never taken */
     free_forgotten(a);
     for (struct list *link; (link = list_pop_front(&a->needs));)
-        mem_free(container_of(link, struct call, need_link));
+        api_call_destroy(container_of(link, struct call, need_link));
     for (struct list *link; (link = list_pop_front(&a->spare));)
-        mem_free(container_of(link, struct call, link));
+        api_call_destroy(container_of(link, struct call, link));
     arena_free(&a->scratch);
     buf_free(&a->out);
+    buf_pool_free(&a->bufs);
+    mem_free(a->slots);
     mem_free(a);
 }
 
@@ -61,42 +64,50 @@ void api_abandon(struct api *a)
 
 /* --- events --- */
 
-static struct call *begin_call(struct api *a, struct rpc_call *rpc)
+static struct call *begin_call(struct api *a, struct rpc_event *e)
 {
-    struct call *c = api_call_new(a, rpc);
+    struct call *c = api_call_new(a, e);
 
-    c->method = rpc->method->id;
+    c->method = c->first.method;
+    c->base.method = &api_methods[c->method];
     c->on = api_handler_of(c->method);
     return c;
 }
 
-static void take_message(struct api *a, const struct rpc_event *e)
+static void take_unary(struct api *a, struct rpc_event *e)
 {
-    struct call *c = e->call->context;
+    struct call *c = begin_call(a, e);
 
-    if (!c)
-        c = begin_call(a, e->call); /* unary: nothing was said of it before */
     if (c->on->schema)
-        api_call_message(c, e->message);
+        api_call_message(c, rpc_event_bytes(&c->first, c->first.message));
     else
         api_call_unsupported(c);
 }
 
-void api_event(struct api *a, const struct rpc_event *e)
+static void take_message(struct call *c, struct rpc_event *e)
 {
-    struct call *c = e->call->context;
+    if (!c->on->schema) {
+        api_call_unsupported(c);
+        return;
+    }
+    if (!c->base.method->client_streams) { /* it is the only one, and stays */
+        c->message = e->content;
+        e->content = (struct buf){0};
+        api_call_message(c, buf_bytes(&c->message));
+        return;
+    }
+    api_call_message(c, rpc_event_bytes(e, e->message));
+}
+
+/* What is told of a call that is known here, or was. */
+static void follow(struct api *a, struct api_slot *slot, struct rpc_event *e)
+{
+    struct call *c = slot->call;
 
     switch (e->kind) {
-    case RPC_OPENED:
-        c = begin_call(a, e->call);
-        c->granted = c->credit = (int64_t)e->bytes;
-        api_call_open_stream(c);
-        return;
     case RPC_MESSAGE:
-        take_message(a, e);
-        return;
-    case RPC_HTTP:
-        api_http_request(a, e);
+        if (c)
+            take_message(c, e);
         return;
     case RPC_ENDED:
         if (c && c->on->ended)
@@ -110,16 +121,36 @@ void api_event(struct api *a, const struct rpc_event *e)
             c->on->sent(c);
         return;
     case RPC_WANTED:
-        api_body_wanted(a, e->call, e->bytes);
+        api_body_wanted(a, slot, (size_t)e->bytes);
         return;
     case RPC_GONE:
-        api_body_drop(a, e->call);
-        e->call->context = NULL;
+        api_body_drop(slot);
         if (c)
             api_call_end(c);
         return;
+    case RPC_OPENED:
+    case RPC_HTTP:
+        break;
     }
     unreachable();
+}
+
+void api_event(struct api *a, struct rpc_event *e)
+{
+    struct api_slot *slot = api_slot_of(a, e->call);
+
+    if (e->kind == RPC_OPENED) {
+        struct call *c = begin_call(a, e);
+        c->granted = c->credit = (int64_t)e->bytes;
+        api_call_open_stream(c);
+    } else if (e->kind == RPC_HTTP) {
+        api_http_request(a, e);
+    } else if (slot) {
+        follow(a, slot, e);
+    } else if (e->kind == RPC_MESSAGE && e->remote.len > 0) {
+        take_unary(a, e);
+    } /* else of a call that was finished meanwhile */
+    buf_pool_give(&a->bufs, &e->content);
 }
 
 /* --- needs and what became of them --- */
@@ -220,7 +251,7 @@ static void cut_leaderless(struct api *a)
         return;
     LIST_FOREACH (link, &a->streams) {
         struct call *c = container_of(link, struct call, stream_link);
-        if (c->has_leader)
+        if (c->first.has_leader)
             api_call_finish(c, RESULT_NO_LEADER);
     }
 }
@@ -291,7 +322,7 @@ void api_stop(struct api *a, enum result why)
 {
     LIST_FOREACH (link, &a->calls) {
         struct call *c = container_of(link, struct call, link);
-        if (c->base.rpc->kind == RPC_HTTP1)
+        if (c->on == &api_http_health)
             c->on->failed(c, why);
         else
             api_call_finish(c, why);
@@ -319,7 +350,8 @@ static void check_call(const struct api *a, const struct call *c)
 {
     assert(c->base.api == a);
     assert(c->base.rpc);
-    assert(c->base.rpc->context == c);
+    assert(a->slots[(uint32_t)c->base.rpc].id == c->base.rpc);
+    assert(a->slots[(uint32_t)c->base.rpc].call == c);
     assert(c->on);
     assert(!(c->step && c->ready));
 

@@ -10,10 +10,11 @@
  *                                          +--> api_take_need: PROPOSE, CONFIRM, FORGET,
  *                                                              QUOTA_EXCEEDED
  *     server: applied, confirmed, failed --> api_applied, api_read_index_done, api_failed -->
- * rpc_send api_work: long reads in slices, watch messages to their streams, compactions waited for
+ * the line
+ *     api_work: long reads in slices, watch messages to their streams, compactions waited for
  *
- * In a turn: api_event for each rpc_take, then the needs, the log and apply, then api_work and
- * rpc_flush.
+ * In a turn: api_event for what is on the line, then the needs, the log and apply, then api_work
+ * and rpc_flush.
  *
  * Promises   1. Every call is answered exactly once, or is gone.
  *            2. Every RPC passes authorize() (authorize.h) with its keys and options; one that is
@@ -30,7 +31,7 @@
 #include "apply/apply.h"
 #include "base/identity.h"
 #include "base/list.h"
-#include "rpc/rpc.h"
+#include "rpc/line.h"
 
 struct api; /* opaque */
 struct watch;
@@ -51,7 +52,7 @@ struct api_facts {
 #define API_TXN_OPS_DEFAULT 128
 
 struct api_options {
-    struct rpc *rpc;
+    struct rpc_line *line; /* to rpc; outlives api */
     struct apply *apply;
     struct mvcc *mvcc;
     struct watch *watch;
@@ -87,7 +88,7 @@ struct api_call {
     /* ---- */
     bool is_waiting; /* the server has it: from api_take_need until it is answered or forgotten */
     struct api *api;
-    struct rpc_call *rpc; /* NULL: gone */
+    uint64_t rpc; /* its number on the line; 0: gone */
     const struct rpc_method *method;
     uint64_t deadline_ms;     /* of the client; UINT64_MAX: none */
     struct identity identity; /* of the client; lent by the call */
@@ -109,7 +110,8 @@ struct api_need {
     const struct pb_internal_raft_request *request;
 };
 
-void api_event(struct api *a, const struct rpc_event *e);
+/* Takes the content over. */
+void api_event(struct api *a, struct rpc_event *e);
 
 /* The next one, false if there is none. What FORGET names is freed by the next call of this. */
 bool api_take_need(struct api *a, struct api_need *out);

@@ -25,6 +25,8 @@
 
 #include "api/api.h"
 #include "api/authorize.h"
+#include "base/buf_pool.h"
+#include "base/logger.h"
 #include "base/rng.h"
 #include "cluster/cluster.h"
 #include "lease/lease.h"
@@ -104,8 +106,20 @@ struct compaction {
     enum result result;
 };
 
+struct body; /* body.c */
+
+/* What a number on the line stands for: a call, and what is still to be given of its bodies. */
+struct api_slot {
+    uint64_t id;
+    struct call *call;   /* NULL: it was finished */
+    struct body *bodies; /* oldest first; NULL: none */
+};
+
 struct call {
     struct api_call base;
+    struct rpc_event first; /* with its content: who asks and, of a unary call, what */
+    struct buf message;     /* of a RangeStream */
+    struct arena arena;     /* what lives as long as the call */
     const struct handler *on;
     enum api_method method;
     struct list link;        /* a->calls */
@@ -114,9 +128,9 @@ struct call {
     struct list work_link;   /* a->busy or a->waits */
     enum api_need_kind need;
     bool is_authorized;
-    bool is_stream, has_leader;
+    bool is_stream;
     const void *request;                       /* decoded; of a unary call or a RangeStream */
-    struct pb_internal_raft_request *proposal; /* in the call's arena */
+    struct pb_internal_raft_request *proposal; /* in the arena */
     call_step *step;
     call_ready *ready;
 
@@ -143,6 +157,8 @@ struct api_signs {
 struct api {
     struct api_options o;
     const struct api_facts *facts;
+    struct api_slot *slots; /* by the lower half of the number */
+    size_t slot_count;
     struct list calls;   /* all of them */
     struct list streams; /* of them, those that stream */
     struct list needs;
@@ -163,19 +179,22 @@ struct api {
 
     struct arena scratch; /* a message of a stream, decoded; for the time of one event */
     struct buf out;       /* a message in the making */
+    struct buf_pool bufs; /* what came with events, for what goes out */
 };
 
 /* --- call.c --- */
 
-struct call *api_call_new(struct api *a, struct rpc_call *rpc);
+/* Takes the content over. */
+struct call *api_call_new(struct api *a, struct rpc_event *first);
 void api_call_free(struct call *c);
+void api_call_destroy(struct call *c); /* a spare one */
 
 /* The client has gone, or was told: c is dead after this. */
 void api_call_end(struct call *c);
 
 /* What an event says about the call; c may be dead after each. */
 void api_call_open_stream(struct call *c);
-void api_call_message(struct call *c, struct bytes wire);
+void api_call_message(struct call *c, struct bytes wire); /* which outlives the request */
 void api_call_unsupported(struct call *c); /* any event of a method without a handler */
 
 /* The end, with these trailers. */
@@ -184,9 +203,10 @@ void api_call_finish_text(struct call *c, enum rpc_code code, const char *text);
 void api_call_finish_too_large(struct call *c,
                                uint64_t bytes); /* of the answer, past gRPC's limit */
 
-/* A message of these bytes, and of those that others share, at the expense of the call's credit. */
-void api_call_send_bytes(struct call *c, struct bytes message);
-void api_call_send_shared(struct call *c, struct bytes prefix, struct blob *rest);
+/* A message of these bytes, and of those that others share, at the expense of the call's credit.
+ * The buffer is taken over. */
+void api_call_send_buf(struct call *c, struct buf *message);
+void api_call_send_shared(struct call *c, struct buf *prefix, struct blob *rest);
 /* A message, without ending the call. */
 void api_call_send(struct call *c, const struct pb_schema *schema, const void *message);
 /* The message and the end. */
@@ -217,6 +237,14 @@ static inline struct call *api_call_of(struct api_call *c)
     return container_of(c, struct call, base);
 }
 
+/* NULL: nothing is left of it here. */
+static inline struct api_slot *api_slot_of(struct api *a, uint64_t id)
+{
+    size_t at = (uint32_t)id;
+
+    return at < a->slot_count && a->slots[at].id == id ? &a->slots[at] : NULL;
+}
+
 static inline struct api *api_of(const struct call *c)
 {
     return c->base.api;
@@ -240,11 +268,11 @@ struct bytes api_header_encode(const struct api *a, int64_t revision, struct hea
 /* Sends the reply as the message it is. Takes it over. */
 void api_body_send_reply(struct call *c, struct reply *r);
 /* The same for a watcher's long events. */
-void api_body_send_long(struct call *c, struct bytes prefix, struct watch_long *events);
+void api_body_send_long(struct call *c, struct buf *prefix, struct watch_long *events);
 /* So many bytes of the call's oldest body are wanted. */
-void api_body_wanted(struct api *a, struct rpc_call *rpc, size_t max);
+void api_body_wanted(struct api *a, struct api_slot *slot, size_t max);
 /* Nobody wants the bodies of this call any more. */
-void api_body_drop(struct api *a, const struct rpc_call *rpc);
+void api_body_drop(struct api_slot *slot);
 /* Gives up replies that have held up a compaction for too long. */
 void api_body_end_pins(struct api *a);
 
@@ -278,7 +306,7 @@ const struct handler *api_handler_of(enum api_method method);
 /* Sends what watchers are owed, at most `steps` messages. True if nothing is left. */
 bool api_watch_send_some(struct api *a, unsigned steps);
 
-void api_http_request(struct api *a, const struct rpc_event *e);
+void api_http_request(struct api *a, struct rpc_event *e);
 
 /* The version of the store's format, "3.7.0"; empty if it cannot be told. Lent by the arena. */
 struct bytes api_storage_version(struct api *a, struct arena *arena);

@@ -28,7 +28,9 @@ static void update_facts(struct api_rig *k)
 
 static void open_rpc(struct api_rig *k)
 {
-    k->rpc = rpc_open(&(struct rpc_options){.io = fake_world_io(k->world),
+    k->line = rpc_line_open(&(struct rpc_line_options){0});
+    k->rpc = rpc_open(&(struct rpc_options){.line = k->line,
+                                            .io = fake_world_io(k->world),
                                             .logger = &k->logger,
                                             .methods = api_methods,
                                             .method_count = api_method_count,
@@ -41,7 +43,7 @@ static void open_api(struct api_rig *k)
 {
     struct api_options options = api_rig_options;
 
-    options.rpc = k->rpc;
+    options.line = k->line;
     options.apply = k->apply_rig.apply;
     options.mvcc = k->apply_rig.mvcc;
     options.watch = k->watch;
@@ -97,6 +99,7 @@ void api_rig_close(struct api_rig *k)
         api_rig_fulfil(k);
     api_close(k->api);
     rpc_close(k->rpc);
+    rpc_line_close(k->line);
     watch_close(k->watch);
     apply_rig_free(&k->apply_rig);
     fake_world_free(k->world);
@@ -107,6 +110,7 @@ void api_rig_crash(struct api_rig *k)
     client_close(k->client);
     rpc_abandon(k->rpc);
     api_abandon(k->api);
+    rpc_line_close(k->line);
     while (k->held_needs) {
         struct held_need *w = k->held_needs;
         k->held_needs = w->next;
@@ -224,7 +228,9 @@ static void take_events(struct api_rig *k)
 {
     struct rpc_event e;
 
-    while (rpc_take(k->rpc, &e)) {
+    rpc_deliver(k->rpc);
+    while (rpc_line_take_event(k->line, RPC_LANE_FLOW, &e) ||
+           rpc_line_take_event(k->line, RPC_LANE_CALLS, &e)) {
         api_event(k->api, &e);
         api_check(k->api);
     }
@@ -238,7 +244,7 @@ static void work(struct api_rig *k)
         take_needs(k);
         rpc_flush(k->rpc);
         take_events(k);
-        if (watch_idle && api_idle && !rpc_has_events(k->rpc))
+        if (watch_idle && api_idle && rpc_line_is_empty(k->line) && !rpc_has_events(k->rpc))
             return;
     }
 }

@@ -11,6 +11,7 @@
 #include "apply/apply_rig_test.h"
 #include "io/fake_world.h"
 #include "rpc/client.h"
+#include "rpc/rpc.h"
 #include "watch/watch.h"
 
 #define API_RIG_CLUSTER_ID 0xc1
@@ -30,6 +31,7 @@ struct api_rig {
     struct fake_world *world;
     struct apply_rig apply_rig;
     struct watch *watch;
+    struct rpc_line *line;
     struct rpc *rpc;
     struct api *api;
     struct api_facts facts;

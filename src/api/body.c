@@ -7,8 +7,8 @@
 
 /* Either a reply whose bulk is in the store, or the events of one huge revision. */
 struct body {
-    struct list link; /* a->bodies, oldest first */
-    struct rpc_call *rpc;
+    struct list link;  /* a->bodies, oldest first */
+    struct body *next; /* of the same call */
     uint64_t left;
 
     struct reply reply;
@@ -25,18 +25,26 @@ static struct body *body_new(struct call *c, uint64_t total_bytes)
     struct api *a = api_of(c);
     struct body *b = mem_new(struct body);
 
-    b->rpc = c->base.rpc;
+    struct body **at = &api_slot_of(a, c->base.rpc)->bodies;
+
+    while (*at)
+        at = &(*at)->next;
+    *at = b;
     b->left = total_bytes;
     b->started_ms = a->facts->now_ms;
     list_init(&b->link);
     list_push_back(&a->bodies, &b->link);
     c->credit -= (int64_t)rpc_message_cost(0);
-    rpc_announce(c->base.rpc, total_bytes);
+    rpc_line_announce(a->o.line, c->base.rpc, total_bytes);
     return b;
 }
 
-static void body_end(struct body *b)
+/* The oldest of its call. */
+static void body_end(struct api_slot *slot)
 {
+    struct body *b = slot->bodies;
+
+    slot->bodies = b->next;
     list_remove(&b->link);
     reply_free(&b->reply);
     watch_long_end(b->events);
@@ -49,12 +57,13 @@ void api_body_send_reply(struct call *c, struct reply *r)
     reply_move(r, &body_new(c, r->total)->reply);
 }
 
-void api_body_send_long(struct call *c, struct bytes prefix, struct watch_long *events)
+void api_body_send_long(struct call *c, struct buf *prefix, struct watch_long *events)
 {
-    struct body *b = body_new(c, prefix.len + watch_long_bytes(events));
+    struct body *b = body_new(c, prefix->len + watch_long_bytes(events));
 
     b->events = events;
-    buf_append(&b->rest, prefix);
+    b->rest = *prefix;
+    *prefix = (struct buf){0};
 }
 
 /* --- reading --- */
@@ -86,61 +95,45 @@ static enum err read_some(struct body *b, size_t max, struct buf *out)
     return ERR_OK;
 }
 
-static struct body *find_body(struct api *a, const struct rpc_call *rpc)
-{
-    LIST_FOREACH (link, &a->bodies) {
-        struct body *b = container_of(link, struct body, link);
-        if (b->rpc == rpc)
-            return b;
-    }
-    return NULL;
-}
-
 /* The size was promised, so there is no other way to end it. */
-static void break_off(struct api *a, struct rpc_call *rpc, enum err why)
+static void break_off(struct api *a, struct api_slot *slot, enum err why)
 {
-    struct call *c = rpc->context;
-
     log_warn(a->o.logger, "cannot read the reply to a call", LOG_STR("error", err_text(why)));
-    api_body_drop(a, rpc);
-    rpc->context = NULL;
-    if (c)
-        api_call_end(c);
-    rpc_break(rpc);
+    rpc_line_break(a->o.line, slot->id);
+    api_body_drop(slot);
+    if (slot->call)
+        api_call_end(slot->call);
 }
 
-void api_body_wanted(struct api *a, struct rpc_call *rpc, size_t max)
+void api_body_wanted(struct api *a, struct api_slot *slot, size_t max)
 {
-    struct body *b = find_body(a, rpc);
+    struct body *b = slot->bodies;
     struct buf chunk = {0};
 
-    assert(b && max <= b->left);
+    if (!b)
+        return; /* it was broken off when this was on its way */
+    assert(max <= b->left);
     buf_reserve(&chunk, max);
     enum err e = read_some(b, max, &chunk);
     if (e != ERR_OK) {
         buf_free(&chunk);
-        break_off(a, rpc, e);
+        break_off(a, slot, e);
         return;
     }
     assert(chunk.len <= max);
     b->left -= chunk.len;
     bool is_over = b->left == 0;
-    struct call *c = rpc->context;
     if (is_over)
-        body_end(b);
-    rpc_chunk(rpc, &chunk);
-    if (is_over && c && c->on->sent)
-        c->on->sent(
-            c); /* its credit has not grown, but what it took from a watch stream's is free */
+        body_end(slot);
+    rpc_line_chunk(a->o.line, slot->id, &chunk);
+    if (is_over && slot->call && slot->call->on->sent)
+        slot->call->on->sent(slot->call); /* what it took from a watch stream's credit is free */
 }
 
-void api_body_drop(struct api *a, const struct rpc_call *rpc)
+void api_body_drop(struct api_slot *slot)
 {
-    LIST_FOREACH (link, &a->bodies) {
-        struct body *b = container_of(link, struct body, link);
-        if (!rpc || b->rpc == rpc)
-            body_end(b);
-    }
+    while (slot->bodies)
+        body_end(slot);
 }
 
 /* --- pins --- */

@@ -13,19 +13,36 @@ static struct call *take_spare(struct api *a)
         return mem_new(struct call);
     a->spare_count--;
     struct call *c = container_of(link, struct call, link);
+    struct arena arena = c->arena;
     memset(c, 0, sizeof(*c));
+    c->arena = arena;
     return c;
 }
 
-struct call *api_call_new(struct api *a, struct rpc_call *rpc)
+static void take_slot(struct api *a, struct call *c)
+{
+    size_t at = (uint32_t)c->base.rpc;
+
+    if (at >= a->slot_count) {
+        size_t count = a->slot_count ? 2 * a->slot_count : 64;
+        count = count > at ? count : at + 1;
+        a->slots = mem_resize(a->slots, count, sizeof(*a->slots));
+        memset(a->slots + a->slot_count, 0, (count - a->slot_count) * sizeof(*a->slots));
+        a->slot_count = count;
+    }
+    assert(!a->slots[at].call && !a->slots[at].bodies); /* who had it before was heard to the end */
+    a->slots[at] = (struct api_slot){.id = c->base.rpc, .call = c};
+}
+
+struct call *api_call_new(struct api *a, struct rpc_event *first)
 {
     struct call *c = take_spare(a);
 
+    c->first = *first;
+    first->content = (struct buf){0};
     c->base.api = a;
-    c->base.rpc = rpc;
-    c->base.method = rpc->method;
-    c->base.deadline_ms = rpc->deadline_ns ? rpc->deadline_ns / NS_PER_MS : UINT64_MAX;
-    c->has_leader = rpc->has_leader;
+    c->base.rpc = first->call;
+    c->base.deadline_ms = first->deadline_ns ? first->deadline_ns / NS_PER_MS : UINT64_MAX;
     list_init(&c->base.link);
     list_init(&c->link);
     list_init(&c->stream_link);
@@ -33,8 +50,16 @@ struct call *api_call_new(struct api *a, struct rpc_call *rpc)
     list_init(&c->work_link);
     list_push_back(&a->calls, &c->link);
     a->call_count++;
-    rpc->context = c;
+    take_slot(a, c);
     return c;
+}
+
+void api_call_destroy(struct call *c)
+{
+    buf_free(&c->first.content);
+    buf_free(&c->message);
+    arena_free(&c->arena);
+    mem_free(c);
 }
 
 void api_call_free(struct call *c)
@@ -44,9 +69,12 @@ void api_call_free(struct call *c)
     assert(!c->base.rpc);
     assert(c->link.next == &c->link);
     if (a->spare_count >= API_SPARE_CALLS_MAX) {
-        mem_free(c);
+        api_call_destroy(c);
         return;
     }
+    buf_pool_give(&a->bufs, &c->first.content);
+    buf_pool_give(&a->bufs, &c->message);
+    arena_reset(&c->arena);
     a->spare_count++;
     list_push_front(&a->spare, &c->link);
 }
@@ -66,7 +94,8 @@ void api_call_end(struct call *c)
     list_remove(&c->need_link); /* nobody has heard of it yet */
     a->call_count--;
     a->stream_count -= c->is_stream;
-    c->base.rpc = NULL;
+    api_slot_of(a, c->base.rpc)->call = NULL;
+    c->base.rpc = 0;
     if (!c->base.is_waiting) {
         api_call_free(c);
         return;
@@ -81,9 +110,7 @@ void api_call_finish_text(struct call *c, enum rpc_code code, const char *text)
 {
     assert(code != RPC_OK || c->is_authorized);
 
-    struct rpc_call *rpc = c->base.rpc;
-    rpc->context = NULL;
-    rpc_finish(rpc, code, bytes_of_str(text));
+    rpc_line_finish(api_of(c)->o.line, c->base.rpc, code, bytes_of_str(text));
     api_call_end(c);
 }
 
@@ -135,9 +162,9 @@ static enum result pass_gate(const struct call *c, bool for_learners)
         return RESULT_STOPPED;
     if (facts->is_learner && !for_learners)
         return RESULT_NOT_SUPPORTED_FOR_LEARNER;
-    if (!c->base.rpc->client_api_version_is_utf8 && c->base.rpc->client_api_version.len > 0)
+    if (!c->first.client_api_version_is_utf8 && c->first.client_api_version.len > 0)
         return RESULT_INVALID_CLIENT_API_VERSION;
-    if (c->has_leader && facts->leader == 0)
+    if (c->first.has_leader && facts->leader == 0)
         return RESULT_NO_LEADER;
     return RESULT_OK;
 }
@@ -181,7 +208,7 @@ static struct arena *message_arena(struct call *c)
     struct api *a = api_of(c);
 
     if (!c->base.method->client_streams)
-        return &c->base.rpc->arena;
+        return &c->arena;
     arena_reset(&a->scratch);
     return &a->scratch;
 }
@@ -246,7 +273,7 @@ void api_call_open_stream(struct call *c)
 struct pb_internal_raft_request *api_call_proposal(struct call *c)
 {
     if (!c->proposal)
-        c->proposal = arena_new(&c->base.rpc->arena, struct pb_internal_raft_request);
+        c->proposal = arena_new(&c->arena, struct pb_internal_raft_request);
     return c->proposal;
 }
 
@@ -319,32 +346,40 @@ void api_call_wait(struct call *c, call_ready *ready)
 
 /* --- answering --- */
 
-void api_call_send_bytes(struct call *c, struct bytes message)
+void api_call_send_buf(struct call *c, struct buf *message)
 {
-    c->credit -= (int64_t)rpc_message_cost(message.len);
-    rpc_send(c->base.rpc, message);
+    c->credit -= (int64_t)rpc_message_cost(message->len);
+    rpc_line_send(api_of(c)->o.line, c->base.rpc, message);
 }
 
-void api_call_send_shared(struct call *c, struct bytes prefix, struct blob *rest)
+void api_call_send_shared(struct call *c, struct buf *prefix, struct blob *rest)
 {
-    c->credit -= (int64_t)rpc_message_cost(prefix.len + blob_bytes(rest).len);
-    rpc_send_shared(c->base.rpc, prefix, rest);
+    c->credit -= (int64_t)rpc_message_cost(prefix->len + blob_bytes(rest).len);
+    rpc_line_send_shared(api_of(c)->o.line, c->base.rpc, prefix, rest);
 }
 
 void api_call_send(struct call *c, const struct pb_schema *schema, const void *message)
 {
-    struct buf *out = &api_of(c)->out;
+    struct buf out = buf_pool_take(&api_of(c)->bufs);
 
     assert(c->is_authorized);
-    buf_clear(out);
-    pb_encode(schema, message, out);
-    api_call_send_bytes(c, buf_bytes(out));
+    pb_encode(schema, message, &out);
+    api_call_send_buf(c, &out);
+}
+
+static void send_last(struct call *c, struct buf *message)
+{
+    assert(c->is_authorized);
+    rpc_line_send_last(api_of(c)->o.line, c->base.rpc, message);
+    api_call_end(c);
 }
 
 void api_call_respond(struct call *c, const struct pb_schema *schema, const void *message)
 {
-    api_call_send(c, schema, message);
-    api_call_finish(c, RESULT_OK);
+    struct buf out = buf_pool_take(&api_of(c)->bufs);
+
+    pb_encode(schema, message, &out);
+    send_last(c, &out);
 }
 
 void api_call_finish_too_large(struct call *c, uint64_t bytes)
@@ -358,12 +393,11 @@ void api_call_finish_too_large(struct call *c, uint64_t bytes)
 
 static void send_inline(struct call *c, const struct reply *r, struct bytes header)
 {
-    struct buf *out = &api_of(c)->out;
+    struct buf out = buf_pool_take(&api_of(c)->bufs);
 
-    buf_clear(out);
-    buf_append(out, header);
-    buf_append(out, reply_bytes(r));
-    api_call_send_bytes(c, buf_bytes(out));
+    buf_append(&out, header);
+    buf_append(&out, reply_bytes(r));
+    send_last(c, &out);
 }
 
 void api_call_respond_reply(struct call *c, struct reply *r, int64_t revision)
@@ -381,10 +415,10 @@ void api_call_respond_reply(struct call *c, struct reply *r, int64_t revision)
     if (reply_is_inline(r)) {
         send_inline(c, r, header);
         reply_free(r);
-    } else {
-        reply_add_front(r, header);
-        api_body_send_reply(c, r);
+        return;
     }
+    reply_add_front(r, header);
+    api_body_send_reply(c, r);
     api_call_finish(c, RESULT_OK);
 }
 

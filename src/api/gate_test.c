@@ -3,6 +3,7 @@
  */
 #include "api/api_int.h"
 #include "api/api_rig_test.h"
+#include "rpc/rpc.h"
 
 #include <stdio.h>
 

@@ -8,9 +8,9 @@
 
 #define TEXT_PLAIN "text/plain; charset=utf-8"
 
-static void reply(struct rpc_call *rpc, unsigned status, struct bytes body)
+static void reply(struct api *a, uint64_t rpc, unsigned status, struct bytes body)
 {
-    rpc_http_reply(rpc, status, TEXT_PLAIN, body);
+    rpc_line_http_reply(a->o.line, rpc, status, TEXT_PLAIN, body);
 }
 
 /* --- the query: name=value pairs, with %41 and + --- */
@@ -92,10 +92,10 @@ static bool query_says_true(struct bytes query, struct arena *arena, const char 
 
 /* --- /version --- */
 
-static void serve_version(struct api *a, const struct rpc_event *e)
+static void serve_version(struct api *a, struct rpc_event *e)
 {
     struct bytes cluster = cluster_version(a->o.cluster);
-    struct bytes storage = api_storage_version(a, &e->call->arena);
+    struct bytes storage = api_storage_version(a, &a->scratch);
 
     if (cluster.len == 0)
         cluster = BYTES("not_decided");
@@ -108,7 +108,7 @@ static void serve_version(struct api *a, const struct rpc_event *e)
     json_put_text(&j, "etcdcluster", cluster);
     json_put_text(&j, "storage", storage);
     json_end_object(&j);
-    rpc_http_reply(e->call, 200, "application/json", buf_bytes(&a->out));
+    rpc_line_http_reply(a->o.line, e->call, 200, "application/json", buf_bytes(&a->out));
 }
 
 /* --- /health --- */
@@ -125,8 +125,7 @@ static struct bytes health(struct api *a, const char *health, const char *reason
     return buf_bytes(&a->out);
 }
 
-static void serve_unhealthy(struct api *a, struct rpc_call *rpc, const char *reason,
-                            const char *detail)
+static void serve_unhealthy(struct api *a, uint64_t rpc, const char *reason, const char *detail)
 {
     log_warn(a->o.logger, "serving /health false", LOG_STR("reason", reason),
              LOG_STR("detail", detail));
@@ -134,13 +133,13 @@ static void serve_unhealthy(struct api *a, struct rpc_call *rpc, const char *rea
     buf_printf(&both, "%s%s", reason, detail);
     health(a, "false", buf_str(&both));
     buf_append_byte(&a->out, '\n');
-    reply(rpc, 503, buf_bytes(&a->out));
+    reply(a, rpc, 503, buf_bytes(&a->out));
     buf_free(&both);
 }
 
-static void serve_healthy(struct api *a, struct rpc_call *rpc)
+static void serve_healthy(struct api *a, uint64_t rpc)
 {
-    reply(rpc, 200, health(a, "true", ""));
+    reply(a, rpc, 200, health(a, "true", ""));
 }
 
 static const char *alarm_name(int32_t alarm)
@@ -156,23 +155,23 @@ static const char *alarm_name(int32_t alarm)
 }
 
 /* The first alarm that the query does not leave out, or NULL. */
-static const char *find_alarm(struct api *a, const struct rpc_event *e)
+static const char *find_alarm(struct api *a, struct rpc_event *e)
 {
     const struct apply_alarm *alarms;
     size_t count = apply_alarms(a->o.apply, &alarms);
 
     for (size_t i = 0; i < count; i++) {
         const char *name = alarm_name(alarms[i].alarm);
-        if (!query_has(e->query, &e->call->arena, "exclude", name))
+        if (!query_has(rpc_event_bytes(e, e->query), &a->scratch, "exclude", name))
             return name;
     }
     return NULL;
 }
 
-static void serve_health(struct api *a, const struct rpc_event *e)
+static void serve_health(struct api *a, struct rpc_event *e)
 {
     const char *alarm = find_alarm(a, e);
-    bool serializable = query_says_true(e->query, &e->call->arena, "serializable");
+    bool serializable = query_says_true(rpc_event_bytes(e, e->query), &a->scratch, "serializable");
 
     if (alarm) {
         serve_unhealthy(a, e->call, "ALARM ", alarm);
@@ -181,7 +180,7 @@ static void serve_health(struct api *a, const struct rpc_event *e)
     } else if (a->facts->leader == 0) {
         serve_unhealthy(a, e->call, "RAFT NO LEADER", "");
     } else {
-        struct call *c = api_call_new(a, e->call);
+        struct call *c = api_call_new(a, e);
         c->on = &api_http_health;
         api_call_read_index(c);
     }
@@ -190,20 +189,18 @@ static void serve_health(struct api *a, const struct rpc_event *e)
 /* A linearizable read would be answered now. */
 static void health_confirmed(struct call *c)
 {
-    struct rpc_call *rpc = c->base.rpc;
+    uint64_t rpc = c->base.rpc;
     struct api *a = api_of(c);
 
-    rpc->context = NULL;
     api_call_end(c);
     serve_healthy(a, rpc);
 }
 
 static void health_failed(struct call *c, enum result why)
 {
-    struct rpc_call *rpc = c->base.rpc;
+    uint64_t rpc = c->base.rpc;
     struct api *a = api_of(c);
 
-    rpc->context = NULL;
     api_call_end(c);
     serve_unhealthy(a, rpc, "RANGE ERROR:", result_text(why));
 }
@@ -217,26 +214,29 @@ const struct handler api_http_health = {
 
 static const struct {
     const char *path;
-    void (*serve)(struct api *a, const struct rpc_event *e);
+    void (*serve)(struct api *a, struct rpc_event *e);
 } paths[] = {
     {"/version", serve_version},
     {"/health", serve_health},
 };
 
-void api_http_request(struct api *a, const struct rpc_event *e)
+void api_http_request(struct api *a, struct rpc_event *e)
 {
-    if (bytes_equal(e->verb, BYTES("OPTIONS"))) {
-        reply(e->call, 200, BYTES(""));
+    struct bytes verb = rpc_event_bytes(e, e->verb), path = rpc_event_bytes(e, e->path);
+
+    arena_reset(&a->scratch);
+    if (bytes_equal(verb, BYTES("OPTIONS"))) {
+        reply(a, e->call, 200, BYTES(""));
         return;
     }
     for (size_t i = 0; i < ARRAY_LEN(paths); i++) {
-        if (!bytes_equal(e->path, bytes_of_str(paths[i].path)))
+        if (!bytes_equal(path, bytes_of_str(paths[i].path)))
             continue;
-        if (bytes_equal(e->verb, BYTES("GET")))
+        if (bytes_equal(verb, BYTES("GET")))
             paths[i].serve(a, e);
         else
-            reply(e->call, 405, BYTES("Method Not Allowed\n"));
+            reply(a, e->call, 405, BYTES("Method Not Allowed\n"));
         return;
     }
-    reply(e->call, 404, BYTES("404 page not found\n"));
+    reply(a, e->call, 404, BYTES("404 page not found\n"));
 }

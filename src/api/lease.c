@@ -25,8 +25,7 @@ static int64_t pick_id(struct api *a)
 
 static enum result check_grant(struct call *c, const void *request)
 {
-    struct pb_lease_grant_request *grant =
-        arena_new(&c->base.rpc->arena, struct pb_lease_grant_request);
+    struct pb_lease_grant_request *grant = arena_new(&c->arena, struct pb_lease_grant_request);
 
     *grant = *(const struct pb_lease_grant_request *)request;
     if (grant->id == 0)
@@ -90,7 +89,7 @@ static void take_next(struct call *c)
     }
     r->is_held = c->credit <= 0;
     if (!r->is_held)
-        rpc_release(c->base.rpc);
+        rpc_line_release(api_of(c)->o.line, c->base.rpc);
 }
 
 static void answer_renewal(struct call *c, int64_t ttl)
@@ -154,7 +153,7 @@ static void lease_is_unknown(struct call *c)
  * the full one. */
 static void propose_full_time(struct call *c)
 {
-    struct arena *arena = &c->base.rpc->arena;
+    struct arena *arena = &c->arena;
     struct pb_internal_raft_request *p = api_call_proposal(c);
 
     if (!p->lease_checkpoint) {
@@ -241,7 +240,7 @@ static void keep_alive_sent(struct call *c)
     if (!c->renewal.is_held || c->credit <= 0)
         return;
     c->renewal.is_held = false;
-    rpc_release(c->base.rpc);
+    rpc_line_release(api_of(c)->o.line, c->base.rpc);
 }
 
 const struct handler api_lease_keep_alive = {
@@ -258,7 +257,7 @@ const struct handler api_lease_keep_alive = {
 
 static void finish_question(struct call *c)
 {
-    api_call_send_bytes(c, buf_bytes(&c->question.text));
+    api_call_send_buf(c, &c->question.text);
     api_call_finish(c, RESULT_OK);
 }
 

@@ -88,7 +88,7 @@ static void run_status(struct call *c, const void *request)
 {
     struct api *a = api_of(c);
     const struct api_facts *facts = a->facts;
-    struct arena *arena = &c->base.rpc->arena;
+    struct arena *arena = &c->arena;
     struct backend_sizes sizes = backend_sizes(a->o.backend);
     struct cluster_downgrade downgrade = cluster_downgrade(a->o.cluster);
     struct pb_response_header header = api_header_of(a, mvcc_revision(a->o.mvcc));

@@ -110,18 +110,20 @@ static void read_chunk(struct range_stream *s, size_t max, struct buf *out)
 static bool send_chunk(struct call *c)
 {
     struct range_stream *s = &c->chunks;
-    struct buf *out = &api_of(c)->out;
+    struct buf chunk = buf_pool_take(&api_of(c)->bufs), *out = &chunk;
 
-    buf_clear(out);
     buf_extend(out, FRONT_BYTES);
     read_chunk(s, c->credit < CHUNK_BYTES_MAX ? (size_t)c->credit : CHUNK_BYTES_MAX, out);
     size_t kvs_bytes = out->len - FRONT_BYTES;
     bool is_last = s->sent == s->scan->bytes;
-    if (kvs_bytes == 0 && !is_last)
+    if (kvs_bytes == 0 && !is_last) {
+        buf_pool_give(&api_of(c)->bufs, out);
         return false; /* all of the keys that it looked at were dead then */
+    }
     adjust_chunk_keys(c, kvs_bytes);
     size_t start = close_chunk(c, out, is_last);
-    api_call_send_bytes(c, bytes_of(out->at + start, out->len - start));
+    buf_drop_front(out, start);
+    api_call_send_buf(c, out);
     return is_last;
 }
 

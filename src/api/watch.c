@@ -35,7 +35,7 @@ static void release_if_credit(struct call *c)
 
     w->is_held = watch_stream_credit(w->stream) == 0;
     if (!w->is_held)
-        rpc_release(c->base.rpc);
+        rpc_line_release(api_of(c)->o.line, c->base.rpc);
 }
 
 static void run_watch(struct call *c, const void *request)
@@ -76,7 +76,7 @@ static void sent(struct call *c)
 /* --- messages --- */
 
 /* Everything but the events, which are the last field of a WatchResponse. */
-static struct bytes encode_front(struct api *a, const struct watch_message *m)
+static struct buf encode_front(struct api *a, const struct watch_message *m)
 {
     struct pb_response_header header = api_header_of(a, m->revision);
     struct pb_watch_response response = {
@@ -89,30 +89,31 @@ static struct bytes encode_front(struct api *a, const struct watch_message *m)
         .fragment = m->fragment,
     };
 
-    buf_clear(&a->out);
-    pb_encode_watch_response(&response, &a->out);
-    return buf_bytes(&a->out);
+    struct buf out = buf_pool_take(&a->bufs);
+    pb_encode_watch_response(&response, &out);
+    return out;
 }
 
 static void send_message(struct api *a, struct watch_message *m)
 {
     struct call *c = watch_stream_context(m->stream);
-    struct bytes front = encode_front(a, m);
+    struct buf front = encode_front(a, m);
 
     assert(c->is_authorized);
     if (m->long_events && watch_long_bytes(m->long_events) > API_REPLY_BYTES_MAX - front.len) {
         uint64_t bytes = watch_long_bytes(m->long_events) + front.len;
         watch_long_end(m->long_events);
+        buf_pool_give(&a->bufs, &front);
         api_call_finish_too_large(c, bytes);
         return;
     }
     if (m->long_events) {
-        api_body_send_long(c, front, m->long_events);
+        api_body_send_long(c, &front, m->long_events);
     } else if (m->events) {
-        api_call_send_shared(c, front, m->events);
+        api_call_send_shared(c, &front, m->events);
         blob_unref(m->events);
     } else {
-        api_call_send_bytes(c, front);
+        api_call_send_buf(c, &front);
     }
     c->watching.outstanding += m->bytes;
 }

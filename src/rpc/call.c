@@ -11,7 +11,38 @@ enum {
 
 static void on_deadline(struct timer *t);
 
-struct call *rpc_call_new(struct rpc_conn *conn, enum rpc_kind kind, int32_t stream_id)
+static void take_slot(struct rpc *r, struct call *c)
+{
+    if (r->free_slot != 0) {
+        c->slot = r->free_slot - 1;
+        r->free_slot = r->slots[c->slot].next_free;
+    } else {
+        if (r->slot_count == r->slot_cap) {
+            r->slot_cap = r->slot_cap ? 2 * r->slot_cap : 64;
+            r->slots = mem_resize(r->slots, r->slot_cap, sizeof(*r->slots));
+        }
+        c->slot = (uint32_t)r->slot_count++;
+        r->slots[c->slot] = (struct call_slot){0};
+    }
+    r->slots[c->slot].call = c;
+}
+
+static void give_back_slot(struct rpc *r, const struct call *c)
+{
+    r->slots[c->slot].call = NULL;
+    r->slots[c->slot].next_free = r->free_slot;
+    r->free_slot = c->slot + 1;
+}
+
+struct call *rpc_call_find(const struct rpc *r, uint64_t id)
+{
+    size_t slot = (uint32_t)id;
+    struct call *c = slot < r->slot_count ? r->slots[slot].call : NULL;
+
+    return c && c->id == id ? c : NULL;
+}
+
+struct call *rpc_call_new(struct rpc_conn *conn, bool is_plain, int32_t stream_id)
 {
     struct rpc *r = conn->rpc;
     struct list *spare = list_pop_front(&r->spare);
@@ -21,16 +52,18 @@ struct call *rpc_call_new(struct rpc_conn *conn, enum rpc_kind kind, int32_t str
         r->spare_count--;
     } else {
         list_init(&c->link);
+        take_slot(r, c);
         list_init(&c->ready_link);
+        list_init(&c->flow_link);
         list_init(&c->touched_link);
         list_init(&c->parked_link);
         list_init(&c->withheld_link);
-        message_queue_init(&c->queue);
+        message_queue_init(&c->queue, &r->spares);
         c->timer.on_time = on_deadline;
     }
-    c->pub.kind = kind;
-    c->pub.conn = conn;
-    c->pub.peer = &conn->info;
+    c->id = (uint64_t)++r->slots[c->slot].generation << 32 | c->slot;
+    c->is_plain = is_plain;
+    c->conn = conn;
     c->stream_id = stream_id;
     c->attached = true;
     c->http_status = 200;
@@ -49,32 +82,32 @@ static void keep_small(struct buf *b)
 }
 
 /* Everything back to zero but what the next call can use. */
-static void recycle(struct call *c)
+static void recycle(struct rpc *r, struct call *c)
 {
     struct call fresh = {
-        .pub.arena = c->pub.arena,
+        .slot = c->slot,
         .fields = c->fields,
         .reader.content = c->reader.content,
         .text = c->text,
         .timer.on_time = on_deadline,
     };
 
-    arena_reset(&fresh.pub.arena);
     keep_small(&fresh.fields);
     keep_small(&fresh.reader.content);
     keep_small(&fresh.text);
     *c = fresh;
     list_init(&c->link);
     list_init(&c->ready_link);
+    list_init(&c->flow_link);
     list_init(&c->touched_link);
     list_init(&c->parked_link);
     list_init(&c->withheld_link);
-    message_queue_init(&c->queue);
+    message_queue_init(&c->queue, &r->spares);
 }
 
-void rpc_call_destroy(struct call *c)
+void rpc_call_destroy(struct rpc *r, struct call *c)
 {
-    arena_free(&c->pub.arena);
+    give_back_slot(r, c);
     buf_free(&c->fields);
     buf_free(&c->text);
     message_reader_free(&c->reader);
@@ -83,7 +116,7 @@ void rpc_call_destroy(struct call *c)
 
 static void give_back_reserved(struct call *c)
 {
-    struct rpc_conn *conn = c->pub.conn;
+    struct rpc_conn *conn = c->conn;
 
     assert(conn->held >= c->reserved);
     conn->held -= c->reserved;
@@ -93,14 +126,14 @@ static void give_back_reserved(struct call *c)
 
 static void drop_later(struct call *c)
 {
-    c->pub.conn->backlog -= c->later.len - c->later_at;
+    c->conn->backlog -= c->later.len - c->later_at;
     buf_free(&c->later);
     c->later_at = 0;
 }
 
 void rpc_call_free(struct call *c)
 {
-    struct rpc_conn *conn = c->pub.conn;
+    struct rpc_conn *conn = c->conn;
     struct rpc *r = conn->rpc;
 
     assert(!c->attached);
@@ -111,12 +144,12 @@ void rpc_call_free(struct call *c)
     assert(c->queue.left == 0);
     assert(c->later.len == 0);
     r->call_count--;
-    recycle(c);
+    recycle(r, c);
     if (r->spare_count < SPARE_CALLS_MAX) {
         list_push_front(&r->spare, &c->link);
         r->spare_count++;
     } else {
-        rpc_call_destroy(c);
+        rpc_call_destroy(r, c);
     }
     rpc_conn_unref(conn);
 }
@@ -125,7 +158,7 @@ void rpc_call_free(struct call *c)
 
 static void clear_queue(struct call *c)
 {
-    struct rpc_conn *conn = c->pub.conn;
+    struct rpc_conn *conn = c->conn;
 
     conn->queued -= c->queue.held;
     message_queue_clear(&c->queue);
@@ -133,7 +166,6 @@ static void clear_queue(struct call *c)
     c->wanted = 0;
 }
 
-/* Nothing that comes in matters any more. A message that was lent stays as it is. */
 void rpc_call_ignore_input(struct call *c)
 {
     c->ignores_input = true;
@@ -150,8 +182,8 @@ void rpc_call_ignore_input(struct call *c)
 void rpc_call_touch(struct call *c)
 {
     if (list_empty(&c->touched_link))
-        list_push_back(&c->pub.conn->touched, &c->touched_link);
-    rpc_conn_touch(c->pub.conn);
+        list_push_back(&c->conn->touched, &c->touched_link);
+    rpc_conn_touch(c->conn);
 }
 
 void rpc_call_decide(struct call *c, enum rpc_code code, struct bytes text)
@@ -179,7 +211,7 @@ static void tell_gone(struct call *c)
 void rpc_call_reset(struct call *c, uint32_t error)
 {
     h2_must(nghttp2_submit_rst_stream(rpc_call_session(c), NGHTTP2_FLAG_NONE, c->stream_id, error));
-    rpc_conn_touch(c->pub.conn);
+    rpc_conn_touch(c->conn);
 }
 
 void rpc_call_end_early(struct call *c, enum rpc_code code, struct bytes text)
@@ -212,7 +244,7 @@ static void on_deadline(struct timer *t)
 
 void rpc_call_detach(struct call *c)
 {
-    struct rpc_conn *conn = c->pub.conn;
+    struct rpc_conn *conn = c->conn;
 
     assert(c->attached);
     c->attached = false;
@@ -244,7 +276,7 @@ static void consume(struct call *c, size_t count)
         return;
     h2_must(nghttp2_session_consume_stream(rpc_call_session(c), c->stream_id, c->unconsumed));
     c->unconsumed = 0;
-    rpc_conn_touch(c->pub.conn);
+    rpc_conn_touch(c->conn);
 }
 
 static bool is_blocked(const struct call *c)
@@ -255,7 +287,7 @@ static bool is_blocked(const struct call *c)
 /* A message always fits when it is alone, however large messages may be here. */
 static bool fits(const struct call *c, size_t length)
 {
-    const struct rpc_conn *conn = c->pub.conn;
+    const struct rpc_conn *conn = c->conn;
 
     return conn->held == 0 || conn->held + length <= RPC_CONN_BYTES_MAX;
 }
@@ -263,24 +295,26 @@ static bool fits(const struct call *c, size_t length)
 static void reserve(struct call *c, size_t count)
 {
     c->reserved += count;
-    c->pub.conn->held += count;
+    c->conn->held += count;
 }
 
 /* There is room for this message: it may come as fast as it can. */
 static void let_in(struct call *c, size_t length)
 {
     reserve(c, length);
+    if (!c->reader.content.at) /* the last one went to the core */
+        c->reader.content = buf_pool_take(&c->conn->rpc->spares.bufs);
     if (length <= STREAM_WINDOW_BYTES || c->large_window || c->remote_ended)
         return;
     c->large_window = true;
     h2_must(nghttp2_session_set_local_window_size(rpc_call_session(c), NGHTTP2_FLAG_NONE,
                                                   c->stream_id, STREAM_WINDOW_LARGE_BYTES));
-    rpc_conn_touch(c->pub.conn);
+    rpc_conn_touch(c->conn);
 }
 
 static void message_announced(struct call *c)
 {
-    struct rpc *r = c->pub.conn->rpc;
+    struct rpc *r = c->conn->rpc;
     uint32_t length = message_length(&c->reader);
     uint8_t flag = message_flag(&c->reader);
     struct buf *text = &r->scratch;
@@ -300,15 +334,15 @@ static void message_announced(struct call *c)
         let_in(c, length);
     } else {
         c->parked = true;
-        list_push_back(&c->pub.conn->parked, &c->parked_link);
+        list_push_back(&c->conn->parked, &c->parked_link);
     }
 }
 
 /* In the words of Go's reader, which looks at the ten bytes of the header first. */
 static void refuse_packed(struct call *c, enum err e, size_t packed)
 {
-    const struct rpc *r = c->pub.conn->rpc;
-    struct buf *text = &c->pub.conn->rpc->scratch;
+    const struct rpc *r = c->conn->rpc;
+    struct buf *text = &c->conn->rpc->scratch;
 
     buf_clear(text);
     if (e == ERR_TOO_LARGE) {
@@ -329,7 +363,7 @@ static void refuse_packed(struct call *c, enum err e, size_t packed)
 
 static bool unpack(struct call *c)
 {
-    struct rpc *r = c->pub.conn->rpc;
+    struct rpc *r = c->conn->rpc;
     struct buf plain = {0};
     size_t packed = c->reader.content.len;
     enum err e = gzip_unpack(rpc_gzip(r), buf_bytes(&c->reader.content),
@@ -355,7 +389,7 @@ static void message_whole(struct call *c)
     c->got_message = true;
     c->ignores_input =
         rpc_call_is_unary(c); /* what follows the one message is of no interest, as in etcd */
-    if (rpc_call_is_unary(c) || c->pub.method->client_streams)
+    if (rpc_call_is_unary(c) || c->method->client_streams)
         rpc_event_add(c, PENDING_MESSAGE);
 }
 
@@ -397,7 +431,7 @@ static void check_end(struct call *c)
     if (!c->remote_ended || c->end_told || c->finished || c->parked)
         return;
     bool within = !c->whole && message_is_partial(&c->reader);
-    if (c->pub.method->client_streams && c->later.len > c->later_at)
+    if (c->method->client_streams && c->later.len > c->later_at)
         return;
     c->end_told = true;
     if (within)
@@ -405,7 +439,7 @@ static void check_end(struct call *c)
                            BYTES("unexpected EOF"));
     else if (rpc_call_is_unary(c) && !c->got_message)
         rpc_call_end_early(c, RPC_UNKNOWN, BYTES("EOF"));
-    else if (!rpc_call_is_unary(c) && c->pub.method->client_streams)
+    else if (!rpc_call_is_unary(c) && c->method->client_streams)
         rpc_event_add(c, PENDING_ENDED);
     else if (!rpc_call_is_unary(c))
         end_of_request(c);
@@ -429,7 +463,7 @@ static void turn_away(struct call *c)
 
 static void stash(struct call *c, struct bytes in)
 {
-    struct rpc_conn *conn = c->pub.conn;
+    struct rpc_conn *conn = c->conn;
 
     if (in.len == 0 || c->ignores_input)
         return;
@@ -452,7 +486,7 @@ static void read_later(struct call *c)
     if (c->ignores_input && !c->whole)
         return; /* ended meanwhile, and all dropped */
     c->later_at += before - in.len;
-    c->pub.conn->backlog -= before - in.len;
+    c->conn->backlog -= before - in.len;
     if (c->ignores_input || c->later_at == c->later.len)
         drop_later(c);
 }
@@ -490,13 +524,9 @@ bool rpc_call_unpark(struct call *c)
     return true;
 }
 
-void rpc_release(struct rpc_call *pub)
+void rpc_call_release(struct call *c)
 {
-    struct call *c = call_of(pub);
-
-    assert(c->lent);
-    if (rpc_call_is_unary(c))
-        return;
+    assert(c->lent && !rpc_call_is_unary(c));
     c->lent = false;
     c->whole = false;
     message_next(&c->reader);
@@ -518,7 +548,9 @@ void rpc_call_check(const struct call *c)
     assert(!c->parked || !c->whole);
     assert(c->parked == !list_empty(&c->parked_link));
     assert(!c->gone || !c->announced || c->pending == PENDING_GONE || c->pending == 0);
-    assert((c->pending != 0) == !list_empty(&c->ready_link));
+    assert(((c->pending & ~PENDING_FLOW) != 0) == !list_empty(&c->ready_link));
+    assert(((c->pending & PENDING_FLOW) != 0) == !list_empty(&c->flow_link));
+    assert(rpc_call_find(c->conn->rpc, c->id) == c);
     assert(!c->trailers_sent || c->finished);
     assert(c->attached || c->queue.left == 0);
     assert(c->attached || !c->released);

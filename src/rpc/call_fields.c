@@ -31,8 +31,8 @@ static bool is_grpc_type(struct bytes type)
 
 static void field_of_path(struct call *c, struct bytes value)
 {
-    c->pub.method = rpc_method_find(c->pub.conn->rpc, value);
-    if (!c->pub.method)
+    c->method = rpc_method_find(c->conn->rpc, value);
+    if (!c->method)
         keep(c, &c->path, value);
 }
 
@@ -79,7 +79,7 @@ void rpc_call_field(struct call *c, struct bytes name, struct bytes value)
         if (IS("client-api-version"))
             keep(c, &c->version, value);
         else if (IS("grpcgateway-accept"))
-            c->pub.through_gateway = true;
+            c->through_gateway = true;
         break;
     default:
         break;
@@ -96,7 +96,7 @@ static void refuse(struct call *c, uint16_t http_status, enum rpc_code code, str
 
 static bool fields_are_sound(struct call *c)
 {
-    struct buf *text = &c->pub.conn->rpc->scratch;
+    struct buf *text = &c->conn->rpc->scratch;
 
     buf_clear(text);
     if (c->fields_too_large) {
@@ -127,7 +127,7 @@ static bool fields_are_sound(struct call *c)
 
 static void refuse_method(struct call *c)
 {
-    struct rpc *r = c->pub.conn->rpc;
+    struct rpc *r = c->conn->rpc;
     struct bytes path = kept_bytes(c, &c->path);
     const uint8_t *slash = path.len > 1 ? memrchr(path.at + 1, '/', path.len - 1) : NULL;
     struct buf *text = &r->scratch;
@@ -152,7 +152,7 @@ static void refuse_method(struct call *c)
 
 static bool start_deadline(struct call *c)
 {
-    struct clock *clock = c->pub.conn->rpc->clock;
+    struct clock *clock = c->conn->rpc->clock;
 
     if (!c->timeout.is_there)
         return true;
@@ -160,15 +160,15 @@ static bool start_deadline(struct call *c)
         rpc_call_end_early(c, RPC_DEADLINE_EXCEEDED, BYTES("context deadline exceeded"));
         return false;
     }
-    c->pub.deadline_ns = clock_now_ns(clock) + c->timeout_ns;
-    timer_start_at(clock, &c->timer, c->pub.deadline_ns);
+    c->deadline_ns = clock_now_ns(clock) + c->timeout_ns;
+    timer_start_at(clock, &c->timer, c->deadline_ns);
     return true;
 }
 
 static bool find_encoding(struct call *c)
 {
     struct bytes encoding = kept_bytes(c, &c->encoding);
-    struct buf *text = &c->pub.conn->rpc->scratch;
+    struct buf *text = &c->conn->rpc->scratch;
 
     if (encoding.len == 0 || bytes_equal(encoding, BYTES("identity")))
         return true;
@@ -181,19 +181,35 @@ static bool find_encoding(struct call *c)
     return false;
 }
 
-static void show_metadata(struct call *c)
+static struct rpc_span span_of(const struct kept *k, size_t front)
 {
-    c->pub.token = kept_bytes(c, &c->token);
-    c->pub.authorization = kept_bytes(c, &c->authorization);
-    c->pub.client_api_version = kept_bytes(c, &c->version);
-    c->pub.client_api_version_is_utf8 = bytes_are_utf8(c->pub.client_api_version);
-    c->pub.has_leader = bytes_equal(kept_bytes(c, &c->leader), BYTES("true"));
+    return (struct rpc_span){(uint32_t)(front + k->at), k->len};
+}
+
+void rpc_call_show(const struct call *c, struct rpc_event *out)
+{
+    size_t front = out->content.len;
+
+    out->method = c->method->id;
+    out->deadline_ns = c->deadline_ns;
+    out->token = span_of(&c->token, front);
+    out->authorization = span_of(&c->authorization, front);
+    out->client_api_version = span_of(&c->version, front);
+    out->client_api_version_is_utf8 = bytes_are_utf8(kept_bytes(c, &c->version));
+    out->has_leader = bytes_equal(kept_bytes(c, &c->leader), BYTES("true"));
+    out->through_gateway = c->through_gateway;
+    uint8_t *at = buf_extend(&out->content, c->fields.len + c->conn->remote_len);
+    if (c->fields.len > 0)
+        memcpy(at, c->fields.at, c->fields.len);
+    memcpy(at + c->fields.len, c->conn->info.remote, c->conn->remote_len);
+    out->remote =
+        (struct rpc_span){(uint32_t)(front + c->fields.len), (uint32_t)c->conn->remote_len};
 }
 
 /* A connection with many streams is not to queue as much for each of them as if it were alone. */
 static void open_stream(struct call *c)
 {
-    struct rpc_conn *conn = c->pub.conn;
+    struct rpc_conn *conn = c->conn;
 
     c->granted = conn->granted + RPC_STREAM_CREDIT_BYTES <= RPC_CONN_BYTES_MAX
                      ? RPC_STREAM_CREDIT_BYTES
@@ -205,16 +221,15 @@ static void open_stream(struct call *c)
 void rpc_call_fields_done(struct call *c)
 {
     c->kept = c->fields.len;
-    c->pub.conn->kept += c->kept;
+    c->conn->kept += c->kept;
     if (!fields_are_sound(c) || !start_deadline(c))
         return;
-    if (!c->pub.method) {
+    if (!c->method) {
         refuse_method(c);
         return;
     }
     if (!find_encoding(c))
         return;
-    show_metadata(c);
     if (!rpc_call_is_unary(c))
         open_stream(c);
 }

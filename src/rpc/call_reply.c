@@ -3,16 +3,7 @@
 
 enum { URGENCY_BULK = 5 }; /* RFC 9218; the usual is 3, the lower the sooner */
 
-/* --- answering --- */
-
-static struct call *answering(struct rpc_call *pub)
-{
-    struct call *c = call_of(pub);
-
-    assert(pub->kind == RPC_GRPC);
-    assert(!c->released);
-    return c;
-}
+/* --- what the core says --- */
 
 /* Is there still somebody to send it to? */
 static bool can_send(const struct call *c)
@@ -22,53 +13,41 @@ static bool can_send(const struct call *c)
 
 static void queued(struct call *c, size_t held_before)
 {
-    c->pub.conn->queued += c->queue.held - held_before;
+    c->conn->queued += c->queue.held - held_before;
     rpc_call_touch(c);
 }
 
 static void send_packed(struct call *c, struct bytes plain)
 {
-    struct rpc *r = c->pub.conn->rpc;
+    struct rpc *r = c->conn->rpc;
+    struct buf packed = buf_pool_take(&r->spares.bufs);
 
-    buf_clear(&r->scratch);
-    gzip_pack(rpc_gzip(r), plain, &r->scratch);
-    message_queue_add_packed(&c->queue, buf_bytes(&r->scratch), plain.len);
+    gzip_pack(rpc_gzip(r), plain, &packed);
+    message_queue_add_packed(&c->queue, &packed, plain.len);
 }
 
-void rpc_send(struct rpc_call *pub, struct bytes message)
+static void send_message(struct call *c, struct rpc_reply *v)
 {
-    struct call *c = answering(pub);
     size_t before = c->queue.held;
 
+    assert(!c->answered);
     if (!can_send(c))
         return;
-    if (c->gzip && message.len > 0 && message.len <= PACKED_BYTES_MAX)
-        send_packed(c, message);
-    else
-        message_queue_add(&c->queue, message, NULL);
-    queued(c, before);
-}
-
-void rpc_send_shared(struct rpc_call *pub, struct bytes prefix, struct blob *rest)
-{
-    struct call *c = answering(pub);
-    size_t before = c->queue.held;
-
-    if (!can_send(c))
-        return;
-    message_queue_add(&c->queue, prefix, rest);
-    queued(c, before);
-}
-
-void rpc_announce(struct rpc_call *pub, uint64_t total_bytes)
-{
-    struct call *c = answering(pub);
-    size_t before = c->queue.held;
-
-    if (total_bytes == 0) {
-        rpc_send(pub, bytes_of(NULL, 0));
-        return;
+    if (c->gzip && !v->rest && v->content.len > 0 && v->content.len <= PACKED_BYTES_MAX) {
+        send_packed(c, buf_bytes(&v->content));
+    } else {
+        message_queue_add(&c->queue, &v->content, v->rest);
+        v->rest = NULL;
     }
+    queued(c, before);
+}
+
+static void announce(struct call *c, uint64_t total_bytes)
+{
+    size_t before = c->queue.held;
+
+    assert(!c->answered);
+    assert(total_bytes > 0);
     c->bodies++;
     if (!can_send(c))
         return;
@@ -76,7 +55,7 @@ void rpc_announce(struct rpc_call *pub, uint64_t total_bytes)
     queued(c, before);
 }
 
-/* The caller will not speak of it any more. */
+/* The core will not speak of it any more. */
 static void release_call(struct call *c)
 {
     c->released = true;
@@ -97,26 +76,21 @@ static void body_complete(struct call *c)
 static void submit_again(struct call *c)
 {
     if (list_empty(&c->touched_link))
-        list_push_back(&c->pub.conn->touched, &c->touched_link);
-    rpc_flush_again(c->pub.conn);
+        list_push_back(&c->conn->touched, &c->touched_link);
+    rpc_flush_again(c->conn);
 }
 
-void rpc_chunk(struct rpc_call *pub, struct buf *chunk)
+static void give_chunk(struct call *c, struct buf *chunk)
 {
-    struct call *c = call_of(pub);
-    struct rpc_conn *conn = pub->conn;
+    struct rpc_conn *conn = c->conn;
     size_t before = c->queue.held, len = chunk->len;
 
-    assert(!c->released);
-    if (c->wanted == 0) { /* the client has gone since it was asked for */
-        buf_free(chunk);
-        return;
-    }
+    if (c->wanted == 0)
+        return; /* the client has gone since it was asked for */
     assert(len <= c->wanted);
     conn->wanted -= c->wanted - len;
     c->wanted = len;
     if (len == 0) {
-        buf_free(chunk);
         submit_again(c);
         return;
     }
@@ -127,10 +101,8 @@ void rpc_chunk(struct rpc_call *pub, struct buf *chunk)
         body_complete(c);
 }
 
-void rpc_break(struct rpc_call *pub)
+static void break_off(struct call *c)
 {
-    struct call *c = answering(pub);
-
     c->answered = true;
     c->lent = false;
     if (c->attached) {
@@ -142,16 +114,15 @@ void rpc_break(struct rpc_call *pub)
     release_call(c);
 }
 
-void rpc_finish(struct rpc_call *pub, enum rpc_code code, struct bytes text)
+static void finish(struct call *c, enum rpc_code code, struct bytes text)
 {
-    struct call *c = answering(pub);
-
+    assert(!c->answered);
     c->answered = true;
     c->lent = false;
     list_remove(&c->withheld_link);
     if (c->attached) {
-        if (!c->finished) {                 /* else the client was told something else already */
-            rpc_call_decide(c, code, text); /* before ignoring input: the text may be part of it */
+        if (!c->finished) { /* else the client was told something else already */
+            rpc_call_decide(c, code, text);
             rpc_call_touch(c);
         }
         rpc_call_ignore_input(c);
@@ -160,6 +131,48 @@ void rpc_finish(struct rpc_call *pub, enum rpc_code code, struct bytes text)
         release_call(c);
     else
         rpc_event_drop(c, (uint8_t)~(PENDING_WANTED | PENDING_GONE));
+}
+
+static void do_reply(struct call *c, struct rpc_reply *v)
+{
+    assert(c->is_plain == (v->kind == RPC_REPLY_HTTP));
+
+    switch (v->kind) {
+    case RPC_REPLY_SEND:
+        send_message(c, v);
+        if (v->ends)
+            finish(c, RPC_OK, bytes_of(NULL, 0));
+        return;
+    case RPC_REPLY_ANNOUNCE:
+        announce(c, v->bytes);
+        return;
+    case RPC_REPLY_CHUNK:
+        give_chunk(c, &v->content);
+        return;
+    case RPC_REPLY_BREAK:
+        break_off(c);
+        return;
+    case RPC_REPLY_RELEASE:
+        rpc_call_release(c);
+        return;
+    case RPC_REPLY_FINISH:
+        finish(c, (enum rpc_code)v->code, buf_bytes(&v->content));
+        return;
+    case RPC_REPLY_HTTP:
+        rpc_plain_reply(c, v);
+        return;
+    }
+    unreachable();
+}
+
+void rpc_call_reply(struct rpc *r, struct rpc_reply *v)
+{
+    struct call *c = rpc_call_find(r, v->call);
+
+    if (c && !c->released) /* else its client has gone, and the core hears of that */
+        do_reply(c, v);
+    buf_pool_give(&r->spares.bufs, &v->content);
+    blob_unref(v->rest);
 }
 
 /* --- what nghttp2 gets --- */
@@ -251,7 +264,7 @@ void rpc_call_submit(struct call *c)
 {
     if (!c->attached || c->trailers_sent || (c->queue.left == 0 && !c->finished))
         return;
-    if (c->pub.method)
+    if (c->method)
         set_urgency(c);
     if (!c->headers_sent) {
         submit_headers(c);
@@ -287,7 +300,7 @@ static size_t least(size_t a, size_t b)
 /* The next bytes are of a body, and are not here. */
 static ssize_t await_chunk(struct call *c)
 {
-    struct rpc_conn *conn = c->pub.conn;
+    struct rpc_conn *conn = c->conn;
 
     c->deferred = true;
     if (c->wanted > 0)
@@ -320,7 +333,7 @@ static void submit_trailers(struct call *c)
 
 ssize_t rpc_call_read(struct call *c, size_t max, uint32_t *flags)
 {
-    struct rpc *r = c->pub.conn->rpc;
+    struct rpc *r = c->conn->rpc;
     bool bulk = c->weight == WEIGHT_BULK;
 
     if (bulk && r->bulk_left == 0)
@@ -344,7 +357,7 @@ ssize_t rpc_call_read(struct call *c, size_t max, uint32_t *flags)
 
 void rpc_call_put_data(struct call *c, const uint8_t *frame_head, size_t count)
 {
-    struct rpc_conn *conn = c->pub.conn;
+    struct rpc_conn *conn = c->conn;
     size_t held = c->queue.held;
 
     h2_put_data(&conn->wire, frame_head, &c->queue, count);

@@ -51,7 +51,7 @@ struct client {
     struct wire_pool pool;
     struct wire wire;
     struct gzip *gzip;
-    struct buf scratch;
+    struct message_pool spares;
     struct list calls;     /* all of them */
     struct list ready;     /* those with events */
     struct one_call *told; /* by the last client_take */
@@ -406,7 +406,7 @@ static void client_free(struct client *c)
     wire_drop(&c->wire);
     wire_pool_free(&c->pool);
     gzip_free(c->gzip);
-    buf_free(&c->scratch);
+    message_pool_free(&c->spares);
     mem_free(c);
 }
 
@@ -547,7 +547,7 @@ struct client_call *client_start(struct client *client, const struct client_requ
     c->timer.on_time = on_deadline;
     list_init(&c->link);
     list_init(&c->ready_link);
-    message_queue_init(&c->queue);
+    message_queue_init(&c->queue, &client->spares);
     list_push_back(&client->calls, &c->link);
     size_t count = request_fields(c, request, fields, timeout, authority);
     int32_t id = client->conn
@@ -582,12 +582,13 @@ void client_send(struct client_call *pub, struct bytes message)
     assert(!c->ended);
     if (c->over)
         return;
+    struct buf wire = {0};
     if (c->gzip_out) {
-        buf_clear(&client->scratch);
-        gzip_pack(gzip_of(client), message, &client->scratch);
-        message_queue_add_packed(&c->queue, buf_bytes(&client->scratch), message.len);
+        gzip_pack(gzip_of(client), message, &wire);
+        message_queue_add_packed(&c->queue, &wire, message.len);
     } else {
-        message_queue_add(&c->queue, message, NULL);
+        buf_append(&wire, message);
+        message_queue_add(&c->queue, &wire, NULL);
     }
     wake(c);
 }

@@ -30,6 +30,7 @@ static void copy_info(struct rpc_conn *c, const struct conn_info *info)
     char **sans = info->san_count > 0 ? mem_new_array(info->san_count, char *) : NULL;
 
     c->info = *info;
+    c->remote_len = strlen(c->info.remote);
     if (info->cn)
         c->info.cn = copy_str(info->cn);
     for (size_t i = 0; i < info->san_count; i++)
@@ -247,7 +248,7 @@ static int on_begin_headers(nghttp2_session *s, const nghttp2_frame *f, void *co
         rpc_conn_count_control(c);
         return 0;
     }
-    c->arriving = rpc_call_new(c, RPC_GRPC, id);
+    c->arriving = rpc_call_new(c, false, id);
     h2_must(nghttp2_session_set_stream_user_data(s, id, c->arriving));
     return 0;
 }

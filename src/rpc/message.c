@@ -1,9 +1,11 @@
 #include "rpc/message.h"
 
 #include "base/assert.h"
+#include "base/mem.h"
 
 enum {
     KEPT_BYTES_MAX = 4 * KIB,     /* of a reader's buffer, between messages */
+    SPARE_ITEMS_MAX = 1024,       /* of a pool */
     RESERVE_BYTES_MAX = 64 * KIB, /* set aside at once when a length is known */
 };
 
@@ -63,16 +65,17 @@ void message_reader_free(struct message_reader *r)
 
 /* --- out --- */
 
-/* The parts of a message in the order they leave: head, then rest or body. */
+/* The parts of a message in the order they leave: prefix, first, then rest or body. */
 struct item {
     struct list link;
+    struct item *next_spare;
+    struct buf first;
     struct blob *rest; /* or NULL */
     uint64_t ungiven;  /* of the body */
     struct buf chunk;  /* what was given of it last */
-    size_t sent;       /* of head and rest, or, when those are gone, of the chunk */
+    size_t sent;       /* of prefix, first and rest, or, when those are gone, of the chunk */
     size_t cost;       /* that whoever queued it has counted */
-    size_t head_len;
-    uint8_t head[]; /* the prefix and the copied bytes */
+    uint8_t prefix[MESSAGE_PREFIX_BYTES];
 };
 
 static void put_prefix(uint8_t *at, bool compressed, uint64_t length)
@@ -86,22 +89,39 @@ static void put_prefix(uint8_t *at, bool compressed, uint64_t length)
     at[4] = (uint8_t)length;
 }
 
-static struct item *item_new(struct bytes first, uint64_t length, bool compressed)
+static struct item *take_spare(struct message_pool *p)
 {
-    struct item *i = mem_resize(NULL, sizeof(*i) + MESSAGE_PREFIX_BYTES + first.len, 1);
+    struct item *i = p->items;
 
-    *i = (struct item){.head_len = MESSAGE_PREFIX_BYTES + first.len};
-    put_prefix(i->head, compressed, length);
-    if (first.len > 0)
-        memcpy(i->head + MESSAGE_PREFIX_BYTES, first.at, first.len);
+    p->items = i->next_spare;
+    p->item_count--;
+    *i = (struct item){0};
+    return i;
+}
+
+static struct item *item_new(struct message_queue *q, struct buf *first, uint64_t length,
+                             bool compressed)
+{
+    struct item *i = q->pool->items ? take_spare(q->pool) : mem_new(struct item);
+
+    if (first) {
+        i->first = *first;
+        *first = (struct buf){0};
+    }
+    put_prefix(i->prefix, compressed, length);
     list_init(&i->link);
     return i;
+}
+
+static size_t fixed_len(const struct item *i)
+{
+    return MESSAGE_PREFIX_BYTES + i->first.len + blob_bytes(i->rest).len;
 }
 
 /* Bodies are not counted: they are elsewhere until they are given. */
 static size_t item_held(const struct item *i)
 {
-    return RPC_MESSAGE_OVERHEAD_BYTES + i->head_len + blob_bytes(i->rest).len;
+    return RPC_MESSAGE_OVERHEAD_BYTES + fixed_len(i);
 }
 
 static void item_free(struct message_queue *q, struct item *i)
@@ -110,8 +130,16 @@ static void item_free(struct message_queue *q, struct item *i)
     q->held -= i->chunk.len;
     list_remove(&i->link);
     blob_unref(i->rest);
-    buf_free(&i->chunk);
-    mem_free(i);
+    buf_pool_give(&q->pool->bufs, &i->first);
+    if (i->chunk.at)
+        buf_free(&i->chunk);
+    if (q->pool->item_count == SPARE_ITEMS_MAX) {
+        mem_free(i);
+        return;
+    }
+    i->next_spare = q->pool->items;
+    q->pool->items = i;
+    q->pool->item_count++;
 }
 
 static struct item *item_of(struct list *link)
@@ -126,9 +154,16 @@ static void queue_item(struct message_queue *q, struct item *i, uint64_t length)
     q->held += item_held(i);
 }
 
-void message_queue_init(struct message_queue *q)
+void message_pool_free(struct message_pool *p)
 {
-    *q = (struct message_queue){0};
+    buf_pool_free(&p->bufs);
+    while (p->items)
+        mem_free(take_spare(p));
+}
+
+void message_queue_init(struct message_queue *q, struct message_pool *pool)
+{
+    *q = (struct message_queue){.pool = pool};
     list_init(&q->items);
 }
 
@@ -141,27 +176,28 @@ void message_queue_clear(struct message_queue *q)
     assert(q->held == 0);
 }
 
-void message_queue_add(struct message_queue *q, struct bytes first, struct blob *rest)
+void message_queue_add(struct message_queue *q, struct buf *first, struct blob *rest)
 {
-    size_t length = first.len + blob_bytes(rest).len;
-    struct item *i = item_new(first, length, false);
+    size_t length = first->len + blob_bytes(rest).len;
+    struct item *i = item_new(q, first, length, false);
 
-    i->rest = blob_ref(rest);
+    i->rest = rest;
     i->cost = rpc_message_cost(length);
     queue_item(q, i, length);
 }
 
-void message_queue_add_packed(struct message_queue *q, struct bytes packed, size_t plain_len)
+void message_queue_add_packed(struct message_queue *q, struct buf *packed, size_t plain_len)
 {
-    struct item *i = item_new(packed, packed.len, true);
+    size_t length = packed->len;
+    struct item *i = item_new(q, packed, length, true);
 
     i->cost = rpc_message_cost(plain_len);
-    queue_item(q, i, packed.len);
+    queue_item(q, i, length);
 }
 
 void message_queue_add_body(struct message_queue *q, uint64_t total_bytes)
 {
-    struct item *i = item_new(bytes_of(NULL, 0), total_bytes, false);
+    struct item *i = item_new(q, NULL, total_bytes, false);
 
     i->ungiven = total_bytes;
     i->cost = rpc_message_cost(0);
@@ -201,11 +237,6 @@ void message_queue_give(struct message_queue *q, struct buf *chunk)
     }
 }
 
-static size_t fixed_len(const struct item *i)
-{
-    return i->head_len + blob_bytes(i->rest).len;
-}
-
 size_t message_queue_ready(const struct message_queue *q, size_t max)
 {
     size_t ready = 0;
@@ -234,9 +265,11 @@ static size_t move_part(struct item *i, size_t at, struct bytes part, size_t cou
 
 static size_t move_item(struct message_queue *q, struct item *i, size_t count, struct buf *out)
 {
-    size_t moved = move_part(i, 0, bytes_of(i->head, i->head_len), count, out);
+    size_t moved = move_part(i, 0, bytes_of(i->prefix, MESSAGE_PREFIX_BYTES), count, out);
 
-    moved += move_part(i, i->head_len, blob_bytes(i->rest), count - moved, out);
+    moved += move_part(i, MESSAGE_PREFIX_BYTES, buf_bytes(&i->first), count - moved, out);
+    moved +=
+        move_part(i, MESSAGE_PREFIX_BYTES + i->first.len, blob_bytes(i->rest), count - moved, out);
     moved += move_part(i, fixed_len(i), buf_bytes(&i->chunk), count - moved, out);
     if (i->chunk.len > 0 && i->sent == fixed_len(i) + i->chunk.len) {
         q->held -= i->chunk.len;

@@ -12,8 +12,9 @@
 #pragma once
 
 #include "base/blob.h"
+#include "base/buf_pool.h"
 #include "base/list.h"
-#include "rpc/rpc.h"
+#include "rpc/line.h"
 
 enum { MESSAGE_PREFIX_BYTES = 5 };
 
@@ -54,24 +55,35 @@ static inline bool message_is_partial(const struct message_reader *r)
     return r->announced;
 }
 
+/* What queues of one owner have left over, for their next messages. All zeroes is an empty one. */
+struct message_pool {
+    struct buf_pool bufs;
+    struct item *items;
+    size_t item_count;
+};
+
+void message_pool_free(struct message_pool *p);
+
 struct message_queue {
     struct list items;   /* oldest first */
     uint64_t left;       /* bytes to send in all, prefixes and bodies included */
     size_t held;         /* bytes of memory behind them */
     size_t left_cost;    /* rpc_message_cost of those that have left, until the owner zeroes it */
     bool within_message; /* the first message has been sent in part */
+    struct message_pool *pool;
 };
 
-void message_queue_init(struct message_queue *q);
+void message_queue_init(struct message_queue *q, struct message_pool *pool);
 
 /* Drops everything. */
 void message_queue_clear(struct message_queue *q);
 
-/* One message: a copy of `first`, and behind it what `rest` has, of which it takes a reference. */
-void message_queue_add(struct message_queue *q, struct bytes first, struct blob *rest);
+/* One message: `first`, which it takes over, and behind it what `rest` has, of which it takes over
+ * the reference. */
+void message_queue_add(struct message_queue *q, struct buf *first, struct blob *rest);
 
 /* One that was compressed, and was so long before. */
-void message_queue_add_packed(struct message_queue *q, struct bytes packed, size_t plain_len);
+void message_queue_add_packed(struct message_queue *q, struct buf *packed, size_t plain_len);
 
 /* One message of so many bytes, which are given later. */
 void message_queue_add_body(struct message_queue *q, uint64_t total_bytes);

@@ -19,6 +19,7 @@ static void want_message(struct buf *want, struct bytes content)
 static void add_any(struct message_queue *q, struct rng *rng, struct buf *bodies, struct buf *want)
 {
     uint8_t content[300];
+    struct buf first = {0};
     size_t len = (size_t)rng_below(rng, sizeof(content));
     size_t cut = (size_t)rng_between(rng, 0, len);
 
@@ -26,12 +27,13 @@ static void add_any(struct message_queue *q, struct rng *rng, struct buf *bodies
         content[i] = (uint8_t)i;
     switch (rng_below(rng, 3)) {
     case 0:
-        message_queue_add(q, bytes_of(content, len), NULL);
+        buf_append(&first, bytes_of(content, len));
+        message_queue_add(q, &first, NULL);
         break;
     case 1: {
         struct blob *rest = blob_copy(bytes_of(content + cut, len - cut));
-        message_queue_add(q, bytes_of(content, cut), rest);
-        blob_unref(rest);
+        buf_append(&first, bytes_of(content, cut));
+        message_queue_add(q, &first, rest);
         break;
     }
     default:
@@ -49,9 +51,10 @@ TEST(a_message_queue_gives_what_was_put_in)
 
     for (uint64_t round = 0; round < 200 * test_effort(); round++) {
         struct message_queue q;
+        struct message_pool pool = {0};
         struct buf want = {0}, got = {0}, bodies = {0};
         size_t given = 0;
-        message_queue_init(&q);
+        message_queue_init(&q, &pool);
         for (unsigned i = 0; i < MESSAGES; i++)
             add_any(&q, &rng, &bodies, &want);
         CHECK_EQ(q.left, want.len);
@@ -78,6 +81,7 @@ TEST(a_message_queue_gives_what_was_put_in)
         CHECK_EQ(given, bodies.len);
         CHECK(q.left_cost >= rpc_message_cost(0) * MESSAGES);
         buf_free(&bodies);
+        message_pool_free(&pool);
         buf_free(&want);
         buf_free(&got);
     }
@@ -86,8 +90,9 @@ TEST(a_message_queue_gives_what_was_put_in)
 TEST(a_cleared_queue_holds_nothing)
 {
     struct message_queue q;
+    struct message_pool pool = {0};
     struct buf got = {0}, chunk = {0};
-    message_queue_init(&q);
+    message_queue_init(&q, &pool);
 
     message_queue_add_body(&q, 1000);
     buf_append(&chunk, BYTES("some of it"));
@@ -101,6 +106,7 @@ TEST(a_cleared_queue_holds_nothing)
     CHECK_EQ(q.left, 0);
     CHECK_EQ(q.held, 0);
     CHECK_EQ(message_queue_ungiven(&q), 0);
+    message_pool_free(&pool);
     buf_free(&got);
 }
 

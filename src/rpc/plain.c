@@ -3,16 +3,11 @@
 #include "http/http.h"
 #include "rpc/rpc_int.h"
 
-enum { RESULT_FIELDS_MAX = 8 };
+enum { REPLY_FIELDS_MAX = 8 };
 
 struct plain {
     struct http_conn http;
     struct buf body;
-    struct buf names; /* of the fields that the caller has added, and their values */
-    struct {
-        size_t name_at, name_len, value_len;
-    } extra[RESULT_FIELDS_MAX];
-    size_t extra_count;
     struct call *call; /* the request that waits for its answer, or NULL */
     bool last;         /* the connection ends with the next answer */
 };
@@ -24,9 +19,25 @@ static struct rpc_conn *conn_of(struct http_conn *h)
 
 /* --- answers --- */
 
-static void write_answer(struct plain *p, unsigned status, const char *type, struct bytes body)
+/* The next line of "name:value"; false at the end. */
+static bool next_field(struct bytes *lines, struct http1_field *out)
 {
-    struct http1_field fields[RESULT_FIELDS_MAX + 3];
+    if (lines->len == 0)
+        return false;
+    const uint8_t *end = memchr(lines->at, '\n', lines->len);
+    const uint8_t *colon = memchr(lines->at, ':', lines->len);
+    assert(end && colon && colon < end);
+    *out = (struct http1_field){bytes_of(lines->at, (size_t)(colon - lines->at)),
+                                bytes_of(colon + 1, (size_t)(end - colon) - 1)};
+    *lines = bytes_of(end + 1, lines->len - (size_t)(end + 1 - lines->at));
+    return true;
+}
+
+/* A 405 says "Allow: GET", and errors forbid to guess their type. */
+static void write_answer(struct plain *p, unsigned status, const char *type, struct bytes lines,
+                         struct bytes body)
+{
+    struct http1_field fields[REPLY_FIELDS_MAX + 3];
     size_t count = 0;
 
     if (type)
@@ -35,19 +46,12 @@ static void write_answer(struct plain *p, unsigned status, const char *type, str
         fields[count++] = (struct http1_field){BYTES("Allow"), BYTES("GET")};
     if (status >= 400)
         fields[count++] = (struct http1_field){BYTES("X-Content-Type-Options"), BYTES("nosniff")};
-    for (size_t i = 0; i < p->extra_count; i++) {
-        const uint8_t *at = p->names.at + p->extra[i].name_at;
-        fields[count++] = (struct http1_field){
-            bytes_of(at, p->extra[i].name_len),
-            bytes_of(at + p->extra[i].name_len, p->extra[i].value_len),
-        };
-    }
+    for (struct http1_field f; next_field(&lines, &f); fields[count++] = f)
+        assert(count < ARRAY_LEN(fields));
     http_respond(&p->http, status,
                  &(struct http_message_options){
                      .fields = fields, .field_count = count, .length = body.len, .close = p->last});
     http_send(&p->http, body);
-    buf_clear(&p->names);
-    p->extra_count = 0;
 }
 
 static void refuse(struct rpc_conn *c, unsigned status)
@@ -57,32 +61,8 @@ static void refuse(struct rpc_conn *c, unsigned status)
     buf_clear(text);
     buf_printf(text, "%u %s", status, http1_reason(status));
     c->plain->last = true;
-    write_answer(c->plain, status, "text/plain; charset=utf-8", buf_bytes(text));
+    write_answer(c->plain, status, "text/plain; charset=utf-8", bytes_of(NULL, 0), buf_bytes(text));
     http_finish(&c->plain->http);
-}
-
-void rpc_http_set(struct rpc_call *pub, const char *name, struct bytes value)
-{
-    struct plain *p = pub->conn->plain;
-
-    assert(pub->kind == RPC_HTTP1);
-    if (!p)
-        return;
-    assert(p->extra_count < RESULT_FIELDS_MAX);
-    p->extra[p->extra_count].name_at = p->names.len;
-    p->extra[p->extra_count].name_len = strlen(name);
-    p->extra[p->extra_count++].value_len = value.len;
-    buf_append_str(&p->names, name);
-    buf_append(&p->names, value);
-}
-
-struct bytes rpc_http_field(const struct rpc_call *pub, const char *name)
-{
-    bool found = false;
-
-    assert(pub->kind == RPC_HTTP1);
-    return pub->conn->plain ? http1_field(&pub->conn->plain->http.reader, name, &found)
-                            : bytes_of(NULL, 0);
 }
 
 /* --- requests --- */
@@ -118,8 +98,7 @@ static void on_end(struct http_conn *h)
 {
     struct rpc_conn *c = conn_of(h);
     struct plain *p = c->plain;
-    struct call *call = rpc_call_new(c, RPC_HTTP1, 0);
-    bool found;
+    struct call *call = rpc_call_new(c, true, 0);
 
     timer_stop(c->rpc->clock, &c->timer);
     p->call = call;
@@ -133,8 +112,7 @@ static void on_end(struct http_conn *h)
     c->kept += call->kept;
     call->reserved = call->reader.content.len;
     c->held += call->reserved;
-    call->pub.authorization = http1_field(&h->reader, "Authorization", &found);
-    call->lent = call->whole = true; /* until the end: nothing of it is dropped before */
+    call->lent = call->whole = true; /* until the end: it counts so long */
     rpc_event_add(call, PENDING_HTTP);
 }
 
@@ -181,31 +159,61 @@ static void settle(struct rpc_conn *c)
         rpc_conn_linger(c);
 }
 
-void rpc_plain_show(const struct call *c, struct rpc_event *out)
+static struct rpc_span add(struct buf *out, struct bytes what)
 {
-    const struct http_conn *h = &c->pub.conn->plain->http;
+    struct rpc_span span = {(uint32_t)out->len, (uint32_t)what.len};
 
-    out->verb = h->reader.verb;
-    out->path = http_path(h);
-    out->query = http_query(h);
-    out->body = buf_bytes(&c->reader.content);
+    buf_append(out, what);
+    return span;
 }
 
-void rpc_http_reply(struct rpc_call *pub, unsigned status, const char *type, struct bytes body)
+static struct rpc_span add_fields(struct buf *out, const struct http1_reader *r)
 {
-    struct call *call = call_of(pub);
-    struct rpc_conn *c = pub->conn;
+    size_t front = out->len;
 
-    assert(pub->kind == RPC_HTTP1);
-    assert(!call->released);
+    for (size_t i = 0; i < r->field_count; i++) {
+        buf_append(out, r->fields[i].name);
+        buf_append_byte(out, ':');
+        buf_append(out, r->fields[i].value);
+        buf_append_byte(out, '\n');
+    }
+    return (struct rpc_span){(uint32_t)front, (uint32_t)(out->len - front)};
+}
+
+void rpc_plain_show(struct call *c, struct rpc_event *out)
+{
+    const struct http_conn *h = &c->conn->plain->http;
+    struct buf *content = &out->content;
+    bool found;
+
+    *content = c->reader.content;
+    c->reader.content = (struct buf){0};
+    out->message.len = (uint32_t)content->len;
+    out->verb = add(content, h->reader.verb);
+    out->path = add(content, http_path(h));
+    out->query = add(content, http_query(h));
+    out->fields = add_fields(content, &h->reader);
+    out->authorization = add(content, http1_field(&h->reader, "Authorization", &found));
+    out->remote = add(content, bytes_of(c->conn->info.remote, c->conn->remote_len));
+}
+
+void rpc_plain_reply(struct call *call, const struct rpc_reply *v)
+{
+    struct rpc_conn *c = call->conn;
+    struct bytes all = buf_bytes(&v->content);
+
     call->released = true;
     call->lent = false;
+    rpc_event_drop(call, PENDING_ALL);
     if (!call->attached) {
         rpc_call_free(call);
         return;
     }
     assert(c->plain->call == call);
-    write_answer(c->plain, status, type, body);
+    struct bytes lines = bytes_of(all.at, (size_t)v->bytes);
+    if (lines.len > 0)
+        all = bytes_of(all.at + lines.len, all.len - lines.len);
+    write_answer(c->plain, v->code, v->type, lines, all);
     c->plain->call = NULL; /* the next request may come from within http_finish */
     rpc_call_detach(call);
     http_finish(&c->plain->http);
@@ -231,7 +239,6 @@ void rpc_plain_free(struct rpc_conn *c)
 
     http_close(&p->http);
     buf_free(&p->body);
-    buf_free(&p->names);
     mem_free(p);
     c->plain = NULL;
 }

@@ -92,6 +92,7 @@ struct rpc *rpc_open(const struct rpc_options *options)
 
     r->options = *options;
     fill_in_defaults(&r->options);
+    r->line = options->line;
     r->logger = options->logger;
     r->clock = options->io->clock;
     conn_limit_init(&r->conn_limit, options->conns_max);
@@ -106,6 +107,7 @@ struct rpc *rpc_open(const struct rpc_options *options)
     list_init(&r->dirty);
     list_init(&r->again);
     list_init(&r->ready);
+    list_init(&r->flowing);
     list_init(&r->spare);
     learn_methods(r);
     return r;
@@ -169,14 +171,10 @@ void rpc_cut(struct rpc *r)
         rpc_conn_cut(container_of(link, struct rpc_conn, link), ERR_CANCELED);
 }
 
-/* The caller was told that this one is gone, and has had the time to hear it. */
-static void forget_told(struct rpc *r)
+/* The core hears no more of it. */
+static void tell_gone(struct call *c)
 {
-    struct call *c = r->told;
-
-    r->told = NULL;
-    if (!c)
-        return;
+    assert(c->gone);
     c->released = true;
     c->lent = false;
     if (!c->attached)
@@ -186,12 +184,13 @@ static void forget_told(struct rpc *r)
 static void free_all(struct rpc *r)
 {
     assert(rpc_is_idle(r));
-    for (struct rpc_event e; rpc_take(r, &e);)
-        assert(e.kind == RPC_GONE);
+    for (struct list *link; (link = list_pop_front(&r->ready));)
+        tell_gone(container_of(link, struct call, ready_link));
     assert(r->call_count == 0);
 
     for (struct list *link; (link = list_pop_front(&r->spare));)
-        rpc_call_destroy(container_of(link, struct call, link));
+        rpc_call_destroy(r, container_of(link, struct call, link));
+    mem_free(r->slots);
     for (size_t i = 0; i < r->options.method_count; i++)
         mem_free(r->known[i].path);
     mem_free(r->known);
@@ -201,6 +200,7 @@ static void free_all(struct rpc *r)
     wire_pool_free(&r->pool);
     gzip_free(r->gzip);
     buf_free(&r->scratch);
+    message_pool_free(&r->spares);
     mem_free(r);
 }
 
@@ -227,70 +227,99 @@ void rpc_abandon(struct rpc *r)
 
 void rpc_event_add(struct call *c, uint8_t pending)
 {
+    struct rpc *r = c->conn->rpc;
+
     assert(!c->released);
     assert(!c->gone || pending == PENDING_GONE); /* nothing after that */
 
     c->pending |= pending;
-    if (list_empty(&c->ready_link))
-        list_push_back(&c->pub.conn->rpc->ready, &c->ready_link);
+    if ((pending & PENDING_FLOW) && list_empty(&c->flow_link))
+        list_push_back(&r->flowing, &c->flow_link);
+    if ((pending & ~PENDING_FLOW) && list_empty(&c->ready_link))
+        list_push_back(&r->ready, &c->ready_link);
 }
 
 void rpc_event_drop(struct call *c, uint8_t pending)
 {
     c->pending &= (uint8_t)~pending;
-    if (c->pending == 0)
+    if ((c->pending & ~PENDING_FLOW) == 0)
         list_remove(&c->ready_link);
+    if ((c->pending & PENDING_FLOW) == 0)
+        list_remove(&c->flow_link);
 }
 
-static enum rpc_event_kind take_first(struct call *c)
+static void fill_in(struct call *c, struct rpc_event *out)
+{
+    switch (out->kind) {
+    case RPC_OPENED:
+        out->bytes = c->granted;
+        rpc_call_show(c, out);
+        break;
+    case RPC_MESSAGE:
+        out->content = c->reader.content;
+        out->message.len = (uint32_t)out->content.len;
+        c->reader.content = (struct buf){0};
+        c->lent = true;
+        if (!c->announced)
+            rpc_call_show(c, out);
+        break;
+    case RPC_SENT:
+        out->bytes = c->queue.left_cost;
+        c->queue.left_cost = 0;
+        break;
+    case RPC_WANTED:
+        out->bytes = c->wanted;
+        break;
+    case RPC_HTTP:
+        rpc_plain_show(c, out);
+        break;
+    case RPC_ENDED:
+    case RPC_GONE:
+        break;
+    }
+}
+
+/* The next of a call's events that go this way. */
+static void deliver(struct call *c, enum rpc_lane lane, unsigned pending)
 {
     static const enum rpc_event_kind kinds[] = {RPC_OPENED, RPC_MESSAGE, RPC_ENDED, RPC_SENT,
                                                 RPC_WANTED, RPC_HTTP,    RPC_GONE};
-    unsigned bit = (unsigned)__builtin_ctz(c->pending);
+    unsigned bit = (unsigned)__builtin_ctz(pending);
 
     assert(bit < ARRAY_LEN(kinds));
-    c->pending = (uint8_t)(c->pending & ~(1u << bit));
-    return kinds[bit];
+    c->pending &= (uint8_t)~(1u << bit);
+    if (pending == 1u << bit)
+        list_remove(lane == RPC_LANE_CALLS ? &c->ready_link : &c->flow_link);
+    struct rpc_event e = {.kind = kinds[bit], .call = c->id};
+    fill_in(c, &e);
+    c->announced = true;
+    rpc_line_put_event(c->conn->rpc->line, lane, &e);
+    if (e.kind == RPC_GONE)
+        tell_gone(c);
+}
+
+void rpc_deliver(struct rpc *r)
+{
+    while (!list_empty(&r->ready) && rpc_line_has_budget(r->line, RPC_LANE_CALLS)) {
+        struct call *c = container_of(r->ready.next, struct call, ready_link);
+        deliver(c, RPC_LANE_CALLS, c->pending & ~(unsigned)PENDING_FLOW);
+    }
+    while (!list_empty(&r->flowing) && rpc_line_has_budget(r->line, RPC_LANE_FLOW)) {
+        struct call *c = container_of(r->flowing.next, struct call, flow_link);
+        deliver(c, RPC_LANE_FLOW, c->pending & PENDING_FLOW);
+    }
 }
 
 bool rpc_has_events(const struct rpc *r)
 {
-    return !list_empty(&r->ready);
-}
-
-bool rpc_take(struct rpc *r, struct rpc_event *out)
-{
-    forget_told(r);
-    struct list *link = list_pop_front(&r->ready);
-    if (!link)
-        return false;
-    struct call *c = container_of(link, struct call, ready_link);
-
-    c->announced = true;
-    *out = (struct rpc_event){.kind = take_first(c), .call = &c->pub};
-    if (out->kind == RPC_OPENED) {
-        out->bytes = c->granted;
-    } else if (out->kind == RPC_SENT) {
-        out->bytes = c->queue.left_cost;
-        c->queue.left_cost = 0;
-    } else if (out->kind == RPC_WANTED) {
-        out->bytes = c->wanted;
-    } else if (out->kind == RPC_MESSAGE) {
-        c->lent = true;
-        out->message = buf_bytes(&c->reader.content);
-    } else if (out->kind == RPC_HTTP) {
-        rpc_plain_show(c, out);
-    } else if (out->kind == RPC_GONE) {
-        assert(c->gone);
-        r->told = c;
-    }
-    if (c->pending)
-        list_push_front(&r->ready, &c->ready_link);
-    return true;
+    return (!list_empty(&r->ready) && rpc_line_has_budget(r->line, RPC_LANE_CALLS)) ||
+           (!list_empty(&r->flowing) && rpc_line_has_budget(r->line, RPC_LANE_FLOW));
 }
 
 void rpc_flush(struct rpc *r)
 {
+    for (struct rpc_reply v; rpc_line_take_reply(r->line, &v);)
+        rpc_call_reply(r, &v);
     r->bulk_left = FLUSH_BULK_BYTES;
     r->extra_left = FLUSH_EXTRA_BYTES;
     for (struct list *link; (link = list_pop_front(&r->dirty));)
@@ -324,6 +353,8 @@ void rpc_check(const struct rpc *r)
     }
     assert(conns == r->conn_count);
     LIST_FOREACH (link, &r->ready)
-        assert(container_of(link, struct call, ready_link)->pending != 0);
+        assert((container_of(link, struct call, ready_link)->pending & ~PENDING_FLOW) != 0);
+    LIST_FOREACH (link, &r->flowing)
+        assert((container_of(link, struct call, flow_link)->pending & PENDING_FLOW) != 0);
     assert(r->spare_count <= SPARE_CALLS_MAX);
 }

@@ -23,10 +23,14 @@ static const struct bytes payload = {(const uint8_t *)"twenty-five bytes of echo
 static const struct logger quiet = {
     .level = LOG_ERROR, .sink = log_sink_none, .clock = log_clock_none};
 
-static struct rpc *open_server(const struct io *io, struct net_address *bound)
+static struct rpc *open_server(const struct io *io, struct rpc_line *line,
+                               struct net_address *bound)
 {
-    struct rpc *r = rpc_open(&(struct rpc_options){
-        .io = io, .logger = &quiet, .methods = methods, .method_count = ARRAY_LEN(methods)});
+    struct rpc *r = rpc_open(&(struct rpc_options){.io = io,
+                                                   .line = line,
+                                                   .logger = &quiet,
+                                                   .methods = methods,
+                                                   .method_count = ARRAY_LEN(methods)});
     struct net_address a;
 
     if (net_address_parse("127.0.0.1:0", &a) != ERR_OK || rpc_listen(r, &a, bound) != ERR_OK)
@@ -34,16 +38,20 @@ static struct rpc *open_server(const struct io *io, struct net_address *bound)
     return r;
 }
 
-static size_t serve(struct rpc *r)
+static size_t serve(struct rpc *r, struct rpc_line *line)
 {
     struct rpc_event e;
     size_t answered = 0;
 
-    while (rpc_take(r, &e)) {
-        if (e.kind != RPC_MESSAGE)
+    rpc_deliver(r);
+    while (rpc_line_take_event(line, RPC_LANE_CALLS, &e)) {
+        if (e.kind != RPC_MESSAGE) {
+            buf_free(&e.content);
             continue;
-        rpc_send(e.call, e.message);
-        rpc_finish(e.call, RPC_OK, BYTES(""));
+        }
+        e.content.len = e.message.len;
+        rpc_line_send(line, e.call, &e.content);
+        rpc_line_finish(line, e.call, RPC_OK, BYTES(""));
         answered++;
     }
     rpc_flush(r);
@@ -171,6 +179,7 @@ struct bare {
     struct io io;
     struct swallow_net net;
     struct rpc *rpc;
+    struct rpc_line *line;
     struct swallow_conn conns[CONNS];
     struct buf in;
 };
@@ -187,7 +196,7 @@ static void bare_calls(void *context, uint64_t times)
         for (unsigned i = 0; i < STREAMS; i++)
             put_call(c, &b->in);
         c->base.on->on_data(&c->base, buf_bytes(&b->in));
-        if (serve(b->rpc) != STREAMS)
+        if (serve(b->rpc, b->line) != STREAMS)
             fatal("a call was not answered");
         inbox_drain(b->io.inbox, SIZE_MAX);
     }
@@ -213,7 +222,8 @@ BENCH(rpc_echo_bare)
     b->net.base.ops = &net_ops;
     b->io = *loop_io(b->loop);
     b->io.net = &b->net.base;
-    b->rpc = open_server(&b->io, &bound);
+    b->line = rpc_line_open(&(struct rpc_line_options){0});
+    b->rpc = open_server(&b->io, b->line, &bound);
     for (unsigned i = 0; i < CONNS; i++) {
         struct swallow_conn *c = &b->conns[i];
         *c = (struct swallow_conn){.base.ops = &conn_ops, .inbox = b->io.inbox, .next_id = 1};
@@ -222,7 +232,7 @@ BENCH(rpc_echo_bare)
         c->base.on->on_data(&c->base, BYTES("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
                                             "\0\0\0\4\0\0\0\0\0"));
     }
-    serve(b->rpc);
+    serve(b->rpc, b->line);
     inbox_drain(b->io.inbox, SIZE_MAX);
 
     bench_run(&(struct bench_work){.body = bare_calls, .context = b});
@@ -231,6 +241,7 @@ BENCH(rpc_echo_bare)
     for (unsigned i = 0; i < CONNS; i++)
         b->conns[i].base.on->on_closed(&b->conns[i].base, ERR_OK);
     rpc_close(b->rpc);
+    rpc_line_close(b->line);
     loop_close(b->loop);
     buf_free(&b->in);
     mem_free(b);
@@ -241,6 +252,7 @@ BENCH(rpc_echo_bare)
 struct both {
     struct loop *loop;
     struct rpc *rpc;
+    struct rpc_line *line;
     struct client *clients[CONNS];
     uint64_t started, wanted, ended;
     unsigned open;
@@ -260,7 +272,7 @@ static void both_turn(void *context)
     struct client_event e;
 
     inbox_drain(loop_io(b->loop)->inbox, 1024);
-    serve(b->rpc);
+    serve(b->rpc, b->line);
     for (unsigned i = 0; i < CONNS; i++) {
         while (client_take(b->clients[i], &e)) {
             b->open += e.kind == CLIENT_OPEN;
@@ -295,7 +307,8 @@ BENCH(rpc_echo_loop)
 
     if (loop_open(&(struct loop_options){0}, &b.loop) != ERR_OK)
         fatal("no loop");
-    b.rpc = open_server(loop_io(b.loop), &a);
+    b.line = rpc_line_open(&(struct rpc_line_options){0});
+    b.rpc = open_server(loop_io(b.loop), b.line, &a);
     for (unsigned i = 0; i < CONNS; i++)
         b.clients[i] = client_open(&(struct client_options){.io = loop_io(b.loop), .address = a});
     while (b.open < CONNS)
@@ -309,5 +322,6 @@ BENCH(rpc_echo_loop)
     for (unsigned i = 0; i < CONNS; i++)
         client_close(b.clients[i]);
     rpc_close(b.rpc);
+    rpc_line_close(b.line);
     loop_close(b.loop);
 }

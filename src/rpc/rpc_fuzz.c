@@ -25,104 +25,135 @@ static const struct rpc_method methods[] = {
 
 enum { STEPS_MAX = 2000, PIECE_BYTES = 700 };
 
-static unsigned live;
+enum { CALLS_SEEN_MAX = 4096 };
 
-/* What is still to be given of a call's bodies, finished or not. */
-struct promise {
+/* What the core knows of a call, by its slot. */
+struct seen {
+    uint64_t id;
+    bool is_unary, is_plain;
+    bool is_finished; /* and only a body is left */
     uint64_t ungiven, given;
-    bool is_finished;
 };
 
-static struct promise *promise_of(struct rpc_call *c)
+static unsigned live;
+static struct seen all_seen[CALLS_SEEN_MAX];
+
+static struct seen *seen_of(uint64_t call)
 {
-    if (!c->context)
-        c->context = mem_new(struct promise);
-    return c->context;
+    struct seen *s = &all_seen[(uint32_t)call % CALLS_SEEN_MAX];
+
+    return s->id == call ? s : NULL;
 }
 
-static void forget(struct rpc_call *c)
+static struct seen *see(const struct rpc_event *e)
 {
-    mem_free(c->context);
-    c->context = NULL;
+    struct seen *s = &all_seen[(uint32_t)e->call % CALLS_SEEN_MAX];
+
+    assert(s->id == 0); /* who had the slot has ended */
+    *s = (struct seen){.id = e->call, .is_plain = e->kind == RPC_HTTP};
+    s->is_unary = e->kind == RPC_MESSAGE;
+    live++;
+    return s;
 }
 
-static void give(struct rpc_call *c, size_t max)
+static void forget(struct seen *s)
 {
-    struct promise *p = promise_of(c);
+    live--;
+    s->id = 0;
+}
+
+static void send_text(struct rpc_line *l, uint64_t call, struct bytes text, struct blob *rest)
+{
+    struct buf message = {0};
+
+    buf_append(&message, text);
+    rpc_line_send_shared(l, call, &message, rest);
+}
+
+static void give(struct rpc_line *l, struct seen *s, size_t max)
+{
     struct buf chunk = {0};
 
-    assert(max > 0 && max <= p->ungiven);
-    if (p->given > 100000) {
-        live -= !p->is_finished;
-        forget(c);
-        rpc_break(c);
+    assert(max > 0 && max <= s->ungiven);
+    if (s->given > 100000) {
+        rpc_line_break(l, s->id);
+        forget(s);
         return;
     }
     memset(buf_extend(&chunk, max), 'b', max);
-    p->given += max;
-    p->ungiven -= max;
-    if (p->is_finished && p->ungiven == 0)
-        forget(c);
-    rpc_chunk(c, &chunk);
+    s->given += max;
+    s->ungiven -= max;
+    rpc_line_chunk(l, s->id, &chunk);
+    if (s->is_finished && s->ungiven == 0)
+        forget(s);
 }
 
-static void answer(struct rpc_call *c, uint8_t how)
+static void answer(struct rpc_line *l, struct seen *s, uint8_t how)
 {
     if (how & 1)
-        rpc_send(c, bytes_of("some bytes", how % 11u));
+        send_text(l, s->id, bytes_of("some bytes", how % 11u), NULL);
     if (how & 2) {
-        promise_of(c)->ungiven += (uint64_t)how * 1000;
-        rpc_announce(c, (uint64_t)how * 1000);
+        s->ungiven += (uint64_t)how * 1000;
+        rpc_line_announce(l, s->id, (uint64_t)how * 1000);
     }
     if (how & 4) {
         struct blob *blob = blob_copy(BYTES("shared"));
-        rpc_send_shared(c, BYTES("p"), blob);
+        send_text(l, s->id, BYTES("p"), blob);
         blob_unref(blob);
     }
 }
 
-static void end(struct rpc_call *c, uint8_t how)
+static void end(struct rpc_line *l, struct seen *s, uint8_t how)
 {
-    live--;
-    promise_of(c)->is_finished = true;
-    if (promise_of(c)->ungiven == 0)
-        forget(c);
-    rpc_finish(c, how % 17, bytes_of("text \xff", how % 7u));
+    rpc_line_finish(l, s->id, how % 17, bytes_of("text \xff", how % 7u));
+    s->is_finished = true;
+    if (s->ungiven == 0)
+        forget(s);
 }
 
-static void on_event(const struct rpc_event *e)
+static void on_message(struct rpc_line *l, struct seen *s, const struct rpc_event *e)
 {
-    uint8_t how = e->message.len > 0 ? e->message.at[0] : 7;
-    bool unary = e->call->kind == RPC_GRPC && !e->call->method->client_streams &&
-                 !e->call->method->server_streams;
+    uint8_t how = e->message.len > 0 ? rpc_event_bytes(e, e->message).at[0] : 7;
+
+    answer(l, s, how);
+    if (how & 8)
+        end(l, s, how);
+    else if (!s->is_unary && (how & 16))
+        rpc_line_release(l, s->id);
+}
+
+static void on_event(struct rpc_line *l, const struct rpc_event *e)
+{
+    struct seen *s = seen_of(e->call);
 
     switch (e->kind) {
     case RPC_OPENED:
-        live++;
+        see(e);
         break;
     case RPC_MESSAGE:
-        live += unary;
-        answer(e->call, how);
-        if (how & 8)
-            end(e->call, how);
-        else if (!unary && (how & 16))
-            rpc_release(e->call);
+        if (!s && e->remote.len > 0)
+            s = see(e);
+        if (s && !s->is_finished)
+            on_message(l, s, e);
         break;
     case RPC_ENDED:
-        end(e->call, how);
+        if (s && !s->is_finished)
+            end(l, s, 7);
         break;
     case RPC_HTTP:
-        if (e->path.len % 3 == 2)
-            live++; /* never answered */
-        else
-            rpc_http_reply(e->call, 200, "text/plain", e->query);
+        s = see(e);
+        if (e->path.len % 3 != 2) { /* else it is never answered */
+            rpc_line_http_reply(l, e->call, 200, "text/plain", rpc_event_bytes(e, e->query));
+            forget(s);
+        }
         break;
     case RPC_GONE:
-        live -= !e->call->context || !promise_of(e->call)->is_finished;
-        forget(e->call);
+        if (s)
+            forget(s);
         break;
     case RPC_WANTED:
-        give(e->call, e->bytes);
+        if (s)
+            give(l, s, e->bytes);
         break;
     case RPC_SENT:
         break;
@@ -132,6 +163,7 @@ static void on_event(const struct rpc_event *e)
 struct stage {
     struct fake_world *world;
     struct rpc *rpc;
+    struct rpc_line *line;
     struct conn *conn;
     bool closed;
 };
@@ -141,8 +173,14 @@ static bool step(struct stage *s)
     struct rpc_event e;
     bool more = fake_world_step(s->world);
 
-    while (rpc_take(s->rpc, &e))
-        on_event(&e);
+    rpc_line_turn(s->line);
+    rpc_deliver(s->rpc);
+    for (int lane = RPC_LANE_CALLS; lane <= RPC_LANE_FLOW; lane++) {
+        while (rpc_line_take_event(s->line, (enum rpc_lane)lane, &e)) {
+            on_event(s->line, &e);
+            buf_free(&e.content);
+        }
+    }
     rpc_flush(s->rpc);
     rpc_check(s->rpc);
     return more;
@@ -238,7 +276,7 @@ static void put_frames(struct bytes in, struct buf *out)
     }
 }
 
-static void stage_open(struct stage *s)
+static void stage_open(struct stage *s, unsigned delay)
 {
     static const struct logger logger = {.sink = log_sink_none, .clock = log_clock_none};
     static const struct conn_handlers handlers = {
@@ -246,7 +284,9 @@ static void stage_open(struct stage *s)
     struct net_address address;
 
     *s = (struct stage){.world = fake_world_new(1)};
-    s->rpc = rpc_open(&(struct rpc_options){.io = fake_world_io(s->world),
+    s->line = rpc_line_open(&(struct rpc_line_options){.delay_turns_max = delay, .seed = 1});
+    s->rpc = rpc_open(&(struct rpc_options){.line = s->line,
+                                            .io = fake_world_io(s->world),
                                             .logger = &logger,
                                             .methods = methods,
                                             .method_count = ARRAY_LEN(methods),
@@ -264,11 +304,12 @@ static void stage_close(struct stage *s)
     if (!s->closed)
         conn_close(s->conn, ERR_OK);
     rpc_cut(s->rpc);
-    while (!s->closed || !rpc_is_idle(s->rpc))
+    while (!s->closed || !rpc_is_idle(s->rpc) || rpc_has_events(s->rpc) ||
+           !rpc_line_is_empty(s->line))
         step(s);
-    step(s);
     assert(live == 0);
     rpc_close(s->rpc);
+    rpc_line_close(s->line);
     while (fake_world_step(s->world))
         ;
     fake_world_free(s->world);
@@ -287,7 +328,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         put_frames(in, &frames);
         in = buf_bytes(&frames);
     }
-    stage_open(&s);
+    stage_open(&s, data[0] / 2 % 4);
     send_pieces(&s, in);
     for (unsigned i = 0; i < STEPS_MAX && !s.closed && i < 20 + size; i++)
         step(&s);

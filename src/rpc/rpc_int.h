@@ -13,7 +13,7 @@
  *                       +-- wire
  *
  * A call has two lives, and is freed when both are over: `attached`, as a stream of the connection,
- * and towards the caller, from the first event taken until rpc_finish or GONE.
+ * and towards the core, from its first event until FINISH or GONE.
  */
 #pragma once
 
@@ -62,11 +62,13 @@ enum {
     PENDING_WANTED = 1 << 4,
     PENDING_HTTP = 1 << 5,
     PENDING_GONE = 1 << 6, /* alone */
+    PENDING_FLOW = PENDING_SENT | PENDING_WANTED,
     PENDING_ALL = 0xff,
 };
 
 struct rpc {
     struct rpc_options options;
+    struct rpc_line *line;
     const struct logger *logger;
     struct clock *clock;
     struct conn_limit conn_limit;
@@ -83,6 +85,7 @@ struct rpc {
     struct wire_pool pool;
     struct gzip *gzip; /* made when first needed */
     struct buf scratch;
+    struct message_pool spares;
 
     struct list conns;
     struct list dirty; /* conns with something to flush */
@@ -90,13 +93,23 @@ struct rpc {
     size_t bulk_left;  /* of this turn's FLUSH_BULK_BYTES */
     size_t extra_left; /* and FLUSH_EXTRA_BYTES */
     size_t conn_count;
-    struct list ready; /* calls with events to take */
+    struct list ready;   /* calls with events for the line's CALLS */
+    struct list flowing; /* and for its FLOW */
     struct list spare;
     size_t spare_count;
+    struct call_slot *slots;
+    size_t slot_count, slot_cap;
+    uint32_t free_slot;     /* the first of those that are in use by nobody, plus one */
     size_t call_count;      /* alive in either sense */
-    struct call *told;      /* of its end, by the last rpc_take */
     struct event next_turn; /* makes sure that there is one, for those in `again` */
     uint64_t received_bytes, sent_bytes;
+};
+
+/* Whose number begins like this. A spare call keeps its slot. */
+struct call_slot {
+    struct call *call;
+    uint32_t generation; /* of the last call that was here */
+    uint32_t next_free;
 };
 
 enum conn_state {
@@ -116,6 +129,7 @@ struct rpc_conn {
     struct rpc *rpc;
     struct conn *conn;
     struct conn_info info; /* a copy: calls look at it when the socket is gone */
+    size_t remote_len;
     enum conn_state state;
     struct list link, dirty_link, again_link;
     struct wire wire;
@@ -168,17 +182,23 @@ struct kept {
 };
 
 struct call {
-    struct rpc_call pub;
+    uint64_t id; /* what the core knows it by: generation and slot */
+    uint32_t slot;
+    struct rpc_conn *conn;
+    bool is_plain;                   /* HTTP/1.1 */
+    const struct rpc_method *method; /* NULL: none, or none that we know */
+    uint64_t deadline_ns;
+    bool through_gateway;
     struct list link; /* conn->calls, or rpc->spare */
-    struct list ready_link, touched_link;
+    struct list ready_link, flow_link, touched_link;
     struct list parked_link, withheld_link;
     int32_t stream_id;
     uint8_t pending;
     bool attached;  /* the stream is open, or for HTTP/1.1 the answer is owed */
-    bool announced; /* an event was taken */
-    bool released;  /* the caller has done with it */
-    bool answered;  /* the caller has finished it; a body may be incomplete */
-    bool gone;      /* the caller is, or will be, told so */
+    bool announced; /* the core has heard of it */
+    bool released;  /* the core has done with it */
+    bool answered;  /* the core has finished it; a body may be incomplete */
+    bool gone;      /* the core is, or will be, told so */
 
     /* Fields of the request. */
     struct buf fields; /* their values */
@@ -198,7 +218,7 @@ struct call {
     bool gzip;         /* messages may be packed */
     bool large_window;
     bool whole;         /* reader.content is a message, waiting or lent */
-    bool lent;          /* ... taken by the caller */
+    bool lent;          /* ... with the core, which has not released it */
     bool parked;        /* its length is known and does not fit in the budget */
     bool ignores_input; /* what still comes in is of no interest */
     bool remote_ended;  /* the client has said all */
@@ -221,19 +241,14 @@ struct call {
     struct timer timer;
 };
 
-static inline struct call *call_of(struct rpc_call *c)
-{
-    return (struct call *)(void *)c;
-}
-
 static inline bool rpc_call_is_unary(const struct call *c)
 {
-    return !c->pub.method->client_streams && !c->pub.method->server_streams;
+    return !c->method->client_streams && !c->method->server_streams;
 }
 
 static inline nghttp2_session *rpc_call_session(const struct call *c)
 {
-    return c->pub.conn->session;
+    return c->conn->session;
 }
 
 /* --- rpc.c --- */
@@ -285,13 +300,18 @@ void rpc_conn_unpark(struct rpc_conn *c);
 
 /* --- call.c --- */
 
-struct call *rpc_call_new(struct rpc_conn *conn, enum rpc_kind kind, int32_t stream_id);
+struct call *rpc_call_new(struct rpc_conn *conn, bool is_plain, int32_t stream_id);
+/* NULL: it is no more. */
+struct call *rpc_call_find(const struct rpc *r, uint64_t id);
 void rpc_call_free(struct call *c);
-void rpc_call_destroy(struct call *c);      /* a spare one */
-void rpc_call_forget_timer(struct call *c); /* the clock is no more */
+void rpc_call_destroy(struct rpc *r, struct call *c); /* a spare one */
+void rpc_call_forget_timer(struct call *c);           /* the clock is no more */
 
 void rpc_call_data(struct call *c, struct bytes data);
 void rpc_call_remote_ended(struct call *c);
+
+/* The core has dealt with the last message of a stream. */
+void rpc_call_release(struct call *c);
 
 /* Goes on with a message that had to wait, if the budget has room for it now. */
 bool rpc_call_unpark(struct call *c);
@@ -302,7 +322,7 @@ void rpc_call_touch(struct call *c);
 /* What the client will be told when everything queued was sent. */
 void rpc_call_decide(struct call *c, enum rpc_code code, struct bytes text);
 
-/* Nothing that comes in matters any more. A message that was lent stays as it is. */
+/* Nothing that comes in matters any more. A message that the core has counts until the end. */
 void rpc_call_ignore_input(struct call *c);
 
 /* We end the call, not the caller: the client gets a status, the caller is told that it is gone. */
@@ -316,6 +336,9 @@ void rpc_call_check(const struct call *c);
 /* --- call_fields.c --- */
 
 void rpc_call_field(struct call *c, struct bytes name, struct bytes value);
+
+/* Adds what is known of the call to its first event. */
+void rpc_call_show(const struct call *c, struct rpc_event *out);
 void rpc_call_fields_done(struct call *c);
 
 /* --- call_reply.c --- */
@@ -323,6 +346,9 @@ void rpc_call_fields_done(struct call *c);
 /* May more of a body be asked for? Only as much as could be sent: what is left over would stay in
  * memory for as long as the client likes, for each of its calls. */
 bool rpc_conn_has_budget_for_body(const struct rpc_conn *c);
+
+/* Does what the core says, and takes over what is in it. */
+void rpc_call_reply(struct rpc *r, struct rpc_reply *v);
 
 /* Hands what is new to nghttp2. */
 void rpc_call_submit(struct call *c);
@@ -345,4 +371,7 @@ void rpc_plain_timed_out(struct rpc_conn *c);
 void rpc_plain_free(struct rpc_conn *c);
 
 /* Fills in the event of the request that waits. */
-void rpc_plain_show(const struct call *c, struct rpc_event *out);
+void rpc_plain_show(struct call *c, struct rpc_event *out);
+
+/* Answers it. */
+void rpc_plain_reply(struct call *c, const struct rpc_reply *v);

@@ -30,7 +30,7 @@ static const struct rpc_method methods[] = {
 /* What a call of ours has still to do. */
 struct chore {
     struct list link; /* r->chores */
-    struct rpc_call *call;
+    uint64_t call;
     bool is_body;
 
     uint64_t total, done; /* of a body */
@@ -41,7 +41,7 @@ struct chore {
     struct blob *content;
 };
 
-static struct chore *chore_of(struct rpc_rig *r, const struct rpc_call *c)
+static struct chore *chore_of(struct rpc_rig *r, uint64_t c)
 {
     LIST_FOREACH (link, &r->chores) {
         struct chore *chore = container_of(link, struct chore, link);
@@ -51,7 +51,7 @@ static struct chore *chore_of(struct rpc_rig *r, const struct rpc_call *c)
     return NULL;
 }
 
-static struct chore *chore_new(struct rpc_rig *r, struct rpc_call *c)
+static struct chore *chore_new(struct rpc_rig *r, uint64_t c)
 {
     struct chore *chore = mem_new(struct chore);
 
@@ -70,11 +70,13 @@ static void chore_end(struct rpc_rig *r, struct chore *chore)
     mem_free(chore);
 }
 
-static void announce(struct rpc_rig *r, struct rpc_call *c, uint64_t size)
+static void announce(struct rpc_rig *r, uint64_t c, uint64_t size)
 {
-    rpc_announce(c, size);
-    if (size == 0)
+    if (size == 0) {
+        rpc_line_send(r->line, c, &(struct buf){0});
         return;
+    }
+    rpc_line_announce(r->line, c, size);
     struct chore *b = chore_new(r, c);
     b->is_body = true;
     r->bodies_open++;
@@ -83,7 +85,7 @@ static void announce(struct rpc_rig *r, struct rpc_call *c, uint64_t size)
     b->hungry = r->hungry_body;
 }
 
-static void give_chunk(struct rpc_rig *r, struct rpc_call *c, size_t max)
+static void give_chunk(struct rpc_rig *r, uint64_t c, size_t max)
 {
     struct chore *b = chore_of(r, c);
     struct buf chunk = {0};
@@ -92,7 +94,7 @@ static void give_chunk(struct rpc_rig *r, struct rpc_call *c, size_t max)
     CHECK(max > 0 && max <= RPC_CHUNK_BYTES && max <= b->total - b->done);
     if (b->broken && b->done > b->total / 2) {
         chore_end(r, b);
-        rpc_break(c);
+        rpc_line_break(r->line, c);
         return;
     }
     b->fed = !b->fed;
@@ -104,22 +106,24 @@ static void give_chunk(struct rpc_rig *r, struct rpc_call *c, size_t max)
     }
     if (b->done == b->total)
         chore_end(r, b);
-    rpc_chunk(c, &chunk);
+    rpc_line_chunk(r->line, c, &chunk);
 }
 
-static void finish(struct rpc_rig *r, struct rpc_call *c, enum rpc_code code, struct bytes text)
+static void finish(struct rpc_rig *r, uint64_t c, enum rpc_code code, struct bytes text)
 {
     r->finished++;
     r->live--;
-    rpc_finish(c, code, text);
+    rpc_line_finish(r->line, c, code, text);
 }
 
-static void pull_on(struct rpc_rig *r, struct rpc_call *c)
+static void pull_on(struct rpc_rig *r, uint64_t c)
 {
     struct chore *p = chore_of(r, c);
 
     while (p->left > 0 && p->credit > 0) {
-        rpc_send_shared(c, BYTES("<"), p->content);
+        struct buf prefix = {0};
+        buf_append_byte(&prefix, '<');
+        rpc_line_send_shared(r->line, c, &prefix, p->content);
         p->credit -= (int64_t)rpc_message_cost(1 + blob_bytes(p->content).len);
         p->left--;
     }
@@ -140,7 +144,7 @@ static uint64_t number_at(struct bytes text, unsigned nth)
     return strtoull(at, NULL, 10);
 }
 
-static void pull_begin(struct rpc_rig *r, struct rpc_call *c, struct bytes message)
+static void pull_begin(struct rpc_rig *r, uint64_t c, struct bytes message)
 {
     struct chore *p = chore_of(r, c);
     size_t size = (size_t)number_at(message, 1);
@@ -152,15 +156,30 @@ static void pull_begin(struct rpc_rig *r, struct rpc_call *c, struct bytes messa
     pull_on(r, c);
 }
 
+static unsigned method_of(const struct rpc_rig *r, uint64_t call)
+{
+    return r->call_methods[(uint32_t)call % ARRAY_LEN(r->call_methods)];
+}
+
+static void echo(struct rpc_rig *r, const struct rpc_event *e)
+{
+    struct buf copy = {0};
+
+    buf_append(&copy, rpc_event_bytes(e, e->message));
+    rpc_line_send(r->line, e->call, &copy);
+}
+
 static void on_message(struct rpc_rig *r, const struct rpc_event *e)
 {
-    switch (e->call->method->id) {
+    struct bytes message = rpc_event_bytes(e, e->message);
+
+    switch (method_of(r, e->call)) {
     case METHOD_SAY:
-        rpc_send(e->call, e->message);
+        echo(r, e);
         finish(r, e->call, RPC_OK, BYTES(""));
         break;
     case METHOD_FAIL: {
-        struct bytes text = e->message;
+        struct bytes text = message;
         enum rpc_code code = (enum rpc_code)(number_at(text, 0) % (RPC_UNAUTHENTICATED + 1));
         const uint8_t *space = memchr(text.at, ' ', text.len);
         CHECK(space);
@@ -168,18 +187,18 @@ static void on_message(struct rpc_rig *r, const struct rpc_event *e)
         break;
     }
     case METHOD_BODY:
-        announce(r, e->call, number_at(e->message, 0));
+        announce(r, e->call, number_at(message, 0));
         finish(r, e->call, RPC_OK, BYTES(""));
         break;
     case METHOD_HOLD:
     case METHOD_STUCK:
         break;
     case METHOD_CHAT:
-        rpc_send(e->call, e->message);
-        rpc_release(e->call);
+        echo(r, e);
+        rpc_line_release(r->line, e->call);
         break;
     case METHOD_PULL:
-        pull_begin(r, e->call, e->message);
+        pull_begin(r, e->call, message);
         break;
     default:
         CHECK(false);
@@ -187,7 +206,7 @@ static void on_message(struct rpc_rig *r, const struct rpc_event *e)
 }
 
 /* It was finished before, if only a body was left to do. */
-static void on_gone(struct rpc_rig *r, struct rpc_call *c)
+static void on_gone(struct rpc_rig *r, uint64_t c)
 {
     struct chore *chore = chore_of(r, c);
 
@@ -196,30 +215,33 @@ static void on_gone(struct rpc_rig *r, struct rpc_call *c)
         chore_end(r, chore);
 }
 
-static void on_http(const struct rpc_event *e)
+static void on_http(struct rpc_rig *r, const struct rpc_event *e)
 {
-    struct buf text = {0};
+    struct bytes path = rpc_event_bytes(e, e->path);
+    struct rpc_reply reply = {.kind = RPC_REPLY_HTTP, .call = e->call, .code = 200};
+    const struct rpc_span parts[] = {e->verb, e->path, e->query, e->message};
 
-    if (bytes_equal(e->path, BYTES("/hold")))
+    if (bytes_equal(path, BYTES("/hold")))
         return;
-    if (bytes_equal(e->path, BYTES("/put")))
-        rpc_http_set(e->call, "X-Test", BYTES("yes"));
-    buf_append(&text, e->verb);
-    buf_append_byte(&text, ' ');
-    buf_append(&text, e->path);
-    buf_append_byte(&text, ' ');
-    buf_append(&text, e->query);
-    buf_append_byte(&text, ' ');
-    buf_append(&text, e->body);
-    rpc_http_reply(e->call, bytes_equal(e->path, BYTES("/405")) ? 405 : 200, "text/plain",
-                   buf_bytes(&text));
-    buf_free(&text);
+    if (bytes_equal(path, BYTES("/405")))
+        reply.code = 405;
+    reply.type = "text/plain";
+    if (bytes_equal(path, BYTES("/put")))
+        buf_append_str(&reply.content, "X-Test:yes\n");
+    reply.bytes = reply.content.len;
+    for (size_t i = 0; i < ARRAY_LEN(parts); i++) {
+        if (i > 0)
+            buf_append_byte(&reply.content, ' ');
+        buf_append(&reply.content, rpc_event_bytes(e, parts[i]));
+    }
+    rpc_line_put_reply(r->line, &reply);
 }
 
 /* Announcements are counted by what comes first for each kind of call. */
 static void on_event(struct rpc_rig *r, const struct rpc_event *e)
 {
-    bool unary = e->call->kind == RPC_GRPC && !e->call->method->server_streams;
+    unsigned method = method_of(r, e->call);
+    bool unary = method < METHOD_CHAT;
 
     switch (e->kind) {
     case RPC_OPENED:
@@ -227,7 +249,7 @@ static void on_event(struct rpc_rig *r, const struct rpc_event *e)
         r->opened++;
         r->live++;
         CHECK(e->bytes >= RPC_STREAM_CREDIT_BYTES_MIN && e->bytes <= RPC_STREAM_CREDIT_BYTES);
-        if (e->call->method->id == METHOD_PULL)
+        if (method == METHOD_PULL)
             chore_new(r, e->call)->credit = (int64_t)e->bytes;
         break;
     case RPC_MESSAGE:
@@ -237,7 +259,7 @@ static void on_event(struct rpc_rig *r, const struct rpc_event *e)
         break;
     case RPC_ENDED:
         r->ends++;
-        if (e->call->method->id == METHOD_CHAT)
+        if (method == METHOD_CHAT)
             finish(r, e->call, RPC_OK, BYTES(""));
         break;
     case RPC_GONE:
@@ -246,7 +268,7 @@ static void on_event(struct rpc_rig *r, const struct rpc_event *e)
         break;
     case RPC_SENT:
         r->sent++;
-        if (e->call->method->id == METHOD_PULL) {
+        if (method == METHOD_PULL) {
             chore_of(r, e->call)->credit += (int64_t)e->bytes;
             pull_on(r, e->call);
         }
@@ -256,23 +278,41 @@ static void on_event(struct rpc_rig *r, const struct rpc_event *e)
         break;
     case RPC_HTTP:
         r->http++;
-        r->live += bytes_equal(e->path, BYTES("/hold"));
-        on_http(e);
+        r->live += bytes_equal(rpc_event_bytes(e, e->path), BYTES("/hold"));
+        on_http(r, e);
         break;
     }
 }
 
+bool rpc_rig_take(struct rpc_rig *r, struct rpc_event *out)
+{
+    rpc_deliver(r->rpc);
+    if (!rpc_line_take_event(r->line, RPC_LANE_CALLS, out) &&
+        !rpc_line_take_event(r->line, RPC_LANE_FLOW, out))
+        return false;
+    if (out->kind == RPC_OPENED || out->kind == RPC_MESSAGE) {
+        unsigned *method = &r->call_methods[(uint32_t)out->call % ARRAY_LEN(r->call_methods)];
+        if (out->remote.len > 0)
+            *method = out->method;
+    }
+    return true;
+}
+
+static void serve_events(struct rpc_rig *r)
+{
+    for (struct rpc_event e; rpc_rig_take(r, &e); buf_free(&e.content))
+        on_event(r, &e);
+}
+
 void rpc_rig_serve(struct rpc_rig *r)
 {
-    struct rpc_event e;
-
     if (!r->rpc)
         return;
-    while (rpc_take(r->rpc, &e))
-        on_event(r, &e);
-    rpc_flush(r->rpc);
-    while (rpc_take(r->rpc, &e))
-        on_event(r, &e);
+    rpc_line_turn(r->line);
+    do {
+        serve_events(r);
+        rpc_flush(r->rpc);
+    } while (rpc_has_events(r->rpc));
     if (!r->unchecked)
         rpc_check(r->rpc);
 }
@@ -421,6 +461,8 @@ static void open_server(struct rpc_rig *r, const struct rpc_options *options)
 
     r->logger = (struct logger){
         .level = LOG_DEBUG, .sink = keep_line, .sink_context = &r->logged, .clock = log_clock_none};
+    r->line = rpc_line_open(&(struct rpc_line_options){0});
+    o.line = r->line;
     o.io = r->io;
     o.logger = &r->logger;
     o.methods = methods;
@@ -476,6 +518,7 @@ void rpc_rig_close(struct rpc_rig *r)
     if (r->rpc)
         CHECK_EQ(rpc_status(r->rpc).calls, 0);
     rpc_close(r->rpc);
+    rpc_line_close(r->line);
     if (r->loop) {
         loop_close(r->loop);
     } else {

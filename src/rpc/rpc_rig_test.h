@@ -40,6 +40,8 @@ struct rpc_rig {
     struct loop *loop;
     const struct io *io;
     struct rpc *rpc;
+    struct rpc_line *line;
+    unsigned call_methods[65536]; /* by slot of the call */
     struct net_address address;
     struct client *client; /* NULL until rig_connect */
     unsigned client_opened, client_gone;
@@ -66,6 +68,9 @@ void rpc_rig_connect(struct rpc_rig *r);
 
 /* One turn of both ends. False if nothing will ever happen again. */
 bool rpc_rig_step(struct rpc_rig *r);
+
+/* What has happened next, of whatever sort. The content is the caller's. */
+bool rpc_rig_take(struct rpc_rig *r, struct rpc_event *out);
 
 /* What one turn of the server does, for tests with loops of their own. */
 void rpc_rig_serve(struct rpc_rig *r);

@@ -87,11 +87,15 @@ static enum err check_files(unsigned files_max, struct buf *why)
 }
 
 enum err clients_listen(struct clients *c, const struct io *io, const struct config *config,
-                        const struct logger *logger, uint64_t map_seed, struct buf *why)
+                        const struct logger *logger, uint64_t map_seed,
+                        unsigned line_delay_turns_max, struct buf *why)
 {
     *c = (struct clients){.io = io, .config = config, .logger = logger};
+    c->line = rpc_line_open(
+        &(struct rpc_line_options){.delay_turns_max = line_delay_turns_max, .seed = map_seed});
     c->rpc = rpc_open(&(struct rpc_options){
         .io = io,
+        .line = c->line,
         .logger = logger,
         .methods = api_methods,
         .method_count = api_method_count,
@@ -145,7 +149,7 @@ void clients_open(struct clients *c, const struct state *state, const struct api
         .seed = watch_seed,
     });
     c->api = api_open(&(struct api_options){
-        .rpc = c->rpc,
+        .line = c->line,
         .apply = state->apply,
         .mvcc = state->mvcc,
         .watch = c->watch,
@@ -165,6 +169,7 @@ void clients_close(struct clients *c)
     clients_stop(c); /* a boot that was refused has only listeners */
     api_close(c->api);
     rpc_close(c->rpc);
+    rpc_line_close(c->line);
     watch_close(c->watch);
     mem_free(c->peer_listeners);
     mem_free(c->listening);
@@ -172,8 +177,9 @@ void clients_close(struct clients *c)
 
 void clients_abandon(struct clients *c)
 {
-    rpc_abandon(c->rpc); /* first: bodies being sent are the api's */
+    rpc_abandon(c->rpc);
     api_abandon(c->api);
+    rpc_line_close(c->line);
     watch_close(c->watch);
     mem_free(c->peer_listeners);
     mem_free(c->listening);

@@ -1,7 +1,7 @@
 /*
  * clients: where this member can be reached, and who answers there.
  *
- *     sockets --> rpc --> api (with watch behind it) --> the turn
+ *     sockets --> rpc --> line --> api (with watch behind it) --> the turn
  *
  * All places are taken before anything on disk is touched: a server that is started twice by
  * mistake says so and leaves nothing behind. Clients who come early are accepted, but not heard
@@ -25,6 +25,7 @@ struct io;
 struct logger;
 struct net_address;
 struct rpc;
+struct rpc_line;
 struct state;
 struct watch;
 
@@ -34,6 +35,7 @@ struct clients {
     const struct logger *logger;
 
     struct rpc *rpc;
+    struct rpc_line *line; /* between rpc and api */
     struct watch *watch;
     struct api *api;
     struct net_address *listening; /* for clients */
@@ -45,7 +47,8 @@ struct clients {
 /* On one that is all zeroes. Also when it fails, clients_close takes what there is. */
 MUST_CHECK enum err clients_listen(struct clients *c, const struct io *io,
                                    const struct config *config, const struct logger *logger,
-                                   uint64_t map_seed, struct buf *why);
+                                   uint64_t map_seed, unsigned line_delay_turns_max,
+                                   struct buf *why);
 
 /* The facts are kept up to date by the server. */
 void clients_open(struct clients *c, const struct state *state, const struct api_facts *facts,

@@ -1,5 +1,6 @@
 #include "server/housekeeping.h"
 
+#include "base/logger.h"
 #include "server/storage_version.h"
 
 #include <stdio.h>

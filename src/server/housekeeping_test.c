@@ -1,6 +1,7 @@
 #include "server/housekeeping.h"
 
 #include "apply/apply_rig_test.h"
+#include "base/logger.h"
 #include "io/fake_world.h"
 #include "server/storage_version.h"
 

@@ -151,7 +151,8 @@ static void set_going(struct server *s, const struct boot *b)
 static enum err open_all(struct server *s, struct boot *b)
 {
     say_how_we_start(s);
-    enum err e = clients_listen(&s->clients, s->io, s->config, s->logger, s->map_seed, b->why);
+    enum err e = clients_listen(&s->clients, s->io, s->config, s->logger, s->map_seed,
+                                s->options.line_delay_turns_max, b->why);
     if (e == ERR_OK)
         e = boot_disk(b);
     if (e != ERR_OK)

@@ -42,6 +42,7 @@ struct server_options {
     int64_t range_tombstone_keys_min; /* of mvcc_options; 0: as mvcc has it */
     unsigned settle_steps;            /* in one turn; 0: MVCC_SLICE_STEPS */
     uint64_t segment_bytes;           /* of wal_options; 0: as wal has it */
+    unsigned line_delay_turns_max; /* what passes between rpc and the rest is held back; 0: not */
 
     /* This member can go no further; NULL: the process ends. After it only server_abandon. */
     void (*on_failed)(void *context, const char *text);

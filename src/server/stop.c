@@ -43,5 +43,6 @@ bool server_has_stopped(const struct server *s)
 {
     return s->is_stopping && s->final_sync_asked && wal_durable(s->wal) >= s->final_seq &&
            wal_is_idle(s->wal) && backend_is_idle(s->state.backend) &&
-           rpc_is_idle(s->clients.rpc) && !log_snapshot_is_busy(&s->snapshot);
+           rpc_is_idle(s->clients.rpc) && !rpc_has_events(s->clients.rpc) &&
+           rpc_line_is_empty(s->clients.line) && !log_snapshot_is_busy(&s->snapshot);
 }

@@ -378,8 +378,12 @@ static void hear_clients(struct server *s)
     uint64_t until_ns = clock_now_ns(s->io->clock) + TURN_CALLS_US * 1000ull;
     struct rpc_event event;
 
+    rpc_line_turn(s->clients.line);
+    rpc_deliver(s->clients.rpc);
+    while (rpc_line_take_event(s->clients.line, RPC_LANE_FLOW, &event))
+        api_event(s->clients.api, &event);
     for (unsigned i = 0; i < TURN_CALLS_MAX && hears_clients(s); i++) {
-        if (!rpc_take(s->clients.rpc, &event))
+        if (!rpc_line_take_event(s->clients.line, RPC_LANE_CALLS, &event))
             break;
         api_event(s->clients.api, &event);
         if (clock_now_ns(s->io->clock) > until_ns)
@@ -486,7 +490,11 @@ static bool work_for_watchers(struct server *s)
  * completion wakes us. */
 static bool has_more(const struct server *s)
 {
-    if (rpc_has_events(s->clients.rpc) && hears_clients(s))
+    const struct rpc_line *line = s->clients.line;
+
+    if (rpc_line_has_events(line, RPC_LANE_CALLS) ? hears_clients(s) : !rpc_line_is_empty(line))
+        return true;
+    if (rpc_has_events(s->clients.rpc))
         return true;
     if (next_entry(s))
         return true;

@@ -33,6 +33,7 @@ static void draw_machine(struct climate *c, struct rng *rng)
     c->segment_bytes = rng_chance(rng, 1, 2) ? rng_between(rng, 4 * KIB, 256 * KIB) : 0;
     c->range_tombstone_keys_min = (int64_t)rng_between(rng, 1, 6);
     c->settle_steps = (unsigned)rng_between(rng, 1, 3);
+    c->line_delay_turns_max = rng_chance(rng, 1, 2) ? (unsigned)rng_between(rng, 1, 8) : 0;
     c->crashes = (unsigned)rng_below(rng, 5);
     c->torn_founding = rng_chance(rng, 1, 6);
 }

@@ -24,6 +24,7 @@ struct climate {
     uint64_t segment_bytes;
     int64_t range_tombstone_keys_min; /* a few keys are many in this world */
     unsigned settle_steps;
+    unsigned line_delay_turns_max; /* between the sockets' side and the rest */
 
     /* the flags that stay */
     uint64_t heartbeat_ms, election_ms, quota_bytes, notify_ms;

@@ -109,6 +109,7 @@ bool sim_host_start(struct sim_host *h)
                                          h->climate->range_tombstone_keys_min,
                                      .settle_steps = h->climate->settle_steps,
                                      .segment_bytes = h->climate->segment_bytes,
+                                     .line_delay_turns_max = h->climate->line_delay_turns_max,
                                      .on_failed = on_failed,
                                      .context = h};
     if (server_open(&options, &h->why, &h->server) == ERR_OK)

@@ -1,0 +1,36 @@
+/*
+ * buf_pool: small buffers that were used once and may be again.
+ *
+ * Where values change owner, buffers do: one side fills them, the other has them left over. Each
+ * side keeps some for what it sends itself, so that on a busy day nobody allocates. All zeroes is
+ * an empty pool.
+ */
+#pragma once
+
+#include "base/buf.h"
+
+enum {
+    BUF_POOL_COUNT_MAX = 1024,
+    BUF_POOL_BYTES_MAX = 4096, /* of each: a larger one is not kept */
+};
+
+struct buf_pool {
+    struct buf *bufs; /* made when first needed */
+    size_t count;
+};
+
+/* An empty one, with memory behind it if there was any. */
+static inline struct buf buf_pool_take(struct buf_pool *p)
+{
+    return p->count > 0 ? p->bufs[--p->count] : (struct buf){0};
+}
+
+/* Takes it over; it is empty afterwards. */
+void buf_pool_keep(struct buf_pool *p, struct buf *b);
+static inline void buf_pool_give(struct buf_pool *p, struct buf *b)
+{
+    if (b->cap > 0)
+        buf_pool_keep(p, b);
+}
+
+void buf_pool_free(struct buf_pool *p);
