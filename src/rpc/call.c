@@ -65,7 +65,6 @@ struct call *rpc_call_new(struct rpc_conn *conn, bool is_plain, int32_t stream_i
     c->is_plain = is_plain;
     c->conn = conn;
     c->stream_id = stream_id;
-    c->attached = true;
     c->http_status = 200;
     list_push_back(&conn->calls, &c->link);
     conn->call_count++;
@@ -136,8 +135,8 @@ void rpc_call_free(struct call *c)
     struct rpc_conn *conn = c->conn;
     struct rpc *r = conn->rpc;
 
-    assert(!c->attached);
-    assert(c->released);
+    assert(c->out == OUT_CLOSED);
+    assert(c->life == LIFE_OVER);
     rpc_event_drop(c, PENDING_ALL);
     give_back_reserved(c);
     conn->kept -= c->kept;
@@ -199,13 +198,13 @@ void rpc_call_decide(struct call *c, enum rpc_code code, struct bytes text)
 
 static void tell_gone(struct call *c)
 {
-    c->gone = true;
+    bool is_known = c->life != LIFE_UNTOLD;
+
+    c->life = is_known ? LIFE_GONE : LIFE_OVER;
     rpc_event_drop(c, PENDING_ALL);
     list_remove(&c->withheld_link);
-    if (c->announced)
+    if (is_known)
         rpc_event_add(c, PENDING_GONE);
-    else
-        c->released = true; /* nobody knew of it */
 }
 
 void rpc_call_reset(struct call *c, uint32_t error)
@@ -216,7 +215,7 @@ void rpc_call_reset(struct call *c, uint32_t error)
 
 void rpc_call_end_early(struct call *c, enum rpc_code code, struct bytes text)
 {
-    assert(c->attached);
+    assert(c->out != OUT_CLOSED);
     if (c->finished)
         return;
     bool cut = c->queue.within_message; /* what was sent in part can only be followed by its rest */
@@ -235,7 +234,7 @@ static void on_deadline(struct timer *t)
 {
     struct call *c = container_of(t, struct call, timer);
 
-    assert(c->attached);
+    assert(c->out != OUT_CLOSED);
     if (c->finished)
         rpc_call_reset(c, NGHTTP2_CANCEL); /* answered, and the client does not take it */
     else
@@ -246,8 +245,8 @@ void rpc_call_detach(struct call *c)
 {
     struct rpc_conn *conn = c->conn;
 
-    assert(c->attached);
-    c->attached = false;
+    assert(c->out != OUT_CLOSED);
+    c->out = OUT_CLOSED;
     conn->call_count--;
     list_remove(&c->link);
     list_remove(&c->touched_link);
@@ -256,9 +255,9 @@ void rpc_call_detach(struct call *c)
     timer_stop(conn->rpc->clock, &c->timer);
     clear_queue(c);
     rpc_call_ignore_input(c);
-    if (!c->released && !c->gone)
+    if (c->life < LIFE_GONE)
         tell_gone(c);
-    if (c->released)
+    if (c->life == LIFE_OVER)
         rpc_call_free(c);
 }
 
@@ -451,7 +450,7 @@ static void turn_away(struct call *c)
 {
     struct bytes text = BYTES("too many unanswered bytes on this connection");
 
-    if (c->announced) {
+    if (c->life != LIFE_UNTOLD) {
         rpc_call_end_early(c, RPC_RESOURCE_EXHAUSTED, text);
         return;
     }
@@ -531,7 +530,7 @@ void rpc_call_release(struct call *c)
     c->whole = false;
     message_next(&c->reader);
     give_back_reserved(c);
-    if (c->ignores_input || !c->attached)
+    if (c->ignores_input || c->out == OUT_CLOSED)
         return;
     if (c->later.len > 0)
         read_later(c);
@@ -547,11 +546,11 @@ void rpc_call_check(const struct call *c)
     assert(!c->lent || c->whole);
     assert(!c->parked || !c->whole);
     assert(c->parked == !list_empty(&c->parked_link));
-    assert(!c->gone || !c->announced || c->pending == PENDING_GONE || c->pending == 0);
+    assert(c->life != LIFE_GONE || c->pending == PENDING_GONE);
     assert(((c->pending & ~PENDING_FLOW) != 0) == !list_empty(&c->ready_link));
     assert(((c->pending & PENDING_FLOW) != 0) == !list_empty(&c->flow_link));
     assert(rpc_call_find(c->conn->rpc, c->id) == c);
-    assert(!c->trailers_sent || c->finished);
-    assert(c->attached || c->queue.left == 0);
-    assert(c->attached || !c->released);
+    assert(c->out != OUT_TRAILERS || c->finished);
+    assert(c->out != OUT_CLOSED || c->queue.left == 0);
+    assert(c->out != OUT_CLOSED || c->life != LIFE_OVER);
 }

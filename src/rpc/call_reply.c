@@ -8,7 +8,7 @@ enum { URGENCY_BULK = 5 }; /* RFC 9218; the usual is 3, the lower the sooner */
 /* Is there still somebody to send it to? */
 static bool can_send(const struct call *c)
 {
-    return c->attached && !c->finished;
+    return c->out != OUT_CLOSED && !c->finished;
 }
 
 static void queued(struct call *c, size_t held_before)
@@ -30,7 +30,7 @@ static void send_message(struct call *c, struct rpc_reply *v)
 {
     size_t before = c->queue.held;
 
-    assert(!c->answered);
+    assert(c->life != LIFE_ANSWERED);
     if (!can_send(c))
         return;
     if (c->gzip && !v->rest && v->content.len > 0 && v->content.len <= PACKED_BYTES_MAX) {
@@ -46,7 +46,7 @@ static void announce(struct call *c, uint64_t total_bytes)
 {
     size_t before = c->queue.held;
 
-    assert(!c->answered);
+    assert(c->life != LIFE_ANSWERED);
     assert(total_bytes > 0);
     c->bodies++;
     if (!can_send(c))
@@ -58,9 +58,9 @@ static void announce(struct call *c, uint64_t total_bytes)
 /* The core will not speak of it any more. */
 static void release_call(struct call *c)
 {
-    c->released = true;
+    c->life = LIFE_OVER;
     rpc_event_drop(c, PENDING_ALL);
-    if (!c->attached)
+    if (c->out == OUT_CLOSED)
         rpc_call_free(c);
 }
 
@@ -68,7 +68,7 @@ static void body_complete(struct call *c)
 {
     assert(c->bodies > 0);
     c->bodies--;
-    if (c->answered && c->bodies == 0)
+    if (c->life == LIFE_ANSWERED && c->bodies == 0)
         release_call(c);
 }
 
@@ -103,9 +103,8 @@ static void give_chunk(struct call *c, struct buf *chunk)
 
 static void break_off(struct call *c)
 {
-    c->answered = true;
     c->lent = false;
-    if (c->attached) {
+    if (c->out != OUT_CLOSED) {
         if (!c->finished)
             rpc_call_decide(c, RPC_UNKNOWN, BYTES(""));
         rpc_call_ignore_input(c);
@@ -116,11 +115,12 @@ static void break_off(struct call *c)
 
 static void finish(struct call *c, enum rpc_code code, struct bytes text)
 {
-    assert(!c->answered);
-    c->answered = true;
+    assert(c->life == LIFE_TOLD || c->life == LIFE_GONE);
+    if (c->life == LIFE_TOLD)
+        c->life = LIFE_ANSWERED;
     c->lent = false;
     list_remove(&c->withheld_link);
-    if (c->attached) {
+    if (c->out != OUT_CLOSED) {
         if (!c->finished) { /* else the client was told something else already */
             rpc_call_decide(c, code, text);
             rpc_call_touch(c);
@@ -169,7 +169,7 @@ void rpc_call_reply(struct rpc *r, struct rpc_reply *v)
 {
     struct call *c = rpc_call_find(r, v->call);
 
-    if (c && !c->released) /* else its client has gone, and the core hears of that */
+    if (c && c->life != LIFE_OVER) /* else its client has gone, and the core hears of that */
         do_reply(c, v);
     buf_pool_give(&r->spares.bufs, &v->content);
     blob_unref(v->rest);
@@ -238,8 +238,7 @@ static void submit_headers(struct call *c)
         count += trailer_fields(c, fields + count);
     h2_must(nghttp2_submit_response(rpc_call_session(c), c->stream_id, fields, count,
                                     only_trailers ? NULL : &provider));
-    c->headers_sent = true;
-    c->trailers_sent = only_trailers;
+    c->out = only_trailers ? OUT_TRAILERS : OUT_FLOWING;
 }
 
 /* Long messages step back behind short ones and share what is left. Streams take turns with one
@@ -262,21 +261,21 @@ static void set_urgency(struct call *c)
 
 void rpc_call_submit(struct call *c)
 {
-    if (!c->attached || c->trailers_sent || (c->queue.left == 0 && !c->finished))
+    if (c->out >= OUT_TRAILERS || (c->queue.left == 0 && !c->finished))
         return;
     if (c->method)
         set_urgency(c);
-    if (!c->headers_sent) {
+    if (c->out == OUT_NOTHING) {
         submit_headers(c);
-    } else if (c->deferred) {
-        c->deferred = false;
+    } else if (c->out == OUT_DEFERRED) {
+        c->out = OUT_FLOWING;
         h2_must(nghttp2_session_resume_data(rpc_call_session(c), c->stream_id));
     }
 }
 
 static ssize_t put_off(struct call *c)
 {
-    c->deferred = true;
+    c->out = OUT_DEFERRED;
     submit_again(c);
     return NGHTTP2_ERR_DEFERRED;
 }
@@ -302,7 +301,7 @@ static ssize_t await_chunk(struct call *c)
 {
     struct rpc_conn *conn = c->conn;
 
-    c->deferred = true;
+    c->out = OUT_DEFERRED;
     if (c->wanted > 0)
         return NGHTTP2_ERR_DEFERRED; /* they were asked for */
     if (!rpc_conn_has_budget_for_body(conn)) {
@@ -328,7 +327,7 @@ static void submit_trailers(struct call *c)
     size_t count = trailer_fields(c, fields);
 
     h2_must(nghttp2_submit_trailer(rpc_call_session(c), c->stream_id, fields, count));
-    c->trailers_sent = true;
+    c->out = OUT_TRAILERS;
 }
 
 ssize_t rpc_call_read(struct call *c, size_t max, uint32_t *flags)
@@ -342,7 +341,7 @@ ssize_t rpc_call_read(struct call *c, size_t max, uint32_t *flags)
     if (ready == 0 && c->queue.left > 0)
         return await_chunk(c);
     if (ready == 0 && !c->finished) {
-        c->deferred = true;
+        c->out = OUT_DEFERRED;
         return NGHTTP2_ERR_DEFERRED;
     }
     if (bulk)
@@ -365,7 +364,7 @@ void rpc_call_put_data(struct call *c, const uint8_t *frame_head, size_t count)
     size_t of_body = least(c->wanted, count); /* all before it had left when it was asked for */
     c->wanted -= of_body;
     conn->wanted -= of_body;
-    if (c->queue.left_cost >= RPC_SENT_STEP_BYTES && c->granted > 0 && !c->answered && !c->gone &&
+    if (c->queue.left_cost >= RPC_SENT_STEP_BYTES && c->granted > 0 && c->life == LIFE_TOLD &&
         list_empty(&c->withheld_link))
         list_push_back(&conn->withheld, &c->withheld_link);
 }

@@ -675,7 +675,7 @@ void rpc_conn_check(const struct rpc_conn *c)
         const struct call *call = container_of(link, struct call, link);
 
         rpc_call_check(call);
-        assert(call->attached);
+        assert(call->out != OUT_CLOSED);
         calls++;
         backlog += call->later.len - call->later_at;
         queued += call->queue.held;

@@ -202,10 +202,10 @@ void rpc_plain_reply(struct call *call, const struct rpc_reply *v)
     struct rpc_conn *c = call->conn;
     struct bytes all = buf_bytes(&v->content);
 
-    call->released = true;
+    call->life = LIFE_OVER;
     call->lent = false;
     rpc_event_drop(call, PENDING_ALL);
-    if (!call->attached) {
+    if (call->out == OUT_CLOSED) {
         rpc_call_free(call);
         return;
     }

@@ -174,10 +174,10 @@ void rpc_cut(struct rpc *r)
 /* The core hears no more of it. */
 static void tell_gone(struct call *c)
 {
-    assert(c->gone);
-    c->released = true;
+    assert(c->life == LIFE_GONE);
+    c->life = LIFE_OVER;
     c->lent = false;
-    if (!c->attached)
+    if (c->out == OUT_CLOSED)
         rpc_call_free(c);
 }
 
@@ -229,8 +229,8 @@ void rpc_event_add(struct call *c, uint8_t pending)
 {
     struct rpc *r = c->conn->rpc;
 
-    assert(!c->released);
-    assert(!c->gone || pending == PENDING_GONE); /* nothing after that */
+    assert(c->life != LIFE_OVER);
+    assert(c->life != LIFE_GONE || pending == PENDING_GONE); /* nothing after that */
 
     c->pending |= pending;
     if ((pending & PENDING_FLOW) && list_empty(&c->flow_link))
@@ -260,7 +260,7 @@ static void fill_in(struct call *c, struct rpc_event *out)
         out->message.len = (uint32_t)out->content.len;
         c->reader.content = (struct buf){0};
         c->lent = true;
-        if (!c->announced)
+        if (c->life == LIFE_UNTOLD)
             rpc_call_show(c, out);
         break;
     case RPC_SENT:
@@ -292,7 +292,8 @@ static void deliver(struct call *c, enum rpc_lane lane, unsigned pending)
         list_remove(lane == RPC_LANE_CALLS ? &c->ready_link : &c->flow_link);
     struct rpc_event e = {.kind = kinds[bit], .call = c->id};
     fill_in(c, &e);
-    c->announced = true;
+    if (c->life == LIFE_UNTOLD)
+        c->life = LIFE_TOLD;
     rpc_line_put_event(c->conn->rpc->line, lane, &e);
     if (e.kind == RPC_GONE)
         tell_gone(c);

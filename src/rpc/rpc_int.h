@@ -12,8 +12,8 @@
  * it) |  | |  +-- session (HTTP/2) or plain (HTTP/1.1)
  *                       +-- wire
  *
- * A call has two lives, and is freed when both are over: `attached`, as a stream of the connection,
- * and towards the core, from its first event until FINISH or GONE.
+ * A call has two lives, and is freed when both are over: as a stream of the connection (call_out),
+ * and (call_life) towards the core, from its first event until FINISH or GONE.
  */
 #pragma once
 
@@ -143,11 +143,11 @@ struct rpc_conn {
     bool paused;
     bool unparking;
 
-    struct list calls;    /* attached */
+    struct list calls;    /* whose streams are open */
     struct list touched;  /* those with something new to send */
     struct list parked;   /* those whose message does not fit in the budget yet */
     struct list withheld; /* those with credit to be given back when less is queued */
-    size_t call_count;    /* attached */
+    size_t call_count;    /* of them */
     size_t refs;          /* all calls that point here, and one for the socket */
     size_t kept;          /* bytes of header fields */
     size_t held;          /* bytes of requests, as far as their lengths were announced */
@@ -175,6 +175,24 @@ enum call_weight {
     WEIGHT_BULK,   /* the same, after all others */
 };
 
+/* Towards the core. */
+enum call_life {
+    LIFE_UNTOLD,   /* it has not heard of the call */
+    LIFE_TOLD,     /* it has, and may answer */
+    LIFE_ANSWERED, /* it has finished the call, and a body is not complete */
+    LIFE_GONE,     /* it is to hear that the client has gone */
+    LIFE_OVER,     /* it will neither hear nor speak of the call again */
+};
+
+/* Towards the client: what nghttp2 was given of the reply. */
+enum call_out {
+    OUT_NOTHING,
+    OUT_FLOWING,  /* headers, and it asks for data when it can send some */
+    OUT_DEFERRED, /* the same, but it waits for nghttp2_session_resume_data */
+    OUT_TRAILERS, /* all */
+    OUT_CLOSED,   /* the stream is no more; or the plain request was answered */
+};
+
 /* Where the metadata of a call is, in its fields: struct bytes once all have come. */
 struct kept {
     uint32_t at, len;
@@ -194,11 +212,7 @@ struct call {
     struct list parked_link, withheld_link;
     int32_t stream_id;
     uint8_t pending;
-    bool attached;  /* the stream is open, or for HTTP/1.1 the answer is owed */
-    bool announced; /* the core has heard of it */
-    bool released;  /* the core has done with it */
-    bool answered;  /* the core has finished it; a body may be incomplete */
-    bool gone;      /* the core is, or will be, told so */
+    enum call_life life;
 
     /* Fields of the request. */
     struct buf fields; /* their values */
@@ -229,13 +243,11 @@ struct call {
     struct message_queue queue;
     size_t granted; /* the credit that it began with */
     size_t wanted;  /* of a body: asked for, and not given or not sent yet */
-    size_t bodies;  /* announced by the caller and not complete, sent or dropped */
+    size_t bodies;  /* announced by the core and not complete, sent or dropped */
     uint16_t http_status;
     enum call_weight weight;
-    bool headers_sent; /* submitted, that is */
-    bool deferred;     /* nghttp2 waits for nghttp2_session_resume_data */
-    bool finished;     /* the status is decided */
-    bool trailers_sent;
+    enum call_out out;
+    bool finished; /* the status is decided */
     enum rpc_code code;
     struct buf text; /* percent-encoded */
     struct timer timer;

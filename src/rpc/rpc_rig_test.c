@@ -138,7 +138,8 @@ static uint64_t number_at(struct bytes text, unsigned nth)
     char copy[64] = "";
     char *at = copy;
 
-    memcpy(copy, text.at, text.len < 63 ? text.len : 63);
+    if (text.len > 0)
+        memcpy(copy, text.at, text.len < 63 ? text.len : 63);
     for (; nth > 0; nth--)
         strtoull(at, &at, 10);
     return strtoull(at, NULL, 10);
