@@ -170,10 +170,9 @@ void rpc_call_ignore_input(struct call *c)
     c->ignores_input = true;
     drop_later(c);
     list_remove(&c->parked_link);
-    c->parked = false;
-    if (!c->lent) {
+    if (c->in != IN_LENT) {
         message_next(&c->reader);
-        c->whole = false;
+        c->in = IN_READING;
         give_back_reserved(c);
     }
 }
@@ -278,11 +277,6 @@ static void consume(struct call *c, size_t count)
     rpc_conn_touch(c->conn);
 }
 
-static bool is_blocked(const struct call *c)
-{
-    return c->whole || c->parked;
-}
-
 /* A message always fits when it is alone, however large messages may be here. */
 static bool fits(const struct call *c, size_t length)
 {
@@ -332,7 +326,7 @@ static void message_announced(struct call *c)
     } else if (fits(c, length)) {
         let_in(c, length);
     } else {
-        c->parked = true;
+        c->in = IN_PARKED;
         list_push_back(&c->conn->parked, &c->parked_link);
     }
 }
@@ -384,7 +378,7 @@ static void message_whole(struct call *c)
 {
     if (message_flag(&c->reader) == 1 && !unpack(c))
         return;
-    c->whole = true;
+    c->in = IN_WHOLE;
     c->got_message = true;
     c->ignores_input =
         rpc_call_is_unary(c); /* what follows the one message is of no interest, as in etcd */
@@ -395,7 +389,7 @@ static void message_whole(struct call *c)
 /* Takes messages from *in until one must be dealt with first. */
 static void read_messages(struct call *c, struct bytes *in)
 {
-    while (!c->ignores_input && !is_blocked(c)) {
+    while (!c->ignores_input && c->in == IN_READING) {
         size_t before = in->len;
         enum message_step step = message_read(&c->reader, in);
 
@@ -427,9 +421,9 @@ static void end_of_request(struct call *c)
 /* The client has said all; once all of it was read the caller hears of that. */
 static void check_end(struct call *c)
 {
-    if (!c->remote_ended || c->end_told || c->finished || c->parked)
+    if (!c->remote_ended || c->end_told || c->finished || c->in == IN_PARKED)
         return;
-    bool within = !c->whole && message_is_partial(&c->reader);
+    bool within = c->in == IN_READING && message_is_partial(&c->reader);
     if (c->method->client_streams && c->later.len > c->later_at)
         return;
     c->end_told = true;
@@ -482,7 +476,7 @@ static void read_later(struct call *c)
     size_t before = in.len;
 
     read_messages(c, &in);
-    if (c->ignores_input && !c->whole)
+    if (c->ignores_input && c->in == IN_READING)
         return; /* ended meanwhile, and all dropped */
     c->later_at += before - in.len;
     c->conn->backlog -= before - in.len;
@@ -509,10 +503,10 @@ bool rpc_call_unpark(struct call *c)
 {
     size_t length = message_length(&c->reader);
 
-    assert(c->parked);
+    assert(c->in == IN_PARKED);
     if (!fits(c, length))
         return false;
-    c->parked = false;
+    c->in = IN_READING;
     list_remove(&c->parked_link);
     let_in(c, length);
     if (c->later.len > 0)
@@ -525,9 +519,8 @@ bool rpc_call_unpark(struct call *c)
 
 void rpc_call_release(struct call *c)
 {
-    assert(c->lent && !rpc_call_is_unary(c));
-    c->lent = false;
-    c->whole = false;
+    assert(c->in == IN_LENT && !rpc_call_is_unary(c));
+    c->in = IN_READING;
     message_next(&c->reader);
     give_back_reserved(c);
     if (c->ignores_input || c->out == OUT_CLOSED)
@@ -543,9 +536,7 @@ void rpc_call_check(const struct call *c)
 {
     message_queue_check(&c->queue);
     assert(c->later_at <= c->later.len);
-    assert(!c->lent || c->whole);
-    assert(!c->parked || !c->whole);
-    assert(c->parked == !list_empty(&c->parked_link));
+    assert((c->in == IN_PARKED) == !list_empty(&c->parked_link));
     assert(c->life != LIFE_GONE || c->pending == PENDING_GONE);
     assert(((c->pending & ~PENDING_FLOW) != 0) == !list_empty(&c->ready_link));
     assert(((c->pending & PENDING_FLOW) != 0) == !list_empty(&c->flow_link));

@@ -101,9 +101,16 @@ static void give_chunk(struct call *c, struct buf *chunk)
         body_complete(c);
 }
 
+/* A message that the core has not released counts no more. */
+static void take_back(struct call *c)
+{
+    if (c->in == IN_LENT)
+        c->in = IN_WHOLE;
+}
+
 static void break_off(struct call *c)
 {
-    c->lent = false;
+    take_back(c);
     if (c->out != OUT_CLOSED) {
         if (!c->finished)
             rpc_call_decide(c, RPC_UNKNOWN, BYTES(""));
@@ -118,7 +125,7 @@ static void finish(struct call *c, enum rpc_code code, struct bytes text)
     assert(c->life == LIFE_TOLD || c->life == LIFE_GONE);
     if (c->life == LIFE_TOLD)
         c->life = LIFE_ANSWERED;
-    c->lent = false;
+    take_back(c);
     list_remove(&c->withheld_link);
     if (c->out != OUT_CLOSED) {
         if (!c->finished) { /* else the client was told something else already */

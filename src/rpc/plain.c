@@ -112,7 +112,7 @@ static void on_end(struct http_conn *h)
     c->kept += call->kept;
     call->reserved = call->reader.content.len;
     c->held += call->reserved;
-    call->lent = call->whole = true; /* until the end: it counts so long */
+    call->in = IN_LENT; /* until the end: it counts so long */
     rpc_event_add(call, PENDING_HTTP);
 }
 
@@ -203,7 +203,7 @@ void rpc_plain_reply(struct call *call, const struct rpc_reply *v)
     struct bytes all = buf_bytes(&v->content);
 
     call->life = LIFE_OVER;
-    call->lent = false;
+    call->in = IN_WHOLE;
     rpc_event_drop(call, PENDING_ALL);
     if (call->out == OUT_CLOSED) {
         rpc_call_free(call);

@@ -176,7 +176,6 @@ static void tell_gone(struct call *c)
 {
     assert(c->life == LIFE_GONE);
     c->life = LIFE_OVER;
-    c->lent = false;
     if (c->out == OUT_CLOSED)
         rpc_call_free(c);
 }
@@ -259,7 +258,7 @@ static void fill_in(struct call *c, struct rpc_event *out)
         out->content = c->reader.content;
         out->message.len = (uint32_t)out->content.len;
         c->reader.content = (struct buf){0};
-        c->lent = true;
+        c->in = IN_LENT;
         if (c->life == LIFE_UNTOLD)
             rpc_call_show(c, out);
         break;

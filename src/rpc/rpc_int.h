@@ -184,6 +184,14 @@ enum call_life {
     LIFE_OVER,     /* it will neither hear nor speak of the call again */
 };
 
+/* What has come of the message that is being received. */
+enum call_in {
+    IN_READING, /* not all of it */
+    IN_PARKED,  /* its length, which does not fit in the budget */
+    IN_WHOLE,   /* all: it waits for the line */
+    IN_LENT,    /* it is with the core, which has not released it */
+};
+
 /* Towards the client: what nghttp2 was given of the reply. */
 enum call_out {
     OUT_NOTHING,
@@ -231,9 +239,7 @@ struct call {
     size_t reserved;   /* of conn->held */
     bool gzip;         /* messages may be packed */
     bool large_window;
-    bool whole;         /* reader.content is a message, waiting or lent */
-    bool lent;          /* ... with the core, which has not released it */
-    bool parked;        /* its length is known and does not fit in the budget */
+    enum call_in in;
     bool ignores_input; /* what still comes in is of no interest */
     bool remote_ended;  /* the client has said all */
     bool end_told;
