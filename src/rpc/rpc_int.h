@@ -209,26 +209,26 @@ struct kept {
 
 struct call {
     uint64_t id; /* what the core knows it by: generation and slot */
-    uint32_t slot;
     struct rpc_conn *conn;
-    bool is_plain;                   /* HTTP/1.1 */
     const struct rpc_method *method; /* NULL: none, or none that we know */
     uint64_t deadline_ns;
-    bool through_gateway;
     struct list link; /* conn->calls, or rpc->spare */
     struct list ready_link, flow_link, touched_link;
     struct list parked_link, withheld_link;
+    uint32_t slot;
     int32_t stream_id;
-    uint8_t pending;
     enum call_life life;
+    uint8_t pending;
+    bool is_plain; /* HTTP/1.1 */
+    bool through_gateway;
 
     /* Fields of the request. */
     struct buf fields; /* their values */
-    struct kept path, content_type, timeout, encoding, token, authorization, version;
     size_t field_bytes;
     uint64_t timeout_ns;
-    bool is_grpc, fields_too_large;
+    struct kept path, content_type, timeout, encoding, token, authorization, version;
     struct kept verb, leader;
+    bool is_grpc, fields_too_large;
 
     /* In. */
     struct message_reader reader;
@@ -237,9 +237,9 @@ struct call {
     size_t unconsumed; /* of the stream's window, to be told to nghttp2 */
     size_t kept;       /* of conn->kept */
     size_t reserved;   /* of conn->held */
-    bool gzip;         /* messages may be packed */
-    bool large_window;
     enum call_in in;
+    bool gzip; /* messages may be packed */
+    bool large_window;
     bool ignores_input; /* what still comes in is of no interest */
     bool remote_ended;  /* the client has said all */
     bool end_told;
@@ -247,16 +247,16 @@ struct call {
 
     /* Out. */
     struct message_queue queue;
-    size_t granted; /* the credit that it began with */
-    size_t wanted;  /* of a body: asked for, and not given or not sent yet */
-    size_t bodies;  /* announced by the core and not complete, sent or dropped */
-    uint16_t http_status;
+    size_t granted;  /* the credit that it began with */
+    size_t wanted;   /* of a body: asked for, and not given or not sent yet */
+    size_t bodies;   /* announced by the core and not complete, sent or dropped */
+    struct buf text; /* of the status, percent-encoded */
+    struct timer timer;
     enum call_weight weight;
     enum call_out out;
-    bool finished; /* the status is decided */
     enum rpc_code code;
-    struct buf text; /* percent-encoded */
-    struct timer timer;
+    uint16_t http_status;
+    bool finished; /* the status is decided */
 };
 
 static inline bool rpc_call_is_unary(const struct call *c)

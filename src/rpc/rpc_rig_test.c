@@ -182,7 +182,7 @@ static void on_message(struct rpc_rig *r, const struct rpc_event *e)
     case METHOD_FAIL: {
         struct bytes text = message;
         enum rpc_code code = (enum rpc_code)(number_at(text, 0) % (RPC_UNAUTHENTICATED + 1));
-        const uint8_t *space = memchr(text.at, ' ', text.len);
+        const uint8_t *space = text.len > 0 ? memchr(text.at, ' ', text.len) : NULL;
         CHECK(space);
         finish(r, e->call, code, bytes_of(space + 1, text.len - (size_t)(space + 1 - text.at)));
         break;
