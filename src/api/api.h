@@ -1,16 +1,15 @@
 /*
  * api: what etcd's clients may ask for, and how it is answered.
  *
- * One file per service. A call comes in as an rpc event; it is decoded, checked in etcd's order
- * with etcd's errors, and then either answered at once or it needs something only the server can
- * give: a place in the log, or the assurance that a read will not be stale. That is a need. When
- * the server has fulfilled it, it says so, and the answer goes out.
+ * One file per service. A call comes in as an event on the line (rpc/line.h); it is decoded,
+ * checked in etcd's order with etcd's errors, and then either answered at once or it needs
+ * something only the server can give: a place in the log, or the assurance that a read will not be
+ * stale. That is a need. When the server has fulfilled it, it says so, and the answer goes out.
  *
  *     rpc_event --> api_event --> checks --+--> answered at once
- *                                          +--> api_take_need: PROPOSE, CONFIRM, FORGET,
+ *                                          +--> api_take_need: PROPOSE, READ_INDEX, FORGET,
  *                                                              QUOTA_EXCEEDED
- *     server: applied, confirmed, failed --> api_applied, api_read_index_done, api_failed -->
- * the line
+ *     server --> api_applied, api_read_index_done, api_failed --> the line
  *     api_work: long reads in slices, watch messages to their streams, compactions waited for
  *
  * In a turn: api_event for what is on the line, then the needs, the log and apply, then api_work
@@ -24,7 +23,7 @@
  *            4. Errors have etcd's code and text (apply/result.h).
  * Not here   Bytes on the wire (rpc), executing (apply). Whether a proposal is one too many or too
  *            large with its header, and how long it and a confirmation may take (server).
- * Leans on   rpc, apply, mvcc, watch, lease, cluster, backend.
+ * Leans on   rpc's line, apply, mvcc, watch, lease, cluster, backend.
  */
 #pragma once
 
