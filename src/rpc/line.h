@@ -119,7 +119,7 @@ struct bytes rpc_event_field(const struct rpc_event *e, const char *name);
 
 enum rpc_reply_kind {
     RPC_REPLY_SEND,     /* one message: the content, and behind it what `rest` has */
-    RPC_REPLY_ANNOUNCE, /* one message of so many `bytes`, at most 4 GiB - 1, at no message's cost
+    RPC_REPLY_ANNOUNCE, /* one message of so many `bytes`, at most 4 GiB - 1, at an empty one's cost
                          */
     RPC_REPLY_CHUNK,
     RPC_REPLY_BREAK,
