@@ -14,7 +14,7 @@ static struct call *take_spare(struct api *a)
     a->spare_count--;
     struct call *c = container_of(link, struct call, link);
     struct arena arena = c->arena;
-    memset(c, 0, sizeof(*c));
+    mem_clear(c, sizeof(*c));
     c->arena = arena;
     return c;
 }

@@ -66,6 +66,11 @@ void mem_give_back(void)
     }
 }
 
+void mem_clear(void *at, size_t size)
+{
+    memset(at, 0, size);
+}
+
 void *mem_alloc(size_t size)
 {
     void *at = take_spare(size);

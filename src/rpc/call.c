@@ -83,18 +83,18 @@ static void keep_small(struct buf *b)
 /* Everything back to zero but what the next call can use. */
 static void recycle(struct rpc *r, struct call *c)
 {
-    struct call fresh = {
-        .slot = c->slot,
-        .fields = c->fields,
-        .reader.content = c->reader.content,
-        .text = c->text,
-        .timer.on_time = on_deadline,
-    };
+    uint32_t slot = c->slot;
+    struct buf fields = c->fields, content = c->reader.content, text = c->text;
 
-    keep_small(&fresh.fields);
-    keep_small(&fresh.reader.content);
-    keep_small(&fresh.text);
-    *c = fresh;
+    keep_small(&fields);
+    keep_small(&content);
+    keep_small(&text);
+    mem_clear(c, sizeof(*c));
+    c->slot = slot;
+    c->fields = fields;
+    c->reader.content = content;
+    c->text = text;
+    c->timer.on_time = on_deadline;
     list_init(&c->link);
     list_init(&c->ready_link);
     list_init(&c->flow_link);

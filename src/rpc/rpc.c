@@ -240,6 +240,8 @@ void rpc_event_add(struct call *c, uint8_t pending)
 
 void rpc_event_drop(struct call *c, uint8_t pending)
 {
+    if ((c->pending & pending) == 0)
+        return;
     c->pending &= (uint8_t)~pending;
     if ((c->pending & ~PENDING_FLOW) == 0)
         list_remove(&c->ready_link);
