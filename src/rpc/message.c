@@ -71,9 +71,10 @@ struct item {
     struct item *next_spare;
     struct buf first;
     struct blob *rest; /* or NULL */
+    size_t fixed;      /* bytes of prefix, first and rest */
     uint64_t ungiven;  /* of the body */
     struct buf chunk;  /* what was given of it last */
-    size_t sent;       /* of prefix, first and rest, or, when those are gone, of the chunk */
+    size_t sent;       /* of what is fixed, or, when that is gone, of the chunk */
     size_t cost;       /* that whoever queued it has counted */
     uint8_t prefix[MESSAGE_PREFIX_BYTES];
 };
@@ -113,15 +114,10 @@ static struct item *item_new(struct message_queue *q, struct buf *first, uint64_
     return i;
 }
 
-static size_t fixed_len(const struct item *i)
-{
-    return MESSAGE_PREFIX_BYTES + i->first.len + blob_bytes(i->rest).len;
-}
-
 /* Bodies are not counted: they are elsewhere until they are given. */
 static size_t item_held(const struct item *i)
 {
-    return RPC_MESSAGE_OVERHEAD_BYTES + fixed_len(i);
+    return RPC_MESSAGE_OVERHEAD_BYTES + i->fixed;
 }
 
 static void item_free(struct message_queue *q, struct item *i)
@@ -178,10 +174,11 @@ void message_queue_clear(struct message_queue *q)
 
 void message_queue_add(struct message_queue *q, struct buf *first, struct blob *rest)
 {
-    size_t length = first->len + blob_bytes(rest).len;
+    size_t length = first->len + (rest ? blob_bytes(rest).len : 0);
     struct item *i = item_new(q, first, length, false);
 
     i->rest = rest;
+    i->fixed = MESSAGE_PREFIX_BYTES + length;
     i->cost = rpc_message_cost(length);
     queue_item(q, i, length);
 }
@@ -191,6 +188,7 @@ void message_queue_add_packed(struct message_queue *q, struct buf *packed, size_
     size_t length = packed->len;
     struct item *i = item_new(q, packed, length, true);
 
+    i->fixed = MESSAGE_PREFIX_BYTES + length;
     i->cost = rpc_message_cost(plain_len);
     queue_item(q, i, length);
 }
@@ -199,6 +197,7 @@ void message_queue_add_body(struct message_queue *q, uint64_t total_bytes)
 {
     struct item *i = item_new(q, NULL, total_bytes, false);
 
+    i->fixed = MESSAGE_PREFIX_BYTES;
     i->ungiven = total_bytes;
     i->cost = rpc_message_cost(0);
     queue_item(q, i, total_bytes);
@@ -244,7 +243,7 @@ size_t message_queue_ready(const struct message_queue *q, size_t max)
     LIST_FOREACH (link, &q->items) {
         const struct item *i = item_of(link);
 
-        ready += fixed_len(i) + i->chunk.len - i->sent;
+        ready += i->fixed + i->chunk.len - i->sent;
         if (ready >= max || i->ungiven > 0)
             break;
     }
@@ -268,12 +267,15 @@ static size_t move_item(struct message_queue *q, struct item *i, size_t count, s
     size_t moved = move_part(i, 0, bytes_of(i->prefix, MESSAGE_PREFIX_BYTES), count, out);
 
     moved += move_part(i, MESSAGE_PREFIX_BYTES, buf_bytes(&i->first), count - moved, out);
-    moved +=
-        move_part(i, MESSAGE_PREFIX_BYTES + i->first.len, blob_bytes(i->rest), count - moved, out);
-    moved += move_part(i, fixed_len(i), buf_bytes(&i->chunk), count - moved, out);
-    if (i->chunk.len > 0 && i->sent == fixed_len(i) + i->chunk.len) {
+    if (i->rest)
+        moved += move_part(i, MESSAGE_PREFIX_BYTES + i->first.len, blob_bytes(i->rest),
+                           count - moved, out);
+    if (i->chunk.len == 0)
+        return moved;
+    moved += move_part(i, i->fixed, buf_bytes(&i->chunk), count - moved, out);
+    if (i->sent == i->fixed + i->chunk.len) {
         q->held -= i->chunk.len;
-        i->sent = fixed_len(i);
+        i->sent = i->fixed;
         buf_free(&i->chunk);
     }
     return moved;
@@ -292,7 +294,7 @@ void message_queue_move(struct message_queue *q, size_t count, struct buf *out)
         assert(moved > 0);
         count -= moved;
         q->within_message = true;
-        if (i->sent == fixed_len(i) && i->ungiven == 0 && i->chunk.len == 0) {
+        if (i->sent == i->fixed && i->ungiven == 0 && i->chunk.len == 0) {
             q->left_cost += i->cost;
             item_free(q, i);
             q->within_message = false;
@@ -309,8 +311,9 @@ void message_queue_check(const struct message_queue *q)
     LIST_FOREACH (link, &q->items) {
         const struct item *i = item_of(link);
 
+        assert(i->fixed == MESSAGE_PREFIX_BYTES + i->first.len + blob_bytes(i->rest).len);
         held += item_held(i) + i->chunk.len;
-        left += fixed_len(i) + i->chunk.len + i->ungiven - i->sent;
+        left += i->fixed + i->chunk.len + i->ungiven - i->sent;
     }
     assert(held == q->held);
     assert(left == q->left);
