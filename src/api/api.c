@@ -147,7 +147,7 @@ void api_event(struct api *a, struct rpc_event *e)
         api_http_request(a, e);
     } else if (slot) {
         follow(a, slot, e);
-    } else if (e->kind == RPC_MESSAGE && e->remote.len > 0) {
+    } else if (e->is_first) {
         take_unary(a, e);
     } /* else of a call that was finished meanwhile */
     buf_pool_give(&a->bufs, &e->content);

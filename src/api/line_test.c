@@ -17,10 +17,6 @@ static void push(struct api_rig *k, struct rpc_event *e, const struct pb_schema 
         pb_encode(schema, message, &e->content);
         e->message.len = (uint32_t)e->content.len;
     }
-    if (e->kind == RPC_OPENED || e->kind == RPC_MESSAGE) {
-        e->remote = (struct rpc_span){(uint32_t)e->content.len, 4};
-        buf_append_str(&e->content, "test");
-    }
     rpc_line_put_event(k->line, RPC_LANE_CALLS, e);
     CHECK(rpc_line_take_event(k->line, RPC_LANE_CALLS, e));
     api_event(k->api, e);
@@ -58,7 +54,9 @@ static unsigned replies(struct api_rig *k, enum rpc_reply_kind kind, uint64_t ca
 
 static void push_range(struct api_rig *k, uint64_t call)
 {
-    push(k, &(struct rpc_event){.kind = RPC_MESSAGE, .call = call, .method = API_KV_RANGE},
+    push(k,
+         &(struct rpc_event){
+             .kind = RPC_MESSAGE, .is_first = true, .call = call, .method = API_KV_RANGE},
          &pb_range_request_schema,
          &(struct pb_range_request){.key = BYTES("k"), .serializable = true});
 }
@@ -104,6 +102,7 @@ TEST(a_watch_sends_what_its_credit_allows_and_goes_on_with_more)
     api_rig_open(&k);
     push(&k,
          &(struct rpc_event){.kind = RPC_OPENED,
+                             .is_first = true,
                              .call = first_call,
                              .method = API_WATCH_WATCH,
                              .bytes = RPC_STREAM_CREDIT_BYTES},

@@ -190,13 +190,15 @@ void rpc_call_show(const struct call *c, struct rpc_event *out)
 {
     size_t front = out->content.len;
 
+    out->is_first = true;
     out->method = c->method->id;
     out->deadline_ns = c->deadline_ns;
     out->token = span_of(&c->token, front);
     out->authorization = span_of(&c->authorization, front);
     out->client_api_version = span_of(&c->version, front);
-    out->client_api_version_is_utf8 = bytes_are_utf8(kept_bytes(c, &c->version));
-    out->has_leader = bytes_equal(kept_bytes(c, &c->leader), BYTES("true"));
+    out->client_api_version_is_utf8 =
+        c->version.len == 0 || bytes_are_utf8(kept_bytes(c, &c->version));
+    out->has_leader = c->leader.len > 0 && bytes_equal(kept_bytes(c, &c->leader), BYTES("true"));
     out->through_gateway = c->through_gateway;
     uint8_t *at = buf_extend(&out->content, c->fields.len + c->conn->remote_len);
     if (c->fields.len > 0)

@@ -242,7 +242,7 @@ void rpc_line_release(struct rpc_line *l, uint64_t call)
 
 void rpc_line_finish(struct rpc_line *l, uint64_t call, enum rpc_code code, struct bytes text)
 {
-    struct rpc_reply r = {.kind = RPC_REPLY_FINISH, .call = call, .code = code};
+    struct rpc_reply r = {.kind = RPC_REPLY_FINISH, .call = call, .code = (uint16_t)code};
 
     buf_append(&r.content, text);
     rpc_line_put_reply(l, &r);
@@ -251,7 +251,8 @@ void rpc_line_finish(struct rpc_line *l, uint64_t call, enum rpc_code code, stru
 void rpc_line_http_reply(struct rpc_line *l, uint64_t call, unsigned status, const char *type,
                          struct bytes body)
 {
-    struct rpc_reply r = {.kind = RPC_REPLY_HTTP, .call = call, .code = status, .type = type};
+    struct rpc_reply r = {
+        .kind = RPC_REPLY_HTTP, .call = call, .code = (uint16_t)status, .type = type};
 
     buf_append(&r.content, body);
     rpc_line_put_reply(l, &r);

@@ -88,23 +88,28 @@ struct rpc_span {
 
 struct rpc_event {
     enum rpc_event_kind kind;
+    bool is_first; /* of its call: OPENED, HTTP, or the MESSAGE of a unary one */
     uint64_t call;
-    uint64_t bytes;     /* OPENED, SENT, WANTED */
-    struct buf content; /* what the spans are of */
-
+    uint64_t bytes;          /* OPENED, SENT, WANTED */
+    struct buf content;      /* what the spans are of */
     struct rpc_span message; /* MESSAGE; of HTTP the body */
 
-    /* The first event of a call; spans are empty where there was nothing. */
-    unsigned method;      /* its row's id */
-    uint64_t deadline_ns; /* monotonic; 0: none */
-    struct rpc_span token, authorization, client_api_version;
-    struct rpc_span remote; /* "10.0.0.1:4711" */
-    bool has_leader;        /* "hasleader: true" */
+    /* The first event; spans are empty where there was nothing. */
+    bool has_leader; /* "hasleader: true" */
     bool client_api_version_is_utf8;
-    bool through_gateway; /* "grpcgateway-accept" was there */
-
-    /* HTTP: as sent, not decoded. */
-    struct rpc_span verb, path, query, fields;
+    bool through_gateway;   /* "grpcgateway-accept" was there */
+    unsigned method;        /* its row's id */
+    uint64_t deadline_ns;   /* monotonic; 0: none */
+    struct rpc_span remote; /* "10.0.0.1:4711" */
+    struct rpc_span authorization;
+    union {
+        struct {
+            struct rpc_span token, client_api_version;
+        };
+        struct { /* HTTP: as sent, not decoded */
+            struct rpc_span verb, path, query, fields;
+        };
+    };
 };
 
 static inline struct bytes rpc_event_bytes(const struct rpc_event *e, struct rpc_span s)
@@ -130,13 +135,13 @@ enum rpc_reply_kind {
 
 struct rpc_reply {
     enum rpc_reply_kind kind;
-    unsigned code;
+    uint16_t code;
+    bool ends; /* SEND: it is the only one, and FINISH with OK */
     uint64_t call;
-    bool ends;          /* SEND: it is the only one, and FINISH with OK */
     uint64_t bytes;     /* ANNOUNCE; HTTP: of the content, those that are fields */
     struct buf content; /* the taker's */
     struct blob *rest;  /* a reference, the taker's; or NULL */
-    const char *type;   /* HTTP: a literal, such as "application/json"; or NULL */
+    const char *type;   /* HTTP: static data, such as "application/json"; or NULL */
 };
 
 /* --- the line --- */

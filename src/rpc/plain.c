@@ -186,6 +186,7 @@ void rpc_plain_show(struct call *c, struct rpc_event *out)
     struct buf *content = &out->content;
     bool found;
 
+    out->is_first = true;
     *content = c->reader.content;
     c->reader.content = (struct buf){0};
     out->message.len = (uint32_t)content->len;

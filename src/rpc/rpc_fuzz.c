@@ -131,7 +131,7 @@ static void on_event(struct rpc_line *l, const struct rpc_event *e)
         see(e);
         break;
     case RPC_MESSAGE:
-        if (!s && e->remote.len > 0)
+        if (!s && e->is_first)
             s = see(e);
         if (s && !s->is_finished)
             on_message(l, s, e);
