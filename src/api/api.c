@@ -280,7 +280,8 @@ static void look_at_waits(struct api *a, unsigned *steps)
     if (!signs_equal(&now, &a->signs))
         a->unchecked_waits = a->wait_count;
     a->signs = now;
-    for (; a->unchecked_waits > 0 && *steps > 0 && !list_empty(&a->waits); a->unchecked_waits--) {
+    for (; a->unchecked_waits > 0 && *steps > 0 && api_can_reply(a) && !list_empty(&a->waits);
+         a->unchecked_waits--) {
         struct list *link = a->waits.next;
         struct call *c = container_of(link, struct call, work_link);
         list_remove(link);
@@ -294,7 +295,7 @@ static void look_at_waits(struct api *a, unsigned *steps)
 
 static void go_on(struct api *a, unsigned *steps)
 {
-    while (*steps > 0 && !list_empty(&a->busy)) {
+    while (*steps > 0 && api_can_reply(a) && !list_empty(&a->busy)) {
         struct list *link = a->busy.next;
         struct call *c = container_of(link, struct call, work_link);
         unsigned slice = *steps < API_READ_STEPS ? *steps : API_READ_STEPS;

@@ -250,6 +250,12 @@ static inline struct api *api_of(const struct call *c)
     return c->base.api;
 }
 
+/* Whatever goes on by itself asks first; what has begun is ended. */
+static inline bool api_can_reply(const struct api *a)
+{
+    return rpc_line_has_reply_budget(a->o.line);
+}
+
 /* --- header.c --- */
 
 enum { HEADER_BYTES_MAX = 48 }; /* two bytes in front and four fields of eleven */

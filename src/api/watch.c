@@ -122,7 +122,7 @@ bool api_watch_send_some(struct api *a, unsigned steps)
 {
     struct watch_message m;
 
-    for (unsigned i = 0; i < steps; i++) {
+    for (unsigned i = 0; i < steps && api_can_reply(a); i++) {
         if (!watch_take(a->o.watch, &m))
             return true;
         send_message(a, &m);

@@ -32,12 +32,16 @@ enum {
 #define RPC_CONN_WANTED_BYTES_MAX   (256 * KIB) /* of bodies of a connection, wanted and not sent */
 #define RPC_CONN_BYTES_MAX          (8 * MIB) /* received and not answered, or not sent: all calls */
 
-/* Values of either lane that wait to be taken, and the bytes in them. */
+/* Values of either lane that wait to be taken, and the bytes in them; and of replies. */
 #define RPC_LINE_EVENTS_MAX      4096
 #define RPC_LINE_EVENT_BYTES_MAX (16 * MIB)
+#define RPC_LINE_REPLIES_MAX     4096
+#define RPC_LINE_REPLY_BYTES_MAX (2 * MIB)
 
 static_assert(RPC_CONN_BYTES_MAX <= RPC_LINE_EVENT_BYTES_MAX,
               "one connection does not fill the line");
+static_assert(RPC_CONN_WANTED_BYTES_MAX <= RPC_LINE_REPLY_BYTES_MAX,
+              "nor do the chunks that it wants");
 static_assert(RPC_SENT_STEP_BYTES <= RPC_STREAM_CREDIT_BYTES_MIN / 4, "most of it is of use");
 static_assert(RPC_CHUNK_BYTES <= RPC_CONN_WANTED_BYTES_MAX,
               "a chunk fits in what a connection wants");

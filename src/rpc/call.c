@@ -34,6 +34,19 @@ static void give_back_slot(struct rpc *r, const struct call *c)
     r->free_slot = c->slot + 1;
 }
 
+/*
+ * Generations begin again after four thousand million calls in one place, which a client that asks
+ * one thing after the other needs days for; what named the first of them has long been taken. But 0
+ * is nobody's number.
+ */
+static uint64_t next_id(struct rpc *r, uint32_t slot)
+{
+    struct call_slot *s = &r->slots[slot];
+
+    s->generation = s->generation == UINT32_MAX ? 1 : s->generation + 1;
+    return (uint64_t)s->generation << 32 | slot;
+}
+
 struct call *rpc_call_find(const struct rpc *r, uint64_t id)
 {
     size_t slot = (uint32_t)id;
@@ -61,7 +74,7 @@ struct call *rpc_call_new(struct rpc_conn *conn, bool is_plain, int32_t stream_i
         message_queue_init(&c->queue, &r->spares);
         c->timer.on_time = on_deadline;
     }
-    c->id = (uint64_t)++r->slots[c->slot].generation << 32 | c->slot;
+    c->id = next_id(r, c->slot);
     c->is_plain = is_plain;
     c->conn = conn;
     c->stream_id = stream_id;

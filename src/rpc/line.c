@@ -29,7 +29,8 @@ struct rpc_line {
     uint64_t turn;
     struct ring lanes[2]; /* struct event_slot */
     struct ring replies;  /* struct reply_slot */
-    size_t event_bytes;
+    size_t event_bytes, reply_bytes;
+    size_t replies_most, reply_bytes_most;
 };
 
 static void *ring_at(const struct ring *r, size_t nth)
@@ -124,11 +125,14 @@ bool rpc_line_is_empty(const struct rpc_line *l)
 
 bool rpc_line_has_budget(const struct rpc_line *l, enum rpc_lane lane)
 {
-    return l->lanes[lane].count < RPC_LINE_EVENTS_MAX && l->event_bytes < RPC_LINE_EVENT_BYTES_MAX;
+    /* What flows has no bytes, and is not to wait for calls that have. */
+    return l->lanes[lane].count < RPC_LINE_EVENTS_MAX &&
+           (lane == RPC_LANE_FLOW || l->event_bytes < RPC_LINE_EVENT_BYTES_MAX);
 }
 
 void rpc_line_put_event(struct rpc_line *l, enum rpc_lane lane, const struct rpc_event *e)
 {
+    assert(rpc_line_has_budget(l, lane));
     struct event_slot *slot = ring_push(&l->lanes[lane]);
 
     slot->due = draw_due(l, &l->lanes[lane]);
@@ -171,12 +175,33 @@ struct bytes rpc_event_field(const struct rpc_event *e, const char *name)
 
 /* --- replies --- */
 
+bool rpc_line_has_replies(const struct rpc_line *l)
+{
+    return l->replies.count > 0;
+}
+
+bool rpc_line_has_reply_budget(const struct rpc_line *l)
+{
+    return l->replies.count < RPC_LINE_REPLIES_MAX && l->reply_bytes < RPC_LINE_REPLY_BYTES_MAX;
+}
+
+/* What others share counts, too: while it waits here it is not freed. */
+static size_t bytes_of_reply(const struct rpc_reply *r)
+{
+    return r->content.len + (r->rest ? blob_bytes(r->rest).len : 0);
+}
+
 void rpc_line_put_reply(struct rpc_line *l, const struct rpc_reply *r)
 {
     struct reply_slot *slot = ring_push(&l->replies);
 
     slot->due = draw_due(l, &l->replies);
     slot->value = *r;
+    l->reply_bytes += bytes_of_reply(r);
+    if (l->replies.count > l->replies_most)
+        l->replies_most = l->replies.count;
+    if (l->reply_bytes > l->reply_bytes_most)
+        l->reply_bytes_most = l->reply_bytes;
 }
 
 bool rpc_line_take_reply(struct rpc_line *l, struct rpc_reply *out)
@@ -186,7 +211,18 @@ bool rpc_line_take_reply(struct rpc_line *l, struct rpc_reply *out)
     if (r->count == 0 || ((const struct reply_slot *)ring_at(r, 0))->due > l->turn)
         return false;
     *out = ((const struct reply_slot *)ring_pop(r))->value;
+    l->reply_bytes -= bytes_of_reply(out);
     return true;
+}
+
+struct rpc_line_status rpc_line_status(const struct rpc_line *l)
+{
+    return (struct rpc_line_status){.events = {l->lanes[0].count, l->lanes[1].count},
+                                    .event_bytes = l->event_bytes,
+                                    .replies = l->replies.count,
+                                    .reply_bytes = l->reply_bytes,
+                                    .replies_most = l->replies_most,
+                                    .reply_bytes_most = l->reply_bytes_most};
 }
 
 static struct buf take_over(struct buf *b)

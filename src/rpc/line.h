@@ -5,10 +5,11 @@
  *         --> FLOW:  SENT, WANTED                       -->
  *         <-- SEND, SHARED, ANNOUNCE, CHUNK, BREAK, RELEASE, FINISH, HTTP <-- core
  *
- * Neither side has a pointer into the other, nor calls it: a call is a number, which is never used
- * again, and bytes belong to whoever takes the value they are in. So each side may be at a
- * different point in the story. The core may answer a call that has ended: rpc drops what names a
- * dead number. And the core drops what comes for a call that it has finished.
+ * Neither side has a pointer into the other, nor calls it: a call is a number, its place and a
+ * generation, so that the next call in that place has another one; and bytes belong to whoever
+ * takes the value they are in. So each side may be at a different point in the story. The core may
+ * answer a call that has ended: rpc drops what names a dead number. And the core drops what comes
+ * for a call that it has finished.
  *
  * A unary call       MESSAGE ... SEND or ANNOUNCE, FINISH              (or GONE at any time before)
  * A streaming call   OPENED MESSAGE* ENDED ... SEND* FINISH            (or GONE)
@@ -27,9 +28,13 @@
  *               CALLS, so that who is not allowed to ask for more is still sent what he is due.
  *            2. Of one call the core hears first OPENED, HTTP or, if it is unary, MESSAGE; nothing
  *               after GONE.
- *            3. At most RPC_LINE_EVENTS_MAX values and RPC_LINE_EVENT_BYTES_MAX bytes wait for the
- * core: the rest waits in rpc, and its sockets feel it. What waits for rpc is bounded by credit, by
- * chunks that were wanted, and by one end for each call.
+ *            3. At most RPC_LINE_EVENTS_MAX values wait for the core in each lane, and, but for the
+ *               last message, RPC_LINE_EVENT_BYTES_MAX bytes: the rest waits in rpc, and its
+ *               sockets feel it. While RPC_LINE_REPLIES_MAX values or RPC_LINE_REPLY_BYTES_MAX
+ *               bytes wait for rpc (rpc_line_has_reply_budget), the core begins nothing that could
+ *               bring more: it takes no event, applies nothing, reads nothing. Beyond that there is
+ *               what it has begun, a reply of less than RPC_CHUNK_BYTES and its end; and the ends
+ *               of calls that it gives up, one for each. rpc takes replies always.
  *            4. With a delay, as in the simulator, each value is held back for some turns.
  * Leans on   base.
  */
@@ -163,15 +168,25 @@ void rpc_line_turn(struct rpc_line *l);
 /* Nothing is under way in either direction? */
 bool rpc_line_is_empty(const struct rpc_line *l);
 
-/* For rpc. */
+/* For rpc. An event may be put while its lane has budget (asserted). */
 bool rpc_line_has_budget(const struct rpc_line *l, enum rpc_lane lane);
 void rpc_line_put_event(struct rpc_line *l, enum rpc_lane lane, const struct rpc_event *e);
 bool rpc_line_take_reply(struct rpc_line *l, struct rpc_reply *out);
 
-/* For the core. Something may be there that cannot be taken yet. */
+/* For the core. Something may be there that cannot be taken yet. It asks for budget before it does
+ * what may bring replies. */
 bool rpc_line_has_events(const struct rpc_line *l, enum rpc_lane lane);
 bool rpc_line_take_event(struct rpc_line *l, enum rpc_lane lane, struct rpc_event *out);
+bool rpc_line_has_replies(const struct rpc_line *l);
+bool rpc_line_has_reply_budget(const struct rpc_line *l);
 void rpc_line_put_reply(struct rpc_line *l, const struct rpc_reply *r);
+
+struct rpc_line_status {
+    size_t events[2], event_bytes; /* that wait; by lane */
+    size_t replies, reply_bytes;
+    size_t replies_most, reply_bytes_most; /* that have ever waited */
+};
+struct rpc_line_status rpc_line_status(const struct rpc_line *l);
 
 /* What such a message of so many bytes takes from the credit of its stream. */
 static inline size_t rpc_message_cost(size_t len)

@@ -77,8 +77,38 @@ TEST(a_line_has_its_bounds_and_frees_what_is_left_on_it)
     buf_extend(&large, RPC_LINE_EVENT_BYTES_MAX);
     rpc_line_put_event(l, RPC_LANE_CALLS, &(struct rpc_event){.content = large});
     CHECK(!rpc_line_has_budget(l, RPC_LANE_CALLS));
+    CHECK(rpc_line_has_budget(l, RPC_LANE_FLOW)); /* bytes of calls are not its business */
     rpc_line_send_shared(l, 1, &(struct buf){0}, blob);
     rpc_line_close(l); /* leaks are found by the sanitizer */
+    blob_unref(blob);
+}
+
+TEST(replies_have_a_budget_in_number_and_in_bytes)
+{
+    struct rpc_line *l = rpc_line_open(&(struct rpc_line_options){0});
+    uint8_t *fill;
+    struct blob *blob = blob_new(RPC_LINE_REPLY_BYTES_MAX, &fill);
+    struct rpc_reply r;
+    unsigned count = 0;
+
+    memset(fill, 0, RPC_LINE_REPLY_BYTES_MAX);
+    for (; rpc_line_has_reply_budget(l); count++)
+        rpc_line_release(l, count);
+    CHECK_EQ(count, RPC_LINE_REPLIES_MAX);
+    CHECK(rpc_line_take_reply(l, &r));
+    CHECK(rpc_line_has_reply_budget(l));
+    while (rpc_line_take_reply(l, &r))
+        ;
+
+    rpc_line_send_shared(l, 1, &(struct buf){0}, blob); /* what is shared counts */
+    CHECK(!rpc_line_has_reply_budget(l));
+    CHECK_EQ(rpc_line_status(l).reply_bytes, RPC_LINE_REPLY_BYTES_MAX);
+    CHECK(rpc_line_take_reply(l, &r));
+    blob_unref(r.rest);
+    CHECK(rpc_line_has_reply_budget(l));
+    CHECK_EQ(rpc_line_status(l).reply_bytes_most, RPC_LINE_REPLY_BYTES_MAX);
+    CHECK_EQ(rpc_line_status(l).replies_most, RPC_LINE_REPLIES_MAX);
+    rpc_line_close(l);
     blob_unref(blob);
 }
 

@@ -247,15 +247,18 @@ void pending_leader_lost(struct pending *p)
         fail(p, container_of(link, struct api_call, link), RESULT_LEADER_CHANGED);
 }
 
+bool pending_has_confirmed(const struct pending *p)
+{
+    return !list_empty(&p->reads_confirmed) &&
+           container_of(p->reads_confirmed.next, struct api_call, link)->started_index <=
+               p->o.facts->applied_index;
+}
+
 struct api_call *pending_take_confirmed(struct pending *p)
 {
-    if (list_empty(&p->reads_confirmed))
-        return NULL;
-    struct api_call *c = container_of(p->reads_confirmed.next, struct api_call, link);
-    if (c->started_index > p->o.facts->applied_index)
-        return NULL;
-    list_remove(&c->link);
-    return c;
+    return pending_has_confirmed(p)
+               ? container_of(list_pop_front(&p->reads_confirmed), struct api_call, link)
+               : NULL;
 }
 
 /* --- needs and time --- */

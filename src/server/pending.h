@@ -93,6 +93,7 @@ struct blob *pending_take_round(struct pending *p);
 /* The call that waits for the request of this id, which has been applied; or NULL. */
 struct api_call *pending_take_applied(struct pending *p, uint64_t id);
 /* A read that may be served now; or NULL. */
+bool pending_has_confirmed(const struct pending *p);
 struct api_call *pending_take_confirmed(struct pending *p);
 /* A call that will not get what it wants; or NULL. */
 struct api_call *pending_take_failed(struct pending *p, enum result *why);

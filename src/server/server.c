@@ -7,6 +7,7 @@
 #include "io/entropy.h"
 #include "mvcc/mvcc.h"
 #include "raft/raft.h"
+#include "rpc/line.h"
 #include "server/boot.h"
 #include "server/config.h"
 #include "server/server_int.h"
@@ -241,6 +242,7 @@ struct server_status server_status(const struct server *s)
         .longest_busy_ns = s->longest_busy_ns,
         .waiting = pending_count(&s->pending),
         .log_pending_bytes = wal_pending_bytes(s->wal),
+        .reply_bytes_most = rpc_line_status(s->clients.line).reply_bytes_most,
         .ready = housekeeping_is_published(&s->housekeeping),
     };
 }

@@ -74,6 +74,7 @@ struct server_status {
     uint64_t longest_busy_ns; /* the longest turn without its waits for a processor */
     size_t waiting;           /* calls */
     size_t log_pending_bytes; /* handed to the log and not yet durable */
+    size_t reply_bytes_most;  /* that have ever waited to be sent, between the rooms */
     bool ready;
 };
 struct server_status server_status(const struct server *s);

@@ -147,13 +147,21 @@ static void entry_applied(struct server *s)
     buf_free(&conf_state);
 }
 
+/* Whoever does what may be answered asks here: that is where the memory of replies is bounded. They
+ * leave with the end of the turn. */
+static bool can_reply(const struct server *s)
+{
+    return rpc_line_has_reply_budget(s->clients.line);
+}
+
 /* The entry that could be worked on now, or NULL. While the store is full there is none, and a
  * large one waits for its parts; a commit is under way then, or about to be, and its end wakes
  * us. */
 static const struct raft_entry *next_entry(const struct server *s)
 {
-    bool must_wait = apply_is_busy(s->state.apply) ? backend_part_is_due(s->state.backend)
-                                                   : backend_is_full(s->state.backend);
+    bool must_wait = apply_is_busy(s->state.apply)
+                         ? backend_part_is_due(s->state.backend)
+                         : backend_is_full(s->state.backend) || !can_reply(s);
 
     return s->failed || must_wait ? NULL : storage_work_next(&s->work);
 }
@@ -337,7 +345,7 @@ static void read_some(struct server *s)
 
 static void serve_reads(struct server *s)
 {
-    for (struct api_call *c; (c = pending_take_confirmed(&s->pending));)
+    for (struct api_call *c; can_reply(s) && (c = pending_take_confirmed(&s->pending));)
         api_read_index_done(s->clients.api, c);
 }
 
@@ -380,9 +388,9 @@ static void hear_clients(struct server *s)
 
     rpc_line_turn(s->clients.line);
     rpc_deliver(s->clients.rpc);
-    while (rpc_line_take_event(s->clients.line, RPC_LANE_FLOW, &event))
+    while (can_reply(s) && rpc_line_take_event(s->clients.line, RPC_LANE_FLOW, &event))
         api_event(s->clients.api, &event);
-    for (unsigned i = 0; i < TURN_CALLS_MAX && hears_clients(s); i++) {
+    for (unsigned i = 0; i < TURN_CALLS_MAX && can_reply(s) && hears_clients(s); i++) {
         if (!rpc_line_take_event(s->clients.line, RPC_LANE_CALLS, &event))
             break;
         api_event(s->clients.api, &event);
@@ -492,9 +500,12 @@ static bool has_more(const struct server *s)
 {
     const struct rpc_line *line = s->clients.line;
 
-    if (rpc_line_has_events(line, RPC_LANE_CALLS) ? hears_clients(s) : !rpc_line_is_empty(line))
+    /* Of what is held back nobody says when it may be taken. */
+    if (rpc_line_has_replies(line) || rpc_line_has_events(line, RPC_LANE_FLOW))
         return true;
-    if (rpc_has_events(s->clients.rpc))
+    if (rpc_line_has_events(line, RPC_LANE_CALLS) && hears_clients(s))
+        return true;
+    if (rpc_has_events(s->clients.rpc) || pending_has_confirmed(&s->pending))
         return true;
     if (next_entry(s))
         return true;
