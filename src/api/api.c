@@ -114,11 +114,8 @@ static void follow(struct api *a, struct api_slot *slot, struct rpc_event *e)
             c->on->ended(c);
         return;
     case RPC_SENT:
-        if (!c)
-            return;
-        c->credit += (int64_t)e->bytes;
-        if (c->on->sent)
-            c->on->sent(c);
+        if (c && c->on->sent)
+            c->on->sent(c, (size_t)e->bytes);
         return;
     case RPC_WANTED:
         api_body_wanted(a, slot, (size_t)e->bytes);
@@ -141,7 +138,7 @@ void api_event(struct api *a, struct rpc_event *e)
 
     if (e->kind == RPC_OPENED) {
         struct call *c = begin_call(a, e);
-        c->granted = c->credit = (int64_t)e->bytes;
+        c->credit = (int64_t)e->bytes;
         api_call_open_stream(c);
     } else if (e->kind == RPC_HTTP) {
         api_http_request(a, e);

@@ -52,7 +52,7 @@ struct handler {
     enum result (*check)(struct call *c, const void *request); /* of the arguments */
     void (*run)(struct call *c, const void *request);
     void (*ended)(struct call *c);                            /* the client sends no more */
-    void (*sent)(struct call *c);                             /* c->credit has grown */
+    void (*sent)(struct call *c, size_t bytes);               /* they are credit again */
     void (*applied)(struct call *c, struct apply_effects *e); /* NULL: the reply goes out */
     void (*confirmed)(struct call *c);
     void (*failed)(struct call *c, enum result why); /* NULL: the call ends with it */
@@ -76,8 +76,7 @@ struct range_stream {
 
 struct watching {
     struct watch_stream *stream;
-    size_t outstanding; /* taken from the stream's room and not yet given back */
-    bool is_held;       /* a request was dealt with and not yet released */
+    bool is_held; /* a request was dealt with and not yet released */
 };
 
 /* Waiting until everything that is committed now has been applied. */
@@ -134,7 +133,7 @@ struct call {
     call_step *step;
     call_ready *ready;
 
-    int64_t granted, credit; /* of a stream: what it began with, and what may be sent now */
+    int64_t credit; /* of a stream: what may be sent now. A Watch gives it to the hub */
 
     struct apply_read read;
     bool is_reading;
@@ -203,10 +202,8 @@ void api_call_finish_text(struct call *c, enum rpc_code code, const char *text);
 void api_call_finish_too_large(struct call *c,
                                uint64_t bytes); /* of the answer, past gRPC's limit */
 
-/* A message of these bytes, and of those that others share, at the expense of the call's credit.
- * The buffer is taken over. */
+/* A message of these bytes, at the expense of the call's credit. The buffer is taken over. */
 void api_call_send_buf(struct call *c, struct buf *message);
-void api_call_send_shared(struct call *c, struct buf *prefix, struct blob *rest);
 /* A message, without ending the call. */
 void api_call_send(struct call *c, const struct pb_schema *schema, const void *message);
 /* The message and the end. */
@@ -273,8 +270,9 @@ struct bytes api_header_encode(const struct api *a, int64_t revision, struct hea
 
 /* Sends the reply as the message it is. Takes it over. */
 void api_body_send_reply(struct call *c, struct reply *r);
-/* The same for a watcher's long events. */
-void api_body_send_long(struct call *c, struct buf *prefix, struct watch_long *events);
+/* The same for a watcher's long events, which have taken so much of their stream's credit. */
+void api_body_send_long(struct call *c, struct buf *prefix, struct watch_long *events,
+                        size_t credit);
 /* So many bytes of the call's oldest body are wanted. */
 void api_body_wanted(struct api *a, struct api_slot *slot, size_t max);
 /* Nobody wants the bodies of this call any more. */

@@ -16,6 +16,7 @@ struct body {
     bool given_up;
 
     struct watch_long *events; /* NULL: it is a reply */
+    size_t credit;             /* of the stream, to be given back when all of it was given */
     struct buf rest; /* what came from there and did not fit; at first the message's prefix */
     size_t rest_at;
 };
@@ -34,7 +35,6 @@ static struct body *body_new(struct call *c, uint64_t total_bytes)
     b->started_ms = a->facts->now_ms;
     list_init(&b->link);
     list_push_back(&a->bodies, &b->link);
-    c->credit -= (int64_t)rpc_message_cost(0);
     rpc_line_announce(a->o.line, c->base.rpc, total_bytes);
     return b;
 }
@@ -57,11 +57,19 @@ void api_body_send_reply(struct call *c, struct reply *r)
     reply_move(r, &body_new(c, r->total)->reply);
 }
 
-void api_body_send_long(struct call *c, struct buf *prefix, struct watch_long *events)
+/*
+ * As long as it is being read nothing is queued behind it: its stream has no credit. What a message
+ * without bytes costs comes back when it has left, as for all messages; the rest has never been in
+ * a queue, and is ours to give back.
+ */
+void api_body_send_long(struct call *c, struct buf *prefix, struct watch_long *events,
+                        size_t credit)
 {
     struct body *b = body_new(c, prefix->len + watch_long_bytes(events));
 
+    assert(credit > rpc_message_cost(0));
     b->events = events;
+    b->credit = credit - rpc_message_cost(0);
     b->rest = *prefix;
     *prefix = (struct buf){0};
 }
@@ -122,12 +130,12 @@ void api_body_wanted(struct api *a, struct api_slot *slot, size_t max)
     }
     assert(chunk.len <= max);
     b->left -= chunk.len;
-    bool is_over = b->left == 0;
-    if (is_over)
+    size_t credit = b->left == 0 ? b->credit : 0;
+    if (b->left == 0)
         body_end(slot);
     rpc_line_chunk(a->o.line, slot->id, &chunk);
-    if (is_over && slot->call && slot->call->on->sent)
-        slot->call->on->sent(slot->call); /* what it took from a watch stream's credit is free */
+    if (credit > 0 && slot->call)
+        slot->call->on->sent(slot->call, credit);
 }
 
 void api_body_drop(struct api_slot *slot)

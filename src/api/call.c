@@ -352,12 +352,6 @@ void api_call_send_buf(struct call *c, struct buf *message)
     rpc_line_send(api_of(c)->o.line, c->base.rpc, message);
 }
 
-void api_call_send_shared(struct call *c, struct buf *prefix, struct blob *rest)
-{
-    c->credit -= (int64_t)rpc_message_cost(prefix->len + blob_bytes(rest).len);
-    rpc_line_send_shared(api_of(c)->o.line, c->base.rpc, prefix, rest);
-}
-
 void api_call_send(struct call *c, const struct pb_schema *schema, const void *message)
 {
     struct buf out = buf_pool_take(&api_of(c)->bufs);

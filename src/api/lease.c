@@ -235,8 +235,9 @@ static void keep_alive_ended(struct call *c)
         api_call_finish(c, RESULT_OK);
 }
 
-static void keep_alive_sent(struct call *c)
+static void keep_alive_sent(struct call *c, size_t bytes)
 {
+    c->credit += (int64_t)bytes;
     if (!c->renewal.is_held || c->credit <= 0)
         return;
     c->renewal.is_held = false;

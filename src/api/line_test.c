@@ -83,6 +83,21 @@ TEST(a_unary_call_is_one_value_in_and_one_out)
     api_rig_close(&k);
 }
 
+static void open_watch(struct api_rig *k, uint64_t call)
+{
+    struct pb_watch_create_request create = {.key = BYTES("k")};
+
+    push(k,
+         &(struct rpc_event){.kind = RPC_OPENED,
+                             .is_first = true,
+                             .call = call,
+                             .method = API_WATCH_WATCH,
+                             .bytes = RPC_STREAM_CREDIT_BYTES},
+         NULL, NULL);
+    push(k, &(struct rpc_event){.kind = RPC_MESSAGE, .call = call}, &pb_watch_request_schema,
+         &(struct pb_watch_request){.which = PB_WATCH_CREATE, .create = &create});
+}
+
 static void put_large(struct api_rig *k, unsigned times)
 {
     static uint8_t value[9000];
@@ -98,17 +113,8 @@ static void put_large(struct api_rig *k, unsigned times)
 TEST(a_watch_sends_what_its_credit_allows_and_goes_on_with_more)
 {
     struct api_rig k;
-    struct pb_watch_create_request create = {.key = BYTES("k")};
     api_rig_open(&k);
-    push(&k,
-         &(struct rpc_event){.kind = RPC_OPENED,
-                             .is_first = true,
-                             .call = first_call,
-                             .method = API_WATCH_WATCH,
-                             .bytes = RPC_STREAM_CREDIT_BYTES},
-         NULL, NULL);
-    push(&k, &(struct rpc_event){.kind = RPC_MESSAGE, .call = first_call}, &pb_watch_request_schema,
-         &(struct pb_watch_request){.which = PB_WATCH_CREATE, .create = &create});
+    open_watch(&k, first_call);
     CHECK_EQ(replies(&k, RPC_REPLY_RELEASE, first_call), 1);
     work(&k);
     CHECK_EQ(replies(&k, RPC_REPLY_SEND, first_call), 1); /* it was created */
@@ -124,6 +130,71 @@ TEST(a_watch_sends_what_its_credit_allows_and_goes_on_with_more)
     CHECK(replies(&k, RPC_REPLY_SEND, first_call) > 0);
     tell(&k, RPC_GONE, first_call, 0);
     CHECK_EQ(watch_status(k.watch).streams, 0);
+    api_rig_close(&k);
+}
+
+/* Takes all that wait; returns how many were messages. */
+static unsigned take_messages(struct api_rig *k)
+{
+    unsigned count = 0;
+
+    for (struct rpc_reply r; rpc_line_take_reply(k->line, &r);) {
+        count += r.kind == RPC_REPLY_SEND;
+        buf_free(&r.content);
+        blob_unref(r.rest);
+    }
+    return count;
+}
+
+/* Every stream has credit for three; the line has none for all of them. */
+TEST(watchers_wait_while_replies_do)
+{
+    enum { STREAMS = 200 };
+    struct api_rig k;
+    api_rig_open(&k);
+    for (uint64_t i = 0; i < STREAMS; i++)
+        open_watch(&k, first_call + i);
+    work(&k);
+    CHECK_EQ(take_messages(&k), STREAMS); /* created */
+
+    put_large(&k, 3);
+    struct rpc_line_status status = rpc_line_status(k.line);
+    CHECK(status.reply_bytes >= RPC_LINE_REPLY_BYTES_MAX);
+    CHECK(status.reply_bytes_most <= RPC_LINE_REPLY_BYTES_MAX + RPC_CHUNK_BYTES);
+    unsigned messages = take_messages(&k);
+    CHECK(messages < 3 * STREAMS);
+    for (unsigned i = 0; i < 3; i++) {
+        work(&k);
+        messages += take_messages(&k);
+    }
+    CHECK_EQ(messages, 3 * STREAMS);
+
+    for (uint64_t i = 0; i < STREAMS; i++)
+        tell(&k, RPC_GONE, first_call + i, 0);
+    api_rig_close(&k);
+}
+
+/* What messages have cost comes back to the byte, or in the end there would be nothing left. */
+TEST(a_watch_gets_back_the_credit_that_its_messages_took)
+{
+    struct api_rig k;
+    api_rig_open(&k);
+    open_watch(&k, first_call);
+    work(&k);
+
+    for (unsigned i = 0; i < 100; i++) {
+        size_t cost = 0;
+        put_large(&k, 1);
+        for (struct rpc_reply r; rpc_line_take_reply(k.line, &r);) {
+            if (r.kind == RPC_REPLY_SEND)
+                cost += rpc_message_cost(r.content.len + blob_bytes(r.rest).len);
+            buf_free(&r.content);
+            blob_unref(r.rest);
+        }
+        CHECK(cost >= 9000); /* it had credit */
+        tell(&k, RPC_SENT, first_call, cost);
+    }
+    tell(&k, RPC_GONE, first_call, 0);
     api_rig_close(&k);
 }
 

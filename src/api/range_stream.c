@@ -160,8 +160,9 @@ static bool send_step(struct call *c, unsigned steps)
     return false;
 }
 
-static void sent(struct call *c)
+static void sent(struct call *c, size_t bytes)
 {
+    c->credit += (int64_t)bytes;
     if (c->chunks.scan && c->credit > 0)
         api_call_step_later(c, send_step);
 }

@@ -1,22 +1,19 @@
 /*
  * Watch: requests to the hub, the hub's messages to streams.
  *
- * Memory behind a client that does not read is bounded twice. A stream has room for so many bytes,
- * which messages use up when they are taken from the hub, and which it gets back when they have
- * left. And as long as there is no room, no further request of that client is read.
+ * Memory behind a client that does not read is bounded twice. A stream has credit for so many
+ * bytes, which messages use up from when the hub queues them until rpc says that they have left.
+ * The hub has the one counter, since it decides who waits. And as long as there is no credit, no
+ * further request of that client is read.
  */
 #include "api/api_int.h"
-
-/* What may wait for one client that does not read, and one message more. What many of them wait for
- * at the same place they share, but they need not be at the same place. */
-#define WATCH_CREDIT_BYTES ((size_t)32 * KIB)
 
 static void opened(struct call *c)
 {
     struct api *a = api_of(c);
-    struct watching *w = &c->watching;
 
-    w->stream = watch_stream_open(a->o.watch, c, WATCH_CREDIT_BYTES, a->facts->now_ms);
+    assert(c->credit >= WATCH_CREDIT_BYTES);
+    c->watching.stream = watch_stream_open(a->o.watch, c, WATCH_CREDIT_BYTES, a->facts->now_ms);
 }
 
 static void released(struct call *c)
@@ -59,16 +56,11 @@ static void run_watch(struct call *c, const void *request)
     release_if_credit(c);
 }
 
-/* What is not under way any more is room again for the hub's messages. */
-static void sent(struct call *c)
+static void sent(struct call *c, size_t bytes)
 {
-    struct watching *w = &c->watching;
-    size_t unsent = c->credit < c->granted ? (size_t)(c->granted - c->credit) : 0;
+    const struct watching *w = &c->watching;
 
-    if (unsent >= w->outstanding)
-        return;
-    watch_sent(w->stream, w->outstanding - unsent);
-    w->outstanding = unsent;
+    watch_sent(w->stream, bytes);
     if (w->is_held)
         release_if_credit(c);
 }
@@ -108,14 +100,14 @@ static void send_message(struct api *a, struct watch_message *m)
         return;
     }
     if (m->long_events) {
-        api_body_send_long(c, &front, m->long_events);
-    } else if (m->events) {
-        api_call_send_shared(c, &front, m->events);
-        blob_unref(m->events);
-    } else {
-        api_call_send_buf(c, &front);
+        api_body_send_long(c, &front, m->long_events, m->bytes);
+        return;
     }
-    c->watching.outstanding += m->bytes;
+    size_t cost = rpc_message_cost(front.len + blob_bytes(m->events).len);
+    assert(cost >= m->bytes);
+    watch_costs_more(m->stream, cost - m->bytes);
+    rpc_line_send_shared(a->o.line, c->base.rpc, &front, m->events);
+    blob_unref(m->events);
 }
 
 bool api_watch_send_some(struct api *a, unsigned steps)

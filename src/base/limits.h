@@ -27,6 +27,7 @@ enum {
 #define RPC_STREAM_CREDIT_BYTES     (256 * KIB)
 #define RPC_STREAM_CREDIT_BYTES_MIN (32 * KIB) /* where the connection has a lot under way */
 #define RPC_SENT_STEP_BYTES         (8 * KIB)
+#define WATCH_CREDIT_BYTES          RPC_STREAM_CREDIT_BYTES_MIN /* used by a Watch: all have it */
 #define RPC_MESSAGE_OVERHEAD_BYTES  128         /* of a queued message, beside its bytes */
 #define RPC_CHUNK_BYTES             (64 * KIB)  /* of a body, wanted at a time */
 #define RPC_CONN_WANTED_BYTES_MAX   (256 * KIB) /* of bodies of a connection, wanted and not sent */

@@ -137,6 +137,13 @@ bool watch_take(struct watch *hub, struct watch_message *out)
     return true;
 }
 
+void watch_costs_more(struct watch_stream *s, size_t bytes)
+{
+    s->taken += bytes;
+    s->credit -= (int64_t)bytes;
+    watch_stream_settle(s);
+}
+
 void watch_sent(struct watch_stream *s, size_t bytes)
 {
     assert(bytes <= s->taken);

@@ -37,7 +37,8 @@
  *               every watcher of the stream).
  *            4. Nothing for an id comes before its created message, or after its cancel's.
  *            5. Memory: WATCH_WATCHER_BYTES for a live watcher of one key, some hundred more for
- *               one that lags; what streams have credit for, each overdrawn by one message at most;
+ *               one that lags; what streams have credit for, each overdrawn by one message at most,
+ *               and by the envelopes of those that it had queued (watch_costs_more);
  *               and two chunks under way, of 4 MiB each. A batch of one revision that is larger
  * than WATCH_BATCH_BYTES is not held in memory but measured, and then read a chunk at a time (a
  * long message).
@@ -119,6 +120,10 @@ void watch_changed(struct watch *w, const struct mvcc_changes *changes);
  * end. To be called before mvcc removes anything (mvcc_compact_some), or there is nothing left to
  * be kept for those who were live. */
 void watch_compacted(struct watch *w);
+
+/* What was taken from a stream costs so many bytes more than it said: the envelope that was put
+ * around it, which is not known here. They come back by watch_sent, too. */
+void watch_costs_more(struct watch_stream *s, size_t bytes);
 
 /* Bytes that were taken have left: that much more credit. In any portions; never more than were
  * taken (asserted). */

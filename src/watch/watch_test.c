@@ -160,6 +160,28 @@ TEST(a_stream_is_overdrawn_by_one_message_at_most)
     watch_rig_free(&r);
 }
 
+TEST(what_a_message_costs_beyond_its_events_is_credit_of_its_stream)
+{
+    struct watch_rig r;
+    struct watch_message m;
+    watch_rig_init(&r, NULL);
+    struct watch_stream *s = watch_rig_stream(&r, 1000);
+    watch_rig_create(&r, s, &everything);
+    CHECK(watch_take(r.w, &m));
+
+    watch_costs_more(s, 936);
+    CHECK_EQ(watch_stream_credit(s), 0);
+    watch_rig_put(&r, "a", "1");
+    CHECK_EQ(watch_status(r.w).lagging, 1);
+    watch_sent(s, 1000);
+    CHECK_EQ(watch_stream_credit(s), 1000);
+    watch_rig_settle(&r, 100);
+
+    CHECK_STR(watch_rig_next(&r), "#0 revision=2 put a=1@2");
+    watch_stream_close(s);
+    watch_rig_free(&r);
+}
+
 TEST(room_for_few_does_not_wake_all)
 {
     struct watch_rig r;
