@@ -178,16 +178,25 @@ static void clear_queue(struct call *c)
     c->wanted = 0;
 }
 
-void rpc_call_ignore_input(struct call *c)
+void rpc_call_end_input(struct call *c)
 {
-    c->ignores_input = true;
     drop_later(c);
     list_remove(&c->parked_link);
+    message_next(&c->reader);
+    c->in = IN_DONE;
+    give_back_reserved(c);
+}
+
+void rpc_call_ignore_input(struct call *c)
+{
+    if (c->in == IN_DONE)
+        return; /* and perhaps it has a message that counts */
     if (c->in != IN_LENT) {
-        message_next(&c->reader);
-        c->in = IN_READING;
-        give_back_reserved(c);
+        rpc_call_end_input(c);
+        return;
     }
+    drop_later(c);
+    c->in = IN_DONE;
 }
 
 void rpc_call_touch(struct call *c)
@@ -199,10 +208,9 @@ void rpc_call_touch(struct call *c)
 
 void rpc_call_decide(struct call *c, enum rpc_code code, struct bytes text)
 {
-    assert(!c->finished);
+    assert(!rpc_call_is_decided(c)); /* the caller sees to it that it is */
 
     text.len = text.len < TEXT_BYTES_MAX ? text.len : TEXT_BYTES_MAX;
-    c->finished = true;
     c->code = code;
     buf_clear(&c->text);
     grpc_percent_encode(text, &c->text);
@@ -228,7 +236,7 @@ void rpc_call_reset(struct call *c, uint32_t error)
 void rpc_call_end_early(struct call *c, enum rpc_code code, struct bytes text)
 {
     assert(c->out != OUT_CLOSED);
-    if (c->finished)
+    if (rpc_call_is_decided(c))
         return;
     bool cut = c->queue.within_message; /* what was sent in part can only be followed by its rest */
 
@@ -247,7 +255,7 @@ static void on_deadline(struct timer *t)
     struct call *c = container_of(t, struct call, timer);
 
     assert(c->out != OUT_CLOSED);
-    if (c->finished)
+    if (rpc_call_is_decided(c))
         rpc_call_reset(c, NGHTTP2_CANCEL); /* answered, and the client does not take it */
     else
         rpc_call_end_early(c, RPC_DEADLINE_EXCEEDED, BYTES("context deadline exceeded"));
@@ -392,17 +400,20 @@ static void message_whole(struct call *c)
     if (message_flag(&c->reader) == 1 && !unpack(c))
         return;
     c->in = IN_WHOLE;
-    c->got_message = true;
-    c->ignores_input =
-        rpc_call_is_unary(c); /* what follows the one message is of no interest, as in etcd */
     if (rpc_call_is_unary(c) || c->method->client_streams)
         rpc_event_add(c, PENDING_MESSAGE);
+}
+
+/* What follows the one message of a unary call is of no interest, as in etcd. */
+static bool ignores(const struct call *c)
+{
+    return c->in == IN_DONE || (c->in >= IN_WHOLE && rpc_call_is_unary(c));
 }
 
 /* Takes messages from *in until one must be dealt with first. */
 static void read_messages(struct call *c, struct bytes *in)
 {
-    while (!c->ignores_input && c->in == IN_READING) {
+    while (c->in == IN_READING) {
         size_t before = in->len;
         enum message_step step = message_read(&c->reader, in);
 
@@ -423,7 +434,7 @@ static void end_of_request(struct call *c)
         rpc_call_end_early(c, RPC_INTERNAL,
                            BYTES("cardinality violation: received multiple request messages for "
                                  "non-client-streaming RPC"));
-    else if (!c->got_message)
+    else if (c->in < IN_WHOLE)
         rpc_call_end_early(c, RPC_INTERNAL,
                            BYTES("cardinality violation: received no request message from "
                                  "non-client-streaming RPC"));
@@ -431,19 +442,19 @@ static void end_of_request(struct call *c)
         rpc_event_add(c, PENDING_MESSAGE | PENDING_ENDED);
 }
 
-/* The client has said all; once all of it was read the caller hears of that. */
+/* The client has said all; once all of it was read the core hears of that. To be called when the
+ * end has come, and when something was read that had come before it: so it is told once. */
 static void check_end(struct call *c)
 {
-    if (!c->remote_ended || c->end_told || c->finished || c->in == IN_PARKED)
+    if (!c->remote_ended || rpc_call_is_decided(c) || c->in == IN_PARKED)
         return;
     bool within = c->in == IN_READING && message_is_partial(&c->reader);
     if (c->method->client_streams && c->later.len > c->later_at)
         return;
-    c->end_told = true;
     if (within)
         rpc_call_end_early(c, rpc_call_is_unary(c) ? RPC_UNKNOWN : RPC_INTERNAL,
                            BYTES("unexpected EOF"));
-    else if (rpc_call_is_unary(c) && !c->got_message)
+    else if (rpc_call_is_unary(c) && c->in < IN_WHOLE)
         rpc_call_end_early(c, RPC_UNKNOWN, BYTES("EOF"));
     else if (!rpc_call_is_unary(c) && c->method->client_streams)
         rpc_event_add(c, PENDING_ENDED);
@@ -471,7 +482,7 @@ static void stash(struct call *c, struct bytes in)
 {
     struct rpc_conn *conn = c->conn;
 
-    if (in.len == 0 || c->ignores_input)
+    if (in.len == 0 || ignores(c))
         return;
     if (c->later_at > c->later.len / 2) {
         buf_drop_front(&c->later, c->later_at);
@@ -489,17 +500,17 @@ static void read_later(struct call *c)
     size_t before = in.len;
 
     read_messages(c, &in);
-    if (c->ignores_input && c->in == IN_READING)
+    if (c->in == IN_DONE)
         return; /* ended meanwhile, and all dropped */
     c->later_at += before - in.len;
     c->conn->backlog -= before - in.len;
-    if (c->ignores_input || c->later_at == c->later.len)
+    if (ignores(c) || c->later_at == c->later.len)
         drop_later(c);
 }
 
 void rpc_call_data(struct call *c, struct bytes data)
 {
-    if (c->ignores_input)
+    if (ignores(c))
         return;
     if (c->later.len == c->later_at)
         read_messages(c, &data);
@@ -532,15 +543,17 @@ bool rpc_call_unpark(struct call *c)
 
 void rpc_call_release(struct call *c)
 {
-    assert(c->in == IN_LENT && !rpc_call_is_unary(c));
-    c->in = IN_READING;
-    message_next(&c->reader);
+    assert(c->in == IN_LENT || c->in == IN_DONE);
+    assert(!rpc_call_is_unary(c));
+    if (c->in == IN_LENT) {
+        c->in = IN_READING;
+        message_next(&c->reader);
+    }
     give_back_reserved(c);
-    if (c->ignores_input || c->out == OUT_CLOSED)
-        return;
-    if (c->later.len > 0)
+    if (c->in == IN_READING && c->later.len > 0) {
         read_later(c);
-    check_end(c);
+        check_end(c);
+    }
 }
 
 /* --- invariants --- */
@@ -554,7 +567,8 @@ void rpc_call_check(const struct call *c)
     assert(((c->pending & ~PENDING_FLOW) != 0) == !list_empty(&c->ready_link));
     assert(((c->pending & PENDING_FLOW) != 0) == !list_empty(&c->flow_link));
     assert(rpc_call_find(c->conn->rpc, c->id) == c);
-    assert(c->out != OUT_TRAILERS || c->finished);
+    assert(c->out != OUT_ENDED || rpc_call_is_decided(c));
     assert(c->out != OUT_CLOSED || c->queue.left == 0);
-    assert(c->out != OUT_CLOSED || c->life != LIFE_OVER);
+    assert(c->out != OUT_CLOSED || c->life == LIFE_GONE); /* there is nobody to be spoken to */
+    assert(c->in != IN_LENT || c->life >= LIFE_TOLD);
 }

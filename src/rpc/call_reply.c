@@ -8,7 +8,7 @@ enum { URGENCY_BULK = 5 }; /* RFC 9218; the usual is 3, the lower the sooner */
 /* Is there still somebody to send it to? */
 static bool can_send(const struct call *c)
 {
-    return c->out != OUT_CLOSED && !c->finished;
+    return c->out != OUT_CLOSED && !rpc_call_is_decided(c);
 }
 
 static void queued(struct call *c, size_t held_before)
@@ -101,20 +101,12 @@ static void give_chunk(struct call *c, struct buf *chunk)
         body_complete(c);
 }
 
-/* A message that the core has not released counts no more. */
-static void take_back(struct call *c)
-{
-    if (c->in == IN_LENT)
-        c->in = IN_WHOLE;
-}
-
 static void break_off(struct call *c)
 {
-    take_back(c);
+    rpc_call_end_input(c);
     if (c->out != OUT_CLOSED) {
-        if (!c->finished)
+        if (!rpc_call_is_decided(c))
             rpc_call_decide(c, RPC_UNKNOWN, BYTES(""));
-        rpc_call_ignore_input(c);
         rpc_call_reset(c, NGHTTP2_INTERNAL_ERROR);
     }
     release_call(c);
@@ -123,17 +115,13 @@ static void break_off(struct call *c)
 static void finish(struct call *c, enum rpc_code code, struct bytes text)
 {
     assert(c->life == LIFE_TOLD || c->life == LIFE_GONE);
-    if (c->life == LIFE_TOLD)
+    if (c->life == LIFE_TOLD) { /* else the client was told something else already, or has gone */
+        rpc_call_decide(c, code, text);
+        rpc_call_touch(c);
         c->life = LIFE_ANSWERED;
-    take_back(c);
-    list_remove(&c->withheld_link);
-    if (c->out != OUT_CLOSED) {
-        if (!c->finished) { /* else the client was told something else already */
-            rpc_call_decide(c, code, text);
-            rpc_call_touch(c);
-        }
-        rpc_call_ignore_input(c);
     }
+    rpc_call_end_input(c);
+    list_remove(&c->withheld_link);
     if (c->bodies == 0)
         release_call(c);
     else
@@ -245,7 +233,7 @@ static void submit_headers(struct call *c)
         count += trailer_fields(c, fields + count);
     h2_must(nghttp2_submit_response(rpc_call_session(c), c->stream_id, fields, count,
                                     only_trailers ? NULL : &provider));
-    c->out = only_trailers ? OUT_TRAILERS : OUT_FLOWING;
+    c->out = only_trailers ? OUT_ENDED : OUT_FLOWING;
 }
 
 /* Long messages step back behind short ones and share what is left. Streams take turns with one
@@ -268,7 +256,7 @@ static void set_urgency(struct call *c)
 
 void rpc_call_submit(struct call *c)
 {
-    if (c->out >= OUT_TRAILERS || (c->queue.left == 0 && !c->finished))
+    if (c->out >= OUT_ENDED || (c->queue.left == 0 && !rpc_call_is_decided(c)))
         return;
     if (c->method)
         set_urgency(c);
@@ -334,7 +322,7 @@ static void submit_trailers(struct call *c)
     size_t count = trailer_fields(c, fields);
 
     h2_must(nghttp2_submit_trailer(rpc_call_session(c), c->stream_id, fields, count));
-    c->out = OUT_TRAILERS;
+    c->out = OUT_ENDED;
 }
 
 ssize_t rpc_call_read(struct call *c, size_t max, uint32_t *flags)
@@ -347,14 +335,14 @@ ssize_t rpc_call_read(struct call *c, size_t max, uint32_t *flags)
     size_t ready = message_queue_ready(&c->queue, max);
     if (ready == 0 && c->queue.left > 0)
         return await_chunk(c);
-    if (ready == 0 && !c->finished) {
+    if (ready == 0 && !rpc_call_is_decided(c)) {
         c->out = OUT_DEFERRED;
         return NGHTTP2_ERR_DEFERRED;
     }
     if (bulk)
         r->bulk_left -= ready < r->bulk_left ? ready : r->bulk_left;
     *flags |= NGHTTP2_DATA_FLAG_NO_COPY;
-    if (c->finished && ready == c->queue.left) {
+    if (rpc_call_is_decided(c) && ready == c->queue.left) {
         *flags |= NGHTTP2_DATA_FLAG_EOF | NGHTTP2_DATA_FLAG_NO_END_STREAM;
         submit_trailers(c);
     }

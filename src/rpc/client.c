@@ -4,6 +4,7 @@
 #include "base/text.h"
 #include "io/clock.h"
 #include "io/io.h"
+#include "rpc/call_state.h"
 #include "rpc/grpc_text.h"
 #include "rpc/gzip.h"
 #include "rpc/h2.h"
@@ -22,17 +23,18 @@ struct one_call {
     struct list link;
     struct list ready_link;
     int32_t stream_id;
-    bool attached; /* the stream is open */
-    bool over;     /* the status is known, or we do not care */
-    bool cancelled;
+    enum call_life life; /* TOLD, GONE: its status is known; OVER: nobody wants to know */
+    enum call_in in;
+    enum call_out out;
 
     struct message_reader reader;
     struct buf later; /* what came behind a message that was not taken */
     size_t later_at, unconsumed;
-    bool whole, gzip_in;
+    bool gzip_in;
 
     struct message_queue queue;
-    bool gzip_out, ended, deferred;
+    bool gzip_out;
+    bool ended; /* client_end was called */
 
     bool has_code;
     enum rpc_code code;
@@ -72,7 +74,7 @@ static void call_free(struct one_call *c)
 {
     struct client *client = c->pub.client;
 
-    assert(!c->attached);
+    assert(c->out == OUT_CLOSED);
     timer_stop(client->clock, &c->timer);
     if (client->told == c)
         client->told = NULL;
@@ -87,7 +89,7 @@ static void call_free(struct one_call *c)
 
 static void make_ready(struct one_call *c)
 {
-    if (list_empty(&c->ready_link) && !c->cancelled)
+    if (list_empty(&c->ready_link) && c->life != LIFE_OVER)
         list_push_back(&c->pub.client->ready, &c->ready_link);
 }
 
@@ -104,7 +106,8 @@ static void set_status(struct one_call *c, enum rpc_code code, struct bytes text
 /* Nothing more will come: what is behind messages that were not taken waits for them. */
 static void call_over(struct one_call *c)
 {
-    c->over = true;
+    if (c->life == LIFE_TOLD)
+        c->life = LIFE_GONE;
     message_queue_clear(&c->queue);
     timer_stop(c->pub.client->clock, &c->timer);
     make_ready(c);
@@ -149,7 +152,7 @@ static enum rpc_code code_of_reset(uint32_t error)
 
 static void reset(struct one_call *c, uint32_t error)
 {
-    if (c->attached)
+    if (c->out != OUT_CLOSED)
         h2_must(nghttp2_submit_rst_stream(c->pub.client->session, NGHTTP2_FLAG_NONE, c->stream_id,
                                           error));
 }
@@ -158,7 +161,7 @@ static void fail(struct one_call *c, enum rpc_code code, struct bytes text)
 {
     set_status(c, code, text);
     reset(c, NGHTTP2_CANCEL);
-    c->whole = false;
+    c->in = IN_DONE;
     call_over(c);
 }
 
@@ -173,7 +176,7 @@ static void on_deadline(struct timer *t)
 static void consume(struct one_call *c, size_t count)
 {
     c->unconsumed += count;
-    if (c->unconsumed < CONSUME_STEP_BYTES || !c->attached)
+    if (c->unconsumed < CONSUME_STEP_BYTES || c->out == OUT_CLOSED)
         return;
     h2_must(nghttp2_session_consume_stream(c->pub.client->session, c->stream_id, c->unconsumed));
     c->unconsumed = 0;
@@ -203,13 +206,13 @@ static void message_whole(struct one_call *c)
         buf_free(&c->reader.content);
         c->reader.content = plain;
     }
-    c->whole = true;
+    c->in = IN_WHOLE;
     make_ready(c);
 }
 
 static void read_messages(struct one_call *c, struct bytes *in)
 {
-    while (!c->whole) {
+    while (c->in == IN_READING) {
         size_t before = in->len;
         enum message_step step = message_read(&c->reader, in);
 
@@ -244,7 +247,7 @@ static void read_later(struct one_call *c)
 
 static void take_data(struct one_call *c, struct bytes data)
 {
-    if (c->over)
+    if (c->life != LIFE_TOLD)
         return;
     if (c->later.len == c->later_at)
         read_messages(c, &data);
@@ -252,7 +255,7 @@ static void take_data(struct one_call *c, struct bytes data)
         buf_drop_front(&c->later, c->later_at);
         c->later_at = 0;
     }
-    if (!c->over)
+    if (c->life == LIFE_TOLD)
         buf_append(&c->later, data);
 }
 
@@ -290,7 +293,7 @@ static int on_header(nghttp2_session *s, const nghttp2_frame *f, const uint8_t *
 
     (void)flags;
     (void)context;
-    if (c && !c->over)
+    if (c && c->life == LIFE_TOLD)
         take_field(c, bytes_of(name, name_len), bytes_of(value, value_len));
     return 0;
 }
@@ -315,8 +318,8 @@ static int on_stream_close(nghttp2_session *s, int32_t stream_id, uint32_t error
     (void)context;
     if (!c)
         return 0;
-    c->attached = false;
-    if (c->cancelled) {
+    c->out = OUT_CLOSED;
+    if (c->life == LIFE_OVER) {
         call_free(c);
         return 0;
     }
@@ -353,12 +356,14 @@ static ssize_t read_data(nghttp2_session *s, int32_t stream_id, uint8_t *at, siz
     (void)context;
     size_t ready = message_queue_ready(&c->queue, max);
     if (ready == 0 && !c->ended) {
-        c->deferred = true;
+        c->out = OUT_DEFERRED;
         return NGHTTP2_ERR_DEFERRED;
     }
     *flags |= NGHTTP2_DATA_FLAG_NO_COPY;
-    if (c->ended && ready == c->queue.left)
+    if (c->ended && ready == c->queue.left) {
         *flags |= NGHTTP2_DATA_FLAG_EOF;
+        c->out = OUT_ENDED;
+    }
     return (ssize_t)ready;
 }
 
@@ -380,12 +385,12 @@ static void end_calls(struct client *c, struct bytes why)
     LIST_FOREACH (link, &c->calls) {
         struct one_call *call = container_of(link, struct one_call, link);
 
-        call->attached = false;
-        if (call->cancelled) {
+        call->out = OUT_CLOSED;
+        if (call->life == LIFE_OVER) {
             call_free(call);
             continue;
         }
-        if (!call->over) {
+        if (call->life == LIFE_TOLD) {
             set_status(call, RPC_UNAVAILABLE, why);
             call_over(call);
         }
@@ -396,7 +401,7 @@ static void client_free(struct client *c)
 {
     while (!list_empty(&c->calls)) {
         struct one_call *call = container_of(c->calls.next, struct one_call, link);
-        call->attached = false;
+        call->out = OUT_CLOSED;
         call_free(call);
     }
     if (c->session)
@@ -488,7 +493,7 @@ void client_close(struct client *c)
     c->closed = true;
     LIST_FOREACH (link, &c->calls) {
         struct one_call *call = container_of(link, struct one_call, link);
-        call->attached = false;
+        call->out = OUT_CLOSED;
         call_free(call);
     }
     if (c->conn)
@@ -543,6 +548,8 @@ struct client_call *client_start(struct client *client, const struct client_requ
     char timeout[GRPC_TIMEOUT_TEXT_MAX], authority[NET_TEXT_MAX];
 
     c->pub = (struct client_call){.client = client, .context = request->context};
+    c->life = LIFE_TOLD;
+    c->out = OUT_CLOSED; /* until there is a stream */
     c->gzip_out = request->gzip;
     c->timer.on_time = on_deadline;
     list_init(&c->link);
@@ -559,7 +566,7 @@ struct client_call *client_start(struct client *client, const struct client_requ
         return &c->pub;
     }
     c->stream_id = id;
-    c->attached = true;
+    c->out = OUT_FLOWING;
     if (request->timeout_ns > 0)
         timer_start(client->clock, &c->timer, request->timeout_ns);
     return &c->pub;
@@ -568,9 +575,9 @@ struct client_call *client_start(struct client *client, const struct client_requ
 /* nghttp2 asked for bytes when there were none: tells it that there are. */
 static void wake(struct one_call *c)
 {
-    if (!c->deferred || !c->attached)
+    if (c->out != OUT_DEFERRED)
         return;
-    c->deferred = false;
+    c->out = OUT_FLOWING;
     h2_must(nghttp2_session_resume_data(c->pub.client->session, c->stream_id));
 }
 
@@ -580,7 +587,7 @@ void client_send(struct client_call *pub, struct bytes message)
     struct client *client = pub->client;
 
     assert(!c->ended);
-    if (c->over)
+    if (c->life != LIFE_TOLD)
         return;
     struct buf wire = {0};
     if (c->gzip_out) {
@@ -621,13 +628,13 @@ void client_cancel(struct client_call *pub)
 {
     struct one_call *c = call_of(pub);
 
-    if (!c->attached) {
+    if (c->out == OUT_CLOSED) {
         call_free(c);
         return;
     }
     if (pub->client->told == c)
         pub->client->told = NULL;
-    c->cancelled = true;
+    c->life = LIFE_OVER;
     list_remove(&c->ready_link);
     reset(c, NGHTTP2_CANCEL);
     call_over(c);
@@ -644,16 +651,16 @@ static void settle(struct client *c)
     if (!call)
         return;
     if (!c->told_message) {
-        if (call->attached)
-            call->cancelled = true; /* the reset is on its way */
-        else
+        call->life = LIFE_OVER;
+        if (call->out == OUT_CLOSED) /* else the reset is on its way */
             call_free(call);
         return;
     }
-    call->whole = false;
+    if (call->in == IN_LENT)
+        call->in = IN_READING;
     message_next(&call->reader);
     read_later(call);
-    if (call->over)
+    if (call->life == LIFE_GONE)
         make_ready(call);
 }
 
@@ -675,9 +682,10 @@ bool client_take(struct client *c, struct client_event *out)
     }
     struct one_call *call = container_of(link, struct one_call, ready_link);
     c->told = call;
-    c->told_message = call->whole;
+    c->told_message = call->in == IN_WHOLE;
     out->call = &call->pub;
-    if (call->whole) {
+    if (call->in == IN_WHOLE) {
+        call->in = IN_LENT;
         out->kind = CLIENT_MESSAGE;
         out->message = buf_bytes(&call->reader.content);
     } else {

@@ -22,6 +22,7 @@
 #include "http/wire.h"
 #include "io/clock.h"
 #include "io/io.h"
+#include "rpc/call_state.h"
 #include "rpc/gzip.h"
 #include "rpc/h2.h"
 #include "rpc/message.h"
@@ -175,32 +176,6 @@ enum call_weight {
     WEIGHT_BULK,   /* the same, after all others */
 };
 
-/* Towards the core. */
-enum call_life {
-    LIFE_UNTOLD,   /* it has not heard of the call */
-    LIFE_TOLD,     /* it has, and may answer */
-    LIFE_ANSWERED, /* it has finished the call, and a body is not complete */
-    LIFE_GONE,     /* it is to hear that the client has gone */
-    LIFE_OVER,     /* it will neither hear nor speak of the call again */
-};
-
-/* What has come of the message that is being received. */
-enum call_in {
-    IN_READING, /* not all of it */
-    IN_PARKED,  /* its length, which does not fit in the budget */
-    IN_WHOLE,   /* all: it waits for the line */
-    IN_LENT,    /* it is with the core, which has not released it */
-};
-
-/* Towards the client: what nghttp2 was given of the reply. */
-enum call_out {
-    OUT_NOTHING,
-    OUT_FLOWING,  /* headers, and it asks for data when it can send some */
-    OUT_DEFERRED, /* the same, but it waits for nghttp2_session_resume_data */
-    OUT_TRAILERS, /* all */
-    OUT_CLOSED,   /* the stream is no more; or the plain request was answered */
-};
-
 /* Where the metadata of a call is, in its fields: struct bytes once all have come. */
 struct kept {
     uint32_t at, len;
@@ -240,10 +215,7 @@ struct call {
     enum call_in in;
     bool gzip; /* messages may be packed */
     bool large_window;
-    bool ignores_input; /* what still comes in is of no interest */
-    bool remote_ended;  /* the client has said all */
-    bool end_told;
-    bool got_message;
+    bool remote_ended; /* the client has said all */
 
     /* Out. */
     struct message_queue queue;
@@ -256,12 +228,17 @@ struct call {
     enum call_out out;
     enum rpc_code code;
     uint16_t http_status;
-    bool finished; /* the status is decided */
 };
 
 static inline bool rpc_call_is_unary(const struct call *c)
 {
     return !c->method->client_streams && !c->method->server_streams;
+}
+
+/* Is it decided what the client is told in the end? */
+static inline bool rpc_call_is_decided(const struct call *c)
+{
+    return c->life >= LIFE_ANSWERED;
 }
 
 static inline nghttp2_session *rpc_call_session(const struct call *c)
@@ -340,8 +317,11 @@ void rpc_call_touch(struct call *c);
 /* What the client will be told when everything queued was sent. */
 void rpc_call_decide(struct call *c, enum rpc_code code, struct bytes text);
 
-/* Nothing that comes in matters any more. A message that the core has counts until the end. */
+/* Nothing that comes in matters any more. A message that the core has counts until it is released,
+ * or the call finished. */
 void rpc_call_ignore_input(struct call *c);
+/* The same, and the core has done with it. */
+void rpc_call_end_input(struct call *c);
 
 /* We end the call, not the caller: the client gets a status, the caller is told that it is gone. */
 void rpc_call_end_early(struct call *c, enum rpc_code code, struct bytes text);
