@@ -385,9 +385,23 @@ void api_call_finish_too_large(struct call *c, uint64_t bytes)
     api_call_finish_text(c, RPC_RESOURCE_EXHAUSTED, text);
 }
 
+/* The request's own buffer goes back with the reply, which does not refer to it: what is asked was
+ * copied into the log, or read from the store. A large one would be held for a few bytes. */
+static struct buf take_request_buf(struct call *c)
+{
+    struct buf b = c->first.content;
+
+    if (b.cap == 0 || b.cap > BUF_POOL_BYTES_MAX)
+        return buf_pool_take(&api_of(c)->bufs);
+    c->first.content = (struct buf){0};
+    c->request = NULL;
+    buf_clear(&b);
+    return b;
+}
+
 static void send_inline(struct call *c, const struct reply *r, struct bytes header)
 {
-    struct buf out = buf_pool_take(&api_of(c)->bufs);
+    struct buf out = take_request_buf(c);
 
     buf_append(&out, header);
     buf_append(&out, reply_bytes(r));
