@@ -1,7 +1,9 @@
 #include "rpc/line.h"
 
 #include "base/buf_pool.h"
-#include "harness/test.h"
+#include "rpc/rpc_rig_test.h"
+
+/* --- the line --- */
 
 static void put(struct rpc_line *l, enum rpc_lane lane, uint64_t call, const char *text)
 {
@@ -134,4 +136,157 @@ TEST(a_pool_keeps_small_buffers_and_only_so_many)
     }
     CHECK_EQ(pool.count, BUF_POOL_COUNT_MAX);
     buf_pool_free(&pool);
+}
+
+/* --- rpc alone with it: the core is what the test says, one value after the other --- */
+
+static void one_turn(struct rpc_rig *r)
+{
+    client_flush(r->client);
+    CHECK(fake_world_step(r->fake));
+    rpc_line_turn(r->line);
+    rpc_flush(r->rpc);
+    rpc_deliver(r->rpc);
+    rpc_check(r->rpc);
+}
+
+/* The next value, which is of this kind. The content is dropped. */
+static struct rpc_event next(struct rpc_rig *r, enum rpc_event_kind kind)
+{
+    struct rpc_event e;
+
+    while (!rpc_line_take_event(r->line, RPC_LANE_CALLS, &e) &&
+           !rpc_line_take_event(r->line, RPC_LANE_FLOW, &e))
+        one_turn(r);
+    CHECK_EQ(e.kind, kind);
+    buf_free(&e.content);
+    return e;
+}
+
+static void start(struct rpc_rig *r, struct answer *a, const char *method)
+{
+    rpc_rig_start(r, a, method, NULL);
+    client_send(a->call, BYTES("request"));
+    client_end(a->call);
+}
+
+static void say(struct rpc_rig *r, uint64_t call, const char *text)
+{
+    struct buf message = {0};
+
+    buf_append_str(&message, text);
+    rpc_line_send(r->line, call, &message);
+}
+
+/* Everything that a core could still have to say. */
+static void say_all(struct rpc_rig *r, uint64_t call)
+{
+    struct blob *blob = blob_copy(BYTES("shared"));
+    struct buf chunk = {0}, prefix = {0};
+
+    buf_append_str(&chunk, "chunk");
+    buf_append_str(&prefix, "prefix");
+    say(r, call, "late");
+    rpc_line_send_shared(r->line, call, &prefix, blob);
+    rpc_line_announce(r->line, call, 100000);
+    rpc_line_chunk(r->line, call, &chunk);
+    rpc_line_release(r->line, call);
+    rpc_line_break(r->line, call);
+    rpc_line_finish(r->line, call, RPC_INTERNAL, BYTES("too late"));
+    blob_unref(blob);
+}
+
+TEST(what_names_a_dead_call_is_dropped_and_the_next_in_its_place_not_touched)
+{
+    struct rpc_rig r;
+    struct answer dead, alive;
+    rpc_rig_open(&r, NULL);
+    rpc_rig_connect(&r);
+    start(&r, &dead, "Hold");
+    uint64_t dead_id = next(&r, RPC_MESSAGE).call;
+    client_cancel(dead.call);
+    CHECK_EQ(next(&r, RPC_GONE).call, dead_id);
+    start(&r, &alive, "Hold");
+    uint64_t id = next(&r, RPC_MESSAGE).call;
+    CHECK_EQ((uint32_t)id, (uint32_t)dead_id); /* the same place */
+    CHECK(id != dead_id);
+
+    say_all(&r, dead_id);
+    say_all(&r, 1ull << 32 | 999); /* nobody has ever been there */
+    say_all(&r, 0);
+    say(&r, id, "its own");
+    rpc_line_finish(r.line, id, RPC_OK, BYTES(""));
+    say_all(&r, id); /* dead by now */
+    rpc_rig_until(&r, &alive.ended, 1);
+
+    CHECK_EQ(alive.code, RPC_OK);
+    CHECK_EQ(alive.messages, 1);
+    CHECK_BYTES(buf_bytes(&alive.got), BYTES("its own"));
+    CHECK(rpc_line_is_empty(r.line));
+    answer_free(&dead);
+    answer_free(&alive);
+    rpc_rig_close(&r);
+}
+
+/* Each says the last word, and neither has heard the other's. */
+TEST(an_answer_and_the_news_that_its_client_has_gone_may_cross)
+{
+    struct rpc_rig r;
+    struct answer a;
+    rpc_rig_open(&r, NULL);
+    rpc_rig_connect(&r);
+    start(&r, &a, "Hold");
+    uint64_t id = next(&r, RPC_MESSAGE).call;
+    client_cancel(a.call);
+    while (rpc_status(r.rpc).calls > 0) /* until GONE is on the line */
+        one_turn(&r);
+    CHECK(rpc_line_has_events(r.line, RPC_LANE_CALLS));
+
+    say(&r, id, "answer");
+    rpc_line_finish(r.line, id, RPC_OK, BYTES(""));
+    rpc_flush(r.rpc);
+
+    CHECK_EQ(next(&r, RPC_GONE).call, id);
+    CHECK(rpc_line_is_empty(r.line));
+    answer_free(&a);
+    rpc_rig_close(&r);
+}
+
+/* A core that takes nothing: what clients send stays with them, and nothing is lost. */
+TEST(a_core_that_is_behind_is_felt_by_the_clients)
+{
+    enum { CALLS = RPC_LINE_EVENTS_MAX + 500 };
+    struct rpc_rig r;
+    struct answer *answers = mem_new_array(CALLS, struct answer);
+    unsigned heard = 0;
+    rpc_rig_open(&r, NULL);
+    r.unchecked = true; /* looks at every call */
+    rpc_rig_connect(&r);
+    for (unsigned i = 0; i < CALLS; i++)
+        start(&r, &answers[i], "Hold");
+    while (rpc_status(r.rpc).calls < CALLS ||
+           rpc_line_status(r.line).events[RPC_LANE_CALLS] < RPC_LINE_EVENTS_MAX) {
+        client_flush(r.client);
+        CHECK(fake_world_step(r.fake));
+        rpc_flush(r.rpc);
+        rpc_deliver(r.rpc);
+    }
+    CHECK_EQ(rpc_line_status(r.line).events[RPC_LANE_CALLS], RPC_LINE_EVENTS_MAX);
+    CHECK(!rpc_has_events(r.rpc)); /* there are, but not for this line */
+
+    for (struct rpc_event e; heard < CALLS; rpc_deliver(r.rpc)) {
+        while (rpc_line_take_event(r.line, RPC_LANE_CALLS, &e)) {
+            CHECK_EQ(e.kind, RPC_MESSAGE);
+            buf_free(&e.content);
+            rpc_line_finish(r.line, e.call, RPC_OK, BYTES(""));
+            heard++;
+        }
+        rpc_flush(r.rpc);
+    }
+    for (unsigned i = 0; i < CALLS; i++) {
+        rpc_rig_until(&r, &answers[i].ended, 1);
+        answer_free(&answers[i]);
+    }
+    mem_free(answers);
+    rpc_rig_close(&r);
 }

@@ -291,11 +291,8 @@ bool rpc_rig_take(struct rpc_rig *r, struct rpc_event *out)
     if (!rpc_line_take_event(r->line, RPC_LANE_CALLS, out) &&
         !rpc_line_take_event(r->line, RPC_LANE_FLOW, out))
         return false;
-    if (out->kind == RPC_OPENED || out->kind == RPC_MESSAGE) {
-        unsigned *method = &r->call_methods[(uint32_t)out->call % ARRAY_LEN(r->call_methods)];
-        if (out->remote.len > 0)
-            *method = out->method;
-    }
+    if (out->is_first)
+        r->call_methods[(uint32_t)out->call % ARRAY_LEN(r->call_methods)] = out->method;
     return true;
 }
 

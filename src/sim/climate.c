@@ -33,7 +33,6 @@ static void draw_machine(struct climate *c, struct rng *rng)
     c->segment_bytes = rng_chance(rng, 1, 2) ? rng_between(rng, 4 * KIB, 256 * KIB) : 0;
     c->range_tombstone_keys_min = (int64_t)rng_between(rng, 1, 6);
     c->settle_steps = (unsigned)rng_between(rng, 1, 3);
-    c->line_delay_turns_max = rng_chance(rng, 1, 2) ? (unsigned)rng_between(rng, 1, 8) : 0;
     c->crashes = (unsigned)rng_below(rng, 5);
     c->torn_founding = rng_chance(rng, 1, 6);
 }
@@ -53,12 +52,19 @@ static void draw_lasting_flags(struct climate *c, struct rng *rng)
     c->pre_vote = rng_chance(rng, 1, 2);
 }
 
+/* On half of the machines what passes between rpc and the rest is held back. */
+static void draw_line(struct climate *c, struct rng *rng)
+{
+    c->line_delay_turns_max = rng_chance(rng, 1, 2) ? (unsigned)rng_between(rng, 1, 8) : 0;
+}
+
 void climate_draw(struct climate *c, struct rng *rng)
 {
     *c = (struct climate){0};
     draw_clients(c, rng);
     draw_machine(c, rng);
     draw_lasting_flags(c, rng);
+    draw_line(c, rng);
 }
 
 /* --- flags --- */

@@ -67,6 +67,5 @@ TEST(a_run_without_crashes_has_none)
 
     CHECK(r.ok);
     CHECK_EQ(r.crashes, 0);
-    CHECK(r.calls >= 300);
-    CHECK(r.revision > 1); /* few, if this seed's quota is small */
+    CHECK(r.revision > 50);
 }
