@@ -3,7 +3,7 @@
  *
  *     rpc --> CALLS: OPENED, MESSAGE, ENDED, HTTP, GONE --> core
  *         --> FLOW:  SENT, WANTED                       -->
- *         <-- SEND, SHARED, ANNOUNCE, CHUNK, BREAK, RELEASE, FINISH, HTTP <-- core
+ *         <-- SEND, ANNOUNCE, CHUNK, BREAK, RELEASE, FINISH, HTTP <-- core
  *
  * Neither side has a pointer into the other, nor calls it: a call is a number, its place and a
  * generation, so that the next call in that place has another one; and bytes belong to whoever
@@ -19,10 +19,11 @@
  *            rpc_message_cost of each message from it, sends nothing while none is left, and adds
  *            what SENT brings.
  * A body     is announced by its size; each time that some of it is WANTED the core gives a CHUNK
- * of no more than that, of the oldest body that is not complete. An empty one means that it wants
- * to be asked again. BREAK instead: the rest will not come, and the stream is reset. A call that
- * was finished with a body incomplete lives on, as far as the body is concerned, until the last
- * chunk or GONE. Release    The next MESSAGE of a stream comes when the last one was released.
+ *            of no more than that, of the oldest body that is not complete. An empty one means that
+ *            it wants to be asked again. BREAK instead: the rest will not come, and the stream is
+ *            reset. A call that was finished with a body incomplete lives on, as far as the body is
+ *            concerned, until the last chunk or GONE.
+ * Release    The next MESSAGE of a stream comes when the last one was released.
  *
  * Promises   1. In each lane, values are taken in the order in which they were put. FLOW passes
  *               CALLS, so that who is not allowed to ask for more is still sent what he is due.
@@ -33,8 +34,8 @@
  *               sockets feel it. While RPC_LINE_REPLIES_MAX values or RPC_LINE_REPLY_BYTES_MAX
  *               bytes wait for rpc (rpc_line_has_reply_budget), the core begins nothing that could
  *               bring more: it takes no event, applies nothing, reads nothing. Beyond that there is
- *               what it has begun, a reply of less than RPC_CHUNK_BYTES and its end; and the ends
- *               of calls that it gives up, one for each. rpc takes replies always.
+ *               what it has begun, no more than the credit of a stream; and the ends of calls
+ *               that it gives up, one for each. rpc takes replies always.
  *            4. With a delay, as in the simulator, each value is held back for some turns.
  * Leans on   base.
  */

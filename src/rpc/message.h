@@ -7,7 +7,7 @@
  *        known, so that the owner may refuse it before a byte of it is kept, and when a message is
  *        whole. The buffer grows with what has arrived, not with what was claimed.
  * Out    a queue of messages; what the window allows moves to the connection's buffer. Of a body
- * only the size is known at first; its bytes are given a chunk at a time.
+ *        only the size is known at first; its bytes are given a chunk at a time.
  */
 #pragma once
 

@@ -1,4 +1,4 @@
-/* Requests in plain HTTP/1.1: the connection is http's, one call at a time is the caller's. */
+/* Requests in plain HTTP/1.1: the connection is http's, one call at a time is the core's. */
 #include "base/assert.h"
 #include "http/http.h"
 #include "rpc/rpc_int.h"

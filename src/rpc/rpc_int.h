@@ -5,12 +5,15 @@
  *     conn.c    one connection: which protocol it speaks, its session, budgets, pings, its end
  *     call.c    one call: its life, the messages it gets, its end
  *     call_fields.c   from the header fields of a request to a method, or a refusal
- *     call_reply.c    what the caller answers, and how nghttp2 gets it
+ *     call_reply.c    what the core answers, and how nghttp2 gets it
  *     plain.c   HTTP/1.1 on a connection
  *
- *     struct rpc --< rpc_conn --< call          (a conn outlives its socket while calls refer to
- * it) |  | |  +-- session (HTTP/2) or plain (HTTP/1.1)
+ *     struct rpc --< rpc_conn --< call
+ *                       |  |
+ *                       |  +-- session (HTTP/2) or plain (HTTP/1.1)
  *                       +-- wire
+ *
+ * A conn outlives its socket while calls refer to it.
  *
  * A call has two lives, and is freed when both are over: as a stream of the connection (call_out),
  * and (call_life) towards the core, from its first event until FINISH or GONE.
@@ -323,7 +326,7 @@ void rpc_call_ignore_input(struct call *c);
 /* The same, and the core has done with it. */
 void rpc_call_end_input(struct call *c);
 
-/* We end the call, not the caller: the client gets a status, the caller is told that it is gone. */
+/* We end the call, not the core: the client gets a status, the core is told that it is gone. */
 void rpc_call_end_early(struct call *c, enum rpc_code code, struct bytes text);
 void rpc_call_reset(struct call *c, uint32_t error);
 

@@ -10,8 +10,7 @@
  *     test.Echo/Hold     unary: is never answered
  *     test.Echo/Chat     streams both ways: every message comes back, released at once
  *     test.Echo/Deaf     streams both ways: messages are taken and not released
- *     test.Echo/Pull     one request, "100 5000": so many messages of so many bytes, as credit
- * allows
+ *     test.Echo/Pull     one request, "100 5000": so many messages of so many bytes, as credit lets
  */
 #pragma once
 
