@@ -1,6 +1,7 @@
 #include "rpc/line.h"
 
 #include "base/buf_pool.h"
+#include "rpc/rpc_int.h"
 #include "rpc/rpc_rig_test.h"
 
 /* --- the line --- */
@@ -225,6 +226,29 @@ TEST(what_names_a_dead_call_is_dropped_and_the_next_in_its_place_not_touched)
     CHECK(rpc_line_is_empty(r.line));
     answer_free(&dead);
     answer_free(&alive);
+    rpc_rig_close(&r);
+}
+
+TEST(generations_begin_again_and_no_call_has_the_number_of_nobody)
+{
+    struct rpc_rig r;
+    struct answer a;
+    rpc_rig_open(&r, NULL);
+    rpc_rig_connect(&r);
+    start(&r, &a, "Hold");
+    uint64_t first = next(&r, RPC_MESSAGE).call;
+    rpc_line_finish(r.line, first, RPC_OK, BYTES(""));
+    rpc_rig_until(&r, &a.ended, 1);
+    answer_free(&a);
+
+    r.rpc->slots[(uint32_t)first].generation = UINT32_MAX;
+    start(&r, &a, "Hold");
+    uint64_t id = next(&r, RPC_MESSAGE).call;
+
+    CHECK_EQ(id, 1ull << 32 | (uint32_t)first);
+    rpc_line_finish(r.line, id, RPC_OK, BYTES(""));
+    rpc_rig_until(&r, &a.ended, 1);
+    answer_free(&a);
     rpc_rig_close(&r);
 }
 
