@@ -4,13 +4,15 @@
 
 void buf_pool_keep(struct buf_pool *p, struct buf *b)
 {
-    if (b->cap > BUF_POOL_BYTES_MAX || p->count == BUF_POOL_COUNT_MAX) {
+    if (b->cap > BUF_POOL_BYTES_MAX || p->count == BUF_POOL_COUNT_MAX ||
+        p->bytes + b->cap > BUF_POOL_ALL_BYTES_MAX) {
         buf_free(b);
         return;
     }
     if (!p->bufs)
         p->bufs = mem_new_array(BUF_POOL_COUNT_MAX, struct buf);
     buf_clear(b);
+    p->bytes += b->cap;
     p->bufs[p->count++] = *b;
     *b = (struct buf){0};
 }

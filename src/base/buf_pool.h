@@ -12,17 +12,21 @@
 enum {
     BUF_POOL_COUNT_MAX = 1024,
     BUF_POOL_BYTES_MAX = 4096, /* of each: a larger one is not kept */
+    BUF_POOL_ALL_BYTES_MAX = 512 * 1024,
 };
 
 struct buf_pool {
     struct buf *bufs; /* made when first needed */
-    size_t count;
+    size_t count, bytes;
 };
 
 /* An empty one, with memory behind it if there was any. */
 static inline struct buf buf_pool_take(struct buf_pool *p)
 {
-    return p->count > 0 ? p->bufs[--p->count] : (struct buf){0};
+    if (p->count == 0)
+        return (struct buf){0};
+    p->bytes -= p->bufs[--p->count].cap;
+    return p->bufs[p->count];
 }
 
 /* Takes it over; it is empty afterwards. */

@@ -137,6 +137,14 @@ TEST(a_pool_keeps_small_buffers_and_only_so_many)
     }
     CHECK_EQ(pool.count, BUF_POOL_COUNT_MAX);
     buf_pool_free(&pool);
+
+    for (unsigned i = 0; i < BUF_POOL_COUNT_MAX; i++) {
+        buf_extend(&b, 3000);
+        buf_pool_give(&pool, &b);
+    }
+    CHECK(pool.bytes > BUF_POOL_ALL_BYTES_MAX / 2 && pool.bytes <= BUF_POOL_ALL_BYTES_MAX);
+    buf_pool_free(&pool);
+    CHECK_EQ(pool.bytes, 0);
 }
 
 /* --- rpc alone with it: the core is what the test says, one value after the other --- */
