@@ -77,7 +77,7 @@ enum err backend_view_position(struct backend_view *v, struct backend_position *
     return e;
 }
 
-static enum err read_position(struct backend *b, char *why)
+enum err backend_read_position(struct backend *b, char *why)
 {
     struct backend_view v;
 
@@ -156,7 +156,7 @@ static enum err remove_parts(struct backend *b, char *why)
     return e == ERR_END ? ERR_OK : e;
 }
 
-static struct backend *backend_new(const struct backend_options *options, struct store *store)
+struct backend *backend_new(const struct backend_options *options, struct store *store)
 {
     struct backend *b = mem_new(struct backend);
 
@@ -187,7 +187,9 @@ static enum err open_store(const struct backend_options *options, char *why, str
     if (e != ERR_OK)
         return e;
     struct backend *b = backend_new(options, store);
-    e = read_position(b, why);
+    e = backend_read_position(b, why);
+    if (e == ERR_OK && options->log_index > 0)
+        e = image_settle(b, options, why);
     if (e == ERR_OK)
         e = remove_parts(b, why);
     if (e != ERR_OK) {
@@ -513,6 +515,8 @@ static void run_job(struct job *j)
         b->job_err = run_commit(b);
     if (b->running == JOB_SLICE)
         b->job_err = defrag_slice(b);
+    if (b->running == JOB_INSTALL)
+        b->job_err = image_adopt(b);
     if (b->job_err != ERR_OK)
         snprintf(b->job_text, sizeof(b->job_text), "%s", b->store->failure);
     bury(&b->burying_batches, &b->burying_stores);
@@ -573,6 +577,8 @@ static void settle_job(struct backend *b, enum backend_job kind)
     else if (kind == JOB_COMMIT)
         committed(b);
     defrag_settle(b);
+    if (b->job_err == ERR_OK && kind == JOB_INSTALL)
+        image_adopted(b);
 }
 
 static void job_done(struct job *j)
@@ -589,6 +595,8 @@ static enum backend_job next_job(const struct backend *b)
 {
     if (b->failed)
         return JOB_NONE;
+    if (b->install)
+        return JOB_INSTALL;
     if (b->defrag.request && (b->slice_next || !b->frozen))
         return JOB_SLICE;
     if (b->frozen)
@@ -679,6 +687,8 @@ void backend_check(const struct backend *b)
     }
     assert(b->core_views <= BACKEND_CORE_VIEWS_MAX);
     assert(b->failed || !b->defrag.request || b->running != JOB_NONE);
+    assert(b->failed || !b->install || b->running != JOB_NONE);
+    assert(b->failed || !b->replaced);
     assert(b->running != JOB_NONE || !b->burying_batches);
     assert(b->running != JOB_NONE || !b->burying_stores);
 }

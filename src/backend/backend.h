@@ -121,6 +121,11 @@ struct backend_options {
     size_t slice_bytes;       /* of a defragmentation; 0: BACKEND_SLICE_BYTES_DEFAULT */
     size_t dirty_bytes_max;   /* by deleting ahead; 0: BACKEND_DIRTY_BYTES_DEFAULT */
 
+    /* Up to where the log says that the store reaches: the index of its last snapshot. An install
+     * that a crash has interrupted is ended by it, see "another image". 0: an image beside the
+     * store is left alone. */
+    uint64_t log_index;
+
     /* A commit has failed and nobody knows what the disk has kept: in the turn, once; after it only
      * views and backend_close are allowed. NULL ends the process, which a server wants; the
      * simulator crashes one member instead. */
@@ -350,6 +355,49 @@ struct backend_defrag {
 
 /* False if one is under way already, which the caller tells its client. */
 bool backend_defrag_start(struct backend *b, struct backend_defrag *d);
+
+/* --- another image ------------------------------------------------------------------------ */
+
+/*
+ * A store can be replaced as a whole by another one, its image, which was made beside it, from what
+ * another member has sent. It is a backend of its own, in the same folder under another name.
+ *
+ *     backend_image_create, backend_image_copy or puts, backend_commit_now     on any thread
+ *     .. its snapshot is recorded in the log, and that is durable ..
+ *     backend_install_start    the image takes the store's name, by one rename and a sync
+ *
+ * From the record in the log on the image counts, and the rename only carries that out. So a crash
+ * leaves one of two things: a log whose last snapshot the store has, and then the store is the one
+ * under that name and an image beside it is left over; or a log whose last snapshot the store does
+ * not reach, and an image that ends exactly there. backend_open tells them by log_index, and in the
+ * second case ends the install before it opens anything.
+ *
+ * An image is whole when it has a position (backend_applied): that goes into its last batch.
+ */
+
+/* An empty image. The options are those that the store was opened with; one that is left over goes.
+ * Until it is installed it has no thread for commits: only backend_commit_now, and everything in
+ * here is for whichever thread has it. The caller ends it with backend_close, which leaves it on
+ * disk. */
+MUST_CHECK enum err backend_image_create(const struct backend_options *options,
+                                         struct backend **out);
+
+/* Fills an image that is empty with all that the view shows, some MiB to a batch. ERR_CORRUPT: the
+ * view has damage. Others: backend_failure(image) says why. */
+MUST_CHECK enum err backend_image_copy(struct backend *image, struct backend_view *from);
+
+/*
+ * The image, which is whole, takes the place of b on disk, behind the commit that may be under way.
+ * Embedded in whoever asks; all zeroes with on_done filled in. A failure is b's, on_failure, and
+ * then on_done does not come. After on_done `image` is the store, and commits as b did; b can only
+ * be looked at and closed, what it had not committed is forgotten, and a defragmentation of it has
+ * ended with ERR_CANCELED.
+ */
+struct backend_install {
+    void (*on_done)(struct backend_install *i); /* in the turn */
+    struct backend *image;                      /* the room's own */
+};
+void backend_install_start(struct backend *b, struct backend *image, struct backend_install *i);
 
 /* All invariants that can be looked at from the core thread between two calls. */
 void backend_check(const struct backend *b);

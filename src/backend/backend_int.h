@@ -4,6 +4,7 @@
  *     backend.c   the open batch, commits, the one job in flight
  *     view.c      views and merged cursors
  *     defrag.c    the copy in slices
+ *     image.c     another store, made beside this one, that takes its place
  *     batch.c     a batch: ordered, in memory
  *     lmdb*.c     the store on disk           } both behind struct store_ops
  *     memory.c    the store in memory         }
@@ -43,8 +44,8 @@ struct store_ops {
     /* An empty store beside this one, gone without trace at the next opening unless adopted. */
     enum err (*copy_open)(struct store *s, struct store **out);
 
-    /* Gives the copy the name of s, for good. After an error with *certain false nobody knows which
-     * of the two a crash would leave. */
+    /* Gives the copy, or the image, the name of s, for good. After an error with *certain false
+     * nobody knows which of the two a crash would leave. */
     enum err (*copy_adopt)(struct store *s, struct store *copy, bool *certain);
 
     /* Takes as long as the disk likes. Nothing may be open on it. */
@@ -82,6 +83,15 @@ MUST_CHECK enum err lmdb_store_open(struct disk *disk, const char *dir, char *wh
                                     struct store **out);
 MUST_CHECK enum err memory_store_open(struct memory_disk *disk, struct store **out);
 
+/* The image beside the store, which somebody has open: an empty one, or the one that is there
+ * (ERR_NOT_FOUND). It stays under its name when it is closed. And takes it away; none is fine. */
+MUST_CHECK enum err lmdb_image_open(struct disk *disk, const char *dir, bool fresh, char *why,
+                                    struct store **out);
+MUST_CHECK enum err memory_image_open(struct memory_disk *disk, bool fresh, char *why,
+                                      struct store **out);
+MUST_CHECK enum err lmdb_image_remove(struct disk *disk, const char *dir, char *why);
+void memory_image_remove(struct memory_disk *disk);
+
 /* --- defrag.c ----------------------------------------------------------------------------- */
 
 /* Where the copy stands. The backend thread's while a job runs, else the core thread's. */
@@ -104,15 +114,26 @@ void defrag_follow(struct backend *b, const struct batch *batch);
 /* In the turn, after every slice: reports the end if it was the last. */
 void defrag_settle(struct backend *b);
 
-/* Gives up the copy, if there is one. */
+/* Gives up the copy, if there is one; and the whole of it, for this reason. */
 void defrag_drop(struct backend *b);
+void defrag_give_up(struct backend *b, enum err e);
 
 /* Has the copy come as far as this key? */
 bool defrag_has(const struct defrag *d, enum bucket bucket, struct bytes key);
 
+/* --- image.c ------------------------------------------------------------------------------ */
+
+/* While b is being opened: ends an install that a crash has interrupted. */
+MUST_CHECK enum err image_settle(struct backend *b, const struct backend_options *options,
+                                 char *why);
+
+/* On the backend thread: the rename. And in the turn, after it. */
+MUST_CHECK enum err image_adopt(struct backend *b);
+void image_adopted(struct backend *b);
+
 /* --- backend.c ---------------------------------------------------------------------------- */
 
-enum backend_job { JOB_NONE, JOB_COMMIT, JOB_SLICE, JOB_BURY };
+enum backend_job { JOB_NONE, JOB_COMMIT, JOB_SLICE, JOB_INSTALL, JOB_BURY };
 
 struct backend {
     struct workers *workers;
@@ -133,7 +154,9 @@ struct backend {
     struct batch *open;
     uint64_t stamp; /* of the writes made now; grows with each view */
     unsigned core_views;
-    bool in_entry, in_upkeep, failed;
+    bool in_entry, in_upkeep;
+    bool failed;                /* nothing is written any more */
+    bool replaced;              /* the same, since its image is the store now */
     size_t bytes_before_upkeep; /* of the open batch */
     uint32_t entry_buckets;     /* those the entry has written to, a bit for each */
     struct buf part_note;       /* where the entry begins; empty: it is not one for parts */
@@ -150,6 +173,7 @@ struct backend {
     enum err job_err;
     char job_text[FAILURE_TEXT_BYTES];
     struct defrag defrag;
+    struct backend_install *install; /* NULL: none is asked for */
 
     /* To be freed on the backend thread, since unmapping or freeing many megabytes takes time:
      * collected by the core thread, and those that the job has taken along. */
@@ -161,6 +185,10 @@ struct backend {
  * store has been copied yet: what lies behind comes later, with the live store's later state. */
 MUST_CHECK enum err batch_commit_to(const struct batch *batch, struct store *s,
                                     const struct defrag *copied);
+
+/* On a store that is open; `why` has FAILURE_TEXT_BYTES. */
+struct backend *backend_new(const struct backend_options *options, struct store *store);
+MUST_CHECK enum err backend_read_position(struct backend *b, char *why);
 
 /* Writes the position into the open batch, unless it is there. */
 void backend_note_position(struct backend *b);

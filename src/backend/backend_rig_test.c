@@ -43,20 +43,27 @@ static void on_failure(void *context, enum err e, const char *text)
     snprintf(r->failure, sizeof(r->failure), "%s", text);
 }
 
+struct backend_options backend_rig_options(struct backend_rig *r)
+{
+    return (struct backend_options){.disk = r->loop ? loop_io(r->loop)->disk : NULL,
+                                    .dir = r->loop ? r->dir : NULL,
+                                    .memory = r->memory,
+                                    .workers = &r->workers,
+                                    .pending_bytes_max = r->pending_bytes_max,
+                                    .slice_bytes = r->slice_bytes,
+                                    .dirty_bytes_max = r->dirty_bytes_max,
+                                    .log_index = r->log_index,
+                                    .on_failure = on_failure,
+                                    .context = r};
+}
+
 enum err backend_rig_open(struct backend_rig *r)
 {
+    struct backend_options options = backend_rig_options(r);
+
     CHECK(!r->b);
     r->failed = false;
-    return backend_open(&(struct backend_options){.disk = r->loop ? loop_io(r->loop)->disk : NULL,
-                                                  .dir = r->loop ? r->dir : NULL,
-                                                  .memory = r->memory,
-                                                  .workers = &r->workers,
-                                                  .pending_bytes_max = r->pending_bytes_max,
-                                                  .slice_bytes = r->slice_bytes,
-                                                  .dirty_bytes_max = r->dirty_bytes_max,
-                                                  .on_failure = on_failure,
-                                                  .context = r},
-                        &r->b);
+    return backend_open(&options, &r->b);
 }
 
 bool backend_rig_run(struct backend_rig *r)

@@ -20,6 +20,7 @@ struct backend_rig {
     char dir[160];
     struct backend *b;
     size_t pending_bytes_max, slice_bytes, dirty_bytes_max;
+    uint64_t log_index;
 
     struct workers workers;
     struct job *job; /* at most one is in flight: that is the backend's promise */
@@ -32,6 +33,7 @@ struct backend_rig {
 /* The store is created, or opened if the stand was used before. */
 void backend_rig_init(struct backend_rig *r, enum backend_rig_kind kind);
 MUST_CHECK enum err backend_rig_open(struct backend_rig *r);
+struct backend_options backend_rig_options(struct backend_rig *r); /* that it is opened with */
 void backend_rig_close(struct backend_rig *r); /* a job in flight is finished first */
 void backend_rig_free(struct backend_rig *r);
 

@@ -36,7 +36,7 @@ void defrag_drop(struct backend *b)
     buf_free(&d->key);
 }
 
-static void give_up(struct backend *b, enum err e)
+void defrag_give_up(struct backend *b, enum err e)
 {
     assert(e != ERR_OK);
 
@@ -158,7 +158,7 @@ enum err defrag_slice(struct backend *b)
             return ERR_OK;
         }
     }
-    give_up(b, e);
+    defrag_give_up(b, e);
     /* Damage that was found in the live store, or two files of which either may survive: the
      * process cannot go on as if nothing had happened. */
     return e == ERR_CORRUPT || !certain ? e : ERR_OK;
@@ -179,7 +179,7 @@ void defrag_follow(struct backend *b, const struct batch *batch)
         return;
     enum err e = batch_commit_to(batch, b->defrag.copy, &b->defrag);
     if (e != ERR_OK)
-        give_up(b, e); /* the live store has the batch: only the copy is lost */
+        defrag_give_up(b, e); /* the live store has the batch: only the copy is lost */
 }
 
 void defrag_settle(struct backend *b)

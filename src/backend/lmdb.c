@@ -196,13 +196,23 @@ static enum err on_name(enum err (*act)(struct disk *, const char *), struct lmd
     return e;
 }
 
-static enum err remove_copy(struct lmdb_store *s)
+static enum err remove_files(struct lmdb_store *s, const char *file, const char *lock_file)
 {
-    enum err e = on_name(disk_remove, s, "copy.mdb");
+    enum err e = on_name(disk_remove, s, file);
 
     if (e == ERR_OK || e == ERR_NOT_FOUND)
-        e = on_name(disk_remove, s, "copy.mdb-lock");
+        e = on_name(disk_remove, s, lock_file);
     return disk_failed(s, "remove an old copy", e == ERR_NOT_FOUND ? ERR_OK : e);
+}
+
+static enum err remove_copy(struct lmdb_store *s)
+{
+    return remove_files(s, "copy.mdb", "copy.mdb-lock");
+}
+
+static enum err remove_image(struct lmdb_store *s)
+{
+    return remove_files(s, "image.mdb", "image.mdb-lock");
 }
 
 static enum err sync_folder(struct lmdb_store *s)
@@ -210,8 +220,13 @@ static enum err sync_folder(struct lmdb_store *s)
     return disk_failed(s, "sync the folder", disk_sync_dir(s->disk, s->dir));
 }
 
-static enum err rename_in(struct lmdb_store *s, const char *from, const char *to)
+/* "copy" and ".mdb" become "store.mdb". */
+static enum err rename_in(struct lmdb_store *s, const char *name, const char *ending)
 {
+    char from[32], to[32];
+
+    snprintf(from, sizeof(from), "%s%s", name, ending);
+    snprintf(to, sizeof(to), "store%s", ending);
     char *path = join(s->dir, from), *path_to = join(s->dir, to);
     enum err e = disk_failed(s, "rename the copy", disk_rename(s->disk, path, path_to));
 
@@ -227,13 +242,13 @@ static enum err rename_in(struct lmdb_store *s, const char *from, const char *to
 static enum err take_name(struct lmdb_store *s, struct lmdb_store *copy, struct disk_file *dir,
                           bool *certain)
 {
-    enum err e = rename_in(s, "copy.mdb", "store.mdb");
+    enum err e = rename_in(s, copy->name, ".mdb");
 
     *certain = e != ERR_OK;
     if (e != ERR_OK)
         return e;
     copy->is_copy = false;
-    e = rename_in(s, "copy.mdb-lock", "store.mdb-lock");
+    e = rename_in(s, copy->name, ".mdb-lock");
     if (e == ERR_OK)
         e = disk_failed(s, "sync the folder", disk_sync_opened_dir(s->disk, s->dir, dir));
     *certain = e == ERR_OK;
@@ -245,11 +260,15 @@ static const struct store_ops ops;
 static struct lmdb_store *store_new(struct disk *disk, const char *dir, const char *name)
 {
     struct lmdb_store *s = mem_new(struct lmdb_store);
+    char file[32];
+
+    snprintf(file, sizeof(file), "%s.mdb", name);
 
     s->base.ops = &ops;
     s->disk = disk;
     s->dir = join(dir, NULL);
-    s->path = join(dir, name);
+    s->path = join(dir, file);
+    s->name = name;
     s->region = -1;
     lmdb_resident_open(&s->resident);
     return s;
@@ -262,7 +281,7 @@ static enum err copy_open(struct store *base, struct store **out)
 
     if (e != ERR_OK)
         return e;
-    struct lmdb_store *copy = store_new(s->disk, s->dir, "copy.mdb");
+    struct lmdb_store *copy = store_new(s->disk, s->dir, "copy");
     copy->is_copy = true;
     e = open_env(copy);
     if (e == ERR_OK)
@@ -293,10 +312,65 @@ static enum err copy_adopt(struct store *base, struct store *copy_base, bool *ce
         return e;
     mem_free(copy->path);
     copy->path = join(copy->dir, "store.mdb");
+    copy->name = "store";
     lmdb_map_name(copy->region, copy->path);
     copy->lock = s->lock;
     s->lock = NULL;
     return ERR_OK;
+}
+
+/* --- the image ---------------------------------------------------------------------------- */
+
+/* Its name lasts from the beginning: when the log comes to rely on the image, only the commits
+ * count, and they sync the file. */
+static enum err image_make(struct lmdb_store *s)
+{
+    enum err e = remove_image(s);
+
+    if (e == ERR_OK)
+        e = open_env(s);
+    if (e == ERR_OK)
+        e = open_content(s, true);
+    return e == ERR_OK ? sync_folder(s) : e;
+}
+
+static enum err image_find(struct lmdb_store *s)
+{
+    struct disk_stat st;
+    enum err e = disk_stat(s->disk, s->path, &st);
+
+    if (e == ERR_NOT_FOUND)
+        return e;
+    if (e != ERR_OK)
+        return disk_failed(s, "look at the image", e);
+    e = open_env(s);
+    return e == ERR_OK ? open_content(s, false) : e;
+}
+
+enum err lmdb_image_open(struct disk *disk, const char *dir, bool fresh, char *why,
+                         struct store **out)
+{
+    struct lmdb_store *s = store_new(disk, dir, "image");
+    enum err e = fresh ? image_make(s) : image_find(s);
+
+    if (e != ERR_OK) {
+        memcpy(why, s->base.failure, FAILURE_TEXT_BYTES);
+        ops.close(&s->base);
+        return e;
+    }
+    *out = &s->base;
+    return ERR_OK;
+}
+
+enum err lmdb_image_remove(struct disk *disk, const char *dir, char *why)
+{
+    struct lmdb_store *s = store_new(disk, dir, "image");
+    enum err e = remove_image(s);
+
+    if (e != ERR_OK)
+        memcpy(why, s->base.failure, FAILURE_TEXT_BYTES);
+    ops.close(&s->base);
+    return e;
 }
 
 /* --- opening and closing ------------------------------------------------------------------ */
@@ -375,7 +449,7 @@ static enum err open_or_create(struct lmdb_store **s)
 
 enum err lmdb_store_open(struct disk *disk, const char *dir, char *why, struct store **out)
 {
-    struct lmdb_store *s = store_new(disk, dir, "store.mdb");
+    struct lmdb_store *s = store_new(disk, dir, "store");
     enum err e = open_or_create(&s);
 
     if (e != ERR_OK) {

@@ -9,6 +9,7 @@
  *     dir/lock                      held while the store is open
  *     dir/store.mdb, -lock          the store, and LMDB's table of its readers
  *     dir/copy.mdb, -lock           one that is being made; removed at the next opening
+ *     dir/image.mdb, -lock          an image, being made or whole (image.c)
  *
  * In the file each bucket is a named tree. A stored value is
  *
@@ -95,6 +96,7 @@ struct lmdb_store {
     struct store base;
     struct disk *disk;
     char *dir, *path;
+    const char *name; /* in dir, without .mdb: "store", "copy" or "image" */
     struct disk_file *lock; /* NULL in a copy, and in a store that was replaced by one */
     MDB_env *env;
     MDB_dbi dbis[BUCKET_COUNT];

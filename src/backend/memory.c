@@ -28,6 +28,7 @@ enum {
 
 struct memory_disk {
     struct image *image;
+    struct image *beside; /* under the image's name; or NULL */
     struct rng rng;
     uint64_t calls, fail_at, crash_at; /* counted from the beginning */
     bool dead;
@@ -111,6 +112,7 @@ void memory_disk_free(struct memory_disk *d)
         return;
     assert(d->stores == 0);
     image_unref(d->image);
+    memory_image_remove(d);
     mem_free(d);
 }
 
@@ -136,6 +138,8 @@ void memory_disk_restart(struct memory_disk *d)
     d->dead = false;
     d->crash_at = 0;
     image_renew(d->image);
+    if (d->beside)
+        image_renew(d->beside);
 }
 
 uint64_t memory_disk_calls(const struct memory_disk *d)
@@ -376,29 +380,68 @@ static enum err copy_open(struct store *base, struct store **out)
     return e;
 }
 
-static void take_name(struct memory_disk *d, struct image *i)
+/* --- the image beside it --- */
+
+void memory_image_remove(struct memory_disk *d)
 {
-    i->refs++;
-    image_unref(d->image);
-    d->image = i;
+    if (d->beside)
+        image_unref(d->beside);
+    d->beside = NULL;
+}
+
+enum err memory_image_open(struct memory_disk *d, bool fresh, char *why, struct store **out)
+{
+    struct memory_store probe = {.disk = d};
+    bool reached;
+
+    if (!fresh && !d->beside)
+        return ERR_NOT_FOUND;
+    enum err e = fresh ? call(&probe, "make an image", &reached) : ERR_OK;
+    if (e != ERR_OK) {
+        memcpy(why, probe.base.failure, FAILURE_TEXT_BYTES);
+        return e;
+    }
+    if (fresh) {
+        memory_image_remove(d);
+        d->beside = image_new();
+    }
+    d->beside->refs++;
+    *out = store_new(d, d->beside);
+    return ERR_OK;
+}
+
+static void give_name(struct image **name, struct image *i)
+{
+    if (i)
+        i->refs++;
+    if (*name)
+        image_unref(*name);
+    *name = i;
+}
+
+/* An image has no other name any more when it has the store's. */
+static void take_name(struct memory_disk *d, struct image *i, struct image *beside)
+{
+    give_name(&d->image, i);
+    give_name(&d->beside, beside);
 }
 
 static enum err copy_adopt(struct store *base, struct store *copy, bool *certain)
 {
     struct memory_store *s = memory_store(base);
-    struct image *old = s->image;
+    struct image *old = s->image, *made = memory_store(copy)->image, *beside = s->disk->beside;
     bool reached;
     enum err e = call(s, "rename", &reached);
 
     *certain = true;
     if (reached)
-        take_name(s->disk, memory_store(copy)->image);
+        take_name(s->disk, made, beside == made ? NULL : beside);
     if (e != ERR_OK)
         return e;
     e = call(s, "sync the folder", &reached);
     *certain = e == ERR_OK;
     if (!reached)
-        take_name(s->disk, old);
+        take_name(s->disk, old, beside);
     return e;
 }
 
