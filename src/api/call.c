@@ -86,7 +86,7 @@ void api_call_end(struct call *c)
     if (c->on->released)
         c->on->released(c);
     if (c->is_reading)
-        apply_read_end(a->o.apply, &c->read);
+        apply_read_end(&c->read);
     c->is_reading = false;
     api_call_stop_working(c);
     list_remove(&c->link);
@@ -434,7 +434,7 @@ void api_call_respond_reply(struct call *c, struct reply *r, int64_t revision)
 
 static bool read_step(struct call *c, unsigned steps)
 {
-    if (!apply_read_some(api_of(c)->o.apply, &c->read, steps))
+    if (!apply_read_some(&c->read, steps))
         return false;
     if (c->read.result != RESULT_OK) {
         api_call_finish(c, c->read.result);

@@ -169,7 +169,7 @@ static void sent(struct call *c, size_t bytes)
 
 static bool measure_step(struct call *c, unsigned steps)
 {
-    if (!apply_read_some(api_of(c)->o.apply, &c->read, steps))
+    if (!apply_read_some(&c->read, steps))
         return false;
     if (c->read.result != RESULT_OK) {
         api_call_finish(c, c->read.result);

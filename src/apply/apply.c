@@ -445,6 +445,22 @@ void apply_end(struct apply *a, struct bytes conf_state)
     forget_entry(a);
 }
 
+/* The scans of a half-made reply go with it: they would keep the old state from ending. */
+void apply_give_up(struct apply *a)
+{
+    assert(a->state != APPLY_DONE); /* its effects were never told, and watchers would miss them */
+
+    work_abandon(&a->work);
+    forget_entry(a);
+    a->revoking = false;
+    a->state = APPLY_REPLACED;
+}
+
+bool apply_is_reading(const struct apply *a)
+{
+    return a->reads > 0;
+}
+
 void apply_check(const struct apply *a)
 {
     alarms_check(&a->alarms);
@@ -462,6 +478,7 @@ void apply_check(const struct apply *a)
         assert(a->in_entry == !a->effects.skip_raft);
         break;
     case APPLY_REFUSED: /* before or after the entry was begun */
+    case APPLY_REPLACED:
         break;
     }
     assert(!a->revoking || a->state == APPLY_EXECUTING);

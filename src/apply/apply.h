@@ -122,6 +122,12 @@ struct apply_effects *apply_effects(struct apply *a);
 void apply_end(struct apply *a, struct bytes conf_state);
 bool apply_is_busy(const struct apply *a);
 
+/* The state is about to be replaced by another. The entry at hand, if there is one, is given up
+ * half done, and with it what was written to the state: nobody may look at that but for reads that
+ * are under way, which see what was published before. When there are none, apply_close. */
+void apply_give_up(struct apply *a);
+bool apply_is_reading(const struct apply *a);
+
 /* --- reads of the published state --- */
 
 /*
@@ -139,13 +145,14 @@ struct apply_read {
     int64_t revision;       /* for the header: the store's when it was read */
     struct reply reply;     /* without header */
     struct mvcc_scan *scan; /* with keep_open: measured; the taker ends it by reply_scan_free */
+    struct apply *apply;    /* whose state it reads, also when that has been replaced */
     void *state;            /* apply's own */
 };
 void apply_read_begin(struct apply *a, struct apply_read *r);
-bool apply_read_some(struct apply *a, struct apply_read *r, unsigned steps); /* true: done */
+bool apply_read_some(struct apply_read *r, unsigned steps); /* true: done */
 
 /* At any time, and again; frees what was not taken. */
-void apply_read_end(struct apply *a, struct apply_read *r);
+void apply_read_end(struct apply_read *r);
 
 /* --- checks that api makes before proposing, by the same code that apply uses --- */
 

@@ -246,10 +246,10 @@ static void gets_body(void *context, uint64_t times)
         struct pb_range_request range = {.key = bytes_of(key, KEY_BYTES)};
         struct apply_read r = {.range = &range};
         apply_read_begin(c->apply, &r);
-        while (!apply_read_some(c->apply, &r, MVCC_SLICE_STEPS))
+        while (!apply_read_some(&r, MVCC_SLICE_STEPS))
             ;
         assert(reply_is_inline(&r.reply) && reply_total(&r.reply) > KEY_BYTES);
-        apply_read_end(c->apply, &r);
+        apply_read_end(&r);
     }
 }
 

@@ -174,7 +174,14 @@ struct read;
 
 /* --- apply.c --- */
 
-enum apply_state { APPLY_IDLE, APPLY_BEGUN, APPLY_EXECUTING, APPLY_DONE, APPLY_REFUSED };
+enum apply_state {
+    APPLY_IDLE,
+    APPLY_BEGUN,
+    APPLY_EXECUTING,
+    APPLY_DONE,
+    APPLY_REFUSED,
+    APPLY_REPLACED,
+};
 
 struct apply {
     struct apply_options o;

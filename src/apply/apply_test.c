@@ -111,12 +111,12 @@ static int64_t count_keys(struct apply_rig *d, int64_t *revision)
     struct apply_read r = {.range = &range, .keep_open = true};
 
     apply_read_begin(d->apply, &r);
-    while (!apply_read_some(d->apply, &r, 10))
+    while (!apply_read_some(&r, 10))
         ;
     int64_t count = r.scan->kvs;
     CHECK_EQ(r.scan->count, count);
     *revision = r.revision;
-    apply_read_end(d->apply, &r);
+    apply_read_end(&r);
     return count;
 }
 
@@ -288,7 +288,7 @@ TEST(a_reading_transaction_sees_the_state_of_its_beginning)
 
     struct apply_read r = {.txn = &txn};
     apply_read_begin(d.apply, &r);
-    for (unsigned slice = 0; !apply_read_some(d.apply, &r, 5); slice++) {
+    for (unsigned slice = 0; !apply_read_some(&r, 5); slice++) {
         /* When the compares are done the old range is pinned; before, it could be compacted. */
         CHECK_EQ(apply_rig_put(&d, "k00001", "other", 0), RESULT_OK);
         CHECK_EQ(apply_rig_delete(&d, "k00002", ""), RESULT_OK);
@@ -313,9 +313,54 @@ TEST(a_reading_transaction_sees_the_state_of_its_beginning)
     CHECK_BYTES(got.responses.at[0].range->kvs.at[1].value, BYTES("value"));
     CHECK_EQ(got.responses.at[1].range->count, 50);
     CHECK_EQ(got.responses.at[1].range->kvs.count, 50);
-    apply_read_end(d.apply, &r);
+    apply_read_end(&r);
     CHECK_EQ(mvcc_status(d.mvcc).pins, 0);
     arena_free(&arena);
+    buf_free(&wire);
+    apply_rig_free(&d);
+}
+
+/* The state is replaced while a transaction reads it and an entry changes it. */
+TEST(an_entry_given_up_half_done_is_seen_by_nobody)
+{
+    struct apply_rig d;
+    struct pb_range_request all = {.key = BYTES("k"), .range_end = BYTES("\0")};
+    struct pb_request_op op = {.which = PB_OP_RANGE, .range = &all};
+    struct pb_txn_request txn = {.success = {&op, 1}};
+    struct pb_delete_range_request gone = {
+        .key = BYTES("k"), .range_end = BYTES("\0"), .prev_kv = true};
+    struct pb_request_header header = {.id = 1};
+    struct pb_internal_raft_request request = {.header = &header, .delete_range = &gone};
+    struct blob *data;
+    struct buf wire = {0};
+    apply_rig_init(&d, BACKEND_RIG_MEMORY);
+    put_many(&d, 100, 0);
+    struct apply_read r = {.txn = &txn};
+    apply_read_begin(d.apply, &r);
+    CHECK(!apply_read_some(&r, 5));
+    data = pb_encode_blob(&pb_internal_raft_request_schema, &request);
+    struct raft_entry entry = {.index = d.log_count + 1, .term = 1, .blob = data};
+    entry.data = blob_bytes(data);
+    CHECK_EQ(apply_begin(d.apply, &entry, 0), 1);
+    apply_make_reply(d.apply);
+    while (!mvcc_is_writing(d.mvcc))
+        CHECK(!apply_some(d.apply, 30));
+    CHECK(!apply_some(d.apply, 30));
+
+    apply_give_up(d.apply);
+    apply_check(d.apply);
+    blob_unref(data);
+    CHECK(apply_is_reading(d.apply));
+    while (!apply_read_some(&r, 5))
+        continue;
+
+    CHECK_EQ(r.result, RESULT_OK);
+    CHECK_EQ(r.revision, 101);
+    apply_rig_read_reply(&r.reply, 100, &wire);
+    CHECK(wire.len > 100 * 10);
+    apply_read_end(&r);
+    CHECK(!apply_is_reading(d.apply));
+    CHECK_EQ(mvcc_status(d.mvcc).pins, 0); /* the entry's are gone as well */
     buf_free(&wire);
     apply_rig_free(&d);
 }
@@ -519,11 +564,11 @@ TEST(a_stored_key_that_cannot_be_decoded_stops_the_member)
                       "\377\377\377\377\377\377"));
 
     apply_read_begin(d.apply, &r);
-    CHECK(apply_read_some(d.apply, &r, 100));
+    CHECK(apply_read_some(&r, 100));
 
     CHECK_EQ(r.result, RESULT_CORRUPT);
     CHECK_STR(buf_str(&d.refused), "the store holds a KeyValue that cannot be decoded\n");
-    apply_read_end(d.apply, &r);
+    apply_read_end(&r);
     apply_rig_free(&d);
 }
 

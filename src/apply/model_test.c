@@ -375,14 +375,14 @@ static void random_read(struct apply_rig *rig, struct dice *d, struct model_stor
             pb_encode_txn_response(model_txn(m, r.txn, false), &want);
     }
     apply_read_begin(rig->apply, &r);
-    while (!apply_read_some(rig->apply, &r, rig->steps))
+    while (!apply_read_some(&r, rig->steps))
         ;
 
     CHECK_STR(result_text(r.result), result_text(result));
     CHECK_EQ(r.revision, m->revision);
     apply_rig_read_reply(&r.reply, 1 + dice_roll(d, 3000), &got);
     CHECK_BYTES(buf_bytes(&got), buf_bytes(&want));
-    apply_read_end(rig->apply, &r);
+    apply_read_end(&r);
     buf_free(&want);
     buf_free(&got);
 }

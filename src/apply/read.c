@@ -46,6 +46,7 @@ void apply_read_begin(struct apply *a, struct apply_read *r)
     rd->work.reply = &r->reply;
     if (r->range)
         rd->work.single = (struct pb_request_op){.which = PB_OP_RANGE, .range = r->range};
+    r->apply = a;
     r->state = rd;
     a->reads++;
 }
@@ -73,8 +74,9 @@ static void finish(const struct apply *a, struct apply_read *r, struct read *rd)
     mvcc_scan_close(&rd->pin);
 }
 
-bool apply_read_some(struct apply *a, struct apply_read *r, unsigned steps)
+bool apply_read_some(struct apply_read *r, unsigned steps)
 {
+    struct apply *a = r->apply;
     struct read *rd = r->state;
     assert(rd);
 
@@ -95,8 +97,9 @@ bool apply_read_some(struct apply *a, struct apply_read *r, unsigned steps)
     return true;
 }
 
-void apply_read_end(struct apply *a, struct apply_read *r)
+void apply_read_end(struct apply_read *r)
 {
+    struct apply *a = r->apply;
     struct read *rd = r->state;
 
     reply_free(&r->reply);

@@ -481,7 +481,7 @@ static void read_line(struct script *s)
         r.range = parse_range(s);
     }
     apply_read_begin(s->rig.apply, &r);
-    while (!apply_read_some(s->rig.apply, &r, s->rig.steps))
+    while (!apply_read_some(&r, s->rig.steps))
         ;
     print_result(s, r.result, r.revision);
     if (r.scan)
@@ -490,7 +490,7 @@ static void read_line(struct script *s)
     else if (r.result == RESULT_OK)
         print_reply(s, schema, &r.reply);
     buf_append_byte(s->out, '\n');
-    apply_read_end(s->rig.apply, &r);
+    apply_read_end(&r);
 }
 
 static void leases_line(struct script *s)
