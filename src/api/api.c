@@ -316,6 +316,16 @@ bool api_work(struct api *a, unsigned steps)
            !a->quota_exceeded;
 }
 
+void api_state_replaced(struct api *a, const struct api_state *state)
+{
+    a->o.apply = state->apply;
+    a->o.mvcc = state->mvcc;
+    a->o.leases = state->leases;
+    a->o.cluster = state->cluster;
+    a->o.backend = state->backend;
+    a->has_old_bodies = !list_empty(&a->bodies);
+}
+
 void api_stop(struct api *a, enum result why)
 {
     LIST_FOREACH (link, &a->calls) {

@@ -128,6 +128,18 @@ void api_failed(struct api *a, struct api_call *c, enum result why);
  * something happens; but some things happen by the clock, so each tick should ask. */
 bool api_work(struct api *a, unsigned steps);
 
+/* Another image of the state takes the place of the one that was asked so far (a snapshot was
+ * installed). What is being read goes on with the old one, which must stay until nobody does:
+ * mvcc_end_scans makes those end who take too long. Everything else asks the new one. */
+struct api_state {
+    struct apply *apply;
+    struct mvcc *mvcc;
+    struct lease_set *leases;
+    struct cluster *cluster;
+    struct backend *backend;
+};
+void api_state_replaced(struct api *a, const struct api_state *state);
+
 /* Ends all streams and calls under way with this answer: the server stops. Those that it has in
  * hand it is told to forget. */
 void api_stop(struct api *a, enum result why);

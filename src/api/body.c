@@ -158,7 +158,9 @@ static void give_up(struct body *b)
 
 void api_body_end_pins(struct api *a)
 {
-    if (list_empty(&a->bodies) || !mvcc_pin_in_the_way(a->o.mvcc))
+    if (list_empty(&a->bodies))
+        a->has_old_bodies = false;
+    if (list_empty(&a->bodies) || (!a->has_old_bodies && !mvcc_pin_in_the_way(a->o.mvcc)))
         return;
     LIST_FOREACH (link, &a->bodies) {
         struct body *b = container_of(link, struct body, link);
@@ -166,7 +168,7 @@ void api_body_end_pins(struct api *a)
             return; /* the rest is younger */
         if (b->events || b->given_up || !reply_in_the_way(&b->reply))
             continue; /* another one's revision is waited for */
-        log_warn(a->o.logger, "gave up a reply whose reader holds up compaction",
+        log_warn(a->o.logger, "gave up a reply whose reader holds up compaction or an old state",
                  LOG_U64("bytes-left", b->left));
         give_up(b);
     }

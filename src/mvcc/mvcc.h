@@ -271,8 +271,12 @@ void mvcc_scan_close(struct mvcc_scan *s); /* again is fine */
 /* The oldest pin that keeps a compaction waiting, or NULL: the server may have to end it. It may be
  * the one inside a struct mvcc_hash. */
 struct mvcc_scan *mvcc_pin_in_the_way(const struct mvcc *m);
-/* Is this one, which is open, such a pin? */
+/* Is this one, which is open, such a pin? Or is it time for all of them? */
 bool mvcc_scan_in_the_way(const struct mvcc_scan *s);
+
+/* The store was replaced, and those who still read this one have had their time: from now on every
+ * scan of it is in the way. */
+void mvcc_end_scans(struct mvcc *m);
 
 /* --- history, for watch --- */
 

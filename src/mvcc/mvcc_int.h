@@ -50,6 +50,7 @@ struct mvcc {
 
     struct mvcc_scan *first_pin, *last_pin; /* oldest first */
     size_t pin_count;
+    bool scans_end; /* all of them are in the way: the store was replaced */
 
     struct list waiters; /* at the barrier */
     struct mvcc_waiter

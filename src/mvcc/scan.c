@@ -41,17 +41,23 @@ bool mvcc_scan_in_the_way(const struct mvcc_scan *s)
     int64_t compaction = s->mvcc->now.revision; /* -1: none is waiting */
     assert(s->is_open);
 
-    return at.main < compaction || (at.main == compaction && at.sub != REVISION_SUB_MAX);
+    return s->mvcc->scans_end || at.main < compaction ||
+           (at.main == compaction && at.sub != REVISION_SUB_MAX);
 }
 
 struct mvcc_scan *mvcc_pin_in_the_way(const struct mvcc *m)
 {
-    if (m->now.revision < 0)
+    if (m->now.revision < 0 && !m->scans_end)
         return NULL;
     for (struct mvcc_scan *s = m->first_pin; s; s = s->next)
         if (mvcc_scan_in_the_way(s))
             return s;
     return NULL;
+}
+
+void mvcc_end_scans(struct mvcc *m)
+{
+    m->scans_end = true;
 }
 
 /* --- what a question means ---------------------------------------------------------------- */
