@@ -40,6 +40,7 @@ void pending_free(struct pending *p)
     LIST_FOREACH (link, &p->queue)
         proposal_free(p, container_of(link, struct proposal, link));
     map_free(&p->awaited);
+    mem_free(p->runs);
 }
 
 /* etcd's: the member in the upper 16 bits, then a counter that starts at the time of day, so that
@@ -169,17 +170,85 @@ size_t pending_take_proposals(struct pending *p, size_t bytes, struct blob **out
     return count;
 }
 
-void pending_proposed(struct pending *p, bool accepted)
+/* --- their places in the log --- */
+
+static uint64_t run_last(const struct pending_run *run)
+{
+    return run->first_index + run->count - 1;
+}
+
+/*
+ * What is applied has been answered. One more thing is let go of: a leader without followers goes
+ * on taking proposals, and those that are too old to be remembered run into their time limit, as
+ * they would have done anyway.
+ */
+static void drop_runs(struct pending *p)
+{
+    while (p->run_at < p->run_count &&
+           (run_last(&p->runs[p->run_at]) <= p->o.facts->applied_index ||
+            p->run_count - p->run_at >= PENDING_RUNS_MAX))
+        p->run_at++;
+    if (p->run_at < p->run_count && p->run_at < p->run_cap / 2)
+        return;
+    p->run_count -= p->run_at;
+    memmove(p->runs, p->runs + p->run_at, p->run_count * sizeof(*p->runs));
+    p->run_at = 0;
+}
+
+static void begin_run(struct pending *p, uint64_t id, uint64_t index)
+{
+    if (p->run_count > 0)
+        drop_runs(p);
+    if (p->run_count == p->run_cap) {
+        p->run_cap = p->run_cap ? 2 * p->run_cap : 16;
+        p->runs = (struct pending_run *)mem_resize(p->runs, p->run_cap, sizeof(*p->runs));
+    }
+    p->runs[p->run_count++] =
+        (struct pending_run){.first_id = id, .first_index = index, .count = 1};
+}
+
+/* Ids are given to read rounds and to what is refused, too, so a batch may have gaps. */
+static void note_place(struct pending *p, uint64_t id, uint64_t index)
+{
+    struct pending_run *last = p->run_count > p->run_at ? &p->runs[p->run_count - 1] : NULL;
+
+    if (last && id == last->first_id + last->count && index == run_last(last) + 1)
+        last->count++;
+    else
+        begin_run(p, id, index);
+}
+
+void pending_proposed(struct pending *p, bool accepted, uint64_t first_index)
 {
     assert(p->lent_count > 0);
     assert(p->lent_count <= p->queue_count);
 
-    for (; p->lent_count > 0; p->lent_count--) {
+    for (uint64_t index = first_index; p->lent_count > 0; p->lent_count--, index++) {
         struct proposal *o = container_of(p->queue.next, struct proposal, link);
         struct api_call *c = accepted ? NULL : map_get_id(&p->awaited, o->id);
         if (c)
             fail(p, c, RESULT_PROPOSAL_DROPPED);
+        else if (accepted && first_index != 0)
+            note_place(p, o->id, index);
         proposal_free(p, o);
+    }
+}
+
+/* What is applied has been answered; a run may be long, and go on for as long as there is load.
+ * Where another leader has put an entry of his in the place of ours, ours is lost, and whoever
+ * waits for it may as well hear of it now. */
+void pending_overtaken(struct pending *p, uint64_t index)
+{
+    uint64_t next = p->o.facts->applied_index + 1;
+
+    for (size_t i = p->run_at; i < p->run_count; i++) {
+        const struct pending_run *run = &p->runs[i];
+        uint64_t n = next > run->first_index ? next - run->first_index : 0;
+        for (; n < run->count && run->first_index + n <= index; n++) {
+            struct api_call *c = map_get_id(&p->awaited, run->first_id + n);
+            if (c)
+                fail(p, c, RESULT_TIMEOUT);
+        }
     }
 }
 
@@ -382,6 +451,12 @@ void pending_check(const struct pending *p)
     check_calls(p, &p->reads_confirmed);
     if (check_calls(p, &p->reads_asked) > 0)
         assert(p->read_round != 0);
+    assert(p->run_at <= p->run_count);
+    assert(p->run_count <= p->run_cap);
+    for (size_t i = p->run_at; i < p->run_count; i++) {
+        assert(p->runs[i].count > 0);
+        assert(p->runs[i].first_id + p->runs[i].count - 1 <= (p->id_prefix | p->id_count));
+    }
     LIST_FOREACH (link, &p->failed) {
         const struct api_call *c = container_of(link, struct api_call, link);
         assert(c->failure != RESULT_OK);

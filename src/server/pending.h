@@ -33,6 +33,14 @@ enum {
     PENDING_QUEUE_MAX = 4 * 4096,       /* proposals */
     PENDING_GAP_MAX = 5000,             /* committed and not applied: more are refused */
     PENDING_READ_RETRY_MS = 500,        /* an unanswered read round is asked again */
+    PENDING_RUNS_MAX = 4096,            /* of proposals under way whose place in the log is known */
+};
+
+/* Proposals that were given to raft one after the other: ids and indexes of the log both go up by
+ * one. */
+struct pending_run {
+    uint64_t first_id, first_index;
+    uint64_t count;
 };
 
 struct pending_options {
@@ -53,6 +61,10 @@ struct pending {
     struct list reads_new, reads_asked, reads_confirmed; /* calls */
     uint64_t read_round, read_asked_ms;
     struct list failed; /* calls */
+
+    /* Oldest first, those from run_at on; nearly always one for each append that is under way. */
+    struct pending_run *runs;
+    size_t run_at, run_count, run_cap;
 };
 
 /* All zeroes before; the facts name this member already. */
@@ -69,8 +81,14 @@ void pending_need(struct pending *p, const struct api_need *w);
 /* A request of the server's own, for which nobody waits. Returns its id. */
 uint64_t pending_propose_own(struct pending *p, const struct pb_internal_raft_request *request);
 
-/* What became of the last take_proposals, in raft: all of them or none were accepted. */
-void pending_proposed(struct pending *p, bool accepted);
+/* What became of the last take_proposals, in raft: all of them or none were accepted. The first of
+ * them has this index in the log; 0: nobody knows, since another member leads. */
+void pending_proposed(struct pending *p, bool accepted, uint64_t first_index);
+
+/* The state is being replaced by one of this index, which is above the applied one: entries in
+ * between will not be applied here, and nobody will know what came of them. Whose proposal is one
+ * of those fails. (Whose place is not known waits until his time is up, as in etcd.) */
+void pending_overtaken(struct pending *p, uint64_t index);
 
 /* Raft's answer to a round; one that is not the last is out of date and changes nothing. */
 void pending_read_state(struct pending *p, struct bytes context, uint64_t index);

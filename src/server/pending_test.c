@@ -67,15 +67,20 @@ static struct pb_internal_raft_request decode(struct pending_rig *r, struct blob
 }
 
 /* Everything that raft would be given now; it takes it, or does not. */
-static size_t give_raft(struct pending_rig *r, bool accepts)
+static size_t give_raft_at(struct pending_rig *r, bool accepts, uint64_t index)
 {
     struct blob *data[64];
     size_t count = pending_take_proposals(&r->pending, SIZE_MAX, data, ARRAY_LEN(data));
 
     if (count > 0)
-        pending_proposed(&r->pending, accepts);
+        pending_proposed(&r->pending, accepts, index);
     pending_check(&r->pending);
     return count;
+}
+
+static size_t give_raft(struct pending_rig *r, bool accepts)
+{
+    return give_raft_at(r, accepts, 0);
 }
 
 /* A round, as raft would be asked for it; the test answers with what is returned. */
@@ -124,7 +129,7 @@ TEST(a_proposal_carries_id_and_identity_and_is_found_again_by_the_id)
     CHECK_BYTES(request.header->username, BYTES("alice"));
     CHECK_EQ(request.header->auth_revision, 12);
     CHECK_BYTES(request.put->value, BYTES("v"));
-    pending_proposed(&r.pending, true);
+    pending_proposed(&r.pending, true, 0);
     CHECK(pending_is_awaited(&r.pending, call.id));
     CHECK(!pending_is_awaited(&r.pending, call.id + 1));
     CHECK(!pending_is_awaited(&r.pending, 0));
@@ -163,13 +168,13 @@ TEST(proposals_come_out_in_order_and_no_more_than_there_is_a_budget_for)
 
     CHECK_EQ(pending_take_proposals(&r.pending, 0, data, ARRAY_LEN(data)), 1); /* or none ever */
     CHECK_EQ(decode(&r, data[0]).header->id, calls[0].id);
-    pending_proposed(&r.pending, true);
+    pending_proposed(&r.pending, true, 0);
     CHECK_EQ(pending_take_proposals(&r.pending, each + 1, data, ARRAY_LEN(data)), 2);
     CHECK_EQ(decode(&r, data[1]).header->id, calls[2].id);
-    pending_proposed(&r.pending, true);
+    pending_proposed(&r.pending, true, 0);
     CHECK_EQ(pending_take_proposals(&r.pending, SIZE_MAX, data, 1), 1);
     CHECK_EQ(decode(&r, data[0]).header->id, calls[3].id);
-    pending_proposed(&r.pending, true);
+    pending_proposed(&r.pending, true, 0);
     CHECK_EQ(give_raft(&r, true), 1);
     CHECK_EQ(give_raft(&r, true), 0);
     CHECK(!pending_has_proposals(&r.pending));
@@ -287,6 +292,67 @@ TEST(a_call_that_was_told_to_be_late_is_not_told_again_when_it_is_applied)
 
     check_failed(&r, &call, RESULT_TIMEOUT);
     CHECK(!pending_take_applied(&r.pending, call.id));
+
+    rig_close(&r);
+}
+
+/* --- a state that comes from elsewhere --- */
+
+TEST(a_proposal_that_an_image_overtakes_fails_and_a_later_one_waits_on)
+{
+    struct pending_rig r;
+    struct api_call calls[6] = {0}, read = {0};
+    rig_open(&r);
+    r.facts.applied_index = 10;
+
+    propose(&r, &calls[0], "a");
+    propose(&r, &calls[1], "b");
+    CHECK_EQ(give_raft_at(&r, true, 11), 2); /* 11 and 12 */
+    read_key(&r, &read);
+    take_round(&r); /* which takes an id, too */
+    propose(&r, &calls[2], "c");
+    propose(&r, &calls[3], "d");
+    CHECK_EQ(give_raft_at(&r, true, 14), 2); /* 14 and 15; 13 was somebody else's */
+    propose(&r, &calls[4], "e");
+    CHECK_EQ(give_raft(&r, true), 1); /* forwarded: nobody knows where it is */
+    propose(&r, &calls[5], "f");      /* and this one is with nobody yet */
+    r.facts.applied_index = 11;
+    CHECK(pending_take_applied(&r.pending, calls[0].id) == &calls[0]);
+
+    pending_overtaken(&r.pending, 14);
+
+    check_failed(&r, &calls[1], RESULT_TIMEOUT);
+    check_failed(&r, &calls[2], RESULT_TIMEOUT);
+    check_none_failed(&r);
+    CHECK(!pending_take_applied(&r.pending, calls[1].id));
+    CHECK(pending_take_applied(&r.pending, calls[3].id) == &calls[3]);
+    CHECK(pending_take_applied(&r.pending, calls[4].id) == &calls[4]);
+    CHECK_EQ(give_raft(&r, true), 1);
+    CHECK(pending_take_applied(&r.pending, calls[5].id) == &calls[5]);
+    forget(&r, &read);
+
+    rig_close(&r);
+}
+
+TEST(places_in_the_log_are_forgotten_when_they_are_applied)
+{
+    struct pending_rig r;
+    struct api_call call = {0};
+    rig_open(&r);
+
+    for (uint64_t index = 1; index <= 10000; index++) {
+        propose(&r, &call, "");
+        CHECK_EQ(give_raft_at(&r, true, 2 * index), 1); /* never one behind the other */
+        r.facts.applied_index = 2 * index - (index % 7);
+        CHECK(pending_take_applied(&r.pending, call.id) == &call);
+    }
+    CHECK(r.pending.run_cap <= 64);
+    for (uint64_t index = 1; index <= 2 * PENDING_RUNS_MAX; index++) {
+        pending_propose_own(&r.pending, &(struct pb_internal_raft_request){0});
+        CHECK_EQ(give_raft_at(&r, true, 30000 + 2 * index), 1); /* and nothing is applied */
+    }
+    CHECK(r.pending.run_count - r.pending.run_at <= PENDING_RUNS_MAX);
+    CHECK(r.pending.run_cap <= 4 * PENDING_RUNS_MAX);
 
     rig_close(&r);
 }
@@ -469,7 +535,7 @@ static void random_raft(struct story *s)
     for (size_t i = 0; i < count && accepts && s->in_raft_count < ARRAY_LEN(s->in_raft); i++)
         s->in_raft[s->in_raft_count++] = decode(&s->rig, data[i]).header->id;
     if (count > 0)
-        pending_proposed(p, accepts);
+        pending_proposed(p, accepts, 0);
     size_t applied = rng_below(&s->rng, s->in_raft_count + 1);
     for (size_t i = 0; i < applied; i++)
         goes_out(s, pending_take_applied(p, s->in_raft[i]));

@@ -92,6 +92,18 @@ const struct raft_entry *storage_work_next(const struct storage_work *w)
     return i && i->applied < i->message->entry_count ? &i->message->entries[i->applied] : NULL;
 }
 
+const struct raft_entry *storage_work_after_next(const struct storage_work *w, size_t n)
+{
+    LIST_FOREACH (link, &w->applies) {
+        const struct storage_item *i = container_of(link, struct storage_item, link);
+        size_t left = i->message->entry_count - i->applied;
+        if (n < left)
+            return &i->message->entries[i->applied + n];
+        n -= left;
+    }
+    return NULL;
+}
+
 bool storage_work_entry_applied(struct storage_work *w)
 {
     struct storage_item *i = first_item(&w->applies);
@@ -102,6 +114,21 @@ bool storage_work_entry_applied(struct storage_work *w)
     w->applied_index++;
     i->applied++;
     return i->applied == i->message->entry_count;
+}
+
+/* Entries that raft has not handed out yet it will not hand out any more. */
+bool storage_work_overtaken(struct storage_work *w, uint64_t index)
+{
+    struct storage_item *i = first_item(&w->applies);
+    bool any = false;
+
+    if (!i && index > w->applied_index)
+        w->handed_index = w->applied_index = index;
+    for (; i && w->applied_index < index && i->applied < i->message->entry_count; any = true) {
+        w->applied_index++;
+        i->applied++;
+    }
+    return any;
 }
 
 const struct raft_message *storage_work_take_applied(struct storage_work *w, size_t *from,

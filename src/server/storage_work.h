@@ -40,6 +40,11 @@ void storage_work_apply(struct storage_work *w, const struct raft_message *m);
 /* The entry that storage_work_next named is applied. True if it was the last of its message. */
 bool storage_work_entry_applied(struct storage_work *w);
 
+/* The state has been replaced by one that has this index: what is left of the first message up to
+ * there counts as applied. False if there is nothing of that. To be called again after each time
+ * that raft was told of it. */
+bool storage_work_overtaken(struct storage_work *w, uint64_t index);
+
 /* --- take --- */
 
 /* NULL if there is none; the caller ends it with raft_message_free. */
@@ -56,6 +61,9 @@ void storage_work_applied_told(struct storage_work *w);
 /* The entry to be applied next. NULL if there is none, or if it is in another message than what is
  * applied and not yet taken. Lent until it is taken. */
 const struct raft_entry *storage_work_next(const struct storage_work *w);
+
+/* The one that comes n entries after it; NULL if that is not handed out yet. */
+const struct raft_entry *storage_work_after_next(const struct storage_work *w, size_t n);
 
 /* All invariants, asserted. */
 void storage_work_check(const struct storage_work *w);

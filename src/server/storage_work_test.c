@@ -87,6 +87,39 @@ static const char *tell(struct storage_work *w)
     return text;
 }
 
+TEST(entries_that_an_image_contains_count_as_applied)
+{
+    struct storage_work w;
+    storage_work_init(&w, 7);
+    apply(&w, 8, 3, 21);
+    apply(&w, 11, 2, 22);
+    apply(&w, 13, 2, 23);
+    storage_work_entry_applied(&w);
+    CHECK_STR(tell(&w), "21 0..1");
+    CHECK_EQ(storage_work_after_next(&w, 0)->index, 9);
+    CHECK_EQ(storage_work_after_next(&w, 2)->index, 11);
+    CHECK_EQ(storage_work_after_next(&w, 5)->index, 14);
+    CHECK(!storage_work_after_next(&w, 6));
+
+    CHECK(storage_work_overtaken(&w, 13));
+    CHECK_STR(tell(&w), "21 1..3");
+    CHECK(storage_work_overtaken(&w, 13));
+    CHECK_STR(tell(&w), "22 0..2");
+    CHECK(storage_work_overtaken(&w, 13));
+    CHECK_STR(tell(&w), "23 0..1");
+    CHECK(!storage_work_overtaken(&w, 13));
+    CHECK_EQ(storage_work_next(&w)->index, 14);
+
+    CHECK(storage_work_overtaken(&w, 20)); /* what was never handed out, too */
+    CHECK_STR(tell(&w), "23 1..2");
+    CHECK(!storage_work_overtaken(&w, 20));
+    CHECK_EQ(w.applied_index, 20);
+    storage_work_check(&w);
+    apply(&w, 21, 1, 24);
+    CHECK_EQ(storage_work_next(&w)->index, 21);
+    storage_work_free(&w);
+}
+
 TEST(raft_is_told_of_what_is_applied_in_parts)
 {
     struct storage_work w;

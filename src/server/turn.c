@@ -311,6 +311,14 @@ static size_t log_budget(const struct server *s)
     return pending < WAL_PENDING_BYTES_MAX ? WAL_PENDING_BYTES_MAX - pending : 0;
 }
 
+/* Where the last `count` entries of the log begin, if we are who has put them there; else 0. */
+static uint64_t first_of_last(const struct server *s, size_t count)
+{
+    struct raft_status now = raft_status(s->raft);
+
+    return now.soft_state.role == RAFT_LEADER ? now.last_index - count + 1 : 0;
+}
+
 /* All waiting proposals of this turn are one append: one write, one sync. The log knows of none of
  * them before raft's output is taken, so they are counted here. */
 static void propose_some(struct server *s)
@@ -326,7 +334,8 @@ static void propose_some(struct server *s)
             size_t bytes = blob_bytes(data[i]).len;
             budget -= bytes < budget ? bytes : budget;
         }
-        pending_proposed(&s->pending, raft_propose_batch(s->raft, data, count) == RAFT_OK);
+        bool accepted = raft_propose_batch(s->raft, data, count) == RAFT_OK;
+        pending_proposed(&s->pending, accepted, first_of_last(s, count));
         total += count;
     }
 }
