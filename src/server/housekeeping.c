@@ -20,6 +20,19 @@ void housekeeping_stop(struct housekeeping *h)
         timer_stop(h->o.clock, &h->settle_timer);
 }
 
+/* Leases that were found to have expired are asked for anew: those that the new state has and the
+ * old one had not may be older. The others come from the needs that show themselves again. */
+void housekeeping_state_replaced(struct housekeeping *h, const struct state *state)
+{
+    h->o.backend = state->backend;
+    h->o.mvcc = state->mvcc;
+    h->o.leases = state->leases;
+    h->o.cluster = state->cluster;
+    h->o.apply = state->apply;
+    h->revoked = h->expired_count = 0;
+    snprintf(h->storage_version, sizeof(h->storage_version), "%s", state->storage_version);
+}
+
 /* --- the page store --- */
 
 static void commit_if_due(struct housekeeping *h)

@@ -31,6 +31,7 @@
 #include "cluster/cluster.h"
 #include "io/clock.h"
 #include "lease/lease.h"
+#include "server/state.h"
 
 enum {
     HOUSEKEEPING_LEASE_MS = 500,         /* how often expired leases are looked for */
@@ -92,6 +93,9 @@ void housekeeping_proposed(struct housekeeping *h, const struct pb_internal_raft
 /* A request has been applied. True if it has made this member known: from now on it is open for
  * business. */
 bool housekeeping_applied(struct housekeeping *h, uint64_t id);
+
+/* The state is another one (install.h), whose store is of this version. */
+void housekeeping_state_replaced(struct housekeeping *h, const struct state *state);
 
 /* A turn has come: some of what is due. True if there is more to be done at once. */
 bool housekeeping_work(struct housekeeping *h);

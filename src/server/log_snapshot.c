@@ -170,6 +170,14 @@ bool log_snapshot_take_release(struct log_snapshot *n, uint64_t durable_seq, uin
     return true;
 }
 
+void log_snapshot_installed(struct log_snapshot *n, uint64_t index)
+{
+    assert(n->state == LOG_SNAPSHOT_IDLE);
+    assert(index >= n->recorded_index);
+
+    n->recorded_index = index;
+}
+
 /* --- asking --- */
 
 void log_snapshot_check(const struct log_snapshot *n)

@@ -91,6 +91,10 @@ struct log_snapshot_content {
 /* Begins one. It is due (asserted). */
 void log_snapshot_begin(struct log_snapshot *n, const struct log_snapshot_content *content);
 
+/* The state is of an image now whose snapshot, of this index, is recorded and durable (install.h).
+ * None is being made (asserted). */
+void log_snapshot_installed(struct log_snapshot *n, uint64_t index);
+
 /* The record has this number in the log. */
 void log_snapshot_recorded_as(struct log_snapshot *n, uint64_t seq);
 

@@ -2,33 +2,41 @@
 
 #include "apply/apply.h"
 #include "backend/backend.h"
+#include "base/mem.h"
 #include "cluster/cluster.h"
 #include "lease/lease.h"
 #include "mvcc/mvcc.h"
 #include "server/storage_version.h"
 
+struct state_links {
+    struct lease_set *leases;
+    const struct logger *logger;
+    void (*on_failed)(void *context, const char *text);
+    void *context;
+};
+
 static void leased_key(void *context, struct bytes key, int64_t lease)
 {
-    struct state *state = context;
+    struct state_links *links = context;
 
-    if (lease_attach(state->leases, lease, key) != LEASE_OK)
-        log_warn(state->o.logger, "a key names a lease that does not exist", LOG_BYTES("key", key),
+    if (lease_attach(links->leases, lease, key) != LEASE_OK)
+        log_warn(links->logger, "a key names a lease that does not exist", LOG_BYTES("key", key),
                  LOG_ID("lease", (uint64_t)lease));
 }
 
 static void settled_key(void *context, struct bytes key)
 {
-    struct state *state = context;
+    struct state_links *links = context;
 
-    lease_detach(state->leases, key);
+    lease_detach(links->leases, key);
 }
 
-static void fail(struct state *state, const char *what, const char *text)
+static void fail(const struct state_links *links, const char *what, const char *text)
 {
     struct buf whole = {0};
 
     buf_printf(&whole, "%s: %s", what, text);
-    state->o.on_failed(state->o.context, buf_str(&whole));
+    links->on_failed(links->context, buf_str(&whole));
     buf_free(&whole);
 }
 
@@ -49,11 +57,15 @@ enum err state_open(struct state *state, const struct state_options *o, struct b
     struct backend *b = state->backend;
 
     state->o = *o;
+    state->links = mem_new(struct state_links);
+    state->links->logger = o->logger;
+    state_fails_to(state, o->on_failed, o->context);
     enum err e = storage_version_read(b, state->storage_version, why);
     if (e == ERR_OK)
         e = lease_open(
             &(struct lease_options){.backend = b, .min_ttl = min_ttl, .hash_seed = o->map_seed},
             why, &state->leases);
+    state->links->leases = state->leases;
     if (e == ERR_OK)
         e = mvcc_open(
             &(struct mvcc_options){.backend = b,
@@ -61,7 +73,7 @@ enum err state_open(struct state *state, const struct state_options *o, struct b
                                    .on_settled_key = settled_key,
                                    .range_tombstone_keys_min = o->range_tombstone_keys_min,
                                    .on_damage = damaged,
-                                   .context = state},
+                                   .context = state->links},
             why, &state->mvcc);
     if (e == ERR_OK)
         e = cluster_open(&(struct cluster_options){.backend = b,
@@ -78,7 +90,7 @@ enum err state_open(struct state *state, const struct state_options *o, struct b
                                               .own_id = o->member_id,
                                               .quota_bytes = o->quota_bytes,
                                               .on_refused = refused,
-                                              .context = state},
+                                              .context = state->links},
                       why, &state->apply);
 }
 
@@ -88,6 +100,20 @@ void state_close(struct state *state)
     cluster_close(state->cluster);
     mvcc_close(state->mvcc);
     lease_close(state->leases);
+    mem_free(state->links);
+}
+
+void state_fails_to(struct state *state, void (*on_failed)(void *context, const char *text),
+                    void *context)
+{
+    state->links->on_failed = state->o.on_failed = on_failed;
+    state->links->context = state->o.context = context;
+}
+
+bool state_is_unused(const struct state *state)
+{
+    return mvcc_status(state->mvcc).pins == 0 && !apply_is_reading(state->apply) &&
+           backend_is_idle(state->backend);
 }
 
 void state_check(const struct state *state)

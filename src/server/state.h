@@ -3,16 +3,19 @@
  *
  *     store (backend) <-- mvcc, leases, cluster <-- apply
  *
- * Everything in here follows from the entries applied and from nothing else, so it could be thrown
- * away and built again from another store of the same index. Apply is the only one that changes it;
- * what it tells nobody else (that a key was put with a lease, that a settled key is gone) goes from
- * room to room in here.
+ * Everything in here follows from the entries applied and from nothing else, so it can be thrown
+ * away and built again from another store (install.h): a state that is open is a value, which may
+ * be assigned, and the server's is the one that counts. Apply is the only one that changes it; what
+ * it tells nobody else (that a key was put with a lease, that a settled key is gone) goes from room
+ * to room in here.
  *
  * Promises   1. All of it opens, or none: what is refused says why, and state_close takes what
  *               there is.
  *            2. A store that contradicts itself later, or an entry that cannot be applied, is told
  *               to on_failed, once the rooms can go no further.
- * Not here   The log, raft, whoever waits. Which store (boot.c).
+ * Threads    Whoever has it: one thread at a time, which need not be the core's while it is built
+ *            or taken down.
+ * Not here   The log, raft, whoever waits. Which store (boot.c, own_image.h).
  */
 #pragma once
 
@@ -40,8 +43,11 @@ struct state_options {
     void *context;
 };
 
+struct state_links; /* from room to room; stays where it is when the state is assigned */
+
 struct state {
     struct state_options o;
+    struct state_links *links;
     struct backend *backend;
     struct lease_set *leases;
     struct mvcc *mvcc;
@@ -55,6 +61,13 @@ MUST_CHECK enum err state_open(struct state *state, const struct state_options *
                                struct buf *why);
 /* The rooms, not the store. Also those of a state that was refused, or is all zeroes. */
 void state_close(struct state *state);
+
+/* It fails to these from now on, and no longer to whom it was opened for. */
+void state_fails_to(struct state *state, void (*on_failed)(void *context, const char *text),
+                    void *context);
+
+/* Is nobody reading it any more, nor is the store at work? Of one that was replaced. */
+bool state_is_unused(const struct state *state);
 
 /* All rooms' invariants and the store's, asserted. */
 void state_check(const struct state *state);
