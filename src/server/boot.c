@@ -188,29 +188,27 @@ static void store_failed(void *context, enum err e, const char *text)
     server_fail(context, "the store failed: %s: %s", err_text(e), text);
 }
 
-static enum err open_store(struct boot *b, const char *dir)
+struct backend_options boot_store_options(struct server *s)
 {
-    struct server *s = b->s;
-    struct backend_options options = {
+    return (struct backend_options){
         .disk = s->io->disk,
-        .dir = dir,
+        .dir = s->store_dir,
         .memory = s->options.memory,
         .workers = s->io->store_worker,
         .on_failure = s->options.on_failed ? store_failed : NULL,
         .context = s,
-        .why = b->why,
     };
-
-    return backend_open(&options, &s->state.backend);
 }
 
-static enum err open_own_store(struct boot *b)
+/* A copy that is on trial has nothing beside it. */
+static enum err open_store(struct boot *b, const char *dir)
 {
-    char *dir = b->s->options.memory ? NULL : snap_store_dir(b->s->config->data_dir);
-    enum err e = open_store(b, dir);
+    struct backend_options options = boot_store_options(b->s);
 
-    mem_free(dir);
-    return e;
+    options.dir = dir;
+    options.why = b->why;
+    options.log_index = b->trial ? 0 : b->log.start.index;
+    return backend_open(&options, &b->s->state.backend);
 }
 
 /* --- who we are --- */
@@ -521,7 +519,7 @@ enum err boot_disk(struct boot *b)
     if (e == ERR_OK) /* not before: until here the directory may be etcd's */
         e = make_dirs(b);
     if (e == ERR_OK)
-        e = open_own_store(b);
+        e = open_store(b, b->s->store_dir);
     if (e == ERR_OK)
         e = examine(b);
     return e;

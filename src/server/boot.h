@@ -11,6 +11,7 @@
  */
 #pragma once
 
+#include "backend/backend.h"
 #include "base/arena.h"
 #include "cluster/cluster.h"
 #include "server/replay.h"
@@ -37,6 +38,10 @@ void boot_raft(struct boot *b);
 
 /* After boot_raft: all invariants, asserted. */
 void boot_check(const struct boot *b);
+
+/* How the store of an open server is opened; the directory, if there is one, lives as long as the
+ * server. */
+struct backend_options boot_store_options(struct server *s);
 
 /* What was only needed to get there; at any point. */
 void boot_free(struct boot *b);

@@ -11,6 +11,7 @@
 #include "server/boot.h"
 #include "server/config.h"
 #include "server/server_int.h"
+#include "snap/transfer.h"
 #include "wal/wal.h"
 
 #include <stdarg.h>
@@ -62,6 +63,8 @@ static struct server *new_server(const struct server_options *options)
     s->snap_dir = (char *)mem_alloc(dir.len + 1);
     memcpy(s->snap_dir, dir.at, dir.len);
     buf_free(&dir);
+    if (!s->options.memory)
+        s->store_dir = snap_store_dir(s->config->data_dir);
     return s;
 }
 
@@ -119,6 +122,10 @@ static void open_parts(struct server *s, const struct boot *b)
         .settle_steps = s->options.settle_steps};
 
     storage_work_init(&s->work, b->log.applied);
+    install_init(&s->install, &(struct install_options){.disk = s->io->disk,
+                                                        .workers = s->io->workers,
+                                                        .logger = s->logger,
+                                                        .snap_dir = s->snap_dir});
     log_snapshot_init(&s->snapshot, &snapshots, b->log.start.index, b->log.applied);
     pending_init(&s->pending, &pending);
     housekeeping_init(&s->housekeeping, &house, s->state.storage_version);
@@ -178,6 +185,8 @@ static void server_free(struct server *s, bool crashed)
     pending_free(&s->pending);
     storage_work_free(&s->work);
     raft_close(s->raft);
+    own_image_free(&s->own_image);
+    install_free(&s->install);
     state_close(&s->state);
     if (crashed)
         wal_abandon(s->wal);
@@ -186,6 +195,7 @@ static void server_free(struct server *s, bool crashed)
     backend_close(s->state.backend);
     log_snapshot_free(&s->snapshot);
     mem_free(s->snap_dir);
+    mem_free(s->store_dir);
     mem_free(s);
 }
 
@@ -247,6 +257,19 @@ struct server_status server_status(const struct server *s)
     };
 }
 
+bool server_install_own_image(struct server *s, uint64_t ahead)
+{
+    if (s->failed || s->is_stopping || !own_image_ask(&s->own_image, ahead, server_now_ms(s)))
+        return false;
+    server_come_back(s);
+    return true;
+}
+
+uint64_t server_installed(const struct server *s)
+{
+    return s->install.count;
+}
+
 uint16_t server_client_port(const struct server *s, size_t nth)
 {
     return nth < s->clients.listening_count ? s->clients.listening[nth].port : 0;
@@ -263,6 +286,8 @@ void server_check(const struct server *s)
     assert(s->work.applied_index == s->facts.applied_index);
     struct raft_status raft = raft_status(s->raft);
     log_snapshot_check(&s->snapshot);
+    install_check(&s->install);
+    assert(s->facts.applied_index <= s->install.apply_up_to);
     housekeeping_check(&s->housekeeping);
     assert(s->snapshot.recorded_index <= backend_durable(s->state.backend).index);
     assert(backend_durable(s->state.backend).index <= s->facts.applied_index);

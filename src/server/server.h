@@ -82,5 +82,10 @@ struct server_status server_status(const struct server *s);
 /* Where clients are served: the nth listener's port. 0 if there is none. */
 uint16_t server_client_port(const struct server *s, size_t nth);
 
+/* For tests: the member makes an image of its own state, up to `ahead` committed entries further
+ * than it has applied, and installs it in its place (own_image.h). False if one is being made. */
+bool server_install_own_image(struct server *s, uint64_t ahead);
+uint64_t server_installed(const struct server *s); /* how many were, in this life */
+
 /* All rooms' invariants, asserted. */
 void server_check(const struct server *s);

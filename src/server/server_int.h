@@ -15,6 +15,8 @@
  *     pending.h         who waits for what: proposals, reads, time limits
  *     storage_work.h    what raft has handed out to be written and applied
  *     log_snapshot.h    notes that let go of the log
+ *     install.h         the state replaced by another image of it
+ *     own_image.h       such an image made by the member itself, for tests
  *     housekeeping.h    what is due from time to time
  *     storage_version.h for which version the store is made
  */
@@ -25,7 +27,9 @@
 #include "io/io.h"
 #include "server/clients.h"
 #include "server/housekeeping.h"
+#include "server/install.h"
 #include "server/log_snapshot.h"
+#include "server/own_image.h"
 #include "server/pending.h"
 #include "server/server.h"
 #include "server/state.h"
@@ -52,6 +56,7 @@ struct server {
     struct logger raft_logger;
     const struct io *io;
     char *snap_dir;
+    char *store_dir; /* NULL: the store is the simulator's */
     struct rng rng;
     uint64_t map_seed;
 
@@ -73,6 +78,8 @@ struct server {
     uint64_t apply_began_ns;           /* of the entry being applied */
     struct raft_conf_state conf_state; /* as applied */
     struct log_snapshot snapshot;
+    struct install install;
+    struct own_image own_image;
 
     struct pending pending;
     struct housekeeping housekeeping;

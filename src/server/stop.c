@@ -31,7 +31,8 @@ void stop_some(struct server *s)
         }
         return;
     }
-    if (!s->final_sync_asked && !log_snapshot_is_busy(&s->snapshot)) {
+    if (!s->final_sync_asked && !log_snapshot_is_busy(&s->snapshot) &&
+        !install_is_busy(&s->install) && s->own_image.step == OWN_IMAGE_IDLE) {
         s->final_sync_asked = true;
         s->final_seq = wal_sync(s->wal);
         if (backend_can_commit(s->state.backend))
@@ -44,5 +45,6 @@ bool server_has_stopped(const struct server *s)
     return s->is_stopping && s->final_sync_asked && wal_durable(s->wal) >= s->final_seq &&
            wal_is_idle(s->wal) && backend_is_idle(s->state.backend) &&
            rpc_is_idle(s->clients.rpc) && !rpc_has_events(s->clients.rpc) &&
-           rpc_line_is_empty(s->clients.line) && !log_snapshot_is_busy(&s->snapshot);
+           rpc_line_is_empty(s->clients.line) && !log_snapshot_is_busy(&s->snapshot) &&
+           install_is_idle(&s->install) && s->own_image.step == OWN_IMAGE_IDLE;
 }

@@ -163,7 +163,9 @@ static const struct raft_entry *next_entry(const struct server *s)
                          ? backend_part_is_due(s->state.backend)
                          : backend_is_full(s->state.backend) || !can_reply(s);
 
-    return s->failed || must_wait ? NULL : storage_work_next(&s->work);
+    const struct raft_entry *entry = s->failed || must_wait ? NULL : storage_work_next(&s->work);
+
+    return entry && entry->index <= s->install.apply_up_to ? entry : NULL;
 }
 
 /*
@@ -416,7 +418,8 @@ static void begin_snapshot(struct server *s)
     struct backend_position durable = backend_durable(s->state.backend);
     struct snapfile_membership m = {.cluster_version = cluster_version(s->state.cluster)};
 
-    if (!log_snapshot_is_due(&s->snapshot, durable.index, s->facts.now_ms))
+    if (!log_snapshot_is_due(&s->snapshot, durable.index, s->facts.now_ms) ||
+        install_is_busy(&s->install))
         return;
     m.members = cluster_members(s->state.cluster, &m.member_count);
     m.removed = cluster_removed(s->state.cluster, &m.removed_count);
@@ -527,6 +530,7 @@ static void work(struct server *s)
 {
     look_at_the_clock(s);
     record_snapshot(s);
+    install_some(s);
     stop_some(s);
     tick(s);
     hear_clients(s);
