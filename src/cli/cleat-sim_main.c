@@ -28,9 +28,10 @@ static const struct logger to_stderr = {
 static void print(uint64_t seed, const struct sim_result *r)
 {
     printf("seed %" PRIu64 " %s hash %016" PRIx64 ": %" PRIu64 " calls, revision %" PRId64
-           ", %u crashes, %" PRIu64 " disk calls, %" PRIu64 " steps, %" PRIu64 " ms\n",
-           seed, r->ok ? "ok" : "FAILED", r->hash, r->calls, r->revision, r->crashes, r->disk_calls,
-           r->steps, r->virtual_ms);
+           ", %u crashes, %" PRIu64 " installs, %" PRIu64 " disk calls, %" PRIu64 " steps, %" PRIu64
+           " ms\n",
+           seed, r->ok ? "ok" : "FAILED", r->hash, r->calls, r->revision, r->crashes, r->installs,
+           r->disk_calls, r->steps, r->virtual_ms);
     if (!r->ok)
         printf("    %s\n", r->problem);
     fflush(stdout);

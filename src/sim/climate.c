@@ -67,6 +67,12 @@ void climate_draw(struct climate *c, struct rng *rng)
     draw_line(c, rng);
 }
 
+void climate_draw_installs(struct climate *c, struct rng *rng)
+{
+    if (rng_chance(rng, 1, 3))
+        c->install_turns = (unsigned)ONE_OF(rng, 3, 10, 30, 100, 300);
+}
+
 /* --- flags --- */
 
 struct line {

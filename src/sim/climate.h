@@ -30,11 +30,15 @@ struct climate {
     uint64_t heartbeat_ms, election_ms, quota_bytes, notify_ms;
     bool pre_vote;
 
+    unsigned install_turns; /* an image of its own state is installed once in so many; 0: never */
     unsigned crashes;
     bool torn_founding; /* the first of them come while the member is being founded */
 };
 
 void climate_draw(struct climate *c, struct rng *rng);
+
+/* By itself, and with a chance of its own, so that the stories without it stay what they were. */
+void climate_draw_installs(struct climate *c, struct rng *rng);
 
 /* The flags of one start, in the arena. Returns how many. */
 size_t climate_flags(const struct climate *c, struct rng *rng, struct arena *arena,

@@ -301,7 +301,7 @@ bool history_may_cut(const struct history *h)
     for (size_t i = 0; i < h->op_count && h->witness_is_live; i++)
         if (is_under_way(h, &h->ops[i]))
             cost += cost_of(h, &h->ops[i]);
-    return h->witness_is_live && cost < CREDIT_BYTES;
+    return h->witness_is_live && !h->has_installs && cost < CREDIT_BYTES;
 }
 
 /* --- watchers --- */

@@ -97,6 +97,8 @@ struct history {
     uint64_t lease_late_ns;  /* how late a lease may end */
     int64_t server_revision; /* the member's, as it is: clients do not know it */
     bool witness_is_live;    /* it had everything there was, and is still connected */
+    bool has_installs;       /* the member's state is replaced now and then, */
+    uint64_t installs;       /* so often up to now */
     char problem[512];
     bool failed;
 };
@@ -134,7 +136,7 @@ void history_witness(struct history *h, const struct pb_event *e);
 /*
  * May history be cut above what the witness has seen? A watcher that is live gets everything up to
  * the cut; one that lags is cancelled. So the witness must be live, and have credit for whatever is
- * under way.
+ * under way; and no state may come in the place of the member's, since everybody lags then.
  */
 bool history_may_cut(const struct history *h);
 
@@ -150,9 +152,11 @@ struct history_watch {
     bool no_puts, no_deletes, prev_kv;
     bool to_the_end; /* it was still there at the end, and must have seen everything */
     int64_t live_at; /* it was live, and had been given everything up to here; 0: nobody knows */
-    int64_t cut_at;  /* the compaction that ended it; 0: none */
-    struct buf seen; /* struct history_seen */
-    struct buf told; /* struct history_progress */
+    int64_t cut_at; /* the compaction that ended it; 0: none, or one that may have come with another
+                       state, for which it lagged */
+    uint64_t installs; /* before it began */
+    struct buf seen;   /* struct history_seen */
+    struct buf told;   /* struct history_progress */
 };
 
 struct history_seen {

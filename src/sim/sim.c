@@ -13,6 +13,8 @@ enum {
     DOWN_MS_MAX = 500,
     CALLS_UNTIL_CRASH = 400,
     FOUNDING_CALLS = 40, /* of the disk, in which a member is founded */
+    AHEAD_MAX = 12,      /* entries that an image may be ahead */
+    STEPS_OF_INSTALL = 100,
 };
 
 struct sim {
@@ -29,10 +31,12 @@ struct sim {
     struct idle *idle; /* or NULL */
     struct history history;
 
-    struct rng fate;
+    struct rng fate, installs; /* the second for when images are installed */
     struct climate climate;
     unsigned crashes_left, crashes;
-    uint64_t crash_at; /* in calls of the disks */
+    uint64_t installed;     /* in the lives before this one */
+    uint64_t crash_at;      /* in calls of the disks, */
+    uint64_t crash_at_step; /* or in steps, whichever comes first */
     struct fake_task restart;
     uint64_t hash, steps, turns_at_once, last_ns;
 };
@@ -53,6 +57,7 @@ static void note(struct sim *s, uint64_t what)
 
 static void plan_crash(struct sim *s)
 {
+    s->crash_at_step = UINT64_MAX;
     if (s->o.crash_at_call != 0)
         s->crash_at = s->crashes == 0 ? s->o.crash_at_call : UINT64_MAX;
     else if (s->crashes_left == 0)
@@ -72,6 +77,8 @@ static void crash(struct sim *s)
 
     note(s, 1000 + (uint64_t)how);
     s->crashes++;
+    if (s->member->server)
+        s->installed += server_installed(s->member->server);
     if (s->crashes_left > 0)
         s->crashes_left--;
     sim_host_crash(s->member, how);
@@ -159,6 +166,10 @@ static void draw_climate(struct sim *s)
         c->crashes %= s->o.crashes_max + 1;
     if (c->torn_founding && c->crashes > 0)
         c->crashes++;
+    climate_draw_installs(c, &s->installs);
+    if (s->o.install_turns > 0)
+        c->install_turns = s->o.install_turns == UINT32_MAX ? 0 : s->o.install_turns;
+    s->history.has_installs = c->install_turns > 0;
     s->crashes_left = c->crashes;
     s->history.lease_late_ns = LEASE_LATE_NS + 2 * c->election_ms * NS_PER_MS;
 }
@@ -169,6 +180,7 @@ static void sim_open(struct sim *s, const struct sim_options *o)
 
     *s = (struct sim){.o = *o, .hash = 0xcbf29ce484222325ull, .history.seen = 1};
     rng_seed(&s->fate, o->seed);
+    rng_seed(&s->installs, ~o->seed);
     fake_time_init(&s->time, rng_next(&s->fate));
     draw_climate(s);
     s->wire = fake_wire_new(&s->time, &(struct fake_wire_options){.delay = wire_delay});
@@ -244,8 +256,23 @@ static void look_at_member(struct sim *s)
     }
     /* A witness that is to connect again must find what it has not seen. */
     bool is_safe = s->history.seen >= s->history.compacted;
-    if (m->server && sim_host_disk_calls(m) >= s->crash_at && is_safe)
+    bool is_time = sim_host_disk_calls(m) >= s->crash_at || s->steps >= s->crash_at_step;
+    if (m->server && is_time && is_safe)
         crash(s);
+}
+
+/* Some of them are ahead of what is applied, as one from another member would be. */
+static void install_now_and_then(struct sim *s)
+{
+    if (s->climate.install_turns == 0 || !rng_chance(&s->installs, 1, s->climate.install_turns))
+        return;
+    uint64_t ahead = rng_chance(&s->installs, 1, 2) ? rng_below(&s->installs, AHEAD_MAX) : 0;
+    if (!server_install_own_image(s->member->server, ahead))
+        return;
+    /* To copy a store takes so many calls of the disks that hardly any crash would come after it,
+     * where it counts: in the few steps from the log's record to the new name. */
+    if (s->crashes_left > 0 && rng_chance(&s->installs, 1, 4))
+        s->crash_at_step = s->steps + rng_below(&s->installs, STEPS_OF_INSTALL);
 }
 
 static void member_turned(struct sim *s)
@@ -261,6 +288,8 @@ static void member_turned(struct sim *s)
     note(s, (uint64_t)now.revision);
     note(s, now.durable_store);
     s->history.server_revision = now.revision;
+    s->history.installs = s->installed + server_installed(m->server);
+    install_now_and_then(s);
 }
 
 static void clients_turn(struct sim *s)
@@ -319,7 +348,8 @@ static void run(struct sim *s)
     boot(s);
     while (!s->history.failed && calls_made(s) < wanted)
         step(s);
-    s->crash_at = UINT64_MAX;
+    s->crash_at = s->crash_at_step = UINT64_MAX;
+    s->crashes_left = 0;
     for (size_t i = 0; i < s->actor_count; i++)
         actor_wind_down(s->actors[i]);
     idle_wind_down(s->idle);
@@ -342,6 +372,7 @@ static void stop(struct sim *s)
         step(s);
     if (s->history.failed)
         return;
+    s->installed += server_installed(s->member->server);
     server_close(s->member->server);
     s->member->server = NULL;
 }
@@ -362,6 +393,7 @@ struct sim_result sim_run(const struct sim_options *options)
         .virtual_ms = s.time.now_ns / NS_PER_MS,
         .calls = calls_made(&s),
         .crashes = s.crashes,
+        .installs = s.installed,
         .revision = s.history.told,
     };
     snprintf(r.problem, sizeof(r.problem), "%s", s.history.problem);

@@ -4,9 +4,10 @@
  * One member, the real server, on a machine of fakes; clients of several kinds on another
  * (actor.h); a wire between them; and a fate that lets the machine lose power now and then, at a
  * write of its disks, be it the very first, or gives the member few file descriptors and clients
- * who take them (idle.h). What kind of world it is, and with which flags the member is started, is
- * drawn, too (climate.h). Time is virtual and everything runs in this thread, so a seed is a story
- * that can be told again, step by step, with the same trace hash at its end.
+ * who take them (idle.h), or has it replace its state by an image of it, over and over. What kind
+ * of world it is, and with which flags the member is started, is drawn, too (climate.h). Time is
+ * virtual and everything runs in this thread, so a seed is a story that can be told again, step by
+ * step, with the same trace hash at its end.
  *
  *     step   what is overdue, or the member's inbox, or the clients', or else time passes to the
  *            next thing that is due
@@ -32,6 +33,10 @@ struct sim_options {
     /* Instead: exactly once, at this call of the disks, boot included. */
     uint64_t crash_at_call;
 
+    /* An image of the member's own state takes its place once in so many turns. 0: as the seed has
+     * it. UINT_MAX: never. */
+    unsigned install_turns;
+
     const struct logger *logger; /* of the member; NULL: none */
 };
 
@@ -41,6 +46,7 @@ struct sim_result {
     uint64_t disk_calls; /* in all */
     uint64_t steps, virtual_ms, calls;
     unsigned crashes;
+    uint64_t installs;
     int64_t revision;
     char problem[512]; /* if it is not ok */
 };

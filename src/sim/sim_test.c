@@ -2,10 +2,11 @@
 #include "harness/test.h"
 #include "sim/sim.h"
 
-static void run_seeds(uint64_t first, uint64_t count)
+static void run_seeds(uint64_t first, uint64_t count, unsigned install_turns)
 {
     for (uint64_t seed = first; seed < first + count; seed++) {
-        struct sim_result r = sim_run(&(struct sim_options){.seed = seed});
+        struct sim_result r =
+            sim_run(&(struct sim_options){.seed = seed, .install_turns = install_turns});
         if (!r.ok)
             test_fail(__FILE__, __LINE__, "seed %llu: %s", (unsigned long long)seed, r.problem);
     }
@@ -15,7 +16,7 @@ static void run_seeds(uint64_t first, uint64_t count)
 TEST(whatever_crashes_a_member_keeps_its_word)
 {
     test_runs_in_one_thread();
-    run_seeds(test_seed(), 60 * test_effort());
+    run_seeds(test_seed(), 60 * test_effort(), 0);
 }
 
 /*
@@ -30,7 +31,24 @@ TEST(seeds_that_once_found_something_are_clean)
 
     test_runs_in_one_thread();
     for (size_t i = 0; i < ARRAY_LEN(seeds); i++)
-        run_seeds(seeds[i], 1);
+        run_seeds(seeds[i], 1, UINT32_MAX); /* which they knew nothing of */
+}
+
+/* Under load, with crashes, and many of them ahead of what is applied. */
+TEST(a_thousand_times_the_state_is_replaced_by_an_image_and_no_client_notices)
+{
+    uint64_t installs = 0;
+    unsigned crashes = 0;
+
+    test_runs_in_one_thread();
+    for (uint64_t seed = test_seed(); installs < 1000; seed++) {
+        struct sim_result r = sim_run(&(struct sim_options){.seed = seed, .install_turns = 3});
+        if (!r.ok)
+            test_fail(__FILE__, __LINE__, "seed %llu: %s", (unsigned long long)seed, r.problem);
+        installs += r.installs;
+        crashes += r.crashes;
+    }
+    CHECK(crashes > 0);
 }
 
 TEST(the_same_seed_tells_the_same_story)

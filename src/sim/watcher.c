@@ -37,7 +37,7 @@ static void some_keys(struct actor *a, struct history_watch *w)
 
 static struct history_watch some_watch(struct actor *a)
 {
-    struct history_watch w = {0};
+    struct history_watch w = {.installs = a->h->installs};
 
     some_keys(a, &w);
     w.prev_kv = rng_chance(&a->rng, 1, 3);
@@ -101,7 +101,7 @@ static void watch_canceled(struct actor *a, const struct pb_watch_response *r)
     if (a->next_revision >= r->compact_revision)
         history_fail(a->h, "a watch at %" PRId64 " was canceled by a compaction at %" PRId64,
                      a->next_revision, r->compact_revision);
-    life(a)->cut_at = r->compact_revision;
+    life(a)->cut_at = life(a)->installs == a->h->installs ? r->compact_revision : 0;
     a->next_revision = r->compact_revision;
     client_cancel(a->stream);
     watcher_lost(a);
