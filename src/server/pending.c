@@ -195,27 +195,55 @@ static void drop_runs(struct pending *p)
     p->run_at = 0;
 }
 
-static void begin_run(struct pending *p, uint64_t id, uint64_t index)
+/* A run that goes on where the last one has ended is the same. */
+static void note_run(struct pending *p, const struct pending_run *run)
 {
+    struct pending_run *last = p->run_count > p->run_at ? &p->runs[p->run_count - 1] : NULL;
+
+    if (run->count == 0)
+        return;
+    if (last && run->first_id == last->first_id + last->count &&
+        run->first_index == run_last(last) + 1) {
+        last->count += run->count;
+        return;
+    }
     if (p->run_count > 0)
         drop_runs(p);
     if (p->run_count == p->run_cap) {
         p->run_cap = p->run_cap ? 2 * p->run_cap : 16;
         p->runs = (struct pending_run *)mem_resize(p->runs, p->run_cap, sizeof(*p->runs));
     }
-    p->runs[p->run_count++] =
-        (struct pending_run){.first_id = id, .first_index = index, .count = 1};
+    p->runs[p->run_count++] = *run;
 }
 
 /* Ids are given to read rounds and to what is refused, too, so a batch may have gaps. */
-static void note_place(struct pending *p, uint64_t id, uint64_t index)
+static void drop_lent(struct pending *p, uint64_t first_index)
 {
-    struct pending_run *last = p->run_count > p->run_at ? &p->runs[p->run_count - 1] : NULL;
+    struct pending_run run = {.first_index = first_index};
 
-    if (last && id == last->first_id + last->count && index == run_last(last) + 1)
-        last->count++;
-    else
-        begin_run(p, id, index);
+    for (; p->lent_count > 0; p->lent_count--) {
+        struct proposal *o = container_of(p->queue.next, struct proposal, link);
+        if (o->id != run.first_id + run.count) {
+            if (first_index != 0)
+                note_run(p, &run);
+            run = (struct pending_run){o->id, run.first_index + run.count, 0};
+        }
+        run.count++;
+        proposal_free(p, o);
+    }
+    if (first_index != 0)
+        note_run(p, &run);
+}
+
+static void fail_lent(struct pending *p)
+{
+    for (; p->lent_count > 0; p->lent_count--) {
+        struct proposal *o = container_of(p->queue.next, struct proposal, link);
+        struct api_call *c = map_get_id(&p->awaited, o->id);
+        if (c)
+            fail(p, c, RESULT_PROPOSAL_DROPPED);
+        proposal_free(p, o);
+    }
 }
 
 void pending_proposed(struct pending *p, bool accepted, uint64_t first_index)
@@ -223,15 +251,10 @@ void pending_proposed(struct pending *p, bool accepted, uint64_t first_index)
     assert(p->lent_count > 0);
     assert(p->lent_count <= p->queue_count);
 
-    for (uint64_t index = first_index; p->lent_count > 0; p->lent_count--, index++) {
-        struct proposal *o = container_of(p->queue.next, struct proposal, link);
-        struct api_call *c = accepted ? NULL : map_get_id(&p->awaited, o->id);
-        if (c)
-            fail(p, c, RESULT_PROPOSAL_DROPPED);
-        else if (accepted && first_index != 0)
-            note_place(p, o->id, index);
-        proposal_free(p, o);
-    }
+    if (accepted)
+        drop_lent(p, first_index);
+    else
+        fail_lent(p);
 }
 
 /* What is applied has been answered; a run may be long, and go on for as long as there is load.
