@@ -45,6 +45,8 @@ static void save_file(struct job *j)
     struct install *i = container_of(j, struct install, job);
 
     i->err = snapfile_save(i->o.disk, i->o.snap_dir, &i->snapshot);
+    if (i->err == ERR_OK)
+        log_snapshot_purge(i->o.disk, i->o.snap_dir, i->o.keep);
 }
 
 static void file_saved(struct job *j)

@@ -58,6 +58,7 @@ struct install_options {
     struct workers *workers;
     const struct logger *logger;
     const char *snap_dir; /* of the .snap files; lent */
+    unsigned keep;        /* of them; 0: all */
 };
 
 enum install_step {

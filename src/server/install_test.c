@@ -360,6 +360,26 @@ TEST(what_was_under_way_in_the_store_goes_on_in_the_image)
     server_rig_close(&r);
 }
 
+/* --- the end --- */
+
+TEST(a_member_stops_while_an_image_is_asked_for_or_made)
+{
+    for (unsigned steps = 0; steps < 30; steps++) {
+        struct server_rig r;
+        server_rig_open(&r, NULL);
+        CHECK_EQ(server_rig_try(&r), ERR_OK);
+        CHECK(server_install_own_image(r.server, 60)); /* it has nothing to make one of yet */
+
+        for (unsigned i = 0; i < steps; i++)
+            server_rig_step(&r);
+        server_rig_stop(&r);
+
+        server_rig_start(&r);
+        server_rig_put(&r, "k", "v");
+        server_rig_close(&r);
+    }
+}
+
 /* --- crashes --- */
 
 /* With a store that is far behind the log: from the record on, the log's last snapshot is one that

@@ -54,8 +54,8 @@ bool log_snapshot_is_busy(const struct log_snapshot *n)
 
 /* --- the file, on a worker --- */
 
-/* Removes the oldest files until `keep` are left; 0: none. Names sort by age. */
-static void purge_files(struct disk *disk, const char *dir, unsigned keep)
+/* Names sort by age. */
+void log_snapshot_purge(struct disk *disk, const char *dir, unsigned keep)
 {
     struct buf names = {0}, path = {0};
     uint64_t term, index;
@@ -86,7 +86,7 @@ static void write_file(struct job *j)
 
     n->err = snapfile_save(n->o.disk, n->o.dir, &n->snapshot);
     if (n->err == ERR_OK)
-        purge_files(n->o.disk, n->o.dir, n->o.keep);
+        log_snapshot_purge(n->o.disk, n->o.dir, n->o.keep);
 }
 
 /* In the turn. What follows is the server's to do, when it looks. */

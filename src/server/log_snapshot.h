@@ -115,5 +115,9 @@ bool log_snapshot_take_release(struct log_snapshot *n, uint64_t durable_seq, uin
 bool log_snapshot_is_due(const struct log_snapshot *n, uint64_t durable_index, uint64_t now_ms);
 bool log_snapshot_is_busy(const struct log_snapshot *n);
 
+/* On a worker, for whoever has made another file: removes the oldest of them until `keep` are left;
+ * 0: none. */
+void log_snapshot_purge(struct disk *disk, const char *dir, unsigned keep);
+
 /* All invariants, asserted. */
 void log_snapshot_check(const struct log_snapshot *n);

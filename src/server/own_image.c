@@ -190,9 +190,19 @@ static void hand_over(struct server *s)
     o->step = OWN_IMAGE_IDLE;
 }
 
+/* A member that ends may be held back by nothing. */
+static void take_back(struct server *s)
+{
+    mvcc_stop_waiting(&s->own_image.waiter);
+    s->install.apply_up_to = UINT64_MAX;
+    s->own_image.step = OWN_IMAGE_IDLE;
+}
+
 void own_image_some(struct server *s)
 {
-    if (s->own_image.step == OWN_IMAGE_ASKED && install_may_begin(&s->install))
+    if (s->own_image.step == OWN_IMAGE_ASKED && s->is_stopping)
+        take_back(s);
+    else if (s->own_image.step == OWN_IMAGE_ASKED && install_may_begin(&s->install))
         cut_when_possible(s);
     else if (s->own_image.step == OWN_IMAGE_BUILDING && s->own_image.entry_count > 0)
         lag(s);

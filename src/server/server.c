@@ -125,7 +125,8 @@ static void open_parts(struct server *s, const struct boot *b)
     install_init(&s->install, &(struct install_options){.disk = s->io->disk,
                                                         .workers = s->io->workers,
                                                         .logger = s->logger,
-                                                        .snap_dir = s->snap_dir});
+                                                        .snap_dir = s->snap_dir,
+                                                        .keep = (unsigned)c->max_snapshots});
     log_snapshot_init(&s->snapshot, &snapshots, b->log.start.index, b->log.applied);
     pending_init(&s->pending, &pending);
     housekeeping_init(&s->housekeeping, &house, s->state.storage_version);
