@@ -15,7 +15,7 @@
  *     a committed conf change --> cluster_apply_conf_change --> what raft is told, or why not
  *
  * Life       cluster_open loads what the backend holds; then changes, in the order of the log;
- *            cluster_reload after a snapshot has replaced the backend's content; cluster_close.
+ *            cluster_close. A backend that comes with a snapshot has a cluster of its own.
  * Promises   1. Equal entries lead to equal tables and equal bytes in the backend, on every member,
  *               those that run etcd included.
  *            2. A refused change has changed nothing.

@@ -578,7 +578,8 @@ static void check_leases(struct history *h)
         const struct history_lease *l = e && !e->deleted ? history_lease(h, e->lease) : NULL;
         if (!l)
             continue;
-        uint64_t from_ns = l->renewed_ns > h->member_began_ns ? l->renewed_ns : h->member_began_ns;
+        uint64_t from_ns =
+            l->renewed_ns > h->leases_afresh_ns ? l->renewed_ns : h->leases_afresh_ns;
         if (h->now_ns > from_ns + (uint64_t)l->ttl * NS_PER_S + h->lease_late_ns)
             history_fail(h, "lease %" PRIx64 " should have ended, and key %u is still there",
                          (uint64_t)l->id, key);

@@ -93,12 +93,13 @@ struct history {
     int64_t told;      /* the highest revision anybody was told */
     int64_t seen;      /* the witness has everything up to here */
     int64_t compacted; /* the highest compaction anybody has asked for */
-    uint64_t now_ns, member_began_ns;
-    uint64_t lease_late_ns;  /* how late a lease may end */
-    int64_t server_revision; /* the member's, as it is: clients do not know it */
-    bool witness_is_live;    /* it had everything there was, and is still connected */
-    bool has_installs;       /* the member's state is replaced now and then, */
-    uint64_t installs;       /* so often up to now */
+    uint64_t now_ns;
+    uint64_t leases_afresh_ns; /* all of them: the member began, or its state was replaced */
+    uint64_t lease_late_ns;    /* how late a lease may end */
+    int64_t server_revision;   /* the member's, as it is: clients do not know it */
+    bool witness_is_live;      /* it had everything there was, and is still connected */
+    bool has_installs;         /* the member's state is replaced now and then, */
+    uint64_t installs;         /* so often up to now */
     char problem[512];
     bool failed;
 };

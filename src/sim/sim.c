@@ -95,7 +95,7 @@ static void boot(struct sim *s)
 
     if (s->crash_at > calls && s->crash_at != UINT64_MAX)
         fake_disk_die_at(s->member->disk, s->crash_at - calls);
-    s->history.member_began_ns = s->time.now_ns;
+    s->history.leases_afresh_ns = s->time.now_ns;
     bool ok = sim_host_start(s->member);
     if (fake_disk_is_dead(s->member->disk)) {
         crash(s);
@@ -275,6 +275,13 @@ static void install_now_and_then(struct sim *s)
         s->crash_at_step = s->steps + rng_below(&s->installs, STEPS_OF_INSTALL);
 }
 
+static void note_installs(struct sim *s, uint64_t count)
+{
+    if (count != s->history.installs)
+        s->history.leases_afresh_ns = s->time.now_ns;
+    s->history.installs = count;
+}
+
 static void member_turned(struct sim *s)
 {
     struct sim_host *m = s->member;
@@ -288,7 +295,7 @@ static void member_turned(struct sim *s)
     note(s, (uint64_t)now.revision);
     note(s, now.durable_store);
     s->history.server_revision = now.revision;
-    s->history.installs = s->installed + server_installed(m->server);
+    note_installs(s, s->installed + server_installed(m->server));
     install_now_and_then(s);
 }
 
