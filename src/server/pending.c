@@ -184,6 +184,8 @@ static uint64_t run_last(const struct pending_run *run)
  */
 static void drop_runs(struct pending *p)
 {
+    assert(p->runs);
+
     while (p->run_at < p->run_count &&
            (run_last(&p->runs[p->run_at]) <= p->o.facts->applied_index ||
             p->run_count - p->run_at >= PENDING_RUNS_MAX))
