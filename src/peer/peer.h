@@ -1,0 +1,179 @@
+/*
+ * peer: the other members, as far as bytes go. etcd calls it rafthttp.
+ *
+ * Raft hands out messages and this room carries them, in etcd's protocol: HTTP/1.1, two endless
+ * responses in either direction between any two members, and single posts where those are not there
+ * yet. What flows from A to B flows on streams that B has asked A for; so each member dials all
+ * others to hear them, and is dialled by them to be heard.
+ *
+ *                       the turn
+ *          peers_send |          ^ peers_take
+ *      +--------------v----------|---------------------------------------------+
+ *      | per peer   out: App stream   | message stream | posts (pipeline)      |
+ *      |            in:  the two we dial, back-off, the next of its URLs       |
+ *      |            probes, round trips, failures                              |
+ *      | in common  the port: streams, posts and requests of others            |
+ *      |            what came in: appends | everything else, each bounded      |
+ *      +-----------------------------------------------------------------------+
+ *                    http, wire, net: sockets
+ *
+ * Everything crosses as values. What came is taken by the turn, peers before clients; what is not a
+ * matter of bytes (a request for /members, /version, /leases ...) is handed in as a PEER_REQUEST
+ * and answered with peers_respond; what the server wants to know of another member's port it asks
+ * with peers_ask, and the result is a PEER_RESULT.
+ *
+ * Appends and forwarded proposals are taken apart from everything else, because a follower whose
+ * log is behind must not take them, and must hear heartbeats and votes nevertheless. They may not
+ * pile up here instead: what exceeds PEER_IN_BYTES_MAX is dropped, as a network would, long before
+ * the other end would cut a stream that stalls.
+ *
+ * Promises   1. A message that is sent is delivered once or not at all, and those of one stream in
+ *               order. What is dropped on our side is reported as unreachable, unless it is a
+ *               response nobody would send again for it.
+ *            2. A heartbeat never waits behind an append: they have streams, and queues, of their
+ *               own.
+ *            3. The entries of an append are encoded once, however many members get them.
+ *            4. Memory: per peer PEER_OUT_BYTES_MAX outgoing and PEER_IN_BYTES_MAX incoming, and a
+ *               frame of at most PEER_FRAME_BYTES_MAX while it is being received, and that only of
+ *               members; others can post no more than PEER_REQUEST_BYTES_MAX.
+ *            5. Whoever has the wrong cluster, a wrong, unknown or removed id or a version that
+ *               does not fit is refused with etcd's status and text, and nothing of it is shown.
+ *            6. Any bytes at all are safe.
+ * Not here   What a message means (raft), which members there are (cluster; the server tells us),
+ *            requests' meanings (the server). Snapshots: a post of one is refused with 501, and one
+ *            to be sent fails at once. TLS.
+ * Leans on   http, entry, io.
+ */
+#pragma once
+
+#include "base/buf.h"
+#include "base/err.h"
+#include "base/logger.h"
+#include "entry/entry.h"
+#include "io/net.h"
+
+struct io;
+struct peers; /* opaque */
+
+enum {
+    PEER_REQUEST_URLS_MAX = 16,
+    PEER_URL_BYTES_MAX = 512,
+};
+
+struct peers_options {
+    const struct io *io;
+    const struct logger *logger;
+    uint64_t self, cluster_id;
+    const char *urls;    /* our own as others should know them, joined by commas */
+    const char *version; /* of this server, "3.7.1" */
+    uint64_t seed;       /* for back-off */
+    uint64_t heartbeat_ms, election_ms;
+};
+
+struct peers *peers_open(const struct peers_options *options);
+void peers_close(struct peers *p);   /* NULL is fine */
+void peers_abandon(struct peers *p); /* as in a crash: the sockets are gone already */
+
+/* A connection that one of the peer port's listeners has announced. */
+void peers_accept(struct peers *p, struct conn *c);
+
+/* Nobody new is listened to, and what is queued is sent, if that is possible at once. */
+void peers_stop(struct peers *p);
+
+/* --- tell: members --- */
+
+/* Streams are dialled from here on. Known already: its URLs are those now. Not ourselves
+ * (asserted). URLs are "http://host:port". */
+void peers_add(struct peers *p, uint64_t id, const char *const *urls, size_t url_count);
+/* For good: whoever comes with this id is told so. */
+void peers_remove(struct peers *p, uint64_t id);
+
+/* --- tell: messages --- */
+
+/* Lent. To members that are not known: dropped. Leaves with the next peers_flush. */
+void peers_send(struct peers *p, const struct raft_message *m);
+
+/* Once at the end of a turn: what was gathered goes to the sockets, in one call each. */
+void peers_flush(struct peers *p);
+
+/* --- tell: requests --- */
+
+/* The response to a PEER_REQUEST: content_type may be NULL. `allow` of a 405, or NULL. */
+struct peer_response {
+    unsigned status;
+    const char *content_type;
+    const char *allow;
+    struct bytes body;      /* lent */
+    bool with_cluster_id;   /* X-Etcd-Cluster-ID */
+};
+void peers_respond(struct peers *p, uint64_t request, const struct peer_response *r);
+
+/* Asks another member's port for something, at one of its URLs (or at `url`, if the member is
+ * RAFT_NONE: before we know who lives there). The result is a PEER_RESULT with this token, always,
+ * and within the time. */
+struct peer_ask {
+    uint64_t token;
+    uint64_t member;
+    const char *url; /* "http://host:port", when member is RAFT_NONE */
+    const char *verb;
+    const char *path;
+    const char *content_type; /* of the body; NULL: none */
+    struct bytes body;
+    bool with_cluster_id;
+    uint64_t timeout_ms;
+};
+void peers_ask(struct peers *p, const struct peer_ask *ask);
+/* Nobody wants to know any more. */
+void peers_forget(struct peers *p, uint64_t token);
+
+/* --- take --- */
+
+enum peer_event_kind {
+    PEER_MESSAGE,     /* for raft: anything may be in it */
+    PEER_UNREACHABLE, /* the last message to `member` did not get through */
+    PEER_SNAPSHOT_FAILED,
+    PEER_REMOVED, /* a member says that we were removed from the cluster */
+    PEER_REQUEST,
+    PEER_RESULT,
+};
+
+/* All of it is the taker's until peer_event_free. */
+struct peer_event {
+    enum peer_event_kind kind;
+    uint64_t member; /* that it is about, or came from */
+    const struct raft_message *message;
+    uint64_t id;                   /* of a request; the token of a result */
+    struct bytes verb, path, body; /* of a request; a result's body */
+    struct bytes cluster_id;       /* a request's X-Etcd-Cluster-ID, empty: none */
+    struct bytes authorization;    /* a request's */
+    uint64_t result_cluster_id;    /* a result's X-Etcd-Cluster-ID, 0: none */
+    unsigned status;               /* of a result; 0: there was no answer, and body says why */
+    void *owned;                   /* peer's own */
+};
+
+/* The next of everything but appends and forwarded proposals. */
+bool peers_take(struct peers *p, struct peer_event *out);
+/* The next append or forwarded proposal. Whoever does not ask leaves them here, and they are dropped
+ * when they become too many. */
+bool peers_take_append(struct peers *p, struct peer_event *out);
+void peer_event_free(struct peer_event *e);
+
+/* --- ask --- */
+
+/* How it stands with a member, for metrics and the log. */
+struct peer_status {
+    bool is_active;           /* a stream to it or from it is open */
+    uint64_t active_since_ms; /* monotonic */
+    uint64_t sent_bytes, received_bytes;
+    uint64_t sent_failures, received_failures, dropped_in, dropped_out;
+    uint64_t round_trip_ns; /* of the last probe; 0: none yet */
+    uint64_t streams;       /* of at most four */
+};
+/* False: no such member. */
+bool peers_status(const struct peers *p, uint64_t id, struct peer_status *out);
+/* The longest that a member of this set has been connected, oldest first: whom to hand leadership
+ * to. etcd's longestConnected. RAFT_NONE: nobody is. */
+uint64_t peers_longest_connected(const struct peers *p, const uint64_t *of, size_t count);
+
+/* All invariants, asserted. */
+void peers_check(const struct peers *p);
