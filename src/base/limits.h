@@ -55,4 +55,54 @@ static_assert(RPC_MESSAGE_BYTES_DEFAULT <= RPC_CONN_BYTES_MAX, "so does a reques
 /* One raft append message carries at most this much entry data, unless a single entry is larger. */
 #define RAFT_MESSAGE_BYTES_MAX (1 * MIB)
 
+/*
+ * Between members. Outgoing, per stream: what the other end does not read is kept up to this and
+ * then dropped, as a network would. etcd counts messages alone; 4096 of them may be 4 GiB of
+ * appends, so bytes are counted too. Messages without entries (heartbeats, votes, their responses)
+ * may use the reserve behind it: entries that nobody reads must not silence them.
+ */
+#define PEER_OUT_BYTES_MAX     (64 * MIB)
+#define PEER_OUT_RESERVE_BYTES (1 * MIB)
+#define PEER_OUT_MESSAGES_MAX  4096
+
+/* An append takes the message stream only while less than this waits there: heartbeats follow. */
+#define PEER_DETOUR_BYTES_MAX (1 * MIB)
+
+/* Single posts, while there is no stream: etcd's numbers. */
+#define PEER_POSTS_MAX      64
+#define PEER_POST_CONNS_MAX 4
+
+/* Incoming, per peer and for appends and everything else each: received and not taken. One message
+ * is let in whatever its size, or a large entry would never arrive. */
+#define PEER_IN_BYTES_MAX    (32 * MIB)
+#define PEER_IN_MESSAGES_MAX 4096
+
+/* One message while it is being received: etcd's bound. It grows with what arrives, not with what
+ * is announced; and all of them together, the posts of members included: */
+#define PEER_FRAME_BYTES_MAX     (512 * MIB)
+#define PEER_RECEIVING_BYTES_MAX (1024ull * MIB)
+
+/* The peer port: what a member may post, and what anybody else may, or what is no message; the
+ * requests that wait for the server; connections. Who is a member is only said, never proved, so a
+ * post is held to less than a stream, which comes from an address that we have dialled. */
+#define PEER_POST_BYTES_MAX    (32 * MIB)
+#define PEER_REQUEST_BYTES_MAX (1 * MIB)
+#define PEER_REQUESTS_MAX      1024
+#define PEER_CONNS_MAX         1024
+
+/* Requests of our own to other members: how many wait, and what may come back. */
+#define PEER_ASKS_MAX         4096
+#define PEER_ASK_CONNS_MAX    4
+#define PEER_RESULT_BYTES_MAX (4 * MIB)
+
+/* Members that we do not know yet and that told us where they live, so that we can respond. */
+#define PEER_REMOTES_MAX 16
+
+/* Places that are asked something before we know who lives there. */
+#define PEER_GUESTS_MAX 64
+
+static_assert(PEER_DETOUR_BYTES_MAX < PEER_OUT_BYTES_MAX, "a detour is a part of the way");
+static_assert(RAFT_MESSAGE_BYTES_MAX < PEER_IN_BYTES_MAX, "more than one append is taken in");
+static_assert(RAFT_MESSAGE_BYTES_MAX < PEER_OUT_BYTES_MAX, "more than one append is sent");
+
 static_assert(RPC_MESSAGE_BYTES_DEFAULT == 2097152, "etcd's gRPC receive limit");
