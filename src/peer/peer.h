@@ -56,8 +56,8 @@ struct io;
 struct peers; /* opaque */
 
 enum {
-    PEER_REQUEST_URLS_MAX = 16,
-    PEER_URL_BYTES_MAX = 512,
+    PEER_URLS_MAX = 16,         /* of one member; more are not tried */
+    PEER_URLS_BYTES_MAX = 4096, /* as somebody we do not know may tell them */
 };
 
 struct peers_options {
@@ -71,14 +71,17 @@ struct peers_options {
 };
 
 struct peers *peers_open(const struct peers_options *options);
-void peers_close(struct peers *p);   /* NULL is fine */
-void peers_abandon(struct peers *p); /* as in a crash: the sockets are gone already */
+void peers_close(struct peers *p);   /* after peers_stop, when idle (asserted). NULL is fine */
+void peers_abandon(struct peers *p); /* as in a crash: sockets and timers are gone already */
 
 /* A connection that one of the peer port's listeners has announced. */
 void peers_accept(struct peers *p, struct conn *c);
 
-/* Nobody new is listened to, and what is queued is sent, if that is possible at once. */
+/* Nobody new is listened to, all members are forgotten, and what is queued is sent, if that is
+ * possible at once. Connections end within a second or so, names when they are resolved; what was
+ * asked has a result at once. */
 void peers_stop(struct peers *p);
+bool peers_is_idle(const struct peers *p);
 
 /* --- tell: members --- */
 
@@ -103,8 +106,8 @@ struct peer_response {
     unsigned status;
     const char *content_type;
     const char *allow;
-    struct bytes body;      /* lent */
-    bool with_cluster_id;   /* X-Etcd-Cluster-ID */
+    struct bytes body;    /* lent */
+    bool with_cluster_id; /* X-Etcd-Cluster-ID */
 };
 void peers_respond(struct peers *p, uint64_t request, const struct peer_response *r);
 
@@ -114,8 +117,8 @@ void peers_respond(struct peers *p, uint64_t request, const struct peer_response
 struct peer_ask {
     uint64_t token;
     uint64_t member;
-    const char *url; /* "http://host:port", when member is RAFT_NONE */
-    const char *verb;
+    const char *url;  /* "http://host:port", when member is RAFT_NONE */
+    const char *verb; /* this and the content type: literals */
     const char *path;
     const char *content_type; /* of the body; NULL: none */
     struct bytes body;
@@ -153,8 +156,8 @@ struct peer_event {
 
 /* The next of everything but appends and forwarded proposals. */
 bool peers_take(struct peers *p, struct peer_event *out);
-/* The next append or forwarded proposal. Whoever does not ask leaves them here, and they are dropped
- * when they become too many. */
+/* The next append or forwarded proposal. Whoever does not ask leaves them here, and they are
+ * dropped when they become too many. */
 bool peers_take_append(struct peers *p, struct peer_event *out);
 void peer_event_free(struct peer_event *e);
 
@@ -167,6 +170,7 @@ struct peer_status {
     uint64_t sent_bytes, received_bytes;
     uint64_t sent_failures, received_failures, dropped_in, dropped_out;
     uint64_t round_trip_ns; /* of the last probe; 0: none yet */
+    int64_t clock_drift_ns; /* how far its wall clock was behind ours then */
     uint64_t streams;       /* of at most four */
 };
 /* False: no such member. */

@@ -1,0 +1,396 @@
+#include "peer/peer_rig_test.h"
+
+#include "base/limits.h"
+#include "base/mem.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+uint64_t peer_rig_id(unsigned number)
+{
+    return number * 0x11;
+}
+
+static void keep_line(void *context, struct bytes line)
+{
+    struct rig_member *m = context;
+
+    buf_append(&m->log, line);
+}
+
+static int64_t no_time(void *context)
+{
+    (void)context;
+    return 0;
+}
+
+static void on_accept(struct listener *l, struct conn *c)
+{
+    struct rig_member *m = l->options.context;
+
+    peers_accept(m->peers, c);
+}
+
+static struct logger *logger_of(struct rig_member *m)
+{
+    static struct logger loggers[RIG_MEMBERS_MAX + 1];
+
+    loggers[m->number] = (struct logger){.level = LOG_INFO,
+                                         .format = LOG_JSON,
+                                         .sink = keep_line,
+                                         .sink_context = m,
+                                         .clock = no_time,
+                                         .clock_context = NULL};
+    return &loggers[m->number];
+}
+
+void peer_rig_start(struct peer_rig *r, unsigned number)
+{
+    struct rig_member *m = &r->at[number];
+    char address[64];
+    struct net_address where;
+
+    CHECK(!m->peers);
+    snprintf(address, sizeof(address), "10.0.0.%u:2380", number);
+    CHECK_EQ(net_address_parse(address, &where), ERR_OK);
+    CHECK_EQ(net_listen(m->io.net, &where,
+                        &(struct listener_options){.on_accept = on_accept, .context = m},
+                        &m->listener),
+             ERR_OK);
+    m->peers = peers_open(&(struct peers_options){.io = &m->io,
+                                                  .logger = logger_of(m),
+                                                  .self = peer_rig_id(number),
+                                                  .cluster_id = RIG_CLUSTER,
+                                                  .urls = "http://10.0.0.1:2380",
+                                                  .version = "3.7.1",
+                                                  .seed = test_seed() + number,
+                                                  .heartbeat_ms = 100,
+                                                  .election_ms = 1000});
+}
+
+void peer_rig_know(struct peer_rig *r, unsigned who, unsigned whom)
+{
+    char text[64];
+    const char *url = text;
+
+    snprintf(text, sizeof(text), "http://10.0.0.%u:2380", whom);
+    peers_add(r->at[who].peers, peer_rig_id(whom), &url, 1);
+}
+
+struct peer_rig *peer_rig_open(unsigned members)
+{
+    struct peer_rig *r = mem_new(struct peer_rig);
+
+    r->world = fake_world_new(test_seed());
+    r->count = members;
+    for (unsigned i = 1; i <= members; i++) {
+        char ip[32];
+        struct rig_member *m = &r->at[i];
+
+        snprintf(ip, sizeof(ip), "10.0.0.%u", i);
+        m->rig = r;
+        m->number = i;
+        m->io = *fake_world_io(r->world);
+        if (i > 1)
+            m->io.net = fake_wire_add_host(r->world->wire, &r->world->inbox, ip);
+        peer_rig_start(r, i);
+    }
+    for (unsigned i = 1; i <= members; i++)
+        for (unsigned j = 1; j <= members; j++)
+            if (i != j)
+                peer_rig_know(r, i, j);
+    return r;
+}
+
+/* --- what happens --- */
+
+static const char *type_name(enum raft_message_type type)
+{
+    switch (type) {
+    case RAFT_MSG_PROP:
+        return "prop";
+    case RAFT_MSG_APP:
+        return "app";
+    case RAFT_MSG_APP_RESP:
+        return "app-resp";
+    case RAFT_MSG_VOTE:
+        return "vote";
+    case RAFT_MSG_HEARTBEAT:
+        return "heartbeat";
+    case RAFT_MSG_PRE_VOTE:
+        return "pre-vote";
+    default:
+        return "other";
+    }
+}
+
+static void note_message(struct rig_member *m, struct buf *out, const struct raft_message *msg)
+{
+    if (m->is_silent)
+        return;
+    buf_printf(out, "%s %" PRIx64 ">%" PRIx64 " term=%" PRIu64, type_name(msg->type), msg->from,
+               msg->to, msg->term);
+    if (msg->type == RAFT_MSG_APP) {
+        buf_printf(out, " at=%" PRIu64 "/%" PRIu64 " commit=%" PRIu64, msg->log_term, msg->index,
+                   msg->commit);
+        for (size_t i = 0; i < msg->entry_count && i < 4; i++)
+            buf_printf(out, " %" PRIu64 "/%" PRIu64 ":%.*s", msg->entries[i].term,
+                       msg->entries[i].index,
+                       (int)(msg->entries[i].data.len < 8 ? msg->entries[i].data.len : 8),
+                       (const char *)msg->entries[i].data.at);
+    }
+    buf_append_str(out, "\n");
+}
+
+static void note(struct rig_member *m, const struct peer_event *e)
+{
+    switch (e->kind) {
+    case PEER_MESSAGE:
+        m->heard_count++;
+        note_message(m, &m->heard, e->message);
+        break;
+    case PEER_UNREACHABLE:
+        m->unreachable++;
+        break;
+    case PEER_SNAPSHOT_FAILED:
+        m->snapshot_failed++;
+        break;
+    case PEER_REMOVED:
+        m->removed++;
+        break;
+    case PEER_REQUEST:
+        m->last_request = e->id;
+        buf_printf(&m->heard, "request %.*s %.*s body=%.*s cluster=%.*s auth=%.*s\n",
+                   (int)e->verb.len, (const char *)e->verb.at, (int)e->path.len,
+                   (const char *)e->path.at, (int)e->body.len, (const char *)e->body.at,
+                   (int)e->cluster_id.len, (const char *)e->cluster_id.at,
+                   (int)e->authorization.len, (const char *)e->authorization.at);
+        m->heard_count++;
+        break;
+    case PEER_RESULT:
+        buf_printf(&m->results, "%" PRIu64 " %u %.*s cluster=%" PRIx64 "\n", e->id, e->status,
+                   (int)e->body.len, (const char *)e->body.at, e->result_cluster_id);
+        break;
+    }
+}
+
+static void take_turns(struct peer_rig *r)
+{
+    for (unsigned i = 1; i <= r->count; i++) {
+        struct rig_member *m = &r->at[i];
+        struct peer_event e;
+
+        if (!m->peers)
+            continue;
+        peers_check(m->peers);
+        while (peers_take(m->peers, &e)) {
+            note(m, &e);
+            peer_event_free(&e);
+        }
+        while (!m->takes_no_appends && peers_take_append(m->peers, &e)) {
+            m->append_count++;
+            for (size_t k = 0; k < e.message->entry_count; k++)
+                m->append_bytes += e.message->entries[k].data.len;
+            note_message(m, &m->appends, e.message);
+            peer_event_free(&e);
+        }
+        peers_flush(m->peers);
+    }
+}
+
+static void step(struct peer_rig *r)
+{
+    CHECK(fake_world_step(r->world));
+    take_turns(r);
+}
+
+void peer_rig_run_ms(struct peer_rig *r, uint64_t ms)
+{
+    uint64_t end = r->world->time.now_ns + ms * NS_PER_MS;
+
+    take_turns(r);
+    while (r->world->time.now_ns < end)
+        step(r);
+}
+
+static const uint64_t PATIENCE_NS = 60 * NS_PER_S;
+
+void peer_rig_until(struct peer_rig *r, const size_t *count, size_t want)
+{
+    uint64_t end = r->world->time.now_ns + PATIENCE_NS;
+
+    take_turns(r);
+    while (*count < want) {
+        CHECK(r->world->time.now_ns < end);
+        step(r);
+    }
+}
+
+void peer_rig_until_streams(struct peer_rig *r, unsigned who, unsigned whom, uint64_t streams)
+{
+    uint64_t end = r->world->time.now_ns + PATIENCE_NS;
+
+    for (;;) {
+        struct peer_status s;
+        CHECK(peers_status(r->at[who].peers, peer_rig_id(whom), &s));
+        if (s.streams == streams)
+            return;
+        CHECK(r->world->time.now_ns < end);
+        step(r);
+    }
+}
+
+/* --- the end --- */
+
+static void forget_notes(struct rig_member *m)
+{
+    buf_free(&m->heard);
+    buf_free(&m->appends);
+    buf_free(&m->log);
+    buf_free(&m->results);
+}
+
+void peer_rig_stop(struct peer_rig *r, unsigned number)
+{
+    struct rig_member *m = &r->at[number];
+
+    listener_close(m->listener);
+    peers_stop(m->peers);
+    while (!peers_is_idle(m->peers))
+        step(r);
+    peers_close(m->peers);
+    m->peers = NULL;
+}
+
+/* All share one inbox, so events of the dead are waited for before it dies; what they would call is
+ * given up a moment later. */
+void peer_rig_crash(struct peer_rig *r, unsigned number)
+{
+    peer_rig_stop(r, number);
+}
+
+void peer_rig_close(struct peer_rig *r)
+{
+    for (unsigned i = 1; i <= r->count; i++) {
+        if (r->at[i].peers)
+            peer_rig_stop(r, i);
+        forget_notes(&r->at[i]);
+    }
+    while (inbox_drain(&r->world->inbox, 100) > 0)
+        ;
+    fake_world_free(r->world);
+    mem_free(r);
+}
+
+/* --- messages --- */
+
+void peer_rig_send(struct peer_rig *r, const struct raft_message *m)
+{
+    struct peers *p = r->at[m->from / 0x11].peers;
+
+    peers_send(p, m);
+    peers_flush(p);
+}
+
+void peer_rig_append(struct peer_rig *r, unsigned from, unsigned to, uint64_t term, uint64_t index,
+                     size_t count, size_t data_bytes)
+{
+    struct raft_entry *entries = mem_new_array(count, struct raft_entry);
+
+    for (size_t i = 0; i < count; i++) {
+        uint8_t *fill;
+        struct blob *b = blob_new(data_bytes, &fill);
+        char name[32];
+        int len = snprintf(name, sizeof(name), "e%" PRIu64, index + 1 + i);
+
+        memset(fill, '.', data_bytes);
+        memcpy(fill, name, (size_t)len < data_bytes ? (size_t)len : data_bytes);
+        entries[i] = (struct raft_entry){
+            .term = term, .index = index + 1 + i, .data = blob_bytes(b), .blob = b};
+    }
+    peer_rig_send(r, &(struct raft_message){.type = RAFT_MSG_APP,
+                                            .from = peer_rig_id(from),
+                                            .to = peer_rig_id(to),
+                                            .term = term,
+                                            .log_term = index > 0 ? term : 0,
+                                            .index = index,
+                                            .commit = index,
+                                            .entries = entries,
+                                            .entry_count = count});
+    for (size_t i = 0; i < count; i++)
+        blob_unref(entries[i].blob);
+    mem_free(entries);
+}
+
+/* --- raw --- */
+
+struct raw {
+    struct buf got;
+    bool ended, closed;
+};
+
+static void raw_data(struct conn *c, struct bytes data)
+{
+    buf_append(&((struct raw *)c->context)->got, data);
+}
+
+static void raw_end(struct conn *c)
+{
+    ((struct raw *)c->context)->ended = true;
+    conn_close(c, ERR_OK);
+}
+
+static void raw_closed(struct conn *c, enum err reason)
+{
+    (void)reason;
+    ((struct raw *)c->context)->closed = true;
+}
+
+struct raw_write {
+    struct conn_write write;
+    struct bytes piece;
+    bool done;
+};
+
+static void raw_sent(struct conn_write *w, enum err e)
+{
+    (void)e;
+    container_of(w, struct raw_write, write)->done = true;
+}
+
+const char *peer_rig_raw(struct peer_rig *r, unsigned number, struct bytes what, uint64_t ms,
+                         bool *ended)
+{
+    static const struct conn_handlers handlers = {
+        .on_data = raw_data, .on_end = raw_end, .on_closed = raw_closed};
+    static struct raw raw;
+    struct raw_write w = {.piece = what};
+    char address[64];
+    struct net_address where;
+    uint64_t end = r->world->time.now_ns + ms * NS_PER_MS;
+
+    buf_free(&raw.got);
+    raw = (struct raw){0};
+    snprintf(address, sizeof(address), "10.0.0.%u:2380", number);
+    CHECK_EQ(net_address_parse(address, &where), ERR_OK);
+    struct net *net = fake_wire_add_host(r->world->wire, &r->world->inbox, "10.9.9.9");
+    struct conn *c = net_connect(net, &where, &handlers, &raw);
+    w.write = (struct conn_write){.pieces = &w.piece, .piece_count = 1, .on_done = raw_sent};
+    conn_write(c, &w.write);
+    while (!raw.closed && r->world->time.now_ns < end)
+        step(r);
+    if (ended)
+        *ended = raw.ended;
+    if (!raw.closed)
+        conn_close(c, ERR_OK);
+    while (!raw.closed || !w.done)
+        step(r);
+    char *text = (char *)(uintptr_t)buf_str(&raw.got);
+    char *date = strstr(text, "Date: ");
+    if (date) {
+        char *after = strstr(date, "\r\n") + 2;
+        memmove(date, after, strlen(after) + 1);
+    }
+    return text;
+}

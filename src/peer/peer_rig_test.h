@@ -1,0 +1,62 @@
+/*
+ * peer_rig: rooms of several members on one fake wire, and a raw client to any of them.
+ *
+ * Member n lives at 10.0.0.n, port 2380, and has the id n * 0x11. Each turn takes what came and
+ * notes it as text, so that tests compare lines.
+ */
+#pragma once
+
+#include "harness/test.h"
+#include "io/fake_world.h"
+#include "peer/peer.h"
+
+enum { RIG_MEMBERS_MAX = 5, RIG_CLUSTER = 0xabcd };
+
+struct rig_member {
+    struct peer_rig *rig;
+    unsigned number;
+    struct io io;
+    struct peers *peers;
+    struct listener *listener;
+    struct buf log;   /* lines of the logger */
+    struct buf heard; /* "vote 11>22 term=3", one line each, but for appends */
+    struct buf appends;
+    size_t heard_count, append_count, unreachable, removed, snapshot_failed;
+    uint64_t last_request;
+    struct buf results;               /* "token status body" */
+    bool takes_no_appends, is_silent; /* notes nothing but counts */
+    uint64_t append_bytes;
+};
+
+struct peer_rig {
+    struct fake_world *world;
+    unsigned count;
+    struct rig_member at[RIG_MEMBERS_MAX + 1]; /* from 1 */
+};
+
+struct peer_rig *peer_rig_open(unsigned members); /* they know each other */
+void peer_rig_close(struct peer_rig *r);
+
+uint64_t peer_rig_id(unsigned number);
+void peer_rig_start(struct peer_rig *r,
+                    unsigned number); /* again, after peer_rig_crash or peer_rig_stop */
+void peer_rig_know(struct peer_rig *r, unsigned who, unsigned whom);
+void peer_rig_crash(struct peer_rig *r, unsigned number);
+void peer_rig_stop(struct peer_rig *r, unsigned number);
+
+/* Lets things happen, the turn of every member after each event. */
+void peer_rig_run_ms(struct peer_rig *r, uint64_t ms);
+/* Until the member has this many streams with the other, of at most four; fails if that takes
+ * long. */
+void peer_rig_until_streams(struct peer_rig *r, unsigned who, unsigned whom, uint64_t streams);
+void peer_rig_until(struct peer_rig *r, const size_t *count, size_t want);
+
+/* A message of this type with entries "e<index>" from index + 1 on, sent and flushed. */
+void peer_rig_send(struct peer_rig *r, const struct raft_message *m);
+void peer_rig_append(struct peer_rig *r, unsigned from, unsigned to, uint64_t term, uint64_t index,
+                     size_t count, size_t data_bytes);
+
+/* Raw bytes to a member's port; all that comes back until it ends or `ms` have passed, with its
+ * Date taken out. The text is the rig's until the next. */
+const char *peer_rig_raw(struct peer_rig *r, unsigned number, struct bytes what, uint64_t ms,
+                         bool *ended);

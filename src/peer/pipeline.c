@@ -1,0 +1,76 @@
+/* Messages as single posts: before a stream is there, and to members that we do not know yet. */
+#include "peer/peer_int.h"
+
+/* etcd takes any 403 for "this member was removed", and so must nobody say it lightly. */
+static const char *check_result(struct peer *peer, const struct request *r, unsigned status,
+                                struct bytes body)
+{
+    struct peers *p = peer->peers;
+    struct bytes text = body;
+
+    if (text.len > 0 && text.at[text.len - 1] == '\n')
+        text.len--;
+    switch (status) {
+    case 204:
+        return NULL;
+    case 403:
+        peers_tell_removed(p);
+        return "the member has been permanently removed from the cluster";
+    case 412:
+        if (bytes_equal(text, BYTES("incompatible version"))) {
+            log_error(p->logger, "request sent was ignored by peer",
+                      LOG_ID("remote-peer-id", peer->id));
+            return "incompatible version";
+        }
+        if (bytes_equal(text, BYTES("cluster ID mismatch"))) {
+            log_error(p->logger, "request sent was ignored due to cluster ID mismatch",
+                      LOG_ID("remote-peer-id", peer->id),
+                      LOG_ID("remote-peer-cluster-id", r->result_cluster_id),
+                      LOG_ID("local-member-cluster-id", p->options.cluster_id));
+            return "cluster ID mismatch";
+        }
+        return "unhandled error when precondition failed";
+    default:
+        return "unexpected http status while posting";
+    }
+}
+
+static void on_done(struct request *r, unsigned status, struct bytes body, const char *why)
+{
+    struct peer *peer = r->context;
+
+    if (status > 0)
+        why = check_result(peer, r, status, body);
+    if (why) {
+        if (status > 0 && peer->places.count > 0)
+            places_failed(&peer->places, places_pick(&peer->places)->authority);
+        peer->status.sent_failures++;
+        peer_update_active(peer, "write", "pipeline", why);
+        peers_tell_unreachable(peer);
+    } else {
+        peer->status.sent_bytes += r->body.len;
+    }
+    request_free(r);
+}
+
+bool pipeline_post(struct peer *peer, const struct raft_message *m)
+{
+    struct requests *q = &peer->posts;
+
+    if (q->waiting_count >= PEER_POSTS_MAX ||
+        (m->entry_count > 0 && q->waiting_bytes >= PEER_OUT_BYTES_MAX))
+        return false;
+    struct request *r = mem_new(struct request);
+    *r = (struct request){
+        .verb = "POST",
+        .path = strcpy(mem_alloc(sizeof("/raft")), "/raft"),
+        .content_type = "application/protobuf",
+        .as_raft = true,
+        .timeout_ms = POST_TIMEOUT_MS,
+        .context = peer,
+        .on_done = on_done,
+    };
+    raft_message_encode(m, &r->body);
+    requests_submit(q, r);
+    return true;
+}

@@ -1,0 +1,678 @@
+/*
+ * The peer port. A connection's requests are one of these:
+ *
+ *     GET  /raft/stream/msgapp/<id>, /raft/stream/message/<id>    becomes an outgoing stream
+ *     POST /raft                                                  a message
+ *     POST /raft/snapshot                                         not yet
+ *     GET  /raft/probing                                          answered here
+ *     anything else                                               handed to the server
+ *
+ * Whoever is refused is refused by the head of his request, before a byte of a body is kept.
+ */
+#include "base/assert.h"
+#include "base/json.h"
+#include "peer/peer_int.h"
+
+#include <stdio.h>
+#include <time.h>
+
+enum port_state { PORT_OPEN, PORT_LINGERING, PORT_CLOSING };
+
+/* What the request being read will become. */
+enum port_use { USE_NONE, USE_MESSAGE, USE_REQUEST };
+
+struct port_conn {
+    struct peers *peers;
+    struct list link; /* on peers->conns */
+    struct conn *conn;
+    char remote[NET_TEXT_MAX];
+    struct wire wire;
+    struct http_conn http;
+    enum port_state state;
+    enum port_use use;
+    struct timer timer;
+    uint64_t heard_ns;
+    struct buf body;
+    size_t body_max;
+    uint64_t request; /* that the server has; 0: none */
+    struct out_stream *stream;
+    bool is_last; /* http has said that the connection is of no more use */
+};
+
+/* --- the end --- */
+
+static void drop_request(struct port_conn *c)
+{
+    if (c->request > 0)
+        (void)map_remove_id(&c->peers->requests, c->request);
+    c->request = 0;
+}
+
+static void drop_body(struct port_conn *c)
+{
+    c->peers->receiving -= c->body.len;
+    buf_free(&c->body);
+}
+
+static void end_use(struct port_conn *c)
+{
+    drop_request(c);
+    drop_body(c);
+    http_close(&c->http);
+    peer_timer_stop(c->peers, &c->timer);
+}
+
+void port_conn_cut(struct port_conn *c, enum err reason)
+{
+    if (c->state == PORT_CLOSING)
+        return;
+    c->state = PORT_CLOSING;
+    end_use(c);
+    wire_drop(&c->wire);
+    if (!c->peers->is_abandoned)
+        conn_close(c->conn, reason);
+}
+
+static void port_conn_free(struct port_conn *c)
+{
+    if (c->stream)
+        outgoing_free(c->stream);
+    list_remove(&c->link);
+    c->peers->conn_count--;
+    mem_free(c);
+}
+
+static void on_closed(struct conn *conn, enum err reason)
+{
+    struct port_conn *c = conn->context;
+
+    if (c->stream)
+        outgoing_detach(c->stream, err_text(reason));
+    if (c->state != PORT_CLOSING)
+        end_use(c);
+    wire_drop(&c->wire);
+    port_conn_free(c);
+}
+
+void port_conn_abandon(struct port_conn *c)
+{
+    if (c->stream)
+        c->stream->peer = NULL;
+    end_use(c);
+    wire_drop(&c->wire);
+    port_conn_free(c);
+}
+
+/* Closing at once, with input unread, would make the kernel discard our last words. */
+static void linger(struct port_conn *c)
+{
+    if (c->state != PORT_OPEN)
+        return;
+    wire_send(&c->wire);
+    c->state = PORT_LINGERING;
+    end_use(c);
+    conn_shutdown(c->conn);
+    conn_resume(c->conn);
+    peer_timer_start(c->peers, &c->timer, LINGER_MS);
+}
+
+void port_conn_finish(struct port_conn *c)
+{
+    if (c->stream && c->stream->peer) {
+        outgoing_finish(c->stream);
+        outgoing_detach(c->stream, NULL);
+    }
+    linger(c);
+}
+
+/* --- responses --- */
+
+struct answer {
+    unsigned status;
+    const char *content_type, *allow;
+    struct bytes body;
+    bool with_cluster_id, with_version, is_error;
+};
+
+static void answer(struct port_conn *c, const struct answer *a)
+{
+    const struct peers *p = c->peers;
+    struct http1_field fields[6];
+    size_t count = 0;
+
+    if (a->content_type)
+        fields[count++] =
+            (struct http1_field){BYTES("Content-Type"), bytes_of_str(a->content_type)};
+    if (a->is_error)
+        fields[count++] = (struct http1_field){BYTES("X-Content-Type-Options"), BYTES("nosniff")};
+    if (a->allow)
+        fields[count++] = (struct http1_field){BYTES("Allow"), bytes_of_str(a->allow)};
+    if (a->with_version)
+        fields[count++] = (struct http1_field){BYTES("X-Server-Version"), bytes_of_str(p->version)};
+    if (a->with_cluster_id)
+        fields[count++] =
+            (struct http1_field){BYTES("X-Etcd-Cluster-ID"), bytes_of_str(p->cluster_hex)};
+    c->use = USE_NONE;
+    http_respond(&c->http, a->status,
+                 &(struct http_message_options){
+                     .fields = fields, .field_count = count, .length = a->body.len});
+    http_send(&c->http, a->body);
+    http_finish(&c->http);
+}
+
+/* As Go's http.Error: a line of text. */
+static void refuse(struct port_conn *c, struct answer a, const char *text)
+{
+    char line[128];
+    int len = snprintf(line, sizeof(line), "%s\n", text);
+
+    assert(len > 0 && (size_t)len < sizeof(line));
+    a.content_type = "text/plain; charset=utf-8";
+    a.is_error = true;
+    a.body = bytes_of(line, (size_t)len);
+    answer(c, &a);
+}
+
+static void refuse_message(struct port_conn *c, unsigned status, const char *text)
+{
+    refuse(c, (struct answer){.status = status, .with_cluster_id = true}, text);
+}
+
+/* As etcd spells an error of its own. */
+static void forbid(struct port_conn *c, const char *text)
+{
+    struct buf body = {0};
+    struct json j = {.out = &body};
+
+    json_begin_object(&j, NULL);
+    json_put_str(&j, "message", text);
+    json_end_object(&j);
+    answer(c, &(struct answer){.status = 403,
+                               .content_type = "application/json",
+                               .with_cluster_id = true,
+                               .body = buf_bytes(&body)});
+    buf_free(&body);
+}
+
+static void refuse_method(struct port_conn *c, const char *allow)
+{
+    refuse(c, (struct answer){.status = 405, .allow = allow}, "Method Not Allowed");
+}
+
+static void answer_probe(struct port_conn *c)
+{
+    uint64_t wall_ns = clock_wall_ns(c->peers->clock);
+    time_t seconds = (time_t)(wall_ns / NS_PER_S);
+    unsigned nanos = (unsigned)(wall_ns % NS_PER_S);
+    struct tm tm;
+    struct buf body = {0};
+    char fraction[16] = "";
+
+    gmtime_r(&seconds, &tm);
+    if (nanos > 0) {
+        int len = snprintf(fraction, sizeof(fraction), ".%09u", nanos);
+        while (len > 0 && fraction[len - 1] == '0')
+            fraction[--len] = '\0';
+    }
+    buf_printf(&body, "{\"OK\":true,\"Now\":\"%04d-%02d-%02dT%02d:%02d:%02d%sZ\"}\n",
+               tm.tm_year + 1900, tm.tm_mon + 1, tm.tm_mday, tm.tm_hour, tm.tm_min, tm.tm_sec,
+               fraction);
+    answer(c, &(struct answer){.status = 200,
+                               .content_type = "text/plain; charset=utf-8",
+                               .body = buf_bytes(&body)});
+    buf_free(&body);
+}
+
+/* --- streams --- */
+
+struct conn *port_conn_socket(struct port_conn *c)
+{
+    return c->conn;
+}
+
+void port_conn_set_stream(struct port_conn *c, struct out_stream *o)
+{
+    c->stream = o;
+}
+
+static void refuse_stream(struct port_conn *c, unsigned status, const char *text)
+{
+    refuse(c, (struct answer){.status = status, .with_cluster_id = true, .with_version = true},
+           text);
+}
+
+static void open_stream(struct port_conn *c, struct peer *peer, enum stream_kind kind)
+{
+    const struct peers *p = c->peers;
+    const struct http1_field fields[] = {
+        {BYTES("X-Server-Version"), bytes_of_str(p->version)},
+        {BYTES("X-Etcd-Cluster-ID"), bytes_of_str(p->cluster_hex)},
+    };
+
+    peer_timer_stop(c->peers, &c->timer);
+    http_respond(&c->http, 200,
+                 &(struct http_message_options){
+                     .fields = fields, .field_count = ARRAY_LEN(fields), .length = HTTP_CHUNKED});
+    wire_send(&c->wire); /* the other end waits for it; and what follows goes past the wire */
+    outgoing_attach(peer, kind, c, !c->http.reader.is_1_0);
+}
+
+/* Somebody who is not known may have joined while we were away: then we can at least respond. */
+static void refuse_stranger(struct port_conn *c, uint64_t from)
+{
+    struct peers *p = c->peers;
+    struct bytes urls = field_of(&c->http.reader, "X-PeerURLs");
+
+    if (urls.len > 0)
+        peers_add_remote(p, from, urls);
+    log_warn(p->logger, "failed to find remote peer in cluster",
+             LOG_ID("local-member-id", p->options.self),
+             LOG_ID("remote-peer-id-stream-handler", p->options.self),
+             LOG_ID("remote-peer-id-from", from), LOG_ID("cluster-id", p->options.cluster_id));
+    refuse_stream(c, 404, "error sender not found");
+}
+
+static void stream_head(struct port_conn *c, struct bytes path)
+{
+    struct peers *p = c->peers;
+    const struct http1_reader *r = &c->http.reader;
+    uint64_t from = 0;
+
+    if (!bytes_equal(r->verb, BYTES("GET"))) {
+        refuse_method(c, "GET");
+        return;
+    }
+    enum check check = check_request(p, r);
+    if (check != CHECK_OK) {
+        refuse_stream(c, 412,
+                      check == CHECK_VERSION ? "incompatible version" : "cluster ID mismatch");
+        return;
+    }
+    size_t cut = path.len;
+    while (path.at[cut - 1] != '/')
+        cut--;
+    struct bytes dir = bytes_of(path.at, cut - 1);
+    struct bytes name = bytes_of(path.at + cut, path.len - cut);
+    bool is_app = bytes_equal(dir, BYTES("/raft/stream/msgapp"));
+    if (!is_app && !bytes_equal(dir, BYTES("/raft/stream/message"))) {
+        log_debug(p->logger, "ignored unexpected streaming request path",
+                  LOG_ID("local-member-id", p->options.self), LOG_BYTES("path", path));
+        refuse_stream(c, 404, "invalid path");
+        return;
+    }
+    if (!check_id(name, &from)) {
+        log_warn(p->logger, "failed to parse path into ID",
+                 LOG_ID("local-member-id", p->options.self), LOG_BYTES("path", name));
+        refuse_stream(c, 404, "invalid from");
+        return;
+    }
+    if (peers_is_removed(p, from)) {
+        log_warn(p->logger, "rejected stream from remote peer because it was removed",
+                 LOG_ID("local-member-id", p->options.self), LOG_ID("remote-peer-id-from", from));
+        refuse_stream(c, 410, "removed member");
+        return;
+    }
+    struct peer *peer = peers_find(p, from);
+    if (!peer) {
+        refuse_stranger(c, from);
+        return;
+    }
+    struct bytes to = field_of(r, "X-Raft-To");
+    if (!bytes_equal(to, bytes_of_str(p->self_hex))) {
+        log_warn(p->logger, "ignored streaming request; ID mismatch",
+                 LOG_ID("local-member-id", p->options.self),
+                 LOG_ID("remote-peer-id-stream-handler", p->options.self),
+                 LOG_BYTES("remote-peer-id-header", to), LOG_ID("remote-peer-id-from", from),
+                 LOG_ID("cluster-id", p->options.cluster_id));
+        refuse_stream(c, 412, "to field mismatch");
+        return;
+    }
+    open_stream(c, peer, is_app ? STREAM_APP : STREAM_MESSAGE);
+}
+
+/* --- messages --- */
+
+/* False: it was refused. */
+static bool check_post(struct port_conn *c)
+{
+    const struct http1_reader *r = &c->http.reader;
+
+    if (!bytes_equal(r->verb, BYTES("POST"))) {
+        refuse_method(c, "POST");
+        return false;
+    }
+    enum check check = check_request(c->peers, r);
+    if (check == CHECK_OK)
+        return true;
+    refuse_message(c, 412, check == CHECK_VERSION ? "incompatible version" : "cluster ID mismatch");
+    return false;
+}
+
+static void message_head(struct port_conn *c)
+{
+    struct peers *p = c->peers;
+    uint64_t from = 0;
+
+    if (!check_post(c))
+        return;
+    bool has_from = check_id(field_of(&c->http.reader, "X-Server-From"), &from);
+    struct bytes urls = field_of(&c->http.reader, "X-PeerURLs");
+    if (has_from && urls.len > 0)
+        peers_add_remote(p, from, urls);
+    c->use = USE_MESSAGE;
+    c->body_max = has_from && peers_find(p, from) ? PEER_POST_BYTES_MAX : PEER_REQUEST_BYTES_MAX;
+}
+
+static void take_message(struct port_conn *c, struct blob *frame)
+{
+    struct peers *p = c->peers;
+    struct raft_message m;
+
+    if (raft_message_decode(frame, blob_bytes(frame), &p->arena, &m) != ERR_OK) {
+        log_warn(p->logger, "failed to unmarshal Raft message",
+                 LOG_ID("local-member-id", p->options.self), LOG_STR("remote", c->remote));
+        refuse_message(c, 400, "error unmarshalling raft message");
+        return;
+    }
+    if (m.type == RAFT_MSG_SNAP) { /* the state that belongs to it is not here */
+        refuse_message(c, 400, "wrong raft message type");
+        return;
+    }
+    struct peer *peer = peers_find(p, m.from);
+    size_t bytes = blob_bytes(frame).len;
+    if (peer)
+        peer->status.received_bytes += bytes;
+    switch (peers_received(p, peer, &m, bytes)) {
+    case RECEIVED:
+    case RECEIPT_IGNORED:
+        answer(c, &(struct answer){.status = 204, .with_cluster_id = true});
+        break;
+    case RECEIPT_FULL:
+        refuse_message(c, 500, "error processing raft message");
+        break;
+    case RECEIPT_REMOVED:
+        forbid(c, "cannot process message from removed member");
+        break;
+    case RECEIPT_MISMATCH:
+        forbid(c, "cannot process message to mismatch member");
+        break;
+    }
+}
+
+static void message_end(struct port_conn *c)
+{
+    struct blob *frame = blob_copy(buf_bytes(&c->body));
+
+    drop_body(c);
+    take_message(c, frame);
+    arena_reset(&c->peers->arena);
+    blob_unref(frame);
+}
+
+/* --- requests for the server --- */
+
+static struct bytes copy_to(struct buf *text, struct bytes what)
+{
+    struct bytes copy = bytes_of(text->at + text->len, what.len);
+
+    if (what.len > 0)
+        memcpy(text->at + text->len, what.at, what.len);
+    text->len += what.len;
+    return copy;
+}
+
+static void request_end(struct port_conn *c)
+{
+    struct peers *p = c->peers;
+    const struct http1_reader *r = &c->http.reader;
+    struct bytes path = http_path(&c->http), body = buf_bytes(&c->body);
+    struct bytes cluster = field_of(r, "X-Etcd-Cluster-ID");
+    struct bytes authorization = field_of(r, "Authorization");
+
+    if (p->requests.count >= PEER_REQUESTS_MAX) {
+        refuse(c, (struct answer){.status = 503}, "too many requests");
+        return;
+    }
+    struct told *t = told_new(PEER_REQUEST, RAFT_NONE);
+    buf_reserve(&t->text, r->verb.len + path.len + body.len + cluster.len + authorization.len + 1);
+    t->event.verb = copy_to(&t->text, r->verb);
+    t->event.path = copy_to(&t->text, path);
+    t->event.body = copy_to(&t->text, body);
+    t->event.cluster_id = copy_to(&t->text, cluster);
+    t->event.authorization = copy_to(&t->text, authorization);
+    t->event.id = c->request = ++p->last_request;
+    (void)map_put_id(&p->requests, c->request, c);
+    drop_body(c);
+    peers_tell(p, t);
+}
+
+static void settle(struct port_conn *c);
+
+void peers_respond(struct peers *p, uint64_t request, const struct peer_response *r)
+{
+    struct port_conn *c = map_get_id(&p->requests, request);
+
+    if (!c)
+        return; /* it has gone */
+    drop_request(c);
+    answer(c, &(struct answer){.status = r->status,
+                               .content_type = r->content_type,
+                               .allow = r->allow,
+                               .body = r->body,
+                               .with_cluster_id = r->with_cluster_id,
+                               .is_error = r->status >= 400 && r->content_type &&
+                                           strncmp(r->content_type, "text/plain", 10) == 0});
+    settle(c);
+}
+
+/* --- http --- */
+
+static struct port_conn *port_conn_of(struct http_conn *h)
+{
+    return h->context;
+}
+
+static void on_head(struct http_conn *h)
+{
+    struct port_conn *c = port_conn_of(h);
+    struct bytes path = http_path(h);
+
+    c->use = USE_NONE;
+    if (bytes_starts_with(path, BYTES("/raft/stream/"))) {
+        stream_head(c, path);
+    } else if (bytes_equal(path, BYTES("/raft"))) {
+        message_head(c);
+    } else if (bytes_equal(path, BYTES("/raft/snapshot"))) {
+        if (check_post(c))
+            refuse_message(c, 501, "snapshots are not received yet");
+    } else if (bytes_equal(path, BYTES("/raft/probing"))) {
+        answer_probe(c);
+    } else if (bytes_starts_with(path, BYTES("/raft/"))) {
+        refuse(c, (struct answer){.status = 404}, "404 page not found");
+    } else {
+        c->use = USE_REQUEST;
+        c->body_max = PEER_REQUEST_BYTES_MAX;
+    }
+    if (c->use != USE_NONE && h->reader.has_length && h->reader.length > c->body_max)
+        refuse(c, (struct answer){.status = 413}, "http: request body too large");
+}
+
+static void on_body(struct http_conn *h, struct bytes piece)
+{
+    struct port_conn *c = port_conn_of(h);
+    struct peers *p = c->peers;
+
+    http_consumed(h, piece.len);
+    if (c->use == USE_NONE)
+        return;
+    if (piece.len > c->body_max - c->body.len ||
+        piece.len > PEER_RECEIVING_BYTES_MAX - p->receiving) {
+        drop_body(c);
+        refuse(c, (struct answer){.status = 413}, "http: request body too large");
+        return;
+    }
+    buf_append(&c->body, piece);
+    p->receiving += piece.len;
+}
+
+static void on_end(struct http_conn *h)
+{
+    struct port_conn *c = port_conn_of(h);
+
+    peer_timer_stop(c->peers, &c->timer);
+    if (c->use == USE_MESSAGE)
+        message_end(c);
+    else if (c->use == USE_REQUEST)
+        request_end(c);
+}
+
+static void on_credit(struct http_conn *h)
+{
+    (void)h;
+}
+
+static void watch_silence(struct port_conn *c)
+{
+    c->heard_ns = clock_now_ns(c->peers->clock);
+    peer_timer_start(c->peers, &c->timer, PORT_SILENCE_MS);
+}
+
+static void on_over(struct http_conn *h, bool kept)
+{
+    struct port_conn *c = port_conn_of(h);
+
+    drop_body(c);
+    if (kept && !c->peers->is_stopping)
+        watch_silence(c);
+    else
+        c->is_last = true;
+}
+
+static void on_broken(struct http_conn *h, const char *why)
+{
+    struct port_conn *c = port_conn_of(h);
+
+    if (c->use == USE_MESSAGE)
+        log_warn(c->peers->logger, "failed to read Raft message",
+                 LOG_ID("local-member-id", c->peers->options.self), LOG_STR("remote", c->remote),
+                 LOG_STR("error", why));
+    else
+        log_warn(c->peers->logger, "rejected a connection to the peer port",
+                 LOG_STR("remote-addr", c->remote), LOG_STR("error", why));
+    c->is_last = true;
+}
+
+static const struct http_events http_events = {.on_head = on_head,
+                                               .on_body = on_body,
+                                               .on_end = on_end,
+                                               .on_credit = on_credit,
+                                               .on_over = on_over,
+                                               .on_broken = on_broken};
+
+/* Never from inside http's callbacks: it ends the http_conn. */
+static void settle(struct port_conn *c)
+{
+    if (c->state != PORT_OPEN)
+        return;
+    wire_send(&c->wire);
+    if (c->is_last)
+        linger(c);
+}
+
+/* --- the socket --- */
+
+static void on_data(struct conn *conn, struct bytes data)
+{
+    struct port_conn *c = conn->context;
+
+    if (c->state != PORT_OPEN)
+        return;
+    c->heard_ns = clock_now_ns(c->peers->clock);
+    http_data(&c->http, data);
+    settle(c);
+}
+
+static void on_socket_end(struct conn *conn)
+{
+    struct port_conn *c = conn->context;
+
+    if (c->state == PORT_LINGERING) {
+        port_conn_cut(c, ERR_OK);
+        return;
+    }
+    if (c->state != PORT_OPEN)
+        return;
+    if (c->stream) { /* whoever asked for it has left */
+        outgoing_detach(c->stream, "EOF");
+        port_conn_cut(c, ERR_END);
+        return;
+    }
+    http_ended(&c->http);
+    settle(c);
+}
+
+static void on_sent(struct wire *w, size_t bytes)
+{
+    struct port_conn *c = container_of(w, struct port_conn, wire);
+
+    (void)bytes;
+    if (c->state != PORT_OPEN)
+        return;
+    http_sent(&c->http);
+    settle(c);
+}
+
+/* Go's server says nothing to somebody who did not finish his request. */
+static void on_time(struct timer *t)
+{
+    struct port_conn *c = container_of(t, struct port_conn, timer);
+    uint64_t due_ns = c->heard_ns + PORT_SILENCE_MS * NS_PER_MS;
+
+    if (c->state == PORT_OPEN && clock_now_ns(c->peers->clock) < due_ns)
+        timer_start_at(c->peers->clock, t, due_ns);
+    else
+        port_conn_cut(c, ERR_TIMEOUT);
+}
+
+void peers_accept(struct peers *p, struct conn *conn)
+{
+    static const struct conn_handlers handlers = {
+        .on_data = on_data, .on_end = on_socket_end, .on_closed = on_closed};
+
+    if (p->is_stopping || p->conn_count >= PEER_CONNS_MAX) {
+        conn_close(conn, ERR_OK);
+        return;
+    }
+    struct port_conn *c = mem_new(struct port_conn);
+    *c = (struct port_conn){.peers = p, .conn = conn, .timer.on_time = on_time};
+    memcpy(c->remote, conn_info(conn)->remote, sizeof(c->remote));
+    c->wire = (struct wire){.pool = &p->pool, .conn = conn, .on_sent = on_sent};
+    http_open(&c->http, &(struct http_conn_options){.reads = HTTP1_REQUEST,
+                                                    .conn = conn,
+                                                    .wire = &c->wire,
+                                                    .clock = p->clock,
+                                                    .on = &http_events,
+                                                    .context = c});
+    list_init(&c->link);
+    list_push_back(&p->conns, &c->link);
+    p->conn_count++;
+    watch_silence(c);
+    conn_accept(conn, &handlers, c);
+}
+
+/* The list links it by a member that only this file knows. */
+struct port_conn *port_conn_of_link(struct list *link)
+{
+    return container_of(link, struct port_conn, link);
+}
+
+void port_conn_check(const struct port_conn *c, uint64_t *receiving)
+{
+    *receiving += c->body.len;
+    http_check(&c->http);
+    assert(c->body.len <= PEER_POST_BYTES_MAX);
+    assert(c->request == 0 || map_get_id(&c->peers->requests, c->request) == c);
+    assert(!c->stream || c->stream->conn == c);
+    assert(!c->stream || !c->stream->peer || c->stream->peer->out[c->stream->kind] == c->stream);
+    assert(c->state != PORT_CLOSING || c->request == 0);
+}
