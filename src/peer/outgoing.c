@@ -5,14 +5,18 @@
  *     00000a3c CR LF | message | message | ... | CR LF
  *
  * While the socket has not taken all of it the next ones gather behind, up to the bounds. Whoever
- * takes nothing for five seconds is cut off, as etcd does it: the messages are old by then.
+ * does not take a slice of it in five seconds is cut off, as etcd does it: the messages are old by
+ * then.
  */
 #include "base/assert.h"
 #include "peer/peer_int.h"
 
 #include <stdio.h>
 
-enum { CHUNK_HEAD_BYTES = 10 }; /* eight digits: leading zeros mean nothing */
+enum {
+    CHUNK_HEAD_BYTES = 10,     /* eight digits: leading zeros mean nothing */
+    SLICE_BYTES = 1024 * 1024, /* handed to the socket at once */
+};
 
 static_assert(PEER_OUT_BYTES_MAX + PEER_OUT_RESERVE_BYTES < UINT32_MAX - PEER_FRAME_BYTES_MAX,
               "the size of any chunk has eight digits");
@@ -42,10 +46,16 @@ static void end_chunk(struct out_stream *o)
     gather_add(&o->next, BYTES("\r\n"));
 }
 
+static void write_slice(struct out_stream *o);
+
 static void on_done(struct conn_write *w, enum err e)
 {
     struct out_stream *o = container_of(w, struct out_stream, write);
 
+    if (o->peer && e == ERR_OK && o->piece < o->piece_count) {
+        write_slice(o);
+        return;
+    }
     if (o->peer && e == ERR_OK) {
         o->peer->status.sent_bytes += o->under.len;
     } else if (o->peer) {
@@ -60,11 +70,33 @@ static void on_done(struct conn_write *w, enum err e)
         outgoing_flush(o);
 }
 
+/* The socket tells when it has taken a slice, so that slow can be told from dead. */
+static void write_slice(struct out_stream *o)
+{
+    size_t count = 0, bytes = 0;
+
+    while (o->piece < o->piece_count && count < OUT_SLICE_PIECES && bytes < SLICE_BYTES) {
+        struct bytes piece = o->pieces[o->piece];
+        size_t left = piece.len - o->piece_sent;
+        size_t now = left < SLICE_BYTES - bytes ? left : SLICE_BYTES - bytes;
+
+        o->slice[count++] = bytes_of(piece.at + o->piece_sent, now);
+        bytes += now;
+        o->piece_sent += now;
+        if (now == left) {
+            o->piece++;
+            o->piece_sent = 0;
+        }
+    }
+    o->write = (struct conn_write){.pieces = o->slice, .piece_count = count, .on_done = on_done};
+    o->write_since_ns = clock_now_ns(o->peer->peers->clock);
+    conn_write(port_conn_socket(o->conn), &o->write);
+}
+
 /* What is left waits for the socket, from where it is. `skip` of it has gone already. */
 static void write_rest(struct out_stream *o, size_t skip)
 {
     struct gather spare = o->under;
-    struct clock *clock = o->peer->peers->clock;
 
     o->under = o->next;
     o->next = spare;
@@ -74,13 +106,11 @@ static void write_rest(struct out_stream *o, size_t skip)
         o->pieces = mem_resize(o->pieces, most, sizeof(*o->pieces));
         o->piece_cap = most;
     }
-    size_t count = gather_pieces(&o->under, o->pieces);
-    assert(skip == 0 || count == 1);
-    o->pieces[0] = bytes_of(o->pieces[0].at + skip, o->pieces[0].len - skip);
-    o->write = (struct conn_write){.pieces = o->pieces, .piece_count = count, .on_done = on_done};
-    o->write_since_ns = clock_now_ns(clock);
-    o->write_left = 0;
-    conn_write(port_conn_socket(o->conn), &o->write);
+    o->piece_count = gather_pieces(&o->under, o->pieces);
+    assert(skip == 0 || o->piece_count == 1);
+    o->piece = 0;
+    o->piece_sent = skip;
+    write_slice(o);
 }
 
 void outgoing_flush(struct out_stream *o)
@@ -136,17 +166,9 @@ bool outgoing_put(struct out_stream *o, const struct raft_message *m)
 /* --- time --- */
 
 /* It may be slow, as long as it reads. */
-static bool is_stalled(struct out_stream *o, uint64_t now_ns)
+static bool is_stalled(const struct out_stream *o, uint64_t now_ns)
 {
-    size_t left = conn_queued_bytes(port_conn_socket(o->conn));
-
-    if (o->write_since_ns == 0)
-        return false;
-    if (left != o->write_left) {
-        o->write_left = left;
-        o->write_since_ns = now_ns;
-    }
-    return now_ns - o->write_since_ns >= STREAM_SILENCE_MS * NS_PER_MS;
+    return o->write_since_ns > 0 && now_ns - o->write_since_ns >= STREAM_SILENCE_MS * NS_PER_MS;
 }
 
 static void beat(struct out_stream *o, uint64_t now_ns)

@@ -152,6 +152,8 @@ void request_free(struct request *r);
 
 /* --- outgoing.c --- */
 
+enum { OUT_SLICE_PIECES = 32 };
+
 /* One stream that a peer has dialled, with its connection. */
 struct out_stream {
     struct peer *peer; /* NULL: replaced, or the peer is gone */
@@ -159,13 +161,14 @@ struct out_stream {
     enum stream_kind kind;
     struct list dirty_link; /* on peers->dirty: something was gathered */
     struct app_state app;
-    struct gather next;  /* for the next flush */
-    struct gather under; /* being written */
-    struct bytes *pieces;
-    size_t piece_cap;
+    struct gather next;   /* for the next flush */
+    struct gather under;  /* being written */
+    struct bytes *pieces; /* of under */
+    size_t piece_cap, piece_count;
+    size_t piece, piece_sent; /* the first that the socket was not given */
+    struct bytes slice[OUT_SLICE_PIECES];
     struct conn_write write;
-    uint64_t write_since_ns; /* nothing was taken since; 0: none is under way */
-    size_t write_left;       /* of it, when we last looked */
+    uint64_t write_since_ns; /* of the slice; 0: none is under way */
     size_t message_count;    /* in next and under */
     size_t under_count;      /* of those, in under */
     bool is_chunked;

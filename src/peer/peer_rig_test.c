@@ -91,9 +91,13 @@ struct peer_rig *peer_rig_open(unsigned members)
         snprintf(ip, sizeof(ip), "10.0.0.%u", i);
         m->rig = r;
         m->number = i;
-        m->io = *fake_world_io(r->world);
-        if (i > 1)
-            m->io.net = fake_wire_add_host(r->world->wire, &r->world->inbox, ip);
+        inbox_init(&m->inbox, NULL, NULL);
+        fake_clock_init(&m->clock, &r->world->time, &m->inbox);
+        fake_resolver_init(&m->resolver, &r->world->time, &m->inbox);
+        m->io = (struct io){.inbox = &m->inbox,
+                            .clock = &m->clock.base,
+                            .net = fake_wire_add_host(r->world->wire, &m->inbox, ip),
+                            .resolver = &m->resolver.base};
         peer_rig_start(r, i);
     }
     for (unsigned i = 1; i <= members; i++)
@@ -201,7 +205,12 @@ static void take_turns(struct peer_rig *r)
 
 static void step(struct peer_rig *r)
 {
-    CHECK(fake_world_step(r->world));
+    size_t ran = 0;
+
+    for (unsigned i = 1; i <= r->count; i++)
+        ran += inbox_drain(&r->at[i].inbox, 1);
+    if (ran == 0)
+        CHECK(fake_world_step(r->world));
     take_turns(r);
 }
 
@@ -263,11 +272,15 @@ void peer_rig_stop(struct peer_rig *r, unsigned number)
     m->peers = NULL;
 }
 
-/* All share one inbox, so events of the dead are waited for before it dies; what they would call is
- * given up a moment later. */
 void peer_rig_crash(struct peer_rig *r, unsigned number)
 {
-    peer_rig_stop(r, number);
+    struct rig_member *m = &r->at[number];
+
+    fake_wire_crash(m->io.net);
+    fake_clock_crash(&m->clock);
+    inbox_init(&m->inbox, NULL, NULL);
+    peers_abandon(m->peers);
+    m->peers = NULL;
 }
 
 void peer_rig_close(struct peer_rig *r)
@@ -276,9 +289,8 @@ void peer_rig_close(struct peer_rig *r)
         if (r->at[i].peers)
             peer_rig_stop(r, i);
         forget_notes(&r->at[i]);
+        fake_clock_free(&r->at[i].clock);
     }
-    while (inbox_drain(&r->world->inbox, 100) > 0)
-        ;
     fake_world_free(r->world);
     mem_free(r);
 }
@@ -325,72 +337,86 @@ void peer_rig_append(struct peer_rig *r, unsigned from, unsigned to, uint64_t te
 
 /* --- raw --- */
 
-struct raw {
-    struct buf got;
-    bool ended, closed;
-};
-
 static void raw_data(struct conn *c, struct bytes data)
 {
-    buf_append(&((struct raw *)c->context)->got, data);
+    buf_append(&((struct rig_raw *)c->context)->got, data);
 }
 
 static void raw_end(struct conn *c)
 {
-    ((struct raw *)c->context)->ended = true;
+    ((struct rig_raw *)c->context)->ended++;
     conn_close(c, ERR_OK);
 }
 
 static void raw_closed(struct conn *c, enum err reason)
 {
     (void)reason;
-    ((struct raw *)c->context)->closed = true;
+    ((struct rig_raw *)c->context)->closed++;
 }
-
-struct raw_write {
-    struct conn_write write;
-    struct bytes piece;
-    bool done;
-};
 
 static void raw_sent(struct conn_write *w, enum err e)
 {
     (void)e;
-    container_of(w, struct raw_write, write)->done = true;
+    container_of(w, struct rig_raw, write)->written++;
 }
 
-const char *peer_rig_raw(struct peer_rig *r, unsigned number, struct bytes what, uint64_t ms,
-                         bool *ended)
+struct rig_raw *peer_rig_raw_open(struct peer_rig *r, unsigned number, struct bytes what)
 {
     static const struct conn_handlers handlers = {
         .on_data = raw_data, .on_end = raw_end, .on_closed = raw_closed};
-    static struct raw raw;
-    struct raw_write w = {.piece = what};
+    struct rig_raw *raw = mem_new(struct rig_raw);
     char address[64];
     struct net_address where;
-    uint64_t end = r->world->time.now_ns + ms * NS_PER_MS;
 
-    buf_free(&raw.got);
-    raw = (struct raw){0};
     snprintf(address, sizeof(address), "10.0.0.%u:2380", number);
     CHECK_EQ(net_address_parse(address, &where), ERR_OK);
-    struct net *net = fake_wire_add_host(r->world->wire, &r->world->inbox, "10.9.9.9");
-    struct conn *c = net_connect(net, &where, &handlers, &raw);
-    w.write = (struct conn_write){.pieces = &w.piece, .piece_count = 1, .on_done = raw_sent};
-    conn_write(c, &w.write);
-    while (!raw.closed && r->world->time.now_ns < end)
+    if (!r->stranger)
+        r->stranger = fake_wire_add_host(r->world->wire, &r->world->inbox, "10.9.9.9");
+    buf_append(&raw->sent, what);
+    raw->piece = buf_bytes(&raw->sent);
+    raw->conn = net_connect(r->stranger, &where, &handlers, raw);
+    raw->write = (struct conn_write){.pieces = &raw->piece, .piece_count = 1, .on_done = raw_sent};
+    conn_write(raw->conn, &raw->write);
+    return raw;
+}
+
+void peer_rig_raw_close(struct peer_rig *r, struct rig_raw *raw)
+{
+    if (!raw->closed)
+        conn_close(raw->conn, ERR_OK);
+    peer_rig_until(r, &raw->closed, 1);
+    peer_rig_until(r, &raw->written, 1);
+    buf_free(&raw->got);
+    buf_free(&raw->sent);
+    mem_free(raw);
+}
+
+/* The text of a response, without its date. */
+static void drop_date(struct buf *text)
+{
+    const uint8_t *date = memmem(text->at, text->len, "Date: ", 6);
+
+    if (!date)
+        return;
+    size_t at = (size_t)(date - text->at), after = at + strlen("Date: ") + 31;
+    memmove(text->at + at, text->at + after, text->len - after);
+    text->len -= after - at;
+}
+
+const char *peer_rig_exchange(struct peer_rig *r, unsigned number, struct bytes what, uint64_t ms,
+                              bool *ended)
+{
+    static struct buf text;
+    struct rig_raw *raw = peer_rig_raw_open(r, number, what);
+    uint64_t end = r->world->time.now_ns + ms * NS_PER_MS;
+
+    while (!raw->closed && r->world->time.now_ns < end)
         step(r);
     if (ended)
-        *ended = raw.ended;
-    if (!raw.closed)
-        conn_close(c, ERR_OK);
-    while (!raw.closed || !w.done)
-        step(r);
-    char *text = (char *)(uintptr_t)buf_str(&raw.got);
-    char *date = strstr(text, "Date: ");
-    if (date) {
-        char *after = strstr(date, "\r\n") + 2;
-        memmove(date, after, strlen(after) + 1);
-    }
-    return text;
+        *ended = raw->closed > 0;
+    buf_clear(&text);
+    buf_append(&text, buf_bytes(&raw->got));
+    peer_rig_raw_close(r, raw);
+    drop_date(&text);
+    return buf_str(&text);
 }

@@ -15,6 +15,9 @@ enum { RIG_MEMBERS_MAX = 5, RIG_CLUSTER = 0xabcd };
 struct rig_member {
     struct peer_rig *rig;
     unsigned number;
+    struct inbox inbox;
+    struct fake_clock clock;
+    struct fake_resolver resolver;
     struct io io;
     struct peers *peers;
     struct listener *listener;
@@ -31,6 +34,7 @@ struct rig_member {
 struct peer_rig {
     struct fake_world *world;
     unsigned count;
+    struct net *stranger;                      /* 10.9.9.9 */
     struct rig_member at[RIG_MEMBERS_MAX + 1]; /* from 1 */
 };
 
@@ -56,7 +60,18 @@ void peer_rig_send(struct peer_rig *r, const struct raft_message *m);
 void peer_rig_append(struct peer_rig *r, unsigned from, unsigned to, uint64_t term, uint64_t index,
                      size_t count, size_t data_bytes);
 
-/* Raw bytes to a member's port; all that comes back until it ends or `ms` have passed, with its
- * Date taken out. The text is the rig's until the next. */
-const char *peer_rig_raw(struct peer_rig *r, unsigned number, struct bytes what, uint64_t ms,
-                         bool *ended);
+/* Somebody at 10.9.9.9 who writes raw bytes to a member's port, and notes what comes back. */
+struct rig_raw {
+    struct conn *conn;
+    struct buf sent, got;
+    size_t ended, closed, written;
+    struct bytes piece;
+    struct conn_write write;
+};
+struct rig_raw *peer_rig_raw_open(struct peer_rig *r, unsigned number, struct bytes what);
+void peer_rig_raw_close(struct peer_rig *r, struct rig_raw *raw);
+
+/* All that comes back until the member ends it or `ms` have passed, without the date. The text is
+ * the rig's until the next. */
+const char *peer_rig_exchange(struct peer_rig *r, unsigned number, struct bytes what, uint64_t ms,
+                              bool *ended);

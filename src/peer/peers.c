@@ -119,6 +119,8 @@ void peers_add(struct peers *p, uint64_t id, const char *const *urls, size_t url
         return;
     if (peer && !peer->is_remote) {
         places_set(&peer->places, urls, url_count);
+        for (unsigned kind = 0; kind < STREAM_KINDS; kind++)
+            incoming_hurry(&peer->in[kind]);
         log_info(p->logger, "updated remote peer", LOG_ID("local-member-id", p->options.self),
                  LOG_ID("updated-remote-peer-id", id));
         return;
@@ -337,6 +339,7 @@ enum receipt peers_received(struct peers *p, struct peer *peer, const struct raf
     }
     if (!is_for_raft(m))
         return RECEIPT_IGNORED;
+    bytes += m->entry_count * sizeof(struct raft_entry);
     struct inflow *f = !peer ? &p->strangers : is_append(m) ? &peer->appends : &peer->others;
     if (f->count >= PEER_IN_MESSAGES_MAX ||
         (f->count > 0 && f->bytes + bytes > PEER_IN_BYTES_MAX)) {

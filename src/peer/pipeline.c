@@ -1,7 +1,11 @@
 /* Messages as single posts: before a stream is there, and to members that we do not know yet. */
 #include "peer/peer_int.h"
 
-/* etcd takes any 403 for "this member was removed", and so must nobody say it lightly. */
+/*
+ * etcd takes any 403 for "you were removed" and ends for good. It also says 403 to a message that
+ * is for somebody else, which is what we get when a member has moved and another one lives at its
+ * old address now: no reason to end.
+ */
 static const char *check_result(struct peer *peer, const struct request *r, unsigned status,
                                 struct bytes body)
 {
@@ -14,6 +18,8 @@ static const char *check_result(struct peer *peer, const struct request *r, unsi
     case 204:
         return NULL;
     case 403:
+        if (!memmem(body.at, body.len, "removed", strlen("removed")))
+            return "the message was for somebody else";
         peers_tell_removed(p);
         return "the member has been permanently removed from the cluster";
     case 412:
