@@ -114,6 +114,7 @@ void peers_ask(struct peers *p, const struct peer_ask *ask)
         .path = copy_str(ask->path),
         .content_type = ask->content_type,
         .with_cluster_id = ask->with_cluster_id,
+        .is_repeatable = ask->is_repeatable || strcmp(ask->verb, "GET") == 0,
         .timeout_ms = ask->timeout_ms,
         .context = p,
         .tag = ask->token,

@@ -123,6 +123,8 @@ struct peer_ask {
     const char *content_type; /* of the body; NULL: none */
     struct bytes body;
     bool with_cluster_id;
+    bool is_repeatable; /* asked twice does no harm, as with any GET: then it is asked again if a
+                           connection that was kept turns out to have ended */
     uint64_t timeout_ms;
 };
 void peers_ask(struct peers *p, const struct peer_ask *ask);

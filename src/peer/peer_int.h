@@ -126,6 +126,7 @@ struct request {
     struct buf body;          /* request's own */
     bool as_raft;             /* with all fields that raft's messages travel with */
     bool with_cluster_id;
+    bool is_repeatable; /* twice does no harm */
     uint64_t timeout_ms;
     void *context;
     uint64_t tag;

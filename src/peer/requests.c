@@ -1,7 +1,9 @@
 /*
  * Requests to one place. A few go at once, each on a connection of its own; when its response is
  * whole the connection takes the next, or waits a little for one. The other end may have given up a
- * connection that waited, just when we use it: then, and only then, a request is sent again.
+ * connection that waited, just when we use it: then, and only then, a request is sent again, if
+ * twice does no harm. A message is not: the other end may have read it, and a proposal that is made
+ * twice is applied twice.
  */
 #include "base/assert.h"
 #include "base/text.h"
@@ -164,7 +166,7 @@ static void on_failed(struct dial *d, const char *why)
     struct request_conn *c = conn_of(d);
     struct requests *q = c->owner;
     struct request *r = c->request;
-    bool again = r && c->is_kept && r->status == 0 && !r->is_again;
+    bool again = r && r->is_repeatable && c->is_kept && r->status == 0 && !r->is_again;
 
     if (again) {
         c->request = NULL;
