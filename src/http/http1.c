@@ -147,6 +147,10 @@ static enum http1_found parse_request_line(struct http1_reader *r, struct bytes 
     if (r->target.len == 0 || !all_are(r->target, is_visible) ||
         (r->target.at[0] != '/' && !bytes_equal(r->target, BYTES("*"))))
         return bad(r, 400, "malformed target");
+    /* How HTTP/2 begins, and gRPC with it: Go's server takes it for a request that its handlers
+     * then find to be none. */
+    if (bytes_equal(r->verb, BYTES("PRI")) && bytes_equal(line, BYTES("HTTP/2.0")))
+        return bad(r, 400, "HTTP/2 is not spoken here");
     if (!parse_version(r, line))
         return bad(r, 505, "unsupported version");
     return HTTP1_HEAD;
@@ -462,6 +466,8 @@ const char *http1_reason(unsigned status)
         return "Request Timeout";
     case 409:
         return "Conflict";
+    case 410:
+        return "Gone";
     case 412:
         return "Precondition Failed";
     case 413:

@@ -118,6 +118,7 @@ TEST(http1_is_strict)
         {"ABCDEFGHIJKLMNOPQRSTUVWXYZ / HTTP/1.1\r\n\r\n", "bad 400: not HTTP\n"},
         {"GET / HTTP/1.1\r\nHost: a\n\r\n\r\n", "bad 400: a line that does not end in CR LF\n"},
         {"GET / HTTP/2.0\r\nHost: a\r\n\r\n", "bad 505: unsupported version\n"},
+        {"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", "bad 400: HTTP/2 is not spoken here\n"},
         {"GET / HTTP/1.1 \r\nHost: a\r\n\r\n", "bad 400: malformed request line\n"},
         {"GET  / HTTP/1.1\r\nHost: a\r\n\r\n", "bad 400: malformed request line\n"},
         {"GET http://a/ HTTP/1.1\r\nHost: a\r\n\r\n", "bad 400: malformed target\n"},
