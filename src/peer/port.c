@@ -10,7 +10,6 @@
  * Whoever is refused is refused by the head of his request, before a byte of a body is kept.
  */
 #include "base/assert.h"
-#include "base/json.h"
 #include "peer/peer_int.h"
 
 #include <stdio.h>
@@ -36,7 +35,8 @@ struct port_conn {
     size_t body_max;
     uint64_t request; /* that the server has; 0: none */
     struct out_stream *stream;
-    bool is_last; /* http has said that the connection is of no more use */
+    bool is_last;  /* http has said that the connection is of no more use */
+    bool has_left; /* the other end says no more, though its request is not answered */
 };
 
 /* --- the end --- */
@@ -132,6 +132,7 @@ struct answer {
     const char *content_type, *allow;
     struct bytes body;
     bool with_cluster_id, with_version, is_error;
+    bool is_last; /* the connection ends with it */
 };
 
 static void answer(struct port_conn *c, const struct answer *a)
@@ -153,9 +154,10 @@ static void answer(struct port_conn *c, const struct answer *a)
         fields[count++] =
             (struct http1_field){BYTES("X-Etcd-Cluster-ID"), bytes_of_str(p->cluster_hex)};
     c->use = USE_NONE;
-    http_respond(&c->http, a->status,
-                 &(struct http_message_options){
-                     .fields = fields, .field_count = count, .length = a->body.len});
+    http_respond(
+        &c->http, a->status,
+        &(struct http_message_options){
+            .fields = fields, .field_count = count, .length = a->body.len, .close = a->is_last});
     http_send(&c->http, a->body);
     http_finish(&c->http);
 }
@@ -176,22 +178,6 @@ static void refuse(struct port_conn *c, struct answer a, const char *text)
 static void refuse_message(struct port_conn *c, unsigned status, const char *text)
 {
     refuse(c, (struct answer){.status = status, .with_cluster_id = true}, text);
-}
-
-/* As etcd spells an error of its own. */
-static void forbid(struct port_conn *c, const char *text)
-{
-    struct buf body = {0};
-    struct json j = {.out = &body};
-
-    json_begin_object(&j, NULL);
-    json_put_str(&j, "message", text);
-    json_end_object(&j);
-    answer(c, &(struct answer){.status = 403,
-                               .content_type = "application/json",
-                               .with_cluster_id = true,
-                               .body = buf_bytes(&body)});
-    buf_free(&body);
 }
 
 static void refuse_method(struct port_conn *c, const char *allow)
@@ -388,13 +374,13 @@ static void take_message(struct port_conn *c, struct blob *frame)
         answer(c, &(struct answer){.status = 204, .with_cluster_id = true});
         break;
     case RECEIPT_FULL:
-        refuse_message(c, 500, "error processing raft message");
-        break;
     case RECEIPT_REMOVED:
-        forbid(c, "cannot process message from removed member");
-        break;
     case RECEIPT_MISMATCH:
-        forbid(c, "cannot process message to mismatch member");
+        /* etcd has a 403 in mind for the latter two, which a sender takes for "you were removed"
+         * and ends; in 3.7 it never gets that far, and says this. Whoever was removed learns it
+         * from a stream that is refused. */
+        refuse(c, (struct answer){.status = 500, .with_cluster_id = true, .is_last = true},
+               "error processing raft message");
         break;
     }
 }
@@ -609,6 +595,10 @@ static void on_socket_end(struct conn *conn)
     }
     http_ended(&c->http);
     settle(c);
+    if (c->state == PORT_OPEN) { /* he may only have shut his side; more likely he is gone */
+        c->has_left = true;
+        peer_timer_start(c->peers, &c->timer, LINGER_MS);
+    }
 }
 
 static void on_sent(struct wire *w, size_t bytes)
@@ -628,7 +618,7 @@ static void on_time(struct timer *t)
     struct port_conn *c = container_of(t, struct port_conn, timer);
     uint64_t due_ns = c->heard_ns + PORT_SILENCE_MS * NS_PER_MS;
 
-    if (c->state == PORT_OPEN && clock_now_ns(c->peers->clock) < due_ns)
+    if (c->state == PORT_OPEN && !c->has_left && clock_now_ns(c->peers->clock) < due_ns)
         timer_start_at(c->peers->clock, t, due_ns);
     else
         port_conn_cut(c, ERR_TIMEOUT);
