@@ -245,13 +245,8 @@ TEST(a_member_that_is_down_is_dialled_once_a_second_at_most)
 
     peer_rig_crash(r, 2);
     peer_rig_run_ms(r, 20000);
-    size_t steps = 0;
-    uint64_t end = r->world->time.now_ns + 10 * NS_PER_S;
     uint64_t started = r->at[1].clock.base.started;
-    while (r->world->time.now_ns < end) {
-        peer_rig_run_ms(r, 1);
-        steps++;
-    }
+    peer_rig_run_ms(r, 10000);
 
     /* Two streams, each dialled 10 to 20 times with two timers; beats and probes. */
     CHECK(r->at[1].clock.base.started - started < 150);
