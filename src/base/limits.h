@@ -98,6 +98,9 @@ static_assert(RPC_MESSAGE_BYTES_DEFAULT <= RPC_CONN_BYTES_MAX, "so does a reques
 /* Members that we do not know yet and that told us where they live, so that we can respond. */
 #define PEER_REMOTES_MAX 16
 
+/* Connections of our own, with those that still look for an address. */
+#define PEER_DIALS_MAX 1024
+
 /* Places that are asked something before we know who lives there. */
 #define PEER_GUESTS_MAX 64
 

@@ -13,11 +13,6 @@ struct guest {
     struct requests requests;
 };
 
-static char *copy_str(const char *text)
-{
-    return strcpy(mem_alloc(strlen(text) + 1), text);
-}
-
 static void tell_result(struct peers *p, const struct request *r, unsigned status,
                         struct bytes body)
 {
@@ -111,7 +106,7 @@ void peers_ask(struct peers *p, const struct peer_ask *ask)
     assert(!map_get_id(&p->asks, ask->token));
     *r = (struct request){
         .verb = ask->verb,
-        .path = copy_str(ask->path),
+        .path = peer_copy_text(bytes_of_str(ask->path)),
         .content_type = ask->content_type,
         .with_cluster_id = ask->with_cluster_id,
         .is_repeatable = ask->is_repeatable || strcmp(ask->verb, "GET") == 0,

@@ -1,4 +1,5 @@
 #include "base/assert.h"
+#include "base/text.h"
 #include "cluster/urls.h"
 #include "peer/peer_int.h"
 
@@ -6,7 +7,7 @@
 
 /* --- places --- */
 
-static char *copy_text(struct bytes text)
+char *peer_copy_text(struct bytes text)
 {
     char *copy = mem_alloc(text.len + 1);
 
@@ -15,37 +16,43 @@ static char *copy_text(struct bytes text)
     return copy;
 }
 
+static uint16_t port_of(struct bytes digits)
+{
+    uint64_t port;
+
+    return text_read_number(digits, UINT16_MAX, &port) == ERR_OK ? (uint16_t)port : 80;
+}
+
+/* The parts are those that were checked, not the text as it came: one of them becomes a field of
+ * our requests, and strangers tell us theirs. */
 static struct place place_of_url(const char *text)
 {
     struct arena arena = {0};
-    struct buf why = {0}, authority = {0};
-    struct place place = {.kind = PLACE_UNKNOWN, .text = copy_text(bytes_of_str(text))};
+    struct buf why = {0}, authority = {0}, host = {0};
+    struct place place = {.kind = PLACE_UNKNOWN, .text = peer_copy_text(bytes_of_str(text))};
     struct url url = {0};
-    uint64_t port = 0;
 
-    if (url_parse(bytes_of_str(text), &arena, &why, &url)) {
-        if (url.scheme == URL_UNIX)
-            place.kind = PLACE_UNIX;
-        else if (url.scheme == URL_HTTP)
-            place.kind = PLACE_TCP;
-    }
-    const char *after = strstr(text, "://");
-    buf_append_str(&authority, after ? after + 3 : text);
-    place.authority = copy_text(buf_bytes(&authority));
-    if (place.kind == PLACE_UNIX) {
+    if (!url_parse(bytes_of_str(text), &arena, &why, &url) || url_scheme_is_secure(url.scheme)) {
+        buf_append_str(&authority, "unknown"); /* nobody is ever asked there */
+    } else if (url.scheme == URL_UNIX) {
         /* etcd's unix URLs are "unix://host:port" or "unix:///path": all behind the slashes names
          * the socket. */
-        buf_clear(&authority);
-        buf_append(&authority, url.host);
-        buf_append(&authority, url.path);
-        place.host = copy_text(buf_bytes(&authority));
+        place.kind = PLACE_UNIX;
+        buf_append(&host, url.host);
+        buf_append(&host, url.path);
+        buf_append_str(&authority, "unix");
     } else {
-        for (size_t i = 0; i < url.port.len; i++)
-            port = port * 10 + (uint64_t)(url.port.at[i] - '0');
-        place.host = copy_text(url.host);
-        place.port = (uint16_t)(port ? port : 80);
+        bool is_ip6 = url.host.len > 0 && memchr(url.host.at, ':', url.host.len);
+        place.kind = PLACE_TCP;
+        place.port = port_of(url.port);
+        buf_append(&host, url.host);
+        buf_printf(&authority, is_ip6 ? "[%.*s]:%u" : "%.*s:%u", (int)url.host.len,
+                   (const char *)url.host.at, place.port);
     }
+    place.host = peer_copy_text(buf_bytes(&host));
+    place.authority = peer_copy_text(buf_bytes(&authority));
     buf_free(&authority);
+    buf_free(&host);
     buf_free(&why);
     arena_free(&arena);
     return place;
@@ -90,6 +97,7 @@ void places_failed(struct places *p, const char *authority)
 static void dial_free(struct dial *d)
 {
     list_remove(&d->link);
+    d->peers->dial_count--;
     mem_free(d->host);
     mem_free(d->authority);
     mem_free(d);
@@ -144,7 +152,9 @@ static void on_time(struct timer *t)
     struct dial *d = container_of(t, struct dial, timer);
     uint64_t now_ns = clock_now_ns(d->peers->clock);
 
-    if (now_ns < d->heard_ns + d->limit_ns)
+    if (d->state == DIAL_RESOLVING) /* a lookup cannot be called off, only be waited for */
+        timer_start(d->peers->clock, t, d->limit_ns);
+    else if (now_ns < d->heard_ns + d->limit_ns)
         timer_start_at(d->peers->clock, t, d->heard_ns + d->limit_ns);
     else
         dial_fail(d, "i/o timeout");
@@ -353,17 +363,20 @@ struct dial *dial_open(struct peers *p, const struct place *place, const struct 
     *d = (struct dial){.peers = p,
                        .on = on,
                        .context = context,
-                       .host = copy_text(bytes_of_str(place->host)),
-                       .authority = copy_text(bytes_of_str(place->authority)),
+                       .host = peer_copy_text(bytes_of_str(place->host)),
+                       .authority = peer_copy_text(bytes_of_str(place->authority)),
                        .timer.on_time = on_time};
     list_init(&d->link);
     list_push_back(&p->dials, &d->link);
+    p->dial_count++;
     *l = (struct lookup){.host = d->host, .port = place->port, .on_done = on_resolved};
     enum err e = place->kind == PLACE_UNIX ? net_address_of_path(place->host, &l->found[0])
                  : place->kind == PLACE_TCP
                      ? net_address_of_host(place->host, place->port, &l->found[0])
                      : ERR_UNSUPPORTED;
-    if (place->kind == PLACE_TCP && e != ERR_OK) {
+    if (p->dial_count > PEER_DIALS_MAX) /* names that nobody resolves would pile up */
+        e = ERR_BUSY;
+    if (place->kind == PLACE_TCP && e == ERR_MALFORMED) {
         lookup_start(p->io->resolver, l);
         return d;
     }

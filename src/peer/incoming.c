@@ -39,8 +39,9 @@ static void on_redial(struct timer *t)
     dial_now(container_of(t, struct incoming, redial));
 }
 
-/* There is no dial any more. */
-static void lost(struct incoming *in, const char *why)
+/* There is no dial any more. A stream that is ended in good order, as when another takes its place,
+ * says nothing of the peer's health. */
+static void lost(struct incoming *in, const char *why, bool is_end)
 {
     struct peer *peer = in->peer;
     struct peers *p = peer->peers;
@@ -59,10 +60,11 @@ static void lost(struct incoming *in, const char *why)
                  LOG_STR("stream-reader-type", stream_kind_name(in->kind)),
                  LOG_ID("local-member-id", p->options.self), LOG_ID("remote-peer-id", peer->id),
                  LOG_STR("error", why));
-        peer_update_active(peer, "read", stream_kind_name(in->kind), why);
+        if (!is_end || peer->status.streams == 0)
+            peer_deactivate(peer, "read", stream_kind_name(in->kind), why);
     } else {
         in->failures++;
-        peer_update_active(peer, "dial", stream_kind_name(in->kind), why);
+        peer_deactivate(peer, "dial", stream_kind_name(in->kind), why);
     }
     schedule(in);
 }
@@ -105,7 +107,7 @@ static void give_up(struct incoming *in, const char *why)
     if (!in->is_open)
         places_failed(&in->peer->places, d->authority);
     dial_drop(d);
-    lost(in, why);
+    lost(in, why, false);
 }
 
 static void opened(struct incoming *in)
@@ -121,7 +123,7 @@ static void opened(struct incoming *in)
                                           .receiving = &p->receiving,
                                           .receiving_max = PEER_RECEIVING_BYTES_MAX};
     peer->status.streams++;
-    peer_update_active(peer, NULL, NULL, NULL);
+    peer_activate(peer);
     log_info(p->logger, "established TCP streaming connection with remote peer",
              LOG_STR("stream-reader-type", stream_kind_name(in->kind)),
              LOG_ID("local-member-id", p->options.self), LOG_ID("remote-peer-id", peer->id));
@@ -232,13 +234,13 @@ static void on_over(struct dial *d, bool kept)
     (void)kept;
     if (in->is_open) {
         dial_drop(d);
-        lost(in, "EOF");
+        lost(in, "EOF", true);
         return;
     }
     const char *why = refusal_text(in, d);
     places_failed(&in->peer->places, d->authority);
     dial_drop(d);
-    lost(in, why);
+    lost(in, why, false);
 }
 
 static void on_failed(struct dial *d, const char *why)
@@ -247,7 +249,7 @@ static void on_failed(struct dial *d, const char *why)
 
     if (!in->is_open)
         places_failed(&in->peer->places, d->authority);
-    lost(in, why);
+    lost(in, why, false);
 }
 
 static const struct dial_events dial_events = {.on_open = on_open,

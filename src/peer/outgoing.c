@@ -149,8 +149,11 @@ static bool has_credit(const struct out_stream *o, const struct raft_message *m)
     return o->message_count < PEER_OUT_MESSAGES_MAX && outgoing_queued(o) < most;
 }
 
+/* A turn that has more to say than may wait says it in two writes, if the socket is free. */
 bool outgoing_put(struct out_stream *o, const struct raft_message *m)
 {
+    if (!has_credit(o, m))
+        outgoing_flush(o);
     if (!has_credit(o, m))
         return false;
     begin_chunk(o);
@@ -221,7 +224,7 @@ void outgoing_attach(struct peer *peer, enum stream_kind kind, struct port_conn 
     peer->out[kind] = o;
     port_conn_set_stream(conn, o);
     peer->status.streams++;
-    peer_update_active(peer, NULL, NULL, NULL);
+    peer_activate(peer);
     log_info(p->logger, "established TCP streaming connection with remote peer",
              LOG_STR("stream-writer-type", stream_kind_name(kind)),
              LOG_ID("local-member-id", p->options.self), LOG_ID("remote-peer-id", peer->id));
@@ -251,7 +254,7 @@ void outgoing_detach(struct out_stream *o, const char *why)
              LOG_STR("stream-writer-type", stream_kind_name(o->kind)),
              LOG_ID("local-member-id", p->options.self), LOG_ID("remote-peer-id", peer->id),
              LOG_STR("error", why));
-    peer_update_active(peer, "write", stream_kind_name(o->kind), why);
+    peer_deactivate(peer, "write", stream_kind_name(o->kind), why);
 }
 
 /* A last word, if the socket takes it: the reader sees an end in good order. */

@@ -64,7 +64,7 @@ static void append(const struct raft_message *m)
         f->terms[e->index] = e->term;
         f->last = e->index;
         f->entries++;
-        if (memmem(e->data.at, e->data.len, "the-key", 7))
+        if (e->data.len > 0 && memmem(e->data.at, e->data.len, "the-key", 7))
             f->put_index = e->index;
     }
     if (m->commit > f->commit)

@@ -62,6 +62,7 @@ struct places {
     size_t count, picked;
 };
 
+char *peer_copy_text(struct bytes text); /* ends with a zero */
 void places_set(struct places *p, const char *const *urls, size_t count);
 void places_free(struct places *p);
 const struct place *places_pick(const struct places *p); /* NULL: there is none */
@@ -256,7 +257,7 @@ struct peers {
     struct map removed; /* id -> itself */
     size_t remote_count;
     struct list dials, conns;
-    size_t conn_count;
+    size_t dial_count, conn_count;
     struct list dirty; /* out_streams */
     struct entry_cache cache;
     struct arena arena; /* for the message being decoded */
@@ -280,8 +281,11 @@ void peers_add_remote(struct peers *p, uint64_t id, struct bytes urls);
 void peer_timer_start(struct peers *p, struct timer *t, uint64_t after_ms);
 void peer_timer_stop(struct peers *p, struct timer *t);
 
-/* A stream was opened or lost, or something failed: is it active now? */
-void peer_update_active(struct peer *peer, const char *action, const char *source, const char *why);
+/* Active: a stream is open, and nothing has failed since one was opened. As etcd, so that a member
+ * whose silence has ended the streams that we read is not taken for alive by those that it reads.
+ */
+void peer_activate(struct peer *peer);
+void peer_deactivate(struct peer *peer, const char *action, const char *source, const char *why);
 
 struct told *told_new(enum peer_event_kind kind, uint64_t member);
 void peers_tell(struct peers *p, struct told *t);

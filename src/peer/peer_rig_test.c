@@ -394,7 +394,7 @@ void peer_rig_raw_close(struct peer_rig *r, struct rig_raw *raw)
 /* The text of a response, without its date. */
 static void drop_date(struct buf *text)
 {
-    const uint8_t *date = memmem(text->at, text->len, "Date: ", 6);
+    const uint8_t *date = text->len > 0 ? memmem(text->at, text->len, "Date: ", 6) : NULL;
 
     if (!date)
         return;

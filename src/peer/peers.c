@@ -185,25 +185,28 @@ void peers_add_remote(struct peers *p, uint64_t id, struct bytes urls)
     arena_free(&arena);
 }
 
-void peer_update_active(struct peer *peer, const char *action, const char *source, const char *why)
+void peer_activate(struct peer *peer)
+{
+    struct peer_status *s = &peer->status;
+
+    assert(s->streams > 0);
+    if (s->is_active)
+        return;
+    s->is_active = true;
+    peer->active_since_ns = clock_now_ns(peer->peers->clock);
+    s->active_since_ms = peer->active_since_ns / NS_PER_MS;
+    log_info(peer->peers->logger, "peer became active", LOG_ID("peer-id", peer->id));
+}
+
+void peer_deactivate(struct peer *peer, const char *action, const char *source, const char *why)
 {
     struct peers *p = peer->peers;
     struct peer_status *s = &peer->status;
-    bool is_active = s->streams > 0;
     char error[256];
-
-    if (is_active == s->is_active && is_active)
-        return;
-    if (is_active) {
-        s->is_active = true;
-        peer->active_since_ns = clock_now_ns(p->clock);
-        s->active_since_ms = peer->active_since_ns / NS_PER_MS;
-        log_info(p->logger, "peer became active", LOG_ID("peer-id", peer->id));
-        return;
-    }
     int len = snprintf(error, sizeof(error), "failed to %s %" PRIx64 " on %s (%s)", action,
                        peer->id, source, why);
-    (void)len;
+
+    (void)len; /* cut if it is long */
     if (s->is_active)
         log_warn(p->logger, "peer became inactive (message send to peer failed)",
                  LOG_ID("peer-id", peer->id), LOG_STR("error", error));
@@ -417,11 +420,6 @@ void peers_flush(struct peers *p)
 
 /* --- life --- */
 
-static char *copy_str(const char *text)
-{
-    return strcpy(mem_alloc(strlen(text) + 1), text);
-}
-
 struct peers *peers_open(const struct peers_options *options)
 {
     struct peers *p = mem_new(struct peers);
@@ -431,8 +429,8 @@ struct peers *peers_open(const struct peers_options *options)
     p->io = options->io;
     p->clock = options->io->clock;
     p->logger = options->logger;
-    p->urls = copy_str(options->urls);
-    p->version = copy_str(options->version);
+    p->urls = peer_copy_text(bytes_of_str(options->urls));
+    p->version = peer_copy_text(bytes_of_str(options->version));
     int len = snprintf(p->self_hex, sizeof(p->self_hex), "%" PRIx64, options->self);
     assert(len > 0);
     len = snprintf(p->cluster_hex, sizeof(p->cluster_hex), "%" PRIx64, options->cluster_id);
@@ -587,7 +585,7 @@ static void check_peer(const struct peers *p, const struct peer *peer, uint64_t 
     }
     assert(streams == peer->status.streams);
     assert(!peer->is_remote || streams == 0);
-    assert(peer->status.is_active == (streams > 0));
+    assert(!peer->status.is_active || streams > 0);
     assert(peer->posts.waiting_count <= PEER_POSTS_MAX + PEER_POST_CONNS_MAX);
     check_inflow(p, &peer->appends);
     check_inflow(p, &peer->others);
@@ -605,6 +603,10 @@ void peers_check(const struct peers *p)
     }
     LIST_FOREACH (link, (struct list *)&p->conns)
         port_conn_check(port_conn_of_link(link), &receiving);
+    size_t dials = 0;
+    LIST_FOREACH (link, (struct list *)&p->dials)
+        dials += container_of(link, struct dial, link)->peers == p;
+    assert(dials == p->dial_count);
     assert(remotes == p->remote_count);
     assert(receiving == p->receiving);
     assert(p->receiving <= PEER_RECEIVING_BYTES_MAX);

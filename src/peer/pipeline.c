@@ -18,7 +18,7 @@ static const char *check_result(struct peer *peer, const struct request *r, unsi
     case 204:
         return NULL;
     case 403:
-        if (!memmem(body.at, body.len, "removed", strlen("removed")))
+        if (body.len == 0 || !memmem(body.at, body.len, "removed", strlen("removed")))
             return "the message was for somebody else";
         peers_tell_removed(p);
         return "the member has been permanently removed from the cluster";
@@ -51,7 +51,7 @@ static void on_done(struct request *r, unsigned status, struct bytes body, const
         if (status > 0 && peer->places.count > 0)
             places_failed(&peer->places, places_pick(&peer->places)->authority);
         peer->status.sent_failures++;
-        peer_update_active(peer, "write", "pipeline", why);
+        peer_deactivate(peer, "write", "pipeline", why);
         peers_tell_unreachable(peer);
     } else {
         peer->status.sent_bytes += r->body.len;
@@ -69,7 +69,7 @@ bool pipeline_post(struct peer *peer, const struct raft_message *m)
     struct request *r = mem_new(struct request);
     *r = (struct request){
         .verb = "POST",
-        .path = strcpy(mem_alloc(sizeof("/raft")), "/raft"),
+        .path = peer_copy_text(BYTES("/raft")),
         .content_type = "application/protobuf",
         .as_raft = true,
         .timeout_ms = POST_TIMEOUT_MS,

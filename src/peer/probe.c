@@ -26,9 +26,11 @@ static bool read_now(struct bytes body, int64_t *out_ns)
     if (!at || !(at = strptime(at + 7, "%Y-%m-%dT%H:%M:%S", &tm)))
         return false;
     int64_t ns = (int64_t)timegm(&tm) * (int64_t)NS_PER_S;
-    if (*at == '.')
-        for (int64_t unit = NS_PER_S / 10; *++at >= '0' && *at <= '9'; unit /= 10)
+    if (*at == '.') {
+        at++;
+        for (int64_t unit = NS_PER_S / 10; *at >= '0' && *at <= '9'; unit /= 10, at++)
             ns += (*at - '0') * unit;
+    }
     if (*at == '+' || *at == '-') {
         struct tm zone = {0};
         int64_t sign = *at == '-' ? 1 : -1;
@@ -86,15 +88,13 @@ static void on_done(struct request *r, unsigned status, struct bytes body, const
 
 void probe_all(struct peers *p)
 {
-    static const char path[] = "/raft/probing";
-
     MAP_FOREACH (entry, &p->members) {
         struct peer *peer = entry->value;
         if (peer->is_remote || peer->is_probing)
             continue;
         struct request *r = mem_new(struct request);
         *r = (struct request){.verb = "GET",
-                              .path = memcpy(mem_alloc(sizeof(path)), path, sizeof(path)),
+                              .path = peer_copy_text(BYTES("/raft/probing")),
                               .timeout_ms = PROBE_INTERVAL_MS - 1,
                               .context = peer,
                               .tag = clock_now_ns(p->clock),
