@@ -82,12 +82,12 @@ static_assert(RPC_MESSAGE_BYTES_DEFAULT <= RPC_CONN_BYTES_MAX, "so does a reques
 #define PEER_FRAME_BYTES_MAX     (512 * MIB)
 #define PEER_RECEIVING_BYTES_MAX (1024ull * MIB)
 
-/* The peer port: what a member may post, and what anybody else may, or what is no message; the
- * requests that wait for the server; connections. Who is a member is only said, never proved, so a
- * post is held to less than a stream, which comes from an address that we have dialled. */
+/* The peer port: what a member may post, and what anybody else may, or what is no message;
+ * connections, each with one request at most that waits for the server. Who is a member is only
+ * said, never proved, so a post is held to less than a stream, which comes from an address that we
+ * have dialled. */
 #define PEER_POST_BYTES_MAX    (32 * MIB)
 #define PEER_REQUEST_BYTES_MAX (1 * MIB)
-#define PEER_REQUESTS_MAX      1024
 #define PEER_CONNS_MAX         1024
 
 /* Requests of our own to other members: how many wait, and what may come back. */

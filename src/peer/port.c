@@ -415,10 +415,6 @@ static void request_end(struct port_conn *c)
     struct bytes cluster = field_of(r, "X-Etcd-Cluster-ID");
     struct bytes authorization = field_of(r, "Authorization");
 
-    if (p->requests.count >= PEER_REQUESTS_MAX) {
-        refuse(c, (struct answer){.status = 503}, "too many requests");
-        return;
-    }
     struct told *t = told_new(PEER_REQUEST, RAFT_NONE);
     buf_reserve(&t->text, r->verb.len + path.len + body.len + cluster.len + authorization.len + 1);
     t->event.verb = copy_to(&t->text, r->verb);
@@ -527,7 +523,7 @@ static void on_over(struct http_conn *h, bool kept)
 {
     struct port_conn *c = port_conn_of(h);
 
-    drop_body(c);
+    assert(c->body.len == 0);
     if (kept && !c->peers->is_stopping)
         watch_silence(c);
     else

@@ -193,6 +193,33 @@ TEST(entries_are_encoded_once_for_all_who_get_them)
     buf_free(&other);
 }
 
+/* As in another log, of which a test, or a simulator, may have one beside ours. */
+TEST(entries_that_only_look_the_same_are_not_shared)
+{
+    struct gather g = {0};
+    struct app_state app = {.term = 3, .index = 10};
+    static struct entry_cache cache;
+    struct raft_entry one = entry(3, 11, 40000), other = entry(3, 11, 40000);
+    struct raft_message m = {.type = RAFT_MSG_APP,
+                             .term = 3,
+                             .log_term = 3,
+                             .index = 10,
+                             .entries = &one,
+                             .entry_count = 1};
+
+    stream_put_append(&g, &app, &cache, &m);
+    m.entries = &other;
+    app.index = 10;
+    stream_put_append(&g, &app, &cache, &m);
+
+    CHECK_EQ(cache.encoded, 2);
+    CHECK(g.shares[0].blob != g.shares[1].blob);
+    gather_free(&g);
+    entry_cache_free(&cache);
+    blob_unref(one.blob);
+    blob_unref(other.blob);
+}
+
 /* A follower that was told one thing and a leader that thinks another would corrupt a log. */
 TEST(only_what_continues_the_last_append_is_sent_short)
 {
