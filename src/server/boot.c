@@ -237,7 +237,12 @@ static enum err read_initial_cluster(struct boot *b)
     return ERR_OK;
 }
 
-/* A log without a single entry was made by a boot that was cut short: the cluster has not begun. */
+/*
+ * The log was made by a boot that was cut short: the cluster has not begun here. Unless it is the
+ * log of somebody who was to join one, and crashed before he heard of it. He must not found another
+ * one, whatever the flags say by now: ids of later members are made of the time as well, so his own
+ * is none that follows from --initial-cluster.
+ */
 static enum err found_again(struct boot *b)
 {
     struct pb_wal_metadata logged = b->identity;
@@ -245,7 +250,11 @@ static enum err found_again(struct boot *b)
 
     if (e == ERR_OK &&
         (logged.node_id != b->identity.node_id || logged.cluster_id != b->identity.cluster_id)) {
-        buf_append_str(b->why, "the log is of a member that --initial-cluster does not describe");
+        buf_printf(b->why,
+                   "the log in %s has not begun, and is of member %llx of cluster %llx, which "
+                   "--initial-cluster does not describe",
+                   b->s->config->wal_dir, (unsigned long long)logged.node_id,
+                   (unsigned long long)logged.cluster_id);
         e = ERR_MALFORMED;
     }
     return e;
@@ -258,8 +267,8 @@ static enum err identify(struct boot *b)
 
     if (e != ERR_OK)
         return e;
-    b->founds = !b->has_log || (b->log.found.last_index == 0 && b->log.found.state.term == 0);
-    if (b->founds && applied > 0) {
+    b->founds = !b->has_log || replay_is_founding(&b->log);
+    if (!b->has_log && applied > 0) {
         buf_printf(b->why,
                    "the store has applied entries up to %llu, but there is no log of them in %s",
                    (unsigned long long)applied, b->s->config->wal_dir);
@@ -537,9 +546,10 @@ void boot_check(const struct boot *b)
     assert(b->identity.node_id != 0);
     assert(b->identity.cluster_id != 0);
     replay_check(&b->log);
-    /* A cluster is founded where there is nothing: no entry in the log, none in the store. */
+    /* A cluster is founded where none has begun: nothing but its first entries is in the log, and
+     * nothing in the store. */
     assert(!b->founds || b->initial.count == 1);
-    assert(!b->founds || b->log.count == 0);
+    assert(!b->founds || !b->has_log || replay_is_founding(&b->log));
     assert(!b->founds || b->log.applied == 0);
     assert(b->has_log || b->founds);
     /* What the store has applied is what raft begins with. */

@@ -99,8 +99,9 @@ TEST(a_log_that_nobody_founded_is_not_given_to_somebody_else)
     server_rig_crash(&r, FAKE_POWER_CUT); /* before a single entry is written */
 
     server_rig_set_flags(&r, FLAGS("--initial-cluster-token", "another"));
-    server_rig_refused(&r, ERR_MALFORMED,
-                       "the log is of a member that --initial-cluster does not describe");
+    CHECK_EQ(server_rig_try(&r), ERR_MALFORMED);
+    CHECK(server_rig_why(&r, "the log in /data/member/wal has not begun, and is of member "));
+    CHECK(server_rig_why(&r, ", which --initial-cluster does not describe"));
     server_rig_set_flags(&r, NULL);
     server_rig_start(&r);
 

@@ -75,14 +75,12 @@ enum err replay_verify(const struct replay *l, const char *wal_dir, struct buf *
     return ERR_OK;
 }
 
-/*
- * The founders' entries are committed by being there: nobody voted on them. If the power went
- * between them and the note that says so, the note is missing.
- */
-static uint64_t founding_commit(const struct replay *l)
+/* A leader is elected at term 2 at the earliest, so whatever is of term 1 is a founding entry. */
+bool replay_is_founding(const struct replay *l)
 {
-    return l->start.index == 0 && l->applied == 0 && l->count > 0 &&
-           l->entries[0].type == RAFT_ENTRY_CONF_CHANGE && l->entries[0].term == 1;
+    bool has_more = l->count > 0 && l->entries[l->count - 1].term > 1;
+
+    return l->start.index == 0 && l->applied == 0 && l->found.state.term == 0 && !has_more;
 }
 
 /*
@@ -101,8 +99,6 @@ static struct raft_hard_state hard_state(const struct replay *l)
     }
     if (state.commit < l->applied)
         state.commit = l->applied;
-    if (state.commit < founding_commit(l))
-        state.commit = founding_commit(l);
     return state;
 }
 

@@ -28,6 +28,16 @@ struct replay {
 struct wal_visitor replay_visitor(struct replay *l);
 void replay_free(struct replay *l);
 
+/*
+ * Was this log made by a founding that did not come to its end? The founders' entries, one for each
+ * of them, are followed by the hard state that commits them, in one write: where it is missing,
+ * some of the entries may be as well. A member that took those it has for all that there are would
+ * elect itself with fewer voters than the others count. Nobody has heard from it yet, so it founds
+ * again. Also true of a log without a single entry, which may be that of a member that was to join
+ * a cluster: the identity in the log tells them apart.
+ */
+bool replay_is_founding(const struct replay *l);
+
 /* Do the log and the store fit together? ERR_CORRUPT, and *why says what is missing. */
 MUST_CHECK enum err replay_verify(const struct replay *l, const char *wal_dir, struct buf *why);
 

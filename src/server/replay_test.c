@@ -125,19 +125,51 @@ TEST(what_is_applied_was_committed)
     replay_free(&l);
 }
 
-TEST(a_founders_entry_is_committed_by_being_there)
+static void see_founder(struct replay *l, uint64_t index)
+{
+    struct wal_visitor v = replay_visitor(l);
+
+    v.on_entry(v.context,
+               &(struct raft_entry){.index = index, .term = 1, .type = RAFT_ENTRY_CONF_CHANGE});
+    l->found.last_index = index;
+}
+
+/* How many founders there were is for the flags to say: some of their entries may be lost. */
+TEST(a_founding_without_its_hard_state_is_to_be_done_again)
 {
     struct replay l = {0};
-    struct wal_visitor v = replay_visitor(&l);
-    v.on_entry(v.context,
-               &(struct raft_entry){.index = 1, .term = 1, .type = RAFT_ENTRY_CONF_CHANGE});
-    l.found.last_index = 1;
 
-    struct raft_boot boot = remember(&l);
+    CHECK(replay_is_founding(&l));
+    see_founder(&l, 1);
+    see_founder(&l, 2);
+    CHECK(replay_is_founding(&l));
+    CHECK_EQ(remember(&l).hard_state.commit, 0);
 
-    CHECK_EQ(boot.hard_state.commit, 1);
-    CHECK_EQ(boot.hard_state.term, 1);
+    l.found.state = (struct raft_hard_state){.term = 1, .commit = 2};
+    CHECK(!replay_is_founding(&l));
+    CHECK_EQ(remember(&l).hard_state.commit, 2);
     replay_free(&l);
+}
+
+TEST(a_log_with_an_entry_of_a_leader_was_founded)
+{
+    struct replay l = {0};
+    see_founder(&l, 1);
+    see(&l, 2, 2);
+
+    CHECK(!replay_is_founding(&l));
+    replay_free(&l);
+}
+
+TEST(whoever_has_heard_of_a_term_does_not_found)
+{
+    struct replay l = {.found = {.state = {.term = 3}}};
+
+    CHECK(!replay_is_founding(&l));
+    l = (struct replay){.start = {.index = 5, .term = 1}};
+    CHECK(!replay_is_founding(&l));
+    l = (struct replay){.applied = 5};
+    CHECK(!replay_is_founding(&l));
 }
 
 /* --- what does not fit together --- */

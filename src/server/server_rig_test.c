@@ -271,3 +271,8 @@ bool server_rig_logged(const struct server_rig *r, const char *text)
 {
     return r->logged.len > 0 && memmem(r->logged.at, r->logged.len, text, strlen(text)) != NULL;
 }
+
+bool server_rig_why(const struct server_rig *r, const char *text)
+{
+    return r->why.len > 0 && memmem(r->why.at, r->why.len, text, strlen(text)) != NULL;
+}

@@ -66,3 +66,4 @@ void server_rig_until_over(struct server_rig *r, struct visit *v);
 void server_rig_put(struct server_rig *r, const char *key, const char *value);
 
 bool server_rig_logged(const struct server_rig *r, const char *text);
+bool server_rig_why(const struct server_rig *r, const char *text); /* is it part of r->why? */
