@@ -21,7 +21,8 @@ void pending_init(struct pending *p, const struct pending_options *options)
     list_init(&p->reads_confirmed);
     list_init(&p->failed);
     p->id_prefix = options->facts->member_id << 48;
-    p->id_count = (options->wall_ms & ((1ull << 40) - 1)) << 8;
+    p->id_count = options->salt;
+    p->read_round = options->salt;
 }
 
 static void proposal_free(struct pending *p, struct proposal *o)
@@ -43,8 +44,12 @@ void pending_free(struct pending *p)
     mem_free(p->runs);
 }
 
-/* etcd's: the member in the upper 16 bits, then a counter that starts at the time of day, so that
- * it does not meet the ids of the life before. */
+/*
+ * etcd's shape: the member in the upper 16 bits, then a counter. It starts anywhere, so that it
+ * does not meet the ids of the life before, whose proposals may still be applied. etcd starts at
+ * the time of day; a clock that is set back over a restart would give the same ids again, and
+ * somebody would be told of what another had written.
+ */
 static uint64_t next_id(struct pending *p)
 {
     p->id_count++;
@@ -288,11 +293,12 @@ struct api_call *pending_take_applied(struct pending *p, uint64_t id)
 
 /* --- reads --- */
 
+/* 64 random bits and a count: what a leader answers to the life before is none of ours. */
 static struct blob *ask(struct pending *p)
 {
     uint8_t context[8];
 
-    p->read_round = next_id(p);
+    p->read_round++;
     p->read_asked_ms = p->o.facts->now_ms;
     for (unsigned i = 0; i < 8; i++)
         context[i] = (uint8_t)(p->read_round >> (56 - 8 * i));

@@ -45,7 +45,7 @@ struct pending_run {
 
 struct pending_options {
     const struct api_facts *facts; /* kept up to date by the server */
-    uint64_t wall_ms;              /* of the day: ids begin there */
+    uint64_t salt;                 /* random: ids and contexts begin there */
     uint64_t map_seed;
     size_t request_bytes_max; /* of a proposal, with its header */
     uint64_t limit_ms;        /* how long a proposal or a read may take */
@@ -59,8 +59,8 @@ struct pending {
     size_t queue_count, queue_bytes, lent_count; /* lent: handed out by take_proposals */
     uint64_t id_prefix, id_count;
     struct list reads_new, reads_asked, reads_confirmed; /* calls */
-    uint64_t read_round, read_asked_ms;
-    struct list failed; /* calls */
+    uint64_t read_round, read_asked_ms; /* the round: an id as well, of a count of its own */
+    struct list failed;                 /* calls */
 
     /* Oldest first, those from run_at on; nearly always one for each append that is under way. */
     struct pending_run *runs;

@@ -16,7 +16,7 @@ static void rig_open(struct pending_rig *r)
 {
     *r = (struct pending_rig){.facts = {.member_id = 0x1234, .leader = 0x1234, .now_ms = 100}};
     pending_init(&r->pending, &(struct pending_options){.facts = &r->facts,
-                                                        .wall_ms = 5,
+                                                        .salt = 0xaaa5000000000500,
                                                         .map_seed = test_seed(),
                                                         .request_bytes_max = 1000,
                                                         .limit_ms = LIMIT_MS});
@@ -141,7 +141,7 @@ TEST(a_proposal_carries_id_and_identity_and_is_found_again_by_the_id)
     rig_close(&r);
 }
 
-TEST(ids_name_the_member_and_begin_at_the_time_of_day)
+TEST(ids_name_the_member_and_begin_where_they_are_told)
 {
     struct pending_rig r;
     struct api_call first = {0}, second = {0};
@@ -358,6 +358,36 @@ TEST(places_in_the_log_are_forgotten_when_they_are_applied)
 }
 
 /* --- reads --- */
+
+/*
+ * A member asks, and crashes; its clock is set back, so that it starts again at the very time of
+ * the life before. What the leader answers then, late, was decided before a write that the new
+ * reader has to see.
+ */
+TEST(an_answer_to_the_life_before_confirms_nothing)
+{
+    struct pending_rig before, after;
+    struct api_call then = {0}, now = {0};
+    rig_open(&before);
+    rig_open(&after);
+    pending_free(&after.pending);
+    pending_init(&after.pending, &(struct pending_options){.facts = &after.facts,
+                                                           .salt = 0x17,
+                                                           .map_seed = test_seed(),
+                                                           .request_bytes_max = 1000,
+                                                           .limit_ms = LIMIT_MS});
+    read_key(&before, &then);
+    read_key(&after, &now);
+
+    struct bytes late = take_round(&before), own = take_round(&after);
+    pending_read_state(&after.pending, late, 1);
+    CHECK(!pending_take_confirmed(&after.pending));
+    pending_read_state(&after.pending, own, 0);
+    CHECK(pending_take_confirmed(&after.pending) == &now);
+
+    rig_close(&before);
+    rig_close(&after);
+}
 
 TEST(reads_that_come_together_share_a_round_and_later_ones_wait_for_the_next)
 {

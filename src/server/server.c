@@ -102,7 +102,7 @@ static void open_parts(struct server *s, const struct boot *b)
                                              .catch_up = c->snapshot_catchup_entries,
                                              .member_id = s->facts.member_id};
     struct pending_options pending = {.facts = &s->facts,
-                                      .wall_ms = clock_wall_ns(s->io->clock) / NS_PER_MS,
+                                      .salt = rng_next(&s->rng),
                                       .map_seed = s->map_seed,
                                       .request_bytes_max = c->max_request_bytes,
                                       .limit_ms = limit_ms};
