@@ -69,7 +69,7 @@ struct server {
     /* time */
     struct timer tick_timer;
     struct event again; /* in the inbox while a turn has left work behind */
-    bool tick_due, lone_voter_campaigned;
+    bool tick_due;
     uint64_t last_tick_ms;
 
     /* raft's work */

@@ -281,13 +281,26 @@ static void take_raft(struct server *s)
     s->facts.committed_index = raft_status(s->raft).hard_state.commit;
 }
 
-/* The only voter need not wait to see whether somebody else leads. */
+static bool is_lone_voter(const struct server *s)
+{
+    const struct raft_conf_state *c = &s->conf_state;
+
+    return c->voters.count == 1 && c->voters.at[0] == s->facts.member_id &&
+           c->voters_outgoing.count == 0;
+}
+
+/*
+ * The only voter need not wait to see whether somebody else leads: not at its start, nor when the
+ * others have been removed. While committed entries are not applied it waits: one of them may bring
+ * other voters, and while a cluster is founded each member is the only one for a moment.
+ */
 static void campaign_alone(struct server *s)
 {
-    if (s->lone_voter_campaigned || s->conf_state.voters.count != 1 ||
-        s->conf_state.voters.at[0] != s->facts.member_id || storage_work_next(&s->work))
+    struct raft_status now = raft_status(s->raft);
+
+    if (!is_lone_voter(s) || now.soft_state.lead != RAFT_NONE ||
+        now.soft_state.role != RAFT_FOLLOWER || now.applied < now.hard_state.commit)
         return;
-    s->lone_voter_campaigned = true;
     enum raft_result result = raft_campaign(s->raft);
     assert(result == RAFT_OK);
 }
