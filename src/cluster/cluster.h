@@ -70,13 +70,24 @@ bool cluster_initial_parse(struct bytes text, struct bytes token, struct buf *wh
                            struct cluster_initial *out);
 void cluster_initial_free(struct cluster_initial *initial);
 
+/* What a member advertises and what the initial cluster says of it, with numbers in place of the
+ * hosts' names, each sorted; or in etcd's words why they could not be had. */
+struct cluster_resolved {
+    struct url_list advertised, configured;
+    struct bytes failure; /* empty: none */
+};
+
 /*
  * May a member of this name start from it? Its name must be there and no URL twice; in a new
- * cluster its URLs must be those it advertises. They are compared as text: names of hosts are not
- * resolved here, so the same host by name in one place and by number in the other is refused.
+ * cluster its URLs must be those it advertises. Names of hosts are not resolved here: where only
+ * that can tell whether the two are the same, needs_names says so, and whoever has resolved them
+ * hands them in. Without (NULL), texts are compared.
  */
+bool cluster_initial_needs_names(const struct cluster_initial *initial, struct bytes name,
+                                 struct url_list advertised);
 bool cluster_initial_verify(const struct cluster_initial *initial, struct bytes name,
-                            struct url_list advertised, bool joins_existing, struct buf *why);
+                            struct url_list advertised, const struct cluster_resolved *resolved,
+                            bool joins_existing, struct buf *why);
 
 /* By its name; NULL if there is none. */
 const struct pb_member *cluster_initial_find(const struct cluster_initial *initial,

@@ -229,8 +229,17 @@ static void append_quoted_list(struct buf *out, struct url_list list)
 }
 
 /* How the two differ, both sorted. */
-static void append_difference(struct buf *out, struct url_list a, struct url_list b)
+static void append_difference(struct buf *out, struct url_list a, struct url_list b,
+                              const struct cluster_resolved *resolved)
 {
+    if (resolved && resolved->failure.len > 0) {
+        buf_append(out, resolved->failure);
+        return;
+    }
+    if (resolved) {
+        a = resolved->advertised;
+        b = resolved->configured;
+    }
     if (a.count != b.count) {
         buf_append_str(out, "len(");
         append_quoted_list(out, a);
@@ -248,11 +257,18 @@ static void append_difference(struct buf *out, struct url_list a, struct url_lis
     text_append_quoted(out, b.at[i]);
 }
 
+static bool is_same_place(const struct cluster_resolved *resolved)
+{
+    return resolved && resolved->failure.len == 0 &&
+           url_list_equal(resolved->advertised, resolved->configured);
+}
+
 static bool check_advertised(const struct pb_member *own, struct url_list advertised,
-                             struct arena *arena, struct buf *why)
+                             const struct cluster_resolved *resolved, struct arena *arena,
+                             struct buf *why)
 {
     struct url_list configured = urls_of(own), told = url_list_sorted(advertised, arena);
-    if (url_list_equal(told, configured))
+    if (url_list_equal(told, configured) || is_same_place(resolved))
         return true;
 
     struct url_list missing = missing_from(configured, told, arena);
@@ -262,7 +278,7 @@ static bool check_advertised(const struct pb_member *own, struct url_list advert
         buf_append_str(why, " but missing from --initial-advertise-peer-urls=");
         url_list_join(told, why);
         buf_append_str(why, " (");
-        append_difference(why, told, configured);
+        append_difference(why, told, configured, resolved);
         buf_append_byte(why, ')');
         return false;
     }
@@ -277,8 +293,8 @@ static bool check_advertised(const struct pb_member *own, struct url_list advert
 }
 
 static bool verify(const struct cluster_initial *initial, struct bytes name,
-                   struct url_list advertised, bool joins_existing, struct arena *arena,
-                   struct buf *why)
+                   struct url_list advertised, const struct cluster_resolved *resolved,
+                   bool joins_existing, struct arena *arena, struct buf *why)
 {
     const struct pb_member *own = cluster_initial_find(initial, name);
 
@@ -288,7 +304,7 @@ static bool verify(const struct cluster_initial *initial, struct bytes name,
         buf_append_str(why, " in the initial cluster configuration");
         return false;
     }
-    if (!joins_existing && !check_advertised(own, advertised, arena, why))
+    if (!joins_existing && !check_advertised(own, advertised, resolved, arena, why))
         return false;
     if (has_duplicate(initial, arena)) {
         buf_append_str(why, "initial cluster ");
@@ -299,11 +315,24 @@ static bool verify(const struct cluster_initial *initial, struct bytes name,
     return check_ids(initial, why);
 }
 
+bool cluster_initial_needs_names(const struct cluster_initial *initial, struct bytes name,
+                                 struct url_list advertised)
+{
+    const struct pb_member *own = cluster_initial_find(initial, name);
+    struct arena arena = {0};
+
+    bool differs = own && own->peer_urls.count == advertised.count &&
+                   !url_list_equal(url_list_sorted(advertised, &arena), urls_of(own));
+    arena_free(&arena);
+    return differs;
+}
+
 bool cluster_initial_verify(const struct cluster_initial *initial, struct bytes name,
-                            struct url_list advertised, bool joins_existing, struct buf *why)
+                            struct url_list advertised, const struct cluster_resolved *resolved,
+                            bool joins_existing, struct buf *why)
 {
     struct arena arena = {0};
-    bool is_good = verify(initial, name, advertised, joins_existing, &arena, why);
+    bool is_good = verify(initial, name, advertised, resolved, joins_existing, &arena, why);
 
     arena_free(&arena);
     return is_good;

@@ -147,7 +147,7 @@ TEST(an_initial_cluster_must_fit_the_member)
 
         CHECK(url_list_parse(bytes_of_str(verdicts[i].advertised), &arena, &why, &advertised));
         CHECK(cluster_initial_parse(bytes_of_str(verdicts[i].initial), BYTES("t"), &why, &initial));
-        if (cluster_initial_verify(&initial, bytes_of_str(verdicts[i].name), advertised,
+        if (cluster_initial_verify(&initial, bytes_of_str(verdicts[i].name), advertised, NULL,
                                    verdicts[i].joins, &why))
             buf_append_str(&why, "ok");
         CHECK_STR(buf_str(&why), verdicts[i].want);
@@ -155,6 +155,63 @@ TEST(an_initial_cluster_must_fit_the_member)
         arena_free(&arena);
         buf_free(&why);
     }
+}
+
+/* What `told` and `configured` came to after resolving; or the failure. */
+static void check_resolved(const char *told, const char *configured, const char *failure,
+                           const char *want)
+{
+    struct cluster_initial initial;
+    struct arena arena = {0};
+    struct url_list advertised;
+    struct cluster_resolved resolved = {.failure = bytes_of_str(failure)};
+    struct buf why = {0};
+
+    CHECK(url_list_parse(BYTES("http://10.0.0.1:2380"), &arena, &why, &advertised));
+    CHECK(cluster_initial_parse(BYTES("m1=http://one:2380,m2=http://two:2380"), BYTES("t"), &why,
+                                &initial));
+    CHECK(cluster_initial_needs_names(&initial, BYTES("m1"), advertised));
+    CHECK(url_list_parse(bytes_of_str(told), &arena, &why, &resolved.advertised));
+    CHECK(url_list_parse(bytes_of_str(configured), &arena, &why, &resolved.configured));
+    if (cluster_initial_verify(&initial, BYTES("m1"), advertised, &resolved, false, &why))
+        buf_append_str(&why, "ok");
+    CHECK_STR(buf_str(&why), want);
+    cluster_initial_free(&initial);
+    arena_free(&arena);
+    buf_free(&why);
+}
+
+TEST(a_name_and_a_number_may_be_the_same_place)
+{
+    static const char *const number = "http://10.0.0.1:2380";
+
+    check_resolved(number, number, "", "ok");
+    check_resolved(number, "http://10.0.0.9:2380", "",
+                   "--initial-cluster has m1=http://one:2380 but missing from "
+                   "--initial-advertise-peer-urls=http://10.0.0.1:2380 "
+                   "(resolved urls: \"http://10.0.0.1:2380\" != \"http://10.0.0.9:2380\")");
+    check_resolved(number, number, "failed to resolve \"http://one:2380\" (no such host)",
+                   "--initial-cluster has m1=http://one:2380 but missing from "
+                   "--initial-advertise-peer-urls=http://10.0.0.1:2380 "
+                   "(failed to resolve \"http://one:2380\" (no such host))");
+}
+
+TEST(names_are_needed_only_where_texts_differ)
+{
+    struct cluster_initial initial;
+    struct arena arena = {0};
+    struct url_list same, more;
+    struct buf why = {0};
+
+    CHECK(cluster_initial_parse(BYTES("m1=http://h:1"), BYTES("t"), &why, &initial));
+    CHECK(url_list_parse(BYTES("http://h:1"), &arena, &why, &same));
+    CHECK(url_list_parse(BYTES("http://h:1,http://h:2"), &arena, &why, &more));
+
+    CHECK(!cluster_initial_needs_names(&initial, BYTES("m1"), same));
+    CHECK(!cluster_initial_needs_names(&initial, BYTES("m1"), more)); /* no name changes that */
+    CHECK(!cluster_initial_needs_names(&initial, BYTES("another"), same));
+    cluster_initial_free(&initial);
+    arena_free(&arena);
 }
 
 /* The first entry of a log that etcd 3.7.1 has written, from the same flags. */

@@ -220,7 +220,8 @@ static enum err read_initial_cluster(struct boot *b)
 
     if (!cluster_initial_parse(bytes_of_str(c->initial_cluster),
                                bytes_of_str(c->initial_cluster_token), b->why, &b->initial) ||
-        !cluster_initial_verify(&b->initial, name, c->advertise_peers, c->joins_existing, b->why))
+        !cluster_initial_verify(&b->initial, name, c->advertise_peers, NULL, c->joins_existing,
+                                b->why))
         return ERR_MALFORMED;
     if (c->joins_existing) {
         buf_append_str(b->why,
