@@ -51,6 +51,17 @@ void member_json_write_list(const struct pb_member *members, size_t count, struc
     json_end_list(&j);
 }
 
+void versions_json_write(const struct member_versions *v, struct buf *out)
+{
+    struct json j = {.out = out};
+
+    json_begin_object(&j, NULL);
+    json_put_text(&j, "etcdserver", v->server);
+    json_put_text(&j, "etcdcluster", v->cluster.len > 0 ? v->cluster : BYTES("not_decided"));
+    json_put_text(&j, "storage", v->storage.len > 0 ? v->storage : BYTES("unknown"));
+    json_end_object(&j);
+}
+
 void downgrade_json_write(bool enabled, struct bytes target_version, struct buf *out)
 {
     struct json j = {.out = out};
@@ -408,6 +419,65 @@ enum err cluster_conf_state_read(struct bytes json, struct raft_conf_state *out)
     {
         if (e == ERR_OK)
             e = read_conf_state_field(key, value, out);
+    }
+    json_object_put(object);
+    return e;
+}
+
+static bool read_versions(struct json_object *object, struct arena *arena,
+                          struct member_versions *out)
+{
+    json_object_object_foreach(object, key, value)
+    {
+        if (is_named(key, "etcdserver") && !read_text(value, arena, &out->server))
+            return false;
+        if (is_named(key, "etcdcluster") && !read_text(value, arena, &out->cluster))
+            return false;
+        if (is_named(key, "storage") && !read_text(value, arena, &out->storage))
+            return false;
+    }
+    return true;
+}
+
+enum err versions_json_read(struct bytes json, struct arena *arena, struct member_versions *out)
+{
+    struct json_object *object;
+    enum err e = parse(json, json_type_object, &object);
+
+    *out = (struct member_versions){0};
+    if (e != ERR_OK)
+        return e;
+    if (!read_versions(object, arena, out)) {
+        *out = (struct member_versions){0};
+        e = ERR_MALFORMED;
+    }
+    json_object_put(object);
+    return e;
+}
+
+/* A whole number; null is none. */
+static bool read_revision(struct json_object *value, int64_t *out)
+{
+    if (!value)
+        return true;
+    if (!json_object_is_type(value, json_type_int))
+        return false;
+    *out = json_object_get_int64(value);
+    return true;
+}
+
+enum err hash_json_read(struct bytes json, int64_t *revision)
+{
+    struct json_object *object;
+    enum err e = parse(json, json_type_object, &object);
+
+    *revision = 0;
+    if (e != ERR_OK)
+        return e;
+    json_object_object_foreach(object, key, value)
+    {
+        if (is_named(key, "revision") && !read_revision(value, revision))
+            e = ERR_MALFORMED;
     }
     json_object_put(object);
     return e;

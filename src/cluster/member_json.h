@@ -1,11 +1,14 @@
 /*
- * member_json: members, downgrades and raft configurations as JSON, in the bytes etcd writes.
+ * member_json: members, downgrades, raft configurations, and what members ask each other for, as
+ * JSON, in the bytes etcd writes.
  *
  *     member       {"id":9372538179322589801,"peerURLs":["http://10.0.0.1:2380"],
  *                   "isLearner":true,"name":"m1","clientURLs":["http://10.0.0.1:2379"]}
  *     promotion    {"id":9372538179322589801,"peerURLs":null,"isPromote":true}
  *     downgrade    {"target-version":"3.6.0","enabled":true}
  *     conf state   {"voters":[9372538179322589801],"auto_leave":false}
+ *     versions     {"etcdserver":"3.7.1","etcdcluster":"3.7.0","storage":"3.7.0"}
+ *     hash         {"revision":5}, to be asked for
  *
  * They are in the backend, in the log's conf changes and in answers between members. isLearner,
  * name and clientURLs are left out when they say nothing, as are a conf state's empty lists.
@@ -61,3 +64,15 @@ MUST_CHECK enum err downgrade_json_read(struct bytes json, struct arena *arena, 
  * more than RAFT_MEMBERS_MAX ids. */
 void cluster_conf_state_json(const struct raft_conf_state *state, struct buf *out);
 MUST_CHECK enum err cluster_conf_state_read(struct bytes json, struct raft_conf_state *out);
+
+/* What a member runs: itself, in a cluster of a version, empty while that is not decided, on a
+ * store of a version, empty if that is not known. */
+struct member_versions {
+    struct bytes server, cluster, storage;
+};
+void versions_json_write(const struct member_versions *v, struct buf *out);
+MUST_CHECK enum err versions_json_read(struct bytes json, struct arena *arena,
+                                       struct member_versions *out);
+
+/* Which revision's hash a member asks for; 0: the newest. */
+MUST_CHECK enum err hash_json_read(struct bytes json, int64_t *revision);

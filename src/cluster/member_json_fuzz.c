@@ -1,5 +1,5 @@
 /*
- * Any bytes as a member, a list, a downgrade and a conf state.
+ * Any bytes as a member, a list, a downgrade, a conf state, versions and a question for a hash.
  *
  * Beyond not crashing: what was accepted is written, read and written again, and the two writings
  * must be the same bytes.
@@ -43,6 +43,29 @@ static void check_list(struct bytes json, struct arena *arena)
     buf_free(&twice);
 }
 
+static void check_versions(struct bytes json, struct arena *arena)
+{
+    struct member_versions first, second;
+    struct buf once = {0}, twice = {0};
+
+    if (versions_json_read(json, arena, &first) != ERR_OK)
+        return;
+    versions_json_write(&first, &once);
+    enum err e = versions_json_read(buf_bytes(&once), arena, &second);
+    assert(e == ERR_OK);
+    versions_json_write(&second, &twice);
+    assert(bytes_equal(buf_bytes(&once), buf_bytes(&twice)));
+    buf_free(&once);
+    buf_free(&twice);
+}
+
+static void check_hash(struct bytes json)
+{
+    int64_t revision;
+
+    (void)!hash_json_read(json, &revision);
+}
+
 static void check_downgrade(struct bytes json, struct arena *arena)
 {
     struct bytes target, again;
@@ -82,6 +105,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
     check_member(json, &arena);
     check_list(json, &arena);
+    check_hash(json);
+    check_versions(json, &arena);
     check_downgrade(json, &arena);
     check_conf_state(json);
     arena_free(&arena);

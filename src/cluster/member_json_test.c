@@ -253,3 +253,38 @@ TEST(json_of_absurd_length_is_refused)
     buf_free(&json);
     arena_free(&arena);
 }
+
+TEST(versions_are_told_as_etcd_tells_them)
+{
+    struct member_versions v = {.server = BYTES("3.7.1")}, got;
+    struct arena arena = {0};
+    struct buf out = {0};
+
+    versions_json_write(&v, &out);
+    CHECK_STR(buf_str(&out),
+              "{\"etcdserver\":\"3.7.1\",\"etcdcluster\":\"not_decided\",\"storage\":\"unknown\"}");
+    CHECK_EQ(versions_json_read(BYTES("{\"etcdserver\":\"3.5.0\",\"EtcdCluster\":\"3.4.0\"}"),
+                                &arena, &got),
+             ERR_OK);
+    CHECK_BYTES(got.server, BYTES("3.5.0"));
+    CHECK_BYTES(got.cluster, BYTES("3.4.0"));
+    CHECK_EQ(got.storage.len, 0);
+    CHECK_EQ(versions_json_read(BYTES("{\"etcdserver\":3}"), &arena, &got), ERR_MALFORMED);
+    CHECK_EQ(versions_json_read(BYTES("404 page not found\n"), &arena, &got), ERR_MALFORMED);
+    arena_free(&arena);
+    buf_free(&out);
+}
+
+TEST(a_hash_is_asked_for_by_its_revision)
+{
+    int64_t revision;
+
+    CHECK_EQ(hash_json_read(BYTES("{\"revision\":12}"), &revision), ERR_OK);
+    CHECK_EQ(revision, 12);
+    CHECK_EQ(hash_json_read(BYTES("{}"), &revision), ERR_OK);
+    CHECK_EQ(revision, 0);
+    CHECK_EQ(hash_json_read(BYTES("{\"revision\":-1}"), &revision), ERR_OK);
+    CHECK_EQ(revision, -1);
+    CHECK_EQ(hash_json_read(BYTES("{\"revision\":\"1\"}"), &revision), ERR_MALFORMED);
+    CHECK_EQ(hash_json_read(BYTES(""), &revision), ERR_MALFORMED);
+}
