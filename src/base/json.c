@@ -146,6 +146,12 @@ void json_put_number(struct json *j, const char *name, uint64_t value)
     buf_printf(j->out, "%" PRIu64, value);
 }
 
+void json_put_signed(struct json *j, const char *name, int64_t value)
+{
+    lead(j, name);
+    buf_printf(j->out, "%" PRId64, value);
+}
+
 void json_put_id(struct json *j, const char *name, uint64_t value)
 {
     lead(j, name);

@@ -35,6 +35,7 @@ void json_end_list(struct json *j);
 void json_put_null(struct json *j, const char *name);
 void json_put_bool(struct json *j, const char *name, bool value);
 void json_put_number(struct json *j, const char *name, uint64_t value);
+void json_put_signed(struct json *j, const char *name, int64_t value);
 void json_put_id(struct json *j, const char *name, uint64_t value); /* hex, in quotes */
 void json_put_text(struct json *j, const char *name, struct bytes text);
 void json_put_str(struct json *j, const char *name, const char *text);

@@ -1,0 +1,580 @@
+#include "server/peer_requests.h"
+
+#include "apply/result.h"
+#include "base/json.h"
+#include "cluster/cluster.h"
+#include "lease/lease.h"
+#include "pb/codec.h"
+#include "pb/wire.h"
+#include "peer/peer.h"
+
+#define TEXT_PLAIN "text/plain; charset=utf-8"
+
+static const char applied_too_late[] =
+    "waiting for node to catch up its applied index has timed out";
+
+enum kind { RENEW, TIME_TO_LIVE, HASH, DOWNGRADE };
+
+/* One that could not be answered at once. */
+struct peer_question {
+    struct list link, need_link;
+    struct peer_requests *requests;
+    enum kind kind;
+    uint64_t request;  /* peer's number */
+    uint64_t index;    /* to be applied first */
+    uint64_t until_ms; /* but no later than this */
+    int64_t lease, ttl;
+    bool with_keys, has_renewed;
+    struct buf keys, last; /* of a lease: those listed so far, and the last of them */
+    struct mvcc_hash hash;
+    struct api_call call; /* while pending has it */
+    struct pb_internal_raft_request proposal;
+    struct pb_lease_checkpoint_request checkpoints;
+    struct pb_lease_checkpoint checkpoint;
+};
+
+void peer_requests_init(struct peer_requests *r, const struct peer_requests_options *options)
+{
+    *r = (struct peer_requests){.o = *options};
+    list_init(&r->waiting);
+    list_init(&r->needs);
+}
+
+static void question_free(struct peer_question *q)
+{
+    if (q->kind == HASH)
+        mvcc_hash_close(q->requests->o.mvcc, &q->hash);
+    buf_free(&q->keys);
+    buf_free(&q->last);
+    list_remove(&q->link);
+    list_remove(&q->need_link);
+    q->requests->count--;
+    mem_free(q);
+}
+
+void peer_requests_free(struct peer_requests *r)
+{
+    if (!r->waiting.next)
+        return;
+    LIST_FOREACH (link, &r->waiting)
+        question_free(container_of(link, struct peer_question, link));
+}
+
+/* --- answering --- */
+
+/* As Go's http.Error does: a line of text. */
+static void refuse(struct peer_requests *r, uint64_t request, unsigned status, const char *text,
+                   bool with_cluster_id)
+{
+    struct buf body = {0};
+
+    buf_printf(&body, "%s\n", text);
+    peers_respond(r->o.peers, request,
+                  &(struct peer_response){.status = status,
+                                          .content_type = TEXT_PLAIN,
+                                          .allow = NULL,
+                                          .body = buf_bytes(&body),
+                                          .with_cluster_id = with_cluster_id});
+    buf_free(&body);
+}
+
+static void refuse_question(struct peer_question *q, unsigned status, const char *text)
+{
+    refuse(q->requests, q->request, status, text, q->kind == DOWNGRADE);
+    question_free(q);
+}
+
+static void answer(struct peer_requests *r, uint64_t request, const char *type, struct bytes body,
+                   bool with_cluster_id)
+{
+    peers_respond(
+        r->o.peers, request,
+        &(struct peer_response){
+            .status = 200, .content_type = type, .body = body, .with_cluster_id = with_cluster_id});
+}
+
+static void answer_message(struct peer_question *q, const struct pb_schema *schema,
+                           const void *message)
+{
+    struct buf body = {0};
+
+    pb_encode(schema, message, &body);
+    answer(q->requests, q->request, "application/protobuf", buf_bytes(&body), false);
+    buf_free(&body);
+    question_free(q);
+}
+
+/* --- at once --- */
+
+static void tell_members(struct peer_requests *r, const struct peer_event *e)
+{
+    size_t count;
+    const struct pb_member *members = cluster_members(r->o.cluster, &count);
+    struct buf body = {0};
+
+    member_json_write_list(members, count, &body);
+    buf_append_byte(&body, '\n');
+    answer(r, e->id, "application/json", buf_bytes(&body), true);
+    buf_free(&body);
+}
+
+static void tell_version(struct peer_requests *r, const struct peer_event *e)
+{
+    struct buf body = {0};
+
+    versions_json_write(&(struct member_versions){.server = BYTES(SERVER_VERSION),
+                                                  .cluster = cluster_version(r->o.cluster),
+                                                  .storage = bytes_of_str(r->o.storage_version)},
+                        &body);
+    answer(r, e->id, "application/json", buf_bytes(&body), false);
+    buf_free(&body);
+}
+
+static bool is_number(struct bytes digits)
+{
+    uint64_t number = 0;
+
+    for (size_t i = 0; i < digits.len; i++) {
+        if (digits.at[i] < '0' || digits.at[i] > '9' ||
+            number > (UINT64_MAX - (uint64_t)(digits.at[i] - '0')) / 10)
+            return false;
+        number = 10 * number + (uint64_t)(digits.at[i] - '0');
+    }
+    return digits.len > 0;
+}
+
+/* Nobody can become a learner here yet, so there is none to be promoted. */
+static void refuse_promotion(struct peer_requests *r, const struct peer_event *e, struct bytes id)
+{
+    struct buf text = {0};
+
+    if (is_number(id))
+        buf_append_str(&text, cluster_result_text(CLUSTER_ID_NOT_FOUND));
+    else
+        buf_printf(&text, "member %.*s not found in cluster", (int)id.len, (const char *)id.at);
+    refuse(r, e->id, 404, buf_str(&text), true);
+    buf_free(&text);
+}
+
+/* --- later --- */
+
+static struct peer_question *question_new(struct peer_requests *r, const struct peer_event *e,
+                                          enum kind kind)
+{
+    if (r->count >= PEER_QUESTIONS_MAX) {
+        refuse(r, e->id, 503, "too many requests of other members wait", false);
+        return NULL;
+    }
+    struct peer_question *q = mem_new(struct peer_question);
+    q->requests = r;
+    q->kind = kind;
+    q->request = e->id;
+    q->index = r->o.facts->committed_index;
+    q->until_ms = r->o.facts->now_ms + PEER_REQUESTS_APPLIED_MS;
+    list_init(&q->link);
+    list_init(&q->need_link);
+    list_push_back(&r->waiting, &q->link);
+    r->count++;
+    return q;
+}
+
+/* --- leases --- */
+
+static bool decode(struct peer_requests *r, const struct peer_event *e,
+                   const struct pb_schema *schema, struct arena *arena, void *out)
+{
+    if (pb_decode(schema, e->body, arena, out) == ERR_OK)
+        return true;
+    refuse(r, e->id, 400, "error unmarshalling request", false);
+    return false;
+}
+
+static void hear_renewal(struct peer_requests *r, const struct peer_event *e)
+{
+    struct pb_lease_id asked = {0};
+    struct arena arena = {0};
+
+    if (decode(r, e, &pb_lease_keep_alive_request_schema, &arena, &asked)) {
+        struct peer_question *q = question_new(r, e, RENEW);
+        if (q)
+            q->lease = asked.id;
+    }
+    arena_free(&arena);
+}
+
+static void hear_time_to_live(struct peer_requests *r, const struct peer_event *e)
+{
+    struct pb_lease_internal_request asked = {0};
+    struct arena arena = {0};
+
+    if (decode(r, e, &pb_lease_internal_request_schema, &arena, &asked)) {
+        struct peer_question *q = question_new(r, e, TIME_TO_LIVE);
+        if (q && asked.request) {
+            q->lease = asked.request->id;
+            q->with_keys = asked.request->keys;
+        }
+    }
+    arena_free(&arena);
+}
+
+static void answer_renewal(struct peer_question *q)
+{
+    answer_message(q, &pb_lease_keep_alive_response_schema,
+                   &(struct pb_lease_keep_alive_response){.id = q->lease, .ttl = q->ttl});
+}
+
+/* A remaining time that all members know of is taken back before anybody relies on the full one. */
+static void propose_full_time(struct peer_question *q)
+{
+    q->checkpoint = (struct pb_lease_checkpoint){.id = q->lease};
+    q->checkpoints.checkpoints.at = &q->checkpoint;
+    q->checkpoints.checkpoints.count = 1;
+    q->proposal.lease_checkpoint = &q->checkpoints;
+    q->has_renewed = true;
+    list_push_back(&q->requests->needs, &q->need_link);
+}
+
+/* One whose time is up waits until its revoke has been applied: then it is not found. */
+static void renew(struct peer_question *q)
+{
+    struct peer_requests *r = q->requests;
+    bool needs_checkpoint = false;
+
+    switch (lease_renew(r->o.leases, q->lease, r->o.facts->now_ms, &q->ttl, &needs_checkpoint)) {
+    case LEASE_OK:
+        if (needs_checkpoint)
+            propose_full_time(q);
+        else
+            answer_renewal(q);
+        return;
+    case LEASE_NOT_FOUND:
+        refuse_question(q, 404, "lease not found");
+        return;
+    case LEASE_EXPIRED:
+        return;
+    case LEASE_NOT_PRIMARY:
+        refuse_question(q, 400, "not a primary lessor");
+        return;
+    case LEASE_EXISTS:
+    case LEASE_TTL_TOO_LARGE:
+        break;
+    }
+    unreachable();
+}
+
+/* As field `number` of a message. */
+static void append_field(struct buf *out, unsigned number, struct bytes content)
+{
+    uint8_t front[1 + 10];
+    uint8_t *end = front + sizeof(front);
+    uint8_t *at = pb_put_varint(end, content.len);
+
+    *--at = (uint8_t)PB_TAG_BYTES(number);
+    buf_append(out, bytes_of(at, (size_t)(end - at)));
+    buf_append(out, content);
+}
+
+/* As in our own answers, a key whose delete is decided and not yet settled is gone. False: there
+ * are more. */
+static bool list_keys(struct peer_question *q, unsigned steps)
+{
+    struct peer_requests *r = q->requests;
+    struct mvcc *m = r->o.mvcc;
+    struct keyindex_found found;
+    struct bytes key;
+
+    for (unsigned i = 0; i < steps; i++) {
+        if (!lease_next_key(r->o.leases, q->lease, buf_bytes(&q->last), &key))
+            return true;
+        if (!mvcc_is_settling(m) || mvcc_find(m, key, revision_whole(mvcc_revision(m)), &found))
+            append_field(&q->keys, 5, key);
+        buf_clear(&q->last);
+        buf_append(&q->last, key);
+    }
+    return false;
+}
+
+/* The keys are the last field, and were written before. */
+static void answer_time_to_live(struct peer_question *q, const struct lease_info *info)
+{
+    struct pb_response_header header = {0};
+    struct buf told = {0}, body = {0};
+
+    pb_encode(&pb_lease_time_to_live_response_schema,
+              &(struct pb_lease_time_to_live_response){.header = &header,
+                                                       .id = q->lease,
+                                                       .ttl = info->remaining,
+                                                       .granted_ttl = info->granted_ttl},
+              &told);
+    buf_append(&told, buf_bytes(&q->keys));
+    append_field(&body, 1, buf_bytes(&told));
+    answer(q->requests, q->request, "application/protobuf", buf_bytes(&body), false);
+    buf_free(&told);
+    buf_free(&body);
+    question_free(q);
+}
+
+/* False: there are more keys to be listed at once. */
+static bool look_at_lease(struct peer_question *q, unsigned steps)
+{
+    struct peer_requests *r = q->requests;
+    struct lease_info info;
+
+    if (q->with_keys && apply_is_busy(r->o.apply))
+        return true; /* keys of half an entry hang on it; when it is done they all do */
+    if (!lease_look(r->o.leases, q->lease, r->o.facts->now_ms, &info)) {
+        refuse_question(q, 404, "lease not found");
+        return true;
+    }
+    if (!lease_is_primary(r->o.leases)) {
+        refuse_question(q, 500, "not a primary lessor");
+        return true;
+    }
+    if (q->with_keys && !list_keys(q, steps))
+        return false;
+    answer_time_to_live(q, &info);
+    return true;
+}
+
+/* --- downgrade --- */
+
+static void hear_downgrade(struct peer_requests *r, const struct peer_event *e)
+{
+    struct peer_question *q = question_new(r, e, DOWNGRADE);
+
+    if (q)
+        list_push_back(&r->needs, &q->need_link);
+}
+
+/* --- hashes --- */
+
+static const char *hash_error(enum mvcc_result result)
+{
+    return result == MVCC_COMPACTED ? "mvcc: required revision has been compacted"
+                                    : "mvcc: required revision is a future revision";
+}
+
+static bool is_other_cluster(const struct peer_requests *r, struct bytes told)
+{
+    struct buf own = {0};
+
+    buf_printf(&own, "%llx", (unsigned long long)r->o.facts->cluster_id);
+    bool differs = told.len > 0 && !bytes_equal(told, buf_bytes(&own));
+    buf_free(&own);
+    return differs;
+}
+
+static void hear_hash(struct peer_requests *r, const struct peer_event *e)
+{
+    struct mvcc_hash hash = {0};
+
+    if (is_other_cluster(r, e->cluster_id)) {
+        refuse(r, e->id, 412, "cluster ID mismatch", false);
+        return;
+    }
+    if (hash_json_read(e->body, &hash.revision) != ERR_OK) {
+        refuse(r, e->id, 400, "error unmarshalling request", false);
+        return;
+    }
+    struct peer_question *q = question_new(r, e, HASH);
+    if (!q)
+        return;
+    q->hash = hash;
+    enum mvcc_result result = mvcc_hash_open(r->o.mvcc, &q->hash);
+    if (result != MVCC_OK)
+        refuse_question(q, 400, hash_error(result));
+}
+
+/* Zeroes are left out, as Go's encoder does with them. */
+static void put_if_set(struct json *j, const char *name, int64_t value)
+{
+    if (value != 0)
+        json_put_signed(j, name, value);
+}
+
+static void answer_hash(struct peer_question *q)
+{
+    struct buf body = {0};
+    struct json j = {.out = &body};
+
+    json_begin_object(&j, NULL);
+    json_begin_object(&j, "header");
+    put_if_set(&j, "revision", mvcc_revision(q->requests->o.mvcc));
+    json_end_object(&j);
+    put_if_set(&j, "hash", q->hash.hash);
+    put_if_set(&j, "compact_revision", q->hash.compact_revision);
+    put_if_set(&j, "hash_revision", q->hash.revision);
+    json_end_object(&j);
+    answer(q->requests, q->request, "application/json", buf_bytes(&body), true);
+    buf_free(&body);
+    question_free(q);
+}
+
+/* --- by path --- */
+
+static void refuse_verb(struct peer_requests *r, const struct peer_event *e, const char *allow)
+{
+    peers_respond(r->o.peers, e->id,
+                  &(struct peer_response){.status = 405,
+                                          .content_type = TEXT_PLAIN,
+                                          .allow = allow,
+                                          .body = BYTES("Method Not Allowed\n")});
+}
+
+static const struct route {
+    const char *path, *verb;
+    bool names_verb; /* in the answer to another one */
+    void (*hear)(struct peer_requests *r, const struct peer_event *e);
+} routes[] = {
+    {"/members", "GET", true, tell_members},
+    {"/version", "GET", true, tell_version},
+    {"/downgrade/enabled", "GET", true, hear_downgrade},
+    {"/leases", "POST", false, hear_renewal},
+    {"/leases/internal", "POST", false, hear_time_to_live},
+    {"/members/hashkv", "GET", true, hear_hash},
+};
+
+static void hear_promotion(struct peer_requests *r, const struct peer_event *e, size_t prefix)
+{
+    if (bytes_equal(e->verb, BYTES("POST")))
+        refuse_promotion(r, e, bytes_of(e->path.at + prefix, e->path.len - prefix));
+    else
+        refuse_verb(r, e, "POST");
+}
+
+void peer_requests_hear(struct peer_requests *r, const struct peer_event *e)
+{
+    static const char promote[] = "/members/promote/";
+
+    for (size_t i = 0; i < ARRAY_LEN(routes); i++) {
+        const struct route *route = &routes[i];
+        if (!bytes_equal(e->path, bytes_of_str(route->path)))
+            continue;
+        if (bytes_equal(e->verb, bytes_of_str(route->verb)))
+            route->hear(r, e);
+        else
+            refuse_verb(r, e, route->names_verb ? route->verb : NULL);
+        return;
+    }
+    if (bytes_starts_with(e->path, bytes_of_str(promote)))
+        hear_promotion(r, e, sizeof(promote) - 1);
+    else
+        refuse(r, e->id, 404, "404 page not found", false);
+}
+
+/* --- working --- */
+
+static bool is_pending(const struct peer_question *q)
+{
+    return q->kind == DOWNGRADE || q->has_renewed;
+}
+
+/* True: what was committed when it came is applied. Otherwise q may be gone. */
+static bool has_caught_up(struct peer_question *q)
+{
+    const struct api_facts *facts = q->requests->o.facts;
+
+    if (facts->applied_index >= q->index)
+        return true;
+    if (facts->now_ms >= q->until_ms)
+        refuse_question(q, 408, applied_too_late);
+    return false;
+}
+
+/* False: it wants to go on at once. */
+static bool go_on(struct peer_question *q, unsigned steps)
+{
+    switch (q->kind) {
+    case HASH:
+        if (mvcc_hash_some(q->requests->o.mvcc, &q->hash, steps)) {
+            answer_hash(q);
+            return true;
+        }
+        return mvcc_is_settling(q->requests->o.mvcc); /* that goes on by itself */
+    case RENEW:
+        if (has_caught_up(q))
+            renew(q);
+        return true;
+    case TIME_TO_LIVE:
+        return !has_caught_up(q) || look_at_lease(q, steps);
+    case DOWNGRADE:
+        break;
+    }
+    unreachable();
+}
+
+bool peer_requests_work(struct peer_requests *r, unsigned steps)
+{
+    bool all_done = true;
+
+    LIST_FOREACH (link, &r->waiting) {
+        struct peer_question *q = container_of(link, struct peer_question, link);
+        if (!is_pending(q) && !go_on(q, steps))
+            all_done = false;
+    }
+    return all_done;
+}
+
+/* --- pending --- */
+
+static struct peer_question *question_of(struct api_call *c)
+{
+    assert(!c->api);
+    return container_of(c, struct peer_question, call);
+}
+
+bool peer_requests_take_need(struct peer_requests *r, struct api_need *out)
+{
+    struct list *link = list_pop_front(&r->needs);
+
+    if (!link)
+        return false;
+    struct peer_question *q = container_of(link, struct peer_question, need_link);
+    list_init(&q->call.link);
+    *out = (struct api_need){.call = &q->call,
+                             .need = q->has_renewed ? API_PROPOSE : API_READ_INDEX,
+                             .request = q->has_renewed ? &q->proposal : NULL};
+    return true;
+}
+
+void peer_requests_confirmed(struct peer_requests *r, struct api_call *c)
+{
+    struct peer_question *q = question_of(c);
+    bool enabled = cluster_downgrade(r->o.cluster).enabled;
+
+    answer(r, q->request, "text/plain", enabled ? BYTES("true") : BYTES("false"), true);
+    question_free(q);
+}
+
+void peer_requests_applied(struct peer_requests *r, struct api_call *c)
+{
+    (void)r;
+    answer_renewal(question_of(c));
+}
+
+void peer_requests_failed(struct peer_requests *r, struct api_call *c, enum result why)
+{
+    struct peer_question *q = question_of(c);
+    struct buf text = {0};
+
+    (void)r;
+    if (q->kind == DOWNGRADE)
+        buf_append_str(&text, "failed linearized read: ");
+    buf_append_str(&text, result_text(why));
+    refuse_question(q, q->kind == DOWNGRADE ? 500 : 400, buf_str(&text));
+    buf_free(&text);
+}
+
+void peer_requests_check(const struct peer_requests *r)
+{
+    size_t count = 0;
+
+    LIST_FOREACH (link, &r->waiting) {
+        const struct peer_question *q = container_of(link, struct peer_question, link);
+        assert(q->requests == r);
+        assert(!q->has_renewed || q->kind == RENEW);
+        count++;
+    }
+    assert(count == r->count);
+    assert(count <= PEER_QUESTIONS_MAX);
+}
