@@ -1,0 +1,264 @@
+#include "server/peering.h"
+
+#include "io/io.h"
+#include "raft/raft.h"
+#include "server/config.h"
+#include "wal/wal.h"
+
+#include <string.h>
+
+/* Entries on their way from the log's files to a member that is behind. */
+struct peering_fetch {
+    struct wal_read read;
+    struct raft *raft;
+    uint64_t token;
+    struct list link;
+};
+
+/* --- life --- */
+
+static void accepted(struct listener *l, struct conn *c)
+{
+    struct peering *p = l->options.context;
+
+    peers_accept(p->peers, c);
+}
+
+enum err peering_listen(struct peering *p, const struct peering_options *options, struct buf *why)
+{
+    const struct config_listens *places = &options->config->listen_peers;
+    struct listener_options listening = {.on_accept = accepted, .context = p};
+    char text[NET_TEXT_MAX];
+
+    *p = (struct peering){.o = *options};
+    list_init(&p->fetches);
+    p->listeners = mem_new_array(places->count, struct listener *);
+    for (size_t i = 0; i < places->count; i++) {
+        const struct net_address *wanted = &places->at[i].address;
+        enum err e = net_listen(p->o.io->net, wanted, &listening, &p->listeners[i]);
+        if (e != ERR_OK) {
+            buf_printf(why, "cannot listen on %s for peers: %s", net_address_text(wanted, text),
+                       err_text(e));
+            return e;
+        }
+        p->listener_count++;
+    }
+    return ERR_OK;
+}
+
+void peering_open(struct peering *p, uint64_t self, uint64_t cluster_id, uint64_t seed)
+{
+    const struct config *c = p->o.config;
+    struct buf urls = {0};
+
+    url_list_join(c->advertise_peers, &urls);
+    p->self = self;
+    p->peers = peers_open(&(struct peers_options){.io = p->o.io,
+                                                  .logger = p->o.logger,
+                                                  .self = self,
+                                                  .cluster_id = cluster_id,
+                                                  .urls = buf_str(&urls),
+                                                  .version = SERVER_VERSION,
+                                                  .seed = seed,
+                                                  .heartbeat_ms = c->heartbeat_ms,
+                                                  .election_ms = c->election_ms});
+    buf_free(&urls);
+}
+
+void peering_serve(const struct peering *p)
+{
+    char text[NET_TEXT_MAX];
+
+    for (size_t i = 0; i < p->listener_count; i++)
+        log_info(p->o.logger, "serving peer traffic",
+                 LOG_STR("address", net_address_text(&p->listeners[i]->address, text)));
+}
+
+void peering_stop(struct peering *p)
+{
+    while (p->listener_count > 0)
+        listener_close(p->listeners[--p->listener_count]);
+    if (p->peers)
+        peers_stop(p->peers);
+}
+
+bool peering_is_idle(const struct peering *p)
+{
+    return list_empty(&p->fetches);
+}
+
+static void free_all(struct peering *p)
+{
+    mem_free(p->listeners);
+    if (!p->fetches.next)
+        return;
+    for (struct list *link; (link = list_pop_front(&p->fetches));)
+        mem_free(container_of(link, struct peering_fetch, link));
+}
+
+void peering_close(struct peering *p)
+{
+    while (p->listener_count > 0) /* a boot that was refused */
+        listener_close(p->listeners[--p->listener_count]);
+    peers_close(p->peers);
+    free_all(p);
+}
+
+void peering_abandon(struct peering *p)
+{
+    peers_abandon(p->peers);
+    free_all(p);
+}
+
+/* --- members --- */
+
+static void add_member(struct peering *p, const struct pb_member *m)
+{
+    struct arena arena = {0};
+    const char **urls = arena_new_array(&arena, m->peer_urls.count, const char *);
+
+    for (size_t i = 0; i < m->peer_urls.count; i++)
+        urls[i] = arena_copy_str(&arena, m->peer_urls.at[i]);
+    peers_add(p->peers, m->id, urls, m->peer_urls.count);
+    arena_free(&arena);
+}
+
+void peering_set_members(struct peering *p, const struct pb_member *members, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (members[i].id != p->self)
+            add_member(p, &members[i]);
+}
+
+void peering_set_removed(struct peering *p, const uint64_t *ids, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (ids[i] != p->self)
+            peers_remove(p->peers, ids[i]);
+}
+
+bool peering_is_connected_since(const struct peering *p, uint64_t id, uint64_t since_ms)
+{
+    struct peer_status status;
+
+    return peers_status(p->peers, id, &status) && status.is_active &&
+           status.active_since_ms < since_ms;
+}
+
+size_t peering_active_count(const struct peering *p, const struct raft_ids *ids)
+{
+    struct peer_status status;
+    size_t count = 0;
+
+    for (size_t i = 0; i < ids->count; i++)
+        count += ids->at[i] != p->self && peers_status(p->peers, ids->at[i], &status) &&
+                 status.is_active;
+    return count;
+}
+
+/* --- fetches --- */
+
+static void fetched(struct wal_read *r)
+{
+    struct peering_fetch *f = container_of(r, struct peering_fetch, read);
+
+    raft_fetched(f->raft, f->token, r->entries, r->err == ERR_OK ? r->count : 0);
+    list_remove(&f->link);
+    mem_free(f);
+}
+
+/* What is not in the log any more cannot be had: raft asks again, or sends a snapshot instead. */
+void peering_fetch(struct peering *p, struct wal *wal, struct raft *raft,
+                   const struct raft_fetch *fetch)
+{
+    struct peering_fetch *f = mem_new(struct peering_fetch);
+
+    *f = (struct peering_fetch){.raft = raft, .token = fetch->token};
+    f->read = (struct wal_read){
+        .low = fetch->low, .high = fetch->high, .max_bytes = fetch->max_bytes, .on_done = fetched};
+    list_init(&f->link);
+    if (wal_read(wal, &f->read) != ERR_OK) {
+        raft_fetched(raft, fetch->token, NULL, 0);
+        mem_free(f);
+        return;
+    }
+    list_push_back(&p->fetches, &f->link);
+}
+
+/* --- versions --- */
+
+/* Which member of which round a result is of is in its token. */
+static uint64_t version_token(const struct peering *p, size_t nth)
+{
+    return (uint64_t)PEERING_TOKEN_VERSION << PEERING_TOKEN_SHIFT | p->versions.round << 8 | nth;
+}
+
+void peering_ask_versions(struct peering *p, const struct pb_member *members, size_t count)
+{
+    struct peering_versions *v = &p->versions;
+
+    *v = (struct peering_versions){
+        .round = (v->round + 1) & UINT32_MAX, .lowest = version_of_server(), .is_under_way = true};
+    for (size_t i = 0; i < count; i++) {
+        if (members[i].id == p->self)
+            continue;
+        v->waiting++;
+        peers_ask(p->peers, &(struct peer_ask){.token = version_token(p, i),
+                                               .member = members[i].id,
+                                               .verb = "GET",
+                                               .path = "/version",
+                                               .timeout_ms = PEERING_VERSION_MS});
+    }
+    v->is_done = v->waiting == 0;
+}
+
+static bool read_version(const struct peer_event *e, struct version *out)
+{
+    struct member_versions told;
+    struct arena arena = {0};
+
+    bool ok = e->status == 200 && versions_json_read(e->body, &arena, &told) == ERR_OK &&
+              version_parse(told.server, out);
+    arena_free(&arena);
+    return ok;
+}
+
+void peering_version(struct peering *p, const struct peer_event *e)
+{
+    struct peering_versions *v = &p->versions;
+    struct version told;
+
+    if (!v->is_under_way || (e->id >> 8 & UINT32_MAX) != v->round)
+        return; /* of an earlier round */
+    assert(v->waiting > 0);
+    v->waiting--;
+    v->is_done = v->waiting == 0;
+    if (!read_version(e, &told)) {
+        v->is_missing = true;
+        log_warn(p->o.logger, "failed to get version", LOG_ID("remote-member-id", e->member),
+                 LOG_U64("status", e->status));
+    } else if (version_compare(told, v->lowest) < 0) {
+        v->lowest = told;
+    }
+}
+
+bool peering_take_versions(struct peering *p, struct version *lowest, bool *all)
+{
+    struct peering_versions *v = &p->versions;
+
+    if (!v->is_done)
+        return false;
+    v->is_done = v->is_under_way = false;
+    *lowest = v->lowest;
+    *all = !v->is_missing;
+    return true;
+}
+
+/* --- checking --- */
+
+void peering_check(const struct peering *p)
+{
+    peers_check(p->peers);
+    assert(p->versions.waiting == 0 || p->versions.is_under_way);
+    assert(!p->versions.is_done || p->versions.waiting == 0);
+}

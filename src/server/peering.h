@@ -1,0 +1,104 @@
+/*
+ * peering: the other members of the cluster, as this one deals with them.
+ *
+ *     the port     others find us there, from before we are founded
+ *     members      who they are follows the cluster's table, as conf changes are applied
+ *     messages     raft's, out and in (turn.c carries them)
+ *     fetches      entries that a member is behind with, and that are on disk alone
+ *     versions     what each of them runs, asked for by the leader
+ *     requests     what they want to know of us (peer_requests.c)
+ *
+ * Bytes and connections are peer's. What is here is the server's side: tokens of what was asked,
+ * reads of the log under way, who is known.
+ *
+ * Life       peering_listen, peering_open once we know who we are; peering_stop when nobody new is
+ *            wanted; when peering_is_idle, peering_close; or as in a crash peering_abandon.
+ */
+#pragma once
+
+#include "base/list.h"
+#include "cluster/cluster.h"
+#include "peer/peer.h"
+
+struct config;
+struct raft;
+struct raft_fetch;
+struct wal;
+
+enum {
+    PEERING_VERSION_MS = 7000, /* for a member to say its version; etcd's request timeout */
+    PEERING_TOKEN_SHIFT = 56,  /* above it is what a token is of: */
+};
+
+enum peering_token {
+    PEERING_TOKEN_FOUNDING = 0,
+    PEERING_TOKEN_VERSION = 1,
+};
+
+struct peering_options {
+    const struct io *io;
+    const struct config *config;
+    const struct logger *logger;
+};
+
+/* A round of asking all members which version they run. */
+struct peering_versions {
+    uint64_t round;  /* its number, part of the tokens */
+    size_t waiting;  /* members that have not answered */
+    bool is_missing; /* somebody did not, or not with a version */
+    struct version lowest;
+    bool is_under_way, is_done;
+};
+
+struct peering {
+    struct peering_options o;
+    struct listener **listeners;
+    size_t listener_count;
+    struct peers *peers;
+    uint64_t self;
+    struct list fetches; /* struct peering_fetch */
+    struct peering_versions versions;
+};
+
+/* On one that is all zeroes. Also when it fails, peering_close takes what there is. */
+MUST_CHECK enum err peering_listen(struct peering *p, const struct peering_options *options,
+                                   struct buf *why);
+void peering_open(struct peering *p, uint64_t self, uint64_t cluster_id, uint64_t seed);
+void peering_stop(struct peering *p);
+/* No read of the log is under way. */
+bool peering_is_idle(const struct peering *p);
+void peering_close(struct peering *p);
+void peering_abandon(struct peering *p);
+
+/* Says that it serves. */
+void peering_serve(const struct peering *p);
+
+/* --- members --- */
+
+/* These are all of them, and those are gone for good. */
+void peering_set_members(struct peering *p, const struct pb_member *members, size_t count);
+void peering_set_removed(struct peering *p, const uint64_t *ids, size_t count);
+
+/* Has this one been connected since before then? */
+bool peering_is_connected_since(const struct peering *p, uint64_t id, uint64_t since_ms);
+/* How many of these are connected; ourselves not counted. */
+size_t peering_active_count(const struct peering *p, const struct raft_ids *ids);
+
+/* --- fetches --- */
+
+/* Reads the entries, and tells raft when they are there. */
+void peering_fetch(struct peering *p, struct wal *wal, struct raft *raft,
+                   const struct raft_fetch *fetch);
+
+/* --- versions --- */
+
+/* Asks all of these but ourselves. One round at a time; a later one forgets the earlier. */
+void peering_ask_versions(struct peering *p, const struct pb_member *members, size_t count);
+/* A PEER_RESULT with a token of that kind. */
+void peering_version(struct peering *p, const struct peer_event *e);
+/* True once for each round, when all have answered or failed to; *lowest is the lowest version of
+ * all servers, this one's included, and *all says whether everybody has told it. */
+bool peering_take_versions(struct peering *p, struct version *lowest, bool *all);
+
+/* All invariants, asserted. */
+void peering_check(const struct peering *p);
