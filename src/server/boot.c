@@ -1,10 +1,10 @@
 /*
  * From a data directory to an open server.
  *
- *     no log         a new cluster: --initial-cluster says who, ids follow from it
- *     a log          its metadata says who we are; it is read from the last snapshot recorded in
- *                    it, and the store says how much of it is applied already
- *     etcd's store   is imported first (snap/transfer.h), if there is a log to go with it
+ *     no log         a new cluster: --initial-cluster says who, ids follow from it; first others
+ * are asked whether they know us already (founding.h) a log          its metadata says who we are;
+ * it is read from the last snapshot recorded in it, and the store says how much of it is applied
+ * already etcd's store   is imported first (snap/transfer.h), if there is a log to go with it
  *
  * A directory of etcd's is not touched before it is certain that we can serve it: whoever is turned
  * away by us must find it as it was, and start etcd on it. So everything that boot could refuse is
@@ -25,6 +25,7 @@
 #include "mvcc/mvcc.h"
 #include "raft/raft.h"
 #include "server/config.h"
+#include "server/founding.h"
 #include "server/server_int.h"
 #include "snap/transfer.h"
 #include "wal/wal.h"
@@ -213,15 +214,38 @@ static enum err open_store(struct boot *b, const char *dir)
 
 /* --- who we are --- */
 
+static enum err parse_initial_cluster(struct boot *b)
+{
+    const struct config *c = b->s->config;
+
+    cluster_initial_free(&b->initial);
+    return cluster_initial_parse(bytes_of_str(c->initial_cluster),
+                                 bytes_of_str(c->initial_cluster_token), b->why, &b->initial)
+               ? ERR_OK
+               : ERR_MALFORMED;
+}
+
+static void identify_by_flags(struct boot *b)
+{
+    struct bytes name = bytes_of_str(b->s->config->name);
+
+    b->identity = (struct pb_wal_metadata){.node_id = cluster_initial_find(&b->initial, name)->id,
+                                           .cluster_id = b->initial.cluster_id};
+}
+
+/* What takes time to be verified is left to founding.h. */
 static enum err read_initial_cluster(struct boot *b)
 {
     const struct config *c = b->s->config;
     struct bytes name = bytes_of_str(c->name);
+    enum err e = parse_initial_cluster(b);
 
-    if (!cluster_initial_parse(bytes_of_str(c->initial_cluster),
-                               bytes_of_str(c->initial_cluster_token), b->why, &b->initial) ||
-        !cluster_initial_verify(&b->initial, name, c->advertise_peers, NULL, c->joins_existing,
-                                b->why))
+    if (e != ERR_OK)
+        return e;
+    bool is_later = cluster_initial_find(&b->initial, name) && founding_is_needed(&b->initial, c) &&
+                    !c->joins_existing;
+    if (!is_later && !cluster_initial_verify(&b->initial, name, c->advertise_peers, NULL,
+                                             c->joins_existing, b->why))
         return ERR_MALFORMED;
     if (c->joins_existing) {
         buf_append_str(b->why,
@@ -229,13 +253,17 @@ static enum err read_initial_cluster(struct boot *b)
                        "not supported yet");
         return ERR_UNSUPPORTED;
     }
-    if (b->initial.count != 1) {
-        buf_append_str(b->why, "clusters of more than one member are not supported yet");
-        return ERR_UNSUPPORTED;
-    }
-    b->identity = (struct pb_wal_metadata){.node_id = cluster_initial_find(&b->initial, name)->id,
-                                           .cluster_id = b->initial.cluster_id};
+    identify_by_flags(b);
     return ERR_OK;
+}
+
+static bool describes(const struct cluster_initial *initial, const struct pb_wal_metadata *who)
+{
+    bool is_member = false;
+
+    for (size_t i = 0; i < initial->count; i++)
+        is_member = is_member || initial->members[i].id == who->node_id;
+    return is_member && initial->cluster_id == who->cluster_id;
 }
 
 /*
@@ -246,25 +274,22 @@ static enum err read_initial_cluster(struct boot *b)
  */
 static enum err found_again(struct boot *b)
 {
-    struct pb_wal_metadata logged = b->identity;
-    enum err e = read_initial_cluster(b);
+    enum err e = parse_initial_cluster(b);
 
-    if (e == ERR_OK &&
-        (logged.node_id != b->identity.node_id || logged.cluster_id != b->identity.cluster_id)) {
-        buf_printf(b->why,
-                   "the log in %s has not begun, and is of member %llx of cluster %llx, which "
-                   "--initial-cluster does not describe",
-                   b->s->config->wal_dir, (unsigned long long)logged.node_id,
-                   (unsigned long long)logged.cluster_id);
-        e = ERR_MALFORMED;
-    }
-    return e;
+    if (e != ERR_OK || describes(&b->initial, &b->identity))
+        return e;
+    buf_printf(b->why,
+               "the log in %s has not begun, and is of member %llx of cluster %llx, which "
+               "--initial-cluster does not describe",
+               b->s->config->wal_dir, (unsigned long long)b->identity.node_id,
+               (unsigned long long)b->identity.cluster_id);
+    return ERR_MALFORMED;
 }
 
 static enum err identify(struct boot *b)
 {
     uint64_t applied = backend_applied(b->s->state.backend).index;
-    enum err e = b->has_log ? open_log(b) : read_initial_cluster(b);
+    enum err e = b->has_log ? open_log(b) : ERR_OK; /* without one it was by the flags */
 
     if (e != ERR_OK)
         return e;
@@ -310,14 +335,14 @@ static enum err read_members(struct boot *b)
     uint64_t self = b->identity.node_id;
 
     cluster_conf_state(b->s->state.cluster, c);
-    size_t count = c->voters.count + c->learners.count;
-    if (count > 1) {
-        buf_append_str(b->why, "clusters of more than one member are not supported yet");
+    if (b->trial && c->voters.count + c->learners.count > 1) {
+        buf_append_str(b->why, "a store of etcd's in a cluster of more than one member cannot be "
+                               "taken over yet");
         return ERR_UNSUPPORTED;
     }
     if (backend_applied(b->s->state.backend).index > 0 &&
-        (c->voters.count == 0 || c->voters.at[0] != self)) {
-        buf_printf(b->why, "member %llx, whose log this is, is not a voter of its cluster%s",
+        !cluster_find(b->s->state.cluster, self)) {
+        buf_printf(b->why, "member %llx, whose log this is, is not a member of its cluster%s",
                    (unsigned long long)self,
                    cluster_is_removed(b->s->state.cluster, self) ? ": it was removed" : "");
         return ERR_UNSUPPORTED;
@@ -361,17 +386,22 @@ static struct raft_config raft_settings(struct boot *b)
     };
 }
 
+/* All founders do this, each for itself, and come to the same entries. */
 static void found(struct boot *b)
 {
-    struct buf data = {0};
+    struct raft_founder founders[CLUSTER_MEMBERS_MAX];
     struct raft_conf_change change;
+    struct buf data[CLUSTER_MEMBERS_MAX] = {0};
 
-    cluster_initial_entry(&b->initial, 0, &data);
-    bool ok = raft_conf_change_decode(buf_bytes(&data), &change);
-    assert(ok);
-    raft_bootstrap(b->s->raft,
-                   &(struct raft_founder){.id = change.node_id, .context = change.context}, 1);
-    buf_free(&data);
+    for (size_t i = 0; i < b->initial.count; i++) {
+        cluster_initial_entry(&b->initial, i, &data[i]);
+        bool ok = raft_conf_change_decode(buf_bytes(&data[i]), &change);
+        assert(ok);
+        founders[i] = (struct raft_founder){.id = change.node_id, .context = change.context};
+    }
+    raft_bootstrap(b->s->raft, founders, b->initial.count);
+    for (size_t i = 0; i < b->initial.count; i++)
+        buf_free(&data[i]);
 }
 
 static enum err check_raft(struct boot *b)
@@ -437,8 +467,15 @@ static enum err try_entry(struct boot *b, const struct raft_entry *entry)
     return changes_members ? read_members(b) : ERR_OK;
 }
 
+static uint64_t last_to_try(const struct boot *b)
+{
+    const struct raft_conf_state *c = &b->conf_state;
+
+    return c->voters.count <= 1 ? UINT64_MAX : b->log.found.state.commit;
+}
+
 /*
- * What the store has not seen yet, down to the last entry: a lone voter commits all that its log
+ * What the store has not seen yet, as far as it is committed; a lone voter commits all that its log
  * has. None of it reaches the disk, since nobody commits the batch; and the memory it takes is that
  * of the entries once more, which the replay holds anyway.
  */
@@ -447,7 +484,7 @@ static enum err try_entries(struct boot *b)
     enum err e = ERR_OK;
 
     for (size_t i = 0; e == ERR_OK && i < b->log.count; i++)
-        if (b->log.entries[i].index > b->log.applied)
+        if (b->log.entries[i].index > b->log.applied && b->log.entries[i].index <= last_to_try(b))
             e = try_entry(b, &b->log.entries[i]);
     return e;
 }
@@ -520,12 +557,17 @@ static enum err settle_store(struct boot *b)
 
 /* --- all of it --- */
 
-enum err boot_disk(struct boot *b)
+enum err boot_look(struct boot *b)
 {
     enum err e = find_log(b);
 
-    if (e == ERR_OK && !b->s->options.memory)
-        e = settle_store(b);
+    return e == ERR_OK && !b->has_log ? read_initial_cluster(b) : e;
+}
+
+enum err boot_disk(struct boot *b)
+{
+    enum err e = b->s->options.memory ? ERR_OK : settle_store(b);
+
     if (e == ERR_OK) /* not before: until here the directory may be etcd's */
         e = make_dirs(b);
     if (e == ERR_OK)
@@ -549,7 +591,7 @@ void boot_check(const struct boot *b)
     replay_check(&b->log);
     /* A cluster is founded where none has begun: nothing but its first entries is in the log, and
      * nothing in the store. */
-    assert(!b->founds || b->initial.count == 1);
+    assert(!b->founds || b->initial.count > 0);
     assert(!b->founds || !b->has_log || replay_is_founding(&b->log));
     assert(!b->founds || b->log.applied == 0);
     assert(b->has_log || b->founds);

@@ -1,11 +1,12 @@
 /*
  * boot: from a data directory to an open log, an open store with its rooms, and raft.
  *
+ *     boot_look    is there a log? If not, who we are by the flags; nothing is written
  *     boot_disk    directories, and what is in them: the log with the place to start from, the
  *                  store, who we are, and the rooms on the store (state.h)
  *     boot_raft    raft, with what log and store remember
  *
- * Whatever does not fit together is refused by boot_disk, with a sentence for the operator, and
+ * Whatever does not fit together is refused by the first two, with a sentence for the operator, and
  * nothing is served. A data directory of etcd's is taken over by it, or left as it was.
  * Everything may block: nobody waits yet.
  */
@@ -18,7 +19,7 @@
 
 struct server;
 
-/* All zeroes, with the first two filled in, is ready for boot_disk. */
+/* All zeroes, with the first two filled in, is ready for boot_look. */
 struct boot {
     struct server *s; /* its wal, state and raft are opened here */
     struct buf *why;
@@ -33,6 +34,7 @@ struct boot {
     struct raft_conf_state conf_state; /* as of what the store has applied */
 };
 
+MUST_CHECK enum err boot_look(struct boot *b);
 MUST_CHECK enum err boot_disk(struct boot *b);
 void boot_raft(struct boot *b);
 

@@ -229,10 +229,6 @@ TEST(what_the_flags_ask_for_and_is_not_built_yet_is_refused)
     server_rig_refused(&r, ERR_UNSUPPORTED,
                        "joining a cluster that exists (--initial-cluster-state existing) is not "
                        "supported yet");
-    server_rig_set_flags(
-        &r, FLAGS("--initial-cluster", "m=http://10.0.0.1:2380,n=http://10.0.0.2:2380"));
-    server_rig_refused(&r, ERR_UNSUPPORTED,
-                       "clusters of more than one member are not supported yet");
     server_rig_set_flags(&r, FLAGS("--initial-cluster", "n=http://10.0.0.1:2380"));
     CHECK_EQ(server_rig_try(&r), ERR_MALFORMED);
     CHECK(r.why.len > 0);

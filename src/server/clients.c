@@ -16,49 +16,20 @@ enum {
 
 /* --- listening --- */
 
-static enum err cannot_listen(const struct net_address *wanted, const char *whom, enum err e,
-                              struct buf *why)
-{
-    char text[NET_TEXT_MAX];
-
-    buf_printf(why, "cannot listen on %s for %s: %s", net_address_text(wanted, text), whom,
-               err_text(e));
-    return e;
-}
-
-/* A member of another cluster, or one that will be of this: there is nothing to say to it yet. */
-static void turn_away(struct listener *l, struct conn *c)
-{
-    (void)l;
-    conn_close(c, ERR_UNSUPPORTED);
-}
-
-static enum err listen_to_peers(struct clients *c, struct buf *why)
-{
-    const struct config_listens *places = &c->config->listen_peers;
-    struct listener_options options = {.on_accept = turn_away};
-
-    c->peer_listeners = mem_new_array(places->count, struct listener *);
-    for (size_t i = 0; i < places->count; i++) {
-        const struct net_address *wanted = &places->at[i].address;
-        enum err e = net_listen(c->io->net, wanted, &options, &c->peer_listeners[i]);
-        if (e != ERR_OK)
-            return cannot_listen(wanted, "peers", e, why);
-        c->peer_listener_count++;
-    }
-    return ERR_OK;
-}
-
 static enum err listen_to_clients(struct clients *c, struct buf *why)
 {
     const struct config_listens *places = &c->config->listen_clients;
+    char text[NET_TEXT_MAX];
 
     c->listening = mem_new_array(places->count, struct net_address);
     for (size_t i = 0; i < places->count; i++) {
         const struct net_address *wanted = &places->at[i].address;
         enum err e = rpc_listen(c->rpc, wanted, &c->listening[i]);
-        if (e != ERR_OK)
-            return cannot_listen(wanted, "clients", e, why);
+        if (e != ERR_OK) {
+            buf_printf(why, "cannot listen on %s for clients: %s", net_address_text(wanted, text),
+                       err_text(e));
+            return e;
+        }
         c->listening_count++;
     }
     return ERR_OK;
@@ -108,8 +79,6 @@ enum err clients_listen(struct clients *c, const struct io *io, const struct con
         .seed = map_seed,
     });
     enum err e = check_files(io->files_max, why);
-    if (e == ERR_OK)
-        e = listen_to_peers(c, why);
     return e == ERR_OK ? listen_to_clients(c, why) : e;
 }
 
@@ -122,15 +91,10 @@ void clients_serve(const struct clients *c)
         log_info(c->logger, "serving client traffic insecurely; this is strongly discouraged!",
                  LOG_STR("traffic", "grpc+http"),
                  LOG_STR("address", net_address_text(&c->listening[i], text)));
-    for (size_t i = 0; i < c->peer_listener_count; i++)
-        log_warn(c->logger, "other members are turned away: a cluster of one is all there is yet",
-                 LOG_STR("address", net_address_text(&c->peer_listeners[i]->address, text)));
 }
 
 void clients_stop(struct clients *c)
 {
-    while (c->peer_listener_count > 0)
-        listener_close(c->peer_listeners[--c->peer_listener_count]);
     if (c->rpc)
         rpc_stop(c->rpc);
 }
@@ -171,7 +135,6 @@ void clients_close(struct clients *c)
     rpc_close(c->rpc);
     rpc_line_close(c->line);
     watch_close(c->watch);
-    mem_free(c->peer_listeners);
     mem_free(c->listening);
 }
 
@@ -181,7 +144,6 @@ void clients_abandon(struct clients *c)
     api_abandon(c->api);
     rpc_line_close(c->line);
     watch_close(c->watch);
-    mem_free(c->peer_listeners);
     mem_free(c->listening);
 }
 

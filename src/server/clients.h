@@ -11,7 +11,7 @@
  *
  * Life       clients_listen, then clients_open once there is a state to ask about; clients_stop
  *            when nobody new is wanted; clients_close, or as in a crash clients_abandon.
- * Not here   Hearing and answering (turn.c). Peers, but for their sockets: they are turned away.
+ * Not here   Hearing and answering (turn.c). Other members (peering.h).
  */
 #pragma once
 
@@ -40,8 +40,6 @@ struct clients {
     struct api *api;
     struct net_address *listening; /* for clients */
     size_t listening_count;
-    struct listener **peer_listeners;
-    size_t peer_listener_count;
 };
 
 /* On one that is all zeroes. Also when it fails, clients_close takes what there is. */

@@ -135,16 +135,28 @@ static bool take_revocation(struct housekeeping *h, struct pb_internal_raft_requ
 
 /* --- versions --- */
 
-static bool take_version(struct housekeeping *h, struct pb_internal_raft_request *out)
+bool housekeeping_wants_versions(struct housekeeping *h)
 {
     const struct api_facts *facts = h->o.facts;
-    struct version own = version_of_server();
 
     if (!facts->is_leader || facts->now_ms < h->next_version_ms)
         return false;
     h->next_version_ms = facts->now_ms + HOUSEKEEPING_VERSION_MS;
-    if (!cluster_next_version(h->o.cluster, &own, h->version_text))
+    return true;
+}
+
+/* Whoever leads no more by the time all have answered leaves it to the next. */
+void housekeeping_versions(struct housekeeping *h, const struct version *lowest)
+{
+    h->version_is_due =
+        h->o.facts->is_leader && cluster_next_version(h->o.cluster, lowest, h->version_text);
+}
+
+static bool take_version(struct housekeeping *h, struct pb_internal_raft_request *out)
+{
+    if (!h->version_is_due)
         return false;
+    h->version_is_due = false;
     if (cluster_version(h->o.cluster).len == 0)
         log_info(h->o.logger, "setting up initial cluster version using v3 API",
                  LOG_STR("cluster-version", h->version_text));

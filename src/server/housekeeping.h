@@ -3,9 +3,9 @@
  *
  *     the store     is committed; history is compacted, large deletes are settled, in slices
  *     leases        that have expired are revoked, by the leader
- *     versions      the cluster's is raised, by the leader; the store's follows it
- *     the quota     exceeded, it raises the NOSPACE alarm
- *     this member   is made known to its cluster; clients are heard from then on
+ *     versions      the cluster's is raised, by the leader that has asked all members for theirs;
+ * the store's follows it the quota     exceeded, it raises the NOSPACE alarm this member   is made
+ * known to its cluster; clients are heard from then on
  *
  * What can be done here is done by housekeeping_work, a slice at a time. What must go through the
  * log is taken by the server as a proposal; if it is lost on the way, the same need shows itself
@@ -74,6 +74,7 @@ struct housekeeping {
     struct pb_cluster_member_attr_set_request publication;
     struct pb_cluster_version_set_request version;
     char version_text[VERSION_TEXT_MAX];
+    bool version_is_due; /* that one, to be proposed */
 };
 
 /* The store's version is the one that storage_version_read found. */
@@ -85,6 +86,10 @@ void housekeeping_stop(struct housekeeping *h); /* its timer; also one that is a
 
 /* The store has grown beyond its quota, or a write was refused because it would have. */
 void housekeeping_quota_exceeded(struct housekeeping *h);
+
+/* What housekeeping_wants_versions wanted to know: the lowest version of all servers; NULL: one of
+ * them did not tell. */
+void housekeeping_versions(struct housekeeping *h, const struct version *lowest);
 
 /* The proposal that was taken has been given this id. */
 void housekeeping_proposed(struct housekeeping *h, const struct pb_internal_raft_request *request,
@@ -101,6 +106,9 @@ void housekeeping_state_replaced(struct housekeeping *h, const struct state *sta
 bool housekeeping_work(struct housekeeping *h);
 
 /* --- take --- */
+
+/* All servers are to be asked for their versions; once per HOUSEKEEPING_VERSION_MS, of a leader. */
+bool housekeeping_wants_versions(struct housekeeping *h);
 
 /* Something to be put through the log, without a header; what it points to lives until the next
  * one is taken. */

@@ -17,12 +17,15 @@ struct housekeeping_rig {
     struct api_facts facts;
     struct logger logger;
     struct housekeeping house;
-    uint64_t proposals; /* so far: the next one's id is one more */
+    uint64_t proposals;    /* so far: the next one's id is one more */
+    struct version lowest; /* of all servers */
+    bool is_silent;        /* one of them does not tell */
 };
 
 static void rig_open(struct housekeeping_rig *r)
 {
     *r = (struct housekeeping_rig){
+        .lowest = version_of_server(),
         .world = fake_world_new(test_seed()),
         .facts = {.member_id = APPLY_RIG_OWN_ID, .now_ms = 50000, .election_ms = ELECTION_MS},
         .logger = {.level = LOG_FATAL, .sink = log_sink_none, .clock = log_clock_none}};
@@ -68,6 +71,8 @@ static const char *take(struct housekeeping_rig *r)
     struct pb_internal_raft_request request;
 
     buf_clear(&text);
+    if (housekeeping_wants_versions(&r->house))
+        housekeeping_versions(&r->house, r->is_silent ? NULL : &r->lowest);
     if (housekeeping_take_proposal(&r->house, &request)) {
         if (request.alarm)
             buf_printf(&text, "alarm %d of %" PRIx64, (int)request.alarm->alarm,
@@ -346,6 +351,39 @@ TEST(a_leader_sets_the_version_of_the_cluster)
     CHECK_STR(take(&r), "version 3.7.0"); /* it was lost on the way */
     set_version(&r, "3.7.0");
     r.facts.now_ms += HOUSEKEEPING_VERSION_MS;
+    CHECK_STR(take(&r), "");
+
+    rig_close(&r);
+}
+
+TEST(a_cluster_is_of_the_version_that_all_its_servers_have)
+{
+    struct housekeeping_rig r;
+    rig_open(&r);
+    r.facts.is_leader = true;
+
+    r.is_silent = true;
+    CHECK_STR(take(&r), "version 3.0.0"); /* somebody did not say */
+    set_version(&r, "3.0.0");
+    r.facts.now_ms += HOUSEKEEPING_VERSION_MS;
+    CHECK_STR(take(&r), "");
+    r.is_silent = false;
+    r.lowest = (struct version){3, 6, 4};
+    r.facts.now_ms += HOUSEKEEPING_VERSION_MS;
+    CHECK_STR(take(&r), "version 3.6.0");
+
+    rig_close(&r);
+}
+
+TEST(whoever_leads_no_more_sets_no_version)
+{
+    struct housekeeping_rig r;
+    rig_open(&r);
+    r.facts.is_leader = true;
+    CHECK(housekeeping_wants_versions(&r.house));
+
+    r.facts.is_leader = false;
+    housekeeping_versions(&r.house, &r.lowest);
     CHECK_STR(take(&r), "");
 
     rig_close(&r);

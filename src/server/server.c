@@ -1,7 +1,11 @@
 /*
  * The life of a member: everything is opened in order, and closed in the opposite one.
  *
- *     places to listen --> disk: log, store and state --> raft --> clients --> set going
+ *     places to listen --> [founding] --> disk: log, store and state --> raft --> clients --> set
+ *     going
+ *
+ * All of it happens in server_open, unless a cluster is founded with others: what must be found out
+ * for that takes time (founding.h), so the rest is done in a later turn.
  */
 #include "backend/backend.h"
 #include "io/entropy.h"
@@ -130,6 +134,15 @@ static void open_parts(struct server *s, const struct boot *b)
     log_snapshot_init(&s->snapshot, &snapshots, b->log.start.index, b->log.applied);
     pending_init(&s->pending, &pending);
     housekeeping_init(&s->housekeeping, &house, s->state.storage_version);
+    struct peer_requests_options requests = {.peers = s->peering.peers,
+                                             .cluster = s->state.cluster,
+                                             .leases = s->state.leases,
+                                             .mvcc = s->state.mvcc,
+                                             .apply = s->state.apply,
+                                             .facts = &s->facts,
+                                             .logger = s->logger,
+                                             .storage_version = s->housekeeping.storage_version};
+    peer_requests_init(&s->peer_requests, &requests);
 }
 
 static void tick_is_due(struct timer *t)
@@ -157,20 +170,110 @@ static void set_going(struct server *s, const struct boot *b)
              LOG_U64("applied-index", s->facts.applied_index));
 }
 
-static enum err open_all(struct server *s, struct boot *b)
+/* Who the others are; before the first entries are applied, only the flags know. */
+static void open_peering(struct server *s, const struct boot *b)
 {
+    size_t count;
+
+    if (!s->peering.peers)
+        peering_open(&s->peering, b->identity.node_id, b->identity.cluster_id, rng_next(&s->rng));
+    const uint64_t *removed = cluster_removed(s->state.cluster, &count);
+    peering_set_removed(&s->peering, removed, count);
+    if (b->founds) {
+        peering_set_members(&s->peering, b->initial.members, b->initial.count);
+        return;
+    }
+    const struct pb_member *members = cluster_members(s->state.cluster, &count);
+    peering_set_members(&s->peering, members, count);
+}
+
+/* The boot ends here, well or not. */
+static enum err open_rest(struct server *s)
+{
+    struct boot *b = s->boot;
+    enum err e = boot_disk(b);
+
+    if (e == ERR_OK) {
+        boot_raft(b);
+        boot_check(b);
+        open_peering(s, b);
+        clients_open(&s->clients, &s->state, &s->facts, s->map_seed, rng_next(&s->rng));
+        set_going(s, b);
+    }
+    boot_free(b);
+    mem_free(b);
+    s->boot = NULL;
+    return e;
+}
+
+static void found_with_others(struct server *s)
+{
+    struct boot *b = s->boot;
+
+    peering_open(&s->peering, b->identity.node_id, b->identity.cluster_id, rng_next(&s->rng));
+    founding_start(&s->founding, &(struct founding_options){.io = s->io,
+                                                            .logger = s->logger,
+                                                            .config = s->config,
+                                                            .initial = &b->initial,
+                                                            .peers = s->peering.peers,
+                                                            .why = &s->why});
+    b->why = &s->why; /* the caller's is gone by then */
+    server_come_back(s);
+}
+
+static enum err open_all(struct server *s, struct buf *why)
+{
+    struct peering_options peering = {.io = s->io, .config = s->config, .logger = s->logger};
+
     say_how_we_start(s);
-    enum err e = clients_listen(&s->clients, s->io, s->config, s->logger, s->map_seed,
-                                s->options.line_delay_turns_max, b->why);
+    s->boot = mem_new(struct boot);
+    *s->boot = (struct boot){.s = s, .why = why};
+    enum err e = peering_listen(&s->peering, &peering, why);
     if (e == ERR_OK)
-        e = boot_disk(b);
+        e = clients_listen(&s->clients, s->io, s->config, s->logger, s->map_seed,
+                           s->options.line_delay_turns_max, why);
+    if (e == ERR_OK)
+        e = boot_look(s->boot);
     if (e != ERR_OK)
         return e;
-    boot_raft(b);
-    boot_check(b);
-    clients_open(&s->clients, &s->state, &s->facts, s->map_seed, rng_next(&s->rng));
-    set_going(s, b);
+    if (s->boot->has_log || !founding_is_needed(&s->boot->initial, s->config))
+        return open_rest(s);
+    found_with_others(s);
     return ERR_OK;
+}
+
+/* --- founding, in turns --- */
+
+static void hear_while_founding(struct server *s)
+{
+    struct peer_event e;
+
+    while (peers_take(s->peering.peers, &e)) {
+        if (e.kind == PEER_RESULT)
+            founding_result(&s->founding, &e);
+        else if (e.kind == PEER_REQUEST) /* etcd would not have answered yet */
+            peers_respond(s->peering.peers, e.id,
+                          &(struct peer_response){.status = 503,
+                                                  .content_type = "text/plain; charset=utf-8",
+                                                  .body = BYTES("etcdserver: not started yet\n")});
+        peer_event_free(&e);
+    }
+}
+
+bool server_found_some(struct server *s)
+{
+    hear_while_founding(s);
+    bool is_over = !s->is_stopping && founding_work(&s->founding);
+    enum err e = s->founding.err;
+
+    if (is_over && e == ERR_OK)
+        e = open_rest(s);
+    if (is_over && e != ERR_OK)
+        server_fail(s, "%s", s->why.len > 0 ? buf_str(&s->why) : err_text(e));
+    if (is_over)
+        return !s->failed;
+    peers_flush(s->peering.peers);
+    return false;
 }
 
 /* --- ending --- */
@@ -183,34 +286,43 @@ static void server_free(struct server *s, bool crashed)
         clients_abandon(&s->clients);
     else
         clients_close(&s->clients);
+    peer_requests_free(&s->peer_requests);
     pending_free(&s->pending);
     storage_work_free(&s->work);
     raft_close(s->raft);
     own_image_free(&s->own_image);
     install_free(&s->install);
     state_close(&s->state);
-    if (crashed)
+    if (crashed && s->wal)
         wal_abandon(s->wal);
     else
         wal_close(s->wal);
+    if (crashed) /* after the log: reads of it for others may have been under way */
+        peering_abandon(&s->peering);
+    else
+        peering_close(&s->peering);
     backend_close(s->state.backend);
     log_snapshot_free(&s->snapshot);
+    founding_free(&s->founding);
+    if (s->boot)
+        boot_free(s->boot);
+    mem_free(s->boot);
     mem_free(s->snap_dir);
     mem_free(s->store_dir);
+    buf_free(&s->why);
     mem_free(s);
 }
 
 enum err server_open(const struct server_options *options, struct buf *why, struct server **out)
 {
-    struct boot b = {.s = new_server(options), .why = why};
-    enum err e = open_all(b.s, &b);
+    struct server *s = new_server(options);
+    enum err e = open_all(s, why);
 
-    boot_free(&b);
     if (e != ERR_OK) {
-        server_free(b.s, false);
+        server_free(s, false);
         return e;
     }
-    *out = b.s;
+    *out = s;
     return ERR_OK;
 }
 
@@ -237,6 +349,8 @@ void server_abandon(struct server *s)
 
 struct server_status server_status(const struct server *s)
 {
+    if (!s->raft)
+        return (struct server_status){.turns = s->turns}; /* being founded */
     struct raft_status raft = raft_status(s->raft);
 
     return (struct server_status){
@@ -278,11 +392,15 @@ uint16_t server_client_port(const struct server *s, size_t nth)
 
 void server_check(const struct server *s)
 {
+    peering_check(&s->peering);
+    if (!s->raft)
+        return;
     raft_check(s->raft);
     wal_check(s->wal);
     state_check(&s->state);
     clients_check(&s->clients);
     pending_check(&s->pending);
+    peer_requests_check(&s->peer_requests);
     storage_work_check(&s->work);
     assert(s->work.applied_index == s->facts.applied_index);
     struct raft_status raft = raft_status(s->raft);

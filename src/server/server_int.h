@@ -8,10 +8,13 @@
  *
  * The parts, each with a header, a check and tests of its own:
  *
+ *     founding.h        what a cluster of several needs to know before it begins
  *     boot.h            from a data directory to an open log, store, state and raft
  *     replay.h          the log as raft needs to remember it
  *     state.h           the rooms that hold what the log has made
  *     clients.h         where clients find us: rpc, api, watch
+ *     peering.h         the other members
+ *     peer_requests.h   what they want to know of us
  *     pending.h         who waits for what: proposals, reads, time limits
  *     storage_work.h    what raft has handed out to be written and applied
  *     log_snapshot.h    notes that let go of the log
@@ -26,21 +29,27 @@
 #include "io/inbox.h"
 #include "io/io.h"
 #include "server/clients.h"
+#include "server/founding.h"
 #include "server/housekeeping.h"
 #include "server/install.h"
 #include "server/log_snapshot.h"
 #include "server/own_image.h"
+#include "server/peer_requests.h"
+#include "server/peering.h"
 #include "server/pending.h"
 #include "server/server.h"
 #include "server/state.h"
 #include "server/storage_work.h"
 
+struct boot;
 struct raft;
 struct wal;
 
 enum {
     TURN_EVENTS_MAX = 4096,    /* of the inbox, in one turn */
     TURN_EVENTS_US = 1000,     /* and for how long */
+    TURN_PEERS_MAX = 4096,     /* messages of other members, without entries */
+    TURN_PEERS_US = 500,       /* of hearing them */
     TURN_CALLS_MAX = 1024,     /* of clients */
     TURN_CALLS_US = 1000,      /* of hearing them; one takes a few milliseconds at most */
     TURN_APPLY_US = 1500,      /* of applying; an entry takes at most a slice more */
@@ -60,10 +69,17 @@ struct server {
     struct rng rng;
     uint64_t map_seed;
 
+    /* the beginning: server.c */
+    struct boot *boot; /* NULL when it is over */
+    struct founding founding;
+    struct buf why; /* it was refused after server_open had returned */
+
     struct wal *wal;
     struct raft *raft;
     struct state state;
     struct clients clients;
+    struct peering peering;
+    struct peer_requests peer_requests;
     struct api_facts facts;
 
     /* time */
@@ -96,6 +112,8 @@ struct server {
 void server_fail(struct server *s, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void server_on_failed(void *context, const char *text); /* the same, for options */
 uint64_t server_now_ms(const struct server *s);
+/* Goes on with a founding. True: it is over, and everything is open. */
+bool server_found_some(struct server *s);
 
 /* turn.c */
 /* There is something to do that no event will announce. */

@@ -14,7 +14,10 @@ void server_stop(struct server *s)
     s->stop_ms = server_now_ms(s);
     log_info(s->logger, "closing etcd server", LOG_STR("name", s->config->name),
              LOG_STR("data-dir", s->config->data_dir));
-    api_stop(s->clients.api, RESULT_STOPPED);
+    if (s->boot)
+        founding_stop(&s->founding);
+    else
+        api_stop(s->clients.api, RESULT_STOPPED);
     clients_stop(&s->clients);
     server_come_back(s);
 }
@@ -24,6 +27,8 @@ void stop_some(struct server *s)
 {
     if (!s->is_stopping)
         return;
+    if (s->boot)
+        peering_stop(&s->peering);
     if (!rpc_is_idle(s->clients.rpc)) {
         if (!s->has_cut && s->facts.now_ms - s->stop_ms >= STOP_GRACE_MS) {
             s->has_cut = true;
@@ -31,9 +36,10 @@ void stop_some(struct server *s)
         }
         return;
     }
-    if (!s->final_sync_asked && !log_snapshot_is_busy(&s->snapshot) &&
+    if (!s->boot && !s->final_sync_asked && !log_snapshot_is_busy(&s->snapshot) &&
         !install_is_busy(&s->install) && s->own_image.step == OWN_IMAGE_IDLE) {
         s->final_sync_asked = true;
+        peering_stop(&s->peering);
         s->final_seq = wal_sync(s->wal);
         if (backend_can_commit(s->state.backend))
             backend_commit_start(s->state.backend);
@@ -42,9 +48,12 @@ void stop_some(struct server *s)
 
 bool server_has_stopped(const struct server *s)
 {
+    if (s->boot)
+        return s->is_stopping && founding_is_idle(&s->founding) && rpc_is_idle(s->clients.rpc);
     return s->is_stopping && s->final_sync_asked && wal_durable(s->wal) >= s->final_seq &&
            wal_is_idle(s->wal) && backend_is_idle(s->state.backend) &&
            rpc_is_idle(s->clients.rpc) && !rpc_has_events(s->clients.rpc) &&
-           rpc_line_is_empty(s->clients.line) && !log_snapshot_is_busy(&s->snapshot) &&
-           install_is_idle(&s->install) && s->own_image.step == OWN_IMAGE_IDLE;
+           rpc_line_is_empty(s->clients.line) && peering_is_idle(&s->peering) &&
+           !log_snapshot_is_busy(&s->snapshot) && install_is_idle(&s->install) &&
+           s->own_image.step == OWN_IMAGE_IDLE;
 }

@@ -6,6 +6,7 @@
 #include "io/inbox.h"
 #include "lease/lease.h"
 #include "mvcc/mvcc.h"
+#include "peer/peer.h"
 #include "raft/raft.h"
 #include "rpc/rpc.h"
 #include "server/config.h"
@@ -19,14 +20,17 @@
 
 /* --- raft's log: what it wants written --- */
 
-/* Answers that rest on work now done. Those to other members have no way out yet: a cluster of one
- * is all that boots. */
+/* Answers that rest on work now done: to ourselves, or to the member that waits for it. */
 static void deliver(struct server *s, struct raft_message *work)
 {
     for (size_t i = 0; i < work->response_count; i++) {
-        assert(work->responses[i].to == s->facts.member_id);
-        enum raft_result result = raft_step_own(s->raft, &work->responses[i]);
-        assert(result == RAFT_OK);
+        const struct raft_message *response = &work->responses[i];
+        if (response->to != s->facts.member_id) {
+            peers_send(s->peering.peers, response);
+            continue;
+        }
+        enum raft_result result = raft_step_own(s->raft, response);
+        assert(result == RAFT_OK || result == RAFT_PEER_NOT_FOUND); /* removed meanwhile */
     }
     raft_message_free(work);
 }
@@ -42,7 +46,7 @@ static uint64_t append(struct server *s, const struct raft_message *m)
 
 static void persist(struct server *s, const struct raft_message *m)
 {
-    assert(!m->snapshot || m->snapshot->index == 0); /* nobody could have sent one */
+    assert(!m->snapshot || m->snapshot->index == 0); /* hear_message lets none in */
 
     storage_work_append(&s->work, m, append(s, m));
 }
@@ -58,6 +62,15 @@ static void deliver_durable(struct server *s)
 
 /* --- the state machine --- */
 
+/* For good: its id never comes back. */
+static void leave_cluster(struct server *s)
+{
+    log_error(s->logger, "the member has been permanently removed from the cluster",
+              LOG_ID("local-member-id", s->facts.member_id));
+    log_error(s->logger, "the data-dir used by this member must be removed");
+    server_stop(s);
+}
+
 static void configure(struct server *s, struct apply_effects *e, struct buf *json)
 {
     struct raft_conf_change_v2 change = raft_conf_change_as_v2(&e->conf_change);
@@ -69,16 +82,22 @@ static void configure(struct server *s, struct apply_effects *e, struct buf *jso
                     (unsigned long long)e->index);
         return;
     }
-    if (s->conf_state.voters.count != 1 || s->conf_state.voters.at[0] != s->facts.member_id ||
-        s->conf_state.learners.count + s->conf_state.voters_outgoing.count > 0) {
-        server_fail(s,
-                    "entry %llu changes the members of the cluster; clusters of more than one "
-                    "member, and leaving one, are not supported yet",
-                    (unsigned long long)e->index);
-        return;
-    }
     log_snapshot_configured(&s->snapshot, e->index);
     cluster_conf_state_json(&s->conf_state, json);
+}
+
+/* Also of a change that raft knew of already: the table of members is the store's. */
+static void follow_members(struct server *s, const struct apply_effects *e)
+{
+    size_t count;
+    const struct pb_member *members = cluster_members(s->state.cluster, &count);
+
+    peering_set_members(&s->peering, members, count);
+    const uint64_t *removed = cluster_removed(s->state.cluster, &count);
+    peering_set_removed(&s->peering, removed, count);
+    s->facts.is_learner = cluster_is_own_learner(s->state.cluster);
+    if (e->removed_self)
+        leave_cluster(s);
 }
 
 /* Whoever waits behind a slow entry wants to know what it was. */
@@ -113,10 +132,13 @@ static void answer_applied(struct server *s, struct apply_effects *e)
 {
     struct api_call *c = pending_take_applied(&s->pending, e->id);
 
-    if (c)
+    if (c && c->api) {
         api_applied(s->clients.api, c, e);
-    else
+    } else {
         reply_free(&e->reply);
+        if (c)
+            peer_requests_applied(&s->peer_requests, c);
+    }
     if (housekeeping_applied(&s->housekeeping, e->id))
         open_for_business(s);
 }
@@ -127,8 +149,10 @@ static void entry_applied(struct server *s)
     struct buf conf_state = {0};
 
     say_if_slow(s, e);
-    if (e->is_conf_change)
+    if (e->is_conf_change) {
         configure(s, e, &conf_state);
+        follow_members(s, e);
+    }
     s->facts.applied_index = e->index;
     s->facts.applied_term = e->term;
     lead(s, e);
@@ -267,7 +291,8 @@ static void take_raft(struct server *s)
     struct raft_output out;
 
     while (!s->failed && raft_take_output(s->raft, &out)) {
-        assert(out.send_count == 0 && out.fetch_count == 0); /* there are no peers */
+        for (size_t i = 0; i < out.send_count; i++)
+            peers_send(s->peering.peers, &out.messages[i]); /* they are copied or encoded there */
         if (out.has_soft_state)
             lead_changed(s, &out.soft_state);
         if (out.append)
@@ -276,6 +301,8 @@ static void take_raft(struct server *s)
             storage_work_apply(&s->work, out.apply);
         for (size_t i = 0; i < out.read_state_count; i++)
             pending_read_state(&s->pending, out.read_states[i].context, out.read_states[i].index);
+        for (size_t i = 0; i < out.fetch_count; i++)
+            peering_fetch(&s->peering, s->wal, s->raft, &out.fetches[i]);
         deliver_durable(s);
     }
     s->facts.committed_index = raft_status(s->raft).hard_state.commit;
@@ -355,6 +382,93 @@ static void propose_some(struct server *s)
     }
 }
 
+/* --- other members --- */
+
+/* What makes no sense to raft has come too late, mostly: from before an election, or from somebody
+ * who was removed. */
+static void hear_message(struct server *s, const struct raft_message *m)
+{
+    if (m->type == RAFT_MSG_SNAP) { /* it comes by a way of its own, or not at all */
+        log_warn(s->logger, "a snapshot came as a plain message; it was dropped",
+                 LOG_ID("from", m->from));
+        return;
+    }
+    enum raft_result result = raft_step(s->raft, m);
+    if (result != RAFT_OK)
+        log_debug(s->logger, "raft ignored a message", LOG_ID("from", m->from),
+                  LOG_U64("type", m->type), LOG_STR("why", raft_result_text(result)));
+}
+
+static void hear_result(struct server *s, const struct peer_event *e)
+{
+    switch ((enum peering_token)(e->id >> PEERING_TOKEN_SHIFT)) {
+    case PEERING_TOKEN_VERSION:
+        peering_version(&s->peering, e);
+        return;
+    case PEERING_TOKEN_FOUNDING:
+        break; /* it is over */
+    }
+}
+
+static void hear_peer(struct server *s, const struct peer_event *e)
+{
+    switch (e->kind) {
+    case PEER_MESSAGE:
+        hear_message(s, e->message);
+        return;
+    case PEER_UNREACHABLE:
+        raft_report_unreachable(s->raft, e->member);
+        return;
+    case PEER_SNAPSHOT_FAILED:
+        raft_report_snapshot(s->raft, e->member, false);
+        return;
+    case PEER_REMOVED:
+        leave_cluster(s);
+        return;
+    case PEER_REQUEST:
+        peer_requests_hear(&s->peer_requests, e);
+        return;
+    case PEER_RESULT:
+        hear_result(s, e);
+        return;
+    }
+    unreachable();
+}
+
+static size_t entry_bytes(const struct raft_message *m)
+{
+    size_t bytes = 0;
+
+    for (size_t i = 0; i < m->entry_count; i++)
+        bytes += raft_entry_size(&m->entries[i]);
+    return bytes;
+}
+
+/*
+ * Before clients: heartbeats, votes and answers come in however far the log is behind, and entries
+ * only while it is not. What is left of them is dropped by peer in the end, and the leader sends it
+ * again.
+ */
+static void hear_peers(struct server *s)
+{
+    uint64_t until_ns = clock_now_ns(s->io->clock) + TURN_PEERS_US * 1000ull;
+    struct peer_event e;
+    size_t budget = log_budget(s);
+
+    for (unsigned i = 0; i < TURN_PEERS_MAX && peers_take(s->peering.peers, &e); i++) {
+        hear_peer(s, &e);
+        peer_event_free(&e);
+    }
+    while (budget > 0 && peers_take_append(s->peering.peers, &e)) {
+        size_t bytes = entry_bytes(e.message);
+        hear_message(s, e.message);
+        peer_event_free(&e);
+        budget -= bytes < budget ? bytes : budget;
+        if (clock_now_ns(s->io->clock) > until_ns)
+            break;
+    }
+}
+
 static void read_some(struct server *s)
 {
     struct blob *round = pending_take_round(&s->pending);
@@ -370,7 +484,10 @@ static void read_some(struct server *s)
 static void serve_reads(struct server *s)
 {
     for (struct api_call *c; can_reply(s) && (c = pending_take_confirmed(&s->pending));)
-        api_read_index_done(s->clients.api, c);
+        if (c->api)
+            api_read_index_done(s->clients.api, c);
+        else
+            peer_requests_confirmed(&s->peer_requests, c);
 }
 
 /* After serve_reads: what can be served is not told that it is too late. */
@@ -380,7 +497,10 @@ static void fail_some(struct server *s)
 
     pending_tick(&s->pending);
     for (struct api_call *c; (c = pending_take_failed(&s->pending, &why));)
-        api_failed(s->clients.api, c, why);
+        if (c->api)
+            api_failed(s->clients.api, c, why);
+        else
+            peer_requests_failed(&s->peer_requests, c, why);
 }
 
 /* True if there was one. */
@@ -394,6 +514,8 @@ static bool take_needs(struct server *s)
             housekeeping_quota_exceeded(&s->housekeeping);
         else
             pending_need(&s->pending, &need);
+    for (; peer_requests_take_need(&s->peer_requests, &need); any = true)
+        pending_need(&s->pending, &need);
     return any;
 }
 
@@ -463,6 +585,21 @@ static void record_snapshot(struct server *s)
 
 /* --- housekeeping --- */
 
+/* The leader decides it, from what all of them run. */
+static void decide_version(struct server *s)
+{
+    struct version lowest;
+    size_t count;
+    bool all;
+
+    if (housekeeping_wants_versions(&s->housekeeping)) {
+        const struct pb_member *members = cluster_members(s->state.cluster, &count);
+        peering_ask_versions(&s->peering, members, count);
+    }
+    if (peering_take_versions(&s->peering, &lowest, &all))
+        housekeeping_versions(&s->housekeeping, all ? &lowest : NULL);
+}
+
 static void propose_own(struct server *s)
 {
     struct pb_internal_raft_request request;
@@ -482,6 +619,7 @@ static bool keep_house(struct server *s)
     if (s->is_stopping)
         return more;
     begin_snapshot(s);
+    decide_version(s);
     propose_own(s);
     return more;
 }
@@ -546,6 +684,7 @@ static void work(struct server *s)
     install_some(s);
     stop_some(s);
     tick(s);
+    hear_peers(s);
     hear_clients(s);
     propose_some(s);
     read_some(s);
@@ -559,10 +698,13 @@ static void work(struct server *s)
     bool more = !work_for_watchers(s);
     if (!api_work(s->clients.api, MVCC_SLICE_STEPS))
         more = true;
+    if (!peer_requests_work(&s->peer_requests, MVCC_SLICE_STEPS))
+        more = true;
     if (keep_house(s))
         more = true;
     if (take_needs(s))
         more = true;
+    peers_flush(s->peering.peers);
     rpc_flush(s->clients.rpc);
     if (more || has_more(s))
         server_come_back(s);
@@ -602,6 +744,10 @@ void server_turn(struct server *s)
     hear_events(s, began + TURN_EVENTS_US * 1000ull);
     if (s->failed || server_has_stopped(s))
         return;
+    if (s->boot && !server_found_some(s)) {
+        stop_some(s);
+        return;
+    }
 
     work(s);
     if (!s->failed)
