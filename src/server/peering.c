@@ -137,6 +137,20 @@ void peering_set_removed(struct peering *p, const uint64_t *ids, size_t count)
             peers_remove(p->peers, ids[i]);
 }
 
+void peering_member_changed(struct peering *p, const struct raft_conf_change *change,
+                            const struct cluster *cluster)
+{
+    const struct pb_member *m = cluster_find(cluster, change->node_id);
+    struct peer_status status;
+
+    if (change->node_id == RAFT_NONE || change->node_id == p->self)
+        return; /* it was refused; or is about us */
+    if (change->type == RAFT_REMOVE_NODE)
+        peers_remove(p->peers, change->node_id);
+    else if (m && (change->type == RAFT_UPDATE_NODE || !peers_status(p->peers, m->id, &status)))
+        add_member(p, m);
+}
+
 bool peering_is_connected_since(const struct peering *p, uint64_t id, uint64_t since_ms)
 {
     struct peer_status status;

@@ -75,9 +75,12 @@ void peering_serve(const struct peering *p);
 
 /* --- members --- */
 
-/* These are all of them, and those are gone for good. */
+/* At the beginning: these are all of them, and those are gone for good. */
 void peering_set_members(struct peering *p, const struct pb_member *members, size_t count);
 void peering_set_removed(struct peering *p, const uint64_t *ids, size_t count);
+/* A conf change was applied to the cluster's table. What founders learn again is no news. */
+void peering_member_changed(struct peering *p, const struct raft_conf_change *change,
+                            const struct cluster *cluster);
 
 /* Has this one been connected since before then? */
 bool peering_is_connected_since(const struct peering *p, uint64_t id, uint64_t since_ms);

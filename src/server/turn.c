@@ -86,15 +86,9 @@ static void configure(struct server *s, struct apply_effects *e, struct buf *jso
     cluster_conf_state_json(&s->conf_state, json);
 }
 
-/* Also of a change that raft knew of already: the table of members is the store's. */
 static void follow_members(struct server *s, const struct apply_effects *e)
 {
-    size_t count;
-    const struct pb_member *members = cluster_members(s->state.cluster, &count);
-
-    peering_set_members(&s->peering, members, count);
-    const uint64_t *removed = cluster_removed(s->state.cluster, &count);
-    peering_set_removed(&s->peering, removed, count);
+    peering_member_changed(&s->peering, &e->conf_change, s->state.cluster);
     s->facts.is_learner = cluster_is_own_learner(s->state.cluster);
     if (e->removed_self)
         leave_cluster(s);

@@ -1,0 +1,94 @@
+/*
+ * cluster_rig: several whole members on one fake wire, and a client who can speak to any of them.
+ *
+ * Member n, from 1 on, lives on a machine of its own at 10.0.0.n, with a disk, a page store and a
+ * clock of its own, and is called mn. The client is at 10.0.1.1. A machine can be cut off, crash,
+ * and be started again.
+ *
+ *     struct cluster_rig r;
+ *     cluster_rig_open(&r, 3, NULL);
+ *     cluster_rig_start_all(&r);
+ *     unsigned leader = cluster_rig_leader(&r);
+ *     cluster_rig_put(&r, leader, "k", "v");
+ *     cluster_rig_close(&r);
+ */
+#pragma once
+
+#include "api/api_rig_test.h"
+#include "backend/backend_memory.h"
+#include "io/fake_world.h"
+#include "server/config.h"
+#include "server/server.h"
+
+enum { CLUSTER_RIG_MAX = 5 };
+
+struct cluster_rig_host {
+    struct cluster_rig *rig;
+    unsigned number;
+    struct inbox inbox;
+    struct fake_clock clock;
+    struct fake_entropy entropy;
+    struct fake_fds fds;
+    struct fake_disk *disk;
+    struct fake_workers workers, store_worker;
+    struct fake_resolver resolver;
+    struct memory_disk *memory;
+    struct io io;
+    struct config config;
+    struct arena flags;
+    struct logger logger;
+    struct buf logged, why;
+
+    struct server *server; /* NULL while it is down */
+    struct client *client; /* to this member; NULL while it is down */
+    bool failed, ready, is_paused;
+};
+
+struct cluster_rig {
+    struct fake_time time;
+    struct fake_wire *wire;
+    struct inbox client_inbox;
+    struct fake_clock client_clock;
+    struct io client_io;
+    unsigned count;
+    struct cluster_rig_host *at[CLUSTER_RIG_MAX + 1]; /* from 1 */
+};
+
+/* The members know of each other by --initial-cluster; `flags` are for all of them, with a NULL at
+ * their end, or NULL. Nobody is started yet. */
+void cluster_rig_open(struct cluster_rig *r, unsigned members, const char *const *flags);
+void cluster_rig_close(struct cluster_rig *r); /* stops those that are up */
+/* Other flags for one that is down. */
+void cluster_rig_set_flags(struct cluster_rig *r, unsigned n, const char *const *flags);
+
+/* Starts it; clients are perhaps not heard yet. */
+void cluster_rig_start(struct cluster_rig *r, unsigned n);
+void cluster_rig_start_all(struct cluster_rig *r); /* and goes on until all are ready */
+void cluster_rig_stop(struct cluster_rig *r, unsigned n);
+void cluster_rig_crash(struct cluster_rig *r, unsigned n);
+/* Crashes it and takes its disks away: it begins with empty ones. */
+void cluster_rig_lose_disks(struct cluster_rig *r, unsigned n);
+void cluster_rig_cut(struct cluster_rig *r, unsigned n, bool cut);
+/* Its process does not run, or goes on. */
+void cluster_rig_pause(struct cluster_rig *r, unsigned n, bool pause);
+
+/* One turn of each that has something to do, or time passes. */
+void cluster_rig_step(struct cluster_rig *r);
+void cluster_rig_for_ms(struct cluster_rig *r, uint64_t ms);
+uint64_t cluster_rig_now_ms(struct cluster_rig *r);
+void cluster_rig_until_ready(struct cluster_rig *r, unsigned n);
+/* Who leads, by the word of most of those that are up and run; goes on until there is one. */
+unsigned cluster_rig_leader(struct cluster_rig *r);
+unsigned cluster_rig_follower(struct cluster_rig *r); /* any that is up and does not lead */
+/* Until all that are up have applied what this one has. */
+void cluster_rig_until_equal(struct cluster_rig *r, unsigned n);
+
+/* Asks member n, and waits or not. */
+void cluster_rig_ask(struct cluster_rig *r, unsigned n, struct visit *v, const char *path,
+                     const struct pb_schema *schema, const void *message);
+void cluster_rig_until_over(struct cluster_rig *r, struct visit *v);
+void cluster_rig_put(struct cluster_rig *r, unsigned n, const char *key, const char *value);
+/* The value at member n, "" if there is none; good until the next. */
+const char *cluster_rig_get(struct cluster_rig *r, unsigned n, const char *key, bool serializable);
+
+bool cluster_rig_logged(const struct cluster_rig *r, unsigned n, const char *text);
