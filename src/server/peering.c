@@ -84,7 +84,7 @@ void peering_stop(struct peering *p)
 
 bool peering_is_idle(const struct peering *p)
 {
-    return list_empty(&p->fetches);
+    return list_empty(&p->fetches) && (!p->peers || peers_is_idle(p->peers));
 }
 
 static void free_all(struct peering *p)

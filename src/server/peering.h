@@ -65,7 +65,7 @@ MUST_CHECK enum err peering_listen(struct peering *p, const struct peering_optio
                                    struct buf *why);
 void peering_open(struct peering *p, uint64_t self, uint64_t cluster_id, uint64_t seed);
 void peering_stop(struct peering *p);
-/* No read of the log is under way. */
+/* After peering_stop: no connection is left, and no read of the log is under way. */
 bool peering_is_idle(const struct peering *p);
 void peering_close(struct peering *p);
 void peering_abandon(struct peering *p);

@@ -49,7 +49,8 @@ void stop_some(struct server *s)
 bool server_has_stopped(const struct server *s)
 {
     if (s->boot)
-        return s->is_stopping && founding_is_idle(&s->founding) && rpc_is_idle(s->clients.rpc);
+        return s->is_stopping && founding_is_idle(&s->founding) && rpc_is_idle(s->clients.rpc) &&
+               peering_is_idle(&s->peering);
     return s->is_stopping && s->final_sync_asked && wal_durable(s->wal) >= s->final_seq &&
            wal_is_idle(s->wal) && backend_is_idle(s->state.backend) &&
            rpc_is_idle(s->clients.rpc) && !rpc_has_events(s->clients.rpc) &&
