@@ -375,6 +375,7 @@ static struct raft_config raft_settings(struct boot *b)
         .rng = s->rng,
         .max_message_bytes = RAFT_MESSAGE_BYTES_MAX,
         .max_inflight_messages = 512,
+        .max_inflight_bytes = PEER_IN_BYTES_MAX / 2, /* a follower that is slow drops the rest */
         .max_resident_entries = 10000,
         .max_resident_bytes = 32 * MIB,
         .async_storage_writes = true,

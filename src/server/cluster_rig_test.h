@@ -42,6 +42,7 @@ struct cluster_rig_host {
     struct server *server; /* NULL while it is down */
     struct client *client; /* to this member; NULL while it is down */
     bool failed, ready, is_paused;
+    bool may_fail; /* it is part of the test */
 };
 
 struct cluster_rig {

@@ -21,3 +21,210 @@ TEST(three_members_found_a_cluster_elect_a_leader_and_replicate)
     }
     cluster_rig_close(&r);
 }
+
+/* --- by whichever member --- */
+
+TEST(any_member_takes_writes_and_serves_reads_that_are_not_stale)
+{
+    struct cluster_rig r;
+    cluster_rig_open(&r, 3, NULL);
+    cluster_rig_start_all(&r);
+
+    for (unsigned n = 1; n <= 3; n++) {
+        unsigned other = n % 3 + 1;
+        cluster_rig_put(&r, n, "k", n == 1 ? "one" : n == 2 ? "two" : "three");
+        CHECK_STR(cluster_rig_get(&r, other, "k", false), n == 1   ? "one"
+                                                          : n == 2 ? "two"
+                                                                   : "three");
+    }
+
+    cluster_rig_close(&r);
+}
+
+/* --- losing some --- */
+
+TEST(a_cluster_goes_on_without_its_leader_and_takes_it_back)
+{
+    struct cluster_rig r;
+    cluster_rig_open(&r, 3, NULL);
+    cluster_rig_start_all(&r);
+    unsigned first = cluster_rig_leader(&r);
+    cluster_rig_put(&r, first, "k", "before");
+
+    cluster_rig_crash(&r, first);
+    uint64_t began_ms = cluster_rig_now_ms(&r);
+    unsigned second = cluster_rig_leader(&r);
+    CHECK(second != first);
+    CHECK_STR(cluster_rig_get(&r, second, "k", false), "before");
+    cluster_rig_put(&r, second, "k", "after");
+    CHECK(cluster_rig_now_ms(&r) - began_ms < 4000);
+
+    cluster_rig_start(&r, first);
+    cluster_rig_until_ready(&r, first);
+    CHECK_STR(cluster_rig_get(&r, first, "k", false), "after");
+    CHECK_EQ(server_status(r.at[first]->server).cluster_id,
+             server_status(r.at[second]->server).cluster_id);
+    cluster_rig_close(&r);
+}
+
+/* A leader cut off in mid-put must not say yes to a write nobody else has seen. */
+TEST(a_leader_that_is_cut_off_acknowledges_nothing)
+{
+    struct cluster_rig r;
+    struct visit put, read;
+    cluster_rig_open(&r, 3, NULL);
+    cluster_rig_start_all(&r);
+    unsigned first = cluster_rig_leader(&r);
+    for (unsigned n = 1; n <= 3; n++)
+        if (n != first)
+            cluster_rig_pause(&r, n, true); /* to the client the leader is there as ever */
+
+    cluster_rig_ask(&r, first, &put, "/etcdserverpb.KV/Put", &pb_put_request_schema,
+                    &(struct pb_put_request){.key = BYTES("k")});
+    cluster_rig_ask(&r, first, &read, "/etcdserverpb.KV/Range", &pb_range_request_schema,
+                    &(struct pb_range_request){.key = BYTES("k")});
+    cluster_rig_until_over(&r, &put);
+    cluster_rig_until_over(&r, &read);
+
+    CHECK(put.code != RPC_OK);
+    CHECK(read.code != RPC_OK);
+    CHECK_EQ(server_status(r.at[first]->server).leader, 0);
+    visit_free(&put);
+    visit_free(&read);
+    cluster_rig_close(&r);
+}
+
+TEST(all_of_them_may_lose_power_at_once)
+{
+    struct cluster_rig r;
+    cluster_rig_open(&r, 3, NULL);
+    cluster_rig_start_all(&r);
+
+    for (unsigned round = 0; round < 3; round++) {
+        cluster_rig_put(&r, cluster_rig_leader(&r), "k", round == 0 ? "a" : round == 1 ? "b" : "c");
+        for (unsigned n = 1; n <= 3; n++)
+            cluster_rig_crash(&r, n);
+        cluster_rig_start_all(&r);
+        CHECK_STR(cluster_rig_get(&r, 1 + round % 3, "k", false), round == 0   ? "a"
+                                                                  : round == 1 ? "b"
+                                                                               : "c");
+    }
+
+    cluster_rig_close(&r);
+}
+
+/* --- founding --- */
+
+/* At whatever moment power goes while three members found a cluster: they found one, and only
+ * one. */
+TEST(a_founding_of_three_that_is_cut_short_is_made_good)
+{
+    struct cluster_rig r;
+
+    for (unsigned steps = 1; steps < 400; steps += 13) {
+        cluster_rig_open(&r, 3, NULL);
+        for (unsigned n = 1; n <= 3; n++)
+            cluster_rig_start(&r, n);
+        for (unsigned i = 0; i < steps; i++)
+            cluster_rig_step(&r);
+        for (unsigned n = 1; n <= 3; n++)
+            cluster_rig_crash(&r, n);
+
+        cluster_rig_start_all(&r);
+        unsigned leader = cluster_rig_leader(&r);
+        cluster_rig_put(&r, leader, "k", "v");
+        cluster_rig_until_equal(&r, leader);
+        for (unsigned n = 1; n <= 3; n++)
+            CHECK_STR(cluster_rig_get(&r, n, "k", true), "v");
+        cluster_rig_close(&r);
+    }
+}
+
+/* One of three founders can lead nobody, however long it waits. */
+TEST(a_founder_alone_does_not_lead)
+{
+    struct cluster_rig r;
+    cluster_rig_open(&r, 3, NULL);
+
+    cluster_rig_start(&r, 2);
+    cluster_rig_for_ms(&r, 20000);
+    CHECK_EQ(server_status(r.at[2]->server).leader, 0);
+    CHECK(!r.at[2]->ready);
+    cluster_rig_crash(&r, 2);
+    cluster_rig_start(&r, 2);
+    cluster_rig_for_ms(&r, 20000);
+    CHECK_EQ(server_status(r.at[2]->server).leader, 0);
+
+    cluster_rig_start(&r, 1);
+    cluster_rig_until_ready(&r, 1);
+    cluster_rig_until_ready(&r, 2);
+    cluster_rig_close(&r);
+}
+
+static bool has_given_up(struct cluster_rig *r, unsigned n, const char *why)
+{
+    struct cluster_rig_host *h = r->at[n];
+
+    for (unsigned i = 0; i < 10000 && !h->failed; i++)
+        cluster_rig_step(r);
+    return h->failed && h->why.len > 0 && memmem(h->why.at, h->why.len, why, strlen(why)) != NULL;
+}
+
+/* It has promised things that it has forgotten: its id must not speak again. */
+TEST(a_member_that_has_lost_its_disks_does_not_begin_anew)
+{
+    struct cluster_rig r;
+    cluster_rig_open(&r, 3, NULL);
+    cluster_rig_start_all(&r);
+
+    cluster_rig_lose_disks(&r, 2);
+    r.at[2]->may_fail = true;
+    cluster_rig_start(&r, 2);
+    CHECK(has_given_up(&r, 2, " has already been bootstrapped"));
+    cluster_rig_crash(&r, 2);
+
+    cluster_rig_close(&r);
+}
+
+/* --- stopping --- */
+
+TEST(a_leader_that_stops_hands_over_first)
+{
+    struct cluster_rig r;
+    cluster_rig_open(&r, 3, NULL);
+    cluster_rig_start_all(&r);
+    unsigned first = cluster_rig_leader(&r);
+    cluster_rig_put(&r, first, "k", "v");
+
+    cluster_rig_stop(&r, first);
+    uint64_t began_ms = cluster_rig_now_ms(&r);
+    unsigned second = cluster_rig_leader(&r);
+    cluster_rig_put(&r, second, "k", "again");
+    CHECK(cluster_rig_now_ms(&r) - began_ms < 500); /* half an election timeout */
+
+    cluster_rig_close(&r);
+}
+
+/* Heartbeats need no disk, so nobody would notice. */
+TEST(a_leader_whose_disk_stalls_hands_over)
+{
+    struct cluster_rig r;
+    struct visit put;
+    cluster_rig_open(&r, 3, NULL);
+    cluster_rig_start_all(&r);
+    unsigned first = cluster_rig_leader(&r);
+
+    fake_disk_set_delay(r.at[first]->disk, (struct fake_delay){60 * NS_PER_S, 60 * NS_PER_S});
+    cluster_rig_ask(&r, first, &put, "/etcdserverpb.KV/Put", &pb_put_request_schema,
+                    &(struct pb_put_request){.key = BYTES("k")});
+    uint64_t began_ms = cluster_rig_now_ms(&r);
+    while (cluster_rig_leader(&r) == first)
+        cluster_rig_step(&r);
+    CHECK(cluster_rig_now_ms(&r) - began_ms < 3000);
+    unsigned second = cluster_rig_leader(&r);
+    cluster_rig_put(&r, second, "k", "v");
+
+    visit_free(&put);
+    cluster_rig_crash(&r, first);
+    cluster_rig_close(&r);
+}

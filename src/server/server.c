@@ -160,10 +160,13 @@ static void set_going(struct server *s, const struct boot *b)
     s->facts.election_ms = s->config->election_ms;
     s->facts.heartbeat_ms = s->config->heartbeat_ms;
     s->facts.now_ms = s->last_tick_ms = server_now_ms(s);
+    s->facts.is_learner = cluster_is_own_learner(s->state.cluster);
+    s->skip_ticks_until_ms = s->facts.now_ms + SKIP_TICKS_MS;
     open_parts(s, b);
     s->tick_timer.on_time = tick_is_due;
     s->tick_due = true; /* which also sets the timer */
     server_come_back(s);
+    peering_serve(&s->peering);
     log_info(s->logger, "starting etcd server", LOG_ID("local-member-id", s->facts.member_id),
              LOG_STR("local-server-version", SERVER_VERSION),
              LOG_ID("cluster-id", s->facts.cluster_id),

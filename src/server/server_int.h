@@ -4,6 +4,7 @@
  *     turn.c            the turn: the only file that sees every room; it carries values between
  *                       them
  *     server.c          the life: everything opened in order, closed in the opposite one
+ *     leadership.c      who leads, and how this member has a say in it
  *     stop.c            the end, as seen from the turn
  *
  * The parts, each with a header, a check and tests of its own:
@@ -43,6 +44,7 @@
 
 struct boot;
 struct raft;
+struct raft_soft_state;
 struct wal;
 
 enum {
@@ -56,6 +58,7 @@ enum {
     TURN_PROPOSALS_MAX = 4096, /* in one raft append */
     TURN_WATCH_STEPS = 2000,   /* of catching up those who lag: about half a millisecond */
     STOP_GRACE_MS = 1000,      /* for calls under way */
+    SKIP_TICKS_MS = 5000,      /* after the start */
 };
 
 struct server {
@@ -87,6 +90,8 @@ struct server {
     struct event again; /* in the inbox while a turn has left work behind */
     bool tick_due;
     uint64_t last_tick_ms;
+    uint64_t skip_ticks_until_ms; /* a member that starts may hurry until then */
+    uint64_t lead_elected_ms;     /* when we heard of who leads now, or led last */
 
     /* raft's work */
     struct storage_work work;          /* that it has handed out */
@@ -118,6 +123,16 @@ bool server_found_some(struct server *s);
 /* turn.c */
 /* There is something to do that no event will announce. */
 void server_come_back(struct server *s);
+
+/* leadership.c */
+void leadership_changed(struct server *s, const struct raft_soft_state *now);
+void leadership_tick(struct server *s);
+void leadership_campaign_alone(struct server *s);
+/* At the end: somebody else is to lead, if this member does. */
+void leadership_resign(struct server *s);
+bool leadership_is_resigning(const struct server *s);
+/* Why a call was not answered in time. */
+enum result leadership_timeout(const struct server *s, const struct api_call *c);
 
 /* stop.c */
 void stop_some(struct server *s);

@@ -14,10 +14,12 @@ void server_stop(struct server *s)
     s->stop_ms = server_now_ms(s);
     log_info(s->logger, "closing etcd server", LOG_STR("name", s->config->name),
              LOG_STR("data-dir", s->config->data_dir));
-    if (s->boot)
+    if (s->boot) {
         founding_stop(&s->founding);
-    else
+    } else {
+        leadership_resign(s);
         api_stop(s->clients.api, RESULT_STOPPED);
+    }
     clients_stop(&s->clients);
     server_come_back(s);
 }
@@ -36,8 +38,9 @@ void stop_some(struct server *s)
         }
         return;
     }
-    if (!s->boot && !s->final_sync_asked && !log_snapshot_is_busy(&s->snapshot) &&
-        !install_is_busy(&s->install) && s->own_image.step == OWN_IMAGE_IDLE) {
+    if (!s->boot && !s->final_sync_asked && !leadership_is_resigning(s) &&
+        !log_snapshot_is_busy(&s->snapshot) && !install_is_busy(&s->install) &&
+        s->own_image.step == OWN_IMAGE_IDLE) {
         s->final_sync_asked = true;
         peering_stop(&s->peering);
         s->final_seq = wal_sync(s->wal);

@@ -3,7 +3,8 @@
 struct storage_item {
     struct list link;
     struct raft_message *message;
-    uint64_t seq;   /* of the log, for appends */
+    uint64_t seq; /* of the log, for appends */
+    uint64_t since_ms;
     size_t applied; /* entries done, for applies; */
     size_t told;    /* and of them, those that raft has heard of */
 };
@@ -49,13 +50,16 @@ static struct storage_item *add_item(struct list *queue, const struct raft_messa
 
 /* --- appends --- */
 
-void storage_work_append(struct storage_work *w, const struct raft_message *m, uint64_t seq)
+void storage_work_append(struct storage_work *w, const struct raft_message *m, uint64_t seq,
+                         uint64_t now_ms)
 {
     assert(m->type == RAFT_MSG_STORAGE_APPEND);
     assert(seq >= w->appended_seq); /* equal: a commit index alone waits for no sync of its own */
 
     w->appended_seq = seq;
-    add_item(&w->appends, m)->seq = seq;
+    struct storage_item *i = add_item(&w->appends, m);
+    i->seq = seq;
+    i->since_ms = now_ms;
 }
 
 /* Also one that is behind others: what is durable is durable up to a number. */
@@ -154,6 +158,13 @@ void storage_work_applied_told(struct storage_work *w)
 }
 
 /* --- asking --- */
+
+uint64_t storage_work_oldest_append_ms(const struct storage_work *w)
+{
+    const struct storage_item *i = first_item(&w->appends);
+
+    return i ? i->since_ms : UINT64_MAX;
+}
 
 static void check_appends(const struct storage_work *w)
 {

@@ -35,7 +35,8 @@ void storage_work_free(struct storage_work *w); /* also one that is all zeroes *
 
 /* --- tell: the message is copied, sharing its blobs --- */
 
-void storage_work_append(struct storage_work *w, const struct raft_message *m, uint64_t seq);
+void storage_work_append(struct storage_work *w, const struct raft_message *m, uint64_t seq,
+                         uint64_t now_ms);
 void storage_work_apply(struct storage_work *w, const struct raft_message *m);
 /* The entry that storage_work_next named is applied. True if it was the last of its message. */
 bool storage_work_entry_applied(struct storage_work *w);
@@ -64,6 +65,9 @@ const struct raft_entry *storage_work_next(const struct storage_work *w);
 
 /* The one that comes n entries after it; NULL if that is not handed out yet. */
 const struct raft_entry *storage_work_after_next(const struct storage_work *w, size_t n);
+
+/* Since when the oldest append waits to become durable; UINT64_MAX: none does. */
+uint64_t storage_work_oldest_append_ms(const struct storage_work *w);
 
 /* All invariants, asserted. */
 void storage_work_check(const struct storage_work *w);

@@ -29,7 +29,7 @@ static void append(struct storage_work *w, uint64_t name, uint64_t seq)
 {
     struct handed h;
 
-    storage_work_append(w, make(&h, RAFT_MSG_STORAGE_APPEND, 1, 2, name), seq);
+    storage_work_append(w, make(&h, RAFT_MSG_STORAGE_APPEND, 1, 2, name), seq, 10 * seq);
     storage_work_check(w);
 }
 
@@ -117,6 +117,23 @@ TEST(entries_that_an_image_contains_count_as_applied)
     storage_work_check(&w);
     apply(&w, 21, 1, 24);
     CHECK_EQ(storage_work_next(&w)->index, 21);
+    storage_work_free(&w);
+}
+
+TEST(the_oldest_append_is_known_by_its_age)
+{
+    struct storage_work w;
+    storage_work_init(&w, 0);
+
+    CHECK_EQ(storage_work_oldest_append_ms(&w), UINT64_MAX);
+    append(&w, 11, 1);
+    append(&w, 12, 2);
+    CHECK_EQ(storage_work_oldest_append_ms(&w), 10);
+    raft_message_free(storage_work_take_durable(&w, 1));
+    CHECK_EQ(storage_work_oldest_append_ms(&w), 20);
+    raft_message_free(storage_work_take_durable(&w, 2));
+    CHECK_EQ(storage_work_oldest_append_ms(&w), UINT64_MAX);
+
     storage_work_free(&w);
 }
 

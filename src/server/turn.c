@@ -15,9 +15,6 @@
 #include "wal/wal.h"
 #include "watch/watch.h"
 
-#include <inttypes.h>
-#include <stdio.h>
-
 /* --- raft's log: what it wants written --- */
 
 /* Answers that rest on work now done: to ourselves, or to the member that waits for it. */
@@ -48,7 +45,7 @@ static void persist(struct server *s, const struct raft_message *m)
 {
     assert(!m->snapshot || m->snapshot->index == 0); /* hear_message lets none in */
 
-    storage_work_append(&s->work, m, append(s, m));
+    storage_work_append(&s->work, m, append(s, m), s->facts.now_ms);
 }
 
 /* Work that waits for nothing newer than what is durable already. */
@@ -237,44 +234,6 @@ static void apply_committed(struct server *s)
 
 /* --- raft --- */
 
-/* In the words of etcd's raft, which tools look for. */
-static void say_who_leads(struct server *s, uint64_t leader)
-{
-    uint64_t self = s->facts.member_id, before = s->facts.leader;
-    uint64_t term = raft_status(s->raft).hard_state.term;
-    char text[160];
-
-    if (before == 0)
-        snprintf(text, sizeof(text),
-                 "raft.node: %" PRIx64 " elected leader %" PRIx64 " at term %" PRIu64, self, leader,
-                 term);
-    else if (leader == 0)
-        snprintf(text, sizeof(text),
-                 "raft.node: %" PRIx64 " lost leader %" PRIx64 " at term %" PRIu64, self, before,
-                 term);
-    else
-        snprintf(text, sizeof(text),
-                 "raft.node: %" PRIx64 " changed leader from %" PRIx64 " to %" PRIx64
-                 " at term %" PRIu64,
-                 self, before, leader, term);
-    log_info(&s->raft_logger, text);
-}
-
-static void lead_changed(struct server *s, const struct raft_soft_state *now)
-{
-    bool led = s->facts.is_leader;
-
-    if (now->lead != s->facts.leader) {
-        say_who_leads(s, now->lead);
-        if (s->facts.leader != 0)
-            pending_leader_lost(&s->pending);
-    }
-    s->facts.leader = now->lead;
-    s->facts.is_leader = now->role == RAFT_LEADER;
-    if (led && !s->facts.is_leader)
-        lease_demote(s->state.leases);
-}
-
 /*
  * All of it, always. What goes into raft is bounded (log_budget), so what comes out is; if it were
  * left lying there while the log is behind, a slow disk would hold back heartbeats, votes and read
@@ -288,7 +247,7 @@ static void take_raft(struct server *s)
         for (size_t i = 0; i < out.send_count; i++)
             peers_send(s->peering.peers, &out.messages[i]); /* they are copied or encoded there */
         if (out.has_soft_state)
-            lead_changed(s, &out.soft_state);
+            leadership_changed(s, &out.soft_state);
         if (out.append)
             persist(s, out.append);
         if (out.apply)
@@ -302,30 +261,6 @@ static void take_raft(struct server *s)
     s->facts.committed_index = raft_status(s->raft).hard_state.commit;
 }
 
-static bool is_lone_voter(const struct server *s)
-{
-    const struct raft_conf_state *c = &s->conf_state;
-
-    return c->voters.count == 1 && c->voters.at[0] == s->facts.member_id &&
-           c->voters_outgoing.count == 0;
-}
-
-/*
- * The only voter need not wait to see whether somebody else leads: not at its start, nor when the
- * others have been removed. While committed entries are not applied it waits: one of them may bring
- * other voters, and while a cluster is founded each member is the only one for a moment.
- */
-static void campaign_alone(struct server *s)
-{
-    struct raft_status now = raft_status(s->raft);
-
-    if (!is_lone_voter(s) || now.soft_state.lead != RAFT_NONE ||
-        now.soft_state.role != RAFT_FOLLOWER || now.applied < now.hard_state.commit)
-        return;
-    enum raft_result result = raft_campaign(s->raft);
-    assert(result == RAFT_OK);
-}
-
 /* At most one: ticks missed in a stall are lost, or every member would campaign after it. */
 static void tick(struct server *s)
 {
@@ -334,6 +269,7 @@ static void tick(struct server *s)
     s->tick_due = false;
     s->last_tick_ms = s->facts.now_ms;
     raft_tick(s->raft);
+    leadership_tick(s);
     wal_retry(s->wal);
     timer_start(s->io->clock, &s->tick_timer, s->config->heartbeat_ms * NS_PER_MS);
 }
@@ -363,7 +299,10 @@ static void propose_some(struct server *s)
     size_t total = 0, budget = log_budget(s);
 
     while (total < TURN_PROPOSALS_MAX && budget > 0) {
-        size_t count = pending_take_proposals(&s->pending, budget, data, ARRAY_LEN(data));
+        size_t bytes_max = s->facts.is_leader || budget < RAFT_MESSAGE_BYTES_MAX
+                               ? budget
+                               : RAFT_MESSAGE_BYTES_MAX; /* a message to the leader */
+        size_t count = pending_take_proposals(&s->pending, bytes_max, data, ARRAY_LEN(data));
         if (count == 0)
             return;
         for (size_t i = 0; i < count; i++) {
@@ -490,11 +429,14 @@ static void fail_some(struct server *s)
     enum result why;
 
     pending_tick(&s->pending);
-    for (struct api_call *c; (c = pending_take_failed(&s->pending, &why));)
+    for (struct api_call *c; (c = pending_take_failed(&s->pending, &why));) {
+        if (why == RESULT_TIMEOUT)
+            why = leadership_timeout(s, c);
         if (c->api)
             api_failed(s->clients.api, c, why);
         else
             peer_requests_failed(&s->peer_requests, c, why);
+    }
 }
 
 /* True if there was one. */
@@ -686,7 +628,7 @@ static void work(struct server *s)
     take_raft(s);
     apply_committed(s);
     take_raft(s); /* what applying has brought about: more to apply, perhaps */
-    campaign_alone(s);
+    leadership_campaign_alone(s);
     serve_reads(s);
     fail_some(s);
     bool more = !work_for_watchers(s);

@@ -1,0 +1,190 @@
+/* Who leads, as this member sees it and has a say in it. */
+#include "api/api.h"
+#include "lease/lease.h"
+#include "raft/raft.h"
+#include "server/config.h"
+#include "server/server_int.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+/* --- noticing --- */
+
+/* In the words of etcd's raft, which tools look for. */
+static void say_who_leads(struct server *s, uint64_t leader)
+{
+    uint64_t self = s->facts.member_id, before = s->facts.leader;
+    uint64_t term = raft_status(s->raft).hard_state.term;
+    char text[160];
+
+    if (before == 0)
+        snprintf(text, sizeof(text),
+                 "raft.node: %" PRIx64 " elected leader %" PRIx64 " at term %" PRIu64, self, leader,
+                 term);
+    else if (leader == 0)
+        snprintf(text, sizeof(text),
+                 "raft.node: %" PRIx64 " lost leader %" PRIx64 " at term %" PRIu64, self, before,
+                 term);
+    else
+        snprintf(text, sizeof(text),
+                 "raft.node: %" PRIx64 " changed leader from %" PRIx64 " to %" PRIx64
+                 " at term %" PRIu64,
+                 self, before, leader, term);
+    log_info(&s->raft_logger, text);
+}
+
+void leadership_changed(struct server *s, const struct raft_soft_state *now)
+{
+    bool led = s->facts.is_leader;
+
+    if (now->lead != s->facts.leader) {
+        say_who_leads(s, now->lead);
+        if (s->facts.leader != 0)
+            pending_leader_lost(&s->pending);
+        if (now->lead != RAFT_NONE)
+            s->lead_elected_ms = s->facts.now_ms;
+    }
+    s->facts.leader = now->lead;
+    s->facts.is_leader = now->role == RAFT_LEADER;
+    if (led && !s->facts.is_leader)
+        lease_demote(s->state.leases);
+}
+
+/* --- beginning --- */
+
+static bool is_lone_voter(const struct server *s)
+{
+    const struct raft_conf_state *c = &s->conf_state;
+
+    return c->voters.count == 1 && c->voters.at[0] == s->facts.member_id &&
+           c->voters_outgoing.count == 0;
+}
+
+/*
+ * The only voter need not wait to see whether somebody else leads: not at its start, nor when the
+ * others have been removed. While committed entries are not applied it waits: one of them may bring
+ * other voters, and while a cluster is founded each member is the only one for a moment.
+ */
+void leadership_campaign_alone(struct server *s)
+{
+    struct raft_status now = raft_status(s->raft);
+
+    if (!is_lone_voter(s) || now.soft_state.lead != RAFT_NONE ||
+        now.soft_state.role != RAFT_FOLLOWER || now.applied < now.hard_state.commit)
+        return;
+    enum raft_result result = raft_campaign(s->raft);
+    assert(result == RAFT_OK);
+}
+
+/*
+ * Whoever has just started waits for a whole election timeout to hear from a leader. Once the
+ * others are connected it would have heard by now, so most of that time is skipped; as in etcd,
+ * within the first seconds, and where there are at least two others.
+ */
+static void skip_ticks(struct server *s)
+{
+    uint64_t ticks = s->config->election_ms / s->config->heartbeat_ms;
+
+    if (s->facts.now_ms >= s->skip_ticks_until_ms || s->facts.leader != RAFT_NONE ||
+        peering_active_count(&s->peering, &s->conf_state.voters) <= 1)
+        return;
+    s->skip_ticks_until_ms = 0;
+    log_info(s->logger, "initialized peer connections; fast-forwarding election ticks",
+             LOG_ID("local-member-id", s->facts.member_id), LOG_U64("forward-ticks", ticks - 2));
+    for (uint64_t i = 2; i < ticks; i++)
+        raft_tick(s->raft);
+}
+
+/* --- handing over --- */
+
+/* To the voter that has been connected for the longest. False if there is none. */
+static bool hand_over(struct server *s)
+{
+    struct raft_ids others = {0};
+
+    for (size_t i = 0; i < s->conf_state.voters.count; i++)
+        if (s->conf_state.voters.at[i] != s->facts.member_id)
+            others.at[others.count++] = s->conf_state.voters.at[i];
+    uint64_t to = peers_longest_connected(s->peering.peers, others.at, others.count);
+    if (to == RAFT_NONE)
+        return false;
+    log_info(s->logger, "leadership transfer starting",
+             LOG_ID("local-member-id", s->facts.member_id), LOG_ID("transferee-member-id", to));
+    raft_transfer_leader(s->raft, to);
+    return true;
+}
+
+void leadership_resign(struct server *s)
+{
+    if (!s->facts.is_leader)
+        log_info(s->logger, "skipped leadership transfer; local server is not leader",
+                 LOG_ID("local-member-id", s->facts.member_id),
+                 LOG_ID("current-leader-member-id", s->facts.leader));
+    else if (s->conf_state.voters.count <= 1)
+        log_info(s->logger, "skipped leadership transfer for single voting member cluster",
+                 LOG_ID("local-member-id", s->facts.member_id));
+    else if (!hand_over(s))
+        log_warn(s->logger, "leadership transfer failed; no other voter is connected",
+                 LOG_ID("local-member-id", s->facts.member_id));
+}
+
+/* Raft itself gives it up after an election timeout. */
+bool leadership_is_resigning(const struct server *s)
+{
+    return s->facts.is_leader && raft_status(s->raft).lead_transferee != RAFT_NONE;
+}
+
+/*
+ * A leader whose disk does not answer still sends heartbeats, so nobody else would ever campaign;
+ * and with a quorum of others it even commits, but it applies and answers nothing.
+ */
+static void resign_if_stalled(struct server *s)
+{
+    uint64_t since_ms = storage_work_oldest_append_ms(&s->work);
+
+    if (!s->facts.is_leader || s->conf_state.voters.count <= 1 || since_ms == UINT64_MAX ||
+        s->facts.now_ms - since_ms <= s->config->election_ms || leadership_is_resigning(s))
+        return;
+    log_warn(s->logger, "the log is not written in time; handing leadership over",
+             LOG_ID("local-member-id", s->facts.member_id),
+             LOG_U64("outstanding-ms", s->facts.now_ms - since_ms));
+    if (!hand_over(s))
+        log_warn(s->logger, "no other voter is connected");
+}
+
+void leadership_tick(struct server *s)
+{
+    skip_ticks(s);
+    resign_if_stalled(s);
+}
+
+/* --- giving up --- */
+
+static bool is_connected_to_quorum_since(const struct server *s, uint64_t since_ms)
+{
+    const struct raft_ids *voters = &s->conf_state.voters;
+    size_t connected = 0;
+
+    for (size_t i = 0; i < voters->count; i++)
+        connected += voters->at[i] == s->facts.member_id ||
+                     peering_is_connected_since(&s->peering, voters->at[i], since_ms);
+    return connected > voters->count / 2;
+}
+
+/* Of a proposal etcd says what the reason may have been. */
+enum result leadership_timeout(const struct server *s, const struct api_call *c)
+{
+    uint64_t began_ms = c->started_ms, elected_ms = s->lead_elected_ms;
+    bool is_proposal = c->id != 0;
+
+    if (!is_proposal)
+        return RESULT_TIMEOUT;
+    if (began_ms < elected_ms && began_ms + 2 * s->config->election_ms > elected_ms)
+        return RESULT_TIMEOUT_LEADER_FAIL;
+    if (s->facts.leader == RAFT_NONE)
+        return RESULT_TIMEOUT;
+    bool is_connected = s->facts.is_leader
+                            ? is_connected_to_quorum_since(s, began_ms)
+                            : peering_is_connected_since(&s->peering, s->facts.leader, began_ms);
+    return is_connected ? RESULT_TIMEOUT : RESULT_TIMEOUT_CONNECTION_LOST;
+}
