@@ -2,6 +2,8 @@
  * them. */
 #include "server/cluster_rig_test.h"
 
+#include <stdio.h>
+
 TEST(three_members_found_a_cluster_elect_a_leader_and_replicate)
 {
     struct cluster_rig r;
@@ -226,5 +228,115 @@ TEST(a_leader_whose_disk_stalls_hands_over)
 
     visit_free(&put);
     cluster_rig_crash(&r, first);
+    cluster_rig_close(&r);
+}
+
+/* --- behind --- */
+
+/* After a restart what was applied is on disk alone, and a member that was away wants it. */
+TEST(a_member_that_was_away_gets_what_only_the_disk_has)
+{
+    struct cluster_rig r;
+    char key[16];
+    cluster_rig_open(&r, 3, NULL);
+    cluster_rig_start_all(&r);
+    unsigned away = cluster_rig_follower(&r);
+    cluster_rig_crash(&r, away);
+    for (unsigned i = 0; i < 50; i++) {
+        snprintf(key, sizeof(key), "k%u", i);
+        cluster_rig_put(&r, cluster_rig_leader(&r), key, "v");
+    }
+    for (unsigned n = 1; n <= 3; n++)
+        if (n != away)
+            cluster_rig_stop(&r, n);
+
+    cluster_rig_start_all(&r);
+    CHECK_EQ(server_status(r.at[away]->server).revision, 51);
+    CHECK_STR(cluster_rig_get(&r, away, "k49", true), "v");
+
+    cluster_rig_close(&r);
+}
+
+/* --- names --- */
+
+TEST(names_and_numbers_are_the_same_places_if_they_resolve_to_each_other)
+{
+    struct cluster_rig r;
+    static const char *const flags[] = {
+        "--initial-cluster", "m1=http://one:2380,m2=http://two:2380,m3=http://10.0.0.3:2380", NULL};
+    cluster_rig_open(&r, 3, flags);
+    for (unsigned n = 1; n <= 3; n++) {
+        fake_resolver_add(&r.at[n]->resolver, "one", "10.0.0.1");
+        fake_resolver_add(&r.at[n]->resolver, "two", "10.0.0.2");
+    }
+
+    cluster_rig_start_all(&r);
+    cluster_rig_put(&r, cluster_rig_leader(&r), "k", "v");
+    CHECK(cluster_rig_logged(&r, 1, "resolved URL Host"));
+    CHECK(!cluster_rig_logged(&r, 3, "resolved URL Host"));
+
+    cluster_rig_close(&r);
+}
+
+TEST(names_that_lead_elsewhere_are_refused_and_those_unknown_after_half_a_minute)
+{
+    struct cluster_rig r;
+    static const char *const flags[] = {
+        "--initial-cluster", "m1=http://one:2380,m2=http://two:2380,m3=http://10.0.0.3:2380", NULL};
+    cluster_rig_open(&r, 3, flags);
+    fake_resolver_add(&r.at[1]->resolver, "one", "10.0.0.9");
+
+    r.at[1]->may_fail = r.at[2]->may_fail = true;
+    cluster_rig_start(&r, 1);
+    CHECK(has_given_up(&r, 1,
+                       "--initial-cluster has m1=http://one:2380 but missing from "
+                       "--initial-advertise-peer-urls=http://10.0.0.1:2380 (resolved urls: "
+                       "\"http://10.0.0.1:2380\" != \"http://10.0.0.9:2380\")"));
+    cluster_rig_start(&r, 2);
+    uint64_t began_ms = cluster_rig_now_ms(&r);
+    CHECK(
+        has_given_up(&r, 2, "(failed to resolve \"http://two:2380\" (lookup two: no such host))"));
+    CHECK(cluster_rig_now_ms(&r) - began_ms >= 30000);
+    CHECK(cluster_rig_now_ms(&r) - began_ms < 32000);
+    cluster_rig_crash(&r, 1);
+    cluster_rig_crash(&r, 2);
+
+    cluster_rig_close(&r);
+}
+
+/* Whoever is told to stop while it asks around has nothing to finish. */
+TEST(a_founding_can_be_stopped)
+{
+    struct cluster_rig r;
+    static const char *const flags[] = {"--initial-cluster",
+                                        "m1=http://one:2380,m2=http://two:2380", NULL};
+    cluster_rig_open(&r, 2, flags);
+    cluster_rig_cut(&r, 2, true);
+
+    for (unsigned steps = 0; steps < 40; steps += 3) {
+        cluster_rig_start(&r, 1);
+        for (unsigned i = 0; i < steps; i++)
+            cluster_rig_step(&r);
+        cluster_rig_stop(&r, 1);
+    }
+
+    cluster_rig_close(&r);
+}
+
+/* --- five --- */
+
+TEST(five_members_go_on_without_two)
+{
+    struct cluster_rig r;
+    cluster_rig_open(&r, 5, NULL);
+    cluster_rig_start_all(&r);
+    cluster_rig_put(&r, 1, "k", "v");
+
+    cluster_rig_crash(&r, cluster_rig_leader(&r));
+    cluster_rig_crash(&r, cluster_rig_leader(&r));
+    unsigned leader = cluster_rig_leader(&r);
+    CHECK_STR(cluster_rig_get(&r, leader, "k", false), "v");
+    cluster_rig_put(&r, leader, "k", "w");
+
     cluster_rig_close(&r);
 }

@@ -298,7 +298,6 @@ static struct blob *ask(struct pending *p)
 {
     uint8_t context[8];
 
-    p->read_round++;
     p->read_asked_ms = p->o.facts->now_ms;
     for (unsigned i = 0; i < 8; i++)
         context[i] = (uint8_t)(p->read_round >> (56 - 8 * i));
@@ -309,6 +308,10 @@ static struct blob *ask(struct pending *p)
  * One round at a time, for all that came before it. Those that come while it is under way must wait
  * for the next, even though its answer may be there in a moment: the leader may have fixed its
  * index before a write was acknowledged that such a read has to see.
+ *
+ * One that is asked again stays the same round: it is still for those alone who came before it was
+ * asked at first, so the answer to either will do. With another number for each, nobody whose
+ * answers take longer than the pause would ever read.
  */
 struct blob *pending_take_round(struct pending *p)
 {
@@ -319,6 +322,7 @@ struct blob *pending_take_round(struct pending *p)
     if (list_empty(&p->reads_new) || p->o.facts->leader == 0)
         return NULL;
     list_append_all(&p->reads_asked, &p->reads_new);
+    p->read_round++;
     return ask(p);
 }
 
@@ -334,7 +338,7 @@ static uint64_t round_of(struct bytes context)
 void pending_read_state(struct pending *p, struct bytes context, uint64_t index)
 {
     if (round_of(context) != p->read_round)
-        return; /* an earlier round, asked again since */
+        return; /* of an earlier round: somebody had asked for it again */
     LIST_FOREACH (link, &p->reads_asked)
         container_of(link, struct api_call, link)->started_index = index;
     list_append_all(&p->reads_confirmed, &p->reads_asked);
