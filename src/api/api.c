@@ -167,6 +167,8 @@ bool api_take_need(struct api *a, struct api_need *out)
     *out = (struct api_need){.need = c->need, .call = &c->base, .identity = c->base.identity};
     if (c->need == API_PROPOSE)
         out->request = c->proposal;
+    if (c->need == API_FORWARD)
+        out->forward = c->forward;
     c->base.is_waiting = c->need != API_FORGET;
     if (c->need == API_FORGET)
         a->forgotten = c;
@@ -215,6 +217,15 @@ void api_read_index_done(struct api *a, struct api_call *base)
     assert(base->api == a);
     if (take_back(c))
         c->on->confirmed(c);
+}
+
+void api_forwarded(struct api *a, struct api_call *base, const struct api_forwarded *f)
+{
+    struct call *c = api_call_of(base);
+
+    assert(base->api == a);
+    if (take_back(c))
+        c->on->forwarded(c, f);
 }
 
 void api_failed(struct api *a, struct api_call *base, enum result why)

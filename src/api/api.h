@@ -7,9 +7,10 @@
  * stale. That is a need. When the server has fulfilled it, it says so, and the answer goes out.
  *
  *     rpc_event --> api_event --> checks --+--> answered at once
- *                                          +--> api_take_need: PROPOSE, READ_INDEX, FORGET,
- *                                                              QUOTA_EXCEEDED
- *     server --> api_applied, api_read_index_done, api_failed --> the line
+ *                                          +--> api_take_need: PROPOSE, READ_INDEX, FORWARD,
+ *                                                              FORGET, QUOTA_EXCEEDED
+ *     server --> api_applied, api_read_index_done, api_forwarded, api_failed -->
+ *     the line
  *     api_work: long reads in slices, watch messages to their streams, compactions waited for
  *
  * In a turn: api_event for what is on the line, then the needs, the log and apply, then api_work
@@ -97,8 +98,22 @@ enum api_need_kind {
     API_PROPOSE,    /* put `request` through the log: ends with api_applied or api_failed */
     API_READ_INDEX, /* a linearizable read: api_read_index_done once everything up to now is applied
                        here */
+    API_FORWARD,    /* only the leader can answer, and this member does not lead: api_forwarded */
     API_FORGET,     /* the call is gone: it must not be spoken of again; freed after this need */
     API_QUOTA_EXCEEDED, /* a write was refused for it: the NOSPACE alarm is due. Without a call */
+};
+
+/* What is asked of the leader: to renew a lease, or how long it has to live. */
+struct api_forward {
+    bool time_to_live, with_keys;
+    int64_t lease;
+};
+
+/* What the leader has answered; lent. */
+struct api_forwarded {
+    bool is_here; /* nobody was asked: this member leads by now */
+    const struct pb_lease_time_to_live_response
+        *response; /* a renewal's: ttl. NULL: no such lease */
 };
 
 struct api_need {
@@ -107,6 +122,7 @@ struct api_need {
     struct identity identity; /* whose it is; lives as long as the call */
     /* PROPOSE: all but the header; lives as long as the call. */
     const struct pb_internal_raft_request *request;
+    struct api_forward forward; /* FORWARD */
 };
 
 /* Takes the content over. */
@@ -122,6 +138,7 @@ bool api_take_need(struct api *a, struct api_need *out);
  */
 void api_applied(struct api *a, struct api_call *c, struct apply_effects *e);
 void api_read_index_done(struct api *a, struct api_call *c);
+void api_forwarded(struct api *a, struct api_call *c, const struct api_forwarded *f);
 void api_failed(struct api *a, struct api_call *c, enum result why);
 
 /* Goes on with what takes long, and sends watch messages. True if there is nothing left to do until

@@ -55,6 +55,7 @@ struct handler {
     void (*sent)(struct call *c, size_t bytes);               /* they are credit again */
     void (*applied)(struct call *c, struct apply_effects *e); /* NULL: the reply goes out */
     void (*confirmed)(struct call *c);
+    void (*forwarded)(struct call *c, const struct api_forwarded *f);
     void (*failed)(struct call *c, enum result why); /* NULL: the call ends with it */
     void (*released)(struct call *c);                /* gives back what the call holds */
 };
@@ -126,6 +127,7 @@ struct call {
     struct list need_link;   /* a->needs */
     struct list work_link;   /* a->busy or a->waits */
     enum api_need_kind need;
+    struct api_forward forward; /* with API_FORWARD */
     bool is_authorized;
     bool is_stream;
     const void *request;                       /* decoded; of a unary call or a RangeStream */
@@ -216,6 +218,7 @@ void api_call_respond_reply(struct call *c, struct reply *r, int64_t revision);
 struct pb_internal_raft_request *api_call_proposal(struct call *c);
 void api_call_propose(struct call *c);
 void api_call_read_index(struct call *c);
+void api_call_forward(struct call *c, const struct api_forward *what);
 
 /* Goes on in slices, or when `ready` says so. */
 void api_call_step_later(struct call *c, call_step *step);

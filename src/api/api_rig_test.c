@@ -162,6 +162,10 @@ static void fulfil(struct api_rig *k, const struct held_need *w)
         api_failed(k->api, w->call, k->failure);
     else if (w->need == API_READ_INDEX)
         api_read_index_done(k->api, w->call);
+    else if (w->need == API_FORWARD && k->leader_says)
+        api_forwarded(k->api, w->call, k->leader_says);
+    else if (w->need == API_FORWARD)
+        api_failed(k->api, w->call, RESULT_NO_LEADER);
     else if (w->need == API_QUOTA_EXCEEDED)
         raise_alarm(k);
     else
@@ -213,6 +217,8 @@ static void take_needs(struct api_rig *k)
         struct held_need w = {.need = need.need, .call = need.call, .request = need.request};
         k->proposed += need.need == API_PROPOSE;
         k->confirmed += need.need == API_READ_INDEX;
+        if (need.need == API_FORWARD)
+            k->forward = need.forward;
         k->alarms += need.need == API_QUOTA_EXCEEDED;
         if (need.need == API_FORGET)
             forget(k, need.call);

@@ -42,6 +42,8 @@ struct api_rig {
     bool is_slow;                                    /* needs are held back until api_rig_fulfil */
     bool keeps_commits;                              /* the page store commits nothing */
     enum result failure;                             /* what needs are told instead; OK: nothing */
+    struct api_forward forward;                      /* what was asked of the leader last */
+    const struct api_forwarded *leader_says;         /* NULL: there is none */
     unsigned api_steps;                              /* of each api_work */
     unsigned proposed, confirmed, forgotten, alarms; /* needs so far */
     struct held_need *held_needs;

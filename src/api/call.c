@@ -299,6 +299,14 @@ void api_call_read_index(struct call *c)
     need(c, API_READ_INDEX);
 }
 
+void api_call_forward(struct call *c, const struct api_forward *what)
+{
+    assert(c->is_authorized);
+
+    c->forward = *what;
+    need(c, API_FORWARD);
+}
+
 enum result api_call_check_quota(struct call *c)
 {
     struct api *a = api_of(c);

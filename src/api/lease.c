@@ -105,6 +105,12 @@ static void answer_renewal(struct call *c, int64_t ttl)
 
 static void renew(struct call *c);
 
+/* Another leads; or this member, but since so short a time that its leases do not run yet. */
+static void ask_leader(struct call *c)
+{
+    api_call_forward(c, &(struct api_forward){.lease = c->renewal.id});
+}
+
 static bool renewal_is_decided(struct call *c)
 {
     enum wait_state state = look_at_wait(api_of(c), &c->renewal.wait);
@@ -132,7 +138,7 @@ static bool expired_lease_is_gone(struct call *c)
     if (a->facts->is_leader)
         renew(c);
     else
-        api_call_finish(c, RESULT_NO_LEADER); /* nobody revokes it from here */
+        ask_leader(c); /* nobody revokes it from here */
     return true;
 }
 
@@ -188,7 +194,7 @@ static void renew(struct call *c)
         api_call_wait(c, expired_lease_is_gone);
         return;
     case LEASE_NOT_PRIMARY:
-        api_call_finish(c, RESULT_NO_LEADER);
+        ask_leader(c);
         return;
     case LEASE_EXISTS:
     case LEASE_TTL_TOO_LARGE:
@@ -208,7 +214,7 @@ static void run_keep_alive(struct call *c, const void *request)
     r->id = ((const struct pb_lease_id *)request)->id;
     r->revision = mvcc_revision(a->o.mvcc);
     if (!a->facts->is_leader)
-        api_call_finish(c, RESULT_NO_LEADER);
+        ask_leader(c);
     else if (a->facts->tick_is_late)
         api_call_read_index(c); /* somebody else may lead by now, and count the time */
     else
@@ -221,6 +227,14 @@ static void keep_alive_applied(struct call *c, struct apply_effects *e)
         api_call_finish(c, e->result);
     else
         answer_renewal(c, c->renewal.ttl);
+}
+
+static void keep_alive_forwarded(struct call *c, const struct api_forwarded *f)
+{
+    if (f->is_here)
+        renew(c);
+    else
+        answer_renewal(c, f->response ? f->response->ttl : 0);
 }
 
 static void keep_alive_failed(struct call *c, enum result why)
@@ -248,6 +262,7 @@ const struct handler api_lease_keep_alive = {
     .schema = &pb_lease_keep_alive_request_schema,
     .run = run_keep_alive,
     .confirmed = renew,
+    .forwarded = keep_alive_forwarded,
     .applied = keep_alive_applied,
     .failed = keep_alive_failed,
     .ended = keep_alive_ended,
@@ -330,10 +345,20 @@ static bool is_amid_entry(const struct call *c)
     return request->keys && apply_is_busy(api_of(c)->o.apply);
 }
 
+/* Time runs only from when the leader's first entry is applied. */
+static enum wait_state look_at_question(const struct api *a, const struct index_wait *w)
+{
+    enum wait_state state = look_at_wait(a, w);
+
+    if (state != WAIT_OVER || lease_is_primary(a->o.leases))
+        return state;
+    return a->facts->now_ms < w->until_ms ? WAIT_ON : WAIT_TOO_LONG;
+}
+
 static bool question_is_decided(struct call *c)
 {
     struct api *a = api_of(c);
-    enum wait_state state = look_at_wait(a, &c->question.wait);
+    enum wait_state state = look_at_question(a, &c->question.wait);
 
     bool waits = state == WAIT_ON || (state == WAIT_OVER && is_amid_entry(c));
     if (a->facts->is_leader && waits)
@@ -348,17 +373,40 @@ static bool question_is_decided(struct call *c)
     return true;
 }
 
+static void look_at_lease(struct call *c)
+{
+    c->question.wait = begin_wait(api_of(c));
+    api_call_wait(c, question_is_decided);
+}
+
 static void run_time_to_live(struct call *c, const void *request)
 {
-    struct api *a = api_of(c);
+    const struct pb_lease_time_to_live_request *question = request;
 
-    (void)request;
-    if (!a->facts->is_leader) {
-        api_call_finish(c, RESULT_NO_LEADER);
+    if (api_of(c)->facts->is_leader)
+        look_at_lease(c);
+    else
+        api_call_forward(c, &(struct api_forward){.time_to_live = true,
+                                                  .lease = question->id,
+                                                  .with_keys = question->keys});
+}
+
+/* The header is this member's. */
+static void time_to_live_forwarded(struct call *c, const struct api_forwarded *f)
+{
+    struct api *a = api_of(c);
+    const struct pb_lease_time_to_live_request *question = c->request;
+    struct pb_response_header header = api_header_of(a, mvcc_revision(a->o.mvcc));
+    struct pb_lease_time_to_live_response response = {.id = question->id, .ttl = -1};
+
+    if (f->is_here) {
+        look_at_lease(c);
         return;
     }
-    c->question.wait = begin_wait(a);
-    api_call_wait(c, question_is_decided);
+    if (f->response)
+        response = *f->response;
+    response.header = &header;
+    api_call_respond(c, &pb_lease_time_to_live_response_schema, &response);
 }
 
 static void free_question(struct call *c)
@@ -370,6 +418,7 @@ static void free_question(struct call *c)
 const struct handler api_lease_time_to_live = {
     .schema = &pb_lease_time_to_live_request_schema,
     .run = run_time_to_live,
+    .forwarded = time_to_live_forwarded,
     .released = free_question,
 };
 

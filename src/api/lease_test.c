@@ -176,6 +176,72 @@ TEST(time_to_live_waits_for_what_is_committed)
     api_rig_close(&k);
 }
 
+/* --- at a follower --- */
+
+static void follow(struct api_rig *k)
+{
+    k->facts.is_leader = false;
+    k->facts.leader = 0x99;
+    lease_demote(k->apply_rig.leases);
+}
+
+TEST(a_follower_has_leases_renewed_by_the_leader)
+{
+    struct api_rig k;
+    struct visit v;
+    struct pb_lease_time_to_live_response told = {.id = 7, .ttl = 40};
+    api_rig_open(&k);
+    grant(&k, 7, 50);
+    follow(&k);
+
+    k.leader_says = &(struct api_forwarded){.response = &told};
+    api_rig_stream(&k, &v, KEEP_ALIVE);
+    say_id(&v, 7);
+    api_rig_until_messages(&k, &v, 1);
+    CHECK_EQ(renewed_ttl(&v, 0, 7, NULL), 40);
+    CHECK_EQ(k.forward.lease, 7);
+    CHECK(!k.forward.time_to_live);
+    k.leader_says = &(struct api_forwarded){0}; /* it knows no such lease */
+    say_id(&v, 8);
+    api_rig_until_messages(&k, &v, 2);
+    CHECK_EQ(renewed_ttl(&v, 1, 8, NULL), 0);
+    k.facts.is_leader = true; /* by the time that it was asked */
+    lease_promote(k.apply_rig.leases, k.facts.now_ms, 1000);
+    k.facts.is_leader = false;
+    k.leader_says = &(struct api_forwarded){.is_here = true};
+    say_id(&v, 7);
+    api_rig_until_messages(&k, &v, 3);
+    CHECK_EQ(renewed_ttl(&v, 2, 7, NULL), 50);
+    visit_free(&v);
+
+    api_rig_close(&k);
+}
+
+TEST(a_follower_asks_the_leader_how_long_a_lease_has_to_live)
+{
+    struct api_rig k;
+    struct bytes keys[] = {BYTES("a"), BYTES("b")};
+    struct pb_lease_time_to_live_response told = {
+        .id = 7, .ttl = 40, .granted_ttl = 50, .keys = {keys, 2}};
+    struct arena arena = {0};
+    api_rig_open(&k);
+    follow(&k);
+
+    k.leader_says = &(struct api_forwarded){.response = &told};
+    struct pb_lease_time_to_live_response got = time_to_live(&k, 7, true, &arena);
+    CHECK(k.forward.time_to_live);
+    CHECK(k.forward.with_keys);
+    CHECK_EQ(got.ttl, 40);
+    CHECK_EQ(got.granted_ttl, 50);
+    CHECK_EQ(got.keys.count, 2);
+    CHECK_EQ(got.header->member_id, k.facts.member_id);
+    k.leader_says = &(struct api_forwarded){0}; /* it knows no such lease */
+    CHECK_EQ(time_to_live(&k, 8, false, &arena).ttl, -1);
+    arena_free(&arena);
+
+    api_rig_close(&k);
+}
+
 TEST(leases_lists_them_all)
 {
     struct api_rig k;

@@ -340,3 +340,134 @@ TEST(five_members_go_on_without_two)
 
     cluster_rig_close(&r);
 }
+
+/* --- leases --- */
+
+static int64_t ask_time_to_live(struct cluster_rig *r, unsigned n, int64_t lease, size_t *keys)
+{
+    struct visit v;
+    struct arena arena = {0};
+    struct pb_lease_time_to_live_response response = {0};
+
+    cluster_rig_ask(r, n, &v, "/etcdserverpb.Lease/LeaseTimeToLive",
+                    &pb_lease_time_to_live_request_schema,
+                    &(struct pb_lease_time_to_live_request){.id = lease, .keys = true});
+    cluster_rig_until_over(r, &v);
+    CHECK_STR(buf_str(&v.text), "");
+    visit_decode(&v, 0, &pb_lease_time_to_live_response_schema, &arena, &response);
+    CHECK_EQ(response.header->member_id, server_status(r->at[n]->server).member_id);
+    *keys = response.keys.count;
+    int64_t ttl = response.ttl;
+    arena_free(&arena);
+    visit_free(&v);
+    return ttl;
+}
+
+static void grant(struct cluster_rig *r, unsigned n, int64_t id, int64_t ttl)
+{
+    struct visit v;
+
+    cluster_rig_ask(r, n, &v, "/etcdserverpb.Lease/LeaseGrant", &pb_lease_grant_request_schema,
+                    &(struct pb_lease_grant_request){.id = id, .ttl = ttl});
+    cluster_rig_until_over(r, &v);
+    CHECK_STR(buf_str(&v.text), "");
+    visit_free(&v);
+    cluster_rig_ask(r, n, &v, "/etcdserverpb.KV/Put", &pb_put_request_schema,
+                    &(struct pb_put_request){.key = BYTES("leased"), .lease = id});
+    cluster_rig_until_over(r, &v);
+    CHECK_STR(buf_str(&v.text), "");
+    visit_free(&v);
+}
+
+static int64_t renew(struct cluster_rig *r, unsigned n, int64_t id)
+{
+    struct visit v = {0};
+    struct arena arena = {0};
+    struct buf wire = {0};
+    struct pb_lease_keep_alive_response response = {0};
+    struct client *c = r->at[n]->client;
+
+    v.call = client_start(
+        c, &(struct client_request){.path = "/etcdserverpb.Lease/LeaseKeepAlive", .context = &v});
+    pb_encode(&pb_lease_keep_alive_request_schema, &(struct pb_lease_id){.id = id}, &wire);
+    client_send(v.call, buf_bytes(&wire));
+    client_flush(c);
+    buf_free(&wire);
+    while (v.message_count == 0 && !v.is_over)
+        cluster_rig_step(r);
+    CHECK_STR(buf_str(&v.text), "");
+    visit_decode(&v, 0, &pb_lease_keep_alive_response_schema, &arena, &response);
+    CHECK_EQ(response.id, id);
+    arena_free(&arena);
+    visit_free(&v);
+    return response.ttl;
+}
+
+TEST(leases_are_renewed_and_looked_at_by_any_member)
+{
+    struct cluster_rig r;
+    size_t keys;
+    cluster_rig_open(&r, 3, NULL);
+    cluster_rig_start_all(&r);
+    unsigned follower = cluster_rig_follower(&r);
+
+    grant(&r, follower, 7, 10);
+    cluster_rig_for_ms(&r, 4000);
+    int64_t left = ask_time_to_live(&r, follower, 7, &keys);
+    CHECK(left >= 4 && left <= 6);
+    CHECK_EQ(keys, 1);
+    CHECK_EQ(renew(&r, follower, 7), 10);
+    CHECK(ask_time_to_live(&r, follower, 7, &keys) >= 9);
+    CHECK_EQ(renew(&r, follower, 8), 0);
+    CHECK_EQ(ask_time_to_live(&r, follower, 8, &keys), -1);
+
+    cluster_rig_for_ms(&r, 12000); /* nobody renews it */
+    for (unsigned n = 1; n <= 3; n++)
+        CHECK_STR(cluster_rig_get(&r, n, "leased", true), "");
+    CHECK_EQ(ask_time_to_live(&r, follower, 7, &keys), -1);
+    cluster_rig_close(&r);
+}
+
+/* How much of its time was used up is forgotten with the leader: it may live longer, never less. */
+TEST(a_lease_outlives_its_leader)
+{
+    struct cluster_rig r;
+    size_t keys;
+    cluster_rig_open(&r, 3, NULL);
+    cluster_rig_start_all(&r);
+    unsigned first = cluster_rig_leader(&r), follower = cluster_rig_follower(&r);
+    grant(&r, first, 7, 10);
+    cluster_rig_until_equal(&r, first);
+    cluster_rig_for_ms(&r, 8000);
+
+    cluster_rig_crash(&r, first);
+    uint64_t began_ms = cluster_rig_now_ms(&r);
+    CHECK(ask_time_to_live(&r, follower, 7, &keys) >= 9); /* waits for a leader */
+    CHECK(cluster_rig_now_ms(&r) - began_ms < 4000);
+    CHECK_EQ(keys, 1);
+    cluster_rig_close(&r);
+}
+
+TEST(without_a_leader_a_renewal_says_so)
+{
+    struct cluster_rig r;
+    struct visit v;
+    cluster_rig_open(&r, 3, NULL);
+    cluster_rig_start_all(&r);
+    unsigned alone = cluster_rig_follower(&r);
+    for (unsigned n = 1; n <= 3; n++)
+        if (n != alone)
+            cluster_rig_crash(&r, n);
+    while (server_status(r.at[alone]->server).leader != 0)
+        cluster_rig_step(&r);
+
+    uint64_t began_ms = cluster_rig_now_ms(&r);
+    cluster_rig_ask(&r, alone, &v, "/etcdserverpb.Lease/LeaseTimeToLive",
+                    &pb_lease_time_to_live_request_schema,
+                    &(struct pb_lease_time_to_live_request){.id = 7});
+    cluster_rig_until_over(&r, &v);
+    CHECK_STR(buf_str(&v.text), "etcdserver: no leader");
+    CHECK(cluster_rig_now_ms(&r) - began_ms >= 7000);
+    visit_free(&v);
+    cluster_rig_close(&r);
+}

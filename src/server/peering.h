@@ -33,6 +33,7 @@ enum {
 enum peering_token {
     PEERING_TOKEN_FOUNDING = 0,
     PEERING_TOKEN_VERSION = 1,
+    PEERING_TOKEN_FORWARD = 2,
 };
 
 struct peering_options {

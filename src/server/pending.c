@@ -380,6 +380,7 @@ void pending_need(struct pending *p, const struct api_need *w)
     case API_FORGET:
         stop_waiting(p, w->call);
         return;
+    case API_FORWARD:        /* is not for here */
     case API_QUOTA_EXCEEDED: /* is about no call */
         break;
     }

@@ -143,6 +143,10 @@ static void open_parts(struct server *s, const struct boot *b)
                                              .logger = s->logger,
                                              .storage_version = s->housekeeping.storage_version};
     peer_requests_init(&s->peer_requests, &requests);
+    forwarding_init(&s->forwarding, &(struct forwarding_options){.peers = s->peering.peers,
+                                                                 .facts = &s->facts,
+                                                                 .map_seed = s->map_seed,
+                                                                 .limit_ms = limit_ms});
 }
 
 static void tick_is_due(struct timer *t)
@@ -291,6 +295,7 @@ static void server_free(struct server *s, bool crashed)
         clients_close(&s->clients);
     peer_requests_free(&s->peer_requests);
     pending_free(&s->pending);
+    forwarding_free(&s->forwarding);
     storage_work_free(&s->work);
     raft_close(s->raft);
     own_image_free(&s->own_image);
@@ -404,6 +409,7 @@ void server_check(const struct server *s)
     clients_check(&s->clients);
     pending_check(&s->pending);
     peer_requests_check(&s->peer_requests);
+    forwarding_check(&s->forwarding);
     storage_work_check(&s->work);
     assert(s->work.applied_index == s->facts.applied_index);
     struct raft_status raft = raft_status(s->raft);

@@ -17,6 +17,7 @@
  *     peering.h         the other members
  *     peer_requests.h   what they want to know of us
  *     pending.h         who waits for what: proposals, reads, time limits
+ *     forwarding.h      what only the leader can answer
  *     storage_work.h    what raft has handed out to be written and applied
  *     log_snapshot.h    notes that let go of the log
  *     install.h         the state replaced by another image of it
@@ -30,6 +31,7 @@
 #include "io/inbox.h"
 #include "io/io.h"
 #include "server/clients.h"
+#include "server/forwarding.h"
 #include "server/founding.h"
 #include "server/housekeeping.h"
 #include "server/install.h"
@@ -103,6 +105,7 @@ struct server {
     struct own_image own_image;
 
     struct pending pending;
+    struct forwarding forwarding;
     struct housekeeping housekeeping;
 
     /* the end: stop.c */

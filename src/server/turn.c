@@ -338,6 +338,9 @@ static void hear_result(struct server *s, const struct peer_event *e)
     case PEERING_TOKEN_VERSION:
         peering_version(&s->peering, e);
         return;
+    case PEERING_TOKEN_FORWARD:
+        forwarding_result(&s->forwarding, e);
+        return;
     case PEERING_TOKEN_FOUNDING:
         break; /* it is over */
     }
@@ -439,6 +442,27 @@ static void fail_some(struct server *s)
     }
 }
 
+static void hear_need(struct server *s, const struct api_need *need)
+{
+    switch (need->need) {
+    case API_QUOTA_EXCEEDED:
+        housekeeping_quota_exceeded(&s->housekeeping);
+        return;
+    case API_FORWARD:
+        forwarding_need(&s->forwarding, need);
+        return;
+    case API_FORGET:
+        if (!forwarding_forget(&s->forwarding, need->call))
+            pending_need(&s->pending, need);
+        return;
+    case API_PROPOSE:
+    case API_READ_INDEX:
+        pending_need(&s->pending, need);
+        return;
+    }
+    unreachable();
+}
+
 /* True if there was one. */
 static bool take_needs(struct server *s)
 {
@@ -446,13 +470,24 @@ static bool take_needs(struct server *s)
     bool any = false;
 
     for (; api_take_need(s->clients.api, &need); any = true)
-        if (need.need == API_QUOTA_EXCEEDED)
-            housekeeping_quota_exceeded(&s->housekeeping);
-        else
-            pending_need(&s->pending, &need);
+        hear_need(s, &need);
     for (; peer_requests_take_need(&s->peer_requests, &need); any = true)
-        pending_need(&s->pending, &need);
+        hear_need(s, &need);
     return any;
+}
+
+/* What the leader has answered for clients of ours. */
+static void serve_forwarded(struct server *s)
+{
+    struct api_forwarded answer;
+    enum result why;
+
+    forwarding_work(&s->forwarding);
+    for (struct api_call *c; (c = forwarding_take(&s->forwarding, &why, &answer));)
+        if (why == RESULT_OK)
+            api_forwarded(s->clients.api, c, &answer);
+        else
+            api_failed(s->clients.api, c, why);
 }
 
 /* Nobody is heard before the cluster knows us; nor while there is no room for what they may want.
@@ -630,6 +665,7 @@ static void work(struct server *s)
     take_raft(s); /* what applying has brought about: more to apply, perhaps */
     leadership_campaign_alone(s);
     serve_reads(s);
+    serve_forwarded(s);
     fail_some(s);
     bool more = !work_for_watchers(s);
     if (!api_work(s->clients.api, MVCC_SLICE_STEPS))

@@ -1,0 +1,232 @@
+#include "server/forwarding.h"
+
+#include "pb/codec.h"
+#include "peer/peer.h"
+#include "server/peering.h"
+
+struct forward {
+    struct list link;
+    struct api_call *call;
+    uint64_t token;
+    struct api_forward asked;
+    uint64_t until_ms, retry_ms; /* gives up then; not asked again before */
+    bool is_asking;
+
+    /* when it is done */
+    enum result why;
+    struct api_forwarded answer;
+    struct pb_lease_time_to_live_response response;
+    struct arena arena; /* of its keys */
+};
+
+void forwarding_init(struct forwarding *f, const struct forwarding_options *options)
+{
+    *f = (struct forwarding){.o = *options};
+    map_init(&f->asks, MAP_IDS, options->map_seed);
+    list_init(&f->waiting);
+    list_init(&f->done);
+}
+
+static void forward_free(struct forwarding *f, struct forward *w)
+{
+    map_remove_id(&f->asks, w->token);
+    list_remove(&w->link);
+    arena_free(&w->arena);
+    mem_free(w);
+}
+
+static void free_taken(struct forwarding *f)
+{
+    if (f->taken)
+        forward_free(f, f->taken);
+    f->taken = NULL;
+}
+
+void forwarding_free(struct forwarding *f)
+{
+    if (!f->waiting.next)
+        return;
+    free_taken(f);
+    LIST_FOREACH (link, &f->waiting)
+        forward_free(f, container_of(link, struct forward, link));
+    LIST_FOREACH (link, &f->done)
+        forward_free(f, container_of(link, struct forward, link));
+    map_free(&f->asks);
+}
+
+static void end(struct forwarding *f, struct forward *w, enum result why)
+{
+    w->why = why;
+    w->is_asking = false;
+    list_remove(&w->link);
+    list_push_back(&f->done, &w->link);
+}
+
+/* --- asking --- */
+
+static void ask_leader(struct forwarding *f, struct forward *w)
+{
+    struct pb_lease_time_to_live_request question = {.id = w->asked.lease,
+                                                     .keys = w->asked.with_keys};
+    struct buf body = {0};
+
+    if (w->asked.time_to_live)
+        pb_encode(&pb_lease_internal_request_schema,
+                  &(struct pb_lease_internal_request){.request = &question}, &body);
+    else
+        pb_encode(&pb_lease_keep_alive_request_schema, &(struct pb_lease_id){.id = w->asked.lease},
+                  &body);
+    w->is_asking = true;
+    peers_ask(f->o.peers,
+              &(struct peer_ask){.token = w->token,
+                                 .member = f->o.facts->leader,
+                                 .verb = "POST",
+                                 .path = w->asked.time_to_live ? "/leases/internal" : "/leases",
+                                 .content_type = "application/protobuf",
+                                 .body = buf_bytes(&body),
+                                 .timeout_ms = w->until_ms - f->o.facts->now_ms});
+    buf_free(&body);
+}
+
+/* What can be done for it now. */
+static void look_at(struct forwarding *f, struct forward *w)
+{
+    const struct api_facts *facts = f->o.facts;
+
+    if (w->is_asking)
+        return; /* peer tells of the end, in time */
+    if (facts->now_ms >= w->until_ms) {
+        end(f, w, facts->leader == 0 ? RESULT_NO_LEADER : RESULT_TIMEOUT);
+    } else if (facts->now_ms < w->retry_ms || facts->leader == 0) {
+        return;
+    } else if (facts->is_leader) {
+        w->answer.is_here = true;
+        end(f, w, RESULT_OK);
+    } else {
+        ask_leader(f, w);
+    }
+}
+
+/* One that comes while this member leads is one that it could not answer: it leads since a moment
+ * ago, and knows nothing of leases yet. */
+void forwarding_need(struct forwarding *f, const struct api_need *need)
+{
+    const struct api_facts *facts = f->o.facts;
+    struct forward *w = mem_new(struct forward);
+
+    assert(need->need == API_FORWARD);
+    *w = (struct forward){.call = need->call,
+                          .asked = need->forward,
+                          .token = (uint64_t)PEERING_TOKEN_FORWARD << PEERING_TOKEN_SHIFT |
+                                   (++f->last_token & UINT32_MAX),
+                          .until_ms = facts->now_ms + f->o.limit_ms,
+                          .retry_ms = facts->now_ms + (facts->is_leader ? FORWARDING_RETRY_MS : 0)};
+    need->call->id = w->token;
+    list_init(&w->link);
+    list_push_back(&f->waiting, &w->link);
+    map_put_id(&f->asks, w->token, w);
+    look_at(f, w);
+}
+
+bool forwarding_forget(struct forwarding *f, const struct api_call *c)
+{
+    struct forward *w = map_get_id(&f->asks, c->id);
+
+    if (!w || w->call != c)
+        return false;
+    if (w->is_asking)
+        peers_forget(f->o.peers, w->token);
+    forward_free(f, w);
+    return true;
+}
+
+/* All of them when another leads, or none; else from time to time. */
+void forwarding_work(struct forwarding *f)
+{
+    const struct api_facts *facts = f->o.facts;
+
+    if (facts->now_ms < f->next_look_ms && facts->leader == f->leader)
+        return;
+    f->next_look_ms = facts->now_ms + FORWARDING_LOOK_MS;
+    f->leader = facts->leader;
+    LIST_FOREACH (link, &f->waiting)
+        look_at(f, container_of(link, struct forward, link));
+}
+
+/* --- answers --- */
+
+static bool read_renewal(struct forward *w, struct bytes body)
+{
+    struct pb_lease_keep_alive_response told = {0};
+
+    if (pb_decode(&pb_lease_keep_alive_response_schema, body, &w->arena, &told) != ERR_OK)
+        return false;
+    w->response = (struct pb_lease_time_to_live_response){.id = told.id, .ttl = told.ttl};
+    return true;
+}
+
+static bool read_time_to_live(struct forward *w, struct bytes body)
+{
+    struct pb_lease_internal_response told = {0};
+    struct bytes kept = arena_copy(&w->arena, body); /* keys look into it */
+
+    if (pb_decode(&pb_lease_internal_response_schema, kept, &w->arena, &told) != ERR_OK ||
+        !told.response)
+        return false;
+    w->response = *told.response;
+    return true;
+}
+
+void forwarding_result(struct forwarding *f, const struct peer_event *e)
+{
+    struct forward *w = map_get_id(&f->asks, e->id);
+
+    if (!w || !w->is_asking)
+        return;
+    w->is_asking = false;
+    if (e->status == 404) {
+        end(f, w, RESULT_OK); /* without a response: there is no such lease */
+        return;
+    }
+    bool is_good = e->status == 200 && (w->asked.time_to_live ? read_time_to_live(w, e->body)
+                                                              : read_renewal(w, e->body));
+    if (is_good && w->response.id == w->asked.lease) {
+        w->answer.response = &w->response;
+        end(f, w, RESULT_OK);
+        return;
+    }
+    arena_reset(&w->arena);
+    w->retry_ms = f->o.facts->now_ms + FORWARDING_RETRY_MS;
+}
+
+struct api_call *forwarding_take(struct forwarding *f, enum result *why, struct api_forwarded *out)
+{
+    struct list *link;
+
+    free_taken(f);
+    link = list_pop_front(&f->done);
+    if (!link)
+        return NULL;
+    f->taken = container_of(link, struct forward, link);
+    *why = f->taken->why;
+    *out = f->taken->answer;
+    struct api_call *c = f->taken->call;
+    f->taken->call = NULL; /* it is not ours any more, and cannot be forgotten */
+    return c;
+}
+
+void forwarding_check(const struct forwarding *f)
+{
+    size_t count = f->taken != NULL;
+
+    LIST_FOREACH (link, &f->waiting) {
+        const struct forward *w = container_of(link, struct forward, link);
+        assert(map_get_id(&f->asks, w->token) == w);
+        assert(w->call->id == w->token);
+        assert(!w->answer.response);
+        count++;
+    }
+    LIST_FOREACH (link, &f->done)
+        count++;
+    assert(count == f->asks.count);
+}

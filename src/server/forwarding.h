@@ -1,0 +1,68 @@
+/*
+ * forwarding: what only the leader can answer, asked of it for a client of ours.
+ *
+ * How much of a lease's time has passed is known to the leader alone, and renewals do not go
+ * through the log. A follower asks it over the peer port and hands the answer back to api.
+ *
+ *     API_FORWARD --> [waits for a leader] --> [asked] --+--> take: the answer
+ *                            ^        no answer, 50 ms --+
+ *     time is up, or this member leads by now --> take: so it is
+ *
+ * Promises   1. A call that came in goes out exactly once, by forwarding_take, unless it is
+ *               forgotten before.
+ *            2. Within the time limit. Those for whom there was no leader are told that.
+ *            3. An answer counts only if it is about the lease that was asked for.
+ * Not here   What the leader does (peer_requests.h). Bytes (peer).
+ */
+#pragma once
+
+#include "api/api.h"
+#include "base/map.h"
+
+struct peer_event;
+struct peers;
+
+enum {
+    FORWARDING_RETRY_MS = 50,
+    FORWARDING_LOOK_MS = 10, /* how often all that wait are looked at */
+};
+
+struct forwarding_options {
+    struct peers *peers;
+    const struct api_facts *facts; /* kept up to date by the server */
+    uint64_t map_seed;
+    uint64_t limit_ms;
+};
+
+struct forwarding {
+    struct forwarding_options o;
+    struct map asks;     /* token -> struct forward, all of them */
+    struct list waiting; /* to be asked, or asked */
+    struct list done;
+    struct forward *taken; /* lent to the taker, until the next */
+    uint64_t last_token, next_look_ms, leader;
+};
+
+void forwarding_init(struct forwarding *f, const struct forwarding_options *options);
+/* Also one that is all zeroes. Calls that wait are api's to end. */
+void forwarding_free(struct forwarding *f);
+
+/* --- tell --- */
+
+/* An API_FORWARD. */
+void forwarding_need(struct forwarding *f, const struct api_need *need);
+/* False: it was not here. */
+bool forwarding_forget(struct forwarding *f, const struct api_call *c);
+/* A PEER_RESULT with a token of PEERING_TOKEN_FORWARD. */
+void forwarding_result(struct forwarding *f, const struct peer_event *e);
+/* A turn has come: time has passed, perhaps another leads. */
+void forwarding_work(struct forwarding *f);
+
+/* --- take --- */
+
+/* What became of a call: *why is RESULT_OK with the answer in *out, or says why there is none. Lent
+ * until the next. NULL: nothing is done. */
+struct api_call *forwarding_take(struct forwarding *f, enum result *why, struct api_forwarded *out);
+
+/* All invariants, asserted. */
+void forwarding_check(const struct forwarding *f);
