@@ -471,3 +471,99 @@ TEST(without_a_leader_a_renewal_says_so)
     visit_free(&v);
     cluster_rig_close(&r);
 }
+
+/* --- no leader --- */
+
+static void ask_for_leader(struct cluster_rig *r, unsigned n, struct visit *v, const char *path,
+                           const struct pb_schema *schema, const void *message)
+{
+    static const struct client_field wants = {.name = "hasleader", .value = BYTES("true")};
+    struct client *c = r->at[n]->client;
+    struct buf wire = {0};
+
+    *v = (struct visit){0};
+    pb_encode(schema, message, &wire);
+    v->call =
+        client_start(c, &(struct client_request){
+                            .path = path, .metadata = &wants, .metadata_count = 1, .context = v});
+    client_send(v->call, buf_bytes(&wire));
+    client_flush(c);
+    buf_free(&wire);
+}
+
+/* A watch that asked for it ends after three election timeouts; one that did not goes on. */
+TEST(whoever_wants_a_leader_is_told_that_there_is_none)
+{
+    struct cluster_rig r;
+    struct visit watch, other, read;
+    struct pb_watch_create_request create = {.key = BYTES("k")};
+    struct pb_watch_request request = {.which = PB_WATCH_CREATE, .create = &create};
+    cluster_rig_open(&r, 3, NULL);
+    cluster_rig_start_all(&r);
+    unsigned alone = cluster_rig_follower(&r);
+    ask_for_leader(&r, alone, &watch, "/etcdserverpb.Watch/Watch", &pb_watch_request_schema,
+                   &request);
+    cluster_rig_ask(&r, alone, &other, "/etcdserverpb.Watch/Watch", &pb_watch_request_schema,
+                    &request);
+    while (watch.message_count == 0 || other.message_count == 0)
+        cluster_rig_step(&r);
+    for (unsigned n = 1; n <= 3; n++)
+        if (n != alone)
+            cluster_rig_crash(&r, n);
+
+    while (server_status(r.at[alone]->server).leader != 0)
+        cluster_rig_step(&r);
+    uint64_t began_ms = cluster_rig_now_ms(&r);
+    cluster_rig_until_over(&r, &watch);
+    CHECK_STR(buf_str(&watch.text), "etcdserver: no leader");
+    CHECK(cluster_rig_now_ms(&r) - began_ms >= 3000);
+    CHECK(cluster_rig_now_ms(&r) - began_ms < 4000);
+    CHECK(!other.is_over);
+    ask_for_leader(&r, alone, &read, "/etcdserverpb.KV/Range", &pb_range_request_schema,
+                   &(struct pb_range_request){.key = BYTES("k"), .serializable = true});
+    client_end(read.call);
+    client_flush(r.at[alone]->client);
+    cluster_rig_until_over(&r, &read);
+    CHECK_STR(buf_str(&read.text), "etcdserver: no leader");
+    CHECK_STR(cluster_rig_get(&r, alone, "k", true), ""); /* who does not mind is served */
+
+    visit_free(&watch);
+    visit_free(&other);
+    visit_free(&read);
+    cluster_rig_close(&r);
+}
+
+/* Why a write was not answered in time, as far as a member can guess. */
+TEST(a_write_that_times_out_says_why)
+{
+    struct cluster_rig r;
+    struct visit put;
+    cluster_rig_open(&r, 3, NULL);
+    cluster_rig_start_all(&r);
+    unsigned follower = cluster_rig_follower(&r);
+
+    for (unsigned n = 1; n <= 3; n++)
+        if (n != follower)
+            cluster_rig_pause(&r, n, true);
+    cluster_rig_ask(&r, follower, &put, "/etcdserverpb.KV/Put", &pb_put_request_schema,
+                    &(struct pb_put_request){.key = BYTES("k")});
+    cluster_rig_until_over(&r, &put);
+    CHECK_STR(buf_str(&put.text), "etcdserver: request timed out"); /* nobody leads */
+    visit_free(&put);
+    for (unsigned n = 1; n <= 3; n++)
+        cluster_rig_pause(&r, n, false);
+
+    /* Another leads by the time that the write is given up. */
+    cluster_rig_for_ms(&r, 10000);
+    unsigned leader = cluster_rig_leader(&r);
+    follower = cluster_rig_follower(&r);
+    cluster_rig_crash(&r, leader);
+    cluster_rig_ask(&r, follower, &put, "/etcdserverpb.KV/Put", &pb_put_request_schema,
+                    &(struct pb_put_request){.key = BYTES("k")});
+    cluster_rig_until_over(&r, &put);
+    CHECK_STR(buf_str(&put.text),
+              "etcdserver: request timed out, possibly due to previous leader failure");
+    visit_free(&put);
+
+    cluster_rig_close(&r);
+}

@@ -100,6 +100,7 @@ struct server {
     size_t changes_told;               /* to watch, in this turn */
     uint64_t apply_began_ns;           /* of the entry being applied */
     struct raft_conf_state conf_state; /* as applied */
+    bool peers_left;                   /* messages that this turn had no time for, perhaps */
     struct log_snapshot snapshot;
     struct install install;
     struct own_image own_image;

@@ -234,6 +234,16 @@ static void apply_committed(struct server *s)
 
 /* --- raft --- */
 
+/* A leader's leave before its own log is written: the others' disks work while its own does. What
+ * anybody else says goes with the end of the turn. */
+static void send_messages(struct server *s, const struct raft_output *out)
+{
+    for (size_t i = 0; i < out->send_count; i++)
+        peers_send(s->peering.peers, &out->messages[i]); /* encoded there, so lent is enough */
+    if (out->send_count > 0 && s->facts.is_leader)
+        peers_flush(s->peering.peers);
+}
+
 /*
  * All of it, always. What goes into raft is bounded (log_budget), so what comes out is; if it were
  * left lying there while the log is behind, a slow disk would hold back heartbeats, votes and read
@@ -244,8 +254,7 @@ static void take_raft(struct server *s)
     struct raft_output out;
 
     while (!s->failed && raft_take_output(s->raft, &out)) {
-        for (size_t i = 0; i < out.send_count; i++)
-            peers_send(s->peering.peers, &out.messages[i]); /* they are copied or encoded there */
+        send_messages(s, &out);
         if (out.has_soft_state)
             leadership_changed(s, &out.soft_state);
         if (out.append)
@@ -380,6 +389,17 @@ static size_t entry_bytes(const struct raft_message *m)
     return bytes;
 }
 
+/* False: there is none, or it has to wait; what waits for nothing but time is left for the next
+ * turn. */
+static bool take_append(struct server *s, size_t budget, uint64_t until_ns, struct peer_event *out)
+{
+    if (budget == 0 || clock_now_ns(s->io->clock) > until_ns) {
+        s->peers_left = true;
+        return false;
+    }
+    return peers_take_append(s->peering.peers, out);
+}
+
 /*
  * Before clients: heartbeats, votes and answers come in however far the log is behind, and entries
  * only while it is not. What is left of them is dropped by peer in the end, and the leader sends it
@@ -390,18 +410,18 @@ static void hear_peers(struct server *s)
     uint64_t until_ns = clock_now_ns(s->io->clock) + TURN_PEERS_US * 1000ull;
     struct peer_event e;
     size_t budget = log_budget(s);
+    unsigned count = 0;
 
-    for (unsigned i = 0; i < TURN_PEERS_MAX && peers_take(s->peering.peers, &e); i++) {
+    for (; count < TURN_PEERS_MAX && peers_take(s->peering.peers, &e); count++) {
         hear_peer(s, &e);
         peer_event_free(&e);
     }
-    while (budget > 0 && peers_take_append(s->peering.peers, &e)) {
+    s->peers_left = count == TURN_PEERS_MAX;
+    while (take_append(s, budget, until_ns, &e)) {
         size_t bytes = entry_bytes(e.message);
         hear_message(s, e.message);
         peer_event_free(&e);
         budget -= bytes < budget ? bytes : budget;
-        if (clock_now_ns(s->io->clock) > until_ns)
-            break;
     }
 }
 
@@ -483,7 +503,7 @@ static void serve_forwarded(struct server *s)
     enum result why;
 
     forwarding_work(&s->forwarding);
-    for (struct api_call *c; (c = forwarding_take(&s->forwarding, &why, &answer));)
+    for (struct api_call *c; can_reply(s) && (c = forwarding_take(&s->forwarding, &why, &answer));)
         if (why == RESULT_OK)
             api_forwarded(s->clients.api, c, &answer);
         else
@@ -645,7 +665,7 @@ static bool has_more(const struct server *s)
         return true;
     if (raft_has_output(s->raft))
         return true;
-    return pending_has_proposals(&s->pending) && log_budget(s) > 0;
+    return (pending_has_proposals(&s->pending) || s->peers_left) && log_budget(s) > 0;
 }
 
 static void work(struct server *s)
