@@ -117,17 +117,32 @@ static struct cluster_rig_host *host_new(struct cluster_rig *r, unsigned n)
 
 void cluster_rig_open(struct cluster_rig *r, unsigned members, const char *const *flags)
 {
+    cluster_rig_open_seeded(r, members, flags, test_seed());
+}
+
+static void beat(struct timer *t)
+{
+    struct cluster_rig *r = container_of(t, struct cluster_rig, heart);
+
+    timer_start(&r->client_clock.base, t, 100 * NS_PER_MS);
+}
+
+void cluster_rig_open_seeded(struct cluster_rig *r, unsigned members, const char *const *flags,
+                             uint64_t seed)
+{
     static const struct fake_delay delay = {.min_ns = 100000, .max_ns = 2 * NS_PER_MS};
 
     CHECK(members <= CLUSTER_RIG_MAX);
     *r = (struct cluster_rig){.count = members};
-    fake_time_init(&r->time, test_seed());
+    fake_time_init(&r->time, seed);
     r->wire = fake_wire_new(&r->time, &(struct fake_wire_options){.delay = delay});
     inbox_init(&r->client_inbox, NULL, NULL);
     fake_clock_init(&r->client_clock, &r->time, &r->client_inbox);
     r->client_io = (struct io){.inbox = &r->client_inbox,
                                .clock = &r->client_clock.base,
                                .net = fake_wire_add_host(r->wire, &r->client_inbox, "10.0.1.1")};
+    r->heart.on_time = beat;
+    beat(&r->heart);
     for (unsigned n = 1; n <= members; n++) {
         r->at[n] = host_new(r, n);
         cluster_rig_set_flags(r, n, flags);
@@ -163,6 +178,7 @@ void cluster_rig_close(struct cluster_rig *r)
     for (unsigned n = 1; n <= r->count; n++)
         if (r->at[n]->server)
             cluster_rig_stop(r, n);
+    timer_stop(&r->client_clock.base, &r->heart);
     settle(r);
     fake_wire_free(r->wire);
     for (unsigned n = 1; n <= r->count; n++)

@@ -50,14 +50,17 @@ struct cluster_rig {
     struct fake_wire *wire;
     struct inbox client_inbox;
     struct fake_clock client_clock;
+    struct timer heart; /* time passes even when nobody is up */
     struct io client_io;
     unsigned count;
     struct cluster_rig_host *at[CLUSTER_RIG_MAX + 1]; /* from 1 */
 };
 
 /* The members know of each other by --initial-cluster; `flags` are for all of them, with a NULL at
- * their end, or NULL. Nobody is started yet. */
+ * their end, or NULL. Nobody is started yet. The world is the test's, or of another seed. */
 void cluster_rig_open(struct cluster_rig *r, unsigned members, const char *const *flags);
+void cluster_rig_open_seeded(struct cluster_rig *r, unsigned members, const char *const *flags,
+                             uint64_t seed);
 void cluster_rig_close(struct cluster_rig *r); /* stops those that are up */
 /* Other flags for one that is down. */
 void cluster_rig_set_flags(struct cluster_rig *r, unsigned n, const char *const *flags);
