@@ -242,6 +242,16 @@ static bool leads(const struct server *s, uint64_t term)
     return now.soft_state.role == RAFT_LEADER && now.hard_state.term == term;
 }
 
+static void tell_peers(struct server *s)
+{
+    size_t count;
+    const uint64_t *removed = cluster_removed(s->state.cluster, &count);
+
+    peering_set_removed(&s->peering, removed, count);
+    const struct pb_member *members = cluster_members(s->state.cluster, &count);
+    peering_set_members(&s->peering, members, count);
+}
+
 static void tell_rooms(struct server *s)
 {
     const struct state *now = &s->state;
@@ -253,6 +263,8 @@ static void tell_rooms(struct server *s)
                                                            .cluster = now->cluster,
                                                            .backend = now->backend});
     housekeeping_state_replaced(&s->housekeeping, now);
+    peer_requests_state_replaced(&s->peer_requests, now);
+    tell_peers(s);
 }
 
 /*

@@ -7,6 +7,7 @@
 #include "pb/codec.h"
 #include "pb/wire.h"
 #include "peer/peer.h"
+#include "server/state.h"
 
 #define TEXT_PLAIN "text/plain; charset=utf-8"
 
@@ -383,6 +384,32 @@ static void hear_hash(struct peer_requests *r, const struct peer_event *e)
     enum mvcc_result result = mvcc_hash_open(r->o.mvcc, &q->hash);
     if (result != MVCC_OK)
         refuse_question(q, 400, hash_error(result));
+}
+
+/* A revision that the other state has not, or no longer, is told as it would be to a new question.
+ */
+static void hash_anew(struct peer_question *q, struct mvcc *mvcc)
+{
+    int64_t revision = q->hash.revision;
+
+    mvcc_hash_close(q->requests->o.mvcc, &q->hash);
+    q->hash = (struct mvcc_hash){.revision = revision};
+    enum mvcc_result result = mvcc_hash_open(mvcc, &q->hash);
+    if (result != MVCC_OK)
+        refuse_question(q, 400, hash_error(result));
+}
+
+void peer_requests_state_replaced(struct peer_requests *r, const struct state *state)
+{
+    LIST_FOREACH (link, &r->waiting) {
+        struct peer_question *q = container_of(link, struct peer_question, link);
+        if (q->kind == HASH)
+            hash_anew(q, state->mvcc);
+    }
+    r->o.cluster = state->cluster;
+    r->o.leases = state->leases;
+    r->o.mvcc = state->mvcc;
+    r->o.apply = state->apply;
 }
 
 /* Zeroes are left out, as Go's encoder does with them. */

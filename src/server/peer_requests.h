@@ -30,6 +30,7 @@ struct cluster;
 struct lease_set;
 struct peer_event;
 struct peers;
+struct state;
 
 enum {
     PEER_QUESTIONS_MAX = 4096,
@@ -59,6 +60,10 @@ void peer_requests_init(struct peer_requests *r, const struct peer_requests_opti
 void peer_requests_free(struct peer_requests *r);
 
 void peer_requests_hear(struct peer_requests *r, const struct peer_event *e);
+
+/* The rooms are others now. Hashes under way begin again there; the old ones hold nothing of ours.
+ */
+void peer_requests_state_replaced(struct peer_requests *r, const struct state *state);
 
 /* Looks at all that wait. False: there is more to be done at once. */
 bool peer_requests_work(struct peer_requests *r, unsigned steps);

@@ -139,6 +139,25 @@ TEST(hashes_are_told_for_any_revision_there_is)
     asker_close(&a);
 }
 
+TEST(a_state_that_was_replaced_is_not_asked_any_more)
+{
+    struct asker a;
+    asker_open(&a, 1);
+    cluster_rig_put(&a.cluster, 1, "k", "v");
+    struct server *s = a.cluster.at[1]->server;
+    CHECK(server_install_own_image(s, 0));
+    while (server_installed(s) == 0)
+        cluster_rig_step(&a.cluster);
+    cluster_rig_put(&a.cluster, 1, "k", "w");
+
+    const char *now = ask(&a, "GET", "/members/hashkv", BYTES("{}"));
+    CHECK(strstr(now, "\"header\":{\"revision\":3}"));
+    CHECK(strstr(now, "\"hash_revision\":3}"));
+    CHECK(strstr(ask(&a, "GET", "/members", BYTES("")), "cluster 200 [{"));
+
+    asker_close(&a);
+}
+
 TEST(leases_are_renewed_for_other_members_by_the_leader_alone)
 {
     struct asker a;
