@@ -73,9 +73,10 @@ static_assert(RPC_MESSAGE_BYTES_DEFAULT <= RPC_CONN_BYTES_MAX, "so does a reques
 #define PEER_POST_CONNS_MAX 4
 
 /* Incoming, per peer and for appends and everything else each: received and not taken. One message
- * is let in whatever its size, or a large entry would never arrive. */
+ * is let in whatever its size, or a large entry would never arrive. The number is four times
+ * etcd's: two reads of a socket alone may bring more than 4096 heartbeats before it is our turn. */
 #define PEER_IN_BYTES_MAX    (32 * MIB)
-#define PEER_IN_MESSAGES_MAX 4096
+#define PEER_IN_MESSAGES_MAX 16384
 
 /* One message while it is being received: etcd's bound. It grows with what arrives, not with what
  * is announced; and all of them together, the posts of members included: */

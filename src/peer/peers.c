@@ -342,7 +342,7 @@ enum receipt peers_received(struct peers *p, struct peer *peer, const struct raf
     }
     if (!is_for_raft(m))
         return RECEIPT_IGNORED;
-    bytes += m->entry_count * sizeof(struct raft_entry);
+    bytes += sizeof(struct told) + sizeof(*m) + m->entry_count * sizeof(struct raft_entry);
     struct inflow *f = !peer ? &p->strangers : is_append(m) ? &peer->appends : &peer->others;
     if (f->count >= PEER_IN_MESSAGES_MAX ||
         (f->count > 0 && f->bytes + bytes > PEER_IN_BYTES_MAX)) {
@@ -457,7 +457,6 @@ void peers_stop(struct peers *p)
 {
     if (p->is_stopping)
         return;
-    peers_flush(p);
     p->is_stopping = true;
     peer_timer_stop(p, &p->beat);
     peer_timer_stop(p, &p->probe);

@@ -315,6 +315,25 @@ TEST(a_body_that_does_not_say_its_length_is_bounded_too)
     peer_rig_close(r);
 }
 
+TEST(connections_to_the_port_are_bounded)
+{
+    enum { MORE = 10 };
+    struct peer_rig *r = lonely_rig();
+    static struct rig_raw *raw[PEER_CONNS_MAX + MORE];
+    size_t closed = 0;
+
+    for (unsigned i = 0; i < PEER_CONNS_MAX + MORE; i++)
+        raw[i] = peer_rig_raw_open(r, 1, BYTES("G"));
+    peer_rig_run_ms(r, 500);
+    for (unsigned i = 0; i < PEER_CONNS_MAX + MORE; i++)
+        closed += raw[i]->closed;
+    CHECK_EQ(closed, MORE);
+    CHECK_EQ(r->at[1].peers->conn_count, PEER_CONNS_MAX);
+    for (unsigned i = 0; i < PEER_CONNS_MAX + MORE; i++)
+        peer_rig_raw_close(r, raw[i]);
+    peer_rig_close(r);
+}
+
 /* Messages by posts of somebody who is no member wait together, in bounds. */
 TEST(posts_of_strangers_are_bounded)
 {

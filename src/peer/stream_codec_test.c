@@ -199,16 +199,17 @@ TEST(entries_that_only_look_the_same_are_not_shared)
     struct gather g = {0};
     struct app_state app = {.term = 3, .index = 10};
     static struct entry_cache cache;
-    struct raft_entry one = entry(3, 11, 40000), other = entry(3, 11, 40000);
+    struct raft_entry a = entry(3, 11, 40000), b = entry(3, 12, 9), c = entry(3, 11, 40000);
+    const struct raft_entry one[] = {a, b}, other[] = {c, b};
     struct raft_message m = {.type = RAFT_MSG_APP,
                              .term = 3,
                              .log_term = 3,
                              .index = 10,
-                             .entries = &one,
-                             .entry_count = 1};
+                             .entries = one,
+                             .entry_count = 2};
 
     stream_put_append(&g, &app, &cache, &m);
-    m.entries = &other;
+    m.entries = other;
     app.index = 10;
     stream_put_append(&g, &app, &cache, &m);
 
@@ -216,8 +217,9 @@ TEST(entries_that_only_look_the_same_are_not_shared)
     CHECK(g.shares[0].blob != g.shares[1].blob);
     gather_free(&g);
     entry_cache_free(&cache);
-    blob_unref(one.blob);
-    blob_unref(other.blob);
+    blob_unref(a.blob);
+    blob_unref(b.blob);
+    blob_unref(c.blob);
 }
 
 /* A follower that was told one thing and a leader that thinks another would corrupt a log. */
