@@ -27,22 +27,30 @@
  * pile up here instead: what exceeds PEER_IN_BYTES_MAX is dropped, as a network would, long before
  * the other end would cut a stream that stalls.
  *
+ * Which way   MsgApp: the App stream, if the other end has dialled it. Everything else, and MsgApp
+ * it takes    without that: the message stream. Without either: a post. To somebody who is no
+ *             member that we know, but has come to our port and said where it lives: a post.
+ *
  * Promises   1. A message that is sent is delivered once or not at all, and those of one stream in
- *               order. What is dropped on our side is reported as unreachable, unless it is a
- *               response nobody would send again for it.
+ *               order. When something is dropped on our side, or a connection is lost with
+ *               something on its way, the member is reported as unreachable.
  *            2. A heartbeat never waits behind an append: they have streams, and queues, of their
- *               own.
- *            3. The entries of an append are encoded once, however many members get them.
- *            4. Memory: per peer PEER_OUT_BYTES_MAX outgoing and PEER_IN_BYTES_MAX incoming, and a
- *               frame of at most PEER_FRAME_BYTES_MAX while it is being received, and that only of
- *               members; others can post no more than PEER_REQUEST_BYTES_MAX.
+ *               own. Where an append must take the message stream, little of it may wait there.
+ *            3. The entries of an append are encoded once in a turn, however many members get them.
+ *            4. Memory (base/limits.h): per stream PEER_OUT_BYTES_MAX outgoing, per member twice
+ *               PEER_IN_BYTES_MAX incoming; a frame of at most PEER_FRAME_BYTES_MAX while it is
+ *               being received, from members alone, and PEER_RECEIVING_BYTES_MAX for all of them;
+ *               others can post no more than PEER_REQUEST_BYTES_MAX. Whoever does not read is cut
+ *               off after five seconds.
  *            5. Whoever has the wrong cluster, a wrong, unknown or removed id or a version that
  *               does not fit is refused with etcd's status and text, and nothing of it is shown.
  *            6. Any bytes at all are safe.
+ *            7. A member that is not there costs a connection attempt a second, and is dialled at
+ *               once when it comes to our port.
  * Not here   What a message means (raft), which members there are (cluster; the server tells us),
  *            requests' meanings (the server). Snapshots: a post of one is refused with 501, and one
- *            to be sent fails at once. TLS.
- * Leans on   http, entry, io.
+ *            to be sent fails at once. TLS: an https URL is never reached.
+ * Leans on   http, entry, io; of cluster, how URLs and versions are read.
  */
 #pragma once
 
@@ -96,7 +104,8 @@ void peers_remove(struct peers *p, uint64_t id);
 /* Lent. To members that are not known: dropped. Leaves with the next peers_flush. */
 void peers_send(struct peers *p, const struct raft_message *m);
 
-/* Once at the end of a turn: what was gathered goes to the sockets, in one call each. */
+/* Once at the end of a turn: what was gathered goes to the sockets, in one write each. Whoever did
+ * not take all of the last is left to gather. */
 void peers_flush(struct peers *p);
 
 /* --- tell: requests --- */
@@ -145,10 +154,10 @@ enum peer_event_kind {
 /* All of it is the taker's until peer_event_free. */
 struct peer_event {
     enum peer_event_kind kind;
-    uint64_t member; /* that it is about, or came from */
+    uint64_t member; /* that it is about, or came from; RAFT_NONE of requests and results */
     const struct raft_message *message;
     uint64_t id;                   /* of a request; the token of a result */
-    struct bytes verb, path, body; /* of a request; a result's body */
+    struct bytes verb, path, body; /* of a request, without its query; a result's body */
     struct bytes cluster_id;       /* a request's X-Etcd-Cluster-ID, empty: none */
     struct bytes authorization;    /* a request's */
     uint64_t result_cluster_id;    /* a result's X-Etcd-Cluster-ID, 0: none */
@@ -167,7 +176,8 @@ void peer_event_free(struct peer_event *e);
 
 /* How it stands with a member, for metrics and the log. */
 struct peer_status {
-    bool is_active;           /* a stream to it or from it is open */
+    bool is_active; /* a stream to it or from it is open, and nothing has failed since one was
+                       opened: etcd's meaning */
     uint64_t active_since_ms; /* monotonic */
     uint64_t sent_bytes, received_bytes;
     uint64_t sent_failures, received_failures, dropped_in, dropped_out;
@@ -177,8 +187,8 @@ struct peer_status {
 };
 /* False: no such member. */
 bool peers_status(const struct peers *p, uint64_t id, struct peer_status *out);
-/* The longest that a member of this set has been connected, oldest first: whom to hand leadership
- * to. etcd's longestConnected. RAFT_NONE: nobody is. */
+/* The member of this set that has been active longest: whom to hand leadership to. etcd's
+ * longestConnected. RAFT_NONE: nobody is. */
 uint64_t peers_longest_connected(const struct peers *p, const uint64_t *of, size_t count);
 
 /* All invariants, asserted. */
