@@ -50,7 +50,7 @@
  * Not here   What a message means (raft), which members there are (cluster; the server tells us),
  *            requests' meanings (the server). Snapshots: a post of one is refused with 501, and one
  *            to be sent fails at once. TLS: an https URL is never reached.
- * Leans on   http, entry, io; of cluster, how URLs and versions are read.
+ * Leans on   http, entry, io; cluster and raft for how URLs, versions and types are spelled.
  */
 #pragma once
 

@@ -1,6 +1,7 @@
 #include "base/assert.h"
 #include "cluster/urls.h"
 #include "peer/peer_int.h"
+#include "raft/describe.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -109,6 +110,18 @@ static void peer_free(struct peer *peer)
     mem_free(peer);
 }
 
+static void log_urls(const struct peers *p, const char *message, const char *id_key, uint64_t id,
+                     const char *urls_key, const struct places *places)
+{
+    struct buf urls = {0};
+
+    for (size_t i = 0; i < places->count; i++)
+        buf_printf(&urls, "%s%s", i > 0 ? "," : "", places->at[i].text);
+    log_info(p->logger, message, LOG_ID("local-member-id", p->options.self), LOG_ID(id_key, id),
+             LOG_BYTES(urls_key, buf_bytes(&urls)));
+    buf_free(&urls);
+}
+
 void peers_add(struct peers *p, uint64_t id, const char *const *urls, size_t url_count)
 {
     struct peer *peer = find_any(p, id);
@@ -121,8 +134,8 @@ void peers_add(struct peers *p, uint64_t id, const char *const *urls, size_t url
         places_set(&peer->places, urls, url_count);
         for (unsigned kind = 0; kind < STREAM_KINDS; kind++)
             incoming_hurry(&peer->in[kind]);
-        log_info(p->logger, "updated remote peer", LOG_ID("local-member-id", p->options.self),
-                 LOG_ID("updated-remote-peer-id", id));
+        log_urls(p, "updated remote peer", "updated-remote-peer-id", id, "updated-remote-peer-urls",
+                 &peer->places);
         return;
     }
     if (peer)
@@ -136,8 +149,7 @@ void peers_add(struct peers *p, uint64_t id, const char *const *urls, size_t url
         peer_timer_start(p, &p->beat, LINK_HEARTBEAT_MS);
         peer_timer_start(p, &p->probe, PROBE_INTERVAL_MS);
     }
-    log_info(p->logger, "added remote peer", LOG_ID("local-member-id", p->options.self),
-             LOG_ID("remote-peer-id", id), LOG_STR("remote-peer-urls", url_count ? urls[0] : ""));
+    log_urls(p, "added remote peer", "remote-peer-id", id, "remote-peer-urls", &peer->places);
 }
 
 void peers_remove(struct peers *p, uint64_t id)
@@ -314,6 +326,13 @@ static bool is_for_raft(const struct raft_message *m)
            m->type != RAFT_MSG_SNAP;
 }
 
+static const char *type_text(const struct raft_message *m)
+{
+    const char *text = raft_message_type_text(m->type);
+
+    return text ? text : "unknown";
+}
+
 static void log_dropped(struct peers *p, struct peer *peer, const struct raft_message *m)
 {
     if (peer && peer->was_full)
@@ -322,7 +341,7 @@ static void log_dropped(struct peers *p, struct peer *peer, const struct raft_me
         peer->was_full = true;
     log_warn(p->logger,
              "dropped internal Raft message since receiving buffer is full (overloaded network)",
-             LOG_U64("message-type", (uint64_t)m->type), LOG_ID("local-member-id", p->options.self),
+             LOG_STR("message-type", type_text(m)), LOG_ID("local-member-id", p->options.self),
              LOG_ID("from", m->from), LOG_ID("remote-peer-id", m->to),
              LOG_BOOL("remote-peer-active", peer && peer->status.is_active));
 }
@@ -391,7 +410,7 @@ void peers_send(struct peers *p, const struct raft_message *m)
         return; /* raft means it so */
     if (!peer) {
         log_debug(p->logger, "ignored message send request; unknown remote peer target",
-                  LOG_U64("type", (uint64_t)m->type), LOG_ID("unknown-target-peer-id", m->to));
+                  LOG_STR("type", type_text(m)), LOG_ID("unknown-target-peer-id", m->to));
         return;
     }
     if (m->type == RAFT_MSG_SNAP) {
@@ -404,9 +423,9 @@ void peers_send(struct peers *p, const struct raft_message *m)
     peer->status.sent_failures++;
     if (!peer->is_unreachable_told)
         log_warn(p->logger, "dropped internal Raft message since sending buffer is full",
-                 LOG_U64("message-type", (uint64_t)m->type),
-                 LOG_ID("local-member-id", p->options.self), LOG_ID("from", m->from),
-                 LOG_ID("remote-peer-id", peer->id), LOG_STR("remote-peer-name", way),
+                 LOG_STR("message-type", type_text(m)), LOG_ID("local-member-id", p->options.self),
+                 LOG_ID("from", m->from), LOG_ID("remote-peer-id", peer->id),
+                 LOG_STR("remote-peer-name", way),
                  LOG_BOOL("remote-peer-active", peer->status.is_active));
     peers_tell_unreachable(peer);
 }
