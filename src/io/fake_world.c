@@ -152,6 +152,7 @@ void fake_workers_finish(struct fake_workers *w)
 
 struct fake_lookup {
     struct fake_task task;
+    struct list link;
     struct lookup *lookup;
 };
 
@@ -168,6 +169,7 @@ static void answer_lookup(struct fake_task *t)
     struct lookup *l = f->lookup;
     struct fake_resolver *r = container_of(l->resolver, struct fake_resolver, base);
 
+    list_remove(&f->link);
     mem_free(f);
     l->count = net_address_of_host(l->host, l->port, &l->found[0]) == ERR_OK;
     for (size_t i = 0; i < r->known_count && l->count < LOOKUP_ADDRESSES_MAX; i++) {
@@ -190,6 +192,8 @@ static void start_lookup(struct resolver *base, struct lookup *l)
     l->resolver = base;
     f->lookup = l;
     f->task.run = answer_lookup;
+    list_init(&f->link);
+    list_push_back(&r->lookups, &f->link);
     fake_time_after(r->time, &f->task, r->delay);
 }
 
@@ -197,7 +201,17 @@ void fake_resolver_init(struct fake_resolver *r, struct fake_time *time, struct 
 {
     *r = (struct fake_resolver){
         .base.start = start_lookup, .time = time, .inbox = inbox, .delay = DELAY};
+    list_init(&r->lookups);
     fake_resolver_add(r, "localhost", "127.0.0.1");
+}
+
+void fake_resolver_crash(struct fake_resolver *r)
+{
+    for (struct list *link; (link = list_pop_front(&r->lookups));) {
+        struct fake_lookup *f = container_of(link, struct fake_lookup, link);
+        fake_time_cancel(r->time, &f->task);
+        mem_free(f);
+    }
 }
 
 void fake_resolver_add(struct fake_resolver *r, const char *name, const char *ip)

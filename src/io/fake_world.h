@@ -67,6 +67,7 @@ struct fake_resolver {
     struct fake_time *time;
     struct inbox *inbox;
     struct fake_delay delay;
+    struct list lookups; /* that were not answered yet */
     struct fake_known_host {
         const char *name;
         struct net_address address;
@@ -75,6 +76,9 @@ struct fake_resolver {
 };
 
 void fake_resolver_init(struct fake_resolver *r, struct fake_time *time, struct inbox *inbox);
+
+/* The process dies: nobody hears of what it has asked. */
+void fake_resolver_crash(struct fake_resolver *r);
 
 /* Another address, "10.0.0.1", for the name. Both are lent. */
 void fake_resolver_add(struct fake_resolver *r, const char *name, const char *ip);
