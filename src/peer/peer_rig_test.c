@@ -278,6 +278,7 @@ void peer_rig_crash(struct peer_rig *r, unsigned number)
 
     fake_wire_crash(m->io.net);
     fake_clock_crash(&m->clock);
+    fake_resolver_crash(&m->resolver);
     inbox_init(&m->inbox, NULL, NULL);
     peers_abandon(m->peers);
     m->peers = NULL;

@@ -842,6 +842,7 @@ TEST(a_crash_leaves_nothing_behind)
 
         ask(r, 1, peer_rig_id(2), NULL, 1000);
         ask(r, 2, RAFT_NONE, "http://10.0.0.3:2380", 1000);
+        ask(r, 3, RAFT_NONE, "http://three.example:2380", 1000); /* whose name is looked up */
         peer_rig_append(r, 1, 2, 5, 0, 1, MIB);
         peer_rig_run_ms(r, ms * (ms % 3 == 0 ? 50 : 1));
         peer_rig_append(r, 1, 2, 5, 0, 1, MIB);
