@@ -1,3 +1,7 @@
+/*
+ * A connection that we make: to the next of a member's URLs, its name looked up again each time,
+ * the addresses behind it tried in turn; given up when nothing is heard for too long.
+ */
 #include "base/assert.h"
 #include "base/text.h"
 #include "cluster/urls.h"

@@ -161,7 +161,7 @@ struct peer_event {
     struct bytes cluster_id;       /* a request's X-Etcd-Cluster-ID, empty: none */
     struct bytes authorization;    /* a request's */
     uint64_t result_cluster_id;    /* a result's X-Etcd-Cluster-ID, 0: none */
-    unsigned status;               /* of a result; 0: there was no answer, and body says why */
+    unsigned status;               /* of a result; 0: there was no response, and body says why */
     void *owned;                   /* peer's own */
 };
 

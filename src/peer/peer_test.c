@@ -642,7 +642,7 @@ TEST(those_who_are_not_known_are_remembered_in_bounds)
 }
 
 /* A server that does not say its version is one from before there were such streams. */
-static void answer_old(struct conn *c, struct bytes data)
+static void respond_old(struct conn *c, struct bytes data)
 {
     static const struct bytes text = BYTES("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n");
 
@@ -664,7 +664,7 @@ static void forget_old(struct conn *c, enum err reason)
 static void accept_old(struct listener *l, struct conn *c)
 {
     static const struct conn_handlers handlers = {
-        .on_data = answer_old, .on_end = end_old, .on_closed = forget_old};
+        .on_data = respond_old, .on_end = end_old, .on_closed = forget_old};
 
     conn_accept(c, &handlers, l->options.context);
 }
@@ -712,7 +712,7 @@ static void ask(struct peer_rig *r, uint64_t token, uint64_t member, const char 
                                                  .timeout_ms = timeout_ms});
 }
 
-TEST(a_question_to_another_member_is_answered)
+TEST(a_question_to_another_member_has_a_result)
 {
     struct peer_rig *r = connected_rig(2);
 
@@ -735,7 +735,7 @@ TEST(a_question_to_another_member_is_answered)
     peer_rig_close(r);
 }
 
-TEST(a_question_that_nobody_answers_has_a_result_too)
+TEST(a_question_without_a_response_has_a_result_too)
 {
     struct peer_rig *r = connected_rig(2);
 

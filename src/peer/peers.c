@@ -1,3 +1,7 @@
+/*
+ * The room as a whole: who the members are, what is told the server, which way a message takes, and
+ * the end. Everything here is called in the turn; the connections are in the other files.
+ */
 #include "base/assert.h"
 #include "cluster/urls.h"
 #include "peer/peer_int.h"

@@ -36,7 +36,7 @@ struct port_conn {
     uint64_t request; /* that the server has; 0: none */
     struct out_stream *stream;
     bool is_last;  /* http has said that the connection is of no more use */
-    bool has_left; /* the other end says no more, though its request is not answered */
+    bool has_left; /* the other end says no more, though its request has no response */
 };
 
 /* --- the end --- */
@@ -127,7 +127,7 @@ void port_conn_finish(struct port_conn *c)
 
 /* --- responses --- */
 
-struct answer {
+struct response {
     unsigned status;
     const char *content_type, *allow;
     struct bytes body;
@@ -135,7 +135,7 @@ struct answer {
     bool is_last; /* the connection ends with it */
 };
 
-static void answer(struct port_conn *c, const struct answer *a)
+static void respond(struct port_conn *c, const struct response *a)
 {
     const struct peers *p = c->peers;
     struct http1_field fields[6];
@@ -163,7 +163,7 @@ static void answer(struct port_conn *c, const struct answer *a)
 }
 
 /* As Go's http.Error: a line of text. */
-static void refuse(struct port_conn *c, struct answer a, const char *text)
+static void refuse(struct port_conn *c, struct response a, const char *text)
 {
     char line[128];
     int len = snprintf(line, sizeof(line), "%s\n", text);
@@ -172,20 +172,20 @@ static void refuse(struct port_conn *c, struct answer a, const char *text)
     a.content_type = "text/plain; charset=utf-8";
     a.is_error = true;
     a.body = bytes_of(line, (size_t)len);
-    answer(c, &a);
+    respond(c, &a);
 }
 
 static void refuse_message(struct port_conn *c, unsigned status, const char *text)
 {
-    refuse(c, (struct answer){.status = status, .with_cluster_id = true}, text);
+    refuse(c, (struct response){.status = status, .with_cluster_id = true}, text);
 }
 
 static void refuse_method(struct port_conn *c, const char *allow)
 {
-    refuse(c, (struct answer){.status = 405, .allow = allow}, "Method Not Allowed");
+    refuse(c, (struct response){.status = 405, .allow = allow}, "Method Not Allowed");
 }
 
-static void answer_probe(struct port_conn *c)
+static void respond_to_probe(struct port_conn *c)
 {
     uint64_t wall_ns = clock_wall_ns(c->peers->clock);
     time_t seconds = (time_t)(wall_ns / NS_PER_S);
@@ -203,9 +203,9 @@ static void answer_probe(struct port_conn *c)
     buf_printf(&body, "{\"OK\":true,\"Now\":\"%04d-%02d-%02dT%02d:%02d:%02d%sZ\"}\n",
                tm.tm_year + 1900, tm.tm_mon + 1, tm.tm_mday, tm.tm_hour, tm.tm_min, tm.tm_sec,
                fraction);
-    answer(c, &(struct answer){.status = 200,
-                               .content_type = "text/plain; charset=utf-8",
-                               .body = buf_bytes(&body)});
+    respond(c, &(struct response){.status = 200,
+                                  .content_type = "text/plain; charset=utf-8",
+                                  .body = buf_bytes(&body)});
     buf_free(&body);
 }
 
@@ -223,7 +223,7 @@ void port_conn_set_stream(struct port_conn *c, struct out_stream *o)
 
 static void refuse_stream(struct port_conn *c, unsigned status, const char *text)
 {
-    refuse(c, (struct answer){.status = status, .with_cluster_id = true, .with_version = true},
+    refuse(c, (struct response){.status = status, .with_cluster_id = true, .with_version = true},
            text);
 }
 
@@ -371,7 +371,7 @@ static void take_message(struct port_conn *c, struct blob *frame)
     switch (peers_received(p, peer, &m, bytes)) {
     case RECEIVED:
     case RECEIPT_IGNORED:
-        answer(c, &(struct answer){.status = 204, .with_cluster_id = true});
+        respond(c, &(struct response){.status = 204, .with_cluster_id = true});
         break;
     case RECEIPT_FULL:
     case RECEIPT_REMOVED:
@@ -379,7 +379,7 @@ static void take_message(struct port_conn *c, struct blob *frame)
         /* etcd has a 403 in mind for the latter two, which a sender takes for "you were removed"
          * and ends; in 3.7 it never gets that far, and says this. Whoever was removed learns it
          * from a stream that is refused. */
-        refuse(c, (struct answer){.status = 500, .with_cluster_id = true, .is_last = true},
+        refuse(c, (struct response){.status = 500, .with_cluster_id = true, .is_last = true},
                "error processing raft message");
         break;
     }
@@ -437,13 +437,13 @@ void peers_respond(struct peers *p, uint64_t request, const struct peer_response
     if (!c)
         return; /* it has gone */
     drop_request(c);
-    answer(c, &(struct answer){.status = r->status,
-                               .content_type = r->content_type,
-                               .allow = r->allow,
-                               .body = r->body,
-                               .with_cluster_id = r->with_cluster_id,
-                               .is_error = r->status >= 400 && r->content_type &&
-                                           strncmp(r->content_type, "text/plain", 10) == 0});
+    respond(c, &(struct response){.status = r->status,
+                                  .content_type = r->content_type,
+                                  .allow = r->allow,
+                                  .body = r->body,
+                                  .with_cluster_id = r->with_cluster_id,
+                                  .is_error = r->status >= 400 && r->content_type &&
+                                              strncmp(r->content_type, "text/plain", 10) == 0});
     settle(c);
 }
 
@@ -468,15 +468,15 @@ static void on_head(struct http_conn *h)
         if (check_post(c))
             refuse_message(c, 501, "snapshots are not received yet");
     } else if (bytes_equal(path, BYTES("/raft/probing"))) {
-        answer_probe(c);
+        respond_to_probe(c);
     } else if (bytes_starts_with(path, BYTES("/raft/"))) {
-        refuse(c, (struct answer){.status = 404}, "404 page not found");
+        refuse(c, (struct response){.status = 404}, "404 page not found");
     } else {
         c->use = USE_REQUEST;
         c->body_max = PEER_REQUEST_BYTES_MAX;
     }
     if (c->use != USE_NONE && h->reader.has_length && h->reader.length > c->body_max)
-        refuse(c, (struct answer){.status = 413}, "http: request body too large");
+        refuse(c, (struct response){.status = 413}, "http: request body too large");
 }
 
 static void on_body(struct http_conn *h, struct bytes piece)
@@ -490,7 +490,7 @@ static void on_body(struct http_conn *h, struct bytes piece)
     if (piece.len > c->body_max - c->body.len ||
         piece.len > PEER_RECEIVING_BYTES_MAX - p->receiving) {
         drop_body(c);
-        refuse(c, (struct answer){.status = 413}, "http: request body too large");
+        refuse(c, (struct response){.status = 413}, "http: request body too large");
         return;
     }
     buf_append(&c->body, piece);

@@ -388,7 +388,7 @@ TEST(other_paths_are_the_servers)
     CHECK(strstr(text, "Content-Type: application/json\r\n" CLUSTER));
     peer_rig_raw_close(r, raw);
 
-    /* One who does not wait for the answer. */
+    /* One who does not wait for the response. */
     raw = peer_rig_raw_open(r, 1, BYTES("GET /version HTTP/1.1\r\nHost: x\r\n\r\n"));
     peer_rig_until(r, &r->at[1].heard_count, 3);
     peer_rig_raw_close(r, raw);
