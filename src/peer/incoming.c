@@ -1,8 +1,8 @@
 /*
  * A stream that we dial, to hear what a peer says. It is dialled again for ever: at once if it was
- * open for a while, else after a pause that grows, so that a member which is down for a day costs a
- * connection attempt a second. When that member dials us the pause is over: it is up again, and a
- * vote should not wait.
+ * open for a while, else after a pause that grows, so that a member which is down for a day costs
+ * about a connection attempt a second. When that member dials us the pause is over: it is up again,
+ * and a vote should not wait.
  */
 #include "base/assert.h"
 #include "peer/peer_int.h"

@@ -32,8 +32,8 @@
  *             member that we know, but has come to our port and said where it lives: a post.
  *
  * Promises   1. A message that is sent is delivered once or not at all, and those of one stream in
- *               order. When something is dropped on our side, or a connection is lost with
- *               something on its way, the member is reported as unreachable.
+ *               order. When something is dropped on our side, or a connection is lost before the
+ *               kernel had taken all, the member is reported as unreachable.
  *            2. A heartbeat never waits behind an append: they have streams, and queues, of their
  *               own. Where an append must take the message stream, little of it may wait there.
  *            3. The entries of an append are encoded once in a turn, however many members get them.
@@ -45,8 +45,8 @@
  *            5. Whoever has the wrong cluster, a wrong, unknown or removed id or a version that
  *               does not fit is refused with etcd's status and text, and nothing of it is shown.
  *            6. Any bytes at all are safe.
- *            7. A member that is not there costs a connection attempt a second, and is dialled at
- *               once when it comes to our port.
+ *            7. A member that is not there costs about a connection attempt a second for each
+ *               stream, and is dialled at once when it comes to our port.
  * Not here   What a message means (raft), which members there are (cluster; the server tells us),
  *            requests' meanings (the server). Snapshots: a post of one is refused with 501, and one
  *            to be sent fails at once. TLS: an https URL is never reached.
