@@ -56,7 +56,7 @@ LIBS     := -luv -llmdb -lnghttp2 -lz -ljson-c -lcrypto -lpthread
 ALL      := $(sort $(foreach room,$(ROOMS),$(wildcard src/$(room)/*.c src/$(room)/*/*.c)))
 TOOLS    := $(wildcard tests/harness/*.c) $(if $(filter raft,$(ROOMS)),$(wildcard tests/raft/*.c)) \
             $(if $(and $(filter watch,$(ROOMS)),$(filter lease,$(ROOMS))),$(wildcard tests/model/*.c)) \
-            $(if $(filter server,$(ROOMS)),$(wildcard tests/interop/*.c))
+            $(if $(filter server,$(ROOMS)),$(wildcard tests/interop/*.c tests/cluster/*.c))
 TESTS    := $(filter %_test.c,$(ALL) $(TOOLS))
 BENCHES  := $(filter %_bench.c,$(ALL))
 FUZZERS  := $(filter %_fuzz.c,$(ALL))
@@ -72,6 +72,7 @@ GENERATED_OBJECTS := $(GENERATED:.c=.o)
 PROGRAMS := $(MAINS:src/cli/%_main.c=$(BUILD)/%) $(BUILD)/cleat-test $(BUILD)/cleat-bench
 PROGRAMS += $(patsubst tests/raft/%_main.c,$(BUILD)/raft-%,$(filter tests/raft/%_main.c,$(TOOLS)))
 PROGRAMS += $(patsubst tests/model/%_main.c,$(BUILD)/model-%,$(filter tests/model/%_main.c,$(TOOLS)))
+PROGRAMS += $(patsubst tests/cluster/%_main.c,$(BUILD)/cluster-%,$(filter tests/cluster/%_main.c,$(TOOLS)))
 
 .PHONY: all run test check asan tsan fuzz lint format bench sim peers install clean FORCE
 .DELETE_ON_ERROR:
@@ -117,6 +118,8 @@ $(BUILD)/cleat-bench: $(call objects,tests/harness/bench_main.c $(BENCHES)) \
 $(BUILD)/raft-%: $(BUILD)/obj/tests/raft/%_main.o $(call objects,$(TOOLBOX)) $(BUILD)/libcleat.a
 	$(call program)
 $(BUILD)/model-%: $(BUILD)/obj/tests/model/%_main.o $(call objects,$(TOOLBOX)) $(BUILD)/libcleat.a
+	$(call program)
+$(BUILD)/cluster-%: $(BUILD)/obj/tests/cluster/%_main.o $(call objects,$(TOOLBOX)) $(BUILD)/libcleat.a
 	$(call program)
 
 # Objects are remade when the compiler or its flags change.
