@@ -1,0 +1,222 @@
+#include "cluster/fleet.h"
+
+#include "base/buf.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <ftw.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { LOG_TAIL_BYTES = 700 };
+
+static bool failed(struct fleet *f, const char *what)
+{
+    if (!f->problem[0])
+        snprintf(f->problem, sizeof(f->problem), "%s: %s", what, strerror(errno));
+    return false;
+}
+
+static bool free_port(struct fleet *f, uint16_t *out)
+{
+    struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t len = sizeof(a);
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    bool ok = fd >= 0 && bind(fd, (struct sockaddr *)&a, len) == 0 &&
+              getsockname(fd, (struct sockaddr *)&a, &len) == 0;
+
+    *out = ntohs(a.sin_port);
+    if (fd >= 0)
+        close(fd);
+    return ok || failed(f, "no free port");
+}
+
+static struct net_address on_loopback(uint16_t port)
+{
+    return (struct net_address){.family = NET_IP4, .port = port, .ip = {127, 0, 0, 1}};
+}
+
+bool fleet_open(struct fleet *f, const struct fleet_options *options)
+{
+    *f = (struct fleet){.count = options->count, .election_ms = options->election_ms};
+    assert(f->count > 0 && f->count <= FLEET_MAX);
+    f->program = arena_printf(&f->arena, "%s", options->program);
+    f->dir = arena_printf(&f->arena, "%s", options->dir);
+    f->flags = arena_printf(&f->arena, "%s", options->flags ? options->flags : "");
+    if (access(f->program, X_OK) != 0)
+        return failed(f, f->program);
+    for (unsigned i = 0; i < f->count; i++) {
+        struct fleet_member *m = &f->members[i];
+        if (!free_port(f, &m->client_port) || !free_port(f, &m->peer_port))
+            return false;
+        m->advertised_port = m->peer_port;
+        m->address = on_loopback(m->client_port);
+        m->peer_address = on_loopback(m->peer_port);
+    }
+    return true;
+}
+
+void fleet_close(struct fleet *f)
+{
+    for (unsigned i = 0; i < f->count; i++)
+        fleet_kill(f, i);
+    arena_free(&f->arena);
+}
+
+/* --- starting --- */
+
+static const char *command_line(struct fleet *f, unsigned member)
+{
+    const struct fleet_member *m = &f->members[member];
+    struct buf line = {0};
+
+    buf_printf(&line, "exec %s --name m%u --data-dir %s/m%u", f->program, member + 1, f->dir,
+               member + 1);
+    buf_printf(&line,
+               " --listen-client-urls http://127.0.0.1:%u --advertise-client-urls "
+               "http://127.0.0.1:%u --listen-peer-urls http://127.0.0.1:%u",
+               m->client_port, m->client_port, m->peer_port);
+    buf_printf(&line, " --initial-advertise-peer-urls http://127.0.0.1:%u --initial-cluster ",
+               m->advertised_port);
+    for (unsigned i = 0; i < f->count; i++)
+        buf_printf(&line, "%sm%u=http://127.0.0.1:%u", i ? "," : "", i + 1,
+                   f->members[i].advertised_port);
+    buf_printf(&line, " --heartbeat-interval %u --election-timeout %u %s >>%s/m%u.log 2>&1",
+               f->election_ms / 10, f->election_ms, f->flags, f->dir, member + 1);
+    const char *text = arena_copy_str(&f->arena, buf_bytes(&line));
+    buf_free(&line);
+    return text;
+}
+
+/* A paused parent is not a dead one: the members of a program that is stopped with ^Z live on. */
+static void become_member(const char *line, pid_t parent)
+{
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != parent)
+        _exit(127); /* it has died in between, and nobody would tell us */
+    setpgid(0, 0);  /* ^C is for the parent, which then decides */
+    execl("/bin/sh", "sh", "-c", line, NULL);
+    _exit(127);
+}
+
+bool fleet_start(struct fleet *f, unsigned member)
+{
+    struct fleet_member *m = &f->members[member];
+    const char *line = command_line(f, member);
+    pid_t parent = getpid();
+
+    assert(m->pid == 0);
+    pid_t pid = fork();
+    if (pid == 0)
+        become_member(line, parent);
+    if (pid < 0)
+        return failed(f, "cannot fork");
+    m->pid = pid;
+    m->is_paused = false;
+    return true;
+}
+
+/* --- ending --- */
+
+static void say_it_ended(struct fleet *f, unsigned member, int status)
+{
+    char tail[LOG_TAIL_BYTES + 1] = "";
+
+    if (f->problem[0])
+        return;
+    FILE *log = fopen(arena_printf(&f->arena, "%s/m%u.log", f->dir, member + 1), "re");
+    if (log) {
+        if (fseek(log, -LOG_TAIL_BYTES, SEEK_END) != 0)
+            clearerr(log); /* it is shorter: all of it */
+        tail[fread(tail, 1, LOG_TAIL_BYTES, log)] = 0;
+        fclose(log);
+    }
+    snprintf(f->problem, sizeof(f->problem), "m%u ended by itself, status 0x%x; its log ends:\n%s",
+             member + 1, (unsigned)status, tail);
+}
+
+void fleet_kill(struct fleet *f, unsigned member)
+{
+    struct fleet_member *m = &f->members[member];
+    int status = 0;
+
+    if (m->pid == 0)
+        return;
+    kill(m->pid, SIGKILL);
+    while (waitpid(m->pid, &status, 0) < 0 && errno == EINTR)
+        ;
+    m->pid = 0;
+    if (!WIFSIGNALED(status) || WTERMSIG(status) != SIGKILL)
+        say_it_ended(f, member, status);
+}
+
+static int remove_one(const char *path, const struct stat *status, int kind, struct FTW *where)
+{
+    (void)status;
+    (void)kind;
+    (void)where;
+    return remove(path);
+}
+
+void fleet_forget(struct fleet *f, unsigned member)
+{
+    const char *path = arena_printf(&f->arena, "%s/m%u", f->dir, member + 1);
+
+    assert(f->members[member].pid == 0);
+    if (nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS) != 0)
+        failed(f, path);
+}
+
+void fleet_stop(struct fleet *f, unsigned member)
+{
+    assert(f->members[member].pid > 0);
+    kill(f->members[member].pid, SIGTERM);
+}
+
+/* Real etcd, as many daemons do, dies of the signal in the end: that is its good end. */
+bool fleet_has_ended(struct fleet *f, unsigned member)
+{
+    struct fleet_member *m = &f->members[member];
+    int status = 0;
+
+    if (m->pid == 0)
+        return true;
+    if (waitpid(m->pid, &status, WNOHANG) != m->pid)
+        return false;
+    m->pid = 0;
+    if (WIFSIGNALED(status) ? WTERMSIG(status) != SIGTERM : WEXITSTATUS(status) != 0)
+        say_it_ended(f, member, status);
+    return true;
+}
+
+void fleet_pause(struct fleet *f, unsigned member)
+{
+    assert(f->members[member].pid > 0);
+    kill(f->members[member].pid, SIGSTOP);
+    f->members[member].is_paused = true;
+}
+
+void fleet_resume(struct fleet *f, unsigned member)
+{
+    assert(f->members[member].pid > 0);
+    kill(f->members[member].pid, SIGCONT);
+    f->members[member].is_paused = false;
+}
+
+bool fleet_look(struct fleet *f)
+{
+    for (unsigned i = 0; i < f->count; i++) {
+        struct fleet_member *m = &f->members[i];
+        int status = 0;
+        if (m->pid == 0 || waitpid(m->pid, &status, WNOHANG) != m->pid)
+            continue;
+        m->pid = 0;
+        say_it_ended(f, i, status);
+    }
+    return !f->problem[0];
+}

@@ -1,0 +1,71 @@
+/*
+ * fleet: the members of one cluster as processes, to be killed, paused and brought back.
+ *
+ *     struct fleet f;
+ *     fleet_open(&f, &options);            names and ports
+ *     fleet_start(&f, 0); ...              each member is a process of its own
+ *     fleet_kill(&f, 2); fleet_start(&f, 2);
+ *     fleet_close(&f);                     whatever still runs is killed
+ *
+ * The program is cleat, or real etcd for comparison: the flags are the same. Logs go to
+ * <dir>/m1.log and so on. Members die with the process that started them, however that ends.
+ */
+#pragma once
+
+#include "base/arena.h"
+#include "io/net.h"
+
+#include <sys/types.h>
+
+enum { FLEET_MAX = 7 };
+
+struct fleet_member {
+    pid_t pid; /* 0 when it does not run */
+    bool is_paused;
+    uint16_t client_port, peer_port;
+    uint16_t advertised_port;   /* where its peers look for it */
+    struct net_address address; /* of its client port */
+    struct net_address peer_address;
+};
+
+struct fleet {
+    struct arena arena;
+    const char *program, *dir, *flags;
+    unsigned count, election_ms;
+    struct fleet_member members[FLEET_MAX];
+    char problem[1024]; /* why something could not be done, or has ended by itself; else empty */
+};
+
+struct fleet_options {
+    const char *program;
+    const char *dir;      /* of the caller: made and removed by him */
+    const char *flags;    /* further ones; NULL: none */
+    unsigned count;       /* members */
+    unsigned election_ms; /* the election timeout; heartbeats are a tenth of it */
+};
+
+/* Chooses ports; between that and the first start advertised_port may be set to somebody else's. */
+MUST_CHECK bool fleet_open(struct fleet *f, const struct fleet_options *options);
+void fleet_close(struct fleet *f);
+
+MUST_CHECK bool fleet_start(struct fleet *f, unsigned member);
+
+/* SIGKILL, at whatever it was doing, and waits for its end. One that does not run is fine. */
+void fleet_kill(struct fleet *f, unsigned member);
+
+/* Removes the data of a member that does not run. */
+void fleet_forget(struct fleet *f, unsigned member);
+
+/* SIGTERM. Its end is for fleet_has_ended. */
+void fleet_stop(struct fleet *f, unsigned member);
+
+/* Has a member that was told to stop ended? False, and a problem, if it ended badly. */
+bool fleet_has_ended(struct fleet *f, unsigned member);
+
+/* SIGSTOP, SIGCONT. */
+void fleet_pause(struct fleet *f, unsigned member);
+void fleet_resume(struct fleet *f, unsigned member);
+
+/* Looks whether all that should run do. False, and a problem with the end of the log, if one has
+ * ended by itself. */
+MUST_CHECK bool fleet_look(struct fleet *f);
