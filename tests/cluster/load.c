@@ -1,0 +1,576 @@
+#include "cluster/load.h"
+
+#include "io/clock.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+enum {
+    TURN_MS = 5,
+    PAUSE_MS_MAX = 20,    /* between calls of a client */
+    TIMEOUT_MS_MIN = 300, /* of its calls */
+    TIMEOUT_MS_MAX = 2500,
+    CONNECT_MS_MAX = 1000,
+    RECONNECT_MS = 50,
+    STATUS_TIMEOUT_MS = 500,
+    VALUE_BYTES = 64,
+    COMPACT_BEHIND = 200, /* revisions that all watchers have seen */
+};
+
+static uint64_t now_ns(struct load *l)
+{
+    return caller_now_ns(&l->caller);
+}
+
+const char *load_problem(const struct load *l)
+{
+    return l->record.problem[0] ? l->record.problem : l->fleet->problem;
+}
+
+/* --- what a client asks --- */
+
+static struct bytes key_text(struct load *l, unsigned key)
+{
+    char text[RECORD_KEY_BYTES];
+
+    return arena_copy(&l->arena, bytes_of_str(record_key(key, text)));
+}
+
+static struct bytes value_text(struct load *l, size_t op)
+{
+    char *text = arena_alloc(&l->arena, VALUE_BYTES);
+    int len = snprintf(text, VALUE_BYTES, "%zu ", op);
+
+    memset(text + len, 'x', (size_t)(VALUE_BYTES - len));
+    return bytes_of(text, VALUE_BYTES);
+}
+
+static void begin_put(struct load_client *c, unsigned key)
+{
+    struct load *l = c->load;
+
+    c->op = record_begin(&l->record, &(struct record_op){.kind = RECORD_PUT, .key = key});
+    struct pb_put_request put = {.key = key_text(l, key), .value = value_text(l, c->op)};
+    ask_start(&c->ask, "/etcdserverpb.KV/Put", &pb_put_request_schema, &put);
+}
+
+static void begin_delete(struct load_client *c, unsigned key)
+{
+    struct load *l = c->load;
+    struct pb_delete_range_request request = {.key = key_text(l, key)};
+
+    c->op = record_begin(&l->record, &(struct record_op){.kind = RECORD_DELETE, .key = key});
+    ask_start(&c->ask, "/etcdserverpb.KV/DeleteRange", &pb_delete_range_request_schema, &request);
+}
+
+/* Mostly with what the key was when it was last seen by anybody: some hold and some do not. */
+static int64_t some_comparison(struct load *l, unsigned key)
+{
+    const struct record_list *events = &l->record.of_key[key];
+    const struct record_event *last =
+        events->count ? &l->record.events[events->at[events->count - 1]] : NULL;
+
+    return last && !last->deleted ? last->kv.mod : 0;
+}
+
+static void begin_swap(struct load_client *c, unsigned key)
+{
+    struct load *l = c->load;
+    unsigned other = (key + 1 + (unsigned)rng_below(&l->rng, RECORD_KEYS - 1)) % RECORD_KEYS;
+    int64_t compared = some_comparison(l, key);
+
+    c->op = record_begin(
+        &l->record,
+        &(struct record_op){.kind = RECORD_SWAP, .key = key, .other = other, .compared = compared});
+    struct bytes value = value_text(l, c->op);
+    struct pb_put_request puts[2] = {{.key = key_text(l, key), .value = value},
+                                     {.key = key_text(l, other), .value = value}};
+    struct pb_range_request range = {.key = puts[0].key};
+    struct pb_request_op success[2] = {{.which = PB_OP_PUT, .put = &puts[0]},
+                                       {.which = PB_OP_PUT, .put = &puts[1]}};
+    struct pb_request_op failure = {.which = PB_OP_RANGE, .range = &range};
+    struct pb_compare compare = {.target = PB_TARGET_MOD,
+                                 .key = puts[0].key,
+                                 .which = PB_OPERAND_MOD_REVISION,
+                                 .mod_revision = compared};
+    struct pb_txn_request txn = {
+        .compare = {&compare, 1}, .success = {success, 2}, .failure = {&failure, 1}};
+    ask_start(&c->ask, "/etcdserverpb.KV/Txn", &pb_txn_request_schema, &txn);
+}
+
+static void begin_read(struct load_client *c, unsigned key)
+{
+    struct load *l = c->load;
+    bool is_local = rng_chance(&l->rng, 1, 4);
+    bool reads_all = rng_chance(&l->rng, 1, 3);
+    struct pb_range_request request = {.key = reads_all ? BYTES("r/") : key_text(l, key),
+                                       .range_end = reads_all ? BYTES("r0") : (struct bytes){0},
+                                       .serializable = is_local || l->reads_stale};
+
+    c->op = record_begin(&l->record,
+                         &(struct record_op){.kind = is_local ? RECORD_READ_LOCAL : RECORD_READ,
+                                             .key = key,
+                                             .reads_all = reads_all,
+                                             .floor = c->told});
+    ask_start(&c->ask, "/etcdserverpb.KV/Range", &pb_range_request_schema, &request);
+}
+
+static void begin_something(struct load_client *c)
+{
+    struct load *l = c->load;
+    unsigned key = (unsigned)rng_below(&l->rng, RECORD_KEYS);
+    uint64_t dice = rng_below(&l->rng, 20);
+
+    c->ask.timeout_ns = rng_between(&l->rng, TIMEOUT_MS_MIN, TIMEOUT_MS_MAX) * NS_PER_MS;
+    if (dice < 7)
+        begin_put(c, key);
+    else if (dice < 9)
+        begin_delete(c, key);
+    else if (dice < 12)
+        begin_swap(c, key);
+    else
+        begin_read(c, key);
+    arena_reset(&l->arena);
+}
+
+/* --- what it is told --- */
+
+static void show_all(struct load *l, size_t op, const struct pb_range_response *response)
+{
+    for (size_t i = 0; i < response->kvs.count; i++)
+        record_shown(&l->record, op, &response->kvs.at[i]);
+}
+
+/* The header's revision, or 0 if it cannot be decoded. */
+static int64_t hear_delete(struct load *l, size_t op, struct bytes wire, struct arena *arena)
+{
+    struct pb_delete_range_response response = {0};
+
+    if (pb_decode_delete_range_response(wire, arena, &response) != ERR_OK || !response.header)
+        return 0;
+    record_write_answered(&l->record, op, response.header->revision, response.deleted > 0);
+    return response.header->revision;
+}
+
+static int64_t hear_swap(struct load *l, size_t op, struct bytes wire, struct arena *arena)
+{
+    struct pb_txn_response response = {0};
+
+    if (pb_decode_txn_response(wire, arena, &response) != ERR_OK || !response.header)
+        return 0;
+    if (!response.succeeded && response.responses.count == 1 &&
+        response.responses.at[0].which == PB_OP_RANGE)
+        show_all(l, op, response.responses.at[0].range);
+    record_write_answered(&l->record, op, response.header->revision, response.succeeded);
+    return response.header->revision;
+}
+
+static int64_t hear_read(struct load *l, size_t op, struct bytes wire, struct arena *arena)
+{
+    struct pb_range_response response = {0};
+
+    if (pb_decode_range_response(wire, arena, &response) != ERR_OK || !response.header)
+        return 0;
+    show_all(l, op, &response);
+    record_read_answered(&l->record, op, response.header->revision);
+    l->reads++;
+    return response.header->revision;
+}
+
+static int64_t hear_put(struct load *l, size_t op, struct bytes wire, struct arena *arena)
+{
+    struct pb_put_response response = {0};
+
+    if (pb_decode_put_response(wire, arena, &response) != ERR_OK || !response.header)
+        return 0;
+    record_write_answered(&l->record, op, response.header->revision, true);
+    return response.header->revision;
+}
+
+static int64_t hear(struct load *l, size_t op, struct bytes wire, struct arena *arena)
+{
+    switch (l->record.ops[op].kind) {
+    case RECORD_PUT:
+        return hear_put(l, op, wire, arena);
+    case RECORD_DELETE:
+        return hear_delete(l, op, wire, arena);
+    case RECORD_SWAP:
+        return hear_swap(l, op, wire, arena);
+    default:
+        return hear_read(l, op, wire, arena);
+    }
+}
+
+static void client_answered(struct ask *a)
+{
+    struct load_client *c = a->context;
+    struct load *l = c->load;
+    struct arena arena = {0};
+
+    c->next_ns = now_ns(l) + rng_below(&l->rng, PAUSE_MS_MAX + 1) * NS_PER_MS;
+    if (a->code == RPC_OK) {
+        int64_t revision = hear(l, c->op, buf_bytes(&a->answer), &arena);
+        if (revision == 0)
+            record_fail(&l->record, "the answer of operation %zu cannot be decoded", c->op);
+        if (revision > c->told)
+            c->told = revision;
+        c->put_done = true;
+        l->answered++;
+        arena_free(&arena);
+        return;
+    }
+    l->failed++;
+    c->is_lost = true;
+    c->next_ns += RECONNECT_MS * NS_PER_MS;
+}
+
+/* --- clients --- */
+
+static void client_connect(struct load_client *c)
+{
+    struct load *l = c->load;
+
+    if (c->may_go)
+        c->member = (unsigned)rng_below(&l->rng, l->fleet->count);
+    line_reconnect(c->ask.line, &l->fleet->members[c->member].address);
+    c->since_ns = now_ns(l);
+    c->told = 0;
+    c->is_lost = false;
+}
+
+/* Can a call begin? If not, it is being taken care of. */
+static bool client_is_ready(struct load_client *c)
+{
+    struct load *l = c->load;
+    uint64_t now = now_ns(l);
+    const struct line *line = c->ask.line;
+
+    if (!ask_is_over(&c->ask) || now < c->next_ns)
+        return false;
+    bool gives_up = !line->is_open && now > c->since_ns + CONNECT_MS_MAX * NS_PER_MS;
+    if (!line->is_gone && !c->is_lost && !gives_up)
+        return line->is_open;
+    client_connect(c);
+    c->next_ns = now + RECONNECT_MS * NS_PER_MS;
+    return false;
+}
+
+static void client_open_for(struct load *l, struct load_client *c, unsigned member, bool may_go)
+{
+    *c = (struct load_client){.load = l, .member = member, .may_go = may_go};
+    c->ask = (struct ask){.on_over = client_answered, .context = c};
+    c->ask.line = caller_connect_to(&l->caller, &l->fleet->members[member].address);
+    c->since_ns = now_ns(l);
+}
+
+/* --- watchers --- */
+
+static void watcher_begin(struct load_watcher *w)
+{
+    struct pb_watch_create_request create = {
+        .key = BYTES("r/"), .range_end = BYTES("r0"), .start_revision = w->last + 1};
+
+    ask_stream(&w->ask, "/etcdserverpb.Watch/Watch");
+    ask_say(&w->ask, &pb_watch_request_schema,
+            &(struct pb_watch_request){.which = PB_WATCH_CREATE, .create = &create});
+}
+
+static void watcher_told(struct load_watcher *w, const struct pb_watch_response *response)
+{
+    struct record *r = &w->load->record;
+
+    if (response->events.count > 0 && response->events.at[0].kv &&
+        response->events.at[0].kv->mod_revision <= w->last)
+        record_fail(r,
+                    "the watcher of member %u was shown revision %" PRId64 " after all of %" PRId64,
+                    w->member + 1, response->events.at[0].kv->mod_revision, w->last);
+    for (size_t i = 0; i < response->events.count; i++)
+        record_saw(r, w->member, &response->events.at[i]);
+    if (response->events.count > 0)
+        w->last = record_watched(r, w->member);
+    if (response->canceled && response->compact_revision > 0)
+        record_fail(
+            r, "the watcher of member %u at %" PRId64 " was cancelled by a compaction at %" PRId64,
+            w->member + 1, w->last + 1, response->compact_revision);
+    if (response->canceled)
+        ask_cancel(&w->ask);
+}
+
+static void watcher_heard(struct ask *a, struct bytes message)
+{
+    struct load_watcher *w = a->context;
+    struct pb_watch_response response = {0};
+    struct arena arena = {0};
+
+    if (pb_decode_watch_response(message, &arena, &response) == ERR_OK)
+        watcher_told(w, &response);
+    else
+        record_fail(&w->load->record, "a watch response of member %u cannot be decoded",
+                    w->member + 1);
+    arena_free(&arena);
+}
+
+static void watcher_turn(struct load_watcher *w)
+{
+    struct load *l = w->load;
+
+    if (!ask_is_over(&w->ask) || now_ns(l) < w->next_ns)
+        return;
+    w->next_ns = now_ns(l) + RECONNECT_MS * NS_PER_MS;
+    if (!w->ask.line->is_open || w->ask.line->is_gone) {
+        line_reconnect(w->ask.line, &l->fleet->members[w->member].address);
+        return;
+    }
+    watcher_begin(w);
+    l->watches++;
+}
+
+static void watcher_open(struct load *l, unsigned member)
+{
+    struct load_watcher *w = &l->watchers[member];
+
+    *w = (struct load_watcher){.load = l, .member = member, .last = 1};
+    w->ask = (struct ask){.on_message = watcher_heard, .context = w};
+    w->ask.line = caller_connect_to(&l->caller, &l->fleet->members[member].address);
+}
+
+/* --- compactions: behind what all watchers have seen, or they could not go on --- */
+
+static void compact_some(struct load *l)
+{
+    unsigned member = (unsigned)rng_below(&l->rng, l->fleet->count);
+    struct line *line = l->probes[member].ask.line;
+    int64_t revision = INT64_MAX;
+
+    for (unsigned i = 0; i < l->fleet->count; i++)
+        if (l->watchers[i].last < revision)
+            revision = l->watchers[i].last;
+    revision -= COMPACT_BEHIND;
+    if (!ask_is_over(&l->compaction) || revision <= l->compacted || !line->is_open || line->is_gone)
+        return;
+    l->compacted = revision;
+    l->compaction.line = line;
+    ask_start(&l->compaction, "/etcdserverpb.KV/Compact", &pb_compaction_request_schema,
+              &(struct pb_compaction_request){.revision = revision});
+}
+
+/* --- all of it --- */
+
+enum err load_open(struct load *l, struct fleet *f, uint64_t seed)
+{
+    *l = (struct load){.fleet = f};
+    enum err e = caller_init(&l->caller);
+    if (e != ERR_OK)
+        return e;
+    rng_seed(&l->rng, seed);
+    for (unsigned i = 0; i < LOAD_CLIENTS; i++)
+        client_open_for(l, &l->clients[i], i % f->count, true);
+    for (unsigned i = 0; i < f->count; i++) {
+        client_open_for(l, &l->probes[i], i, false);
+        watcher_open(l, i);
+    }
+    l->compaction.timeout_ns = STATUS_TIMEOUT_MS * NS_PER_MS;
+    return ERR_OK;
+}
+
+void load_close(struct load *l)
+{
+    for (unsigned i = 0; i < LOAD_CLIENTS; i++)
+        ask_free(&l->clients[i].ask);
+    for (unsigned i = 0; i < l->fleet->count; i++) {
+        ask_free(&l->probes[i].ask);
+        ask_free(&l->watchers[i].ask);
+    }
+    ask_free(&l->compaction);
+    caller_close(&l->caller);
+    record_free(&l->record);
+    arena_free(&l->arena);
+}
+
+/* A probe whose connection is being made anew takes the compaction's call with it. */
+static bool probe_is_ready(struct load *l, struct load_client *c)
+{
+    bool is_lost = c->ask.line->is_gone || c->is_lost;
+
+    if (is_lost && l->compaction.line == c->ask.line)
+        ask_cancel(&l->compaction);
+    return client_is_ready(c);
+}
+
+static bool load_turn(struct load *l)
+{
+    for (unsigned i = 0; i < LOAD_CLIENTS; i++)
+        if (l->is_on && client_is_ready(&l->clients[i]))
+            begin_something(&l->clients[i]);
+    for (unsigned i = 0; i < l->fleet->count; i++)
+        watcher_turn(&l->watchers[i]);
+    if (l->is_on && rng_chance(&l->rng, 1, 100))
+        compact_some(l);
+    caller_turn(&l->caller, TURN_MS);
+    if (l->on_turn)
+        l->on_turn(l->context);
+    return fleet_look(l->fleet) && !l->record.problem[0];
+}
+
+bool load_run_ms(struct load *l, uint64_t ms)
+{
+    uint64_t until = now_ns(l) + ms * NS_PER_MS;
+
+    while (now_ns(l) < until)
+        if (!load_turn(l))
+            return false;
+    return true;
+}
+
+/* --- settling --- */
+
+static bool calls_are_over(const struct load *l)
+{
+    for (unsigned i = 0; i < LOAD_CLIENTS; i++)
+        if (!ask_is_over(&l->clients[i].ask))
+            return false;
+    return true;
+}
+
+/* A put by way of each member, until one was answered. */
+static bool probes_are_through(struct load *l)
+{
+    bool all = true;
+
+    for (unsigned i = 0; i < l->fleet->count; i++) {
+        struct load_client *c = &l->probes[i];
+        all &= c->put_done;
+        if (c->put_done || !probe_is_ready(l, c))
+            continue;
+        c->ask.timeout_ns = TIMEOUT_MS_MAX * NS_PER_MS;
+        begin_put(c, i);
+        arena_reset(&l->arena);
+    }
+    return all;
+}
+
+static bool watchers_are_done(const struct load *l)
+{
+    for (unsigned i = 0; i < l->fleet->count; i++)
+        if (l->watchers[i].last < l->record.told)
+            return false;
+    return true;
+}
+
+static const char *what_is_missing(struct load *l)
+{
+    if (!calls_are_over(l))
+        return arena_printf(&l->arena, "calls are still under way");
+    for (unsigned i = 0; i < l->fleet->count; i++) {
+        if (!l->probes[i].put_done)
+            return arena_printf(&l->arena, "no put by way of m%u has succeeded: %d %s", i + 1,
+                                (int)l->probes[i].ask.code, buf_str(&l->probes[i].ask.text));
+        if (l->watchers[i].last < l->record.told)
+            return arena_printf(&l->arena, "the watcher of m%u has seen %" PRId64 " of %" PRId64,
+                                i + 1, l->watchers[i].last, l->record.told);
+    }
+    return "nothing";
+}
+
+bool load_settle(struct load *l, uint64_t at_most_ms)
+{
+    uint64_t until = now_ns(l) + at_most_ms * NS_PER_MS;
+
+    l->is_on = false;
+    for (unsigned i = 0; i < l->fleet->count; i++)
+        l->probes[i].put_done = false;
+    while (!calls_are_over(l) || !probes_are_through(l) || !watchers_are_done(l)) {
+        if (now_ns(l) > until)
+            record_fail(&l->record, "%" PRIu64 " ms after everything was healed: %s", at_most_ms,
+                        what_is_missing(l));
+        if (!load_turn(l))
+            return false;
+    }
+    return true;
+}
+
+/* --- asking a member about itself --- */
+
+/* One call to one member; true if it was answered. */
+static bool probe(struct load *l, unsigned member, const char *path, const struct pb_schema *schema,
+                  const void *request, struct ask *out)
+{
+    struct line *line = l->probes[member].ask.line;
+
+    *out = (struct ask){.line = line, .timeout_ns = STATUS_TIMEOUT_MS * NS_PER_MS};
+    if (!line->is_open || line->is_gone)
+        return false;
+    ask_start(out, path, schema, request);
+    while (!ask_is_over(out))
+        if (!load_turn(l))
+            return false;
+    return out->code == RPC_OK;
+}
+
+static bool hash_of(struct load *l, unsigned member, struct pb_hash_kv_response *out)
+{
+    struct pb_hash_kv_request request = {.revision = l->record.told};
+    struct arena arena = {0};
+    struct ask a;
+    bool known =
+        probe(l, member, "/etcdserverpb.Maintenance/HashKV", &pb_hash_kv_request_schema, &request,
+              &a) &&
+        pb_decode(&pb_hash_kv_response_schema, buf_bytes(&a.answer), &arena, out) == ERR_OK;
+
+    if (!known)
+        record_fail(&l->record, "m%u does not say its hash: %d %s", member + 1, (int)a.code,
+                    buf_str(&a.text));
+    ask_free(&a);
+    arena_free(&arena); /* of the header, which is not looked at */
+    return known;
+}
+
+/* A member that has compacted further than the others has another hash, and is not compared. */
+bool load_compare_hashes(struct load *l)
+{
+    struct pb_hash_kv_response first = {0}, next = {0};
+
+    for (unsigned i = 0; i < l->fleet->count; i++) {
+        if (!hash_of(l, i, &next))
+            return false;
+        if (i == 0)
+            first = next;
+        else if (next.compact_revision == first.compact_revision && next.hash != first.hash)
+            record_fail(&l->record, "m1 has hash %u at revision %" PRId64 ", m%u has %u",
+                        first.hash, l->record.told, i + 1, next.hash);
+    }
+    return !l->record.problem[0];
+}
+
+/* What it calls itself, and whom it calls the leader; 0 if it does not say. */
+static void look_at(struct load *l, unsigned member, uint64_t *id, uint64_t *leader)
+{
+    struct pb_status_response status = {0};
+    struct arena arena = {0};
+    struct ask a;
+
+    *id = *leader = 0;
+    if (probe(l, member, "/etcdserverpb.Maintenance/Status", &pb_status_request_schema,
+              &(struct pb_empty){0}, &a) &&
+        pb_decode(&pb_status_response_schema, buf_bytes(&a.answer), &arena, &status) == ERR_OK &&
+        status.header) {
+        *id = status.header->member_id;
+        *leader = status.leader;
+    }
+    ask_free(&a);
+    arena_free(&arena);
+}
+
+int load_leader(struct load *l)
+{
+    uint64_t ids[FLEET_MAX], leader = 0, its_leader;
+
+    for (unsigned i = 0; i < l->fleet->count; i++) {
+        look_at(l, i, &ids[i], &its_leader);
+        leader = its_leader ? its_leader : leader;
+    }
+    for (unsigned i = 0; i < l->fleet->count; i++)
+        if (leader != 0 && ids[i] == leader)
+            return (int)i;
+    return -1;
+}

@@ -1,0 +1,80 @@
+/*
+ * load: clients that write and read while members die, and a watcher on each member; everything
+ * they are told goes into the record.
+ *
+ *     clients   one call after the other, each on a connection of its own to some member; one whose
+ *               call fails, or takes too long, goes to another member, as real clients do
+ *     watchers  one on each member, of every key, which begins again where it was when the member
+ *               is back
+ *     probes    one client for each member, for what has to be asked of this very member
+ *
+ * Clients reach members directly: a leader that is cut off from its peers goes on hearing them.
+ *
+ *     load_open, then load_run_ms with is_on true or false, load_settle when everybody should be
+ *     well again, record_judge
+ */
+#pragma once
+
+#include "base/rng.h"
+#include "cluster/fleet.h"
+#include "cluster/record.h"
+#include "interop/caller.h"
+
+enum { LOAD_CLIENTS = 24 };
+
+struct load_client {
+    struct load *load;
+    struct ask ask;
+    unsigned member;
+    size_t op;         /* under way, or the last one */
+    int64_t told;      /* the last revision, on this connection */
+    uint64_t next_ns;  /* it does nothing before */
+    uint64_t since_ns; /* it has been connecting */
+    bool may_go;       /* to another member */
+    bool is_lost;      /* its connection is to be made anew */
+    bool put_done;     /* a probe's put was answered */
+};
+
+struct load_watcher {
+    struct load *load;
+    struct ask ask;
+    unsigned member;
+    uint64_t next_ns;
+    int64_t last; /* the last revision of the last response, which is whole */
+};
+
+struct load {
+    struct caller caller;
+    struct fleet *fleet;
+    struct rng rng;
+    struct arena arena;
+    struct record record;
+    struct load_client clients[LOAD_CLIENTS], probes[FLEET_MAX];
+    struct load_watcher watchers[FLEET_MAX];
+    struct ask compaction;
+    int64_t compacted;
+    bool is_on;
+    bool reads_stale; /* linearizable reads are not asked to be: a wrong that must be found */
+    unsigned answered, failed, reads, watches; /* calls, reads of them, watches begun */
+    void (*on_turn)(void *context);            /* in each turn; may be NULL */
+    void *context;
+};
+
+MUST_CHECK enum err load_open(struct load *l, struct fleet *f, uint64_t seed);
+void load_close(struct load *l);
+
+/* Everything goes on for so long. False if there is a problem, of the record or of the fleet. */
+MUST_CHECK bool load_run_ms(struct load *l, uint64_t ms);
+
+/* Ends the load: waits until no call is under way, a put by way of each member has succeeded, and
+ * all watchers have seen everything. False, and a problem, if that takes longer. */
+MUST_CHECK bool load_settle(struct load *l, uint64_t at_most_ms);
+
+/* All members have the same hash of the store at its newest revision; after load_settle. */
+MUST_CHECK bool load_compare_hashes(struct load *l);
+
+/* The member that its peers call the leader, or -1 if nobody says. */
+int load_leader(struct load *l);
+
+/* The first problem of all, or "". */
+const char *load_problem(const struct load *l);
