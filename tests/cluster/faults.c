@@ -1,0 +1,355 @@
+#include "cluster/faults.h"
+
+#include "cluster/links.h"
+#include "cluster/load.h"
+#include "io/clock.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+enum {
+    SETTLE_MS_MAX = 30000,
+    START_MS_MAX = 30000,
+    BEFORE_MS_MAX = 600, /* load before something breaks */
+    AFTER_MS_MAX = 400,
+    STOP_MS_MAX = 10000, /* for a member that was told to stop */
+};
+
+struct faults {
+    const struct faults_options *o;
+    struct faults_result *result;
+    struct fleet fleet;
+    struct links links;
+    struct load load;
+    struct rng rng;
+    char text[160]; /* what this round does */
+};
+
+static uint64_t now_ms(struct faults *f)
+{
+    return caller_now_ns(&f->load.caller) / NS_PER_MS;
+}
+
+__attribute__((format(printf, 2, 3))) static void say(struct faults *f, const char *format, ...)
+{
+    size_t len = strlen(f->text);
+    va_list args;
+
+    va_start(args, format);
+    vsnprintf(f->text + len, sizeof(f->text) - len, format, args);
+    va_end(args);
+}
+
+static bool wait_ms(struct faults *f, uint64_t at_most)
+{
+    return load_run_ms(&f->load, rng_below(&f->rng, at_most + 1));
+}
+
+/* For how long it stays broken: often too short for an election, often long enough for one. */
+static bool stay_broken(struct faults *f)
+{
+    uint64_t ms = rng_below(&f->rng, f->fleet.election_ms * (rng_chance(&f->rng, 1, 3) ? 1 : 3));
+
+    say(f, " for %" PRIu64 " ms", ms);
+    return load_run_ms(&f->load, ms);
+}
+
+/* Half of the time the leader. */
+static unsigned some_member(struct faults *f)
+{
+    int leader = load_leader(&f->load);
+    bool wants_leader = rng_chance(&f->rng, 1, 2);
+    unsigned any = (unsigned)rng_below(&f->rng, f->fleet.count);
+    unsigned member = leader >= 0 && wants_leader ? (unsigned)leader : any;
+
+    say(f, " m%u%s", member + 1, (int)member == leader ? " (leader)" : "");
+    return member;
+}
+
+/* --- processes --- */
+
+static bool start(struct faults *f, unsigned member)
+{
+    return f->fleet.members[member].pid > 0 || fleet_start(&f->fleet, member);
+}
+
+static void kill_one(struct faults *f, unsigned member)
+{
+    fleet_kill(&f->fleet, member);
+    f->result->kills++;
+}
+
+static bool kill_round(struct faults *f)
+{
+    say(f, "kill");
+    unsigned member = some_member(f);
+
+    kill_one(f, member);
+    if (!stay_broken(f) || !start(f, member))
+        return false;
+    if (!rng_chance(&f->rng, 1, 4))
+        return true;
+    if (!wait_ms(f, 100)) /* and once more, before it has got far */
+        return false;
+    say(f, ", again");
+    kill_one(f, member);
+    return wait_ms(f, 100) && start(f, member);
+}
+
+/* So many at once, the others first in their places. */
+static bool kill_many_round(struct faults *f, unsigned count)
+{
+    unsigned first = (unsigned)rng_below(&f->rng, f->fleet.count);
+
+    say(f, "kill %u", count);
+    for (unsigned i = 0; i < count; i++)
+        kill_one(f, (first + i) % f->fleet.count);
+    if (!stay_broken(f))
+        return false;
+    if (f->o->plant == PLANT_FORGETTING)
+        for (unsigned i = 0; i < count; i++)
+            fleet_forget(&f->fleet, (first + i) % f->fleet.count);
+    for (unsigned i = 0; i < count; i++)
+        if (!start(f, (first + i) % f->fleet.count) || !wait_ms(f, 200))
+            return false;
+    return true;
+}
+
+static bool pause_round(struct faults *f)
+{
+    say(f, "pause");
+    unsigned member = some_member(f);
+
+    fleet_pause(&f->fleet, member);
+    f->result->pauses++;
+    bool ok = stay_broken(f);
+    fleet_resume(&f->fleet, member);
+    return ok;
+}
+
+static bool stop_round(struct faults *f)
+{
+    say(f, "stop");
+    unsigned member = some_member(f);
+    uint64_t until = now_ms(f) + STOP_MS_MAX;
+
+    f->result->stops++;
+    fleet_stop(&f->fleet, member);
+    while (!fleet_has_ended(&f->fleet, member)) {
+        if (now_ms(f) > until)
+            record_fail(&f->load.record, "m%u was told to stop and has not, after %d ms",
+                        member + 1, STOP_MS_MAX);
+        if (f->load.record.problem[0])
+            return false;
+        caller_for_ms(&f->load.caller, 1); /* fleet_look would find its end first */
+    }
+    return stay_broken(f) && start(f, member);
+}
+
+static bool process_round(struct faults *f)
+{
+    uint64_t dice = f->o->plant == PLANT_FORGETTING ? 9 : rng_below(&f->rng, 10);
+
+    if (dice < 4)
+        return kill_round(f);
+    if (dice < 7)
+        return pause_round(f);
+    if (dice < 8)
+        return stop_round(f);
+    return kill_many_round(f, dice < 9 ? 2 : f->fleet.count);
+}
+
+/* --- partitions --- */
+
+enum shape { ISOLATED, DEAF, MUTE, PAIR, ONE_WAY, RING, RANDOM, SHAPES };
+
+static const char *const shape_text[] = {
+    [ISOLATED] = "isolated",
+    [DEAF] = "deaf",
+    [MUTE] = "mute",
+    [PAIR] = "apart from the next",
+    [ONE_WAY] = "unheard by next",
+    [RING] = "and all others: hears the next alone",
+    [RANDOM] = "and others at random",
+};
+
+static void break_link(struct faults *f, unsigned from, unsigned to, enum link_state state)
+{
+    links_set(&f->links, from, to, state);
+}
+
+/* Those that go one way cannot be cut: both sides see that (links.h). */
+static enum link_state some_state(struct faults *f, enum shape shape)
+{
+    bool is_two_way = shape == ISOLATED || shape == PAIR;
+
+    return (enum link_state)(LINK_STALLED + rng_below(&f->rng, is_two_way ? 3 : 2));
+}
+
+static void break_links(struct faults *f, unsigned member, enum shape shape, enum link_state state)
+{
+    unsigned count = f->fleet.count, next = (member + 1) % count;
+
+    for (unsigned i = 0; i < count; i++) {
+        if (shape == RING)
+            break_link(f, i, (i + 1) % count, state);
+        if (i == member)
+            continue;
+        if (shape == ISOLATED || shape == MUTE)
+            break_link(f, member, i, state);
+        if (shape == ISOLATED || shape == DEAF)
+            break_link(f, i, member, state);
+        if (shape == RANDOM && rng_chance(&f->rng, 1, 2))
+            break_link(f, member, i, state);
+        if (shape == RANDOM && rng_chance(&f->rng, 1, 2))
+            break_link(f, i, member, state);
+    }
+    if (shape == PAIR || shape == ONE_WAY)
+        break_link(f, member, next, state);
+    if (shape == PAIR)
+        break_link(f, next, member, state);
+}
+
+static bool partition_round(struct faults *f)
+{
+    static const char *const state_text[] = {"", "stalled", "dropped", "cut"};
+    enum shape shape = (enum shape)rng_below(&f->rng, SHAPES);
+    enum link_state state = some_state(f, shape);
+
+    say(f, "links %s:", state_text[state]);
+    unsigned member = some_member(f);
+    say(f, " %s", shape_text[shape]);
+    f->result->cuts++;
+    break_links(f, member, shape, state);
+    bool ok = stay_broken(f);
+    links_set_all(&f->links, LINK_OPEN);
+    return ok;
+}
+
+/* --- rounds --- */
+
+static bool settle(struct faults *f, uint64_t at_most_ms)
+{
+    uint64_t began = now_ms(f);
+    bool ok = load_settle(&f->load, at_most_ms) && load_compare_hashes(&f->load) &&
+              record_judge(&f->load.record);
+    uint64_t took = now_ms(f) - began;
+
+    if (took > f->result->settle_ms_max)
+        f->result->settle_ms_max = took;
+    say(f, "; well after %" PRIu64 " ms", took);
+    return ok;
+}
+
+static bool run_round(struct faults *f, bool is_partition)
+{
+    f->load.is_on = true;
+    return wait_ms(f, BEFORE_MS_MAX) && (is_partition ? partition_round(f) : process_round(f)) &&
+           wait_ms(f, AFTER_MS_MAX) && settle(f, SETTLE_MS_MAX);
+}
+
+static bool is_unwanted(const struct faults *f)
+{
+    return f->o->is_unwanted && *f->o->is_unwanted;
+}
+
+static bool run_rounds(struct faults *f)
+{
+    unsigned total = f->o->rounds + f->o->partitions, partitions = f->o->partitions;
+
+    for (unsigned i = 0; i < total && !is_unwanted(f); i++) {
+        bool is_partition = rng_below(&f->rng, total - i) < partitions;
+        partitions -= is_partition;
+        f->text[0] = 0;
+        bool ok = run_round(f, is_partition);
+        if (f->o->verbose)
+            printf("round %u: %s; revision %" PRId64 ", %u answered, %u not%s\n", i + 1, f->text,
+                   f->load.record.told, f->load.answered, f->load.failed, ok ? "" : ": PROBLEM");
+        if (!ok)
+            return false;
+        f->result->rounds++;
+    }
+    return true;
+}
+
+static bool start_all(struct faults *f)
+{
+    for (unsigned i = 0; i < f->fleet.count; i++)
+        if (!fleet_start(&f->fleet, i))
+            return false;
+    return settle(f, START_MS_MAX);
+}
+
+/* --- the whole --- */
+
+static void keep_record(struct faults *f)
+{
+    char path[4096];
+    struct buf text = {0};
+
+    snprintf(path, sizeof(path), "%s/record", f->o->dir);
+    FILE *file = fopen(path, "we");
+    if (!file)
+        return;
+    record_print(&f->load.record, &text);
+    fwrite(text.at, 1, text.len, file);
+    fclose(file);
+    buf_free(&text);
+}
+
+static void note_result(struct faults *f)
+{
+    struct faults_result *r = f->result;
+
+    r->operations = f->load.answered;
+    r->failed = f->load.failed;
+    r->reads = f->load.reads;
+    r->watches = f->load.watches;
+    r->revision = f->load.record.told;
+    snprintf(r->problem, sizeof(r->problem), "%s", load_problem(&f->load));
+}
+
+static void run_all(struct faults *f)
+{
+    enum err e = links_open(&f->links, f->load.caller.io, &f->fleet);
+
+    if (e != ERR_OK) {
+        record_fail(&f->load.record, "the links cannot be made: %s", err_text(e));
+        note_result(f);
+        return;
+    }
+    f->load.reads_stale = f->o->plant == PLANT_STALE_READS;
+    bool ok = start_all(f) && run_rounds(f);
+    note_result(f);
+    if (!ok)
+        keep_record(f);
+    for (unsigned i = 0; i < f->fleet.count; i++)
+        fleet_kill(&f->fleet, i);
+    links_close(&f->links);
+    while (!links_are_closed(&f->links))
+        caller_turn(&f->load.caller, 10);
+}
+
+bool faults_run(const struct faults_options *options, struct faults_result *out)
+{
+    struct faults f = {.o = options, .result = out};
+    struct fleet_options fleet = {.program = options->program,
+                                  .dir = options->dir,
+                                  .flags = options->flags,
+                                  .count = options->members ? options->members : 3,
+                                  .election_ms =
+                                      options->election_ms ? options->election_ms : 1000};
+
+    *out = (struct faults_result){0};
+    rng_seed(&f.rng, options->seed);
+    if (!fleet_open(&f.fleet, &fleet))
+        snprintf(out->problem, sizeof(out->problem), "%s", f.fleet.problem);
+    else if (load_open(&f.load, &f.fleet, rng_next(&f.rng)) != ERR_OK)
+        snprintf(out->problem, sizeof(out->problem), "no loop could be had");
+    else {
+        run_all(&f);
+        load_close(&f.load);
+    }
+    fleet_close(&f.fleet);
+    return !out->problem[0];
+}
