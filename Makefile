@@ -9,6 +9,7 @@
 #   make bench      micro-benchmarks
 #   make sim        a whole member in the simulator: SEED=1 RUNS=100
 #   make cluster-faults  three real members, killed, paused and cut off: ROUNDS=100 PARTITIONS=30
+#   make cluster-failover  for how long nobody can write when the leader goes: KILLS=50 STOPS=20
 #   make peers      real etcd and its tools, from the Go module registry, into build/peers
 #   make install PREFIX=/usr/local
 #
@@ -20,8 +21,8 @@
 #   src/cli/x_main.c      the program build/x
 #   tests/<tool>/         what a test program is made of, by the same endings: tests/raft holds
 #                         build/raft-scenarios and build/raft-cluster, tests/model holds
-#                         build/model-episodes, tests/cluster holds build/cluster-faults, all
-#                         with their unit tests
+#                         build/model-episodes, tests/cluster holds build/cluster-faults and
+#                         build/cluster-failover, all with their unit tests
 #   src/pb/proto/x.proto  compiled by protoc-c; the result is a second opinion for tests only
 #
 # A variant is the same build in another directory: make BUILD=build/clang CC=clang-19.
@@ -76,7 +77,7 @@ PROGRAMS += $(patsubst tests/raft/%_main.c,$(BUILD)/raft-%,$(filter tests/raft/%
 PROGRAMS += $(patsubst tests/model/%_main.c,$(BUILD)/model-%,$(filter tests/model/%_main.c,$(TOOLS)))
 PROGRAMS += $(patsubst tests/cluster/%_main.c,$(BUILD)/cluster-%,$(filter tests/cluster/%_main.c,$(TOOLS)))
 
-.PHONY: all run test check asan tsan fuzz lint format bench sim cluster-faults peers install clean FORCE
+.PHONY: all run test check asan tsan fuzz lint format bench sim cluster-faults cluster-failover peers install clean FORCE
 .DELETE_ON_ERROR:
 .SECONDARY:
 all: $(PROGRAMS) compile_commands.json
@@ -167,6 +168,11 @@ PARTITIONS ?= 30
 cluster-faults: all
 	@$(BUILD)/cluster-faults --server $(SERVER) --rounds $(ROUNDS) --partitions $(PARTITIONS) \
 	    --seed $(SEED) --flags '--log-level warn'
+KILLS ?= 50
+STOPS ?= 20
+cluster-failover: all
+	@$(BUILD)/cluster-failover --server $(SERVER) --kills $(KILLS) --stops $(STOPS) \
+	    --flags '--log-level warn'
 
 # --- fuzzing: each target with its kept corpus, new finds go to build/fuzz/<name>.corpus ---
 

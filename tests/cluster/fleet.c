@@ -117,7 +117,7 @@ bool fleet_start(struct fleet *f, unsigned member)
     if (pid < 0)
         return failed(f, "cannot fork");
     m->pid = pid;
-    m->is_paused = false;
+    m->is_paused = m->is_stopping = false;
     return true;
 }
 
@@ -176,22 +176,7 @@ void fleet_stop(struct fleet *f, unsigned member)
 {
     assert(f->members[member].pid > 0);
     kill(f->members[member].pid, SIGTERM);
-}
-
-/* Real etcd, as many daemons do, dies of the signal in the end: that is its good end. */
-bool fleet_has_ended(struct fleet *f, unsigned member)
-{
-    struct fleet_member *m = &f->members[member];
-    int status = 0;
-
-    if (m->pid == 0)
-        return true;
-    if (waitpid(m->pid, &status, WNOHANG) != m->pid)
-        return false;
-    m->pid = 0;
-    if (WIFSIGNALED(status) ? WTERMSIG(status) != SIGTERM : WEXITSTATUS(status) != 0)
-        say_it_ended(f, member, status);
-    return true;
+    f->members[member].is_stopping = true;
 }
 
 void fleet_pause(struct fleet *f, unsigned member)
@@ -208,6 +193,12 @@ void fleet_resume(struct fleet *f, unsigned member)
     f->members[member].is_paused = false;
 }
 
+/* Real etcd, as many daemons do, dies of the signal in the end: that is a good end, too. */
+static bool is_good_end(int status)
+{
+    return WIFSIGNALED(status) ? WTERMSIG(status) == SIGTERM : WEXITSTATUS(status) == 0;
+}
+
 bool fleet_look(struct fleet *f)
 {
     for (unsigned i = 0; i < f->count; i++) {
@@ -216,7 +207,8 @@ bool fleet_look(struct fleet *f)
         if (m->pid == 0 || waitpid(m->pid, &status, WNOHANG) != m->pid)
             continue;
         m->pid = 0;
-        say_it_ended(f, i, status);
+        if (!m->is_stopping || !is_good_end(status))
+            say_it_ended(f, i, status);
     }
     return !f->problem[0];
 }

@@ -22,6 +22,7 @@ enum { FLEET_MAX = 7 };
 struct fleet_member {
     pid_t pid; /* 0 when it does not run */
     bool is_paused;
+    bool is_stopping; /* it was told to, and may end */
     uint16_t client_port, peer_port;
     uint16_t advertised_port;   /* where its peers look for it */
     struct net_address address; /* of its client port */
@@ -56,16 +57,13 @@ void fleet_kill(struct fleet *f, unsigned member);
 /* Removes the data of a member that does not run. */
 void fleet_forget(struct fleet *f, unsigned member);
 
-/* SIGTERM. Its end is for fleet_has_ended. */
+/* SIGTERM. It runs on until fleet_look finds that it has ended: then its pid is 0. */
 void fleet_stop(struct fleet *f, unsigned member);
-
-/* Has a member that was told to stop ended? False, and a problem, if it ended badly. */
-bool fleet_has_ended(struct fleet *f, unsigned member);
 
 /* SIGSTOP, SIGCONT. */
 void fleet_pause(struct fleet *f, unsigned member);
 void fleet_resume(struct fleet *f, unsigned member);
 
-/* Looks whether all that should run do. False, and a problem with the end of the log, if one has
- * ended by itself. */
+/* Looks who has ended. False, and a problem with the end of its log, if that was nobody's will, or
+ * a bad end. */
 MUST_CHECK bool fleet_look(struct fleet *f);

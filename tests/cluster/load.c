@@ -177,21 +177,26 @@ static int64_t hear_read(struct load *l, size_t op, struct bytes wire, struct ar
     return response.header->revision;
 }
 
-static int64_t hear_put(struct load *l, size_t op, struct bytes wire, struct arena *arena)
+static int64_t hear_put(struct load_client *c, struct bytes wire, struct arena *arena)
 {
     struct pb_put_response response = {0};
 
     if (pb_decode_put_response(wire, arena, &response) != ERR_OK || !response.header)
         return 0;
-    record_write_answered(&l->record, op, response.header->revision, true);
+    record_write_answered(&c->load->record, c->op, response.header->revision, true);
+    c->put_done = true;
+    c->term = response.header->raft_term;
     return response.header->revision;
 }
 
-static int64_t hear(struct load *l, size_t op, struct bytes wire, struct arena *arena)
+static int64_t hear(struct load_client *c, struct bytes wire, struct arena *arena)
 {
+    struct load *l = c->load;
+    size_t op = c->op;
+
     switch (l->record.ops[op].kind) {
     case RECORD_PUT:
-        return hear_put(l, op, wire, arena);
+        return hear_put(c, wire, arena);
     case RECORD_DELETE:
         return hear_delete(l, op, wire, arena);
     case RECORD_SWAP:
@@ -209,12 +214,11 @@ static void client_answered(struct ask *a)
 
     c->next_ns = now_ns(l) + rng_below(&l->rng, PAUSE_MS_MAX + 1) * NS_PER_MS;
     if (a->code == RPC_OK) {
-        int64_t revision = hear(l, c->op, buf_bytes(&a->answer), &arena);
+        int64_t revision = hear(c, buf_bytes(&a->answer), &arena);
         if (revision == 0)
             record_fail(&l->record, "the answer of operation %zu cannot be decoded", c->op);
         if (revision > c->told)
             c->told = revision;
-        c->put_done = true;
         l->answered++;
         arena_free(&arena);
         return;
@@ -255,11 +259,25 @@ static bool client_is_ready(struct load_client *c)
     return false;
 }
 
+void load_client_init(struct load *l, struct load_client *c, struct line *line)
+{
+    *c = (struct load_client){.load = l};
+    c->ask = (struct ask){.line = line, .on_over = client_answered, .context = c};
+}
+
+void load_put(struct load_client *c, unsigned key, uint64_t timeout_ms)
+{
+    c->put_done = false;
+    c->ask.timeout_ns = timeout_ms * NS_PER_MS;
+    begin_put(c, key);
+    arena_reset(&c->load->arena);
+}
+
 static void client_open_for(struct load *l, struct load_client *c, unsigned member, bool may_go)
 {
-    *c = (struct load_client){.load = l, .member = member, .may_go = may_go};
-    c->ask = (struct ask){.on_over = client_answered, .context = c};
-    c->ask.line = caller_connect_to(&l->caller, &l->fleet->members[member].address);
+    load_client_init(l, c, caller_connect_to(&l->caller, &l->fleet->members[member].address));
+    c->member = member;
+    c->may_go = may_go;
     c->since_ns = now_ns(l);
 }
 
@@ -440,11 +458,8 @@ static bool probes_are_through(struct load *l)
     for (unsigned i = 0; i < l->fleet->count; i++) {
         struct load_client *c = &l->probes[i];
         all &= c->put_done;
-        if (c->put_done || !probe_is_ready(l, c))
-            continue;
-        c->ask.timeout_ns = TIMEOUT_MS_MAX * NS_PER_MS;
-        begin_put(c, i);
-        arena_reset(&l->arena);
+        if (!c->put_done && probe_is_ready(l, c))
+            load_put(c, i, TIMEOUT_MS_MAX);
     }
     return all;
 }

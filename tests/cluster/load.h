@@ -32,7 +32,8 @@ struct load_client {
     uint64_t since_ns; /* it has been connecting */
     bool may_go;       /* to another member */
     bool is_lost;      /* its connection is to be made anew */
-    bool put_done;     /* a probe's put was answered */
+    bool put_done;     /* its last put was answered */
+    uint64_t term;     /* the leader's, says that answer */
 };
 
 struct load_watcher {
@@ -62,6 +63,11 @@ struct load {
 
 MUST_CHECK enum err load_open(struct load *l, struct fleet *f, uint64_t seed);
 void load_close(struct load *l);
+
+/* For those who put by themselves: a client on this connection, and a put of its. No other may be
+ * under way. put_done and term tell when it was answered; ask_free ends it. */
+void load_client_init(struct load *l, struct load_client *c, struct line *line);
+void load_put(struct load_client *c, unsigned key, uint64_t timeout_ms);
 
 /* Everything goes on for so long. False if there is a problem, of the record or of the fleet. */
 MUST_CHECK bool load_run_ms(struct load *l, uint64_t ms);
