@@ -45,10 +45,13 @@ static bool wait_ms(struct faults *f, uint64_t at_most)
     return load_run_ms(&f->load, rng_below(&f->rng, at_most + 1));
 }
 
-/* For how long it stays broken: often too short for an election, often long enough for one. */
+/* For how long it stays broken: often too short for an election, often long enough for one, and now
+ * and then so long that peers give up streams that stall. */
 static bool stay_broken(struct faults *f)
 {
-    uint64_t ms = rng_below(&f->rng, f->fleet.election_ms * (rng_chance(&f->rng, 1, 3) ? 1 : 3));
+    static const unsigned elections[] = {1, 1, 1, 3, 3, 3, 3, 8};
+    uint64_t at_most = f->fleet.election_ms * elections[rng_below(&f->rng, ARRAY_LEN(elections))];
+    uint64_t ms = rng_below(&f->rng, at_most + 1);
 
     say(f, " for %" PRIu64 " ms", ms);
     return load_run_ms(&f->load, ms);
