@@ -2,6 +2,7 @@
 #
 #   make            build/ with optimisation, assertions on, hardening
 #   make run        install what is missing, build, start a member with embedded defaults
+#   make run-cluster  three members on 2379, 22379 and 32379, ready to kill (docs/operations.md)
 #   make test       install what is missing, build, run every test
 #   make asan|tsan  the tests again under sanitizers (build/asan, build/tsan)
 #   make fuzz       every fuzzer for FUZZ_SECONDS (20) each
@@ -77,7 +78,7 @@ PROGRAMS += $(patsubst tests/raft/%_main.c,$(BUILD)/raft-%,$(filter tests/raft/%
 PROGRAMS += $(patsubst tests/model/%_main.c,$(BUILD)/model-%,$(filter tests/model/%_main.c,$(TOOLS)))
 PROGRAMS += $(patsubst tests/cluster/%_main.c,$(BUILD)/cluster-%,$(filter tests/cluster/%_main.c,$(TOOLS)))
 
-.PHONY: all run test check asan tsan fuzz lint format bench sim cluster-faults cluster-failover peers install clean FORCE
+.PHONY: all run run-cluster test check asan tsan fuzz lint format bench sim cluster-faults cluster-failover peers install clean FORCE
 .DELETE_ON_ERROR:
 .SECONDARY:
 all: $(PROGRAMS) compile_commands.json
@@ -139,6 +140,10 @@ run:
 	@scripts/setup build
 	@$(MAKE) --no-print-directory build/cleat
 	@exec build/cleat $(ARGS)
+run-cluster:
+	@scripts/setup build
+	@$(MAKE) --no-print-directory build/cleat
+	@exec scripts/run-cluster $(ARGS)
 test:
 	@scripts/setup test
 	@$(MAKE) --no-print-directory check
