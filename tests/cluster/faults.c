@@ -233,7 +233,7 @@ static bool partition_round(struct faults *f)
 static bool settle(struct faults *f, uint64_t at_most_ms)
 {
     uint64_t began = now_ms(f);
-    bool ok = load_settle(&f->load, at_most_ms) && load_compare_hashes(&f->load) &&
+    bool ok = load_settle(&f->load, at_most_ms) && load_compare_stores(&f->load) &&
               record_judge(&f->load.record);
     uint64_t took = now_ms(f) - began;
 

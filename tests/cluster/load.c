@@ -98,11 +98,9 @@ static void begin_swap(struct load_client *c, unsigned key)
     ask_start(&c->ask, "/etcdserverpb.KV/Txn", &pb_txn_request_schema, &txn);
 }
 
-static void begin_read(struct load_client *c, unsigned key)
+static void begin_read(struct load_client *c, unsigned key, bool is_local, bool reads_all)
 {
     struct load *l = c->load;
-    bool is_local = rng_chance(&l->rng, 1, 4);
-    bool reads_all = rng_chance(&l->rng, 1, 3);
     struct pb_range_request request = {.key = reads_all ? BYTES("r/") : key_text(l, key),
                                        .range_end = reads_all ? BYTES("r0") : (struct bytes){0},
                                        .serializable = is_local || l->reads_stale};
@@ -120,6 +118,8 @@ static void begin_something(struct load_client *c)
     struct load *l = c->load;
     unsigned key = (unsigned)rng_below(&l->rng, RECORD_KEYS);
     uint64_t dice = rng_below(&l->rng, 20);
+    bool is_local = rng_chance(&l->rng, 1, 4);
+    bool reads_all = rng_chance(&l->rng, 1, 3);
 
     c->ask.timeout_ns = rng_between(&l->rng, TIMEOUT_MS_MIN, TIMEOUT_MS_MAX) * NS_PER_MS;
     if (dice < 7)
@@ -129,7 +129,7 @@ static void begin_something(struct load_client *c)
     else if (dice < 12)
         begin_swap(c, key);
     else
-        begin_read(c, key);
+        begin_read(c, key, is_local, reads_all);
     arena_reset(&l->arena);
 }
 
@@ -522,6 +522,7 @@ static bool probe(struct load *l, unsigned member, const char *path, const struc
     return out->code == RPC_OK;
 }
 
+/* False also if it has none to tell; that it fails otherwise is a problem. */
 static bool hash_of(struct load *l, unsigned member, struct pb_hash_kv_response *out)
 {
     struct pb_hash_kv_request request = {.revision = l->record.told};
@@ -532,7 +533,7 @@ static bool hash_of(struct load *l, unsigned member, struct pb_hash_kv_response 
               &a) &&
         pb_decode(&pb_hash_kv_response_schema, buf_bytes(&a.answer), &arena, out) == ERR_OK;
 
-    if (!known)
+    if (!known && a.code != RPC_UNIMPLEMENTED)
         record_fail(&l->record, "m%u does not say its hash: %d %s", member + 1, (int)a.code,
                     buf_str(&a.text));
     ask_free(&a);
@@ -541,19 +542,37 @@ static bool hash_of(struct load *l, unsigned member, struct pb_hash_kv_response 
 }
 
 /* A member that has compacted further than the others has another hash, and is not compared. */
-bool load_compare_hashes(struct load *l)
+static void compare_hashes(struct load *l)
 {
     struct pb_hash_kv_response first = {0}, next = {0};
 
     for (unsigned i = 0; i < l->fleet->count; i++) {
         if (!hash_of(l, i, &next))
-            return false;
+            return;
         if (i == 0)
             first = next;
         else if (next.compact_revision == first.compact_revision && next.hash != first.hash)
             record_fail(&l->record, "m1 has hash %u at revision %" PRId64 ", m%u has %u",
                         first.hash, l->record.told, i + 1, next.hash);
     }
+}
+
+bool load_compare_stores(struct load *l)
+{
+    for (unsigned i = 0; i < l->fleet->count; i++) {
+        struct load_client *c = &l->probes[i];
+        c->told = l->record.told; /* it has shown all of that to its watcher */
+        c->ask.timeout_ns = TIMEOUT_MS_MAX * NS_PER_MS;
+        begin_read(c, 0, true, true);
+        arena_reset(&l->arena);
+        while (!ask_is_over(&c->ask))
+            if (!load_turn(l))
+                return false;
+        if (c->ask.code != RPC_OK)
+            record_fail(&l->record, "m%u does not show its keys: %d %s", i + 1, (int)c->ask.code,
+                        buf_str(&c->ask.text));
+    }
+    compare_hashes(l);
     return !l->record.problem[0];
 }
 

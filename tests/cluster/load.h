@@ -76,8 +76,9 @@ MUST_CHECK bool load_run_ms(struct load *l, uint64_t ms);
  * all watchers have seen everything. False, and a problem, if that takes longer. */
 MUST_CHECK bool load_settle(struct load *l, uint64_t at_most_ms);
 
-/* All members have the same hash of the store at its newest revision; after load_settle. */
-MUST_CHECK bool load_compare_hashes(struct load *l);
+/* Each member's own store is read as a whole, into the record; and all that can say it have the
+ * same hash of it at its newest revision. After load_settle. */
+MUST_CHECK bool load_compare_stores(struct load *l);
 
 /* The member that its peers call the leader, or -1 if nobody says. */
 int load_leader(struct load *l);
