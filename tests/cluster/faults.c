@@ -336,6 +336,7 @@ bool faults_run(const struct faults_options *options, struct faults_result *out)
 {
     struct faults f = {.o = options, .result = out};
     struct fleet_options fleet = {.program = options->program,
+                                  .other = options->other,
                                   .dir = options->dir,
                                   .flags = options->flags,
                                   .count = options->members ? options->members : 3,

@@ -20,6 +20,7 @@ enum faults_plant { PLANT_NOTHING, PLANT_FORGETTING, PLANT_STALE_READS };
 
 struct faults_options {
     const char *program;  /* cleat or etcd */
+    const char *other;    /* of every second member; NULL: the same */
     const char *dir;      /* of the caller: for data and logs */
     const char *flags;    /* further ones of the members; NULL: none */
     unsigned members;     /* 0: 3 */

@@ -1,13 +1,14 @@
 /*
  * cluster-faults: breaks a cluster of real processes, round after round (faults.h).
  *
- *     cluster-faults [--server FILE] [--rounds N] [--partitions N] [--seed S] [--members N]
- *                    [--election-ms N] [--flags "..."] [--quiet] [--forgetting] [--stale-reads]
+ *     cluster-faults [--server FILE] [--other FILE] [--rounds N] [--partitions N] [--seed S]
+ *                    [--members N] [--election-ms N] [--flags "..."] [--quiet]
+ *                    [--forgetting] [--stale-reads]
  *
- * The server is build/cleat, or build/peers/etcd to see that the checks are fair. Status 0 when
- * everything was as it should be, 1 when not: then the directory with data, logs and the record is
- * left and named. The seed decides what is broken and when; the rest is up to the machine. The last
- * two flags do something wrong, which must be found.
+ * The server is build/cleat, or build/peers/etcd to see that the checks are fair; --other is that
+ * of every second member. Status 0 when everything was as it should be, 1 when not: then the
+ * directory with data, logs and the record is left and named. The seed decides what is broken and
+ * when; the rest is up to the machine. The last two flags do something wrong, which must be found.
  */
 #include "cluster/faults.h"
 #include "cluster/tool.h"
@@ -35,6 +36,7 @@ int main(int argc, char **argv)
     bool is_quiet = false, forgets = false, reads_stale = false;
     const struct tool_option options[] = {
         {"--server", .text = &o.program},
+        {"--other", .text = &o.other},
         {"--flags", .text = &o.flags},
         {"--rounds", .number = &o.rounds, .max = 1000000},
         {"--partitions", .number = &o.partitions, .max = 1000000},

@@ -45,13 +45,14 @@ bool fleet_open(struct fleet *f, const struct fleet_options *options)
 {
     *f = (struct fleet){.count = options->count, .election_ms = options->election_ms};
     assert(f->count > 0 && f->count <= FLEET_MAX);
-    f->program = arena_printf(&f->arena, "%s", options->program);
     f->dir = arena_printf(&f->arena, "%s", options->dir);
     f->flags = arena_printf(&f->arena, "%s", options->flags ? options->flags : "");
-    if (access(f->program, X_OK) != 0)
-        return failed(f, f->program);
     for (unsigned i = 0; i < f->count; i++) {
         struct fleet_member *m = &f->members[i];
+        bool is_other = options->other && i % 2 == 1;
+        m->program = arena_printf(&f->arena, "%s", is_other ? options->other : options->program);
+        if (access(m->program, X_OK) != 0)
+            return failed(f, m->program);
         if (!free_port(f, &m->client_port) || !free_port(f, &m->peer_port))
             return false;
         m->advertised_port = m->peer_port;
@@ -75,7 +76,7 @@ static const char *command_line(struct fleet *f, unsigned member)
     const struct fleet_member *m = &f->members[member];
     struct buf line = {0};
 
-    buf_printf(&line, "exec %s --name m%u --data-dir %s/m%u", f->program, member + 1, f->dir,
+    buf_printf(&line, "exec %s --name m%u --data-dir %s/m%u", m->program, member + 1, f->dir,
                member + 1);
     buf_printf(&line,
                " --listen-client-urls http://127.0.0.1:%u --advertise-client-urls "

@@ -7,8 +7,9 @@
  *     fleet_kill(&f, 2); fleet_start(&f, 2);
  *     fleet_close(&f);                     whatever still runs is killed
  *
- * The program is cleat, or real etcd for comparison: the flags are the same. Logs go to
- * <dir>/m1.log and so on. Members die with the process that started them, however that ends.
+ * The program is cleat, or real etcd for comparison, or some members are one and some the other:
+ * the flags are the same. Logs go to <dir>/m1.log and so on. Members die with the process that
+ * started them, however that ends.
  */
 #pragma once
 
@@ -20,6 +21,7 @@
 enum { FLEET_MAX = 7 };
 
 struct fleet_member {
+    const char *program;
     pid_t pid; /* 0 when it does not run */
     bool is_paused;
     bool is_stopping; /* it was told to, and may end */
@@ -31,7 +33,7 @@ struct fleet_member {
 
 struct fleet {
     struct arena arena;
-    const char *program, *dir, *flags;
+    const char *dir, *flags;
     unsigned count, election_ms;
     struct fleet_member members[FLEET_MAX];
     char problem[1024]; /* why something could not be done, or has ended by itself; else empty */
@@ -39,6 +41,7 @@ struct fleet {
 
 struct fleet_options {
     const char *program;
+    const char *other;    /* of every second member, m2 and so on; NULL: the same */
     const char *dir;      /* of the caller: made and removed by him */
     const char *flags;    /* further ones; NULL: none */
     unsigned count;       /* members */

@@ -13,8 +13,9 @@ enum {
     CONNECT_MS_MAX = 1000,
     RECONNECT_MS = 50,
     STATUS_TIMEOUT_MS = 500,
-    VALUE_BYTES = 64,
-    COMPACT_BEHIND = 200, /* revisions that all watchers have seen */
+    VALUE_BYTES = 64,               /* mostly */
+    LARGE_VALUE_BYTES_MAX = 100000, /* so that messages between members come in pieces */
+    COMPACT_BEHIND = 200,           /* revisions that all watchers have seen */
 };
 
 static uint64_t now_ns(struct load *l)
@@ -38,11 +39,14 @@ static struct bytes key_text(struct load *l, unsigned key)
 
 static struct bytes value_text(struct load *l, size_t op)
 {
-    char *text = arena_alloc(&l->arena, VALUE_BYTES);
-    int len = snprintf(text, VALUE_BYTES, "%zu ", op);
+    size_t size = VALUE_BYTES;
 
-    memset(text + len, 'x', (size_t)(VALUE_BYTES - len));
-    return bytes_of(text, VALUE_BYTES);
+    if (rng_chance(&l->rng, 1, 50))
+        size += rng_below(&l->rng, LARGE_VALUE_BYTES_MAX);
+    char *text = arena_alloc(&l->arena, size);
+    int len = snprintf(text, size, "%zu ", op);
+    memset(text + len, 'x', size - (size_t)len);
+    return bytes_of(text, size);
 }
 
 static void begin_put(struct load_client *c, unsigned key)
