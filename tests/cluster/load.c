@@ -210,6 +210,26 @@ static int64_t hear(struct load_client *c, struct bytes wire, struct arena *aren
     }
 }
 
+/*
+ * Errors that say: try again, perhaps elsewhere. Any other is not for what happens here. A server
+ * of Go's resets a call whose time is up, sometimes before we find so ourselves; and a leader that
+ * is handing over drops proposals in these words.
+ */
+static bool may_fail_so(struct ask *a)
+{
+    switch (a->code) {
+    case RPC_UNAVAILABLE:
+    case RPC_DEADLINE_EXCEEDED:
+    case RPC_RESOURCE_EXHAUSTED:
+    case RPC_CANCELED:
+        return true;
+    case RPC_UNKNOWN:
+        return strcmp(buf_str(&a->text), "raft proposal dropped") == 0;
+    default:
+        return false;
+    }
+}
+
 static void client_answered(struct ask *a)
 {
     struct load_client *c = a->context;
@@ -227,6 +247,9 @@ static void client_answered(struct ask *a)
         arena_free(&arena);
         return;
     }
+    if (!may_fail_so(a))
+        record_fail(&l->record, "operation %zu failed with %d: %s", c->op, (int)a->code,
+                    buf_str(&a->text));
     l->failed++;
     c->is_lost = true;
     c->next_ns += RECONNECT_MS * NS_PER_MS;
