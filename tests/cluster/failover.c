@@ -233,7 +233,7 @@ bool failover_run(const struct failover_options *options, struct failover_result
     f->result = out;
     if (!fleet_open(&f->fleet, &fleet))
         snprintf(out->problem, sizeof(out->problem), "%s", f->fleet.problem);
-    else if (load_open(&f->load, &f->fleet, options->seed) != ERR_OK)
+    else if (load_open(&f->load, &(struct load_options){.fleet = &f->fleet}) != ERR_OK)
         snprintf(out->problem, sizeof(out->problem), "no loop could be had");
     else {
         run_with_load(f);

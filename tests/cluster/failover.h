@@ -19,10 +19,9 @@ struct failover_options {
     const char *program;
     const char *dir; /* of the caller */
     const char *flags;
-    unsigned members;      /* 0: 3 */
-    unsigned election_ms;  /* 0: 1000 */
-    unsigned kills, stops; /* how many, FAILOVERS_MAX at most */
-    uint64_t seed;
+    unsigned members;           /* 0: 3 */
+    unsigned election_ms;       /* 0: 1000 */
+    unsigned kills, stops;      /* how many, FAILOVERS_MAX at most */
     volatile bool *is_unwanted; /* may be NULL */
 };
 

@@ -308,6 +308,10 @@ static void note_result(struct faults *f)
     r->reads = f->load.reads;
     r->watches = f->load.watches;
     r->revision = f->load.record.told;
+    for (unsigned i = 0; i < f->fleet.count; i++) {
+        uint64_t peak = fleet_peak_bytes(&f->fleet, i);
+        r->peak_bytes = peak > r->peak_bytes ? peak : r->peak_bytes;
+    }
     snprintf(r->problem, sizeof(r->problem), "%s", load_problem(&f->load));
 }
 
@@ -347,7 +351,11 @@ bool faults_run(const struct faults_options *options, struct faults_result *out)
     rng_seed(&f.rng, options->seed);
     if (!fleet_open(&f.fleet, &fleet))
         snprintf(out->problem, sizeof(out->problem), "%s", f.fleet.problem);
-    else if (load_open(&f.load, &f.fleet, rng_next(&f.rng)) != ERR_OK)
+    else if (load_open(&f.load,
+                       &(struct load_options){.fleet = &f.fleet,
+                                              .seed = rng_next(&f.rng),
+                                              .clients = options->clients ? options->clients : 24,
+                                              .pause_ms_max = options->pause_ms}) != ERR_OK)
         snprintf(out->problem, sizeof(out->problem), "no loop could be had");
     else {
         run_all(&f);

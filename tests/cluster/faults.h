@@ -25,6 +25,8 @@ struct faults_options {
     const char *flags;    /* further ones of the members; NULL: none */
     unsigned members;     /* 0: 3 */
     unsigned election_ms; /* 0: 1000 */
+    unsigned clients;     /* 0: 24 */
+    unsigned pause_ms;    /* that each of them waits at most between its calls */
     unsigned rounds;      /* of killing, pausing, stopping */
     unsigned partitions;  /* rounds of those */
     uint64_t seed;
@@ -38,6 +40,7 @@ struct faults_result {
     unsigned kills, pauses, stops, cuts;
     unsigned operations, failed, reads, watches;
     int64_t revision;
+    uint64_t peak_bytes;    /* resident, of the members that run in the end, at most */
     uint64_t settle_ms_max; /* from healing to everybody well */
     char problem[1024];     /* empty: none */
 };

@@ -2,8 +2,8 @@
  * cluster-faults: breaks a cluster of real processes, round after round (faults.h).
  *
  *     cluster-faults [--server FILE] [--other FILE] [--rounds N] [--partitions N] [--seed S]
- *                    [--members N] [--election-ms N] [--flags "..."] [--quiet]
- *                    [--forgetting] [--stale-reads]
+ *                    [--members N] [--clients N] [--pause-ms N] [--election-ms N]
+ *                    [--flags "..."] [--quiet] [--forgetting] [--stale-reads]
  *
  * The server is build/cleat, or build/peers/etcd to see that the checks are fair; --other is that
  * of every second member. Status 0 when everything was as it should be, 1 when not: then the
@@ -20,9 +20,9 @@ static void print(const struct faults_options *o, const struct faults_result *r)
 {
     printf("seed %" PRIu64 ", %u rounds: %u kills, %u pauses, %u stops, %u partitions; %u calls "
            "answered (%u reads), %u not; revision %" PRId64 ", %u watches; well again within "
-           "%" PRIu64 " ms\n",
+           "%" PRIu64 " ms; %" PRIu64 " MB resident at most\n",
            o->seed, r->rounds, r->kills, r->pauses, r->stops, r->cuts, r->operations, r->reads,
-           r->failed, r->revision, r->watches, r->settle_ms_max);
+           r->failed, r->revision, r->watches, r->settle_ms_max, r->peak_bytes / 1000000);
     if (r->problem[0])
         printf("PROBLEM: %s\nlook at %s\n", r->problem, o->dir);
     else if (tool_is_unwanted)
@@ -41,6 +41,8 @@ int main(int argc, char **argv)
         {"--rounds", .number = &o.rounds, .max = 1000000},
         {"--partitions", .number = &o.partitions, .max = 1000000},
         {"--members", .number = &o.members, .max = 7},
+        {"--clients", .number = &o.clients, .max = 500},
+        {"--pause-ms", .number = &o.pause_ms, .max = 10000},
         {"--election-ms", .number = &o.election_ms, .max = 50000},
         {"--seed", .big = &o.seed},
         {"--quiet", .flag = &is_quiet},

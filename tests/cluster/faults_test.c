@@ -14,6 +14,7 @@ static struct faults_options few_rounds(const char *program)
         .dir = test_tmp_dir(),
         .flags = "--log-level warn --snapshot-count 1000000", /* nobody falls behind the log */
         .election_ms = 500,
+        .pause_ms = 20,
         .rounds = (unsigned)test_effort(),
         .partitions = (unsigned)test_effort(),
         .seed = test_seed(),

@@ -7,6 +7,7 @@
 #include <ftw.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
@@ -212,4 +213,19 @@ bool fleet_look(struct fleet *f)
             say_it_ended(f, i, status);
     }
     return !f->problem[0];
+}
+
+uint64_t fleet_peak_bytes(const struct fleet *f, unsigned member)
+{
+    char path[64], line[256];
+    uint64_t kilobytes = 0;
+
+    snprintf(path, sizeof(path), "/proc/%d/status", (int)f->members[member].pid);
+    FILE *status = f->members[member].pid > 0 ? fopen(path, "re") : NULL;
+    while (status && fgets(line, sizeof(line), status))
+        if (strncmp(line, "VmHWM:", 6) == 0)
+            kilobytes = strtoull(line + 6, NULL, 10);
+    if (status)
+        fclose(status);
+    return kilobytes * 1024;
 }

@@ -70,3 +70,6 @@ void fleet_resume(struct fleet *f, unsigned member);
 /* Looks who has ended. False, and a problem with the end of its log, if that was nobody's will, or
  * a bad end. */
 MUST_CHECK bool fleet_look(struct fleet *f);
+
+/* The most that it has had resident since it was started; 0 if it does not run. */
+uint64_t fleet_peak_bytes(const struct fleet *f, unsigned member);

@@ -7,7 +7,6 @@
 
 enum {
     TURN_MS = 5,
-    PAUSE_MS_MAX = 20,    /* between calls of a client */
     TIMEOUT_MS_MIN = 300, /* of its calls */
     TIMEOUT_MS_MAX = 2500,
     CONNECT_MS_MAX = 1000,
@@ -236,7 +235,7 @@ static void client_answered(struct ask *a)
     struct load *l = c->load;
     struct arena arena = {0};
 
-    c->next_ns = now_ns(l) + rng_below(&l->rng, PAUSE_MS_MAX + 1) * NS_PER_MS;
+    c->next_ns = now_ns(l) + rng_below(&l->rng, l->pause_ms_max + 1) * NS_PER_MS;
     if (a->code == RPC_OK) {
         int64_t revision = hear(c, buf_bytes(&a->answer), &arena);
         if (revision == 0)
@@ -401,16 +400,18 @@ static void compact_some(struct load *l)
 
 /* --- all of it --- */
 
-enum err load_open(struct load *l, struct fleet *f, uint64_t seed)
+enum err load_open(struct load *l, const struct load_options *o)
 {
-    *l = (struct load){.fleet = f};
+    *l = (struct load){
+        .fleet = o->fleet, .client_count = o->clients, .pause_ms_max = o->pause_ms_max};
+    assert(o->clients <= LOAD_CLIENTS_MAX);
     enum err e = caller_init(&l->caller);
     if (e != ERR_OK)
         return e;
-    rng_seed(&l->rng, seed);
-    for (unsigned i = 0; i < LOAD_CLIENTS; i++)
-        client_open_for(l, &l->clients[i], i % f->count, true);
-    for (unsigned i = 0; i < f->count; i++) {
+    rng_seed(&l->rng, o->seed);
+    for (unsigned i = 0; i < l->client_count; i++)
+        client_open_for(l, &l->clients[i], i % l->fleet->count, true);
+    for (unsigned i = 0; i < l->fleet->count; i++) {
         client_open_for(l, &l->probes[i], i, false);
         watcher_open(l, i);
     }
@@ -420,7 +421,7 @@ enum err load_open(struct load *l, struct fleet *f, uint64_t seed)
 
 void load_close(struct load *l)
 {
-    for (unsigned i = 0; i < LOAD_CLIENTS; i++)
+    for (unsigned i = 0; i < l->client_count; i++)
         ask_free(&l->clients[i].ask);
     for (unsigned i = 0; i < l->fleet->count; i++) {
         ask_free(&l->probes[i].ask);
@@ -444,7 +445,7 @@ static bool probe_is_ready(struct load *l, struct load_client *c)
 
 static bool load_turn(struct load *l)
 {
-    for (unsigned i = 0; i < LOAD_CLIENTS; i++)
+    for (unsigned i = 0; i < l->client_count; i++)
         if (l->is_on && client_is_ready(&l->clients[i]))
             begin_something(&l->clients[i]);
     for (unsigned i = 0; i < l->fleet->count; i++)
@@ -471,7 +472,7 @@ bool load_run_ms(struct load *l, uint64_t ms)
 
 static bool calls_are_over(const struct load *l)
 {
-    for (unsigned i = 0; i < LOAD_CLIENTS; i++)
+    for (unsigned i = 0; i < l->client_count; i++)
         if (!ask_is_over(&l->clients[i].ask))
             return false;
     return true;

@@ -20,7 +20,7 @@
 #include "cluster/record.h"
 #include "interop/caller.h"
 
-enum { LOAD_CLIENTS = 24 };
+enum { LOAD_CLIENTS_MAX = 500 };
 
 struct load_client {
     struct load *load;
@@ -50,7 +50,8 @@ struct load {
     struct rng rng;
     struct arena arena;
     struct record record;
-    struct load_client clients[LOAD_CLIENTS], probes[FLEET_MAX];
+    struct load_client clients[LOAD_CLIENTS_MAX], probes[FLEET_MAX];
+    unsigned client_count, pause_ms_max;
     struct load_watcher watchers[FLEET_MAX];
     struct ask compaction;
     int64_t compacted;
@@ -61,7 +62,14 @@ struct load {
     void *context;
 };
 
-MUST_CHECK enum err load_open(struct load *l, struct fleet *f, uint64_t seed);
+struct load_options {
+    struct fleet *fleet;
+    uint64_t seed;
+    unsigned clients;      /* LOAD_CLIENTS_MAX at most */
+    unsigned pause_ms_max; /* of a client, between its calls */
+};
+
+MUST_CHECK enum err load_open(struct load *l, const struct load_options *options);
 void load_close(struct load *l);
 
 /* For those who put by themselves: a client on this connection, and a put of its. No other may be
