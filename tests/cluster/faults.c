@@ -215,7 +215,9 @@ static void break_links(struct faults *f, unsigned member, enum shape shape, enu
 static bool partition_round(struct faults *f)
 {
     static const char *const state_text[] = {"", "stalled", "dropped", "cut"};
-    enum shape shape = (enum shape)rng_below(&f->rng, SHAPES);
+    /* Half of the time one alone: if it leads, there may be two leaders for a while. */
+    bool is_alone = rng_chance(&f->rng, 1, 2);
+    enum shape shape = is_alone ? ISOLATED : (enum shape)rng_below(&f->rng, SHAPES);
     enum link_state state = some_state(f, shape);
 
     say(f, "links %s:", state_text[state]);

@@ -31,7 +31,8 @@ static void print(const struct faults_options *o, const struct faults_result *r)
 
 int main(int argc, char **argv)
 {
-    struct faults_options o = {.program = "build/cleat", .rounds = 10, .partitions = 5, .seed = 1};
+    struct faults_options o = {
+        .program = "build/cleat", .rounds = 10, .partitions = 5, .seed = 1, .pause_ms = 20};
     struct faults_result result;
     bool is_quiet = false, forgets = false, reads_stale = false;
     const struct tool_option options[] = {

@@ -116,6 +116,16 @@ static void begin_read(struct load_client *c, unsigned key, bool is_local, bool 
     ask_start(&c->ask, "/etcdserverpb.KV/Range", &pb_range_request_schema, &request);
 }
 
+static void begin_reader(struct load_client *c)
+{
+    struct load *l = c->load;
+    unsigned key = (unsigned)rng_below(&l->rng, RECORD_KEYS);
+
+    c->ask.timeout_ns = TIMEOUT_MS_MIN * NS_PER_MS;
+    begin_read(c, key, false, false);
+    arena_reset(&l->arena);
+}
+
 static void begin_something(struct load_client *c)
 {
     struct load *l = c->load;
@@ -223,7 +233,8 @@ static bool may_fail_so(struct ask *a)
     case RPC_CANCELED:
         return true;
     case RPC_UNKNOWN:
-        return strcmp(buf_str(&a->text), "raft proposal dropped") == 0;
+        return strcmp(buf_str(&a->text), "raft proposal dropped") == 0 ||
+               strcmp(buf_str(&a->text), "etcdserver: too many requests") == 0;
     default:
         return false;
     }
@@ -411,6 +422,8 @@ enum err load_open(struct load *l, const struct load_options *o)
     rng_seed(&l->rng, o->seed);
     for (unsigned i = 0; i < l->client_count; i++)
         client_open_for(l, &l->clients[i], i % l->fleet->count, true);
+    for (unsigned i = 0; i < l->fleet->count * LOAD_READERS; i++)
+        client_open_for(l, &l->readers[i], i % l->fleet->count, false);
     for (unsigned i = 0; i < l->fleet->count; i++) {
         client_open_for(l, &l->probes[i], i, false);
         watcher_open(l, i);
@@ -423,6 +436,8 @@ void load_close(struct load *l)
 {
     for (unsigned i = 0; i < l->client_count; i++)
         ask_free(&l->clients[i].ask);
+    for (unsigned i = 0; i < l->fleet->count * LOAD_READERS; i++)
+        ask_free(&l->readers[i].ask);
     for (unsigned i = 0; i < l->fleet->count; i++) {
         ask_free(&l->probes[i].ask);
         ask_free(&l->watchers[i].ask);
@@ -448,6 +463,9 @@ static bool load_turn(struct load *l)
     for (unsigned i = 0; i < l->client_count; i++)
         if (l->is_on && client_is_ready(&l->clients[i]))
             begin_something(&l->clients[i]);
+    for (unsigned i = 0; i < l->fleet->count * LOAD_READERS; i++)
+        if (l->is_on && client_is_ready(&l->readers[i]))
+            begin_reader(&l->readers[i]);
     for (unsigned i = 0; i < l->fleet->count; i++)
         watcher_turn(&l->watchers[i]);
     if (l->is_on && rng_chance(&l->rng, 1, 100))
@@ -474,6 +492,9 @@ static bool calls_are_over(const struct load *l)
 {
     for (unsigned i = 0; i < l->client_count; i++)
         if (!ask_is_over(&l->clients[i].ask))
+            return false;
+    for (unsigned i = 0; i < l->fleet->count * LOAD_READERS; i++)
+        if (!ask_is_over(&l->readers[i].ask))
             return false;
     return true;
 }

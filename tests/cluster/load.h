@@ -6,6 +6,8 @@
  *               call fails, or takes too long, goes to another member, as real clients do
  *     watchers  one on each member, of every key, which begins again where it was when the member
  *               is back
+ *     readers   on each member, which do nothing but linearizable reads there: a leader that does
+ *               not know yet that it was deposed is asked all the time
  *     probes    one client for each member, for what has to be asked of this very member
  *
  * Clients reach members directly: a leader that is cut off from its peers goes on hearing them.
@@ -20,7 +22,7 @@
 #include "cluster/record.h"
 #include "interop/caller.h"
 
-enum { LOAD_CLIENTS_MAX = 500 };
+enum { LOAD_CLIENTS_MAX = 500, LOAD_READERS = 2 /* for each member */ };
 
 struct load_client {
     struct load *load;
@@ -51,6 +53,7 @@ struct load {
     struct arena arena;
     struct record record;
     struct load_client clients[LOAD_CLIENTS_MAX], probes[FLEET_MAX];
+    struct load_client readers[FLEET_MAX * LOAD_READERS];
     unsigned client_count, pause_ms_max;
     struct load_watcher watchers[FLEET_MAX];
     struct ask compaction;
