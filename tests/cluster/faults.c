@@ -226,6 +226,11 @@ static bool partition_round(struct faults *f)
     f->result->cuts++;
     break_links(f, member, shape, state);
     bool ok = stay_broken(f);
+    if (ok && rng_chance(&f->rng, 1, 4)) { /* what it has said and nobody has heard dies with it */
+        say(f, ", and killed");
+        kill_one(f, member);
+        ok = wait_ms(f, 200) && start(f, member);
+    }
     links_set_all(&f->links, LINK_OPEN);
     return ok;
 }

@@ -35,6 +35,34 @@ static void check_run(const struct faults_options *o)
     CHECK_EQ(result.rounds, o->rounds + o->partitions);
 }
 
+static const char *our_program(struct peer *p)
+{
+    peer_open_ours(p, test_tmp_dir());
+    return p->program;
+}
+
+TEST(three_members_keep_their_promises_while_they_are_killed_and_cut_off)
+{
+    struct peer ours;
+    struct faults_options o = few_rounds(our_program(&ours));
+    o.rounds *= 3;
+    o.partitions *= 2;
+
+    check_run(&o);
+    peer_close(&ours);
+}
+
+TEST(two_members_of_ours_and_one_of_etcd_keep_them_together)
+{
+    struct peer ours;
+    peer_need();
+    struct faults_options o = few_rounds(our_program(&ours));
+    o.other = PEERS "etcd";
+
+    check_run(&o);
+    peer_close(&ours);
+}
+
 /* What it promises, we promise; and what it does not keep cannot be asked of us. */
 TEST(the_checks_are_fair_to_three_members_of_real_etcd)
 {
@@ -46,8 +74,8 @@ TEST(the_checks_are_fair_to_three_members_of_real_etcd)
 
 TEST(members_that_have_lost_their_data_are_found_out)
 {
-    peer_need();
-    struct faults_options o = few_rounds(PEERS "etcd");
+    struct peer ours;
+    struct faults_options o = few_rounds(our_program(&ours));
     struct faults_result result;
     o.plant = PLANT_FORGETTING;
     o.rounds = 1;
@@ -57,12 +85,13 @@ TEST(members_that_have_lost_their_data_are_found_out)
 
     CHECK(strstr(result.problem, "had been told before") || strstr(result.problem, "is lost") ||
           strstr(result.problem, "the watcher of"));
+    peer_close(&ours);
 }
 
 TEST(linearizable_reads_that_are_not_are_found_out)
 {
-    peer_need();
-    struct faults_options o = few_rounds(PEERS "etcd");
+    struct peer ours;
+    struct faults_options o = few_rounds(our_program(&ours));
     struct faults_result result;
     o.plant = PLANT_STALE_READS;
     o.rounds = 20; /* the first is nearly always enough */
@@ -70,4 +99,5 @@ TEST(linearizable_reads_that_are_not_are_found_out)
     CHECK(!faults_run(&o, &result));
 
     CHECK(strstr(result.problem, "linearizable read"));
+    peer_close(&ours);
 }

@@ -11,7 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { WAIT_MS_MAX = 60000 };
+enum { TRIES_MAX = 500 };
 
 struct run {
     struct arena arena;
@@ -36,25 +36,54 @@ static void run_start(struct run *r, const char *program)
     }
 }
 
+/* What it prints, whether it succeeds or not. */
 static const char *ask(struct run *r, const char *what)
 {
     return peer_run(&r->arena, "scripts/run-cluster --dir %s %s 2>&1 || true", r->dir, what);
 }
 
+static const char *ctl(struct run *r, const char *url, const char *what)
+{
+    return peer_run(&r->arena,
+                    PEERS "etcdctl --command-timeout=3s --endpoints %s %s 2>/dev/null || true", url,
+                    what);
+}
+
+static void a_moment_passes(void)
+{
+    const struct timespec a_moment = {.tv_nsec = 20000000};
+
+    nanosleep(&a_moment, NULL);
+}
+
 /* Asks until the answer has this in it. */
 static const char *await(struct run *r, const char *what, const char *text)
 {
-    const struct timespec a_moment = {.tv_nsec = 20000000};
     const char *said = "";
 
-    for (unsigned ms = 0; ms < WAIT_MS_MAX; ms += 20) {
+    for (unsigned i = 0; i < TRIES_MAX; i++) {
         said = ask(r, what);
         if (strstr(said, text))
             return said;
-        nanosleep(&a_moment, NULL);
+        a_moment_passes();
     }
     test_fail(__FILE__, __LINE__, "%s never said %s, but %s; its log:\n%s", what, text, said,
               peer_run(&r->arena, "tail -n 20 %s/log", r->dir));
+}
+
+/* The same of etcdctl: what reaches a leader that has just died is lost, and has to be tried again.
+ */
+static void await_ctl(struct run *r, const char *url, const char *what, const char *text)
+{
+    const char *said = "";
+
+    for (unsigned i = 0; i < TRIES_MAX; i++) {
+        said = ctl(r, url, what);
+        if (strcmp(said, text) == 0)
+            return;
+        a_moment_passes();
+    }
+    test_fail(__FILE__, __LINE__, "%s at %s never printed %s, but %s", what, url, text, said);
 }
 
 /* The client URL of a member, from its line of the status. */
@@ -65,39 +94,32 @@ static const char *url_of(struct run *r, const char *status, const char *member)
     return arena_copy_str(&r->arena, bytes_of(at, strcspn(at, " ")));
 }
 
-static const char *ctl(struct run *r, const char *url, const char *what)
+TEST(members_can_be_killed_and_revived_by_run_cluster)
 {
-    return peer_run(&r->arena, PEERS "etcdctl --command-timeout=60s --endpoints %s %s", url, what);
-}
-
-static void check_walk(const char *program)
-{
+    struct peer ours;
     struct run r;
     int status;
-    run_start(&r, program);
+    peer_need(); /* for etcdctl */
+    peer_open_ours(&ours, test_tmp_dir());
+    run_start(&r, ours.program);
     const char *said = await(&r, "status", "m3");
     const char *first = url_of(&r, said, "m1"), *second = url_of(&r, said, "m2");
-    CHECK_STR(ctl(&r, first, "put a 1"), "OK");
+    await_ctl(&r, first, "put a 1", "OK");
 
     await(&r, "kill m1", "SIGKILL");
     await(&r, "status", "does not run");
-    CHECK_STR(ctl(&r, second, "put a 2"), "OK");
+    await_ctl(&r, second, "put a 2", "OK");
     await(&r, "start m1", "pid");
-    CHECK_STR(ctl(&r, first, "get a --print-value-only"), "2");
+    await_ctl(&r, first, "get a --print-value-only", "2");
     await(&r, "pause m2", "SIGSTOP");
     CHECK(strstr(ask(&r, "status"), "paused"));
     await(&r, "resume m2", "SIGCONT");
-    CHECK_STR(ctl(&r, second, "get a --print-value-only"), "2");
+    await_ctl(&r, second, "get a --print-value-only", "2");
 
     CHECK_EQ(kill(r.pid, SIGINT), 0);
     CHECK_EQ(waitpid(r.pid, &status, 0), r.pid);
     CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
     CHECK_STR(peer_run(&r.arena, "pgrep -f -- '--data-dir %s/[m]' | wc -l", r.dir), "0");
     arena_free(&r.arena);
-}
-
-TEST(real_etcd_can_be_killed_and_revived_by_run_cluster)
-{
-    peer_need();
-    check_walk(PEERS "etcd");
+    peer_close(&ours);
 }
