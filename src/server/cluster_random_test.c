@@ -100,13 +100,18 @@ static void heal(struct storm *s)
 static void check_all(struct storm *s)
 {
     struct cluster_rig *r = &s->cluster;
-    unsigned leader = cluster_rig_leader(r), count = 0;
+    unsigned count = 0;
 
+    cluster_rig_for_ms(r, 10000); /* writes that were given up are applied by now, or never */
+    unsigned leader = cluster_rig_leader(r);
     cluster_rig_put(r, leader, "last", "v");
     cluster_rig_until_equal(r, leader);
-    for (unsigned n = 2; n <= r->count; n++)
-        CHECK_EQ(server_status(r->at[n]->server).revision,
-                 server_status(r->at[1]->server).revision);
+    struct server_status first = server_status(r->at[1]->server);
+    for (unsigned n = 2; n <= r->count; n++) {
+        struct server_status other = server_status(r->at[n]->server);
+        CHECK_EQ(other.applied, first.applied);
+        CHECK_EQ(other.revision, first.revision);
+    }
     for (unsigned i = 0; i < s->writes; i++) {
         if (!s->acknowledged[i])
             continue;
