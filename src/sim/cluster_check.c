@@ -1,0 +1,433 @@
+#include "sim/cluster_check.h"
+
+#include "base/assert.h"
+#include "base/mem.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+
+/* A list of numbers, one for each index of the log: 0 where nothing is known. */
+struct row {
+    uint64_t *at;
+    size_t cap;
+};
+
+struct leadership {
+    uint64_t term, id;
+    size_t member; /* SIZE_MAX: only others have spoken of it */
+};
+
+struct member {
+    bool is_up, is_leader;
+    uint64_t id, term, commit, applied;
+    struct row terms; /* of its log; what is above `last` is not there any more */
+    uint64_t base, last, stable;
+};
+
+struct cluster_check {
+    size_t member_count;
+    uint64_t founding;
+    struct member members[CLUSTER_MEMBERS_MAX];
+    struct leadership *leaders; /* by term */
+    size_t leader_count, leader_cap;
+
+    struct row committed;    /* its term */
+    struct row committed_in; /* the term in which that was first seen */
+    struct row revision;     /* plus one, of the state after it */
+    struct row digest;
+    uint64_t committed_max;
+
+    /* Entries of all logs there ever were, by index and term: the term before theirs. */
+    struct link {
+        uint64_t index, term, before;
+    } *links;
+    size_t link_count, link_cap; /* open addressing, a power of two */
+
+    uint64_t bound_ns, waits_since_ns, waits_for; /* a commit index above this */
+    char problem[512];
+};
+
+__attribute__((format(printf, 2, 3))) static void fail(struct cluster_check *c, const char *format,
+                                                       ...)
+{
+    va_list args;
+
+    if (c->problem[0] != '\0')
+        return; /* the first one is the one to look at */
+    va_start(args, format);
+    vsnprintf(c->problem, sizeof(c->problem), format, args);
+    va_end(args);
+}
+
+const char *cluster_check_problem(const struct cluster_check *c)
+{
+    return c->problem[0] != '\0' ? c->problem : NULL;
+}
+
+/* --- rows --- */
+
+static uint64_t row_get(const struct row *r, uint64_t index)
+{
+    return index < r->cap ? r->at[index] : 0;
+}
+
+static void row_set(struct row *r, uint64_t index, uint64_t value)
+{
+    if (index >= r->cap) {
+        size_t cap = r->cap ? r->cap : 256;
+        while (cap <= index)
+            cap *= 2;
+        r->at = mem_resize(r->at, cap, sizeof(*r->at));
+        for (size_t i = r->cap; i < cap; i++)
+            r->at[i] = 0;
+        r->cap = cap;
+    }
+    r->at[index] = value;
+}
+
+/* --- opening and closing --- */
+
+struct cluster_check *cluster_check_new(size_t members, uint64_t founding)
+{
+    struct cluster_check *c = mem_new(struct cluster_check);
+
+    assert(members > 0);
+    assert(members <= CLUSTER_MEMBERS_MAX);
+    c->member_count = members;
+    c->founding = founding;
+    return c;
+}
+
+void cluster_check_free(struct cluster_check *c)
+{
+    if (!c)
+        return;
+    for (size_t i = 0; i < c->member_count; i++)
+        mem_free(c->members[i].terms.at);
+    mem_free(c->leaders);
+    mem_free(c->committed.at);
+    mem_free(c->committed_in.at);
+    mem_free(c->revision.at);
+    mem_free(c->digest.at);
+    mem_free(c->links);
+    mem_free(c);
+}
+
+/* --- leaders --- */
+
+static struct leadership *leadership_of(struct cluster_check *c, uint64_t term)
+{
+    size_t at = c->leader_count;
+
+    while (at > 0 && c->leaders[at - 1].term > term)
+        at--; /* it is nearly always the last one */
+    if (at > 0 && c->leaders[at - 1].term == term)
+        return &c->leaders[at - 1];
+    if (c->leader_count == c->leader_cap) {
+        c->leader_cap = c->leader_cap ? 2 * c->leader_cap : 32;
+        c->leaders = mem_resize(c->leaders, c->leader_cap, sizeof(*c->leaders));
+    }
+    for (size_t i = c->leader_count++; i > at; i--)
+        c->leaders[i] = c->leaders[i - 1];
+    c->leaders[at] = (struct leadership){.term = term, .member = SIZE_MAX};
+    return &c->leaders[at];
+}
+
+static void check_leader(struct cluster_check *c, size_t member, const struct cluster_view *v)
+{
+    if (v->lead == 0)
+        return;
+    if (v->is_leader && v->lead != v->id)
+        fail(c, "member %zu leads term %" PRIu64 " and says that %" PRIx64 " does", member, v->term,
+             v->lead);
+    struct leadership *l = leadership_of(c, v->term);
+    if (l->id == 0)
+        l->id = v->lead;
+    if (l->id != v->lead)
+        fail(c, "term %" PRIu64 " has two leaders: %" PRIx64 ", and for member %zu %" PRIx64,
+             v->term, l->id, member, v->lead);
+    if (v->is_leader)
+        l->member = member;
+}
+
+size_t cluster_check_leader(const struct cluster_check *c, uint64_t *term)
+{
+    for (size_t i = c->leader_count; i > 0; i--)
+        if (c->leaders[i - 1].member != SIZE_MAX) {
+            *term = c->leaders[i - 1].term;
+            return c->leaders[i - 1].member;
+        }
+    return SIZE_MAX;
+}
+
+/* --- logs --- */
+
+static uint64_t link_slot(const struct cluster_check *c, uint64_t index, uint64_t term)
+{
+    uint64_t h = (index * 0x9e3779b97f4a7c15ull) ^ (term * 0xc2b2ae3d27d4eb4full);
+    uint64_t slot = (h ^ h >> 29) & (c->link_cap - 1);
+
+    while (c->links[slot].index != 0 &&
+           (c->links[slot].index != index || c->links[slot].term != term))
+        slot = (slot + 1) & (c->link_cap - 1);
+    return slot;
+}
+
+static void grow_links(struct cluster_check *c)
+{
+    struct link *old = c->links;
+    size_t old_cap = c->link_cap;
+
+    c->link_cap = old_cap ? 2 * old_cap : 1024;
+    c->links = mem_new_array(c->link_cap, struct link);
+    for (size_t i = 0; i < old_cap; i++)
+        if (old[i].index != 0)
+            c->links[link_slot(c, old[i].index, old[i].term)] = old[i];
+    mem_free(old);
+}
+
+/* By induction: if every entry names the one before it, equal entries have equal logs behind them.
+ */
+static void check_link(struct cluster_check *c, size_t member, uint64_t index, uint64_t term,
+                       uint64_t before)
+{
+    if (2 * c->link_count >= c->link_cap)
+        grow_links(c);
+    struct link *l = &c->links[link_slot(c, index, term)];
+    if (l->index == 0) {
+        *l = (struct link){index, term, before};
+        c->link_count++;
+    } else if (l->before != before)
+        fail(c,
+             "logs do not match: member %zu has an entry %" PRIu64 " of term %" PRIu64
+             " behind one of term %" PRIu64 ", another behind one of %" PRIu64,
+             member, index, term, before, l->before);
+}
+
+static uint64_t term_of(struct cluster_check *c, size_t member, const struct cluster_view *v,
+                        uint64_t index)
+{
+    uint64_t term = 0;
+
+    if (!v->term_at(v->context, index, &term) || term == 0)
+        fail(c, "member %zu has no entry %" PRIu64 ", but says it has %" PRIu64 " to %" PRIu64,
+             member, index, v->base + 1, v->last);
+    return term;
+}
+
+/*
+ * Takes what is new in a log. A log changes at its end: from the last entry backwards, until one is
+ * as it was. That is so if logs match, which is to be found out: after a crash and in a new term,
+ * when others may have written to it, all of it is looked at.
+ */
+static void take_log(struct cluster_check *c, size_t member, const struct cluster_view *v)
+{
+    struct member *m = &c->members[member];
+    bool is_new = !m->is_up, all = is_new || m->term != v->term;
+    uint64_t index = v->last;
+
+    for (; index > v->base && c->problem[0] == '\0'; index--) {
+        uint64_t term = term_of(c, member, v, index);
+        bool is_known = index <= m->last && row_get(&m->terms, index) == term;
+        if (is_known && !all)
+            break;
+        if (!is_known && index <= m->stable && is_new)
+            fail(c,
+                 "member %zu had entry %" PRIu64 " of term %" PRIu64
+                 " durable, and after a restart it is one of term %" PRIu64,
+                 member, index, row_get(&m->terms, index), term);
+        row_set(&m->terms, index, term);
+    }
+    for (uint64_t i = index + 1; i <= v->last && c->problem[0] == '\0'; i++) {
+        uint64_t before = i - 1 > v->base ? row_get(&m->terms, i - 1) : 0;
+        if (before != 0)
+            check_link(c, member, i, row_get(&m->terms, i), before);
+    }
+    if (is_new && v->last < m->stable)
+        fail(c, "member %zu had %" PRIu64 " entries durable, and after a restart %" PRIu64, member,
+             m->stable, v->last);
+    m->base = v->base;
+    m->last = v->last;
+    m->stable = v->stable;
+}
+
+/* --- what is committed --- */
+
+static bool is_durable_on_quorum(const struct cluster_check *c, uint64_t index, uint64_t term)
+{
+    size_t count = 0;
+
+    for (size_t i = 0; i < c->member_count; i++) {
+        const struct member *m = &c->members[i];
+        count += m->stable >= index && (index <= m->base || row_get(&m->terms, index) == term);
+    }
+    return count > c->member_count / 2;
+}
+
+static void commit_one(struct cluster_check *c, size_t member, const struct cluster_view *v,
+                       uint64_t index)
+{
+    uint64_t term = row_get(&c->members[member].terms, index);
+    uint64_t known = row_get(&c->committed, index);
+
+    if (known != 0 && known != term)
+        fail(c,
+             "entry %" PRIu64 " was committed with term %" PRIu64
+             ", and on member %zu with term %" PRIu64,
+             index, known, member, term);
+    if (known != 0)
+        return;
+    if (index > c->founding && !is_durable_on_quorum(c, index, term))
+        fail(c,
+             "member %zu says that entry %" PRIu64 " of term %" PRIu64
+             " is committed, and it is not durable on a quorum",
+             member, index, term);
+    row_set(&c->committed, index, term);
+    row_set(&c->committed_in, index, v->term);
+    if (index > c->committed_max)
+        c->committed_max = index;
+}
+
+/* Of what the log still has. After a crash, and when it leads for the first time, all of it. */
+static void check_commit(struct cluster_check *c, size_t member, const struct cluster_view *v)
+{
+    const struct member *m = &c->members[member];
+    uint64_t from = m->is_up ? m->commit : v->base;
+
+    if (v->commit > v->last)
+        fail(c, "member %zu has committed %" PRIu64 " and its log ends at %" PRIu64, member,
+             v->commit, v->last);
+    if (from < v->base)
+        from = v->base;
+    for (uint64_t i = from + 1; i <= v->commit && c->problem[0] == '\0'; i++)
+        commit_one(c, member, v, i);
+    /* What it has changed in its log since may lie below what others have committed, but not below
+     * what it has committed itself. */
+    for (uint64_t i = v->commit; i > v->base && c->problem[0] == '\0'; i--) {
+        if (row_get(&c->committed, i) != row_get(&m->terms, i))
+            fail(c, "member %zu has changed entry %" PRIu64 ", which is committed", member, i);
+        if (i + 64 < v->commit)
+            break; /* a log changes from some entry to its end: the newest show it */
+    }
+}
+
+/* Leader completeness (thesis 3.6.3). One elected late, in an old term, need not have what was
+ * committed in the terms since. */
+static void check_completeness(struct cluster_check *c, size_t member, const struct cluster_view *v)
+{
+    const struct member *m = &c->members[member];
+
+    if (!v->is_leader || (m->is_up && m->is_leader && m->term == v->term))
+        return;
+    for (uint64_t i = c->committed_max; i > v->base; i--) {
+        if (row_get(&c->committed_in, i) >= v->term)
+            continue;
+        if (i > v->last || row_get(&m->terms, i) != row_get(&c->committed, i))
+            fail(c,
+                 "member %zu leads term %" PRIu64 " without entry %" PRIu64
+                 ", which was committed in term %" PRIu64,
+                 member, v->term, i, row_get(&c->committed_in, i));
+    }
+}
+
+/* --- state --- */
+
+static void check_applied(struct cluster_check *c, size_t member, const struct cluster_view *v)
+{
+    uint64_t revision = row_get(&c->revision, v->applied);
+    uint64_t digest = row_get(&c->digest, v->applied);
+
+    if (v->applied > v->commit)
+        fail(c, "member %zu has applied %" PRIu64 " and committed %" PRIu64, member, v->applied,
+             v->commit);
+    if (v->applied > v->stable)
+        fail(c, "member %zu has applied %" PRIu64 ", and only %" PRIu64 " is durable", member,
+             v->applied, v->stable);
+    if (revision != 0 && revision != (uint64_t)v->revision + 1)
+        fail(c,
+             "after entry %" PRIu64 " member %zu is at revision %" PRId64
+             ", another was at %" PRIu64,
+             v->applied, member, v->revision, revision - 1);
+    if (digest != 0 && v->digest != 0 && digest != v->digest)
+        fail(c, "after entry %" PRIu64 ", at revision %" PRId64 ", member %zu has another state",
+             v->applied, v->revision, member);
+    row_set(&c->revision, v->applied, (uint64_t)v->revision + 1);
+    if (v->digest != 0)
+        row_set(&c->digest, v->applied, v->digest);
+}
+
+/* --- one life --- */
+
+static void check_life(struct cluster_check *c, size_t member, const struct cluster_view *v)
+{
+    const struct member *m = &c->members[member];
+
+    if (m->id != 0 && m->id != v->id)
+        fail(c, "member %zu was %" PRIx64 " and is %" PRIx64 " now", member, m->id, v->id);
+    if (!m->is_up)
+        return;
+    if (v->term < m->term)
+        fail(c, "member %zu went back from term %" PRIu64 " to %" PRIu64, member, m->term, v->term);
+    if (v->commit < m->commit)
+        fail(c, "member %zu went back from commit index %" PRIu64 " to %" PRIu64, member, m->commit,
+             v->commit);
+    if (v->applied < m->applied)
+        fail(c, "member %zu went back from applied index %" PRIu64 " to %" PRIu64, member,
+             m->applied, v->applied);
+}
+
+static void check_bounds(struct cluster_check *c, size_t member, const struct cluster_view *v)
+{
+    for (size_t i = 0; i < v->bound_count; i++)
+        if (v->bounds[i].now > v->bounds[i].max)
+            fail(c, "member %zu has %" PRIu64 " %s, and may have %" PRIu64, member,
+                 v->bounds[i].now, v->bounds[i].name, v->bounds[i].max);
+}
+
+void cluster_check_turned(struct cluster_check *c, size_t member, const struct cluster_view *v)
+{
+    struct member *m = &c->members[member];
+
+    assert(member < c->member_count);
+    check_life(c, member, v);
+    check_leader(c, member, v);
+    take_log(c, member, v);
+    check_commit(c, member, v);
+    check_completeness(c, member, v);
+    check_applied(c, member, v);
+    check_bounds(c, member, v);
+    m->is_up = true;
+    m->is_leader = v->is_leader;
+    m->id = v->id;
+    m->term = v->term;
+    m->commit = v->commit;
+    m->applied = v->applied;
+}
+
+/* What is not durable is as good as lost; it may turn out not to be. */
+void cluster_check_down(struct cluster_check *c, size_t member)
+{
+    assert(member < c->member_count);
+    c->members[member].is_up = false;
+}
+
+/* --- progress --- */
+
+void cluster_check_healed(struct cluster_check *c, uint64_t now_ns, uint64_t bound_ns)
+{
+    c->bound_ns = bound_ns;
+    c->waits_since_ns = now_ns;
+    c->waits_for = c->committed_max;
+}
+
+void cluster_check_time(struct cluster_check *c, uint64_t now_ns)
+{
+    if (c->committed_max > c->waits_for)
+        cluster_check_healed(c, now_ns, c->bound_ns);
+    else if (c->bound_ns > 0 && now_ns > c->waits_since_ns + c->bound_ns)
+        fail(c,
+             "a majority has been well for %" PRIu64
+             " ms, and nothing was committed above %" PRIu64,
+             (now_ns - c->waits_since_ns) / 1000000, c->committed_max);
+}

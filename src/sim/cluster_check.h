@@ -1,0 +1,82 @@
+/*
+ * cluster_check: what must hold between the members of a cluster, looked at from outside.
+ *
+ * After every turn of a member the simulator shows what that member's raft says of itself. All that
+ * was ever shown is remembered: who led which term, what each log holds and how far it is durable,
+ * what was committed and what state it led to. So a lie is found when it is told, not when its
+ * consequences reach a client.
+ *
+ *     index       1   2   3   4   5   6   7
+ *     committed   1   1   2   2   .   .   .     terms, for ever
+ *     member 0    1   1   2   2   3   3         its log as it is; durable up to ...
+ *     member 1    1   1   2   2   3
+ *     revision    1   1   2   3                 of the state after it, on whichever member
+ *
+ * Checks     1. A term has one leader, for all time, in everybody's eyes.
+ *            2. What is committed on one member keeps its term for ever, on all of them.
+ *            3. Logs match: an entry of the same index and term has the same one before it.
+ *            4. What is committed is durable on a quorum; what is applied is so here, too.
+ *            5. A leader has everything that was committed in the terms before its own.
+ *            6. After the same entry all have the same state.
+ *            7. What was durable is still there after a crash. Within one life, a term, a commit
+ *               index and an applied index never decrease.
+ *            8. Queues have bounds.
+ *            9. Once healed, the cluster commits something within a bound, and again after that.
+ * Not here   What clients were told (history.h). Which rooms contradict themselves (server_check).
+ *            Membership that changes: all that are there at the beginning vote until the end.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum { CLUSTER_MEMBERS_MAX = 8 };
+
+struct cluster_bound {
+    const char *name;
+    uint64_t now, max;
+};
+
+/* What a member's raft says of itself. */
+struct cluster_view {
+    uint64_t id, term;
+    uint64_t lead; /* id; 0: nobody */
+    bool is_leader;
+    /* The log begins after base; it is durable, committed, applied up to these. */
+    uint64_t base, last, stable, commit, applied;
+    /* The state when `applied` was, and a digest of it; 0: not known. */
+    int64_t revision;
+    uint64_t digest;
+    /* The term of an entry above base, up to last. */
+    bool (*term_at)(const void *context, uint64_t index, uint64_t *out);
+    const void *context;
+    const struct cluster_bound *bounds;
+    size_t bound_count;
+};
+
+struct cluster_check; /* opaque */
+
+/* `founding`: so many entries are committed from the beginning, without anybody's vote. */
+struct cluster_check *cluster_check_new(size_t members, uint64_t founding);
+void cluster_check_free(struct cluster_check *c); /* NULL is fine */
+
+/* The nth member has had a turn, the first of its life included. */
+void cluster_check_turned(struct cluster_check *c, size_t member, const struct cluster_view *v);
+/* Its life has ended; the next turn is one of another. */
+void cluster_check_down(struct cluster_check *c, size_t member);
+
+/*
+ * From now on a majority is up and connected: something must be committed within so much time, and
+ * from then on again and again (a cluster at rest commits nothing: whoever asks for this sees to
+ * it that there is something to commit). It ends with the next storm: 0.
+ */
+void cluster_check_healed(struct cluster_check *c, uint64_t now_ns, uint64_t bound_ns);
+void cluster_check_time(struct cluster_check *c, uint64_t now_ns);
+
+/* The member that leads the highest term anybody has led, and that term; SIZE_MAX: there was none
+ * yet. */
+size_t cluster_check_leader(const struct cluster_check *c, uint64_t *term);
+
+/* The first thing that did not hold, or NULL. */
+const char *cluster_check_problem(const struct cluster_check *c);
