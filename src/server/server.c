@@ -364,11 +364,15 @@ struct server_status server_status(const struct server *s)
     return (struct server_status){
         .member_id = s->facts.member_id,
         .cluster_id = s->facts.cluster_id,
-        .leader = s->facts.leader,
+        .leader = raft.soft_state.lead,
         .term = raft.hard_state.term,
         .committed = raft.hard_state.commit,
         .applied = s->facts.applied_index,
         .durable_store = backend_durable(s->state.backend).index,
+        .log_base = raft.base_index,
+        .log_last = raft.last_index,
+        .log_durable = raft.stable_index,
+        .is_leader = raft.soft_state.role == RAFT_LEADER,
         .revision = mvcc_revision(s->state.mvcc),
         .turns = s->turns,
         .longest_turn_ns = s->longest_turn_ns,
@@ -391,6 +395,11 @@ bool server_install_own_image(struct server *s, uint64_t ahead)
 uint64_t server_installed(const struct server *s)
 {
     return s->install.count;
+}
+
+bool server_term_at(const struct server *s, uint64_t index, uint64_t *out)
+{
+    return raft_term_at(s->raft, index, out);
 }
 
 uint16_t server_client_port(const struct server *s, size_t nth)

@@ -69,6 +69,8 @@ void server_abandon(struct server *s);
 struct server_status {
     uint64_t member_id, cluster_id, leader;
     uint64_t term, committed, applied, durable_store; /* indexes but for the term */
+    uint64_t log_base, log_last, log_durable;         /* the log begins after base */
+    bool is_leader;
     int64_t revision;
     uint64_t turns, longest_turn_ns;
     uint64_t longest_busy_ns; /* the longest turn without its waits for a processor */
@@ -78,6 +80,9 @@ struct server_status {
     bool ready;
 };
 struct server_status server_status(const struct server *s);
+
+/* The term of an entry of the log; false if it is compacted away or not there yet. */
+bool server_term_at(const struct server *s, uint64_t index, uint64_t *out);
 
 /* Where clients are served: the nth listener's port. 0 if there is none. */
 uint16_t server_client_port(const struct server *s, size_t nth);
