@@ -3,6 +3,7 @@
 #include "sim/actor.h"
 #include "sim/host.h"
 #include "sim/idle.h"
+#include "sim/member_view.h"
 
 #include <stdio.h>
 
@@ -30,6 +31,7 @@ struct sim {
     size_t actor_count;
     struct idle *idle; /* or NULL */
     struct history history;
+    struct cluster_check *cluster;
 
     struct rng fate, installs; /* the second for when images are installed */
     struct climate climate;
@@ -82,6 +84,7 @@ static void crash(struct sim *s)
     if (s->crashes_left > 0)
         s->crashes_left--;
     sim_host_crash(s->member, how);
+    cluster_check_down(s->cluster, 0);
     plan_crash(s);
     s->restart.run = start_member;
     fake_time_at(&s->time, &s->restart,
@@ -186,6 +189,7 @@ static void sim_open(struct sim *s, const struct sim_options *o)
     s->wire = fake_wire_new(&s->time, &(struct fake_wire_options){.delay = wire_delay});
     s->member =
         sim_host_new(&s->time, s->wire, "10.0.0.1", &s->climate, o->logger ? o->logger : &silence);
+    s->cluster = cluster_check_new(1, 1);
     inbox_init(&s->inbox, NULL, NULL);
     fake_clock_init(&s->clock, &s->time, &s->inbox);
     s->io = (struct io){.inbox = &s->inbox,
@@ -231,6 +235,7 @@ static void sim_close(struct sim *s)
     fake_wire_free(s->wire);
     fake_time_free(&s->time);
     history_free(&s->history);
+    cluster_check_free(s->cluster);
 }
 
 /* --- running --- */
@@ -282,6 +287,17 @@ static void note_installs(struct sim *s, uint64_t count)
     s->history.installs = count;
 }
 
+static void check_cluster(struct sim *s)
+{
+    struct member_view now;
+
+    member_view(s->member->server, &now);
+    cluster_check_turned(s->cluster, 0, &now.view);
+    const char *problem = cluster_check_problem(s->cluster);
+    if (problem)
+        history_fail(&s->history, "%s", problem);
+}
+
 static void member_turned(struct sim *s)
 {
     struct sim_host *m = s->member;
@@ -289,6 +305,7 @@ static void member_turned(struct sim *s)
     if (m->failed)
         return;
     server_check(m->server);
+    check_cluster(s);
     struct server_status now = server_status(m->server);
     note(s, now.committed);
     note(s, now.applied);

@@ -1,0 +1,16 @@
+/* member_view: a member of the simulated cluster, as cluster_check looks at it. */
+#pragma once
+
+#include "sim/cluster_check.h"
+
+struct server;
+
+enum { MEMBER_BOUNDS = 1 };
+
+struct member_view {
+    struct cluster_view view; /* lends what is below, and the server */
+    struct cluster_bound bounds[MEMBER_BOUNDS];
+};
+
+/* Until the server's next turn. */
+void member_view(const struct server *s, struct member_view *out);
