@@ -2,9 +2,39 @@
 
 enum { AWAY_MS_MAX = 400 /* before connecting again */ };
 
+#define CALL_TIMEOUT_NS (9 * NS_PER_S)
+
 static void on_time(struct timer *t)
 {
     container_of(t, struct actor, timer)->timer_due = true;
+}
+
+static void on_limit(struct timer *t)
+{
+    container_of(t, struct actor, limit)->limit_due = true;
+}
+
+void actor_limit(struct actor *a)
+{
+    a->limit_due = false;
+    timer_start(a->o.io->clock, &a->limit,
+                rng_between(&a->rng, LIMIT_MS_MIN, LIMIT_MS_MAX) * NS_PER_MS);
+}
+
+struct client_request actor_request(const struct actor *a, const char *path)
+{
+    static const struct client_field require = {"hasleader", {(const uint8_t *)"true", 4}};
+
+    return (struct client_request){
+        .path = path, .metadata = &require, .metadata_count = a->requires_leader};
+}
+
+static void choose_server(struct actor *a)
+{
+    size_t others = a->o.server_count - 1;
+
+    if (others > 0 && !a->reads_final) /* that is to be done at this one */
+        a->server = (a->server + 1 + rng_below(&a->rng, others)) % a->o.server_count;
 }
 
 void actor_wait_ms(struct actor *a, uint64_t max)
@@ -21,7 +51,15 @@ struct actor *actor_new(const struct actor_options *options)
     a->h = options->history;
     a->rng = options->rng;
     a->timer.on_time = on_time;
+    a->limit.on_time = on_limit;
     a->next_revision = 1;
+    assert(options->server_count > 0);
+    assert(options->server_count <= ACTOR_SERVERS_MAX);
+    a->server = rng_below(&a->rng, options->server_count);
+    a->requires_leader = rng_chance(&a->rng, 1, 3);
+    a->call_timeout_ns = CALL_TIMEOUT_NS;
+    if (rng_chance(&a->rng, 2, 3)) /* one that is not as patient as the server */
+        a->call_timeout_ns = rng_between(&a->rng, NS_PER_S / 4, 4 * NS_PER_S);
     a->asked_max = options->kind == ACTOR_CROWD ? CROWD_MAX : 1;
     a->asked = mem_new_array(a->asked_max, struct asked);
     actor_wait_ms(a, PAUSE_MS_MAX);
@@ -31,12 +69,15 @@ struct actor *actor_new(const struct actor_options *options)
 void actor_free(struct actor *a)
 {
     timer_stop(a->o.io->clock, &a->timer);
+    timer_stop(a->o.io->clock, &a->limit);
     if (a->client)
         client_close(a->client);
     for (size_t i = 0; i < a->life_count; i++) {
         buf_free(&a->lives[i].seen);
         buf_free(&a->lives[i].told);
     }
+    for (size_t i = 0; i < a->asked_max; i++)
+        buf_free(&a->asked[i].wire);
     mem_free(a->asked);
     arena_free(&a->arena);
     mem_free(a);
@@ -54,9 +95,37 @@ void actor_lost(struct actor *a)
     client_close(a->client);
     a->client = NULL;
     a->is_open = false;
+    a->conn_told = 0; /* the next member may be behind this one, or this one behind itself */
     writer_lost(a);
     watcher_lost(a);
+    choose_server(a);
+    timer_stop(a->o.io->clock, &a->limit);
+    a->limit_due = false;
     actor_wait_ms(a, AWAY_MS_MAX);
+}
+
+static void opened(struct actor *a)
+{
+    a->is_open = true;
+    if (actor_is_writer(a)) {
+        timer_stop(a->o.io->clock, &a->limit);
+        a->limit_due = false;
+    } else
+        actor_limit(a);
+}
+
+/* The connection did not come about, a watch is silent, a renewal was not answered. */
+static void limit_reached(struct actor *a)
+{
+    a->limit_due = false;
+    if (!a->client)
+        return;
+    if (a->is_open && actor_is_writer(a))
+        writer_limit_reached(a);
+    else if (a->dozing || (a->o.kind == ACTOR_WITNESS && a->h->seen < a->h->compacted))
+        actor_limit(a); /* what the witness has not seen, nobody else could show it */
+    else
+        actor_lost(a);
 }
 
 static void take(struct actor *a)
@@ -66,7 +135,7 @@ static void take(struct actor *a)
     while (a->client && !a->dozing && client_take(a->client, &e)) {
         switch (e.kind) {
         case CLIENT_OPEN:
-            a->is_open = true;
+            opened(a);
             break;
         case CLIENT_MESSAGE:
             if (e.call == a->stream)
@@ -90,8 +159,12 @@ static void take(struct actor *a)
 void actor_turn(struct actor *a)
 {
     take(a);
+    if (a->limit_due)
+        limit_reached(a);
     if (!a->client && a->timer_due) {
-        a->client = client_open(&(struct client_options){.io = a->o.io, .address = a->o.server});
+        a->client = client_open(
+            &(struct client_options){.io = a->o.io, .address = a->o.servers[a->server]});
+        actor_limit(a);
         actor_wait_ms(a, PAUSE_MS_MAX);
     }
     if (a->is_open && actor_is_writer(a))
@@ -110,9 +183,14 @@ void actor_wind_down(struct actor *a)
         actor_wait_ms(a, PAUSE_MS_MAX);
 }
 
-void actor_read_all(struct actor *a)
+void actor_read_all(struct actor *a, size_t server)
 {
+    assert(server < a->o.server_count);
     a->reads_final = true;
+    a->final_done = false;
+    if (a->client && a->server != server)
+        actor_lost(a);
+    a->server = server;
     if (!timer_is_set(&a->timer))
         actor_wait_ms(a, PAUSE_MS_MAX);
 }

@@ -4,13 +4,22 @@
  *     witness   watches everything from the first revision on, for the history
  *     writer    one call after the other: puts, deletes, transactions within transactions, reads of
  *               now and of the past, leases, compactions; and now and then it leaves in between
- *     herder    the same, but a hundred keys at a time, deleted at once; and it compacts behind
- * that group     the same, but small and many at a time reader    ranges of all options, mostly of
- * the past lessee    leases watcher   watches some of it from somewhere, now and then anew, and
- * reads slowly
+ *     herder    the same, but a hundred keys at a time, deleted at once; it compacts behind that
+ *     crowd     the same, but small and many at a time
+ *     reader    ranges of all options, mostly of the past
+ *     lessee    leases, and renews them on a stream that it keeps
+ *     watcher   watches some of it from somewhere, now and then anew, and reads slowly
  *
- * When a connection is lost, it connects again after a while. A write whose answer never came may
- * or may not have happened.
+ * It is connected to one member at a time. When the connection is lost, or does not come about, or
+ * a watch is silent, or a call was not answered in time, it goes to another member after a while,
+ * as etcd's clients do; and as with them:
+ *
+ *     reads, grants, revokes and renewals   are sent again, a few times
+ *     puts, deletes, transactions           are not, if they may have been sent: whether one
+ * without an answer has happened nobody knows watches                               go on after the
+ * last revision seen, or told of
+ *
+ * An error leaves an operation unknown, unless it says for certain that it has not happened.
  */
 #pragma once
 
@@ -27,12 +36,15 @@ enum actor_kind {
     ACTOR_WATCHER,
 };
 
+enum { ACTOR_SERVERS_MAX = HISTORY_MEMBERS_MAX };
+
 struct actor; /* opaque */
 
 struct actor_options {
     enum actor_kind kind;
-    const struct io *io; /* of the clients' host */
-    struct net_address server;
+    const struct io *io;                           /* of the clients' host */
+    struct net_address servers[ACTOR_SERVERS_MAX]; /* by member */
+    size_t server_count;
     struct history *history;
     struct rng rng;
     unsigned pause_ms_max; /* between two calls */
@@ -51,8 +63,9 @@ void actor_turn(struct actor *a);
 void actor_wind_down(struct actor *a);
 bool actor_is_idle(const struct actor *a, int64_t revision);
 
-/* A writer's last call: the whole state. */
-void actor_read_all(struct actor *a);
+/* A writer's last call: the whole state, linearizable, at this member. It is idle when it has it.
+ */
+void actor_read_all(struct actor *a, size_t server);
 
 /* Its own records against the history, when the witness has seen everything. */
 void actor_check(struct actor *a);

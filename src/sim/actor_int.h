@@ -18,13 +18,26 @@ enum {
     LIVES_MAX = 64,    /* watches one after the other */
     CROWD_MAX = 2500,  /* calls at a time */
     HERD_CHUNK = 128,  /* keys in a transaction: as many as it may have */
+    SENDS_MAX = 4,     /* of a call that may be sent again */
+    LIMIT_MS_MIN = 500,
+    LIMIT_MS_MAX = 4000, /* to connect, to hear of a watch, to have a lease renewed */
 };
 
-/* A call under way. */
+/*
+ * A call under way:
+ *
+ *     free --> sent, has a call --> answered, failed, given up --> free
+ *               ^          |
+ *               +- waits <-+  for a connection, to be sent again
+ */
 struct asked {
-    struct client_call *call; /* NULL: none */
+    struct client_call *call; /* NULL: it is free, or waits */
+    bool waits;
+    unsigned sends;
     const char *path;
+    struct buf wire; /* while it may be sent again */
     uint64_t op;
+    int64_t floor;        /* the member said that it was at this revision, when it was sent */
     int64_t old_revision; /* that it reads; 0: the newest */
     bool stale;
     bool is_future; /* a compaction that must be refused */
@@ -35,9 +48,12 @@ struct actor {
     struct history *h;
     struct rng rng;
     struct client *client;
+    size_t server;        /* that it is, or will be, connected to */
+    int64_t conn_told;    /* the highest revision that this connection was told */
+    bool requires_leader; /* and says so */
     bool is_open, winding_down;
-    struct timer timer;
-    bool timer_due;
+    struct timer timer, limit; /* what it does next; when it has waited long enough */
+    bool timer_due, limit_due;
     uint64_t calls;
     struct arena arena; /* of the request in the making */
 
@@ -45,7 +61,9 @@ struct actor {
     struct asked *asked;
     size_t asked_max, asked_count;
     bool impatient, disarms;
-    unsigned haste; /* calls to be made at once, behind a large delete */
+    unsigned haste;                /* calls to be made at once, behind a large delete */
+    struct client_call *keepalive; /* a lessee's stream; NULL: none */
+    uint64_t call_timeout_ns;
     bool reads_final, final_done;
     int64_t lease;
 
@@ -59,8 +77,12 @@ struct actor {
 
 /* actor.c */
 void actor_wait_ms(struct actor *a, uint64_t max);
-/* The connection is closed; another is made after a while. */
+/* It waits so long for something that may never come, from now on. */
+void actor_limit(struct actor *a);
+/* The connection is closed; another is made after a while, to another member if there is one. */
 void actor_lost(struct actor *a);
+/* Of a call on the connection, with the metadata that the actor sends. */
+struct client_request actor_request(const struct actor *a, const char *path);
 
 /* requests.c: in the actor's arena, until the request is sent. */
 struct bytes request_key(struct actor *a, unsigned key);
@@ -77,6 +99,7 @@ struct pb_txn_request request_herd(struct actor *a, int64_t lease);
 bool actor_is_writer(const struct actor *a);
 void writer_turn(struct actor *a);
 void writer_lost(struct actor *a);
+void writer_limit_reached(struct actor *a);
 void writer_answered(struct actor *a, struct asked *q, struct bytes message);
 void writer_call_ended(struct actor *a, struct asked *q, const struct client_event *e);
 

@@ -13,6 +13,7 @@ enum {
     MESSAGE_BYTES_MIN = 64,      /* what a message takes of a watcher's credit, at least */
     CREDIT_BYTES = 24 * KIB,     /* a live watcher has more than that */
     FORGOTTEN_NS = 1 * NS_PER_S, /* one whose answer nobody waits for is over by then */
+    PPM = 1000000,
 };
 
 void history_free(struct history *h)
@@ -101,16 +102,40 @@ void history_done(struct history *h, uint64_t op, int64_t revision, struct bytes
                      " had been told before it began",
                      op, revision, o->floor);
     o->done = true;
+    o->over_ns = h->now_ns;
     o->revision = revision;
     buf_append(&o->reply, reply);
     if (revision > h->told)
         h->told = revision;
 }
 
+void history_sent(struct history *h, uint64_t op, unsigned member)
+{
+    struct history_op *o = history_op(h, op);
+
+    o->repeated = o->is_sent;
+    o->is_sent = true;
+    o->member = member;
+}
+
+/* A renewal may still be on its way when nobody waits for it any more. */
+static void may_be_renewed(struct history *h, int64_t id)
+{
+    struct history_lease *l = history_lease(h, id);
+
+    if (l)
+        l->may_be_renewed_ns = h->now_ns + FORGOTTEN_NS;
+}
+
 void history_gave_up(struct history *h, uint64_t op)
 {
-    history_op(h, op)->done = true;
-    history_op(h, op)->failed = true;
+    struct history_op *o = history_op(h, op);
+
+    o->done = true;
+    o->failed = true;
+    o->over_ns = h->now_ns;
+    if (o->kind == OP_RENEW)
+        may_be_renewed(h, o->lease);
 }
 
 void history_refused(struct history *h, uint64_t op)
@@ -141,17 +166,28 @@ void history_granted(struct history *h, uint64_t op, int64_t id, int64_t ttl)
         (struct history_lease){.id = id, .ttl = ttl, .renewed_ns = history_op(h, op)->began_ns};
 }
 
-/* Before this nobody may have ended it. */
-static uint64_t lease_end_ns(const struct history_lease *l)
+/* By a clock that goes wrong: it shows so many seconds after no less, or no more, than this. */
+static uint64_t seconds_at_least(const struct history *h, int64_t seconds)
 {
-    return l->renewed_ns + (uint64_t)l->ttl * NS_PER_S;
+    return (uint64_t)seconds * (NS_PER_S - h->clock_ppm_max * (NS_PER_S / PPM));
+}
+
+static uint64_t seconds_at_most(const struct history *h, int64_t seconds)
+{
+    return (uint64_t)seconds * (NS_PER_S + 2 * h->clock_ppm_max * (NS_PER_S / PPM));
+}
+
+/* Before this nobody may have ended it. */
+static uint64_t lease_end_ns(const struct history *h, const struct history_lease *l)
+{
+    return l->renewed_ns + seconds_at_least(h, l->ttl);
 }
 
 void history_lease_is_gone(struct history *h, int64_t id)
 {
     const struct history_lease *l = history_lease(h, id);
 
-    if (l && !l->may_be_revoked && h->now_ns < lease_end_ns(l))
+    if (l && !l->may_be_revoked && h->now_ns < lease_end_ns(h, l))
         history_fail(h, "lease %" PRIx64 " is gone before its time", (uint64_t)id);
 }
 
@@ -164,8 +200,12 @@ void history_renewed(struct history *h, uint64_t op, int64_t id, int64_t ttl)
     else if (l && ttl != l->ttl)
         history_fail(h, "lease %" PRIx64 " of %" PRId64 " s was renewed for %" PRId64, (uint64_t)id,
                      l->ttl, ttl);
-    else if (l)
+    else
+        history_op(h, op)->is_renewed = true;
+    if (l && ttl > 0) {
         l->renewed_ns = history_op(h, op)->began_ns;
+        may_be_renewed(h, id);
+    }
 }
 
 /* --- the witness --- */
@@ -250,6 +290,8 @@ void history_witness(struct history *h, const struct pb_event *pe)
     h->events[h->event_count++] = e;
     h->last[e.key] = h->event_count;
     h->seen = e.revision;
+    if (e.revision > h->told)
+        h->told = e.revision;
 }
 
 size_t history_up_to(const struct history *h, int64_t revision)
@@ -408,11 +450,25 @@ static void check_cut(struct history *h, const struct history_watch *w)
                      w->from_key, w->to_key, w->live_at, w->cut_at);
 }
 
+/* It has seen, or was told that it has seen, everything up to this revision. */
+static int64_t watched_until(const struct history_watch *w)
+{
+    const struct history_seen *seen = (const void *)w->seen.at;
+    const struct history_progress *told = (const void *)w->told.at;
+    size_t seen_count = w->seen.len / sizeof(*seen), told_count = w->told.len / sizeof(*told);
+    int64_t until = seen_count ? seen[seen_count - 1].event.revision : 0;
+
+    for (size_t i = 0; i < told_count; i++)
+        if (told[i].revision > until)
+            until = told[i].revision;
+    return until;
+}
+
 void history_check_watch(struct history *h, const struct history_watch *w)
 {
     const struct history_seen *seen = (const void *)w->seen.at;
     size_t count = w->seen.len / sizeof(*seen), n = 0;
-    int64_t until = w->to_the_end ? INT64_MAX : count ? seen[count - 1].event.revision : 0;
+    int64_t until = w->to_the_end ? INT64_MAX : watched_until(w);
 
     for (size_t at = 0; at < history_up_to(h, until) && !h->failed; at++) {
         const struct history_event *e = &h->events[at];
@@ -444,6 +500,14 @@ void history_check_watch(struct history *h, const struct history_watch *w)
 
 /* --- the end --- */
 
+static void lease_was_revoked(struct history *h, const struct history_op *o)
+{
+    struct history_lease *l = history_lease(h, o->lease);
+
+    if (l)
+        l->ended_at = o->revision;
+}
+
 /* One that was answered: it has changed nothing, or it is the cause of its revision. */
 static void check_answered(struct history *h, uint64_t n, uint64_t *cause)
 {
@@ -453,7 +517,7 @@ static void check_answered(struct history *h, uint64_t n, uint64_t *cause)
     struct history_op *o = &h->ops[n];
     size_t at = history_up_to(h, o->revision - 1);
 
-    if (judge_reads(h, o))
+    if (o->kind == OP_KEYS && h->members > 1 ? judge_keys(h, o) : judge_reads(h, o))
         return;
     if (o->seen != 0 && o->seen != o->revision)
         history_fail(h, "operation %" PRIu64 " was told revision %" PRId64 ", but is at %" PRId64,
@@ -469,8 +533,11 @@ static void check_answered(struct history *h, uint64_t n, uint64_t *cause)
     else if (cause[at] != UINT64_MAX)
         history_fail(h, "operations %" PRIu64 " and %" PRIu64 " both have revision %" PRId64,
                      cause[at], n, o->revision);
-    else
+    else {
         cause[at] = n;
+        if (o->kind == OP_REVOKE)
+            lease_was_revoked(h, o);
+    }
 }
 
 /* One that was not answered, but whose value is there. */
@@ -502,22 +569,6 @@ static void find_causes(struct history *h, uint64_t *cause)
             check_seen(h, n, cause);
 }
 
-/* Deletes leave no name behind: is there one whose answer never came, and that fits? */
-static bool find_delete(struct history *h, size_t at)
-{
-    for (uint64_t n = 0; n < h->op_count; n++) {
-        struct history_op *o = &h->ops[n];
-        bool may = o->failed && !o->refused && o->seen == 0 && !o->counts &&
-                   o->floor < h->events[at].revision &&
-                   (o->kind == OP_DELETE || o->kind == OP_TXN || o->kind == OP_REVOKE);
-        if (may && judge_writes(h, o, at)) {
-            o->counts = true;
-            return true;
-        }
-    }
-    return false;
-}
-
 /* All keys of one lease, and no others. */
 static bool is_end_of_lease(struct history *h, size_t at, int64_t *lease)
 {
@@ -538,38 +589,114 @@ static bool is_end_of_lease(struct history *h, size_t at, int64_t *lease)
            (next == h->event_count || h->events[next].revision != h->events[at].revision);
 }
 
+/* Somebody could have ended it then. */
+static bool is_due(const struct history *h, const struct history_lease *l, size_t at)
+{
+    return !l || l->may_be_revoked || h->events[at].seen_ns >= lease_end_ns(h, l);
+}
+
 static void check_lease_end(struct history *h, size_t at)
 {
-    int64_t id;
+    int64_t id, revision = h->events[at].revision;
 
     if (!is_end_of_lease(h, at, &id)) {
-        history_fail(h, "nobody has deleted what is deleted at %" PRId64, h->events[at].revision);
+        history_fail(h, "nobody has deleted what is deleted at %" PRId64, revision);
         return;
     }
     struct history_lease *l = history_lease(h, id);
     if (!l)
         return; /* its grant was never answered: nobody knows since when */
-    if (l->is_ended)
-        history_fail(h, "lease %" PRIx64 " ends again at %" PRId64, (uint64_t)id,
-                     h->events[at].revision);
-    if (!l->may_be_revoked && h->events[at].seen_ns < lease_end_ns(l))
+    if (l->ended_at != 0)
+        history_fail(h, "lease %" PRIx64 " ends again at %" PRId64, (uint64_t)id, revision);
+    if (!is_due(h, l, at))
         history_fail(h, "lease %" PRIx64 " ends at %" PRId64 ", before its time", (uint64_t)id,
-                     h->events[at].revision);
-    l->is_ended = true;
+                     revision);
+    l->ended_at = revision;
 }
 
-static void check_revisions(struct history *h, const uint64_t *cause)
+/* --- who has deleted what --- */
+
+/*
+ * Deletes leave no name behind. Those whose answer never came may have happened at any of several
+ * revisions, and each of those may have several that fit: so they are paired, with as many pairs as
+ * there can be (augmenting paths). First the revisions that must have one, since a pair that is
+ * made may change its partner later, but never loses it; then those that may be the end of a lease.
+ */
+struct pairs {
+    struct history *h;
+    uint64_t *op_of;  /* by event: the operation that is its cause, or UINT64_MAX */
+    size_t *event_of; /* by operation: the event, plus one */
+    bool *is_tried;   /* by operation, in this search */
+};
+
+static bool may_have_deleted(const struct history *h, const struct history_op *o, size_t at)
 {
+    return o->failed && !o->refused && o->seen == 0 && o->floor < h->events[at].revision &&
+           (o->kind == OP_DELETE || o->kind == OP_TXN || o->kind == OP_REVOKE);
+}
+
+/* NOLINTNEXTLINE(misc-no-recursion): no deeper than there are operations without an answer */
+static bool find_pair(struct pairs *p, size_t at)
+{
+    for (uint64_t n = 0; n < p->h->op_count; n++) {
+        struct history_op *o = &p->h->ops[n];
+        if (p->is_tried[n] || !may_have_deleted(p->h, o, at) || !judge_writes(p->h, o, at))
+            continue;
+        p->is_tried[n] = true;
+        if (p->event_of[n] == 0 || find_pair(p, p->event_of[n] - 1)) {
+            p->event_of[n] = at + 1;
+            p->op_of[at] = n;
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool find_delete(struct pairs *p, size_t at)
+{
+    for (size_t n = 0; n < p->h->op_count; n++)
+        p->is_tried[n] = false;
+    return find_pair(p, at);
+}
+
+static bool may_be_lease_end(struct history *h, size_t at)
+{
+    int64_t id;
+
+    return is_end_of_lease(h, at, &id) && is_due(h, history_lease(h, id), at);
+}
+
+static void pair_deletes(struct pairs *p, bool leases)
+{
+    struct history *h = p->h;
+
     for (size_t at = 0; at < h->event_count && !h->failed; at++) {
         bool begins = at == 0 || h->events[at].revision != h->events[at - 1].revision;
-        if (!begins || cause[at] != UINT64_MAX)
+        if (!begins || p->op_of[at] != UINT64_MAX || may_be_lease_end(h, at) != leases)
             continue;
         if (!h->events[at].deleted)
             history_fail(h, "nobody has written what is at %" PRId64, h->events[at].revision);
-        else if (!find_delete(h, at))
+        else if (!find_delete(p, at))
             check_lease_end(h, at);
     }
 }
+
+static void check_revisions(struct history *h, uint64_t *cause)
+{
+    struct pairs p = {
+        .h = h,
+        .op_of = cause,
+        .event_of = mem_new_array(h->op_count + 1, size_t),
+        .is_tried = mem_new_array(h->op_count + 1, bool),
+    };
+
+    pair_deletes(&p, false);
+    pair_deletes(&p, true);
+    mem_free(p.event_of);
+    mem_free(p.is_tried);
+}
+
+/* --- leases at the end --- */
 
 static void check_leases(struct history *h)
 {
@@ -578,11 +705,29 @@ static void check_leases(struct history *h)
         const struct history_lease *l = e && !e->deleted ? history_lease(h, e->lease) : NULL;
         if (!l)
             continue;
-        uint64_t from_ns =
-            l->renewed_ns > h->leases_afresh_ns ? l->renewed_ns : h->leases_afresh_ns;
-        if (h->now_ns > from_ns + (uint64_t)l->ttl * NS_PER_S + h->lease_late_ns)
+        uint64_t from_ns = h->leader_began_ns > h->healed_ns ? h->leader_began_ns : h->healed_ns;
+        if (from_ns < l->renewed_ns)
+            from_ns = l->renewed_ns;
+        if (from_ns < l->may_be_renewed_ns)
+            from_ns = l->may_be_renewed_ns;
+        if (h->now_ns > from_ns + seconds_at_most(h, l->ttl) + h->lease_late_ns)
             history_fail(h, "lease %" PRIx64 " should have ended, and key %u is still there",
                          (uint64_t)l->id, key);
+    }
+}
+
+/* A renewal names a revision that its member had reached when it was asked for. */
+static void check_renewals(struct history *h)
+{
+    for (uint64_t n = 0; n < h->op_count && !h->failed; n++) {
+        const struct history_op *o = &h->ops[n];
+        const struct history_lease *l =
+            o->kind == OP_RENEW && o->is_renewed ? history_lease(h, o->lease) : NULL;
+        if (l && l->ended_at != 0 && (o->revision >= l->ended_at || o->floor >= l->ended_at))
+            history_fail(h,
+                         "lease %" PRIx64 " ended at %" PRId64 ", and operation %" PRIu64
+                         ", begun at %" PRId64 ", has renewed it at %" PRId64,
+                         (uint64_t)l->id, l->ended_at, n, o->floor, o->revision);
     }
 }
 
@@ -595,5 +740,6 @@ void history_check(struct history *h)
     find_causes(h, cause);
     check_revisions(h, cause);
     check_leases(h);
+    check_renewals(h);
     mem_free(cause);
 }

@@ -17,13 +17,22 @@
  *               answers of transactions) that follow from the state before it.
  *            3. One whose answer never came has happened as a whole, at most once, or not at all.
  *            4. No revision without a cause: an operation begun before it, or the end of a lease.
- *            5. What was answered before something else began has no higher revision: strict order.
+ *            5. What was answered before something else began has no higher revision: strict order,
+ *               whichever members they were at. A serializable read may be of any state there was;
+ *               so may what a lease is asked, if there are several members: it is asked of one that
+ *               believes to lead.
  *            6. A lease ends when it is revoked, or when its time is up and not before; and then it
- *               does end, with all its keys. Until then it can be renewed and put to use.
+ *               does end, with all its keys. Until then it can be renewed and put to use, and after
+ *               that it cannot.
  *            7. A watcher sees exactly the history's part that it asked for, no revision in two
- *               pieces, with the values before; and a notice of progress is true. A compaction ends
- *               none that was live and had credit for what happened until then.
+ *               pieces, with the values before; and a notice of progress is true: nothing up to
+ *               there comes later, or never. A compaction ends none that was live and had credit
+ *               for what happened until then.
  * A violation ends the run: history_fail.
+ *
+ * Members    All of this is said of the cluster, and clients are wherever they are. Three things
+ * are of a member: how far it is (server_revision), which a client cannot know; whose clock ends
+ * leases (leader_began_ns); and how wrong that clock may be.
  */
 #pragma once
 
@@ -35,6 +44,7 @@ enum {
     HERD_KEYS = 640,   /* z0000 ...: so many that deleting them takes several turns */
     HISTORY_ALL_KEYS = HISTORY_KEYS + HERD_KEYS,
     HISTORY_KEY_BYTES = 8,
+    HISTORY_MEMBERS_MAX = 8,
 };
 
 enum history_kind {
@@ -58,8 +68,11 @@ struct history_op {
     int64_t seen;              /* where its value is in the history; 0: nowhere */
     int64_t lease;             /* that it names */
     uint64_t began_ns;         /* virtual time */
+    uint64_t over_ns;          /* when it was answered, or given up */
+    unsigned member;           /* that it was last sent to */
     bool refused;              /* failed, and so that it has certainly not happened */
-    bool counts;               /* it explains a revision */
+    bool is_sent, repeated;    /* more than once: an earlier one may have happened */
+    bool is_renewed;           /* a lease, for its whole time again */
     struct buf request, reply; /* as sent */
 };
 
@@ -78,8 +91,10 @@ struct history_event {
 /* A lease that a client was told it has. */
 struct history_lease {
     int64_t id, ttl;
-    uint64_t renewed_ns; /* when it was last asked for, and got */
-    bool is_ended, may_be_revoked;
+    uint64_t renewed_ns;        /* when it was last asked for, and got */
+    uint64_t may_be_renewed_ns; /* no later than this, by calls whose answer may not have come */
+    int64_t ended_at;           /* the revision at which its keys went; 0: not yet */
+    bool may_be_revoked;
 };
 
 struct history {
@@ -94,12 +109,16 @@ struct history {
     int64_t seen;      /* the witness has everything up to here */
     int64_t compacted; /* the highest compaction anybody has asked for */
     uint64_t now_ns;
-    uint64_t leases_afresh_ns; /* all of them: the member began, or its state was replaced */
-    uint64_t lease_late_ns;    /* how late a lease may end */
-    int64_t server_revision;   /* the member's, as it is: clients do not know it */
-    bool witness_is_live;      /* it had everything there was, and is still connected */
-    bool has_installs;         /* the member's state is replaced now and then, */
-    uint64_t installs;         /* so often up to now */
+    unsigned members;                             /* 0: one */
+    int64_t server_revision[HISTORY_MEMBERS_MAX]; /* as it is: clients do not know it */
+    uint64_t leader_began_ns; /* whoever leads gives all leases their whole time, when it begins, or
+                                 when its state was replaced */
+    uint64_t healed_ns;       /* from then on there was a leader, and it heard a majority */
+    uint64_t lease_late_ns;   /* how late a lease may end, then */
+    uint64_t clock_ppm_max;   /* how far a member's second is from the world's, in millionths */
+    bool witness_is_live;     /* it had everything there was, and is still connected */
+    bool has_installs;        /* the members' states are replaced now and then, */
+    uint64_t installs;        /* so often up to now */
     char problem[512];
     bool failed;
 };
@@ -122,6 +141,8 @@ struct history_op *history_op(struct history *h, uint64_t op);
  * told before. */
 void history_done(struct history *h, uint64_t op, int64_t revision, struct bytes reply, bool stale);
 void history_gave_up(struct history *h, uint64_t op);
+/* It is sent to this member; and it may have been sent to others before. */
+void history_sent(struct history *h, uint64_t op, unsigned member);
 void history_refused(struct history *h, uint64_t op);
 
 /* NULL: nobody was told of it. */
@@ -189,3 +210,5 @@ void history_check(struct history *h);
 bool judge_writes(struct history *h, const struct history_op *o, size_t at);
 /* And on the state at its revision no events, and its answer? */
 bool judge_reads(struct history *h, const struct history_op *o);
+/* Are these the keys of the lease at some revision? */
+bool judge_keys(struct history *h, const struct history_op *o);

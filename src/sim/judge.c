@@ -259,6 +259,38 @@ static void keys_of(struct judge *j, const struct pb_lease_time_to_live_request 
     demand(j, !r || r->keys.count == count);
 }
 
+/* Walks through all states there were, one revision after the other. */
+bool judge_keys(struct history *h, const struct history_op *o)
+{
+    struct arena arena = {0};
+    struct pb_lease_time_to_live_request q;
+    struct pb_lease_time_to_live_response r;
+    bool is_told[HISTORY_ALL_KEYS] = {0}, is_there[HISTORY_ALL_KEYS] = {0};
+    bool is_known =
+        pb_decode_lease_time_to_live_request(buf_bytes(&o->request), &arena, &q) == ERR_OK &&
+        pb_decode_lease_time_to_live_response(buf_bytes(&o->reply), &arena, &r) == ERR_OK;
+    size_t wrong = 0;
+    unsigned key = 0;
+
+    for (size_t i = 0; is_known && i < r.keys.count; i++) {
+        is_known = history_key_of(r.keys.at[i], &key) && !is_told[key];
+        is_told[key] = true;
+        wrong++;
+    }
+    bool is_found = is_known && wrong == 0;
+    for (size_t at = 0; is_known && !is_found && at < h->event_count; at++) {
+        const struct history_event *e = &h->events[at];
+        bool is = !e->deleted && e->lease == q.id;
+        if (is != is_there[e->key])
+            wrong += is != is_told[e->key] ? 1 : SIZE_MAX;
+        is_there[e->key] = is;
+        bool ends = at + 1 == h->event_count || h->events[at + 1].revision != e->revision;
+        is_found = ends && wrong == 0;
+    }
+    arena_free(&arena);
+    return is_found;
+}
+
 /* --- all of it --- */
 
 #define EXECUTE(name, function)                                                                    \

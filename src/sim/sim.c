@@ -98,7 +98,7 @@ static void boot(struct sim *s)
 
     if (s->crash_at > calls && s->crash_at != UINT64_MAX)
         fake_disk_die_at(s->member->disk, s->crash_at - calls);
-    s->history.leases_afresh_ns = s->time.now_ns;
+    s->history.leader_began_ns = s->time.now_ns;
     bool ok = sim_host_start(s->member);
     if (fake_disk_is_dead(s->member->disk)) {
         crash(s);
@@ -121,12 +121,13 @@ static void add_actors(struct sim *s, enum actor_kind kind, unsigned count)
     struct actor_options options = {
         .kind = kind,
         .io = &s->io,
+        .server_count = 1,
         .history = &s->history,
         .pause_ms_max = s->climate.pause_ms_max,
         .has_herd = s->climate.has_herd,
         .has_quota = s->climate.quota_bytes > 0,
     };
-    enum err e = net_address_parse("10.0.0.1:2379", &options.server);
+    enum err e = net_address_parse("10.0.0.1:2379", &options.servers[0]);
 
     assert(e == ERR_OK);
     for (unsigned i = 0; i < count; i++) {
@@ -283,7 +284,7 @@ static void install_now_and_then(struct sim *s)
 static void note_installs(struct sim *s, uint64_t count)
 {
     if (count != s->history.installs)
-        s->history.leases_afresh_ns = s->time.now_ns;
+        s->history.leader_began_ns = s->time.now_ns;
     s->history.installs = count;
 }
 
@@ -311,7 +312,7 @@ static void member_turned(struct sim *s)
     note(s, now.applied);
     note(s, (uint64_t)now.revision);
     note(s, now.durable_store);
-    s->history.server_revision = now.revision;
+    s->history.server_revision[0] = now.revision;
     note_installs(s, s->installed + server_installed(m->server));
     install_now_and_then(s);
 }
@@ -378,7 +379,7 @@ static void run(struct sim *s)
         actor_wind_down(s->actors[i]);
     idle_wind_down(s->idle);
     run_until_idle(s);
-    actor_read_all(s->actors[1]); /* a writer; its answer names the last revision of all */
+    actor_read_all(s->actors[1], 0); /* a writer; its answer names the last revision of all */
     run_until_idle(s);
     if (!s->history.failed)
         history_check(&s->history);

@@ -3,6 +3,11 @@
 
 enum { DOZE_MS_MAX = 3000 /* a watcher that does not read */ };
 
+static int64_t server_revision(const struct actor *a)
+{
+    return a->h->server_revision[a->server];
+}
+
 static struct history_watch *life(struct actor *a)
 {
     return &a->lives[a->life_count - 1];
@@ -75,8 +80,8 @@ static void begin_watch(struct actor *a)
     a->created = false;
     a->in_fragments = false;
     a->calls++;
-    a->stream =
-        client_start(a->client, &(struct client_request){.path = "/etcdserverpb.Watch/Watch"});
+    struct client_request request = actor_request(a, "/etcdserverpb.Watch/Watch");
+    a->stream = client_start(a->client, &request);
     say(a, &(struct pb_watch_request){.which = PB_WATCH_CREATE, .create = &create});
     arena_reset(&a->arena);
 }
@@ -124,7 +129,7 @@ static int64_t live_at(struct actor *a, const struct pb_watch_response *r)
     if (r->canceled || r->fragment)
         return 0;
     if (r->events.count > 0)
-        return a->next_revision > a->h->server_revision ? a->next_revision - 1 : 0;
+        return a->next_revision > server_revision(a) ? a->next_revision - 1 : 0;
     if (r->created)
         return a->next_revision > told ? told : 0;
     return told;
@@ -137,8 +142,11 @@ static void note_response(struct actor *a, const struct pb_watch_response *r)
 
     if (a->o.kind != ACTOR_WATCHER)
         return;
-    if (is_notice && r->header)
+    if (is_notice && r->header) {
         history_watch_progress(life(a), r->header->revision);
+        if (r->header->revision >= a->next_revision)
+            a->next_revision = r->header->revision + 1;
+    }
     if (live > 0)
         life(a)->live_at = live;
 }
@@ -148,6 +156,7 @@ void watcher_heard(struct actor *a, struct bytes message)
     struct arena arena = {0};
     struct pb_watch_response r;
 
+    actor_limit(a);
     if (pb_decode_watch_response(message, &arena, &r) != ERR_OK) {
         history_fail(a->h, "a watch response cannot be decoded");
         arena_free(&arena);
@@ -191,6 +200,6 @@ void watcher_turn(struct actor *a)
     if (a->o.kind == ACTOR_WATCHER && a->timer_due)
         watch_on(a);
     else if (a->o.kind == ACTOR_WITNESS && a->created && a->stream &&
-             a->next_revision > a->h->server_revision)
+             a->next_revision > server_revision(a))
         a->h->witness_is_live = true; /* it has all there is */
 }

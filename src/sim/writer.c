@@ -7,7 +7,7 @@ enum {
     FUTURE = 1000000,     /* revisions ahead: nobody gets there */
 };
 
-#define CALL_TIMEOUT_NS (9 * NS_PER_S)
+static const char TOO_MANY[] = "etcdserver: too many requests";
 
 /* What it does, of a hundred times. */
 struct habits {
@@ -29,36 +29,79 @@ bool actor_is_writer(const struct actor *a)
 
 /* --- asking --- */
 
-/* One that is under way, or one that is free; there is one. They are begun when none is under way,
- * so the place to look first is right. */
-static struct asked *find_asked(struct actor *a, bool is_under_way)
+/* One that is free; there is one. They are begun when none is under way, so the place to look first
+ * is right. */
+static struct asked *find_free(struct actor *a)
 {
-    size_t at = is_under_way ? 0 : a->asked_count;
+    size_t at = a->asked_count;
 
-    while ((a->asked[at].call != NULL) != is_under_way) {
+    while (a->asked[at].call || a->asked[at].waits) {
         at++;
         assert(at < a->asked_max);
     }
     return &a->asked[at];
 }
 
+/* The first that was sent; NULL: they all wait for a connection. */
+static struct asked *find_sent(struct actor *a)
+{
+    for (size_t at = 0; at < a->asked_max; at++)
+        if (a->asked[at].call)
+            return &a->asked[at];
+    return NULL;
+}
+
+/* A lessee keeps its stream of renewals; it has one call under way at a time, so each answer on it
+ * is that of the last request. Others have a stream for each. */
+static struct client_call *send_renewal(struct actor *a, struct client_request *request,
+                                        struct bytes wire)
+{
+    bool keeps = a->o.kind == ACTOR_LESSEE;
+
+    if (keeps && a->keepalive) {
+        client_send(a->keepalive, wire);
+        actor_limit(a);
+        return a->keepalive;
+    }
+    if (keeps)
+        request->timeout_ns = 0;
+    struct client_call *call = client_start(a->client, request);
+    client_send(call, wire);
+    if (keeps) {
+        a->keepalive = call;
+        actor_limit(a);
+    } else
+        client_end(call);
+    return call;
+}
+
+static void send_asked(struct actor *a, struct asked *q)
+{
+    struct client_request request = actor_request(a, q->path);
+
+    request.timeout_ns = a->call_timeout_ns;
+    request.context = q;
+    q->waits = false;
+    q->sends++;
+    q->floor = a->conn_told;
+    history_sent(a->h, q->op, (unsigned)a->server);
+    if (history_op(a->h, q->op)->kind == OP_RENEW)
+        q->call = send_renewal(a, &request, buf_bytes(&q->wire));
+    else
+        q->call = client_ask(a->client, &request, buf_bytes(&q->wire));
+}
+
 static struct asked *ask(struct actor *a, enum history_kind kind, const char *path,
                          const struct pb_schema *schema, const void *msg)
 {
-    struct asked *q = find_asked(a, false);
-    struct client_request request = {.path = path, .timeout_ns = CALL_TIMEOUT_NS, .context = q};
-    struct buf wire = {0};
+    struct asked *q = find_free(a);
 
-    pb_encode(schema, msg, &wire);
-    *q = (struct asked){.path = path, .op = history_begin(a->h, kind, buf_bytes(&wire))};
-    if (kind == OP_RENEW) { /* a stream, of which we want one answer */
-        q->call = client_start(a->client, &request);
-        client_send(q->call, buf_bytes(&wire));
-        client_end(q->call);
-    } else
-        q->call = client_ask(a->client, &request, buf_bytes(&wire));
+    buf_free(&q->wire);
+    *q = (struct asked){.path = path};
+    pb_encode(schema, msg, &q->wire);
+    q->op = history_begin(a->h, kind, buf_bytes(&q->wire));
     a->asked_count++;
-    buf_free(&wire);
+    send_asked(a, q);
     arena_reset(&a->arena);
     return q;
 }
@@ -103,11 +146,29 @@ static void read_everything(struct actor *a)
         .range_end = BYTES("{"));
 }
 
+static bool are_serializable(const struct pb_request_op *ops, size_t count)
+{
+    bool all = true;
+
+    for (size_t i = 0; i < count; i++)
+        all &= ops[i].which == PB_OP_RANGE && ops[i].range->serializable;
+    return all;
+}
+
+/* Serializable reads alone, in both branches, be they none, are answered by the member itself. */
+static bool is_serializable(const struct pb_txn_request *txn)
+{
+    return are_serializable(txn->success.at, txn->success.count) &&
+           are_serializable(txn->failure.at, txn->failure.count);
+}
+
 static void begin_txn(struct actor *a)
 {
     struct pb_txn_request txn = request_txn(a);
+    bool is_stale = is_serializable(&txn);
     struct asked *q = ask(a, OP_TXN, "/etcdserverpb.KV/Txn", &pb_txn_request_schema, &txn);
 
+    q->stale = is_stale;
     history_op(a->h, q->op)->lease = a->lease; /* it may have named it */
 }
 
@@ -146,7 +207,8 @@ static void begin_crowd(struct actor *a)
 /* --- the rest of what it asks for --- */
 
 /* Anywhere up to the newest revision, if the witness will survive it; below what it has seen
- * otherwise. */
+ * otherwise, and always if there are several members: it may be just about to leave its own for one
+ * that has cut its history already. */
 static void begin_compaction(struct actor *a)
 {
     struct history *h = a->h;
@@ -156,7 +218,7 @@ static void begin_compaction(struct actor *a)
     int64_t newest = h->seen > 1 ? h->seen : 1;
     int64_t oldest = 1;
 
-    if (h->told > newest && history_may_cut(h)) {
+    if (h->told > newest && a->o.server_count == 1 && history_may_cut(h)) {
         oldest = at_newest ? h->told : newest;
         newest = h->told;
     }
@@ -187,11 +249,14 @@ static void begin_lease(struct actor *a)
         history_op(a->h, q->op)->lease = a->lease;
         a->lease = 0;
     } else if (dice == 2) {
-        ASK(a, OP_KEYS, "/etcdserverpb.Lease/LeaseTimeToLive", lease_time_to_live_request,
-            .id = a->lease, .keys = true);
+        q = ASK(a, OP_KEYS, "/etcdserverpb.Lease/LeaseTimeToLive", lease_time_to_live_request,
+                .id = a->lease, .keys = true);
+        q->stale =
+            a->o.server_count > 1; /* the header is the member's, the keys are the leader's */
     } else {
         q = ask(a, OP_RENEW, "/etcdserverpb.Lease/LeaseKeepAlive",
                 &pb_lease_keep_alive_request_schema, &(struct pb_lease_id){.id = a->lease});
+        q->stale = a->o.server_count > 1; /* the header is the member's, from before it asked */
         history_op(a->h, q->op)->lease = a->lease;
     }
 }
@@ -275,6 +340,27 @@ static void hear_of_lease(struct actor *a, uint64_t op, struct bytes message, st
     }
 }
 
+static void call_over(struct actor *a, struct asked *q)
+{
+    assert(q->call || q->waits);
+    q->call = NULL;
+    q->waits = false;
+    a->asked_count--;
+    if (a->asked_count == 0)
+        actor_wait_ms(a, a->haste > 0 ? 0 : a->o.pause_ms_max);
+}
+
+static void check_header(struct actor *a, const struct asked *q, int64_t revision)
+{
+    if (revision < q->floor)
+        history_fail(a->h,
+                     "member %zu said it was at revision %" PRId64
+                     ", and then, on the same connection, at %" PRId64,
+                     a->server, q->floor, revision);
+    if (revision > a->conn_told)
+        a->conn_told = revision;
+}
+
 void writer_answered(struct actor *a, struct asked *q, struct bytes message)
 {
     struct pb_header_response any = {0}; /* the header is field 1 of all of them */
@@ -282,6 +368,7 @@ void writer_answered(struct actor *a, struct asked *q, struct bytes message)
     enum err e = pb_decode(&pb_lease_revoke_response_schema, message, &arena, &any);
 
     if (e == ERR_OK && any.header) {
+        check_header(a, q, any.header->revision);
         hear_of_lease(a, q->op, message, &arena);
         history_done(a->h, q->op, any.header->revision, message, q->stale);
     } else
@@ -290,72 +377,149 @@ void writer_answered(struct actor *a, struct asked *q, struct bytes message)
         history_fail(a->h, "a compaction was taken at a revision that is to come");
     a->final_done |= a->reads_final;
     arena_free(&arena);
+    if (q->call == a->keepalive)
+        call_over(a, q); /* the stream stays */
+}
+
+/* --- errors --- */
+
+static bool says(const struct client_event *e, const char *text)
+{
+    return bytes_equal(e->text, bytes_of_str(text));
 }
 
 /* Errors that a correct server may give here. */
-static bool is_expected(struct actor *a, const struct asked *q, enum rpc_code code)
+static bool is_expected(struct actor *a, const struct asked *q, const struct client_event *e)
 {
     const struct history_op *o = history_op(a->h, q->op);
 
-    switch (code) {
+    switch (e->code) {
     case RPC_UNAVAILABLE:
     case RPC_DEADLINE_EXCEEDED:
         return true;
-    case RPC_OUT_OF_RANGE: /* compacted */
-        return o->kind == OP_OTHER || (q->old_revision > 0 && q->old_revision < a->h->compacted);
+    case RPC_OUT_OF_RANGE: /* compacted, or not there yet: for a member that is behind */
+        return o->kind == OP_OTHER || (q->old_revision > 0 && q->old_revision < a->h->compacted) ||
+               (q->old_revision > 0 && q->stale && a->o.server_count > 1);
     case RPC_NOT_FOUND: /* the lease has expired */
         return o->lease != 0;
     case RPC_RESOURCE_EXHAUSTED: /* no space */
-        return a->o.has_quota;
+        return a->o.has_quota || says(e, TOO_MANY);
     default:
         return false;
     }
 }
 
-static void call_failed(struct actor *a, const struct asked *q, const struct client_event *e)
+/*
+ * Errors that say for certain that it has not happened: it was refused before it was proposed, or
+ * when it was applied. All that may also be said while it is on its way to somewhere leave it
+ * unknown: no leader, leader changed, timed out, stopped, and whatever a connection may end with.
+ * One that the store had no space for is told so even if it was the one that filled it. And what
+ * was sent more than once may be refused because it has happened: a lease that is not there to be
+ * revoked.
+ */
+static bool is_refusal(const struct history_op *o, const struct client_event *e)
 {
-    if (!is_expected(a, q, e->code))
-        history_fail(a->h, "%s failed with %d: %.*s", q->path, e->code, (int)e->text.len,
-                     e->text.at);
-    /* One that the store had no space for is told so even if it was the one that filled it. */
-    if (e->code == RPC_UNAVAILABLE || e->code == RPC_DEADLINE_EXCEEDED ||
-        e->code == RPC_RESOURCE_EXHAUSTED) {
-        history_gave_up(a->h, q->op);
-        a->disarms |= e->code == RPC_RESOURCE_EXHAUSTED;
-        return;
-    }
-    history_refused(a->h, q->op);
-    if (e->code == RPC_NOT_FOUND) {
-        history_lease_is_gone(a->h, history_op(a->h, q->op)->lease);
-        a->lease = 0;
+    switch (e->code) {
+    case RPC_OUT_OF_RANGE:
+        return true;
+    case RPC_NOT_FOUND:
+        return !o->repeated;
+    case RPC_RESOURCE_EXHAUSTED:
+        return says(e, TOO_MANY);
+    default:
+        return false;
     }
 }
 
-static void call_over(struct actor *a, struct asked *q)
+/* What etcd's clients send again when it may have been sent before. */
+static bool may_send_again(const struct actor *a, const struct asked *q)
 {
-    q->call = NULL;
-    a->asked_count--;
-    if (a->asked_count == 0)
-        actor_wait_ms(a, a->haste > 0 ? 0 : a->o.pause_ms_max);
+    enum history_kind kind = history_op(a->h, q->op)->kind;
+
+    return q->sends < SENDS_MAX && !history_op(a->h, q->op)->done &&
+           (kind == OP_RANGE || kind == OP_KEYS || kind == OP_GRANT || kind == OP_REVOKE ||
+            kind == OP_RENEW);
+}
+
+/* Its answer will not come from there. */
+static void send_again_or_give_up(struct actor *a, struct asked *q)
+{
+    assert(q->call);
+    if (may_send_again(a, q)) {
+        q->call = NULL;
+        q->waits = true;
+        actor_wait_ms(a, PAUSE_MS_MAX);
+        return;
+    }
+    if (!history_op(a->h, q->op)->done)
+        history_gave_up(a->h, q->op);
+    call_over(a, q);
+}
+
+static void call_failed(struct actor *a, struct asked *q, const struct client_event *e)
+{
+    struct history_op *o = history_op(a->h, q->op);
+
+    if (!is_expected(a, q, e))
+        history_fail(a->h, "%s failed with %d: %.*s", q->path, e->code, (int)e->text.len,
+                     e->text.at);
+    if (e->code == RPC_UNAVAILABLE) {
+        send_again_or_give_up(a, q);
+        return;
+    }
+    a->disarms |= e->code == RPC_RESOURCE_EXHAUSTED && !says(e, TOO_MANY);
+    if (e->code == RPC_NOT_FOUND) {
+        history_lease_is_gone(a->h, o->lease);
+        a->lease = 0;
+    }
+    if (is_refusal(o, e))
+        history_refused(a->h, q->op);
+    else
+        history_gave_up(a->h, q->op);
+    call_over(a, q);
+}
+
+/* Elsewhere it may be better. Others that are under way here would be lost with the connection. */
+static void leave(struct actor *a)
+{
+    if (a->client && a->o.server_count > 1 && !find_sent(a) && rng_chance(&a->rng, 1, 2))
+        actor_lost(a);
 }
 
 void writer_call_ended(struct actor *a, struct asked *q, const struct client_event *e)
 {
+    bool is_bad = e->code == RPC_UNAVAILABLE || e->code == RPC_DEADLINE_EXCEEDED;
+
+    if (e->call == a->keepalive)
+        a->keepalive = NULL;
+    if (q->call != e->call)
+        return; /* a stream of renewals, and nobody waits on it */
     if (e->code != RPC_OK)
         call_failed(a, q, e);
-    call_over(a, q);
+    else
+        call_over(a, q);
+    if (is_bad)
+        leave(a);
+}
+
+void writer_limit_reached(struct actor *a)
+{
+    struct asked *q = find_sent(a);
+
+    if (!a->keepalive || !q || q->call != a->keepalive)
+        return;
+    client_cancel(a->keepalive);
+    a->keepalive = NULL;
+    send_again_or_give_up(a, q);
+    leave(a);
 }
 
 void writer_lost(struct actor *a)
 {
-    for (size_t i = 0; i < a->asked_max && a->asked_count > 0; i++) {
-        struct asked *q = &a->asked[i];
-        if (!q->call)
-            continue;
-        history_gave_up(a->h, q->op);
-        q->call = NULL;
-        a->asked_count--;
-    }
+    a->keepalive = NULL;
+    for (size_t i = 0; i < a->asked_max && a->asked_count > 0; i++)
+        if (a->asked[i].call)
+            send_again_or_give_up(a, &a->asked[i]);
     a->haste = 0;
 }
 
@@ -364,13 +528,15 @@ void writer_lost(struct actor *a)
 /* Leaves in the middle of a call: the call alone, or with the whole connection, or it is torn. */
 static void lose_patience(struct actor *a)
 {
-    struct asked *q = find_asked(a, true);
+    struct asked *q = find_sent(a);
 
     a->impatient = false;
-    if (history_op(a->h, q->op)->done)
-        return; /* only its end is missing */
+    if (!q || history_op(a->h, q->op)->done)
+        return; /* it was not even sent, or only its end is missing */
     switch (rng_below(&a->rng, 3)) {
     case 0:
+        if (q->call == a->keepalive)
+            a->keepalive = NULL;
         client_cancel(q->call);
         history_gave_up(a->h, q->op);
         call_over(a, q);
@@ -394,8 +560,28 @@ static bool has_to_wait(const struct actor *a)
     return writes_much && a->haste == 0 && a->h->compacted > a->h->seen;
 }
 
+/* After a while, as clients do that do not want to make matters worse. */
+static void send_waiting(struct actor *a)
+{
+    for (size_t i = 0; i < a->asked_max; i++)
+        if (a->asked[i].waits)
+            send_asked(a, &a->asked[i]);
+}
+
+static bool has_waiting(const struct actor *a)
+{
+    for (size_t i = 0; i < a->asked_max && a->asked_count > 0; i++)
+        if (a->asked[i].waits)
+            return true;
+    return false;
+}
+
 void writer_turn(struct actor *a)
 {
+    if (a->timer_due && has_waiting(a)) {
+        send_waiting(a);
+        return;
+    }
     if (a->asked_count > 0 && a->impatient && a->timer_due && !a->winding_down)
         lose_patience(a);
     if (!a->is_open || a->asked_count > 0 || !a->timer_due)
