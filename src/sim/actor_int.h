@@ -101,6 +101,8 @@ void writer_turn(struct actor *a);
 void writer_lost(struct actor *a);
 void writer_limit_reached(struct actor *a);
 void writer_answered(struct actor *a, struct asked *q, struct bytes message);
+/* Does this error say for certain that nothing has happened, now or when it was sent before? */
+bool writer_is_refusal(enum rpc_code code, struct bytes text, bool repeated);
 void writer_call_ended(struct actor *a, struct asked *q, const struct client_event *e);
 
 /* watcher.c */

@@ -7,8 +7,6 @@ enum {
     FUTURE = 1000000,     /* revisions ahead: nobody gets there */
 };
 
-static const char TOO_MANY[] = "etcdserver: too many requests";
-
 /* What it does, of a hundred times. */
 struct habits {
     unsigned puts, deletes, txns, reads, compactions, leases, herds, herd_deletes, groups;
@@ -383,9 +381,9 @@ void writer_answered(struct actor *a, struct asked *q, struct bytes message)
 
 /* --- errors --- */
 
-static bool says(const struct client_event *e, const char *text)
+static bool is_too_many(struct bytes text)
 {
-    return bytes_equal(e->text, bytes_of_str(text));
+    return bytes_equal(text, BYTES("etcdserver: too many requests"));
 }
 
 /* Errors that a correct server may give here. */
@@ -403,7 +401,7 @@ static bool is_expected(struct actor *a, const struct asked *q, const struct cli
     case RPC_NOT_FOUND: /* the lease has expired */
         return o->lease != 0;
     case RPC_RESOURCE_EXHAUSTED: /* no space */
-        return a->o.has_quota || says(e, TOO_MANY);
+        return a->o.has_quota || is_too_many(e->text);
     default:
         return false;
     }
@@ -417,15 +415,15 @@ static bool is_expected(struct actor *a, const struct asked *q, const struct cli
  * was sent more than once may be refused because it has happened: a lease that is not there to be
  * revoked.
  */
-static bool is_refusal(const struct history_op *o, const struct client_event *e)
+bool writer_is_refusal(enum rpc_code code, struct bytes text, bool repeated)
 {
-    switch (e->code) {
+    switch (code) {
     case RPC_OUT_OF_RANGE:
         return true;
     case RPC_NOT_FOUND:
-        return !o->repeated;
+        return !repeated;
     case RPC_RESOURCE_EXHAUSTED:
-        return says(e, TOO_MANY);
+        return is_too_many(text);
     default:
         return false;
     }
@@ -467,12 +465,12 @@ static void call_failed(struct actor *a, struct asked *q, const struct client_ev
         send_again_or_give_up(a, q);
         return;
     }
-    a->disarms |= e->code == RPC_RESOURCE_EXHAUSTED && !says(e, TOO_MANY);
+    a->disarms |= e->code == RPC_RESOURCE_EXHAUSTED && !is_too_many(e->text);
     if (e->code == RPC_NOT_FOUND) {
         history_lease_is_gone(a->h, o->lease);
         a->lease = 0;
     }
-    if (is_refusal(o, e))
+    if (writer_is_refusal(e->code, e->text, o->repeated))
         history_refused(a->h, q->op);
     else
         history_gave_up(a->h, q->op);
