@@ -45,7 +45,7 @@ void story_note(struct story *s, const struct story_event *e)
     assert(s->places <= STORY_PLACES_MAX);
     assert(e->from < STORY_PLACES_MAX);
     assert(e->to < STORY_PLACES_MAX);
-    assert(s->count == 0 || e->at_ns >= s->events[s->count - 1].at_ns);
+    assert(s->count == 0 || e->until_ns >= s->events[s->count - 1].until_ns);
     if (s->count == STORY_EVENTS_MAX)
         forget_old_messages(s);
     if (s->count == s->cap) {

@@ -58,7 +58,7 @@ enum story_kind {
 
 struct story_event {
     uint64_t at_ns;
-    uint64_t until_ns; /* STORY_SENT: when it arrived; else at_ns */
+    uint64_t until_ns; /* STORY_SENT, STORY_LOST: when it arrived, or should have; else at_ns */
     uint64_t number;
     uint8_t kind; /* enum story_kind */
     uint8_t from, to;
@@ -67,7 +67,7 @@ struct story_event {
 
 struct story {
     unsigned places, members;   /* those above `members` are clients */
-    struct story_event *events; /* by at_ns */
+    struct story_event *events; /* by until_ns */
     size_t count, cap;
     uint64_t forgotten;            /* messages */
     char (*texts)[STORY_TEXT_MAX]; /* the first of them is empty */
@@ -77,7 +77,7 @@ struct story {
 /* All zeroes, with places and members filled in, is an empty story. */
 void story_free(struct story *s);
 
-/* NULL for the story is fine: nobody wants to know. at_ns never decreases. */
+/* NULL for the story is fine: nobody wants to know. until_ns never decreases. */
 void story_note(struct story *s, const struct story_event *e);
 void story_note_text(struct story *s, uint64_t at_ns, enum story_kind kind, const char *text);
 
