@@ -74,6 +74,17 @@ uint64_t history_number(struct bytes value)
 
 /* --- operations --- */
 
+const char *history_kind_name(enum history_kind kind)
+{
+    static const char *const names[] = {
+        [OP_PUT] = "put",     [OP_DELETE] = "delete",        [OP_TXN] = "txn",
+        [OP_RANGE] = "range", [OP_KEYS] = "keys of a lease", [OP_REVOKE] = "revoke",
+        [OP_GRANT] = "grant", [OP_RENEW] = "renewal",        [OP_OTHER] = "other"};
+
+    assert((size_t)kind < ARRAY_LEN(names));
+    return names[kind];
+}
+
 uint64_t history_begin(struct history *h, enum history_kind kind, struct bytes request)
 {
     if (h->op_count == h->op_cap) {
@@ -511,9 +522,6 @@ static void lease_was_revoked(struct history *h, const struct history_op *o)
 /* One that was answered: it has changed nothing, or it is the cause of its revision. */
 static void check_answered(struct history *h, uint64_t n, uint64_t *cause)
 {
-    static const char *const names[] = {
-        [OP_PUT] = "put",     [OP_DELETE] = "delete",        [OP_TXN] = "txn",
-        [OP_RANGE] = "range", [OP_KEYS] = "keys of a lease", [OP_REVOKE] = "revoke"};
     struct history_op *o = &h->ops[n];
     size_t at = history_up_to(h, o->revision - 1);
 
@@ -529,7 +537,7 @@ static void check_answered(struct history *h, uint64_t n, uint64_t *cause)
         history_fail(h,
                      "operation %" PRIu64 " (%s) was answered at revision %" PRId64
                      " with something else than what it does",
-                     n, names[o->kind], o->revision);
+                     n, history_kind_name(o->kind), o->revision);
     else if (cause[at] != UINT64_MAX)
         history_fail(h, "operations %" PRIu64 " and %" PRIu64 " both have revision %" PRId64,
                      cause[at], n, o->revision);

@@ -59,6 +59,8 @@ enum history_kind {
     OP_OTHER,
 };
 
+const char *history_kind_name(enum history_kind kind); /* "keys of a lease" */
+
 /* One operation of a client, from its beginning to its answer. */
 struct history_op {
     enum history_kind kind;

@@ -1,0 +1,38 @@
+/*
+ * picture: a story, drawn for somebody who wants to look instead of read.
+ *
+ * One page of HTML that needs nothing else: time goes to the right, each member has a lane.
+ *
+ *     0 s          1 s          2 s                 phases, seconds
+ *     member 0  [==== leads 2 ====]X    ^[-- follows -]     bars: who leads, in the colour of the
+ * term | || | | | | |             || |             ticks: operations it has answered, or not
+ *               ____________rrrrrr_____________________     rows: what does not get here, and from
+ * whom member 1  ... | broken     the promise that was broken, and where
+ *
+ * Messages between members are thin lines from lane to lane. Everything says what it is when one
+ * points at it; the wheel zooms, dragging moves, a double click shows the whole again.
+ *
+ * Size       below PICTURE_BYTES_MAX, however long the story: of what there is too much of,
+ * messages and operations, the newest are drawn, and of the older ones some; the page says so.
+ */
+#pragma once
+
+#include "base/buf.h"
+#include "base/mem.h"
+#include "sim/story.h"
+
+struct history;
+
+enum { PICTURE_BYTES_MAX = 1000000 };
+
+struct picture {
+    const struct story *story;
+    const struct history *history; /* NULL: no operations */
+    const char *title;
+    const char *problem; /* NULL or empty: none */
+};
+
+void picture_draw(const struct picture *p, struct buf *out);
+
+/* The same, into a file of the machine that this runs on. False: it cannot be written (errno). */
+MUST_CHECK bool picture_write(const struct picture *p, const char *path);
