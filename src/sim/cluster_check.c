@@ -385,11 +385,26 @@ static void check_bounds(struct cluster_check *c, size_t member, const struct cl
                  v->bounds[i].now, v->bounds[i].name, v->bounds[i].max);
 }
 
+/* One that was cut short is done again. */
+static void check_founding(struct cluster_check *c, size_t member)
+{
+    if (c->members[member].stable > c->founding)
+        fail(c, "member %zu had %" PRIu64 " entries durable, and is founded again", member,
+             c->members[member].stable);
+    if (c->members[member].is_up)
+        fail(c, "member %zu had a log in this life, and is founded again", member);
+    c->members[member].stable = 0;
+}
+
 void cluster_check_turned(struct cluster_check *c, size_t member, const struct cluster_view *v)
 {
     struct member *m = &c->members[member];
 
     assert(member < c->member_count);
+    if (v->id == 0) {
+        check_founding(c, member);
+        return;
+    }
     check_life(c, member, v);
     check_leader(c, member, v);
     take_log(c, member, v);

@@ -18,8 +18,9 @@
  *            4. What is committed is durable on a quorum; what is applied is so here, too.
  *            5. A leader has everything that was committed in the terms before its own.
  *            6. After the same entry all have the same state.
- *            7. What was durable is still there after a crash. Within one life, a term, a commit
- *               index and an applied index never decrease.
+ *            7. What was durable is still there after a crash, and nobody is founded anew who had
+ *               more than the founding. Within one life, a term, a commit index and an applied
+ *               index never decrease.
  *            8. Queues have bounds.
  *            9. Once healed, the cluster commits something within a bound, and again after that.
  * Not here   What clients were told (history.h). Which rooms contradict themselves (server_check).
@@ -40,7 +41,8 @@ struct cluster_bound {
 
 /* What a member's raft says of itself. */
 struct cluster_view {
-    uint64_t id, term;
+    uint64_t id; /* 0: it is being founded, and has no log yet */
+    uint64_t term;
     uint64_t lead; /* id; 0: nobody */
     bool is_leader;
     /* The log begins after base; it is durable, committed, applied up to these. */

@@ -405,6 +405,27 @@ TEST(cluster_check_finds_a_durable_entry_that_is_another)
                "member 1 had entry 4 of term 3 durable, and after a restart it is one of term 2");
 }
 
+/* Check 7. */
+TEST(cluster_check_finds_a_member_that_is_founded_again)
+{
+    struct cluster_check_rig r;
+    struct cluster_view founding = {0};
+
+    rig_open(&r);
+    cluster_check_turned(r.check, 1, &founding);
+    follow(&r, 1, 1, 1);
+    show(&r, 1, "111", 2); /* and then power went: two of three founders are durable */
+    cluster_check_down(r.check, 1);
+    cluster_check_turned(r.check, 1, &founding);
+    follow(&r, 1, 2, 1);
+    show(&r, 1, "1112", 4);
+    cluster_check_down(r.check, 1);
+    CHECK(!cluster_check_problem(r.check));
+    cluster_check_turned(r.check, 1, &founding);
+
+    is_refused(&r, "member 1 had 4 entries durable, and is founded again");
+}
+
 /* Check 7: three that only grow. */
 TEST(cluster_check_finds_a_term_that_decreases)
 {
