@@ -769,6 +769,8 @@ TEST(only_errors_that_exclude_an_effect_are_refusals)
     CHECK(writer_is_refusal(RPC_NOT_FOUND, BYTES("etcdserver: requested lease not found"), false));
     CHECK(writer_is_refusal(RPC_RESOURCE_EXHAUSTED, BYTES("etcdserver: too many requests"), true));
 
+    CHECK(writer_is_refusal(RPC_UNKNOWN, BYTES("raft proposal dropped"), false));
+
     /* The lease is not there because the same revoke, sent before, has ended it. */
     CHECK(!writer_is_refusal(RPC_NOT_FOUND, BYTES("etcdserver: requested lease not found"), true));
     CHECK(!writer_is_refusal(RPC_RESOURCE_EXHAUSTED,
@@ -777,5 +779,6 @@ TEST(only_errors_that_exclude_an_effect_are_refusals)
     CHECK(!writer_is_refusal(RPC_UNAVAILABLE, BYTES("etcdserver: leader changed"), false));
     CHECK(!writer_is_refusal(RPC_UNAVAILABLE, BYTES("etcdserver: request timed out"), false));
     CHECK(!writer_is_refusal(RPC_UNAVAILABLE, BYTES("etcdserver: server stopped"), false));
+    CHECK(!writer_is_refusal(RPC_UNKNOWN, BYTES("not a primary lessor"), false));
     CHECK(!writer_is_refusal(RPC_DEADLINE_EXCEEDED, BYTES("context deadline exceeded"), false));
 }

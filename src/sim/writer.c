@@ -386,6 +386,18 @@ static bool is_too_many(struct bytes text)
     return bytes_equal(text, BYTES("etcdserver: too many requests"));
 }
 
+/* By the member's own raft, while leadership is handed over: it is not even in its log. */
+static bool is_dropped(struct bytes text)
+{
+    return bytes_equal(text, BYTES("raft proposal dropped"));
+}
+
+/* It believed to lead, and could not make sure. */
+static bool is_not_primary(struct bytes text)
+{
+    return bytes_equal(text, BYTES("not a primary lessor"));
+}
+
 /* Errors that a correct server may give here. */
 static bool is_expected(struct actor *a, const struct asked *q, const struct client_event *e)
 {
@@ -402,6 +414,8 @@ static bool is_expected(struct actor *a, const struct asked *q, const struct cli
         return o->lease != 0;
     case RPC_RESOURCE_EXHAUSTED: /* no space */
         return a->o.has_quota || is_too_many(e->text);
+    case RPC_UNKNOWN: /* these two have no code of their own in etcd */
+        return is_dropped(e->text) || (o->kind == OP_RENEW && is_not_primary(e->text));
     default:
         return false;
     }
@@ -424,6 +438,8 @@ bool writer_is_refusal(enum rpc_code code, struct bytes text, bool repeated)
         return !repeated;
     case RPC_RESOURCE_EXHAUSTED:
         return is_too_many(text);
+    case RPC_UNKNOWN:
+        return is_dropped(text);
     default:
         return false;
     }
@@ -454,6 +470,12 @@ static void send_again_or_give_up(struct actor *a, struct asked *q)
     call_over(a, q);
 }
 
+/* Somebody else may be able to answer. */
+static bool is_elsewhere(const struct client_event *e)
+{
+    return e->code == RPC_UNAVAILABLE || (e->code == RPC_UNKNOWN && is_not_primary(e->text));
+}
+
 static void call_failed(struct actor *a, struct asked *q, const struct client_event *e)
 {
     struct history_op *o = history_op(a->h, q->op);
@@ -461,7 +483,7 @@ static void call_failed(struct actor *a, struct asked *q, const struct client_ev
     if (!is_expected(a, q, e))
         history_fail(a->h, "%s failed with %d: %.*s", q->path, e->code, (int)e->text.len,
                      e->text.at);
-    if (e->code == RPC_UNAVAILABLE) {
+    if (is_elsewhere(e)) {
         send_again_or_give_up(a, q);
         return;
     }
@@ -486,7 +508,7 @@ static void leave(struct actor *a)
 
 void writer_call_ended(struct actor *a, struct asked *q, const struct client_event *e)
 {
-    bool is_bad = e->code == RPC_UNAVAILABLE || e->code == RPC_DEADLINE_EXCEEDED;
+    bool is_bad = is_elsewhere(e) || e->code == RPC_DEADLINE_EXCEEDED;
 
     if (e->call == a->keepalive)
         a->keepalive = NULL;
