@@ -372,6 +372,7 @@ struct server_status server_status(const struct server *s)
         .log_base = raft.base_index,
         .log_last = raft.last_index,
         .log_durable = raft.stable_index,
+        .vote = raft.hard_state.vote,
         .is_leader = raft.soft_state.role == RAFT_LEADER,
         .revision = mvcc_revision(s->state.mvcc),
         .turns = s->turns,
