@@ -15,7 +15,9 @@ struct row {
 
 struct leadership {
     uint64_t term, id;
-    size_t member; /* SIZE_MAX: only others have spoken of it */
+    size_t member;                       /* SIZE_MAX: only others have spoken of it */
+    uint64_t votes[CLUSTER_MEMBERS_MAX]; /* of each member in this term, as far as was shown */
+    bool needed; /* without one of them it would not lead: they were all counted, and so durable */
 };
 
 struct member {
@@ -134,6 +136,26 @@ static struct leadership *leadership_of(struct cluster_check *c, uint64_t term)
     return &c->leaders[at];
 }
 
+/*
+ * A member whose turn ended in a higher term may have voted in the middle of it, unseen. Without
+ * such members it is known who has voted, and if it was just enough, all of them were counted: a
+ * vote counts when it is durable.
+ */
+static void count_votes(struct cluster_check *c, struct leadership *l)
+{
+    size_t votes = 0, unseen = 0, quorum = c->member_count / 2 + 1;
+
+    for (size_t i = 0; i < c->member_count; i++) {
+        bool is_seen = l->votes[i] == l->id;
+        votes += is_seen;
+        unseen += !is_seen && c->members[i].term > l->term;
+    }
+    if (votes + unseen < quorum)
+        fail(c, "member %zu leads term %" PRIu64 " by %zu votes of %zu", l->member, l->term, votes,
+             c->member_count);
+    l->needed = votes == quorum && unseen == 0;
+}
+
 static void check_leader(struct cluster_check *c, size_t member, const struct cluster_view *v)
 {
     if (v->lead == 0)
@@ -147,8 +169,29 @@ static void check_leader(struct cluster_check *c, size_t member, const struct cl
     if (l->id != v->lead)
         fail(c, "term %" PRIu64 " has two leaders: %" PRIx64 ", and for member %zu %" PRIx64,
              v->term, l->id, member, v->lead);
-    if (v->is_leader)
+    if (v->is_leader && l->member == SIZE_MAX) {
         l->member = member;
+        count_votes(c, l);
+    }
+}
+
+/* Whoever has voted is in that term until it hears of a higher one: it cannot come back below it,
+ * or without its vote. One whose vote was not counted may not have had it on disk. */
+static void check_vote(struct cluster_check *c, size_t member, const struct cluster_view *v)
+{
+    bool is_new = !c->members[member].is_up;
+
+    for (size_t i = c->leader_count; is_new && i > 0 && c->leaders[i - 1].term >= v->term; i--) {
+        const struct leadership *l = &c->leaders[i - 1];
+        bool was_counted = l->needed && l->votes[member] == l->id;
+        if (was_counted && (l->term > v->term || v->vote != l->id))
+            fail(c,
+                 "member %zu has voted for %" PRIx64 " in term %" PRIu64
+                 ", and after a restart for %" PRIx64 " in term %" PRIu64,
+                 member, l->id, l->term, v->vote, v->term);
+    }
+    if (v->vote != 0)
+        leadership_of(c, v->term)->votes[member] = v->vote;
 }
 
 size_t cluster_check_leader(const struct cluster_check *c, uint64_t *term)
@@ -302,6 +345,12 @@ static void check_commit(struct cluster_check *c, size_t member, const struct cl
         from = v->base;
     for (uint64_t i = from + 1; i <= v->commit && c->problem[0] == '\0'; i++)
         commit_one(c, member, v, i);
+    bool led = m->is_up && m->is_leader && m->term == v->term;
+    if (led && v->is_leader && v->commit > m->commit && row_get(&m->terms, v->commit) != v->term)
+        fail(c,
+             "member %zu leads term %" PRIu64 ", and has committed up to %" PRIu64
+             ", of term %" PRIu64,
+             member, v->term, v->commit, row_get(&m->terms, v->commit));
     /* What it has changed in its log since may lie below what others have committed, but not below
      * what it has committed itself. */
     for (uint64_t i = v->commit; i > v->base && c->problem[0] == '\0'; i--) {
@@ -406,6 +455,7 @@ void cluster_check_turned(struct cluster_check *c, size_t member, const struct c
         return;
     }
     check_life(c, member, v);
+    check_vote(c, member, v);
     check_leader(c, member, v);
     take_log(c, member, v);
     check_commit(c, member, v);

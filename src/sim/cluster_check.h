@@ -15,7 +15,8 @@
  * Checks     1. A term has one leader, for all time, in everybody's eyes.
  *            2. What is committed on one member keeps its term for ever, on all of them.
  *            3. Logs match: an entry of the same index and term has the same one before it.
- *            4. What is committed is durable on a quorum; what is applied is so here, too.
+ *            4. What is committed is durable on a quorum; what is applied is so here, too. A leader
+ *               counts only entries of its own term, and commits older ones with them.
  *            5. A leader has everything that was committed in the terms before its own.
  *            6. After the same entry all have the same state.
  *            7. What was durable is still there after a crash, and nobody is founded anew who had
@@ -43,7 +44,7 @@ struct cluster_bound {
 struct cluster_view {
     uint64_t id; /* 0: it is being founded, and has no log yet */
     uint64_t term;
-    uint64_t lead; /* id; 0: nobody */
+    uint64_t lead, vote; /* ids; 0: nobody */
     bool is_leader;
     /* The log begins after base; it is durable, committed, applied up to these. */
     uint64_t base, last, stable, commit, applied;

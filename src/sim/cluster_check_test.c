@@ -53,12 +53,26 @@ static void show(struct cluster_check_rig *r, size_t member, const char *log, ui
     cluster_check_turned(r->check, member, &m->view);
 }
 
+/* Without anything else happening. */
+static void vote(struct cluster_check_rig *r, size_t member, uint64_t term, size_t candidate)
+{
+    struct fake_member *m = &r->members[member];
+
+    m->view.term = term;
+    m->view.vote = candidate + 1;
+    m->view.lead = 0;
+    m->view.is_leader = false;
+    show(r, member, m->log, m->view.stable > 0 ? m->view.stable : strlen(m->log));
+}
+
+/* By the votes of itself and the next one. */
 static void lead(struct cluster_check_rig *r, size_t member, uint64_t term)
 {
     for (size_t i = 0; i < MEMBERS; i++)
         if (i != member)
             r->members[i].view.is_leader = false;
-    r->members[member].view.term = term;
+    vote(r, member, term, member);
+    vote(r, (member + 1) % MEMBERS, term, member);
     r->members[member].view.lead = member + 1;
     r->members[member].view.is_leader = true;
 }
@@ -159,6 +173,84 @@ TEST(cluster_check_finds_a_follower_of_somebody_else)
     is_refused(&r, "term 2 has two leaders");
 }
 
+/* Check 1. */
+TEST(cluster_check_finds_a_leader_without_a_quorum_of_votes)
+{
+    struct cluster_check_rig r;
+
+    rig_open(&r);
+    vote(&r, 0, 2, 0);
+    vote(&r, 1, 2, 1);
+    vote(&r, 2, 2, 1);
+    r.members[0].view.lead = 1;
+    r.members[0].view.is_leader = true;
+    show(&r, 0, "111", 3);
+
+    is_refused(&r, "member 0 leads term 2 by 1 votes of 3");
+}
+
+/* Check 1: somebody else may have voted and gone on in the same turn. */
+TEST(cluster_check_does_not_miss_votes_that_it_cannot_have_seen)
+{
+    struct cluster_check_rig r;
+
+    rig_open(&r);
+    vote(&r, 0, 2, 0);
+    vote(&r, 1, 3, 1);
+    r.members[0].view.lead = 1;
+    r.members[0].view.is_leader = true;
+    show(&r, 0, "111", 3);
+
+    is_fine(&r);
+}
+
+/* Check 1. */
+TEST(cluster_check_finds_a_vote_that_is_forgotten)
+{
+    struct cluster_check_rig r;
+
+    rig_open(&r);
+    lead(&r, 0, 2);
+    show(&r, 0, "1112", 4);
+    cluster_check_down(r.check, 1);
+    r.members[1].view.vote = 0;
+    show(&r, 1, "111", 3);
+
+    is_refused(&r, "member 1 has voted for 1 in term 2, and after a restart for 0 in term 2");
+}
+
+/* Check 1. */
+TEST(cluster_check_finds_a_term_that_is_forgotten)
+{
+    struct cluster_check_rig r;
+
+    rig_open(&r);
+    lead(&r, 0, 2);
+    show(&r, 0, "1112", 4);
+    cluster_check_down(r.check, 1);
+    r.members[1].view.term = 1;
+    r.members[1].view.vote = 0;
+    show(&r, 1, "111", 3);
+
+    is_refused(&r, "member 1 has voted for 1 in term 2, and after a restart for 0 in term 1");
+}
+
+/* Check 1: nobody has counted it, so it need not have been on disk. */
+TEST(cluster_check_lets_a_vote_be_forgotten_that_nobody_needed)
+{
+    struct cluster_check_rig r;
+
+    rig_open(&r);
+    vote(&r, 2, 2, 0);
+    lead(&r, 0, 2);
+    show(&r, 0, "1112", 4);
+    cluster_check_down(r.check, 2);
+    r.members[2].view.vote = 0;
+    show(&r, 2, "111", 3);
+
+    is_fine(&r);
+}
+
 /* Check 2: the third never saw entry 4, and agrees with itself on another one. */
 TEST(cluster_check_finds_two_entries_committed_at_one_index)
 {
@@ -241,6 +333,25 @@ TEST(cluster_check_finds_what_is_committed_by_a_minority)
     show(&r, 0, "1112", 4);
 
     is_refused(&r, "entry 4 of term 2 is committed, and it is not durable on a quorum");
+}
+
+/* Check 4: the thesis' figure 3.7. Everybody has entry 4, and still somebody else may overwrite it:
+ * only with one of its own term behind it is it safe. */
+TEST(cluster_check_finds_an_older_term_committed_by_itself)
+{
+    struct cluster_check_rig r;
+
+    rig_open(&r);
+    lead(&r, 0, 2);
+    show(&r, 0, "1112", 4);
+    follow(&r, 1, 2, 0);
+    show(&r, 1, "1112", 4);
+    lead(&r, 0, 3);
+    show(&r, 0, "11123", 4);
+    r.members[0].view.commit = 4;
+    show(&r, 0, "11123", 4);
+
+    is_refused(&r, "member 0 leads term 3, and has committed up to 4, of term 2");
 }
 
 /* Check 4: so many entries, but of another term. */
@@ -326,13 +437,16 @@ TEST(cluster_check_lets_a_leader_of_an_old_term_lack_what_is_newer)
     struct cluster_check_rig r;
 
     rig_open(&r);
+    vote(&r, 0, 2, 2);
+    vote(&r, 2, 2, 2);
     lead(&r, 0, 3);
     show(&r, 0, "1113", 4);
     follow(&r, 1, 3, 0);
     show(&r, 1, "1113", 4);
     r.members[0].view.commit = 4;
     show(&r, 0, "1113", 4);
-    lead(&r, 2, 2);
+    r.members[2].view.lead = 3;
+    r.members[2].view.is_leader = true;
     show(&r, 2, "1112", 3);
 
     is_fine(&r);

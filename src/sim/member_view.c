@@ -21,6 +21,7 @@ void member_view(const struct server *s, struct member_view *out)
         .id = now.member_id,
         .term = now.term,
         .lead = now.leader,
+        .vote = now.vote,
         .is_leader = now.is_leader,
         .base = now.log_base,
         .last = now.log_last,
