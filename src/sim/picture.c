@@ -6,20 +6,17 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-enum {
-    WIDTH = 1600, /* of the time that is drawn */
-    MARGIN = 90,  /* for names, on the left */
-    TOP = 60,     /* for seconds and phases */
-    BAR = 22,     /* height of the bar of a lane */
-    TICKS = 10,   /* below it */
-    ROW = 4,      /* of what does not get here, one for each that sends */
-    GAP = 44,     /* between lanes, for the messages */
+/* Sizes. */
+static const double WIDTH = 1600; /* of the time that is drawn */
+static const double MARGIN = 90;  /* for names, on the left */
+static const double TOP = 60;     /* for seconds and phases */
+static const double BAR = 22;     /* height of the bar of a lane */
+static const double TICKS = 10;   /* below it */
+static const double ROW = 4;      /* of what does not get here, one for each that sends */
+static const double GAP = 44;     /* between lanes, for the messages */
 
-    /* Drawn at most; a hundred bytes or so each. */
-    MESSAGES_MAX = 3000,
-    OPERATIONS_MAX = 2500,
-    OTHERS_MAX = 1200,
-};
+/* Drawn at most; a hundred bytes or so each. */
+enum { MESSAGES_MAX = 3000, OPERATIONS_MAX = 2500, OTHERS_MAX = 1200 };
 
 struct drawing {
     const struct picture *p;
@@ -36,7 +33,7 @@ static double x_of(const struct drawing *d, uint64_t ns)
     return MARGIN + (double)ns * WIDTH / (double)d->end_ns;
 }
 
-static unsigned lane_height(const struct drawing *d)
+static double lane_height(const struct drawing *d)
 {
     return BAR + TICKS + ROW * (d->s->members + 1) + GAP;
 }
@@ -127,8 +124,8 @@ static void draw_head(const struct drawing *d)
         "Wheel: zoom; drag: move; double click: all.</p>\n");
     double height = bottom_of(d) + 30;
     buf_printf(d->out,
-               "<svg id=\"s\" xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %.0f\" "
-               "data-all=\"0 0 %d %.0f\">\n",
+               "<svg id=\"s\" xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %.0f %.0f\" "
+               "data-all=\"0 0 %.0f %.0f\">\n",
                WIDTH + MARGIN + 20, height, WIDTH + MARGIN + 20, height);
 }
 
@@ -194,7 +191,7 @@ static void draw_bar(struct drawing *d, unsigned member, const struct life *l, u
         snprintf(who, sizeof(who), " member %u", l->leader);
     buf_printf(
         d->out,
-        "<rect class=\"%s\" x=\"%.2f\" y=\"%.0f\" width=\"%.2f\" height=\"%d\" "
+        "<rect class=\"%s\" x=\"%.2f\" y=\"%.0f\" width=\"%.2f\" height=\"%.0f\" "
         "fill=\"hsl(%u,70%%,%u%%)\" stroke=\"#777\" stroke-width=\".3\"><title>member %u %s%s, "
         "term %" PRIu64 ", from %.3f to %.3f ms</title></rect>\n",
         l->role == STORY_LEADS ? "leads" : "follows", x, y, x_of(d, until_ns) - x, BAR,
@@ -246,7 +243,7 @@ static void draw_pause(struct drawing *d, unsigned member, uint64_t from_ns, uin
     if (from_ns == 0 || !has_credit(d))
         return;
     buf_printf(d->out,
-               "<rect class=\"pause\" x=\"%.2f\" y=\"%.0f\" width=\"%.2f\" height=\"%d\"><title>"
+               "<rect class=\"pause\" x=\"%.2f\" y=\"%.0f\" width=\"%.2f\" height=\"%.0f\"><title>"
                "member %u is paused for %.3f ms</title></rect>\n",
                x, y_of(d, member), x_of(d, until_ns) - x, BAR, member, ms_of(until_ns - from_ns));
 }
@@ -315,7 +312,7 @@ static void draw_path(struct drawing *d, unsigned from, unsigned to, const struc
         return;
     buf_printf(
         d->out,
-        "<rect class=\"%s\" x=\"%.2f\" y=\"%.0f\" width=\"%.2f\" height=\"%d\"><title>%s %u to "
+        "<rect class=\"%s\" x=\"%.2f\" y=\"%.0f\" width=\"%.2f\" height=\"%.0f\"><title>%s %u to "
         "member %u: %s for %.3f ms</title></rect>\n",
         class, x, y_of(d, to) + BAR + TICKS + row * ROW, x_of(d, until_ns) - x, ROW - 1,
         from < d->s->members ? "member" : "client", from, to, story_kind_name(p->kind),
@@ -380,7 +377,7 @@ static bool is_between_members(const struct drawing *d, const struct story_event
 
 static void draw_message(struct drawing *d, const struct story_event *e)
 {
-    double from = y_of(d, e->from) + BAR / 2.0, to = y_of(d, e->to) + BAR / 2.0;
+    double from = y_of(d, e->from) + BAR / 2, to = y_of(d, e->to) + BAR / 2;
 
     buf_printf(d->out,
                "<path class=\"%s\" d=\"M%.2f %.0fL%.2f %.0f\"><title>%u to %u: %" PRIu64
