@@ -14,10 +14,10 @@
  * a watch is silent, or a call was not answered in time, it goes to another member after a while,
  * as etcd's clients do; and as with them:
  *
- *     reads, grants, revokes and renewals   are sent again, a few times
- *     puts, deletes, transactions           are not, if they may have been sent: whether one
- * without an answer has happened nobody knows watches                               go on after the
- * last revision seen, or told of
+ *     reads, grants, revokes, renewals   are sent again, a few times
+ *     puts, deletes, transactions        are not, if they may have been sent: nobody knows whether
+ *                                        one without an answer has happened
+ *     watches                            go on after the last revision seen, or told of
  *
  * An error leaves an operation unknown, unless it says for certain that it has not happened.
  */

@@ -12,7 +12,8 @@
  *     member 1    1   1   2   2   3
  *     revision    1   1   2   3                 of the state after it, on whichever member
  *
- * Checks     1. A term has one leader, for all time, in everybody's eyes.
+ * Checks     1. A term has one leader, for all time, in everybody's eyes, by the votes of a quorum;
+ *               and a vote that it needed is not forgotten, nor is that term.
  *            2. What is committed on one member keeps its term for ever, on all of them.
  *            3. Logs match: an entry of the same index and term has the same one before it.
  *            4. What is committed is durable on a quorum; what is applied is so here, too. A leader

@@ -31,8 +31,8 @@
  * A violation ends the run: history_fail.
  *
  * Members    All of this is said of the cluster, and clients are wherever they are. Three things
- * are of a member: how far it is (server_revision), which a client cannot know; whose clock ends
- * leases (leader_began_ns); and how wrong that clock may be.
+ *            are of a member: how far it is (server_revision), which a client cannot know; whose
+ *            clock ends leases (leader_began_ns); and how wrong that clock may be.
  */
 #pragma once
 

@@ -3,17 +3,18 @@
  *
  * One page of HTML that needs nothing else: time goes to the right, each member has a lane.
  *
- *     0 s          1 s          2 s                 phases, seconds
- *     member 0  [==== leads 2 ====]X    ^[-- follows -]     bars: who leads, in the colour of the
- * term | || | | | | |             || |             ticks: operations it has answered, or not
- *               ____________rrrrrr_____________________     rows: what does not get here, and from
- * whom member 1  ... | broken     the promise that was broken, and where
+ *     0 s          1 s          2 s                        seconds, phases
+ *     member 0  [==== leads 2 ====]X    ^[-- follows -]     bars, in the colour of the term
+ *               | || | | | | |             || |             ticks: operations, answered or not
+ *               ____________rrrrrr_____________________     rows: what does not get here
+ *     member 1  ...
+ *                                              | broken     the promise, and when it was broken
  *
  * Messages between members are thin lines from lane to lane. Everything says what it is when one
  * points at it; the wheel zooms, dragging moves, a double click shows the whole again.
  *
- * Size       below PICTURE_BYTES_MAX, however long the story: of what there is too much of,
- * messages and operations, the newest are drawn, and of the older ones some; the page says so.
+ * Size       below PICTURE_BYTES_MAX, however long the story. Of what there is too much of,
+ * messages and operations, the newest are drawn and some of the older ones; the page says so.
  */
 #pragma once
 
