@@ -152,6 +152,87 @@ TEST(virtual_time_moves_to_the_next_thing_and_the_wall_clock_can_jump)
     rig_close(&rig);
 }
 
+TEST(a_clock_that_is_off_fires_its_timers_by_its_own_time)
+{
+    static const uint64_t rates[] = {900000, 1000000, 1100000};
+
+    for (unsigned i = 0; i < 3; i++) {
+        struct rig rig;
+        rig_open_fake(&rig);
+        uint64_t world_ns = rig.fake->time.now_ns;
+
+        fake_clock_set_rate(&rig.fake->clock, rates[i]);
+        rig_for_ms(&rig, 9900);
+
+        uint64_t took_ms = (rig.fake->time.now_ns - world_ns) / NS_PER_MS;
+        CHECK_EQ(took_ms, 9900 * 1000000ull / rates[i]);
+        rig_close(&rig);
+    }
+}
+
+static void count_up(struct timer *t)
+{
+    (void)t;
+    fired++;
+}
+
+TEST(a_clock_that_stands_still_goes_on_where_it_was)
+{
+    struct rig rig;
+    struct timer timer = {.on_time = count_up};
+    rig_open_fake(&rig);
+    fired = 0;
+    uint64_t before_ns = clock_now_ns(rig.io->clock);
+    timer_start(rig.io->clock, &timer, 5 * NS_PER_MS);
+
+    fake_clock_set_rate(&rig.fake->clock, 0);
+    CHECK(!fake_time_step(&rig.fake->time)); /* nothing will ever happen */
+    rig.fake->time.now_ns += 60 * NS_PER_S;
+    CHECK_EQ(clock_now_ns(rig.io->clock), before_ns);
+    fake_clock_set_rate(&rig.fake->clock, FAKE_CLOCK_RATE);
+    rig_until(&rig, &fired, 1);
+
+    CHECK_EQ(clock_now_ns(rig.io->clock), before_ns + 5 * NS_PER_MS);
+    rig_close(&rig);
+}
+
+TEST(whoever_looks_at_a_slow_clock_is_busy_until_the_world_is_there)
+{
+    struct rig rig;
+    rig_open_fake(&rig);
+    struct fake_clock *c = &rig.fake->clock;
+    uint64_t world_ns = rig.fake->time.now_ns, before_ns = clock_now_ns(rig.io->clock);
+
+    c->look_ns = NS_PER_MS;
+    for (unsigned i = 1; i <= 3; i++)
+        CHECK_EQ(clock_now_ns(rig.io->clock), before_ns + i * NS_PER_MS);
+    CHECK(fake_clock_is_busy(c));
+    CHECK_EQ(rig.fake->time.now_ns, world_ns); /* which does not wait for it */
+    fake_clock_set_rate(c, 500000);
+    c->look_ns = 0;
+    CHECK_EQ(clock_now_ns(rig.io->clock), before_ns + 3 * NS_PER_MS); /* never back */
+    rig.fake->time.now_ns += 5 * NS_PER_MS;
+
+    CHECK(!fake_clock_is_busy(c));
+    CHECK_EQ(clock_now_ns(rig.io->clock), before_ns + 4 * NS_PER_MS);
+    rig_close(&rig);
+}
+
+TEST(a_machine_that_starts_again_has_another_monotonic_time_and_the_same_wall_time)
+{
+    struct rig rig;
+    rig_open_fake(&rig);
+    rig_for_ms(&rig, 5000);
+    uint64_t wall_ns = clock_wall_ns(rig.io->clock);
+
+    fake_clock_crash(&rig.fake->clock);
+    fake_clock_restart(&rig.fake->clock, 1000);
+
+    CHECK_EQ(clock_now_ns(rig.io->clock), 1000);
+    CHECK_EQ(clock_wall_ns(rig.io->clock), wall_ns);
+    rig_close(&rig);
+}
+
 CONTRACT(entropy_does_not_repeat_itself)
 {
     uint8_t a[300] = {0}, b[300] = {0};

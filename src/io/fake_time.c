@@ -1,5 +1,6 @@
 #include "io/fake_time.h"
 
+#include "base/assert.h"
 #include "base/list.h"
 
 static struct fake_task *task_of(const struct heap_node *node)
@@ -54,15 +55,8 @@ bool fake_time_step(struct fake_time *t)
 
     if (!first)
         return false;
-    if (task_of(first)->due_ns > t->now_ns) /* else somebody's work has made it late */
-        t->now_ns = task_of(first)->due_ns;
+    assert(task_of(first)->due_ns >= t->now_ns);
+    t->now_ns = task_of(first)->due_ns;
     task_of(first)->run(task_of(first));
     return true;
-}
-
-bool fake_time_is_behind(const struct fake_time *t)
-{
-    const struct heap_node *first = heap_first(&t->tasks);
-
-    return first && task_of(first)->due_ns < t->now_ns;
 }

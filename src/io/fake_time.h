@@ -44,6 +44,3 @@ void fake_time_cancel(struct fake_time *t, struct fake_task *task);
 
 /* Moves to the earliest task and runs it. False if there is none. */
 bool fake_time_step(struct fake_time *t);
-
-/* Has somebody's work taken so long that a task should have run meanwhile? */
-bool fake_time_is_behind(const struct fake_time *t);

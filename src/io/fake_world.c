@@ -6,12 +6,27 @@
 static const uint64_t WALL_AT_START_NS = 1700000000 * NS_PER_S;
 static const struct fake_delay DELAY = {.min_ns = 10000, .max_ns = 5 * NS_PER_MS};
 
-static uint64_t now_ns(struct clock *c)
+/* Where the process is: ahead of the world while it is busy. */
+static uint64_t world_now_ns(const struct fake_clock *c)
 {
-    struct fake_clock *f = container_of(c, struct fake_clock, base);
+    return c->busy_until_ns > c->time->now_ns ? c->busy_until_ns : c->time->now_ns;
+}
 
-    f->time->now_ns += f->look_ns;
-    return f->time->now_ns;
+static uint64_t shown_ns(const struct fake_clock *c)
+{
+    uint64_t passed_ns = world_now_ns(c) - c->world_ns;
+
+    return c->own_ns + passed_ns / FAKE_CLOCK_RATE * c->rate +
+           passed_ns % FAKE_CLOCK_RATE * c->rate / FAKE_CLOCK_RATE;
+}
+
+static uint64_t now_ns(struct clock *base)
+{
+    struct fake_clock *c = container_of(base, struct fake_clock, base);
+
+    if (c->look_ns > 0)
+        c->busy_until_ns = world_now_ns(c) + c->look_ns;
+    return shown_ns(c);
 }
 
 /* How long it was at work is not told in this world. */
@@ -25,14 +40,28 @@ static uint64_t wall_ns(struct clock *base)
 {
     struct fake_clock *c = container_of(base, struct fake_clock, base);
 
-    return WALL_AT_START_NS + c->time->now_ns + (uint64_t)c->wall_offset_ns;
+    return WALL_AT_START_NS + shown_ns(c) + (uint64_t)c->wall_offset_ns;
+}
+
+/* Not before it shows this, so rounded up. */
+static uint64_t world_ns_at(const struct fake_clock *c, uint64_t own_ns)
+{
+    uint64_t left_ns = own_ns > c->own_ns ? own_ns - c->own_ns : 0;
+    uint64_t whole = left_ns / c->rate, rest = left_ns % c->rate;
+
+    if (whole > UINT64_MAX / FAKE_CLOCK_RATE / 2)
+        return UINT64_MAX;
+    return c->world_ns + whole * FAKE_CLOCK_RATE + (rest * FAKE_CLOCK_RATE + c->rate - 1) / c->rate;
 }
 
 static void set_alarm(struct clock *base, uint64_t at_ns)
 {
     struct fake_clock *c = container_of(base, struct fake_clock, base);
 
-    fake_time_at(c->time, &c->alarm, at_ns);
+    if (c->rate == 0)
+        fake_time_cancel(c->time, &c->alarm); /* it is set when the clock goes on */
+    else
+        fake_time_at(c->time, &c->alarm, world_ns_at(c, at_ns));
 }
 
 static void on_alarm(struct fake_task *t)
@@ -45,7 +74,11 @@ void fake_clock_init(struct fake_clock *c, struct fake_time *time, struct inbox 
     static const struct clock_ops ops = {
         .now_ns = now_ns, .busy_ns = busy_ns, .wall_ns = wall_ns, .set_alarm = set_alarm};
 
-    *c = (struct fake_clock){.time = time, .alarm.run = on_alarm};
+    *c = (struct fake_clock){.time = time,
+                             .alarm.run = on_alarm,
+                             .rate = FAKE_CLOCK_RATE,
+                             .world_ns = time->now_ns,
+                             .own_ns = time->now_ns};
     clock_init(&c->base, &ops, inbox);
 }
 
@@ -53,6 +86,31 @@ void fake_clock_free(struct fake_clock *c)
 {
     fake_time_cancel(c->time, &c->alarm);
     clock_free(&c->base);
+}
+
+void fake_clock_set_rate(struct fake_clock *c, uint64_t rate)
+{
+    uint64_t own_ns = shown_ns(c);
+
+    c->world_ns = world_now_ns(c);
+    c->own_ns = own_ns;
+    c->rate = rate;
+    if (c->base.alarm_ns != UINT64_MAX)
+        set_alarm(&c->base, c->base.alarm_ns);
+}
+
+void fake_clock_restart(struct fake_clock *c, uint64_t now_ns)
+{
+    assert(!heap_first(&c->base.timers));
+
+    c->wall_offset_ns += (int64_t)(shown_ns(c) - now_ns); /* that one is kept by a battery */
+    c->world_ns = world_now_ns(c);
+    c->own_ns = now_ns;
+}
+
+bool fake_clock_is_busy(const struct fake_clock *c)
+{
+    return c->busy_until_ns > c->time->now_ns;
 }
 
 static void fill(struct entropy *base, void *out, size_t len)
@@ -72,16 +130,9 @@ void fake_entropy_init(struct fake_entropy *e, uint64_t seed)
 
 void fake_clock_crash(struct fake_clock *c)
 {
-    struct fake_time *time = c->time;
-    struct inbox *inbox = c->base.inbox;
-    int64_t offset_ns = c->wall_offset_ns;
-    uint64_t look_ns = c->look_ns;
-
-    fake_time_cancel(time, &c->alarm);
+    fake_time_cancel(c->time, &c->alarm);
     heap_free(&c->base.timers);
-    fake_clock_init(c, time, inbox);
-    c->wall_offset_ns = offset_ns;
-    c->look_ns = look_ns;
+    clock_init(&c->base, c->base.ops, c->base.inbox);
 }
 
 struct fake_job {

@@ -21,17 +21,35 @@
 #include "io/resolve.h"
 #include "io/worker.h"
 
+enum { FAKE_CLOCK_RATE = 1000000 }; /* of a clock that keeps the world's time */
+
+/*
+ * A process's clock. It may run slower or faster than the world, or stand still, and its wall time
+ * may jump; its monotonic time never goes back. If a look at it takes a while, work takes time: the
+ * world does not wait meanwhile, so the process is ahead of it, and busy until the world is there.
+ */
 struct fake_clock {
     struct clock base;
     struct fake_time *time;
     struct fake_task alarm;
     int64_t wall_offset_ns; /* how far the wall clock is off; tests move it */
-    uint64_t look_ns;       /* how long a look at it takes: what makes work take time; 0: nothing */
+    uint64_t look_ns;       /* how long a look at it takes; 0: nothing does */
+    uint64_t busy_until_ns; /* in the world's time */
+    uint64_t rate;
+    uint64_t world_ns, own_ns; /* it showed this when the world's time was that */
 };
 
 /* A timer that is still set when the clock ends is a bug (asserted). */
 void fake_clock_init(struct fake_clock *c, struct fake_time *time, struct inbox *inbox);
 void fake_clock_free(struct fake_clock *c);
+
+/* From now on it makes so many millionths of a second in a second of the world; 0: it stands. */
+void fake_clock_set_rate(struct fake_clock *c, uint64_t rate);
+
+/* The machine has started again: its monotonic time is this, whatever it was. No timer is set. */
+void fake_clock_restart(struct fake_clock *c, uint64_t now_ns);
+
+bool fake_clock_is_busy(const struct fake_clock *c);
 
 /* The process dies: its timers are forgotten. */
 void fake_clock_crash(struct fake_clock *c);

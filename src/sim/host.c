@@ -26,6 +26,12 @@ static void configure(struct sim_host *h)
     buf_free(&why);
 }
 
+/* It was busy, and now it is not: the next step sees that. */
+static void wake(struct fake_task *t)
+{
+    (void)t;
+}
+
 struct sim_host *sim_host_new(struct fake_time *time, struct fake_wire *wire, const char *ip,
                               const struct climate *climate, const struct logger *logger)
 {
@@ -33,6 +39,7 @@ struct sim_host *sim_host_new(struct fake_time *time, struct fake_wire *wire, co
     struct sim_host *h = mem_new(struct sim_host);
 
     h->time = time;
+    h->wake.run = wake;
     inbox_init(&h->inbox, NULL, NULL);
     fake_clock_init(&h->clock, time, &h->inbox);
     fake_entropy_init(&h->entropy, rng_next(&time->rng));
@@ -76,6 +83,7 @@ void sim_host_free(struct sim_host *h)
 {
     assert(!h->server);
 
+    fake_time_cancel(h->time, &h->wake);
     config_free(&h->config);
     arena_free(&h->flags);
     memory_disk_free(h->memory);
@@ -120,9 +128,11 @@ bool sim_host_start(struct sim_host *h)
 
 bool sim_host_turn(struct sim_host *h)
 {
-    if (!h->server || h->failed || inbox_is_empty(&h->inbox))
+    if (!h->server || h->failed || inbox_is_empty(&h->inbox) || fake_clock_is_busy(&h->clock))
         return false;
     server_turn(h->server);
+    if (fake_clock_is_busy(&h->clock))
+        fake_time_at(h->time, &h->wake, h->clock.busy_until_ns);
     return true;
 }
 

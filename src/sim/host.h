@@ -16,6 +16,7 @@
 
 struct sim_host {
     struct fake_time *time;
+    struct fake_task wake;
     struct inbox inbox;
     struct fake_clock clock;
     struct fake_entropy entropy;

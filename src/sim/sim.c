@@ -331,9 +331,7 @@ static void step(struct sim *s)
     s->steps++;
     note(s, s->time.now_ns);
     s->history.now_ns = s->time.now_ns;
-    if (fake_time_is_behind(&s->time))
-        fake_time_step(&s->time); /* the world does not wait while the member is at work */
-    else if (sim_host_turn(s->member))
+    if (sim_host_turn(s->member))
         member_turned(s);
     else if (!inbox_is_empty(&s->inbox))
         clients_turn(s);
