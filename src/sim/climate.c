@@ -1,9 +1,33 @@
 #include "sim/climate.h"
 
 #include "base/assert.h"
+#include "base/buf.h"
 #include "base/limits.h"
 
 #include <inttypes.h>
+#include <string.h>
+
+static const char *const fault_names[SIM_FAULTS] = {
+    [FAULT_CRASH] = "crash",         [FAULT_POWER] = "power",         [FAULT_CUT] = "cut",
+    [FAULT_ONE_WAY] = "one-way",     [FAULT_CLOG] = "clog",           [FAULT_LOSS] = "loss",
+    [FAULT_LATENCY] = "latency",     [FAULT_BANDWIDTH] = "bandwidth", [FAULT_RESET] = "reset",
+    [FAULT_HALF_OPEN] = "half-open", [FAULT_REPEAT] = "repeat",       [FAULT_PAUSE] = "pause",
+    [FAULT_DRIFT] = "drift",         [FAULT_JUMP] = "jump",           [FAULT_FILES] = "files",
+};
+
+const char *sim_fault_name(enum sim_fault fault)
+{
+    return fault_names[fault];
+}
+
+enum sim_fault sim_fault_named(const char *name)
+{
+    enum sim_fault f = 0;
+
+    while (f < SIM_FAULTS && strcmp(fault_names[f], name) != 0)
+        f++;
+    return f;
+}
 
 static uint64_t one_of(struct rng *rng, const uint64_t *values, size_t count)
 {
@@ -58,13 +82,41 @@ static void draw_line(struct climate *c, struct rng *rng)
     c->line_delay_turns_max = rng_chance(rng, 1, 2) ? (unsigned)rng_between(rng, 1, 8) : 0;
 }
 
-void climate_draw(struct climate *c, struct rng *rng)
+/* Those that need no other machine. */
+enum {
+    OWN_FAULTS =
+        1 << FAULT_CRASH | 1 << FAULT_POWER | 1 << FAULT_DRIFT | 1 << FAULT_JUMP | 1 << FAULT_FILES
+};
+
+/* One world in eight has none of them, one all. */
+static void draw_faults(struct climate *c, struct rng *rng)
+{
+    uint64_t kind = rng_below(rng, 8);
+
+    for (unsigned f = 0; f < SIM_FAULTS; f++) {
+        bool on = rng_chance(rng, 1, 2);
+        if (kind == 1 || (kind > 1 && on))
+            c->faults |= 1u << f;
+    }
+    bool is_quiet = rng_chance(rng, 1, 2);
+    if (c->members == 1 && is_quiet) /* what its own machine does to it is most of its trouble */
+        c->faults &= OWN_FAULTS;
+    c->weather_ms_max = ONE_OF(rng, 100, 300, 1000, 2000);
+    c->wire_ns_max = ONE_OF(rng, 200000, 2000000, 2000000, 5000000);
+}
+
+void climate_draw(struct climate *c, struct rng *rng, unsigned members)
 {
     *c = (struct climate){0};
+    c->members = (unsigned)ONE_OF(rng, 1, 1, 1, 3, 3, 3, 3, 3, 5, 5, 2, 4, 7);
+    if (members > 0)
+        c->members = members;
     draw_clients(c, rng);
     draw_machine(c, rng);
     draw_lasting_flags(c, rng);
     draw_line(c, rng);
+    draw_faults(c, rng);
+    assert(c->members <= CLIMATE_MEMBERS_MAX);
 }
 
 void climate_draw_installs(struct climate *c, struct rng *rng)
@@ -96,7 +148,7 @@ static void add_number(struct line *l, const char *flag, uint64_t number, const 
  * A restless member commits, cuts snapshots and releases its log all the time; a lazy one leaves
  * everything in the log, and has much to apply at once after a restart; others do some of each.
  */
-static void add_pace(struct line *l, struct rng *rng)
+static void add_pace(struct line *l, const struct climate *c, struct rng *rng)
 {
     uint64_t pace = rng_below(rng, 3);
     uint64_t count = ONE_OF(rng, 1, 3, 20, 100, 400, 10000);
@@ -111,29 +163,44 @@ static void add_pace(struct line *l, struct rng *rng)
         count = 10000;
         interval_ms = 20000;
     }
+    /* Members send each other no snapshots yet: no follower may need what its leader has released,
+     * and after a restart a log begins at the member's newest snapshot. */
+    if (c->members > 1)
+        count = catch_up = 1000000;
     add_number(l, "snapshot-count", count, "");
     add_number(l, "snapshot-catchup-entries", catch_up, "");
     add_number(l, "backend-batch-interval", interval_ms, "ms");
 }
 
-size_t climate_flags(const struct climate *c, struct rng *rng, struct arena *arena,
+static void add_urls(struct line *l, const struct climate *c, unsigned member)
+{
+    struct buf all = {0};
+    unsigned n = member + 1;
+
+    for (unsigned i = 1; i <= c->members; i++)
+        buf_printf(&all, "%sm%u=http://10.0.0.%u:2380", i == 1 ? "" : ",", i, i);
+    add(l, arena_printf(l->arena, "--name=m%u", n));
+    add(l, arena_printf(l->arena, "--data-dir=%s%u", c->data_dir ? c->data_dir : "/data", n));
+    add(l, arena_printf(l->arena, "--listen-client-urls=http://10.0.0.%u:2379", n));
+    add(l, arena_printf(l->arena, "--advertise-client-urls=http://10.0.0.%u:2379", n));
+    add(l, arena_printf(l->arena, "--listen-peer-urls=http://10.0.0.%u:2380", n));
+    add(l, arena_printf(l->arena, "--initial-advertise-peer-urls=http://10.0.0.%u:2380", n));
+    add(l, arena_printf(l->arena, "--initial-cluster=%s", buf_str(&all)));
+    buf_free(&all);
+}
+
+size_t climate_flags(const struct climate *c, unsigned member, struct rng *rng, struct arena *arena,
                      const char *out[static CLIMATE_FLAGS_MAX])
 {
     struct line l = {.arena = arena, .at = out};
 
-    add(&l, "--name=m");
-    add(&l, "--data-dir=/data");
-    add(&l, "--listen-client-urls=http://10.0.0.1:2379");
-    add(&l, "--advertise-client-urls=http://10.0.0.1:2379");
-    add(&l, "--listen-peer-urls=http://10.0.0.1:2380");
-    add(&l, "--initial-advertise-peer-urls=http://10.0.0.1:2380");
-    add(&l, "--initial-cluster=m=http://10.0.0.1:2380");
+    add_urls(&l, c, member);
     add(&l, c->pre_vote ? "--pre-vote=true" : "--pre-vote=false");
     add_number(&l, "heartbeat-interval", c->heartbeat_ms, "");
     add_number(&l, "election-timeout", c->election_ms, "");
     add_number(&l, "quota-backend-bytes", c->quota_bytes, "");
     add_number(&l, "watch-progress-notify-interval", c->notify_ms, "ms");
-    add_pace(&l, rng);
+    add_pace(&l, c, rng);
     add_number(&l, "max-wals", rng_below(rng, 4), "");
     add_number(&l, "max-snapshots", rng_below(rng, 4), "");
     add_number(&l, "warning-apply-duration", ONE_OF(rng, 1, 100), "ms");

@@ -1,25 +1,55 @@
 /*
  * climate: what kind of world a seed makes.
  *
- * Which clients live in it and how hasty they are, how fast the member's machine is, how often it
- * fails, and with which flags it is started: all within what an operator may choose. Some flags are
- * of the whole run; those that a member must be able to bear another value of after a restart are
- * drawn anew at every start.
+ * How many members there are, which clients live there and how hasty they are, how fast machines
+ * are, what goes wrong and how often, and with which flags members are started: all within what an
+ * operator may choose. Each world has a random subset of the faults (swarm testing): one that has
+ * all of them never gets far enough to meet what only some of them find.
+ *
+ * Some flags are of the whole run; those that a member must be able to bear another value of after
+ * a restart are drawn anew at every start.
  */
 #pragma once
 
 #include "base/arena.h"
 #include "base/rng.h"
 
-enum { CLIMATE_FLAGS_MAX = 48 };
+enum { CLIMATE_FLAGS_MAX = 48, CLIMATE_MEMBERS_MAX = 7 };
+
+/* What may go wrong, as bits of a mask: 1 << FAULT_CRASH. */
+enum sim_fault {
+    FAULT_CRASH,     /* a member's process dies and is started again */
+    FAULT_POWER,     /* when it does, the machine does, too: what is not synced is lost or torn */
+    FAULT_CUT,       /* partitions of any shape */
+    FAULT_ONE_WAY,   /* the same in one direction */
+    FAULT_CLOG,      /* a path holds everything back for a while */
+    FAULT_LOSS,      /* up to 30 % */
+    FAULT_LATENCY,   /* slow paths, with a long tail */
+    FAULT_BANDWIDTH, /* narrow ones */
+    FAULT_RESET,     /* of connections */
+    FAULT_HALF_OPEN, /* ends that nobody hears of */
+    FAULT_REPEAT,    /* of messages to raft */
+    FAULT_PAUSE,     /* of a whole member, its clock included or not */
+    FAULT_DRIFT,     /* of clocks */
+    FAULT_JUMP,      /* of wall clocks */
+    FAULT_FILES,     /* few file descriptors, and clients who take them */
+    SIM_FAULTS,
+};
+
+const char *sim_fault_name(enum sim_fault fault); /* "one-way" */
+/* SIM_FAULTS if there is none of that name. */
+enum sim_fault sim_fault_named(const char *name);
 
 struct climate {
+    unsigned members;
+    uint32_t faults;
+
     /* the clients */
     unsigned writers, herders, groups, readers, lessees, watchers;
     unsigned pause_ms_max; /* between two calls: hasty, or so that leases have time to expire */
     bool has_herd;         /* of keys: many are written and deleted at once */
 
-    /* the member's machine */
+    /* the members' machines */
     uint64_t look_ns; /* how long a look at its clock takes, and so a turn */
     uint64_t segment_bytes;
     int64_t range_tombstone_keys_min; /* a few keys are many in this world */
@@ -32,14 +62,24 @@ struct climate {
 
     unsigned install_turns; /* an image of its own state is installed once in so many; 0: never */
     unsigned crashes;
-    bool torn_founding; /* the first of them come while the member is being founded */
+    bool torn_founding; /* the first of them come while members are being founded */
+
+    uint64_t wire_ns_max;    /* what a piece takes in good weather, at most */
+    uint64_t weather_ms_max; /* between two changes of it */
+    const char *data_dir;    /* of all members, each with its number behind it; NULL: "/data" */
 };
 
-void climate_draw(struct climate *c, struct rng *rng);
+/* `members`: 0: as the seed has it. */
+void climate_draw(struct climate *c, struct rng *rng, unsigned members);
 
 /* By itself, and with a chance of its own, so that the stories without it stay what they were. */
 void climate_draw_installs(struct climate *c, struct rng *rng);
 
-/* The flags of one start, in the arena. Returns how many. */
-size_t climate_flags(const struct climate *c, struct rng *rng, struct arena *arena,
+static inline bool climate_has(const struct climate *c, enum sim_fault fault)
+{
+    return (c->faults & (1u << fault)) != 0;
+}
+
+/* The flags of one start of a member, in the arena. Returns how many. */
+size_t climate_flags(const struct climate *c, unsigned member, struct rng *rng, struct arena *arena,
                      const char *out[static CLIMATE_FLAGS_MAX]);

@@ -20,7 +20,7 @@ static void configure(struct sim_host *h)
 
     config_free(&h->config);
     arena_reset(&h->flags);
-    size_t count = climate_flags(h->climate, &h->rng, &h->flags, argv + 1);
+    size_t count = climate_flags(h->climate, 0, &h->rng, &h->flags, argv + 1);
     if (config_parse((int)count + 1, argv, env, &h->config, &why) != CONFIG_OK)
         fatal("the simulator's flags are wrong: %s", buf_str(&why));
     buf_free(&why);

@@ -155,7 +155,7 @@ static void draw_climate(struct sim *s)
 {
     struct climate *c = &s->climate;
 
-    climate_draw(c, &s->fate);
+    climate_draw(c, &s->fate, 1);
     if (s->o.calls > 0) { /* a short story */
         c->has_herd = false;
         c->herders = c->groups = 0;
