@@ -351,10 +351,12 @@ bool history_may_cut(const struct history *h)
 {
     size_t cost = 0;
 
-    for (size_t i = 0; i < h->op_count && h->witness_is_live; i++)
+    if (h->connections_break || h->has_installs || !h->witness_is_live)
+        return false;
+    for (size_t i = 0; i < h->op_count; i++)
         if (is_under_way(h, &h->ops[i]))
             cost += cost_of(h, &h->ops[i]);
-    return h->witness_is_live && !h->has_installs && cost < CREDIT_BYTES;
+    return cost < CREDIT_BYTES;
 }
 
 /* --- watchers --- */

@@ -121,6 +121,7 @@ struct history {
     bool witness_is_live;     /* it had everything there was, and is still connected */
     bool has_installs;        /* the members' states are replaced now and then, */
     uint64_t installs;        /* so often up to now */
+    bool connections_break;   /* without a crash: what is on its way to the witness may be lost */
     char problem[512];
     bool failed;
 };

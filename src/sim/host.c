@@ -2,6 +2,8 @@
 
 #include "base/limits.h"
 
+#include <stdio.h>
+
 /* What a process has open that the fakes do not: its output, its loop, its page store. */
 enum { OWN_FILES = 14 };
 
@@ -20,7 +22,7 @@ static void configure(struct sim_host *h)
 
     config_free(&h->config);
     arena_reset(&h->flags);
-    size_t count = climate_flags(h->climate, 0, &h->rng, &h->flags, argv + 1);
+    size_t count = climate_flags(h->climate, h->number, &h->rng, &h->flags, argv + 1);
     if (config_parse((int)count + 1, argv, env, &h->config, &why) != CONFIG_OK)
         fatal("the simulator's flags are wrong: %s", buf_str(&why));
     buf_free(&why);
@@ -32,12 +34,29 @@ static void wake(struct fake_task *t)
     (void)t;
 }
 
-struct sim_host *sim_host_new(struct fake_time *time, struct fake_wire *wire, const char *ip,
+/* Machines were started at different times, and some clocks are off. */
+static void set_clock(struct sim_host *h)
+{
+    uint64_t started_s = rng_below(&h->rng, 100000);
+    uint64_t off = rng_below(&h->rng, 2 * SIM_CLOCK_RATE_OFF_MAX + 1);
+
+    h->clock_rate = FAKE_CLOCK_RATE;
+    if (climate_has(h->climate, FAULT_DRIFT))
+        h->clock_rate += off - SIM_CLOCK_RATE_OFF_MAX;
+    h->clock.look_ns = h->climate->look_ns;
+    fake_clock_restart(&h->clock, 1 + started_s * NS_PER_S);
+    fake_clock_set_rate(&h->clock, h->clock_rate);
+}
+
+struct sim_host *sim_host_new(struct fake_time *time, struct fake_wire *wire, unsigned number,
                               const struct climate *climate, const struct logger *logger)
 {
     static const struct fake_delay disk_delay = {.min_ns = 20000, .max_ns = 3 * NS_PER_MS};
     struct sim_host *h = mem_new(struct sim_host);
+    char ip[32];
 
+    snprintf(ip, sizeof(ip), "10.0.0.%u", number + 1);
+    h->number = number;
     h->time = time;
     h->wake.run = wake;
     inbox_init(&h->inbox, NULL, NULL);
@@ -49,7 +68,8 @@ struct sim_host *sim_host_new(struct fake_time *time, struct fake_wire *wire, co
     h->disk = fake_disk_new(
         time, &h->inbox,
         &(struct fake_disk_options){.delay = disk_delay, .write_back_percent = 10, .fds = &h->fds});
-    h->memory = memory_disk_new(rng_next(&time->rng));
+    uint64_t memory_seed = rng_next(&time->rng);
+    h->memory = climate->data_dir ? NULL : memory_disk_new(memory_seed);
     h->io = (struct io){
         .inbox = &h->inbox,
         .clock = &h->clock.base,
@@ -60,9 +80,13 @@ struct sim_host *sim_host_new(struct fake_time *time, struct fake_wire *wire, co
         .workers = &h->workers.base,
         .store_worker = &h->store_worker.base,
     };
+    if (!h->memory) {
+        store_disk_open(&h->store_disk, h->io.disk);
+        h->io.disk = &h->store_disk.base;
+    }
     h->climate = climate;
     rng_seed(&h->rng, rng_next(&time->rng));
-    h->clock.look_ns = climate->look_ns;
+    set_clock(h);
     fake_wire_limit(h->io.net, &h->fds);
     h->logger = *logger;
     h->logger.clock = log_time;
@@ -83,9 +107,12 @@ void sim_host_free(struct sim_host *h)
 {
     assert(!h->server);
 
+    fake_wire_crash(h->io.net); /* requests that come twice have connections of their own */
     fake_time_cancel(h->time, &h->wake);
     config_free(&h->config);
     arena_free(&h->flags);
+    if (!h->memory)
+        store_disk_close(&h->store_disk);
     memory_disk_free(h->memory);
     fake_disk_free(h->disk);
     fake_clock_free(&h->clock);
@@ -108,6 +135,7 @@ bool sim_host_start(struct sim_host *h)
 
     h->failed = false;
     buf_clear(&h->why);
+    fake_wire_power_on(h->io.net);
     configure(h);
     struct server_options options = {.io = &h->io,
                                      .config = &h->config,
@@ -126,14 +154,36 @@ bool sim_host_start(struct sim_host *h)
     return false;
 }
 
+void sim_host_pause(struct sim_host *h, bool clock_stands)
+{
+    h->is_paused = true;
+    if (clock_stands)
+        fake_clock_set_rate(&h->clock, 0);
+}
+
+void sim_host_resume(struct sim_host *h)
+{
+    h->is_paused = false;
+    fake_clock_set_rate(&h->clock, h->clock_rate);
+}
+
 bool sim_host_turn(struct sim_host *h)
 {
-    if (!h->server || h->failed || inbox_is_empty(&h->inbox) || fake_clock_is_busy(&h->clock))
+    if (!h->server || h->failed || h->is_paused)
+        return false;
+    if (inbox_is_empty(&h->inbox) || fake_clock_is_busy(&h->clock))
         return false;
     server_turn(h->server);
     if (fake_clock_is_busy(&h->clock))
         fake_time_at(h->time, &h->wake, h->clock.busy_until_ns);
     return true;
+}
+
+/* Where a lone member's clients are always told, the witness knows when it has lost what was on its
+ * way, and history may be cut above what it has seen (history_may_cut). */
+static bool goes_silently(const struct sim_host *h)
+{
+    return h->climate->members > 1 || climate_has(h->climate, FAULT_HALF_OPEN);
 }
 
 /*
@@ -143,22 +193,31 @@ bool sim_host_turn(struct sim_host *h)
  */
 void sim_host_crash(struct sim_host *h, enum fake_crash how)
 {
-    memory_disk_crash(h->memory);
+    if (h->memory)
+        memory_disk_crash(h->memory);
     do
         fake_workers_finish(&h->store_worker);
     while (inbox_drain(&h->inbox, SIZE_MAX) > 0);
     fake_workers_crash(&h->workers);
+    fake_resolver_crash(&h->resolver);
     fake_disk_crash(h->disk, how);
-    fake_wire_crash(h->io.net);
+    if (how != FAKE_KILLED && goes_silently(h))
+        fake_wire_power_off(h->io.net);
+    else
+        fake_wire_crash(h->io.net);
+    sim_host_resume(h);
     fake_clock_crash(&h->clock);
+    if (how != FAKE_KILLED)
+        fake_clock_restart(&h->clock, 1);
     inbox_init(&h->inbox, NULL, NULL);
     server_abandon(h->server);
     h->server = NULL;
     h->failed = false;
-    memory_disk_restart(h->memory);
+    if (h->memory)
+        memory_disk_restart(h->memory);
 }
 
 uint64_t sim_host_disk_calls(const struct sim_host *h)
 {
-    return fake_disk_calls(h->disk) + memory_disk_calls(h->memory);
+    return fake_disk_calls(h->disk) + (h->memory ? memory_disk_calls(h->memory) : 0);
 }

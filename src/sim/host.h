@@ -13,8 +13,13 @@
 #include "server/config.h"
 #include "server/server.h"
 #include "sim/climate.h"
+#include "sim/store_disk.h"
+
+/* What a clock of the climate's may be off by, either way. */
+enum { SIM_CLOCK_RATE_OFF_MAX = FAKE_CLOCK_RATE / 10 };
 
 struct sim_host {
+    unsigned number; /* from 0; its address is 10.0.0.(number + 1) */
     struct fake_time *time;
     struct fake_task wake;
     struct inbox inbox;
@@ -24,7 +29,9 @@ struct sim_host {
     struct fake_disk *disk;
     struct fake_workers workers, store_worker;
     struct fake_resolver resolver;
-    struct memory_disk *memory;
+    struct memory_disk *memory;   /* NULL: the climate has a data directory, for LMDB */
+    struct store_disk store_disk; /* then */
+    uint64_t clock_rate;
     struct io io;
     struct config config;
     struct logger logger;
@@ -33,10 +40,11 @@ struct sim_host {
     struct arena flags;    /* their text; config looks into it */
     struct buf why;        /* what the member said when it could go no further */
     struct server *server; /* NULL while it is down */
-    bool failed;
+    bool failed, is_paused;
 };
 
-struct sim_host *sim_host_new(struct fake_time *time, struct fake_wire *wire, const char *ip,
+/* Hosts are added to the wire in the order of their numbers. */
+struct sim_host *sim_host_new(struct fake_time *time, struct fake_wire *wire, unsigned number,
                               const struct climate *climate, const struct logger *logger);
 void sim_host_free(struct sim_host *h);
 
@@ -46,10 +54,16 @@ void sim_host_limit_files(struct sim_host *h, unsigned max);
 /* Boots a member. False, and h->why says what is wrong; power may have gone meanwhile, too. */
 bool sim_host_start(struct sim_host *h);
 
-/* Runs the member's turn if something has happened. False if nothing has. */
+/* Its process, or with clock_stands the whole machine, does not run for a while. What arrives
+ * meanwhile waits. Crashing ends it, too. */
+void sim_host_pause(struct sim_host *h, bool clock_stands);
+void sim_host_resume(struct sim_host *h);
+
+/* Runs the member's turn if something has happened and it is not busy or paused. False if not. */
 bool sim_host_turn(struct sim_host *h);
 
-/* The member is no more; what its disks have not kept is lost. */
+/* The member is no more; what its disks have not kept is lost. If the power went, nobody is told,
+ * and the machine is off until sim_host_start. */
 void sim_host_crash(struct sim_host *h, enum fake_crash how);
 
 /* Calls of both disks so far. */

@@ -59,7 +59,7 @@ static bool boot(int error, struct buf *said, struct buf *why)
     fake_time_init(&time, test_seed());
     climate_draw(&climate, &time.rng, 1);
     struct fake_wire *wire = fake_wire_new(&time, &(struct fake_wire_options){0});
-    struct sim_host *h = sim_host_new(&time, wire, "10.0.0.1", &climate, &logger);
+    struct sim_host *h = sim_host_new(&time, wire, 0, &climate, &logger);
     struct odd_disk odd = {.disk = {.ops = &odd_ops}, .real = h->io.disk, .error = error};
     h->io.disk = &odd.disk;
     bool started = sim_host_start(h);

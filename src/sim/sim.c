@@ -4,50 +4,93 @@
 #include "sim/host.h"
 #include "sim/idle.h"
 #include "sim/member_view.h"
+#include "sim/picture.h"
+#include "sim/weather.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 
 enum {
     ACTORS_MAX = 16,
+    CLIENTS_MAX = ACTORS_MAX + 1, /* with the idle ones */
+    MEMBERS_MAX = CLIMATE_MEMBERS_MAX,
     TURNS_AT_ONCE_MAX = 100000, /* without time passing: it will never pass */
-    VIRTUAL_S_MAX = 600,        /* a run that takes longer is stuck */
+    START_MS_MAX = 200,         /* between the first member and the last */
     DOWN_MS_MAX = 500,
-    CALLS_UNTIL_CRASH = 400,
-    FOUNDING_CALLS = 40, /* of the disk, in which a member is founded */
-    AHEAD_MAX = 12,      /* entries that an image may be ahead */
+    LONG_DOWN_MS_MAX = 6000,
+    CALLS_UNTIL_CRASH = 400, /* of the disk */
+    TURNS_UNTIL_CRASH = 3000,
+    TURNS_ALL_CHECKED = 200,
+    TURNS_PER_CHECK = 16,       /* later, of each member, */
+    REVISIONS_PER_CHECK = 1000, /* and that often again for so many revisions */
+    FOUNDING_CALLS = 40,        /* of the disk, in which a member is founded */
+    AHEAD_MAX = 12,             /* entries that an image may be ahead */
     STEPS_OF_INSTALL = 100,
+    STORM_MS = 30000,
+    STORM_MS_MAX = 45000,
+    OPERATIONS_MIN = 300,
+    PROGRESS_MIN = 20,     /* operations, once all is calm */
+    CALM_MS_MAX = 20000,   /* until then; and some election timeouts */
+    KEEPALIVE_MS = 42000,  /* until a connection that is half-open ends, at most */
+    STUCK_MS_MAX = 600000, /* a run that takes longer is stuck */
+};
+
+struct sim;
+
+/* A machine of the clients. */
+struct sim_client {
+    struct inbox inbox;
+    struct fake_clock clock;
+    struct io io;
+    struct actor *actor; /* NULL: the idle ones */
+};
+
+struct sim_member {
+    struct sim *sim;
+    unsigned number;
+    struct sim_host *host;
+    struct fake_task restart;
+    struct logger logger;
+    unsigned starts;
+    uint64_t turns;
+    uint64_t term, leader; /* as it last was */
+    bool leads, stays_down;
 };
 
 struct sim {
     struct sim_options o;
+    struct story told, *story; /* NULL: nobody wants to see it */
     struct fake_time time;
     struct fake_wire *wire;
-    struct sim_host *member;
+    struct weather *weather;
+    struct sim_member members[MEMBERS_MAX];
+    unsigned member_count;
+    struct net *hosts[MEMBERS_MAX + CLIENTS_MAX];
+    unsigned host_count;
 
-    struct inbox inbox; /* the clients' */
-    struct fake_clock clock;
-    struct io io;
-    struct actor *actors[ACTORS_MAX];
-    size_t actor_count;
+    struct sim_client clients[CLIENTS_MAX];
+    unsigned client_count;
     struct idle *idle; /* or NULL */
     struct history history;
     struct cluster_check *cluster;
 
-    struct rng fate, installs; /* the second for when images are installed */
+    struct rng fate, order, installs; /* the last for when images are installed */
     struct climate climate;
     unsigned crashes_left, crashes;
-    uint64_t installed;     /* in the lives before this one */
-    uint64_t crash_at;      /* in calls of the disks, */
-    uint64_t crash_at_step; /* or in steps, whichever comes first */
-    struct fake_task restart;
+    unsigned crash_member; /* the next to crash, */
+    uint64_t crash_call;   /* at this call of its disks, */
+    uint64_t crash_turn;   /* or at this turn, */
+    uint64_t crash_step;   /* or at this step of the world */
+    bool crash_takes_all;  /* and the others with it */
     uint64_t hash, steps, turns_at_once, last_ns;
+    uint64_t installed; /* in lives that are over */
+    size_t ops_counted; /* of the history's first, all of them done */
+    uint64_t acknowledged;
 };
 
 /* An expired lease may wait for the look for it, and one lost revoke; and besides for a new
  * leader's extension. */
 #define LEASE_LATE_NS (8 * NS_PER_S)
-
-static const struct logger silence = {.level = LOG_FATAL};
 
 static void note(struct sim *s, uint64_t what)
 {
@@ -55,85 +98,308 @@ static void note(struct sim *s, uint64_t what)
     s->hash ^= s->hash >> 29;
 }
 
+/* --- telling --- */
+
+static void trace(struct sim *s, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+static void trace(struct sim *s, const char *format, ...)
+{
+    char line[LOG_LINE_BYTES_MAX];
+    va_list args;
+
+    if (!s->o.trace)
+        return;
+    int len = snprintf(line, sizeof(line), "%12.6f ", (double)s->time.now_ns / 1e9);
+    va_start(args, format);
+    int more = vsnprintf(line + len, sizeof(line) - (size_t)len, format, args);
+    va_end(args);
+    size_t all = (size_t)len + (size_t)more;
+    s->o.trace(s->o.trace_context, bytes_of(line, all < sizeof(line) ? all : sizeof(line) - 1));
+}
+
+static const char *place_name(const struct sim *s, unsigned place, char out[static 8])
+{
+    bool is_member = place < s->member_count;
+
+    snprintf(out, 8, "%c%u", is_member ? 'm' : 'c',
+             1 + (is_member ? place : place - s->member_count));
+    return out;
+}
+
+static void tell_event(struct sim *s, struct story_event e)
+{
+    char from[8], to[8];
+    bool has_text = e.kind == STORY_PHASE || e.kind == STORY_BROKEN;
+
+    e.until_ns = s->time.now_ns;
+    if (e.at_ns == 0)
+        e.at_ns = e.until_ns;
+    story_note(s->story, &e);
+    if (!s->o.trace || has_text)
+        return;
+    place_name(s, e.from, from);
+    place_name(s, e.to, to);
+    if (e.kind >= STORY_CUT)
+        trace(s, "%s -> %s %s %" PRIu64 " (after %.3f ms)\n", from, to, story_kind_name(e.kind),
+              e.number, (double)(e.until_ns - e.at_ns) / 1e6);
+    else
+        trace(s, "%s %s %" PRId64 "\n", from, story_kind_name(e.kind), (int64_t)e.number);
+}
+
+static void tell(struct sim *s, enum story_kind kind, unsigned from, unsigned to, uint64_t number)
+{
+    tell_event(
+        s, (struct story_event){
+               .kind = (uint8_t)kind, .from = (uint8_t)from, .to = (uint8_t)to, .number = number});
+}
+
+static void tell_text(struct sim *s, enum story_kind kind, const char *text)
+{
+    story_note_text(s->story, s->time.now_ns, kind, text);
+    trace(s, "%s: %s\n", story_kind_name(kind), text);
+}
+
+/* A line of a member's log, which has the member's own time in it. */
+static void tell_line(void *context, struct bytes line)
+{
+    struct sim_member *m = context;
+
+    trace(m->sim, "m%u %.*s", m->number + 1, (int)line.len, (const char *)line.at);
+}
+
+static void on_wire_event(void *context, enum fake_wire_event what, unsigned from, unsigned to,
+                          uint64_t sent_ns, size_t bytes)
+{
+    static const enum story_kind kinds[] = {
+        [FAKE_WIRE_SENT] = STORY_SENT,           [FAKE_WIRE_LOST] = STORY_LOST,
+        [FAKE_WIRE_CONNECTED] = STORY_CONNECTED, [FAKE_WIRE_REFUSED] = STORY_REFUSED,
+        [FAKE_WIRE_RESET] = STORY_RESET,         [FAKE_WIRE_REPEATED] = STORY_REPEATED,
+    };
+
+    tell_event(context, (struct story_event){.kind = (uint8_t)kinds[what],
+                                             .at_ns = sent_ns,
+                                             .from = (uint8_t)from,
+                                             .to = (uint8_t)to,
+                                             .number = bytes});
+}
+
+/* --- the weather's hands --- */
+
+static void on_path(void *context, unsigned from, unsigned to, const struct fake_path *before,
+                    const struct fake_path *after)
+{
+    if (before->cut != after->cut)
+        tell(context, after->cut ? STORY_CUT : STORY_MENDED, from, to, 0);
+    if (before->clogged_until_ns != after->clogged_until_ns)
+        tell(context, after->clogged_until_ns > 0 ? STORY_CLOGGED : STORY_UNCLOGGED, from, to, 0);
+    if (before->bytes_per_s != after->bytes_per_s)
+        tell(context, STORY_SLOWED, from, to, after->bytes_per_s);
+}
+
+static void on_pause(void *context, unsigned member, bool clock_stands)
+{
+    struct sim *s = context;
+
+    if (!s->members[member].host->server)
+        return;
+    note(s, 2000 + member);
+    sim_host_pause(s->members[member].host, clock_stands);
+    tell(s, STORY_PAUSED, member, member, clock_stands);
+}
+
+static void on_resume(void *context, unsigned member)
+{
+    struct sim *s = context;
+
+    if (!s->members[member].host->is_paused)
+        return;
+    sim_host_resume(s->members[member].host);
+    tell(s, STORY_RESUMED, member, member, 0);
+}
+
+static void on_jump(void *context, unsigned member, int64_t ms)
+{
+    struct sim *s = context;
+
+    s->members[member].host->clock.wall_offset_ns += ms * (int64_t)NS_PER_MS;
+    tell(s, STORY_CLOCK_JUMPED, member, member, (uint64_t)ms);
+}
+
+static unsigned some_leader(void *context)
+{
+    const struct sim *s = context;
+
+    for (unsigned i = 0; i < s->member_count; i++)
+        if (s->members[i].host->server && s->members[i].leads)
+            return i;
+    return 0;
+}
+
+static const struct weather_handlers weather_handlers = {.on_path = on_path,
+                                                         .on_pause = on_pause,
+                                                         .on_resume = on_resume,
+                                                         .on_jump = on_jump,
+                                                         .leader = some_leader};
+
 /* --- fate --- */
+
+static void plan_no_crash(struct sim *s)
+{
+    s->crash_call = s->crash_turn = s->crash_step = UINT64_MAX;
+}
 
 static void plan_crash(struct sim *s)
 {
-    s->crash_at_step = UINT64_MAX;
-    if (s->o.crash_at_call != 0)
-        s->crash_at = s->crashes == 0 ? s->o.crash_at_call : UINT64_MAX;
-    else if (s->crashes_left == 0)
-        s->crash_at = UINT64_MAX;
-    else {
-        bool torn = s->climate.torn_founding && s->crashes < 2;
-        s->crash_at = sim_host_disk_calls(s->member) +
-                      rng_between(&s->fate, 1, torn ? FOUNDING_CALLS : CALLS_UNTIL_CRASH);
+    plan_no_crash(s);
+    if (s->o.crash_at_call != 0) {
+        s->crash_call = s->crashes == 0 ? s->o.crash_at_call : UINT64_MAX;
+        return;
     }
+    if (s->crashes_left == 0)
+        return;
+    s->crash_member = (unsigned)rng_below(&s->fate, s->member_count);
+    s->crash_takes_all = rng_chance(&s->fate, 1, 6);
+    bool torn = s->climate.torn_founding && s->crashes < 2;
+    bool at_turn = rng_chance(&s->fate, 1, 3);
+    const struct sim_member *m = &s->members[s->crash_member];
+    if (at_turn && !torn)
+        s->crash_turn = m->turns + rng_between(&s->fate, 1, TURNS_UNTIL_CRASH);
+    else
+        s->crash_call = sim_host_disk_calls(m->host) +
+                        rng_between(&s->fate, 1, torn ? FOUNDING_CALLS : CALLS_UNTIL_CRASH);
 }
 
-static void start_member(struct fake_task *t);
-
-static void crash(struct sim *s)
+static void crash_member(struct sim *s, struct sim_member *m)
 {
-    enum fake_crash how = (enum fake_crash)rng_below(&s->fate, 3);
+    uint64_t draw = rng_below(&s->fate, 3);
+    bool power_may_go = climate_has(&s->climate, FAULT_POWER) || s->o.crash_at_call != 0;
+    enum fake_crash how = power_may_go ? (enum fake_crash)draw : FAKE_KILLED;
+    bool is_long = rng_chance(&s->fate, 1, 5);
+    uint64_t down_ms = rng_between(&s->fate, 1, is_long ? LONG_DOWN_MS_MAX : DOWN_MS_MAX);
 
     note(s, 1000 + (uint64_t)how);
+    tell(s, STORY_CRASHED, m->number, m->number, how);
     s->crashes++;
-    if (s->member->server)
-        s->installed += server_installed(s->member->server);
+    if (m->host->server)
+        s->installed += server_installed(m->host->server);
+    sim_host_crash(m->host, how);
+    cluster_check_down(s->cluster, m->number);
+    s->history.witness_is_live = false; /* it may not know it yet */
+    m->leads = false;
+    m->leader = 0;
+    if (!m->stays_down)
+        fake_time_at(&s->time, &m->restart, s->time.now_ns + down_ms * NS_PER_MS);
+}
+
+/* The next one is planned before a member starts again, which is when it may crash already. */
+static void crash(struct sim *s)
+{
+    bool all = s->crash_takes_all;
+    unsigned first = s->crash_member;
+
     if (s->crashes_left > 0)
         s->crashes_left--;
-    sim_host_crash(s->member, how);
-    cluster_check_down(s->cluster, 0);
+    crash_member(s, &s->members[first]);
+    for (unsigned i = 0; i < s->member_count && all; i++)
+        if (i != first && s->members[i].host->server)
+            crash_member(s, &s->members[i]);
     plan_crash(s);
-    s->restart.run = start_member;
-    fake_time_at(&s->time, &s->restart,
-                 s->time.now_ns + rng_between(&s->fate, 1, DOWN_MS_MAX) * NS_PER_MS);
 }
 
 /* Boot is one step, so fate can only reach into it by way of the disk itself. */
-static void boot(struct sim *s)
+static void boot(struct sim *s, struct sim_member *m)
 {
-    uint64_t calls = sim_host_disk_calls(s->member);
+    uint64_t calls = sim_host_disk_calls(m->host);
+    bool may_die = m->number == s->crash_member && s->crash_call != UINT64_MAX;
 
-    if (s->crash_at > calls && s->crash_at != UINT64_MAX)
-        fake_disk_die_at(s->member->disk, s->crash_at - calls);
-    s->history.leader_began_ns = s->time.now_ns;
-    bool ok = sim_host_start(s->member);
-    if (fake_disk_is_dead(s->member->disk)) {
+    if (may_die && s->crash_call > calls)
+        fake_disk_die_at(m->host->disk, s->crash_call - calls);
+    if (s->member_count == 1)
+        s->history.leader_began_ns = s->time.now_ns;
+    m->starts++;
+    tell(s, STORY_STARTED, m->number, m->number, m->starts);
+    bool ok = sim_host_start(m->host);
+    if (fake_disk_is_dead(m->host->disk)) {
         crash(s);
         return;
     }
-    fake_disk_die_at(s->member->disk, 0);
+    fake_disk_die_at(m->host->disk, 0);
     if (!ok)
-        history_fail(&s->history, "the member does not start: %s", buf_str(&s->member->why));
+        history_fail(&s->history, "member m%u does not start: %s", m->number + 1,
+                     buf_str(&m->host->why));
 }
 
 static void start_member(struct fake_task *t)
 {
-    boot(container_of(t, struct sim, restart));
+    struct sim_member *m = container_of(t, struct sim_member, restart);
+
+    boot(m->sim, m);
 }
 
-/* --- opening and closing --- */
+/* --- opening --- */
+
+static void add_member(struct sim *s)
+{
+    struct sim_member *m = &s->members[s->member_count];
+
+    *m = (struct sim_member){.sim = s, .number = s->member_count, .restart.run = start_member};
+    m->logger = (struct logger){.level = s->o.trace ? LOG_DEBUG : LOG_FATAL,
+                                .format = LOG_CONSOLE,
+                                .sink = s->o.trace ? tell_line : log_sink_none,
+                                .sink_context = m};
+    m->host = sim_host_new(&s->time, s->wire, m->number, &s->climate, &m->logger);
+    s->hosts[s->host_count++] = m->host->io.net;
+    s->member_count++;
+    if (climate_has(&s->climate, FAULT_DRIFT))
+        tell(s, STORY_CLOCK_DRIFTS, m->number, m->number, m->host->clock_rate);
+}
+
+static struct sim_client *add_client(struct sim *s)
+{
+    struct sim_client *c = &s->clients[s->client_count];
+    char ip[32];
+
+    assert(s->client_count < CLIENTS_MAX);
+    s->client_count++;
+    snprintf(ip, sizeof(ip), "10.0.1.%u", s->client_count);
+    inbox_init(&c->inbox, NULL, NULL);
+    fake_clock_init(&c->clock, &s->time, &c->inbox);
+    c->io = (struct io){.inbox = &c->inbox,
+                        .clock = &c->clock.base,
+                        .net = fake_wire_add_host(s->wire, &c->inbox, ip)};
+    s->hosts[s->host_count++] = c->io.net;
+    return c;
+}
+
+static struct net_address client_address(unsigned member)
+{
+    struct net_address a;
+    char text[32];
+
+    snprintf(text, sizeof(text), "10.0.0.%u:2379", member + 1);
+    enum err e = net_address_parse(text, &a);
+    assert(e == ERR_OK);
+    return a;
+}
 
 static void add_actors(struct sim *s, enum actor_kind kind, unsigned count)
 {
     struct actor_options options = {
         .kind = kind,
-        .io = &s->io,
-        .server_count = 1,
         .history = &s->history,
+        .server_count = s->member_count,
         .pause_ms_max = s->climate.pause_ms_max,
         .has_herd = s->climate.has_herd,
         .has_quota = s->climate.quota_bytes > 0,
     };
-    enum err e = net_address_parse("10.0.0.1:2379", &options.servers[0]);
 
-    assert(e == ERR_OK);
+    for (unsigned i = 0; i < s->member_count; i++)
+        options.servers[i] = client_address(i);
     for (unsigned i = 0; i < count; i++) {
-        assert(s->actor_count < ACTORS_MAX);
+        struct sim_client *c = add_client(s);
+        options.io = &c->io;
         rng_seed(&options.rng, rng_next(&s->fate));
-        s->actors[s->actor_count++] = actor_new(&options);
+        c->actor = actor_new(&options);
     }
 }
 
@@ -141,13 +407,28 @@ static void add_actors(struct sim *s, enum actor_kind kind, unsigned count)
 static void let_files_run_out(struct sim *s)
 {
     unsigned files = (unsigned)rng_between(&s->fate, 80, 110);
-    struct idle_options options = {.io = &s->io, .count = files};
-    enum err e = net_address_parse("10.0.0.1:2379", &options.server);
+    unsigned member = (unsigned)rng_below(&s->fate, s->member_count);
+    uint64_t seed = rng_next(&s->fate);
 
-    assert(e == ERR_OK);
-    rng_seed(&options.rng, rng_next(&s->fate));
-    sim_host_limit_files(s->member, files);
+    if (!climate_has(&s->climate, FAULT_FILES))
+        return;
+    struct sim_client *c = add_client(s);
+    struct idle_options options = {.io = &c->io, .count = files, .server = client_address(member)};
+    rng_seed(&options.rng, seed);
+    sim_host_limit_files(s->members[member].host, files);
     s->idle = idle_new(&options);
+}
+
+static bool connections_break(const struct climate *c)
+{
+    static const enum sim_fault faults[] = {FAULT_CUT,       FAULT_ONE_WAY, FAULT_CLOG,
+                                            FAULT_LOSS,      FAULT_LATENCY, FAULT_BANDWIDTH,
+                                            FAULT_HALF_OPEN, FAULT_RESET,   FAULT_PAUSE};
+    bool any = false;
+
+    for (size_t i = 0; i < ARRAY_LEN(faults); i++)
+        any |= climate_has(c, faults[i]);
+    return any;
 }
 
 /* What was asked for takes the place of what the seed says. */
@@ -155,7 +436,9 @@ static void draw_climate(struct sim *s)
 {
     struct climate *c = &s->climate;
 
-    climate_draw(c, &s->fate, 1);
+    climate_draw(c, &s->fate, s->o.members);
+    c->faults &= ~s->o.without;
+    c->data_dir = s->o.data_dir;
     if (s->o.calls > 0) { /* a short story */
         c->has_herd = false;
         c->herders = c->groups = 0;
@@ -164,39 +447,70 @@ static void draw_climate(struct sim *s)
         c->writers = s->o.writers;
     if (s->o.watchers > 0)
         c->watchers = s->o.watchers;
-    if (s->o.crashes_max == UINT32_MAX)
-        c->crashes = 0;
-    else if (s->o.crashes_max > 0)
-        c->crashes %= s->o.crashes_max + 1;
+    if (s->o.without_quota)
+        c->quota_bytes = 0;
     if (c->torn_founding && c->crashes > 0)
         c->crashes++;
+    if (!climate_has(c, FAULT_CRASH) || s->o.data_dir)
+        c->crashes = 0;
+    s->crashes_left = c->crashes * (c->members > 1 ? 2 : 1);
+    s->history.lease_late_ns = LEASE_LATE_NS + 2 * c->election_ms * NS_PER_MS;
+    if (climate_has(c, FAULT_DRIFT))
+        s->history.clock_ppm_max = SIM_CLOCK_RATE_OFF_MAX;
+    /* Members cannot send each other images yet, and one that is installed takes the log's place.
+     */
     climate_draw_installs(c, &s->installs);
     if (s->o.install_turns > 0)
         c->install_turns = s->o.install_turns == UINT32_MAX ? 0 : s->o.install_turns;
+    if (c->members > 1)
+        c->install_turns = 0;
     s->history.has_installs = c->install_turns > 0;
-    s->crashes_left = c->crashes;
-    s->history.lease_late_ns = LEASE_LATE_NS + 2 * c->election_ms * NS_PER_MS;
+    s->history.members = c->members;
+    s->history.connections_break = connections_break(c);
+}
+
+static void open_weather(struct sim *s)
+{
+    s->weather = weather_new(&(struct weather_options){.time = &s->time,
+                                                       .climate = &s->climate,
+                                                       .hosts = s->hosts,
+                                                       .host_count = s->host_count,
+                                                       .seed = rng_next(&s->fate),
+                                                       .on = &weather_handlers,
+                                                       .context = s});
+}
+
+static void begin(struct sim *s, const struct sim_options *o)
+{
+    *s = (struct sim){.o = *o, .hash = 0xcbf29ce484222325ull, .history.seen = 1};
+    rng_seed(&s->fate, o->seed);
+    fake_time_init(&s->time, rng_next(&s->fate));
+    rng_seed(&s->order, rng_next(&s->fate));
+    rng_seed(&s->installs, ~o->seed);
+    draw_climate(s);
+}
+
+unsigned sim_member_count(const struct sim_options *options)
+{
+    struct sim s;
+
+    begin(&s, options);
+    fake_time_free(&s.time);
+    return s.climate.members;
 }
 
 static void sim_open(struct sim *s, const struct sim_options *o)
 {
-    static const struct fake_delay wire_delay = {.min_ns = 10000, .max_ns = 2 * NS_PER_MS};
-
-    *s = (struct sim){.o = *o, .hash = 0xcbf29ce484222325ull, .history.seen = 1};
-    rng_seed(&s->fate, o->seed);
-    rng_seed(&s->installs, ~o->seed);
-    fake_time_init(&s->time, rng_next(&s->fate));
-    draw_climate(s);
-    s->wire = fake_wire_new(&s->time, &(struct fake_wire_options){.delay = wire_delay});
-    s->member =
-        sim_host_new(&s->time, s->wire, "10.0.0.1", &s->climate, o->logger ? o->logger : &silence);
-    s->cluster = cluster_check_new(1, 1);
-    inbox_init(&s->inbox, NULL, NULL);
-    fake_clock_init(&s->clock, &s->time, &s->inbox);
-    s->io = (struct io){.inbox = &s->inbox,
-                        .clock = &s->clock.base,
-                        .net = fake_wire_add_host(s->wire, &s->inbox, "10.0.0.2")};
-    plan_crash(s);
+    begin(s, o);
+    s->story = o->picture ? &s->told : NULL;
+    struct fake_wire_options wire = {.delay = {.min_ns = 10000, .max_ns = s->climate.wire_ns_max},
+                                     .context = s};
+    if (s->story || o->trace)
+        wire.on_event = on_wire_event;
+    s->wire = fake_wire_new(&s->time, &wire);
+    for (unsigned i = 0; i < s->climate.members; i++)
+        add_member(s);
+    s->cluster = cluster_check_new(s->member_count, s->member_count);
     add_actors(s, ACTOR_WITNESS, 1);
     add_actors(s, ACTOR_WRITER, s->climate.writers);
     add_actors(s, ACTOR_HERDER, s->climate.herders);
@@ -204,37 +518,60 @@ static void sim_open(struct sim *s, const struct sim_options *o)
     add_actors(s, ACTOR_READER, s->climate.readers);
     add_actors(s, ACTOR_LESSEE, s->climate.lessees);
     add_actors(s, ACTOR_WATCHER, s->climate.watchers);
-    if (rng_chance(&s->fate, 1, 3))
-        let_files_run_out(s);
+    let_files_run_out(s);
+    s->told.members = s->member_count;
+    s->told.places = s->host_count;
+    open_weather(s);
 }
+
+/* --- closing --- */
 
 /* A client that was closed is freed by the last word of its connection, which takes the wire a
  * moment. Nobody is left to begin anything. */
 static void let_connections_end(struct sim *s)
 {
-    do
-        inbox_drain(&s->inbox, SIZE_MAX);
-    while (fake_time_step(&s->time));
-    inbox_drain(&s->inbox, SIZE_MAX);
+    do {
+        for (unsigned i = 0; i < s->client_count; i++)
+            inbox_drain(&s->clients[i].inbox, SIZE_MAX);
+    } while (fake_time_step(&s->time));
+    for (unsigned i = 0; i < s->client_count; i++)
+        inbox_drain(&s->clients[i].inbox, SIZE_MAX);
+}
+
+static void clients_close(struct sim *s)
+{
+    for (unsigned i = 0; i < s->client_count; i++)
+        fake_wire_crash(s->clients[i].io.net);
+    for (unsigned i = 0; i < s->client_count; i++) {
+        struct sim_client *c = &s->clients[i];
+        inbox_init(&c->inbox, NULL, NULL);
+        fake_clock_crash(&c->clock);
+        fake_clock_free(&c->clock);
+    }
 }
 
 static void sim_close(struct sim *s)
 {
-    for (size_t i = 0; i < s->actor_count; i++)
-        actor_free(s->actors[i]);
+    weather_calm(s->weather);
+    for (unsigned i = 0; i < s->client_count; i++)
+        if (s->clients[i].actor)
+            actor_free(s->clients[i].actor);
     idle_wind_down(s->idle);
-    fake_time_cancel(&s->time, &s->restart);
-    if (s->member->server)
-        sim_host_crash(s->member, FAKE_KILLED);
+    for (unsigned i = 0; i < s->member_count; i++) {
+        struct sim_member *m = &s->members[i];
+        fake_time_cancel(&s->time, &m->restart);
+        if (m->host->server)
+            sim_host_crash(m->host, FAKE_KILLED);
+    }
     let_connections_end(s);
-    fake_wire_crash(s->io.net);
+    clients_close(s);
     idle_free(s->idle);
-    inbox_init(&s->inbox, NULL, NULL);
-    fake_clock_crash(&s->clock);
-    fake_clock_free(&s->clock);
-    sim_host_free(s->member);
+    for (unsigned i = 0; i < s->member_count; i++)
+        sim_host_free(s->members[i].host);
+    weather_free(s->weather);
     fake_wire_free(s->wire);
     fake_time_free(&s->time);
+    story_free(&s->told);
     history_free(&s->history);
     cluster_check_free(s->cluster);
 }
@@ -248,37 +585,81 @@ static void watch_over_time(struct sim *s)
         s->turns_at_once = 0;
     } else if (++s->turns_at_once > TURNS_AT_ONCE_MAX)
         history_fail(&s->history, "time stands still: somebody always has something to do");
-    if (s->time.now_ns > VIRTUAL_S_MAX * NS_PER_S)
+    if (s->time.now_ns > STUCK_MS_MAX * NS_PER_MS)
         history_fail(&s->history, "nothing comes to an end");
 }
 
-static void look_at_member(struct sim *s)
+static void look_for_crash(struct sim *s)
 {
-    struct sim_host *m = s->member;
-
-    if (m->failed && !fake_disk_is_dead(m->disk)) {
-        history_fail(&s->history, "the member gave up: %s", buf_str(&m->why));
-        return;
-    }
+    const struct sim_member *m = &s->members[s->crash_member];
     /* A witness that is to connect again must find what it has not seen. */
     bool is_safe = s->history.seen >= s->history.compacted;
-    bool is_time = sim_host_disk_calls(m) >= s->crash_at || s->steps >= s->crash_at_step;
-    if (m->server && is_time && is_safe)
+
+    if (!m->host->server || !is_safe)
+        return;
+    if (sim_host_disk_calls(m->host) >= s->crash_call || m->turns >= s->crash_turn ||
+        s->steps >= s->crash_step)
         crash(s);
 }
 
+static void look_at_members(struct sim *s)
+{
+    for (unsigned i = 0; i < s->member_count; i++) {
+        struct sim_host *h = s->members[i].host;
+        if (!h->failed || fake_disk_is_dead(h->disk))
+            continue;
+        history_fail(&s->history, "member m%u gave up: %s", i + 1, buf_str(&h->why));
+        return;
+    }
+    look_for_crash(s);
+}
+
+static void check_cluster(struct sim *s, struct sim_member *m)
+{
+    struct member_view now;
+
+    member_view(m->host->server, &now);
+    cluster_check_turned(s->cluster, m->number, &now.view);
+    cluster_check_time(s->cluster, s->time.now_ns);
+    const char *problem = cluster_check_problem(s->cluster);
+    if (problem)
+        history_fail(&s->history, "%s", problem);
+}
+
+static unsigned member_of_id(const struct sim *s, uint64_t id, unsigned otherwise)
+{
+    for (unsigned i = 0; i < s->member_count; i++)
+        if (s->members[i].host->server && server_status(s->members[i].host->server).member_id == id)
+            return i;
+    return otherwise;
+}
+
+static void tell_leadership(struct sim *s, struct sim_member *m, const struct server_status *now)
+{
+    if (now->term == m->term && now->leader == m->leader && now->is_leader == m->leads)
+        return;
+    s->history.leader_began_ns = s->time.now_ns;
+    m->term = now->term;
+    m->leader = now->leader;
+    m->leads = now->is_leader;
+    enum story_kind kind = now->is_leader ? STORY_LEADS : STORY_FOLLOWS;
+    if (now->leader == 0)
+        kind = STORY_CAMPAIGNS;
+    tell(s, kind, m->number, member_of_id(s, now->leader, m->number), now->term);
+}
+
 /* Some of them are ahead of what is applied, as one from another member would be. */
-static void install_now_and_then(struct sim *s)
+static void install_now_and_then(struct sim *s, struct sim_member *m)
 {
     if (s->climate.install_turns == 0 || !rng_chance(&s->installs, 1, s->climate.install_turns))
         return;
     uint64_t ahead = rng_chance(&s->installs, 1, 2) ? rng_below(&s->installs, AHEAD_MAX) : 0;
-    if (!server_install_own_image(s->member->server, ahead))
+    if (!server_install_own_image(m->host->server, ahead))
         return;
     /* To copy a store takes so many calls of the disks that hardly any crash would come after it,
      * where it counts: in the few steps from the log's record to the new name. */
     if (s->crashes_left > 0 && rng_chance(&s->installs, 1, 4))
-        s->crash_at_step = s->steps + rng_below(&s->installs, STEPS_OF_INSTALL);
+        s->crash_step = s->steps + rng_below(&s->installs, STEPS_OF_INSTALL);
 }
 
 static void note_installs(struct sim *s, uint64_t count)
@@ -288,42 +669,66 @@ static void note_installs(struct sim *s, uint64_t count)
     s->history.installs = count;
 }
 
-static void check_cluster(struct sim *s)
+/* A check of all rooms looks at all there is, and takes longer than a turn by far. What is broken
+ * stays so. */
+static uint64_t turns_per_check(const struct sim *s, const struct server_status *now)
 {
-    struct member_view now;
-
-    member_view(s->member->server, &now);
-    cluster_check_turned(s->cluster, 0, &now.view);
-    const char *problem = cluster_check_problem(s->cluster);
-    if (problem)
-        history_fail(&s->history, "%s", problem);
+    return TURNS_PER_CHECK * s->member_count * (1 + (uint64_t)now->revision / REVISIONS_PER_CHECK);
 }
 
-static void member_turned(struct sim *s)
+static void member_turned(struct sim *s, struct sim_member *m)
 {
-    struct sim_host *m = s->member;
-
-    if (m->failed)
+    m->turns++;
+    if (m->host->failed)
         return;
-    server_check(m->server);
-    check_cluster(s);
-    struct server_status now = server_status(m->server);
+    struct server_status now = server_status(m->host->server);
+    if (m->turns < TURNS_ALL_CHECKED || m->turns % turns_per_check(s, &now) == 0)
+        server_check(m->host->server);
+    check_cluster(s, m);
+    tell_leadership(s, m, &now);
+    note(s, m->number);
+    note(s, now.term);
     note(s, now.committed);
     note(s, now.applied);
     note(s, (uint64_t)now.revision);
     note(s, now.durable_store);
-    s->history.server_revision[0] = now.revision;
-    note_installs(s, s->installed + server_installed(m->server));
-    install_now_and_then(s);
+    s->history.server_revision[m->number] = now.revision;
+    if (s->member_count == 1) {
+        note_installs(s, s->installed + server_installed(m->host->server));
+        install_now_and_then(s, m);
+    }
 }
 
-static void clients_turn(struct sim *s)
+static bool client_turn(struct sim *s, struct sim_client *c)
 {
-    inbox_drain(&s->inbox, SIZE_MAX);
-    for (size_t i = 0; i < s->actor_count; i++)
-        actor_turn(s->actors[i]);
+    if (inbox_is_empty(&c->inbox))
+        return false;
+    inbox_drain(&c->inbox, SIZE_MAX);
+    if (c->actor)
+        actor_turn(c->actor);
     note(s, (uint64_t)s->history.told);
     note(s, s->history.event_count);
+    return true;
+}
+
+/* One of those who have something to do; false if nobody has. Members and clients are machines of
+ * their own: which of them is first must not depend on their numbers. */
+static bool somebody_turns(struct sim *s)
+{
+    unsigned all = s->member_count + s->client_count;
+    unsigned first = (unsigned)rng_below(&s->order, all);
+
+    for (unsigned i = 0; i < all; i++) {
+        unsigned place = (first + i) % all;
+        if (place >= s->member_count) {
+            if (client_turn(s, &s->clients[place - s->member_count]))
+                return true;
+        } else if (sim_host_turn(s->members[place].host)) {
+            member_turned(s, &s->members[place]);
+            return true;
+        }
+    }
+    return false;
 }
 
 static void step(struct sim *s)
@@ -331,13 +736,9 @@ static void step(struct sim *s)
     s->steps++;
     note(s, s->time.now_ns);
     s->history.now_ns = s->time.now_ns;
-    if (sim_host_turn(s->member))
-        member_turned(s);
-    else if (!inbox_is_empty(&s->inbox))
-        clients_turn(s);
-    else if (!fake_time_step(&s->time))
+    if (!somebody_turns(s) && !fake_time_step(&s->time))
         history_fail(&s->history, "nothing will ever happen again");
-    look_at_member(s);
+    look_at_members(s);
     watch_over_time(s);
 }
 
@@ -345,15 +746,30 @@ static uint64_t calls_made(const struct sim *s)
 {
     uint64_t calls = 0;
 
-    for (size_t i = 0; i < s->actor_count; i++)
-        calls += actor_calls(s->actors[i]);
+    for (unsigned i = 0; i < s->client_count; i++)
+        if (s->clients[i].actor)
+            calls += actor_calls(s->clients[i].actor);
     return calls;
+}
+
+/* Operations that were acknowledged; those before ops_counted are over and done with. */
+static uint64_t operations(struct sim *s)
+{
+    uint64_t open = 0;
+
+    while (s->ops_counted < s->history.op_count && s->history.ops[s->ops_counted].done) {
+        s->acknowledged += !s->history.ops[s->ops_counted].failed;
+        s->ops_counted++;
+    }
+    for (size_t i = s->ops_counted; i < s->history.op_count; i++)
+        open += s->history.ops[i].done && !s->history.ops[i].failed;
+    return s->acknowledged + open;
 }
 
 static bool everybody_is_idle(const struct sim *s)
 {
-    for (size_t i = 0; i < s->actor_count; i++)
-        if (!actor_is_idle(s->actors[i], s->history.told))
+    for (unsigned i = 0; i < s->client_count; i++)
+        if (s->clients[i].actor && !actor_is_idle(s->clients[i].actor, s->history.told))
             return false;
     return true;
 }
@@ -364,57 +780,200 @@ static void run_until_idle(struct sim *s)
         step(s);
 }
 
-static void run(struct sim *s)
+static bool storm_is_over(struct sim *s)
 {
-    uint64_t wanted = s->o.calls ? s->o.calls : 300;
+    uint64_t now_ms = s->time.now_ns / NS_PER_MS;
 
-    boot(s);
-    while (!s->history.failed && calls_made(s) < wanted)
-        step(s);
-    s->crash_at = s->crash_at_step = UINT64_MAX;
-    s->crashes_left = 0;
-    for (size_t i = 0; i < s->actor_count; i++)
-        actor_wind_down(s->actors[i]);
-    idle_wind_down(s->idle);
-    run_until_idle(s);
-    actor_read_all(s->actors[1], 0); /* a writer; its answer names the last revision of all */
-    run_until_idle(s);
-    if (!s->history.failed)
-        history_check(&s->history);
-    for (size_t i = 0; i < s->actor_count && !s->history.failed; i++)
-        actor_check(s->actors[i]);
+    if (s->o.calls > 0)
+        return calls_made(s) >= s->o.calls;
+    uint64_t storm_ms = s->o.storm_ms ? s->o.storm_ms : STORM_MS;
+    return now_ms >= storm_ms && (now_ms >= STORM_MS_MAX || operations(s) >= OPERATIONS_MIN);
 }
 
-/* Stops the member as an operator would. */
+static void storm(struct sim *s)
+{
+    tell_text(s, STORY_PHASE, "storm");
+    for (unsigned i = 0; i < s->member_count; i++) {
+        uint64_t after_ms = i == 0 ? 0 : rng_below(&s->fate, START_MS_MAX);
+        fake_time_at(&s->time, &s->members[i].restart, s->time.now_ns + after_ms * NS_PER_MS);
+    }
+    plan_crash(s);
+    while (!s->history.failed && !storm_is_over(s))
+        step(s);
+}
+
+/* A minority goes down, or is down, and stays so for now. */
+static void keep_minority_down(struct sim *s)
+{
+    unsigned count = (unsigned)rng_below(&s->fate, (s->member_count - 1) / 2 + 1);
+    unsigned first = (unsigned)rng_below(&s->fate, s->member_count);
+
+    if (s->o.calls > 0 || s->o.data_dir || !climate_has(&s->climate, FAULT_CRASH))
+        return;
+    for (unsigned i = 0; i < count; i++) {
+        struct sim_member *m = &s->members[(first + i) % s->member_count];
+        m->stays_down = true;
+        fake_time_cancel(&s->time, &m->restart);
+        if (m->host->server)
+            crash_member(s, m);
+    }
+}
+
+/* Connections that are half-open take descriptors, and keep those who wait on them. */
+static uint64_t calm_bound_ns(const struct sim *s)
+{
+    uint64_t ms = CALM_MS_MAX + 10 * s->climate.election_ms;
+
+    if (climate_has(&s->climate, FAULT_HALF_OPEN) || climate_has(&s->climate, FAULT_POWER))
+        ms += KEEPALIVE_MS;
+    return ms * NS_PER_MS;
+}
+
+/* A majority is up and can speak: clients must get somewhere. */
+static void calm(struct sim *s)
+{
+    tell_text(s, STORY_PHASE, "calm");
+    s->crashes_left = 0;
+    plan_no_crash(s);
+    weather_calm(s->weather);
+    keep_minority_down(s);
+    uint64_t bound_ns = calm_bound_ns(s), until_ns = s->time.now_ns + bound_ns;
+    uint64_t wanted = s->o.calls > 0 ? 0 : operations(s) + PROGRESS_MIN;
+
+    s->history.healed_ns = s->time.now_ns;
+    cluster_check_healed(s->cluster, s->time.now_ns, bound_ns);
+    while (!s->history.failed && operations(s) < wanted) {
+        step(s);
+        if (s->time.now_ns > until_ns)
+            history_fail(&s->history, "all is calm, and clients get nowhere");
+    }
+    while (!s->history.failed && s->o.calls == 0 && operations(s) < OPERATIONS_MIN)
+        step(s);
+    cluster_check_healed(s->cluster, s->time.now_ns, 0);
+}
+
+static bool all_members_agree(const struct sim *s)
+{
+    uint64_t applied = 0;
+
+    for (unsigned i = 0; i < s->member_count; i++) {
+        if (!s->members[i].host->server)
+            return false;
+        struct server_status now = server_status(s->members[i].host->server);
+        if (now.applied != now.committed || (i > 0 && now.applied != applied))
+            return false;
+        applied = now.applied;
+    }
+    return true;
+}
+
+/* Nobody begins anything new, whoever was down is started, and all members have the same. */
+static void come_to_rest(struct sim *s)
+{
+    uint64_t until_ns = s->time.now_ns + calm_bound_ns(s);
+
+    for (unsigned i = 0; i < s->member_count; i++) {
+        struct sim_member *m = &s->members[i];
+        if (m->stays_down)
+            fake_time_at(&s->time, &m->restart, s->time.now_ns);
+        m->stays_down = false;
+    }
+    while (!s->history.failed && !all_members_agree(s)) {
+        step(s);
+        if (s->time.now_ns > until_ns)
+            history_fail(&s->history, "all is calm, and a member does not catch up");
+    }
+}
+
+static void the_end(struct sim *s)
+{
+    tell_text(s, STORY_PHASE, "the end");
+    for (unsigned i = 0; i < s->client_count; i++)
+        if (s->clients[i].actor)
+            actor_wind_down(s->clients[i].actor);
+    idle_wind_down(s->idle);
+    run_until_idle(s);
+    come_to_rest(s);
+    for (unsigned i = 0; i < s->member_count && !s->history.failed; i++) {
+        actor_read_all(s->clients[1].actor, i); /* a writer: its result names the last revision */
+        run_until_idle(s);
+    }
+    if (!s->history.failed)
+        history_check(&s->history);
+    for (unsigned i = 0; i < s->client_count && !s->history.failed; i++)
+        if (s->clients[i].actor)
+            actor_check(s->clients[i].actor);
+}
+
+static bool all_have_stopped(const struct sim *s)
+{
+    for (unsigned i = 0; i < s->member_count; i++)
+        if (s->members[i].host->server && !server_has_stopped(s->members[i].host->server))
+            return false;
+    return true;
+}
+
+/* Stops the members as an operator would. */
 static void stop(struct sim *s)
 {
-    if (s->history.failed || !s->member->server)
-        return;
-    server_stop(s->member->server);
-    while (!s->history.failed && !server_has_stopped(s->member->server))
+    for (unsigned i = 0; i < s->member_count && !s->history.failed; i++) {
+        tell(s, STORY_STOPPED, i, i, 0);
+        server_stop(s->members[i].host->server);
+    }
+    while (!s->history.failed && !all_have_stopped(s))
         step(s);
-    if (s->history.failed)
+    for (unsigned i = 0; i < s->member_count && !s->history.failed; i++) {
+        s->installed += server_installed(s->members[i].host->server);
+        server_close(s->members[i].host->server);
+        s->members[i].host->server = NULL;
+    }
+}
+
+static void draw_picture(struct sim *s)
+{
+    char title[64];
+
+    if (!s->o.picture)
         return;
-    s->installed += server_installed(s->member->server);
-    server_close(s->member->server);
-    s->member->server = NULL;
+    snprintf(title, sizeof(title), "seed %" PRIu64 ", %u members", s->o.seed, s->member_count);
+    struct picture p = {
+        .story = &s->told, .history = &s->history, .title = title, .problem = s->history.problem};
+    if (!picture_write(&p, s->o.picture))
+        fatal("the picture %s cannot be written", s->o.picture);
+}
+
+static uint64_t all_disk_calls(const struct sim *s)
+{
+    uint64_t calls = 0;
+
+    for (unsigned i = 0; i < s->member_count; i++)
+        calls += sim_host_disk_calls(s->members[i].host);
+    return calls;
 }
 
 struct sim_result sim_run(const struct sim_options *options)
 {
     struct sim s;
-    struct sim_result r = {0};
 
     sim_open(&s, options);
-    run(&s);
+    storm(&s);
+    if (!s.history.failed)
+        calm(&s);
+    if (!s.history.failed)
+        the_end(&s);
     stop(&s);
-    r = (struct sim_result){
+    if (s.history.failed)
+        tell_text(&s, STORY_BROKEN, s.history.problem);
+    draw_picture(&s);
+    struct sim_result r = {
         .ok = !s.history.failed,
         .hash = s.hash,
-        .disk_calls = sim_host_disk_calls(s.member),
+        .disk_calls = all_disk_calls(&s),
         .steps = s.steps,
         .virtual_ms = s.time.now_ns / NS_PER_MS,
         .calls = calls_made(&s),
+        .operations = operations(&s),
+        .members = s.member_count,
         .crashes = s.crashes,
         .installs = s.installed,
         .revision = s.history.told,

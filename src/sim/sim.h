@@ -1,19 +1,26 @@
 /*
  * sim: a whole small world from one seed.
  *
- * One member, the real server, on a machine of fakes; clients of several kinds on another
- * (actor.h); a wire between them; and a fate that lets the machine lose power now and then, at a
- * write of its disks, be it the very first, or gives the member few file descriptors and clients
- * who take them (idle.h), or has it replace its state by an image of it, over and over. What kind
- * of world it is, and with which flags the member is started, is drawn, too (climate.h). Time is
- * virtual and everything runs in this thread, so a seed is a story that can be told again, step by
- * step, with the same trace hash at its end.
+ * One to seven members, the real server, each on a machine of fakes; clients of several kinds on
+ * machines of their own (actor.h); a wire between them all, with weather (weather.h); and a fate
+ * that lets machines lose power now and then, at a write of their disks, be it the very first, or
+ * at any other event, or gives members few file descriptors and clients who take them (idle.h),
+ * or has a lone one replace its state by an image of it, over and over.
+ * What kind of world it is, what may go wrong in it, and with which flags members are started, is
+ * drawn, too (climate.h). Time is virtual and everything runs in this thread, so a seed is a story
+ * that can be told again, step by step, with the same trace hash at its end.
  *
- *     step   what is overdue, or the member's inbox, or the clients', or else time passes to the
- *            next thing that is due
+ *     step   the turn of a member or a client for whom something has happened, one of them if there
+ *            are several, or else time passes to the next thing that is due
  *
- * After every turn of the member all invariants of all rooms are checked (server_check); at the end
- * what everybody was told is held against the history (history.h).
+ *     storm        30 s and more, until clients have heard of 300 operations
+ *     calm         everything is mended, or all but a minority, which stays down: now there must be
+ *                  progress within a bound
+ *     the end      clients begin nothing new; all members are up, and agree; everything is checked
+ *
+ * After every turn of a member all invariants of all rooms are checked (server_check), and what
+ * must hold between members (cluster_check.h); at the end what everybody was told is held against
+ * the history (history.h).
  */
 #pragma once
 
@@ -24,31 +31,45 @@
 
 struct sim_options {
     uint64_t seed;
+    unsigned members;  /* 0: as the seed has it */
     unsigned writers;  /* 0: as the seed has it */
     unsigned watchers; /* 0: as the seed has it */
-    unsigned calls; /* of all clients together, before the end; 0: 300; else nobody writes much */
+    unsigned calls;    /* of all clients together: a short story of one storm; 0: a whole one */
+    uint64_t storm_ms; /* how long the storm is at least; 0: 30 s */
+    uint32_t without;  /* faults (climate.h) that do not happen, whatever the seed says */
 
-    /* How often the machine fails: 0 to this many times, by the seed. UINT_MAX: never. */
-    unsigned crashes_max;
-    /* Instead: exactly once, at this call of the disks, boot included. */
+    /* Exactly one crash, of the first member, at this call of its disks, boot included; 0: as the
+     * seed has it. */
     uint64_t crash_at_call;
 
-    /* An image of the member's own state takes its place once in so many turns. 0: as the seed has
-     * it. UINT_MAX: never. */
+    /* An image of a lone member's own state takes its place once in so many turns. 0: as the seed
+     * has it. UINT_MAX: never. */
     unsigned install_turns;
 
-    const struct logger *logger; /* of the member; NULL: none */
+    /* LMDB for the page stores, in directories of this name with the members' numbers behind it;
+     * then nobody crashes. NULL: in memory. The two need the same space for the same
+     * keys only where there is no quota. */
+    const char *data_dir;
+    bool without_quota;
+
+    const char *picture; /* a page that shows it (picture.h) is written here; NULL: none */
+    log_sink *trace; /* lines of all members' logs and of what happens between them; NULL: none */
+    void *trace_context;
 };
 
 struct sim_result {
     bool ok;
     uint64_t hash;       /* of everything that happened */
-    uint64_t disk_calls; /* in all */
+    uint64_t disk_calls; /* of all members */
     uint64_t steps, virtual_ms, calls;
-    unsigned crashes;
+    uint64_t operations; /* that were acknowledged */
+    unsigned members, crashes;
     uint64_t installs;
     int64_t revision;
     char problem[512]; /* if it is not ok */
 };
 
 struct sim_result sim_run(const struct sim_options *options);
+
+/* How many members it will have. */
+unsigned sim_member_count(const struct sim_options *options);
