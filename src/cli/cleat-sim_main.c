@@ -3,6 +3,7 @@
  *
  *     cleat-sim --seed 7                         one run; its last line has the trace hash
  *     cleat-sim --seed 7 --trace                 the same, with what every room and the wire did
+ *     cleat-sim --seed 7 --shrink                what is left of it that still fails
  *     cleat-sim --seed 7 --picture FILE          a page that shows it; a single run that fails
  * makes one by itself, cleat-sim-7.html cleat-sim --seed 7 --members 5 --without crash,drift
  *     cleat-sim --seed 7 --backend=lmdb          the real page store, in a temporary directory; its
@@ -15,6 +16,7 @@
  * fails aborts.
  */
 #include "sim/climate.h"
+#include "sim/shrink.h"
 #include "sim/sim.h"
 
 #include <inttypes.h>
@@ -22,12 +24,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 struct arguments {
     struct sim_options options;
     uint64_t runs;
-    bool replay, every_write, to_first, lmdb;
+    bool replay, every_write, to_first, shrink, lmdb;
 };
 
 static void print(const struct sim_result *r, uint64_t seed)
@@ -173,6 +176,50 @@ static bool run_every_write(const struct arguments *a, const struct sim_options 
     return whole.ok && failures == 0;
 }
 
+/* --- shrinking --- */
+
+/* In a process of its own: an assertion is a failure like others. */
+static bool run_fails(void *context, const struct sim_options *o)
+{
+    int status = 0;
+    pid_t child = fork();
+
+    if (child == 0) {
+        if (!freopen("/dev/null", "w", stderr))
+            _exit(2);
+        _exit(run_once(context, o).ok ? 0 : 1);
+    }
+    if (child < 0 || waitpid(child, &status, 0) != child) {
+        perror("cleat-sim");
+        exit(2);
+    }
+    bool failed = !WIFEXITED(status) || WEXITSTATUS(status) != 0;
+    if (failed) {
+        struct buf text = {0};
+        shrink_arguments(o, &text);
+        printf("still fails: %s\n", buf_str(&text));
+        fflush(stdout);
+        buf_free(&text);
+    }
+    return failed;
+}
+
+static int run_shrink(struct arguments *a)
+{
+    if (!run_fails(a, &a->options)) {
+        printf("seed %" PRIu64 " does not fail\n", a->options.seed);
+        return 0;
+    }
+    unsigned members = sim_member_count(&a->options);
+    struct sim_options least = shrink(&a->options, members, run_fails, a);
+    struct buf text = {0};
+    shrink_arguments(&least, &text);
+    printf("least: cleat-sim %s\n", buf_str(&text));
+    buf_free(&text);
+    run_seed(a, &least);
+    return 1;
+}
+
 /* --- arguments --- */
 
 static bool parse_faults(char *names, uint32_t *out)
@@ -197,6 +244,8 @@ static bool parse_switch(const char *name, struct arguments *out)
         out->replay = true;
     else if (strcmp(name, "--crash-at-every-write") == 0)
         out->every_write = true;
+    else if (strcmp(name, "--shrink") == 0)
+        out->shrink = true;
     else if (strcmp(name, "--backend=lmdb") == 0 || strcmp(name, "--backend=memory") == 0) {
         out->lmdb = strcmp(name, "--backend=lmdb") == 0;
         out->options.without_quota = true;
@@ -262,10 +311,12 @@ int main(int argc, char **argv)
         fprintf(stderr,
                 "usage: cleat-sim [--seed N] [--runs N | --seeds FROM TO] [--members N] "
                 "[--writers N] [--watchers N] [--storm-ms N] [--without FAULT,...|all] [--replay] "
-                "[--trace] [--picture FILE] [--backend=memory|lmdb] "
+                "[--trace] [--picture FILE] [--shrink] [--backend=memory|lmdb] "
                 "[--crash-at-every-write]\n");
         return 2;
     }
+    if (a.shrink)
+        return run_shrink(&a);
     if (a.to_first)
         return run_to_first(&a);
     struct sim_options o = a.options;
