@@ -8,7 +8,7 @@
 #   make fuzz       every fuzzer for FUZZ_SECONDS (20) each
 #   make lint       formatting, includes, clang-tidy, and a warning-free build with clang
 #   make bench      micro-benchmarks
-#   make sim        a whole member in the simulator: SEED=1 RUNS=100
+#   make sim        whole clusters in the simulator, each told twice: SEED=1 RUNS=100
 #   make cluster-faults  three real members, killed, paused and cut off: ROUNDS=100 PARTITIONS=30
 #   make cluster-failover  for how long nobody can write when the leader goes: KILLS=50 STOPS=20
 #   make peers      real etcd and its tools, from the Go module registry, into build/peers
