@@ -13,8 +13,8 @@
  * Messages between members are thin lines from lane to lane. Everything says what it is when one
  * points at it; the wheel zooms, dragging moves, a double click shows the whole again.
  *
- * Size       below PICTURE_BYTES_MAX, however long the story. Of what there is too much of,
- * messages and operations, the newest are drawn and some of the older ones; the page says so.
+ * Size       below PICTURE_BYTES_MAX, however long the story. Of messages and operations, if there
+ *            are too many, the newest are drawn and some of the older ones; the page says so.
  */
 #pragma once
 
