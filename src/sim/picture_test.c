@@ -41,8 +41,9 @@ static int count_elements(const char *page)
         bool closes = at[1] == '/', is_empty = end[-1] == '/';
         char name[16] = "";
         sscanf(at + 1 + closes, "%15[a-z0-9]", name);
-        if (closes && (depth == 0 || strcmp(open[--depth], name) != 0))
+        if (closes && (depth == 0 || strcmp(open[depth - 1], name) != 0))
             return -1;
+        depth -= closes;
         size_t quotes = 0;
         for (const char *c = at; c < end; c++)
             quotes += *c == '"';
