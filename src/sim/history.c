@@ -22,6 +22,8 @@ void history_free(struct history *h)
         buf_free(&h->ops[i].request);
         buf_free(&h->ops[i].reply);
     }
+    for (unsigned key = 0; key < HISTORY_ALL_KEYS; key++)
+        mem_free(h->lines[key].at);
     mem_free(h->ops);
     mem_free(h->events);
     mem_free(h->leases);
@@ -221,13 +223,35 @@ void history_renewed(struct history *h, uint64_t op, int64_t id, int64_t ttl)
 
 /* --- the witness --- */
 
+/* Mostly it is the last; a judge asks for any. */
 const struct history_event *history_newest(const struct history *h, unsigned key, size_t count)
 {
-    size_t at = h->last[key];
+    const struct history_line *line = &h->lines[key];
+    size_t low = 0, high = line->count;
 
-    while (at > count)
-        at = h->events[at - 1].before;
-    return at ? &h->events[at - 1] : NULL;
+    if (high > 0 && line->at[high - 1] < count)
+        low = high;
+    while (low < high) {
+        size_t middle = (low + high) / 2;
+        if (line->at[middle] < count)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low ? &h->events[line->at[low - 1]] : NULL;
+}
+
+/* The event that comes next is one of this key. Returns the key's event before it, plus one. */
+static size_t add_to_line(struct history *h, unsigned key)
+{
+    struct history_line *line = &h->lines[key];
+
+    if (line->count == line->cap) {
+        line->cap = line->cap ? 2 * line->cap : 16;
+        line->at = mem_resize(line->at, line->cap, sizeof(*line->at));
+    }
+    line->at[line->count++] = h->event_count;
+    return line->count > 1 ? line->at[line->count - 2] + 1 : 0;
 }
 
 static void check_life(struct history *h, const struct history_event *e)
@@ -297,9 +321,8 @@ void history_witness(struct history *h, const struct pb_event *pe)
         h->events = mem_resize(h->events, h->event_cap, sizeof(*h->events));
     }
     e.seen_ns = h->now_ns;
-    e.before = h->last[e.key];
+    e.before = add_to_line(h, e.key);
     h->events[h->event_count++] = e;
-    h->last[e.key] = h->event_count;
     h->seen = e.revision;
     if (e.revision > h->told)
         h->told = e.revision;
@@ -449,7 +472,8 @@ static void check_cut(struct history *h, const struct history_watch *w)
 
     if (w->cut_at == 0 || w->live_at == 0)
         return;
-    for (size_t at = history_up_to(h, w->live_at); at < history_up_to(h, w->cut_at); at++) {
+    size_t end = history_up_to(h, w->cut_at);
+    for (size_t at = history_up_to(h, w->live_at); at < end; at++) {
         const struct history_event *e = &h->events[at];
         if (concerns(w, e))
             bytes += MESSAGE_BYTES_MIN + e->bytes;
@@ -481,9 +505,9 @@ void history_check_watch(struct history *h, const struct history_watch *w)
 {
     const struct history_seen *seen = (const void *)w->seen.at;
     size_t count = w->seen.len / sizeof(*seen), n = 0;
-    int64_t until = w->to_the_end ? INT64_MAX : watched_until(w);
+    size_t end = history_up_to(h, w->to_the_end ? INT64_MAX : watched_until(w));
 
-    for (size_t at = 0; at < history_up_to(h, until) && !h->failed; at++) {
+    for (size_t at = history_up_to(h, w->from - 1); at < end && !h->failed; at++) {
         const struct history_event *e = &h->events[at];
         if (!concerns(w, e))
             continue;

@@ -99,12 +99,18 @@ struct history_lease {
     bool may_be_revoked;
 };
 
+/* A key's events, by where they are. */
+struct history_line {
+    size_t *at;
+    size_t count, cap;
+};
+
 struct history {
     struct history_op *ops;
     size_t op_count, op_cap;
     struct history_event *events;
     size_t event_count, event_cap;
-    size_t last[HISTORY_ALL_KEYS]; /* event of each key, plus one */
+    struct history_line lines[HISTORY_ALL_KEYS];
     struct history_lease *leases;
     size_t lease_count, lease_cap;
     int64_t told;      /* the highest revision anybody was told */
