@@ -85,12 +85,18 @@ void entries_propose_write(struct episode *e)
     entry->op_count = count;
 }
 
+/*
+ * Thousands of puts; or the end of everything, often with puts behind it in the same transaction:
+ * they touch nodes that were covered as a whole while those who ask for what is published must
+ * still find all of it.
+ */
 void entries_propose_many(struct episode *e)
 {
-    bool load = chance(e, 2, 3);
-    unsigned count = load ? 300 + (unsigned)pick(e, 1500) : 1;
+    bool load = chance(e, 1, 2);
+    unsigned most = e->climate.key_count;
+    unsigned count = load ? most / 5 + (unsigned)pick(e, most) : 1 + (unsigned)pick(e, OPS_MAX);
     struct op *ops = make_ops(e, count);
-    for (unsigned i = 0; i < count && load; i++) {
+    for (unsigned i = 0; i < count; i++) {
         make_put(e, &ops[i]);
         if (!naive_find_lease(&e->naive, ops[i].lease))
             ops[i].lease = 0;

@@ -144,8 +144,12 @@ static void choose_climate(struct episode *e, const struct episode_options *opti
     struct climate *c = &e->climate;
 
     c->lmdb = options->dir && chance(e, 1, 40);
-    c->many = chance(e, 1, 20);
-    c->key_count = c->many ? 1500 + (unsigned)pick(e, 1500) : 3 + (unsigned)pick(e, 30);
+    c->many = chance(e, 1, 12);
+    c->key_count = 3 + (unsigned)pick(e, 30);
+    /* Hundreds are enough for nodes that a range tombstone covers as a whole, and soon loaded. */
+    if (c->many)
+        c->key_count =
+            chance(e, 1, 2) ? 300 + (unsigned)pick(e, 500) : 1500 + (unsigned)pick(e, 1500);
     c->value_bytes_max = chance(e, 1, 6) ? 3000 : 60;
     if (c->many)
         c->value_bytes_max = chance(e, 2, 3) ? 4000 : 200;
@@ -157,7 +161,7 @@ static void choose_climate(struct episode *e, const struct episode_options *opti
     c->crash_weight = (unsigned)pick(e, 8);
     c->read_weight = 1 + (unsigned)pick(e, 12);
     if (chance(e, 1, 2))
-        c->range_tombstone_keys_min = 1 + (int64_t)pick(e, c->many ? 300 : 6);
+        c->range_tombstone_keys_min = 1 + (int64_t)pick(e, c->many ? c->key_count / 5 : 6);
 }
 
 /* --- steps -------------------------------------------------------------------------------- */
@@ -174,7 +178,7 @@ static void restart(struct episode *e)
 
 static void write_some(struct episode *e)
 {
-    if (e->climate.many && chance(e, 1, 12))
+    if (e->climate.many && chance(e, 1, 6))
         entries_propose_many(e);
     else
         entries_propose_write(e);
