@@ -31,7 +31,8 @@
  *               drift apart from the others in silence.
  *            5. No call does more than its steps, or O(log n) beyond them; only decoding an entry
  *               and adding up its cost take time with its bytes. Memory does not grow with the keys
- *               that an entry or a read touches.
+ *               that an entry or a read touches: a range that is compared is read in pieces of
+ *               APPLY_COMPARE_BYTES, one that is shown as the client takes it (reply.h).
  * Quirks     Kept from etcd: client-api.md 2.5, 3.3 to 3.6. Where etcd would panic because a
  *            transaction deletes a key and then keeps its value or lease by a put (possible since a
  *            delete with range_end "\0" passes the check for overlaps), there is nothing to keep:
@@ -48,14 +49,13 @@
 #include "apply/reply.h"
 #include "apply/result.h"
 #include "base/identity.h"
+#include "base/limits.h"
 #include "entry/entry.h"
 
 struct backend;
 struct cluster;
 struct lease_set;
 struct apply; /* opaque */
-
-#define APPLY_QUOTA_BYTES_DEFAULT (2ll * 1024 * MIB)
 
 struct apply_options {
     struct backend *backend; /* these four outlive the apply */

@@ -23,10 +23,8 @@
 #pragma once
 
 #include "base/buf.h"
+#include "base/limits.h"
 #include "mvcc/mvcc.h"
-
-/* A scan of up to this size is read at once, as far as one chunk goes. */
-enum { REPLY_INLINE_BYTES_MAX = 4096 };
 
 struct reply_piece;
 

@@ -7,9 +7,6 @@ enum {
     TAG_HEADER = 0x0a, /* of TxnResponse */
     TAG_SUCCEEDED = 0x10,
     TAG_RESPONSES = 0x1a,
-    FRAMES_KEPT_MAX = 64, /* more than that are given back when the transaction is done */
-    CHUNK_BYTES = 64 * KIB,
-    CHUNK_STEPS = 200, /* what reading and comparing that much is worth */
 };
 
 /* ---- Walking: through a transaction and those inside it, each along one branch ---- */
@@ -78,7 +75,7 @@ void txn_end(struct work *w)
     w->depth = 0;
     w->path_at = 0;
     buf_clear(&w->path);
-    if (w->frame_cap <= FRAMES_KEPT_MAX)
+    if (w->frame_cap <= APPLY_FRAMES_KEPT_MAX)
         return;
     mem_free(w->frames);
     w->frames = NULL;
@@ -211,11 +208,11 @@ static bool compare_range_some(struct work *w, const struct pb_compare *c, unsig
     }
     while (*steps > 0) {
         buf_clear(&w->chunk);
-        bool last = mvcc_scan_read(&w->compared, CHUNK_BYTES, *steps, &w->chunk);
+        bool last = mvcc_scan_read(&w->compared, APPLY_COMPARE_BYTES, *steps, &w->chunk);
         *result = holds_for_chunk(w, c);
         if (last || !*result)
             return true;
-        spend(steps, CHUNK_STEPS);
+        spend(steps, APPLY_COMPARE_STEPS);
     }
     return false;
 }

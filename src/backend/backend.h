@@ -30,15 +30,17 @@
  *               defragmented meanwhile. What it lends stays until the view is closed.
  *            3. Keys come in memcmp order, long ones too, each once.
  *            4. A value that is not what was put there is never handed out (backend_get_part leans
- * on the check that came with its first part): ERR_CORRUPT, and backend_view_damage names file,
- * bucket and key. If the file cannot even be walked, because a page is gone or unreadable, the
- * process ends and names the file.
+ *               on the check that came with its first part): ERR_CORRUPT, and backend_view_damage
+ *               names file, bucket and key. If the file cannot even be walked, because a page is
+ *               gone or unreadable, the process ends and names the file.
  *            5. The writing thread never waits for the disk, and for no longer than a pointer swap
  *               for another thread; defragmentation changes nothing about that.
  *            6. Equal calls lead to equal contents and orders; no address or clock decides.
- *            7. Memory: the batches, which have a cap; while one is committed, about as much again
- *               for the pages it puts, and 8 MiB for what it deletes ahead. Compacting, settling
- *               and an entry in parts take a few times 4 MiB, whatever their size.
+ *            7. Memory: the batches, which have a cap (BACKEND_PENDING_BYTES_DEFAULT; at it
+ *               backend_is_full says so, and nothing is applied until it is less); while one is
+ *               committed, about as much again for the pages it puts, and 8 MiB for what it deletes
+ *               ahead. Compacting, settling and an entry in parts take a few times 4 MiB
+ *               (BACKEND_UPKEEP_BYTES, BACKEND_PART_BYTES), whatever their size.
  * Threads    Everything is the core thread's, except views opened by backend_view_open_on_worker,
  *            which belong to the thread that opens them. They see committed and frozen batches,
  *            which no longer change; the open batch, which does, is the core thread's alone.
@@ -78,20 +80,6 @@ const char *bucket_name(enum bucket bucket);
 
 /* False if there is none of that name. */
 bool bucket_find(struct bytes name, enum bucket *out);
-
-enum {
-    BACKEND_KEY_BYTES_MAX = 2 * MIB, /* a user name that fills a whole request fits */
-    BACKEND_PENDING_BYTES_DEFAULT = 64 * MIB,
-    BACKEND_PART_BYTES = 4 * MIB,          /* of an entry that is committed in parts */
-    BACKEND_UPKEEP_BYTES = 4 * MIB,        /* in a batch: 190,000 deletes ahead */
-    BACKEND_DIRTY_BYTES_DEFAULT = 4 * MIB, /* as much is kept by LMDB, for good: see below */
-    BACKEND_SLICE_BYTES_DEFAULT = 4 * MIB, /* a commit may wait for one: tens of milliseconds */
-    BACKEND_WORKER_VIEWS_MAX = 64,         /* open at once, by all workers together */
-    BACKEND_CORE_VIEWS_MAX = 16,
-};
-#define BACKEND_VALUE_BYTES_MAX (1u << 30)
-
-static_assert(BACKEND_KEY_BYTES_MAX >= RPC_MESSAGE_BYTES_DEFAULT, "whatever a request can name");
 
 struct backend;     /* opaque */
 struct buf;         /* base/buf.h */

@@ -8,12 +8,6 @@
 #include <stdio.h>
 #include <sys/stat.h>
 
-/* What the map reserves: addresses, not memory or disk. It cannot grow while transactions live, so
- * it is taken so large that it never has to; half as much wherever that is refused, which is
- * ENOMEM, or EINVAL under valgrind. */
-#define MAP_BYTES     ((size_t)1 << 40)
-#define MAP_BYTES_MIN ((size_t)1 << 30)
-
 static_assert(sizeof(size_t) == 8, "the map needs 64-bit addresses");
 
 /* Slots are cheap and a reader too many would be our bug; one more is for the slices of a copy. */
@@ -129,7 +123,9 @@ static enum err open_env(struct lmdb_store *s)
 {
     int code = ENOMEM;
 
-    for (size_t size = MAP_BYTES; is_refusal(code) && size >= MAP_BYTES_MIN; size /= 2)
+    /* The map cannot grow while transactions live, so it is taken so large that it never has to;
+     * half as much wherever that is refused, which is ENOMEM, or EINVAL under valgrind. */
+    for (size_t size = LMDB_MAP_BYTES; is_refusal(code) && size >= LMDB_MAP_BYTES_MIN; size /= 2)
         code = try_env(s, size);
     if (code != MDB_SUCCESS)
         return lmdb_failed(s, "open", code);

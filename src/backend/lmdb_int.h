@@ -40,7 +40,8 @@ struct lmdb_writer {
  * lmdb_resident.c: what is read through the map becomes resident, a scan of a gigabyte a gigabyte,
  * and operators see it as the process's. So it is let go of again.
  *
- * Whoever comes to another window of the map counts it, and tells the store at every MiB:
+ * Whoever comes to another window of the map counts it, and tells the store at every MiB
+ * (LMDB_TELL_BYTES):
  *
  *     in a row, or of large values   let go of after 4 MiB, which is cheap against the reading
  *     jumped to                      may well be jumped to again, and a fault costs more than a
@@ -55,10 +56,7 @@ struct lmdb_writer {
  * to hold it to a few MiB would take a fault for each, and those are dearer than all the rest of
  * the range.
  */
-enum {
-    LMDB_WINDOW_BYTES = 64 * KIB, /* what one fault maps, at least */
-    LMDB_TELL_BYTES = MIB,        /* a thread's own count, before it tells the store */
-};
+enum { LMDB_WINDOW_BYTES = 64 * KIB }; /* what one fault maps, at least */
 
 struct lmdb_span {
     size_t low, high; /* offsets in the map; equal: nothing */

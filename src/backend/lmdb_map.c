@@ -15,13 +15,13 @@
  * The one table that is not handed in: signals belong to the process. A store that is being
  * replaced, its copy, and another one that a snapshot is unpacked into: a handful at a time.
  */
-enum { REGIONS_MAX = 64, TEXT_BYTES = 512, STEP_BYTES = MIB };
+enum { TEXT_BYTES = 512, STEP_BYTES = MIB };
 
 static struct region {
     _Atomic(char *) start; /* NULL: free */
     _Atomic(char *) end;
     char text[TEXT_BYTES]; /* the whole last line but for the signal's name */
-} regions[REGIONS_MAX];
+} regions[LMDB_REGIONS_MAX];
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct sigaction before_bus, before_segv;
@@ -29,7 +29,7 @@ static bool installed;
 
 static const struct region *region_of(const char *address)
 {
-    for (int i = 0; i < REGIONS_MAX; i++) {
+    for (int i = 0; i < LMDB_REGIONS_MAX; i++) {
         const char *start = atomic_load(&regions[i].start);
         if (start && address >= start && address < atomic_load(&regions[i].end))
             return &regions[i];
@@ -77,7 +77,7 @@ void lmdb_map_name(int region, const char *path)
 {
     if (region < 0)
         return;
-    assert(region < REGIONS_MAX);
+    assert(region < LMDB_REGIONS_MAX);
     snprintf(regions[region].text, TEXT_BYTES,
              "cleat: fatal: the page store %s is damaged: a page is gone or cannot be read", path);
 }
@@ -87,9 +87,9 @@ int lmdb_map_watch(void *start, size_t size, const char *path)
     pthread_mutex_lock(&lock);
     install();
     int i = 0;
-    while (i < REGIONS_MAX && atomic_load(&regions[i].start))
+    while (i < LMDB_REGIONS_MAX && atomic_load(&regions[i].start))
         i++;
-    assert(i < REGIONS_MAX);
+    assert(i < LMDB_REGIONS_MAX);
     lmdb_map_name(i, path);
     atomic_store(&regions[i].end, (char *)start + size);
     atomic_store(&regions[i].start, (char *)start);
@@ -115,7 +115,7 @@ void lmdb_map_forget(int region, size_t file_bytes)
 {
     if (region < 0)
         return;
-    assert(region < REGIONS_MAX);
+    assert(region < LMDB_REGIONS_MAX);
     char *start = atomic_load(&regions[region].start);
     size_t size = (size_t)(atomic_load(&regions[region].end) - start);
     let_go(start, file_bytes < size ? file_bytes : size);

@@ -17,10 +17,8 @@
  * the process by name, in lmdb_map.c, as it would at the first look.
  */
 enum {
-    LET_GO_BYTES = 4 * MIB,  /* the store's, before it lets go of them */
     EDGE_BYTES = 2 * MIB,    /* one fault can map as much as this, aligned: a whole large folio */
     STEP_BYTES = 32 * MIB,   /* addresses between two looks at the clock */
-    STEPS_NS_MAX = 500000,   /* a page takes 14 to 60 ns: nobody wants to wait for a GB of them */
     JUMP_BYTES = 128 * KIB,  /* what a jump counts for: it maps a window, or a large folio */
     LARGE_BYTES = 256 * KIB, /* a value of this size is worth its own faults */
     COMMIT_JUMPS = 4,        /* the right edges of a few trees, and of the list of free pages */
@@ -96,9 +94,9 @@ static bool let_go(char *map, struct lmdb_span span, uint64_t until_ns, size_t *
 
 static bool is_time(const struct lmdb_resident *m)
 {
-    if (m->busy || m->jump_bytes + m->removed_bytes < LET_GO_BYTES)
+    if (m->busy || m->jump_bytes + m->removed_bytes < LMDB_LET_GO_BYTES)
         return false;
-    uint64_t times = m->removed_bytes < LET_GO_BYTES ? PAUSE_TIMES : PAUSE_TIMES_REMOVING;
+    uint64_t times = m->removed_bytes < LMDB_LET_GO_BYTES ? PAUSE_TIMES : PAUSE_TIMES_REMOVING;
     return now_ns(CLOCK_MONOTONIC) - m->ended_ns >= times * m->took_ns;
 }
 
@@ -106,8 +104,8 @@ static bool is_time(const struct lmdb_resident *m)
  * until there is time for it. */
 static bool take(struct lmdb_resident *m, struct lmdb_span *out, bool *everything)
 {
-    *everything = m->row_bytes < LET_GO_BYTES;
-    if (m->refused || m->high <= LET_GO_BYTES)
+    *everything = m->row_bytes < LMDB_LET_GO_BYTES;
+    if (m->refused || m->high <= LMDB_LET_GO_BYTES)
         return false; /* there is not even as much */
     if (!*everything) {
         *out = m->row;
@@ -133,12 +131,12 @@ static void work_off(struct lmdb_resident *m, struct lmdb_span span, bool everyt
     size_t hand = everything ? m->hand : 0; /* nobody else's while m->busy */
     size_t left;
 
-    bool works = let_go(m->map, with_edges(m, span), began + STEPS_NS_MAX, &hand, &left);
+    bool works = let_go(m->map, with_edges(m, span), began + LMDB_LET_GO_NS_MAX, &hand, &left);
     uint64_t took = now_ns(CLOCK_THREAD_CPUTIME_ID) - began;
     pthread_mutex_lock(&m->lock);
     m->refused |= !works;
     if (left > 0)
-        m->jump_bytes += LET_GO_BYTES; /* to be continued as soon as there is time */
+        m->jump_bytes += LMDB_LET_GO_BYTES; /* to be continued as soon as there is time */
     if (everything) {
         m->hand = hand;
         m->ended_ns = now_ns(CLOCK_MONOTONIC);

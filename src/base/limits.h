@@ -1,22 +1,242 @@
 /*
- * limits: the bound of every queue, message, batch and window, and how the bounds relate.
+ * limits: the bound of every queue, window, batch and budget, and how the bounds relate.
  *
- * Memory is bounded by these and by live data, not by what clients do. A bound that belongs to one
- * room alone may live there; one that two rooms must agree on lives here.
+ * Memory is bounded by these and by live data, not by what clients do; a turn's time by them and by
+ * the number of connections. Allocation never fails here, so what is refused is admission: whoever
+ * takes something in asks first, and stops at one of these numbers. They stand in one place because
+ * each was chosen with others in view; what must hold between two of them is asserted at the end,
+ * so that whoever changes one is told which other he has to change.
+ *
+ * Grouped by room, from the lowest floor up. The room's header says what happens at the bound. Not
+ * here: what a protocol or a file format says (lengths of heads and names, largest numbers), and
+ * how a data structure is built (nodes of a tree, the first size of a buffer).
  */
 #pragma once
 
 #include "base/assert.h"
+
+#include <stddef.h>
+#include <stdint.h>
 
 enum {
     KIB = 1024,
     MIB = 1024 * KIB,
 };
 
+/* --- a client's request -------------------------------------------------------------------- */
+
 /* etcd's defaults for what a client may send in one request (--max-request-bytes). */
 #define REQUEST_BYTES_DEFAULT     (3 * MIB / 2)
 #define GRPC_OVERHEAD_BYTES       (512 * KIB)
 #define RPC_MESSAGE_BYTES_DEFAULT (REQUEST_BYTES_DEFAULT + GRPC_OVERHEAD_BYTES)
+
+/* The most that --max-request-bytes may say: the wire's own limit, less what is around a request.
+ */
+#define REQUEST_BYTES_MAX (PB_MESSAGE_BYTES_MAX - GRPC_OVERHEAD_BYTES)
+
+/* --- base ---------------------------------------------------------------------------------- */
+
+enum {
+    LOG_LINE_BYTES_MAX = 4096,     /* a longer line is cut */
+    MEM_SPARE_BYTES_MAX = 4 * MIB, /* of freed small pieces that one thread keeps */
+    MEM_PREPARED_BYTES = 2 * MIB,  /* a region of huge pages, */
+    MEM_PREPARED_MAX = 2,          /* and how many of them are kept ready */
+};
+
+/* --- io ------------------------------------------------------------------------------------ */
+
+enum {
+    NET_READ_BYTES = 64 * KIB,       /* of one read at most */
+    NET_READ_BUFFERS_MAX = 256,      /* that wait in the inbox at once, over all connections */
+    NET_SPARE_BUFFERS_MAX = 16,      /* of them, kept for the next read */
+    NET_UNSENT_BYTES = 512 * KIB,    /* that the kernel holds for a peer whose window is shut */
+    NET_BACKLOG_DEFAULT = 1024,      /* connections that nobody has accepted yet */
+    NET_ACCEPTS_AT_ONCE_MAX = 64,    /* before others are looked at */
+    NET_ACCEPT_RETRY_MS_MIN = 5,     /* after one that failed; then twice as long each time, */
+    NET_ACCEPT_RETRY_MS_MAX = 1000,  /* as Go's servers do */
+    IO_PIECES_AT_ONCE_MAX = 64,      /* of a write, in one system call */
+    DISK_READ_STEP_BYTES = 64 * KIB, /* of a whole file, in one system call */
+    CLOCK_FIRED_AT_ONCE_MAX = 64,    /* timers that one event of the inbox may fire */
+    LOOKUP_ADDRESSES_MAX = 16,       /* of one name; more are left out */
+};
+
+/* --- pb ------------------------------------------------------------------------------------ */
+
+/* Nesting: a Txn inside a Txn costs two levels, so this allows about 50 of them. */
+#define PB_DEPTH_MAX 100
+
+/* How deep an entry of the log may be nested, which is Go's own bound: another member, a real etcd,
+ * lets deeper transactions into the log than PB_DEPTH_MAX, and what is committed is executed. */
+#define PB_LOG_DEPTH_MAX 10000
+
+/* The largest message of any kind: a raft message on a peer stream may be this big in etcd. */
+#define PB_MESSAGE_BYTES_MAX ((size_t)512 * MIB)
+
+/* Memory that decoding may take: the floor, so much for each byte, so much for each level. */
+#define PB_ARENA_FLOOR  ((size_t)64 * KIB)
+#define PB_ARENA_FACTOR 16
+#define PB_ARENA_LEVEL  80
+
+/* --- entry --------------------------------------------------------------------------------- */
+
+/* Members of all kinds that one configuration can hold. etcd has no such bound and recommends
+ * seven; with one, a configuration is a value that can be copied and never allocates. */
+#define RAFT_MEMBERS_MAX 64
+
+/* Single changes in one conf change. More do not decode. */
+#define RAFT_CHANGES_MAX 64
+
+/* --- http ---------------------------------------------------------------------------------- */
+
+enum {
+    HTTP1_HEAD_BYTES_MAX = 64 * KIB, /* of a request or a response */
+    HTTP1_FIELDS_MAX = 64,           /* in a head */
+    HTTP1_LINE_MAX = 256,            /* of a chunk's size */
+    HTTP1_TRAILER_BYTES_MAX = 8 * KIB,
+
+    HTTP_BODY_WINDOW_BYTES = 256 * KIB, /* shown and not consumed: then reading stops */
+    HTTP_AHEAD_BYTES = 64 * KIB,        /* of the next request, before the first is answered */
+    HTTP_DISCARD_BYTES = 256 * KIB,     /* of a request that nobody wants to read any more */
+    HTTP_INTERIM_MAX = 5,               /* 1xx before a response */
+
+    WIRE_FRAME_BYTES = 16 * KIB + 9,           /* the longest that is added at once */
+    WIRE_BYTES_MAX = 16 * WIRE_FRAME_BYTES,    /* of one gathering */
+    WIRE_SPARE_MAX = 4,                        /* gatherings kept: they follow one another */
+    WIRE_SPARE_BYTES_MAX = 2 * WIRE_BYTES_MAX, /* a buffer that has grown beyond is given back */
+};
+
+/* --- raft ---------------------------------------------------------------------------------- */
+
+/* One raft append message carries at most this much entry data, unless a single entry is larger. */
+#define RAFT_MESSAGE_BYTES_MAX (1 * MIB)
+
+/* Reads waiting to be confirmed, or for the term's first commit. Reads may be lost, so beyond this
+ * many the newest are. */
+#define RAFT_READS_MAX 65536
+
+/* --- wal ----------------------------------------------------------------------------------- */
+
+#define WAL_SEGMENT_BYTES 64000000 /* etcd's, and not MiB; a segment is cut when it has as many */
+
+/* The largest record. A file that claims more is damaged. */
+#define WAL_RECORD_BYTES_MAX ((uint64_t)512 * MIB)
+
+/* Segments with a file descriptor each: the newest. Older ones are opened to be read. */
+#define WAL_SEGMENTS_OPEN_MAX 4
+
+/* Whoever makes work for the log stops when wal_pending_bytes reaches this. wal_append itself takes
+ * what comes: it is raft's word, and there is no giving it back. */
+#define WAL_PENDING_BYTES_MAX ((size_t)32 * MIB)
+
+enum {
+    WAL_LINGER_BYTES_MAX = 64 * KIB, /* of records that nobody waits for */
+    WAL_SHARE_BYTES_MIN = 16 * KIB,  /* shorter data is copied, longer is shared: see wal_bench.c */
+    WAL_SPARE_BYTES_MAX = 1 * MIB,   /* of a batch's buffer, kept for the next one */
+    WAL_WINDOW_BYTES = 256 * KIB,    /* of a segment that is replayed: what is in memory */
+    WAL_COPY_BYTES = 1 * MIB,        /* of a segment that is copied, at a time */
+    WAL_NAMES_BYTES_MAX = 4 * MIB,   /* of a directory's listing */
+    WAL_MARK_ENTRIES = 64,           /* between two marks of the index of segments, */
+    WAL_MARK_BYTES = 64 * KIB,       /* or so many bytes: what a wal_read may read in vain */
+};
+
+/* --- backend ------------------------------------------------------------------------------- */
+
+enum {
+    BACKEND_KEY_BYTES_MAX = 2 * MIB,          /* a user name that fills a whole request fits */
+    BACKEND_PENDING_BYTES_DEFAULT = 64 * MIB, /* changes not committed: then nothing is applied */
+    BACKEND_PART_BYTES = 4 * MIB,             /* of an entry that is committed in parts */
+    BACKEND_UPKEEP_BYTES = 4 * MIB,           /* in a batch: 190,000 deletes ahead */
+    BACKEND_DIRTY_BYTES_DEFAULT = 4 * MIB,    /* as much is kept by LMDB, for good: see backend.h */
+    BACKEND_SLICE_BYTES_DEFAULT = 4 * MIB,    /* a commit may wait for one: tens of milliseconds */
+    BACKEND_WORKER_VIEWS_MAX = 64,            /* open at once, by all workers together */
+    BACKEND_CORE_VIEWS_MAX = 16,              /* and in the turn */
+
+    LMDB_TELL_BYTES =
+        1 * MIB, /* of mapped pages: a thread's own count, before it tells the store */
+    LMDB_LET_GO_BYTES = 4 * MIB, /* the store's, before it lets go of them */
+    LMDB_LET_GO_NS_MAX =
+        500000,            /* a page takes 14 to 60 ns: nobody wants to wait for a GB of them */
+    LMDB_REGIONS_MAX = 64, /* maps of the whole process: a handful are there at a time */
+};
+#define BACKEND_VALUE_BYTES_MAX (1u << 30)
+
+/* What the map reserves: addresses, not memory or disk. */
+#define LMDB_MAP_BYTES     ((size_t)1 << 40)
+#define LMDB_MAP_BYTES_MIN ((size_t)1 << 30) /* where more is refused */
+
+/* --- mvcc ---------------------------------------------------------------------------------- */
+
+enum {
+    MVCC_CHANGES_MAX = 1024, /* of one revision, shown one by one; more must be read from history */
+    MVCC_SLICE_STEPS = 500,  /* a sensible budget for one slice: half a millisecond or so */
+    MVCC_RANGE_TOMBSTONE_KEYS_MIN = 1000, /* a delete of fewer keys is done on the spot */
+    MVCC_VIEW_ENTRIES = 4096, /* loaded through one view: then its pages may be used again */
+};
+
+/* --- watch --------------------------------------------------------------------------------- */
+
+enum {
+    WATCH_WATCHER_BYTES = 200,        /* at most, with its key if that has up to 32 bytes */
+    WATCH_BATCH_BYTES = 64 * KIB,     /* of encoded events that are held as one blob */
+    WATCH_CATCH_UP_REVISIONS = 1000,  /* in one message to a lagging watcher */
+    WATCH_CHUNK_BYTES_MAX = 4 * MIB,  /* held by one chunk: events, and notes of who gets which */
+    WATCH_CHUNK_CHANGES_MAX = 2048,   /* looked at before the next group has its turn */
+    WATCH_SPARE_BYTES_MAX = 64 * KIB, /* of a chunk, kept for the next; what is larger is freed */
+    WATCH_WAVE_BYTES = 1024,          /* of credit for each watcher that is unparked at once */
+    WATCH_MESSAGE_BYTES_MIN = 64,     /* what the smallest message counts */
+    WATCH_REAP_AT_ONCE = 256,         /* watchers that end with the call that closes their stream */
+    WATCH_PROGRESS_INTERVAL_MS = 600000,
+    WATCH_PROGRESS_MIN_MS = 100, /* between two rounds of progress messages */
+    WATCH_FLOOR_MS = 60000,      /* a client that does not read holds history back so long */
+    WATCH_GATHER_MS = 1000,      /* a grace takes in watchers for so long: there are not many */
+    WATCH_PROMPT_MS = 1000,      /* and counts as live for so long after the last of them */
+};
+
+/* --- lease --------------------------------------------------------------------------------- */
+
+enum {
+    LEASE_REVOKES_MAX = 500, /* in one lease_take_expired, which the server calls twice a second */
+    LEASE_RETRY_MS = 3000,   /* before a lease that was taken and is still there is taken again */
+    LEASE_CHECKPOINTS_MAX = 1000,          /* in one entry of the log */
+    LEASE_CHECKPOINT_INTERVAL_MS = 300000, /* between two of one lease */
+    LEASE_SPREAD_FROM = 1000,              /* leases: with fewer, a pile of expiries does no harm */
+    LEASE_SPREAD_PER_S = 750,  /* which leaves a quarter of the revokes to those that come later */
+    LEASE_SETTLE_STEPS = 1000, /* a sensible budget for one slice: about a millisecond */
+};
+
+/* --- cluster ------------------------------------------------------------------------------- */
+
+enum {
+    CLUSTER_MEMBERS_MAX = RAFT_MEMBERS_MAX, /* as many as one raft configuration can hold */
+    CLUSTER_LEARNERS_DEFAULT = 1,
+    MEMBER_JSON_BYTES_MAX = 16 * MIB, /* a request's worth of URLs, every byte of it escaped */
+    MEMBER_JSON_DEPTH_MAX = 32,
+};
+
+/* --- snap ---------------------------------------------------------------------------------- */
+
+enum {
+    SNAPFILE_BYTES_MAX = 64 * MIB, /* a dump of some thousand members; a larger file is not ours */
+    SNAPFILE_NAMES_BYTES_MAX = 16 * MIB, /* of the listing of snap/ */
+    SNAP_NAMES_BYTES_MAX = 1 * MIB,      /* of the listing of member/ */
+    SNAP_IMPORT_BATCH_BYTES = 32 * MIB,  /* committed at once */
+    SNAP_EXPORT_PIECE_BYTES = 1 * MIB,   /* written at once */
+    BOLT_CACHE_BYTES = 1 * MIB,          /* of pages of a file that is read */
+    BOLT_CHECK_PIECE_BYTES = 64 * KIB,   /* of a file that is summed up, read at once */
+    BOLT_DEPTH_MAX = 32, /* a branch has two children or more: no tree of honest make comes near */
+};
+
+/* --- apply --------------------------------------------------------------------------------- */
+
+enum {
+    REPLY_INLINE_BYTES_MAX = 4 * KIB, /* a scan of up to this size is read at once, in one chunk */
+    APPLY_COMPARE_BYTES = 64 * KIB,   /* of a range that a transaction compares, read at a time */
+    APPLY_COMPARE_STEPS = 200,        /* what reading and comparing that much is worth */
+    APPLY_FRAMES_KEPT_MAX = 64,       /* of nested transactions: what is beyond is given back */
+};
+#define APPLY_QUOTA_BYTES_DEFAULT (2ll * 1024 * MIB)
+
+/* --- rpc ----------------------------------------------------------------------------------- */
 
 /*
  * What may wait between rpc and whoever serves its calls.
@@ -39,21 +259,7 @@ enum {
 #define RPC_LINE_REPLIES_MAX     4096
 #define RPC_LINE_REPLY_BYTES_MAX (2 * MIB)
 
-static_assert(RPC_CONN_BYTES_MAX <= RPC_LINE_EVENT_BYTES_MAX,
-              "one connection does not fill the line");
-static_assert(RPC_CONN_WANTED_BYTES_MAX <= RPC_LINE_REPLY_BYTES_MAX,
-              "nor do the chunks that it wants");
-static_assert(RPC_SENT_STEP_BYTES <= RPC_STREAM_CREDIT_BYTES_MIN / 4, "most of it is of use");
-static_assert(RPC_CHUNK_BYTES <= RPC_CONN_WANTED_BYTES_MAX,
-              "a chunk fits in what a connection wants");
-static_assert(RPC_STREAM_CREDIT_BYTES <= RPC_CONN_BYTES_MAX, "so does a stream");
-static_assert(RPC_MESSAGE_BYTES_DEFAULT <= RPC_CONN_BYTES_MAX, "so does a request");
-
-/* Protobuf nesting: a Txn inside a Txn costs two levels, so this allows about 50 of them. */
-#define PB_DEPTH_MAX 100
-
-/* One raft append message carries at most this much entry data, unless a single entry is larger. */
-#define RAFT_MESSAGE_BYTES_MAX (1 * MIB)
+/* --- peer ---------------------------------------------------------------------------------- */
 
 /*
  * Between members. Outgoing, per stream: what the other end does not read is kept up to this and
@@ -105,8 +311,75 @@ static_assert(RPC_MESSAGE_BYTES_DEFAULT <= RPC_CONN_BYTES_MAX, "so does a reques
 /* Places that are asked something before we know who lives there. */
 #define PEER_GUESTS_MAX 64
 
+/* --- how they relate ----------------------------------------------------------------------- */
+
+/* (Casts where the constants of two rooms are compared: compilers find that odd of two enums.) */
+
+static_assert(RPC_MESSAGE_BYTES_DEFAULT == 2 * MIB, "etcd's gRPC receive limit");
+
+/* A request on its way down: it fits every next place, or taking it in was a mistake. */
+static_assert(PB_DEPTH_MAX <= PB_LOG_DEPTH_MAX, "what a client may send, the log may hold");
+static_assert(REQUEST_BYTES_MAX + KIB <= WAL_RECORD_BYTES_MAX,
+              "with entry and frame it fits a record");
+static_assert(PB_MESSAGE_BYTES_MAX <= BACKEND_VALUE_BYTES_MAX, "whatever it puts fits a value");
+static_assert(BACKEND_VALUE_BYTES_MAX <= UINT32_MAX,
+              "whose length the index and bbolt keep in 32 bits");
+static_assert(BACKEND_KEY_BYTES_MAX >= RPC_MESSAGE_BYTES_DEFAULT, "whatever a request can name");
+static_assert(MEMBER_JSON_BYTES_MAX >= 6 * RPC_MESSAGE_BYTES_DEFAULT,
+              "escaped: \\u0000 for a byte");
+static_assert(SNAPFILE_BYTES_MAX <= PB_MESSAGE_BYTES_MAX, "a .snap file decodes as one message");
+
+/* The log. */
+static_assert(RAFT_MESSAGE_BYTES_MAX <= WAL_PENDING_BYTES_MAX, "an append message fits the budget");
+static_assert(RPC_MESSAGE_BYTES_DEFAULT <= WAL_PENDING_BYTES_MAX, "so does one large entry");
+static_assert(WAL_PENDING_BYTES_MAX <= WAL_SEGMENT_BYTES,
+              "what is pending needs two segments at most");
+static_assert(WAL_LINGER_BYTES_MAX <= WAL_PENDING_BYTES_MAX,
+              "lingering records do not stop proposals");
+
+/* The store: nothing that is put aside for a batch may fill it alone. */
+static_assert(BACKEND_PART_BYTES <= BACKEND_PENDING_BYTES_DEFAULT / 2,
+              "a part is cut before it is full");
+static_assert(BACKEND_UPKEEP_BYTES <= BACKEND_PENDING_BYTES_DEFAULT / 2,
+              "upkeep leaves entries a share");
+static_assert((int)SNAP_IMPORT_BATCH_BYTES <= (int)BACKEND_PENDING_BYTES_DEFAULT,
+              "an import's batch fits");
+static_assert(LMDB_TELL_BYTES <= LMDB_LET_GO_BYTES, "a thread tells before it is too much");
+
+/* History: who reads it, and how long that may hold back a compaction. */
+static_assert(MVCC_RANGE_TOMBSTONE_KEYS_MIN <= MVCC_CHANGES_MAX,
+              "a delete that is done on the spot can be shown change by change");
+static_assert(MVCC_SLICE_STEPS <= MVCC_RANGE_TOMBSTONE_KEYS_MIN, "and takes two slices or so");
+static_assert(WATCH_BATCH_BYTES <= WATCH_CHUNK_BYTES_MAX, "a chunk holds a batch");
+static_assert(WATCH_SPARE_BYTES_MAX <= WATCH_CHUNK_BYTES_MAX, "what is kept is part of one");
+static_assert(WATCH_GATHER_MS + WATCH_PROMPT_MS < WATCH_FLOOR_MS, "a grace has time to be used");
+static_assert(WATCH_PROGRESS_MIN_MS <= WATCH_PROGRESS_INTERVAL_MS,
+              "progress rounds do not pile up");
+static_assert(LEASE_CHECKPOINTS_MAX * 32 <= REQUEST_BYTES_DEFAULT, "checkpoints fit a request");
+
+/* Sockets: what is read and what is gathered. */
+static_assert(NET_SPARE_BUFFERS_MAX <= NET_READ_BUFFERS_MAX, "only what was used is kept");
+static_assert((int)NET_READ_BYTES <= (int)HTTP_BODY_WINDOW_BYTES, "one read fits the window");
+static_assert(HTTP_AHEAD_BYTES <= HTTP_BODY_WINDOW_BYTES,
+              "a connection between two requests holds no more than one within a body");
+static_assert(HTTP1_HEAD_BYTES_MAX <= HTTP_BODY_WINDOW_BYTES, "nor does one within a head");
+static_assert(WIRE_BYTES_MAX >= HTTP_BODY_WINDOW_BYTES,
+              "one gathering can fill the other end's window");
+static_assert((int)WIRE_BYTES_MAX <= (int)NET_UNSENT_BYTES,
+              "and goes to a kernel that has nothing unsent");
+
+/* Calls: what waits on the line between rpc and those who serve them. */
+static_assert(RPC_CONN_BYTES_MAX <= RPC_LINE_EVENT_BYTES_MAX,
+              "one connection does not fill the line");
+static_assert(RPC_CONN_WANTED_BYTES_MAX <= RPC_LINE_REPLY_BYTES_MAX,
+              "nor do the chunks that it wants");
+static_assert(RPC_SENT_STEP_BYTES <= RPC_STREAM_CREDIT_BYTES_MIN / 4, "most of it is of use");
+static_assert(RPC_CHUNK_BYTES <= RPC_CONN_WANTED_BYTES_MAX,
+              "a chunk fits in what a connection wants");
+static_assert(RPC_STREAM_CREDIT_BYTES <= RPC_CONN_BYTES_MAX, "so does a stream");
+static_assert(RPC_MESSAGE_BYTES_DEFAULT <= RPC_CONN_BYTES_MAX, "so does a request");
+
+/* Members: what waits for one of them, and what has come from it. */
 static_assert(PEER_DETOUR_BYTES_MAX < PEER_OUT_BYTES_MAX, "a detour is a part of the way");
 static_assert(RAFT_MESSAGE_BYTES_MAX < PEER_IN_BYTES_MAX, "more than one append is taken in");
 static_assert(RAFT_MESSAGE_BYTES_MAX < PEER_OUT_BYTES_MAX, "more than one append is sent");
-
-static_assert(RPC_MESSAGE_BYTES_DEFAULT == 2097152, "etcd's gRPC receive limit");

@@ -13,6 +13,7 @@
 #pragma once
 
 #include "base/bytes.h"
+#include "base/limits.h"
 
 enum log_level { LOG_DEBUG, LOG_INFO, LOG_WARN, LOG_ERROR, LOG_FATAL };
 enum log_format { LOG_JSON, LOG_CONSOLE };
@@ -61,9 +62,7 @@ struct logger {
     void *clock_context;
 };
 
-/* One longer line than this is cut. */
-#define LOG_LINE_BYTES_MAX 4096
-
+/* A line longer than LOG_LINE_BYTES_MAX is cut. */
 void log_write(const struct logger *logger, enum log_level level, const char *caller,
                const char *message, const struct log_field *fields, size_t count);
 

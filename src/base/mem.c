@@ -20,7 +20,7 @@
 enum {
     SPARE_UNIT = 16, /* a piece of kind n holds n units and half of one */
     SPARE_KINDS = 64,
-    SPARE_BYTES_MAX = SANITIZED ? 0 : 4 * 1024 * 1024, /* in one thread */
+    SPARE_BYTES_MAX = SANITIZED ? 0 : MEM_SPARE_BYTES_MAX,
 };
 
 struct spare {

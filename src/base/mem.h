@@ -6,6 +6,8 @@
  */
 #pragma once
 
+#include "base/limits.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -39,12 +41,11 @@ void mem_unmap_region(void *at, size_t size);
 
 /*
  * The first touch of a huge page clears all of it, which takes milliseconds where a machine has to
- * be given its memory first. So a few regions of huge pages, of MEM_PREPARED_BYTES each, are kept
- * ready and touched, from when somebody expects to need them. When one has been taken, the next is
- * wanted; a thread for which nobody waits makes it. Where that has begun and none is ready,
+ * be given its memory first. So MEM_PREPARED_MAX regions of huge pages, MEM_PREPARED_BYTES each,
+ * are kept ready and touched, from when somebody expects to need them. When one has been taken, the
+ * next is wanted; a thread for which nobody waits makes it. Where that has begun and none is ready,
  * mem_map_region takes ordinary pages, which are cleared one by one.
  */
-enum { MEM_PREPARED_BYTES = 2 * 1024 * 1024, MEM_PREPARED_MAX = 2 };
 void mem_expect_regions(void);
 bool mem_wants_region(void);
 void mem_prepare_region(void);

@@ -20,7 +20,7 @@
  *               those that run etcd included.
  *            2. A refused change has changed nothing.
  *            3. A removed id is never a member again.
- *            4. cluster_members is in order of id, without repeats.
+ *            4. cluster_members is in order of id, without repeats: CLUSTER_MEMBERS_MAX at most.
  * Not here   Which members can be reached, and with it half of the strict reconfiguration check
  *            (server). What raft counts as voters (raft). Commits of the backend (server).
  * Leans on   backend for its tables, entry for conf changes and states, io/hash.h for ids.
@@ -30,11 +30,6 @@
 #include "cluster/member_json.h"
 #include "cluster/urls.h"
 #include "cluster/version.h"
-
-/* As many as one raft configuration can hold. */
-#define CLUSTER_MEMBERS_MAX RAFT_MEMBERS_MAX
-
-#define CLUSTER_LEARNERS_DEFAULT 1
 
 #define CLUSTER_TOKEN_DEFAULT "etcd-cluster"
 

@@ -26,13 +26,9 @@
  */
 #pragma once
 
+#include "base/limits.h"
 #include "entry/entry.h"
 #include "pb/codec.h"
-
-enum {
-    MEMBER_JSON_BYTES_MAX = 16 * MIB, /* a request's worth of URLs, every byte of it escaped */
-    MEMBER_JSON_DEPTH_MAX = 32,
-};
 
 /* Appends the member as it is stored, and as the context of the conf change that adds it (with id,
  * peer URLs and perhaps is_learner) or updates its peer URLs. */

@@ -17,8 +17,9 @@
  *            raft_entry_share for an entry, raft_message_clone for a message with all it shows.
  *
  * Promises   1. Any bytes at all are safe to decode: a peer, or a disk, wrote them. Lengths are
- *               checked, memory is bounded (pb/codec.h, promise 2), a list beyond its bound here is
- *               ERR_TOO_LARGE. What Go's decoder skips or merges is skipped or merged.
+ *               checked, memory is bounded (pb/codec.h, promise 2), a list beyond its bound
+ *               (RAFT_MEMBERS_MAX, RAFT_CHANGES_MAX) is ERR_TOO_LARGE. What Go's decoder skips
+ *               or merges is skipped or merged.
  *            2. What goes into files has etcd 3.7's bytes. Between members it now and then writes a
  *               zero where we write nothing; being present has no meaning, absent is zero.
  *            3. Decoding copies no data: it looks into the wire, and shares its blob.
@@ -33,6 +34,7 @@
 #include "base/blob.h"
 #include "base/buf.h"
 #include "base/err.h"
+#include "base/limits.h"
 #include "base/mem.h"
 #include "pb/schema.h"
 
@@ -45,13 +47,6 @@
  * storage messages and as senders of their answers, in async mode only. */
 #define RAFT_APPEND_THREAD UINT64_MAX
 #define RAFT_APPLY_THREAD  (UINT64_MAX - 1)
-
-/* Members of all kinds that one configuration can hold. etcd has no such bound and recommends
- * seven; with one, a configuration is a value that can be copied and never allocates. */
-#define RAFT_MEMBERS_MAX 64
-
-/* Single changes in one conf change. More do not decode. */
-#define RAFT_CHANGES_MAX 64
 
 /* Terms and indexes above this are refused when a peer sends them, so that adding one to a number
  * we accepted never overflows. Counting there honestly takes a few hundred thousand years. */

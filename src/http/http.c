@@ -3,9 +3,6 @@
 #include "base/assert.h"
 #include "io/clock.h"
 
-static_assert(HTTP_AHEAD_BYTES <= HTTP_BODY_WINDOW_BYTES,
-              "a connection between two requests holds no more than one within a body");
-
 static bool is_server(const struct http_conn *c)
 {
     return c->reader.kind == HTTP1_REQUEST;

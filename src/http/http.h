@@ -43,13 +43,6 @@
 struct clock;
 struct http_conn;
 
-enum {
-    HTTP_BODY_WINDOW_BYTES = 256 * 1024, /* shown and not consumed: then reading stops */
-    HTTP_AHEAD_BYTES = 64 * 1024,        /* of the next request, before the first is answered */
-    HTTP_DISCARD_BYTES = 256 * 1024,     /* of a request that nobody wants to read any more */
-    HTTP_INTERIM_MAX = 5,                /* 1xx before a response */
-};
-
 /* They come from inside http_data, http_ended, http_sent, http_consumed and http_finish. All of
  * them may call back into http; the struct must be there when they return. */
 struct http_events {

@@ -20,14 +20,9 @@
 
 #include "base/buf.h"
 #include "base/err.h"
+#include "base/limits.h"
 
-enum {
-    HTTP1_HEAD_BYTES_MAX = 64 * 1024,
-    HTTP1_FIELDS_MAX = 64,
-    HTTP1_VERB_MAX = 16,
-    HTTP1_LINE_MAX = 256, /* of a chunk's size */
-    HTTP1_TRAILER_BYTES_MAX = 8 * 1024,
-};
+enum { HTTP1_VERB_MAX = 16 };
 
 struct http1_field {
     struct bytes name, value;

@@ -4,11 +4,6 @@
 #include "base/list.h"
 #include "base/mem.h"
 
-enum {
-    SPARE_MAX = 4, /* mostly one is enough: they are filled and emptied one after the other */
-    SPARE_BYTES_MAX = 2 * WIRE_BYTES_MAX,
-};
-
 struct wire_gather {
     struct list link; /* among the spare ones */
     struct buf content;
@@ -59,7 +54,7 @@ static struct wire_gather *gather_take(struct wire_pool *pool)
 
 static void gather_return(struct wire_pool *pool, struct wire_gather *g)
 {
-    if (pool->spare_count == SPARE_MAX || g->content.cap > SPARE_BYTES_MAX) {
+    if (pool->spare_count == WIRE_SPARE_MAX || g->content.cap > WIRE_SPARE_BYTES_MAX) {
         gather_free(g);
         return;
     }

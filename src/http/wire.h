@@ -3,8 +3,9 @@
  *
  * What is to be sent gathers in one buffer and leaves in one system call. What the kernel takes at
  * once is not kept: the buffer serves the next connection. Only of what it does not take a copy is
- * made, of exactly that size, and while that waits nothing more is gathered. Past a frame no more
- * is gathered than the kernel has space for. So a connection that is idle or well read holds
+ * made, of exactly that size, and while that waits nothing more is gathered. One gathering has up
+ * to WIRE_BYTES_MAX, and past a frame (WIRE_FRAME_BYTES, the longest that is added at once) no more
+ * than the kernel has space for. So a connection that is idle or well read holds
  * nothing here, and one that is not read about a frame.
  *
  *     wire_buf, append, append ... wire_send --> conn_try_write
@@ -13,12 +14,8 @@
 #pragma once
 
 #include "base/buf.h"
+#include "base/limits.h"
 #include "io/net.h"
-
-enum {
-    WIRE_FRAME_BYTES = 16 * 1024 + 9,       /* the longest that is added at once */
-    WIRE_BYTES_MAX = 16 * WIRE_FRAME_BYTES, /* of one gathering */
-};
 
 struct wire_pool {
     struct list spare;

@@ -1,10 +1,8 @@
 #include "io/clock.h"
 
 #include "base/assert.h"
+#include "base/limits.h"
 #include "base/list.h"
-
-/* Timers fired by one event, so that a drain bounded in events is bounded in work too. */
-enum { FIRED_AT_ONCE_MAX = 64 };
 
 static struct timer *timer_of(const struct heap_node *node)
 {
@@ -39,7 +37,8 @@ static void fire_due(struct event *e)
     struct heap_node *first = heap_first(&c->timers);
 
     for (unsigned fired = 0; first && timer_of(first)->deadline_ns <= now_ns; fired++) {
-        if (fired == FIRED_AT_ONCE_MAX) {
+        /* So that a drain of the inbox that is bounded in events is bounded in work, too. */
+        if (fired == CLOCK_FIRED_AT_ONCE_MAX) {
             inbox_put(c->inbox, &c->due);
             return;
         }

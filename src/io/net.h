@@ -19,7 +19,8 @@
  *            5. Memory is bounded: a paused connection is not read, and no more connections live at
  *               once than the limit of their listeners says; the rest wait in the kernel, and are
  *               taken as others leave. What is queued for writing is for the caller to bound, by
- *               conn_queued_bytes.
+ *               conn_queued_bytes. What was read and not looked at is NET_READ_BUFFERS_MAX times
+ *               NET_READ_BYTES, over all connections; beyond that none is read.
  *            6. When there are no file descriptors left, or no memory for a socket, connections
  *               wait in the kernel, too: a listener tries again after a while.
  * Not here   TLS, a filter that speaks conn_ops on both sides and fills in conn_info. Names: they

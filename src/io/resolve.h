@@ -7,10 +7,9 @@
 #pragma once
 
 #include "base/err.h"
+#include "base/limits.h"
 #include "io/inbox.h"
 #include "io/net.h"
-
-enum { LOOKUP_ADDRESSES_MAX = 16 };
 
 struct resolver;
 

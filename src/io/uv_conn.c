@@ -7,14 +7,7 @@
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 
-enum {
-    READ_BYTES = 64 * 1024,  /* one read at most */
-    READ_BUFFERS_MAX = 256,  /* waiting in the inbox at once, over all connections */
-    SPARE_BUFFERS_MAX = 16,  /* kept for the next read */
-    PIECES_AT_ONCE_MAX = 64, /* of queued writes in one system call */
-    KEEPALIVE_S = 30,
-    UNSENT_BYTES = 512 * 1024, /* that the kernel holds for a peer whose window is shut */
-};
+enum { KEEPALIVE_S = 30 };
 
 struct spare_buffer {
     struct spare_buffer *next;
@@ -38,16 +31,16 @@ static void take_buffer(struct real_conn *c)
     struct spare_buffer *spare = n->spare;
 
     assert(!c->in);
-    if (n->buffers == READ_BUFFERS_MAX)
+    if (n->buffers == NET_READ_BUFFERS_MAX)
         return;
     if (spare) {
         n->spare = spare->next;
         n->spares--;
     }
     n->buffers++;
-    assert(n->buffers <= READ_BUFFERS_MAX);
-    c->in = spare ? (uint8_t *)spare : mem_resize(NULL, READ_BYTES, 1);
-    c->in_cap = READ_BYTES;
+    assert(n->buffers <= NET_READ_BUFFERS_MAX);
+    c->in = spare ? (uint8_t *)spare : mem_resize(NULL, NET_READ_BYTES, 1);
+    c->in_cap = NET_READ_BYTES;
     c->in_pooled = true;
 }
 
@@ -59,7 +52,7 @@ static void return_buffer(struct real_net *n, uint8_t *at, bool pooled)
         assert(n->buffers > 0);
         n->buffers--;
     }
-    if (!pooled || n->spares == SPARE_BUFFERS_MAX) {
+    if (!pooled || n->spares == NET_SPARE_BUFFERS_MAX) {
         mem_free(at);
         return;
     }
@@ -224,8 +217,8 @@ static void shutdown_if_wanted(struct real_conn *c)
 /* Looks at the front of the queue as libuv wants it. Returns how many buffers, and their bytes. */
 static unsigned peek(const struct real_conn *c, uv_buf_t *out, size_t *bytes)
 {
-    struct bytes pieces[PIECES_AT_ONCE_MAX];
-    size_t count = conn_queue_peek(&c->queue, pieces, PIECES_AT_ONCE_MAX);
+    struct bytes pieces[IO_PIECES_AT_ONCE_MAX];
+    size_t count = conn_queue_peek(&c->queue, pieces, IO_PIECES_AT_ONCE_MAX);
 
     *bytes = 0;
     for (size_t i = 0; i < count; i++) {
@@ -254,7 +247,7 @@ static void on_written(uv_write_t *request, int status)
 /* The kernel's buffer is full: libuv sends the next chunk when there is space. */
 static void write_when_possible(struct real_conn *c)
 {
-    uv_buf_t pieces[PIECES_AT_ONCE_MAX];
+    uv_buf_t pieces[IO_PIECES_AT_ONCE_MAX];
     unsigned count = peek(c, pieces, &c->in_kernel);
     int error = uv_write(&c->writing, &c->stream.stream, pieces, count, on_written);
 
@@ -270,7 +263,7 @@ void conn_flush(struct real_conn *c)
         return;
     conn_queue_sent(&c->queue, 0, c->net->inbox); /* writes that have no bytes */
     while (c->queue.bytes > 0) {
-        uv_buf_t pieces[PIECES_AT_ONCE_MAX];
+        uv_buf_t pieces[IO_PIECES_AT_ONCE_MAX];
         size_t bytes;
         unsigned count = peek(c, pieces, &bytes);
         int sent = uv_try_write(&c->stream.stream, pieces, count);
@@ -332,7 +325,7 @@ static size_t write_credit(const struct conn *base)
     if (c->closing || c->stream.handle.type != UV_TCP || uv_fileno(&c->stream.handle, &fd) != 0 ||
         ioctl(fd, SIOCOUTQNSD, &unsent) != 0)
         return 0;
-    return unsent < UNSENT_BYTES ? (size_t)(UNSENT_BYTES - unsent) : 0;
+    return unsent < NET_UNSENT_BYTES ? (size_t)(NET_UNSENT_BYTES - unsent) : 0;
 }
 
 static size_t queued_bytes(const struct conn *base)
@@ -403,7 +396,7 @@ void conn_fail(struct real_conn *c, enum err reason)
  */
 static void bound_unsent(struct real_conn *c)
 {
-    int bytes = UNSENT_BYTES;
+    int bytes = NET_UNSENT_BYTES;
     uv_os_fd_t fd;
 
     if (uv_fileno(&c->stream.handle, &fd) == 0)

@@ -16,11 +16,6 @@ struct disk_file {
     int fd;
 };
 
-enum {
-    PIECES_AT_ONCE_MAX = 64,
-    READ_STEP_BYTES = 64 * 1024,
-};
-
 /* The last step of an op: 0, or the errno that ended it. */
 static void finish(struct disk_op *op, int error)
 {
@@ -85,7 +80,7 @@ static int gather(const struct disk_op *op, struct iovec *out)
     size_t skip = op->done;
     int count = 0;
 
-    for (size_t i = 0; i < op->piece_count && count < PIECES_AT_ONCE_MAX; i++) {
+    for (size_t i = 0; i < op->piece_count && count < IO_PIECES_AT_ONCE_MAX; i++) {
         if (op->pieces[i].len <= skip) {
             skip -= op->pieces[i].len;
             continue;
@@ -99,7 +94,7 @@ static int gather(const struct disk_op *op, struct iovec *out)
 
 static int write_pieces(struct disk_op *op, uint64_t offset)
 {
-    struct iovec pieces[PIECES_AT_ONCE_MAX];
+    struct iovec pieces[IO_PIECES_AT_ONCE_MAX];
 
     op->done = 0;
     for (int count; (count = gather(op, pieces)) > 0;) {
@@ -220,7 +215,7 @@ static int read_to_end(int fd, uint64_t size_max, struct buf *out)
     size_t begin = out->len;
 
     for (;;) {
-        ssize_t got = read(fd, buf_reserve(out, READ_STEP_BYTES), READ_STEP_BYTES);
+        ssize_t got = read(fd, buf_reserve(out, DISK_READ_STEP_BYTES), DISK_READ_STEP_BYTES);
         if (got < 0 && errno == EINTR)
             continue;
         if (got <= 0)
@@ -246,7 +241,7 @@ static void run_read_file(struct disk_op *op)
     if (error == 0 && (uint64_t)st.st_size > op->size)
         error = EFBIG;
     if (error == 0) {
-        buf_reserve(op->out, (size_t)st.st_size + READ_STEP_BYTES);
+        buf_reserve(op->out, (size_t)st.st_size + DISK_READ_STEP_BYTES);
         error = read_to_end(fd, op->size, op->out);
     }
     close(fd); /* opened for reading: nothing can be lost */

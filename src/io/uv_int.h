@@ -4,6 +4,7 @@
 #pragma once
 
 #include "base/err.h"
+#include "base/limits.h"
 #include "io/clock.h"
 #include "io/conn_queue.h"
 #include "io/disk.h"

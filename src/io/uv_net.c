@@ -9,13 +9,6 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-enum {
-    BACKLOG_DEFAULT = 1024,
-    ACCEPTS_AT_ONCE_MAX = 64, /* before others are looked at */
-    RETRY_MS_MIN = 5,         /* after one that failed; then twice as long each time, */
-    RETRY_MS_MAX = 1000,      /* as Go's servers do */
-};
-
 static struct real_net *real(struct net *n)
 {
     return container_of(n, struct real_net, base);
@@ -131,9 +124,9 @@ static void wait_and_retry(struct real_listener *l, int error)
         if (!l->failed.queued)
             inbox_put(l->net->inbox, &l->failed);
     }
-    l->retry_ms = l->retry_ms == 0 ? RETRY_MS_MIN : 2 * l->retry_ms;
-    if (l->retry_ms > RETRY_MS_MAX)
-        l->retry_ms = RETRY_MS_MAX;
+    l->retry_ms = l->retry_ms == 0 ? NET_ACCEPT_RETRY_MS_MIN : 2 * l->retry_ms;
+    if (l->retry_ms > NET_ACCEPT_RETRY_MS_MAX)
+        l->retry_ms = NET_ACCEPT_RETRY_MS_MAX;
     uv_timer_start(&l->retry, on_retry, l->retry_ms, 0);
 }
 
@@ -182,7 +175,7 @@ static void on_connections(uv_poll_t *poll, int status, int events)
 
     (void)status; /* accept will say the same */
     (void)events;
-    for (unsigned i = 0; i < ACCEPTS_AT_ONCE_MAX; i++) {
+    for (unsigned i = 0; i < NET_ACCEPTS_AT_ONCE_MAX; i++) {
         if (!listener_may_take(&l->base)) {
             uv_poll_stop(poll);
             return;
@@ -332,7 +325,7 @@ static enum err listen_at(struct net *base, const struct net_address *a,
     l->base = (struct listener){.net = base, .options = *options, .address = *a};
     list_init(&l->base.waiting);
     if (l->base.options.backlog == 0)
-        l->base.options.backlog = BACKLOG_DEFAULT;
+        l->base.options.backlog = NET_BACKLOG_DEFAULT;
 
     int error = listening_socket(&l->base, &l->fd);
     if (error == 0 && (error = uv_poll_init(n->uv, &l->poll, l->fd)) != 0)

@@ -38,22 +38,13 @@
 
 #include "base/bytes.h"
 #include "base/err.h"
+#include "base/limits.h"
 
 struct backend;
 struct buf;
 struct lease_set; /* opaque */
 
 #define LEASE_TTL_MAX 9000000000ll /* seconds */
-
-enum {
-    LEASE_REVOKES_MAX = 500, /* in one lease_take_expired, which the server calls twice a second */
-    LEASE_RETRY_MS = 3000,
-    LEASE_CHECKPOINTS_MAX = 1000, /* in one entry of the log */
-    LEASE_CHECKPOINT_INTERVAL_MS = 300000,
-    LEASE_SPREAD_FROM = 1000,  /* leases: with fewer, a pile of expiries does no harm */
-    LEASE_SPREAD_PER_S = 750,  /* which leaves a quarter of the revokes to those that come later */
-    LEASE_SETTLE_STEPS = 1000, /* a sensible budget for one slice: about a millisecond */
-};
 
 /* What a client may get. */
 enum lease_result {

@@ -40,7 +40,8 @@
  *               they were, end the process, or, through on_damage, the member in the simulator;
  *               then the answer under way is cut short. Never a wrong one.
  *            7. Memory: the index; of a scan that is not in key order, 64 bytes a key; of a slice
- *               of compaction, 24 bytes a step. Nothing else grows.
+ *               of compaction, 24 bytes a step; MVCC_CHANGES_MAX changes of the write under way,
+ *               beyond which they are read from history. Nothing else grows.
  * Not here   Which requests are allowed (api), leases (lease), transactions' logic (apply). The
  *            hashes that etcd keeps of its last ten compactions: HashKV at exactly such a revision
  *            is computed afresh here, with the compact revision of now. Members that see another
@@ -51,6 +52,7 @@
 
 #include "base/buf.h"
 #include "base/err.h"
+#include "base/limits.h"
 #include "base/list.h"
 #include "mvcc/keyindex.h"
 #include "pb/codec.h"
@@ -59,12 +61,6 @@ struct backend;
 struct backend_view;
 struct scan_refs;
 struct mvcc; /* opaque */
-
-enum {
-    MVCC_CHANGES_MAX = 1024, /* of one revision, shown one by one; more must be read from history */
-    MVCC_SLICE_STEPS = 500,  /* a sensible budget for one slice: half a millisecond or so */
-    MVCC_RANGE_TOMBSTONE_KEYS_MIN = 1000, /* a delete of fewer keys is done on the spot */
-};
 
 struct mvcc_options {
     struct backend *backend;

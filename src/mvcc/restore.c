@@ -3,9 +3,6 @@
 
 #include <inttypes.h>
 
-/* Entries looked at through one view: a few milliseconds, after which its pages may be reused. */
-enum { VIEW_ENTRIES = 4096 };
-
 struct restore {
     struct mvcc *m;
     const struct mvcc_options *options;
@@ -114,6 +111,8 @@ static enum err load_entry(struct restore *r, struct bytes key, struct bytes val
 
 /* --- all entries -------------------------------------------------------------------------- */
 
+/* Through one view: a few milliseconds, after which its pages may be reused. Somebody else may be
+ * writing to the store meanwhile, and what a view sees is not given back before it is closed. */
 static enum err load_some(struct restore *r, struct backend_view *v)
 {
     struct revision_key space;
@@ -124,7 +123,7 @@ static enum err load_some(struct restore *r, struct backend_view *v)
     if (r->last.main > 0)
         last = revision_encode(r->last, r->last_tombstone, &space);
     backend_cursor_open(v, BUCKET_KEY, last, &c);
-    for (int i = 0; i < VIEW_ENTRIES && e == ERR_OK; i++) {
+    for (int i = 0; i < MVCC_VIEW_ENTRIES && e == ERR_OK; i++) {
         e = backend_cursor_next(&c, &key, &value);
         if (e == ERR_OK && !bytes_equal(key, last))
             e = load_entry(r, key, value);
@@ -163,7 +162,7 @@ static void show_leased(struct restore *r, struct revision at, const struct pb_k
 
 static enum err show_leased_some(struct restore *r, size_t from, struct backend_view *v)
 {
-    for (size_t i = from; i < r->leased_count && i < from + VIEW_ENTRIES; i++) {
+    for (size_t i = from; i < r->leased_count && i < from + MVCC_VIEW_ENTRIES; i++) {
         struct revision_key space;
         struct bytes key = revision_encode(r->leased[i], false, &space), value;
         struct pb_key_value kv;
@@ -181,7 +180,7 @@ static enum err show_all_leased(struct restore *r)
 {
     enum err e = ERR_OK;
 
-    for (size_t i = 0; i < r->leased_count && e == ERR_OK; i += VIEW_ENTRIES) {
+    for (size_t i = 0; i < r->leased_count && e == ERR_OK; i += MVCC_VIEW_ENTRIES) {
         struct backend_view v;
         backend_view_open_on_worker(r->m->backend, &v);
         e = show_leased_some(r, i, &v);

@@ -45,20 +45,6 @@
 #include "pb/file_messages.h"
 #include "pb/schema.h"
 
-/* The largest message of any kind: a raft message on a peer stream may be this big in etcd. */
-#define PB_MESSAGE_BYTES_MAX ((size_t)512 * MIB)
-
-/*
- * How deep an entry of the log may be nested, which is Go's own bound. A client's call ends at
- * PB_DEPTH_MAX, but a real etcd in the same cluster lets deeper transactions into the log, and what
- * is committed must be executed.
- */
-#define PB_LOG_DEPTH_MAX 10000
-
-#define PB_ARENA_FLOOR  ((size_t)64 * KIB)
-#define PB_ARENA_FACTOR 16
-#define PB_ARENA_LEVEL  80
-
 /*
  * Fills *out from `wire`, which must outlive it, as must the arena. On error *out is all zeroes:
  * ERR_MALFORMED, ERR_TOO_DEEP, ERR_BAD_UTF8 or ERR_TOO_LARGE.

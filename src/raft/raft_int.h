@@ -16,16 +16,13 @@
 
 #include "base/arena.h"
 #include "base/assert.h"
+#include "base/limits.h"
 #include "raft/confchange.h"
 #include "raft/describe.h"
 #include "raft/log.h"
 #include "raft/raft.h"
 
 #include <inttypes.h>
-
-/* Reads waiting to be confirmed, or for the term's first commit. Reads may be lost, so beyond this
- * many the newest are. */
-#define RAFT_READS_MAX 65536
 
 /*
  * Everything queued since the last output, with the memory it lives in. There are two: one is being

@@ -70,13 +70,9 @@ struct disk_file;
 #define BOLT_VALUE_BYTES_MAX ((uint64_t)INT32_MAX - 1)
 #define BOLT_PAGE_BYTES_MIN  1024
 #define BOLT_PAGE_BYTES_MAX  (16 * MIB)
-#define BOLT_CACHE_BYTES     (1 * MIB)
 
 /* The writer's bound; the reader takes any key. */
 #define BOLT_BUCKET_NAME_BYTES_MAX 256
-
-/* A branch has two children or more, so a tree of honest make never comes near this. */
-#define BOLT_DEPTH_MAX 32
 
 /* ---- Where the bytes come from ---- */
 

@@ -3,8 +3,6 @@
 #include "io/hash.h"
 #include "snap/bolt_int.h"
 
-enum { PIECE_BYTES = 64 * KIB };
-
 /* ---- The free list ---- */
 
 struct freelist {
@@ -118,7 +116,7 @@ enum err bolt_check(struct bolt *b)
 static enum err sum_value(struct bolt_cursor *c, uint32_t size, uint8_t *piece, uint32_t *crc)
 {
     for (uint32_t at = 0; at < size;) {
-        uint32_t len = size - at < PIECE_BYTES ? size - at : PIECE_BYTES;
+        uint32_t len = size - at < BOLT_CHECK_PIECE_BYTES ? size - at : BOLT_CHECK_PIECE_BYTES;
         enum err e = bolt_cursor_read(c, at, piece, len);
         if (e != ERR_OK)
             return e;
@@ -150,7 +148,7 @@ enum err bolt_sum(struct bolt *b, struct bolt_sum *out)
 {
     struct bolt_cursor *root = bolt_cursor_open_root(b);
     struct bolt_entry entry;
-    uint8_t *piece = mem_alloc(PIECE_BYTES);
+    uint8_t *piece = mem_alloc(BOLT_CHECK_PIECE_BYTES);
     enum err e = ERR_OK;
 
     *out = (struct bolt_sum){0};
@@ -171,11 +169,12 @@ enum err bolt_sum(struct bolt *b, struct bolt_sum *out)
 static enum err digest_of(struct bolt_source *s, uint64_t size, uint8_t *digest)
 {
     struct hash *h = hash_new(HASH_SHA256);
-    uint8_t *piece = mem_alloc(PIECE_BYTES);
+    uint8_t *piece = mem_alloc(BOLT_CHECK_PIECE_BYTES);
     enum err e = ERR_OK;
 
     for (uint64_t at = 0; e == ERR_OK && at < size;) {
-        size_t len = size - at < PIECE_BYTES ? (size_t)(size - at) : PIECE_BYTES;
+        size_t len =
+            size - at < BOLT_CHECK_PIECE_BYTES ? (size_t)(size - at) : BOLT_CHECK_PIECE_BYTES;
         e = s->read(s, at, piece, len);
         if (e == ERR_OK)
             hash_add(h, bytes_of(piece, len));

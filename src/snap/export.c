@@ -6,8 +6,6 @@
 
 #include <inttypes.h>
 
-enum { PIECE_BYTES = 1 * MIB };
-
 struct exporter {
     struct dir *dir;
     struct backend *from;
@@ -67,8 +65,6 @@ static enum err feed_read(struct bolt_feed *f, uint32_t offset, uint8_t *into, s
     return ERR_OK;
 }
 
-static_assert(BACKEND_VALUE_BYTES_MAX <= UINT32_MAX, "a value's length fits an entry");
-
 /* ---- Writing ---- */
 
 static enum err write_failed(struct exporter *x, enum err e)
@@ -83,13 +79,13 @@ static enum err write_failed(struct exporter *x, enum err e)
 
 static enum err write_pieces(struct exporter *x, struct bolt_writer *w, struct disk_file *file)
 {
-    uint8_t *piece = mem_alloc(PIECE_BYTES);
-    size_t done = PIECE_BYTES;
+    uint8_t *piece = mem_alloc(SNAP_EXPORT_PIECE_BYTES);
+    size_t done = SNAP_EXPORT_PIECE_BYTES;
     uint64_t at = 0;
     enum err e = ERR_OK;
 
-    while (e == ERR_OK && done == PIECE_BYTES) {
-        e = bolt_writer_read(w, piece, PIECE_BYTES, &done);
+    while (e == ERR_OK && done == SNAP_EXPORT_PIECE_BYTES) {
+        e = bolt_writer_read(w, piece, SNAP_EXPORT_PIECE_BYTES, &done);
         if (e == ERR_OK && done > 0)
             e = disk_write(x->dir->disk, file, at, bytes_of(piece, done));
         at += done;

@@ -10,10 +10,7 @@
 
 #define SUFFIX ".snap"
 
-enum {
-    FILE_MODE = 0666,           /* as etcd makes them, before the umask */
-    NAMES_BYTES_MAX = 16 * MIB, /* of the directory's listing */
-};
+enum { FILE_MODE = 0666 }; /* as etcd makes them, before the umask */
 
 /* ---- Names ---- */
 
@@ -211,7 +208,7 @@ enum err snapfile_load_newest(struct disk *disk, const struct snapfile_search *s
     struct buf listing = {0};
     size_t count = 0;
 
-    enum err e = disk_list(disk, search->dir, NAMES_BYTES_MAX, &listing);
+    enum err e = disk_list(disk, search->dir, SNAPFILE_NAMES_BYTES_MAX, &listing);
     if (e != ERR_OK)
         return e;
     const char **names = newest_first(buf_bytes(&listing), arena, &count);

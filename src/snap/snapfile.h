@@ -13,8 +13,9 @@
  *
  * Promises   1. After snapfile_save has returned ERR_OK, file and name survive a power cut.
  *            2. snapfile_decode accepts only a file whose checksum, inner message and metadata are
- *               whole. The checksum covers all but itself and a few bytes of framing; a change in
- *               those is ERR_CORRUPT too, or has no effect.
+ *               whole; one beyond SNAPFILE_BYTES_MAX is not. The checksum covers all but itself
+ *               and a few bytes of framing; a change in those is ERR_CORRUPT too, or has no
+ *               effect.
  *            3. snapfile_load_newest hands out the newest good file that is wanted, and renames bad
  *               ones to *.broken, so that they are out of the way and still there to be looked at.
  * Not here   When to take a snapshot and which one to start from (server). Reading the dump.
@@ -22,17 +23,15 @@
  */
 #pragma once
 
+#include "base/limits.h"
 #include "base/logger.h"
 #include "entry/entry.h"
 #include "pb/codec.h"
 
 struct disk;
 
-/* Room for a name with its final zero. */
+/* A name with its final zero. */
 #define SNAPFILE_NAME_BYTES 39
-
-/* A dump of some thousand members; a file that is larger is none of ours. */
-#define SNAPFILE_BYTES_MAX (64 * MIB)
 
 void snapfile_name(uint64_t term, uint64_t index, char out[SNAPFILE_NAME_BYTES]);
 

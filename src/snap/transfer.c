@@ -7,7 +7,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-enum { NAMES_BYTES_MAX = 1 * MIB, NOTE_BYTES_MAX = 256 };
+enum { NOTE_BYTES_MAX = 256 };
 
 #define NOTE_NAME "transfer"
 
@@ -140,7 +140,7 @@ static enum err remove_file(struct dir *d, const char *path)
 enum err dir_remove_folder(struct dir *d, const char *path)
 {
     struct buf names = {0};
-    enum err e = disk_list(d->disk, path, NAMES_BYTES_MAX, &names);
+    enum err e = disk_list(d->disk, path, SNAP_NAMES_BYTES_MAX, &names);
     struct bytes left = buf_bytes(&names);
     bool missing = e == ERR_NOT_FOUND;
 

@@ -71,8 +71,6 @@ struct disk;
 /* The name of our store's folder under member/. */
 #define SNAP_STORE_NAME "store"
 
-#define SNAP_IMPORT_BATCH_BYTES (32 * MIB)
-
 enum snap_holds {
     SNAP_HOLDS_NOTHING,
     SNAP_HOLDS_DB,    /* etcd's alone: to be imported */

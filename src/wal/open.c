@@ -8,8 +8,6 @@
 #include <string.h>
 
 enum {
-    WINDOW_BYTES = 256 * KIB,
-    COPY_BYTES = 1 * MIB,
     FILE_MODE = 0600,
     DIR_MODE = 0700,
 };
@@ -134,7 +132,7 @@ static enum err fill(struct replay *r, struct wal_segment *s, uint64_t offset, s
     r->window_at = offset;
     uint64_t at = offset + r->window.len, left = s->size - at;
     size_t want = needed > r->window.len ? needed - r->window.len : 0;
-    want = want < WINDOW_BYTES ? WINDOW_BYTES : want;
+    want = want < WAL_WINDOW_BYTES ? WAL_WINDOW_BYTES : want;
     want = want < left ? want : (size_t)left;
     size_t done = 0;
 
@@ -195,7 +193,7 @@ static enum err take_torn(struct replay *r, struct wal_segment *s, const char *w
 static enum err read_segment(struct replay *r, struct wal_segment *s, bool newest)
 {
     buf_clear(&r->window);
-    buf_reserve(&r->window, WINDOW_BYTES);
+    buf_reserve(&r->window, WAL_WINDOW_BYTES);
     r->window_at = 0;
     scan_next_segment(&r->scan);
     for (enum err e = ERR_OK;;) {
@@ -435,12 +433,12 @@ enum err wal_snapshots(struct disk *disk, const struct wal_options *opt, struct 
 
 static enum err copy_file(struct disk *disk, struct wal_segment *s, struct disk_file *to)
 {
-    uint8_t *piece = mem_alloc(COPY_BYTES);
+    uint8_t *piece = mem_alloc(WAL_COPY_BYTES);
     enum err e = ERR_OK;
     size_t done = 1;
 
     for (uint64_t at = 0; e == ERR_OK && done > 0 && at < s->size; at += done) {
-        e = disk_read(disk, s->file, at, piece, COPY_BYTES, &done);
+        e = disk_read(disk, s->file, at, piece, WAL_COPY_BYTES, &done);
         if (e == ERR_OK)
             e = disk_write(disk, to, at, bytes_of(piece, done));
     }
@@ -479,12 +477,12 @@ static enum err put_aside(struct wal *w, struct wal_segment *s)
  */
 static enum err write_again(struct wal *w, struct wal_segment *s)
 {
-    uint8_t *piece = mem_alloc(COPY_BYTES);
+    uint8_t *piece = mem_alloc(WAL_COPY_BYTES);
     enum err e = ERR_OK;
     size_t done = 0;
 
     for (uint64_t at = 0; e == ERR_OK && at < s->end; at += done) {
-        size_t len = s->end - at < COPY_BYTES ? (size_t)(s->end - at) : COPY_BYTES;
+        size_t len = s->end - at < WAL_COPY_BYTES ? (size_t)(s->end - at) : WAL_COPY_BYTES;
         e = disk_read(w->disk, s->file, at, piece, len, &done);
         if (e == ERR_OK && done < len)
             e = ERR_IO; /* it was longer when it was replayed */

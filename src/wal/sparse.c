@@ -1,6 +1,7 @@
 #include "wal/sparse.h"
 
 #include "base/assert.h"
+#include "base/limits.h"
 #include "base/mem.h"
 
 #include <string.h>
@@ -40,7 +41,7 @@ void sparse_add(struct sparse *s, uint64_t index, struct wal_segment *segment, u
     struct mark *m = last_mark(s);
     assert(!m || m->index < index);
     bool extend = m && !s->broken && m->segment == segment && index == s->last + 1 &&
-                  m->entries < SPARSE_ENTRIES && offset - m->offset < SPARSE_BYTES;
+                  m->entries < WAL_MARK_ENTRIES && offset - m->offset < WAL_MARK_BYTES;
     if (!extend) {
         m = new_mark(s);
         *m = (struct mark){.index = index, .segment = segment, .offset = offset, .crc = crc};

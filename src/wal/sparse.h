@@ -1,8 +1,8 @@
 /*
  * sparse: where in the segments the living entries are, roughly.
  *
- * A mark stands before every 64th entry, or every 64 KiB, and knows the rolling crc there, so that
- * reading can begin at it with every byte checked.
+ * A mark stands every WAL_MARK_ENTRIES (64), or WAL_MARK_BYTES (64 KiB), and knows the rolling crc
+ * there, so that reading can begin at it with every byte checked.
  *
  *     marks     | 1: segment 0, offset 104 | 65: segment 0, offset 9,000 | 129: segment 1, ...
  *     a mark    covers the entries from its own index to the next mark's, in bytes [offset, end)
@@ -18,11 +18,6 @@
 #include <stdint.h>
 
 struct wal_segment;
-
-enum {
-    SPARSE_ENTRIES = 64,
-    SPARSE_BYTES = 64 * 1024,
-};
 
 struct mark {
     uint64_t index;

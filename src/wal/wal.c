@@ -6,8 +6,6 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { SPARE_BYTES_MAX = 1 * MIB };
-
 /* --- coming and going --- */
 
 struct wal *wal_new(struct disk *disk, const struct wal_options *opt)
@@ -207,7 +205,7 @@ static void submit(struct wal *w, enum wal_step step, struct disk_op op)
 
 static void recycle(struct wal *w, struct wal_batch *b)
 {
-    if (w->spare || b->bytes.cap > SPARE_BYTES_MAX || b->shared.len > 0) {
+    if (w->spare || b->bytes.cap > WAL_SPARE_BYTES_MAX || b->shared.len > 0) {
         batch_free(b);
         return;
     }

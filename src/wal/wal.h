@@ -54,18 +54,6 @@
 #include "io/disk.h"
 #include "pb/codec.h"
 
-#define WAL_SEGMENT_BYTES 64000000 /* etcd's, and not MiB */
-
-/* The largest record. A file that claims more is damaged. */
-#define WAL_RECORD_BYTES_MAX ((uint64_t)512 * MIB)
-
-/* Segments with a file descriptor each: the newest. Older ones are opened to be read. */
-#define WAL_SEGMENTS_OPEN_MAX 4
-
-/* Whoever makes work for the log stops when wal_pending_bytes reaches this. wal_append itself takes
- * what comes: it is raft's word, and there is no giving it back. */
-#define WAL_PENDING_BYTES_MAX ((size_t)32 * MIB)
-
 struct wal; /* opaque */
 
 /* An entry, by its place in the log. */

@@ -12,12 +12,7 @@
 #include "wal/sparse.h"
 #include "wal/wal.h"
 
-enum {
-    WAL_NAME_MAX = 48,               /* 16 digits - 16 digits .wal, .broken */
-    WAL_NAMES_BYTES_MAX = 4 * MIB,   /* of a directory's listing */
-    WAL_SHARE_BYTES_MIN = 16 * KIB,  /* shorter data is copied, longer is shared: see wal_bench.c */
-    WAL_LINGER_BYTES_MAX = 64 * KIB, /* of records that nobody waits for */
-};
+enum { WAL_NAME_MAX = 48 }; /* 16 digits - 16 digits .wal, .broken */
 
 /* Number and first index, as in a segment's name. */
 struct wal_name {

@@ -81,7 +81,7 @@ static void check_credit(const struct watch_stream *s)
     LIST_FOREACH (link, &s->queue) {
         const struct watch_message *m = &container_of(link, struct message, link)->m;
         assert(m->stream == s);
-        assert(m->bytes >= MESSAGE_BYTES_MIN);
+        assert(m->bytes >= WATCH_MESSAGE_BYTES_MIN);
         assert(!m->events || !m->long_events);
         queued += m->bytes;
     }

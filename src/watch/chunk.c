@@ -15,8 +15,6 @@
  * latter two some watchers are left behind at this revision, in a group of their own or parked like
  * those without credit, and their turn comes soon.
  */
-enum { SPARE_BYTES_MAX = 64 * KIB }; /* kept for the next chunk; what is larger is given back */
-
 static struct event *event_at(const struct chunk *b, size_t n)
 {
     return (struct event *)(void *)b->events.at + n;
@@ -49,7 +47,7 @@ void chunk_begin(struct chunk *b, struct watch *hub, struct watcher_group *group
 
 static void reuse(struct buf *b)
 {
-    if (b->cap > SPARE_BYTES_MAX)
+    if (b->cap > WATCH_SPARE_BYTES_MAX)
         buf_free(b);
     buf_clear(b);
 }
@@ -63,7 +61,7 @@ void chunk_end(struct chunk *b)
         reuse(&g->picks);
         reuse(&g->stretches);
     }
-    if (b->gather_cap * sizeof(*b->gathers) > SPARE_BYTES_MAX) {
+    if (b->gather_cap * sizeof(*b->gathers) > WATCH_SPARE_BYTES_MAX) {
         for (size_t n = 0; n < b->gather_cap; n++) {
             buf_free(&b->gathers[n].picks);
             buf_free(&b->gathers[n].stretches);
@@ -162,7 +160,7 @@ static struct gather *new_gather(struct chunk *b, struct interest *i, int64_t re
 
 static bool is_too_much(const struct chunk *b, size_t more)
 {
-    return b->bytes.len + b->note_bytes + more > CHUNK_BYTES_MAX;
+    return b->bytes.len + b->note_bytes + more > WATCH_CHUNK_BYTES_MAX;
 }
 
 /* Does the chunk hold something of a revision before this one? Then it can be sent first. */

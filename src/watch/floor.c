@@ -37,11 +37,6 @@
  * is applied, before anything is removed, or for a watcher that is held: nothing below has been
  * removed then, since the removal waits for the same delete to be settled.
  */
-enum {
-    GATHER_MS = 1000, /* takes in watchers for so long: there are not many graces at a time */
-    PROMPT_MS = 1000, /* and counts as live for so long after the last of them */
-};
-
 void floor_init(struct watch *hub)
 {
     list_init(&hub->prompt_groups);
@@ -256,7 +251,7 @@ static uint64_t ends_ms(const struct grace *g)
 
 static void grow_older(struct watch *hub, struct grace *g)
 {
-    if (!g->is_cut && hub->now_ms >= g->last_ms + PROMPT_MS)
+    if (!g->is_cut && hub->now_ms >= g->last_ms + WATCH_PROMPT_MS)
         g->lags = true;
     if (hub->now_ms >= ends_ms(g))
         end_grace(hub, g);
@@ -273,7 +268,7 @@ void floor_clock(struct watch *hub, uint64_t now_ms)
         last->last_ms = now_ms; /* since the time that we knew then may have been an old one */
         last->joined = false;
     }
-    if (last && now_ms >= last->opened_ms + GATHER_MS) {
+    if (last && now_ms >= last->opened_ms + WATCH_GATHER_MS) {
         hub->gathering = NULL;
         end_if_unused(hub, last);
     }

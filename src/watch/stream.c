@@ -3,8 +3,6 @@
 #include "base/assert.h"
 #include "base/mem.h"
 
-enum { REAP_AT_ONCE = 256 }; /* watchers that end with the call that closes their stream */
-
 struct watch_stream *watch_stream_open(struct watch *hub, void *context, size_t credit_bytes,
                                        uint64_t now_ms)
 {
@@ -40,7 +38,7 @@ static void message_free(struct watch *hub, struct message *m)
 void watch_stream_close(struct watch_stream *s)
 {
     struct watch *hub = s->hub;
-    unsigned steps = REAP_AT_ONCE;
+    unsigned steps = WATCH_REAP_AT_ONCE;
     struct list *link;
 
     assert(!s->closed);
@@ -109,7 +107,7 @@ void watch_stream_queue(struct watch_stream *s, const struct watch_message *m, c
     message->reason = reason;
     if (m->long_events)
         bytes = watch_long_bytes(m->long_events);
-    message->m.bytes = bytes > MESSAGE_BYTES_MIN ? bytes : MESSAGE_BYTES_MIN;
+    message->m.bytes = bytes > WATCH_MESSAGE_BYTES_MIN ? bytes : WATCH_MESSAGE_BYTES_MIN;
     s->credit -= (int64_t)message->m.bytes;
     list_init(&message->link);
     list_push_back(&s->queue, &message->link);

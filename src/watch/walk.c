@@ -119,7 +119,7 @@ static int64_t end_before(struct walk *walk, int64_t revision)
         watcher_group_from(hub, (struct watcher_group_key){.next = walk->revision + 1});
     if (met && met->key.next <= revision)
         return met->key.next;
-    return walk->chunk.full || walk->changes >= CHUNK_CHANGES_MAX ? revision : 0;
+    return walk->chunk.full || walk->changes >= WATCH_CHUNK_CHANGES_MAX ? revision : 0;
 }
 
 static bool visit(void *context, const struct mvcc_change *change)
@@ -306,7 +306,7 @@ static void unpark(struct watcher *w)
 
 static void admit(struct watch_stream *s, unsigned *steps)
 {
-    int64_t wave = 1 + s->credit / WAVE_BYTES;
+    int64_t wave = 1 + s->credit / WATCH_WAVE_BYTES;
 
     list_remove(&s->waking);
     while (wave-- > 0 && *steps > 0 && watch_stream_has_credit(s) && !list_empty(&s->parked)) {

@@ -56,19 +56,12 @@
 
 #include "base/blob.h"
 #include "base/buf.h"
+#include "base/limits.h"
 #include "base/rng.h"
 #include "mvcc/mvcc.h"
 
 struct watch;        /* opaque: the hub */
 struct watch_stream; /* opaque */
-
-enum {
-    WATCH_WATCHER_BYTES = 200,       /* at most, with its key if that has up to 32 bytes */
-    WATCH_BATCH_BYTES = 64 * KIB,    /* of encoded events that are held as one blob */
-    WATCH_CATCH_UP_REVISIONS = 1000, /* in one message to a lagging watcher */
-    WATCH_PROGRESS_INTERVAL_MS = 600000,
-    WATCH_FLOOR_MS = 60000, /* a client that does not read holds history back so long */
-};
 
 struct watch_options {
     struct mvcc *mvcc;

@@ -40,12 +40,7 @@
 #include "watch/watch.h"
 
 enum {
-    CHUNK_BYTES_MAX = 4 * MIB, /* held by one chunk: events, and notes of who is to get which */
-    CHUNK_CHANGES_MAX = 2048,  /* looked at before the next group has its turn */
-    WAVE_BYTES = 1024,         /* of credit for each watcher that leaves the parking lot at once */
-    MESSAGE_BYTES_MIN = 64,    /* what the smallest message counts */
-    RESPONSE_BYTES_MAX = 64,   /* of a WatchResponse without events and without a reason */
-    WATCH_PROGRESS_MIN_MS = 100, /* between two rounds of progress messages */
+    RESPONSE_BYTES_MAX = 64, /* of a WatchResponse without events and without a reason */
 };
 
 struct watcher_group;
