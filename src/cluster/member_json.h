@@ -16,7 +16,7 @@
  * Promises   1. Any bytes at all are safe to read. What is read needs at most a small multiple of
  *               their length in memory.
  *            2. Reading follows Go: names of fields match in any case, unknown fields are skipped,
- * null is no value, ids are whole numbers up to 2^64-1 and nothing else.
+ *               null is no value, ids are whole numbers up to 2^64-1 and nothing else.
  *            3. Equal values give equal bytes.
  *            Stricter than Go in what no encoder writes: bytes that are not UTF-8, where Go puts a
  *            replacement, nesting beyond MEMBER_JSON_DEPTH_MAX, a number above 2^64-1 or below 0

@@ -10,11 +10,11 @@
  *
  * Promises   1. The operations of one queue are done, and reported, in the order submitted.
  *            2. Data is durable when a DISK_SYNC after the write, or the write's own sync,
- * succeeds. A name is durable when a DISK_SYNC_DIR of its directory succeeds: creating a file and
- * syncing it does not make it findable after a power cut. Some file systems, those over a network
- * mostly, have no such thing as the sync of a directory; there it succeeds with the os_error
- * EINVAL, and how long a name lasts is the file system's affair. Whoever should tell the operator
- * looks.
+ *               succeeds. A name is durable when a DISK_SYNC_DIR of its directory succeeds:
+ *               creating a file and syncing it does not make it findable after a power cut. Some
+ *               file systems, those over a network mostly, have no such thing as the sync of a
+ *               directory; there it succeeds with the os_error EINVAL, and how long a name lasts is
+ *               the file system's affair. Whoever should tell the operator looks.
  *            3. A write is complete or reports an error, with `done` telling how far it came.
  *            4. Only OPEN, READ_FILE, LIST and a SYNC_DIR by path need a file descriptor that was
  *               not there before, and report ERR_NO_FILES if there is none left. What must not fail

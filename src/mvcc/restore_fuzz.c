@@ -8,8 +8,9 @@
  *              kind 2  raw: length of the key, key, length of the value, value
  *              kind 3  a note of a compaction: scheduled or finished, at the main reached so far
  *              kind 4  a note of a range tombstone: at the revision reached so far, from a letter
- * to another; or raw kind 5  a bump: an entry without a value, and perhaps the note of the
- * compaction at it, without which it is damage
+ *                      to another; or raw
+ *              kind 5  a bump: an entry without a value, and perhaps the note of the compaction
+ *                      at it, without which it is damage
  */
 #include "backend/backend.h"
 #include "backend/backend_memory.h"

@@ -2,8 +2,8 @@
  * frame: one record of the log, as bytes. Pure: bytes in, records out, and the other way round.
  *
  *     offset, a multiple of 8
- *     | u64 le: length L in bits 0-55, 0x80|P in the top byte when P > 0 | record, L bytes | P
- * zeros |
+ *     | u64 le: length L in bits 0-55, 0x80|P in the top byte if P > 0 | record, L bytes | P zeros
+ * |
  *
  *     record    08 type   10 crc   [1a length data]        protobuf, always in exactly this shape
  *     crc       CRC-32C of the data of every record since the log was created, this one included

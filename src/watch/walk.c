@@ -10,9 +10,9 @@
  *                      history floor lets read on (floor.c)
  *     behind the end   its members move over to the live group, one by one
  *     at a revision    whose changes are not all stored yet, since it is being settled: members
- * whom it concerns are held back until it is over; the others go on behind it meets another    with
- * the same grace: the smaller one's members move over to the larger otherwise        one chunk of
- * history: read, in slices; handed out; and to the next round
+ *                      whom it concerns are held back until it is over; the others go on behind it
+ *     meets another    with the same grace: the smaller one's members move over to the larger
+ *     otherwise        one chunk of history: read, in slices; handed out; and to the next round
  *
  * A group far behind does not keep those waiting that are nearly there, and a stream with many
  * watchers and little credit does not let all of them loose for the few that can be served.

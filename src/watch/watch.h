@@ -38,10 +38,10 @@
  *            4. Nothing for an id comes before its created message, or after its cancel's.
  *            5. Memory: WATCH_WATCHER_BYTES for a live watcher of one key, some hundred more for
  *               one that lags; what streams have credit for, each overdrawn by one message at most,
- *               and by the envelopes of those that it had queued (watch_costs_more);
- *               and two chunks under way, of 4 MiB each. A batch of one revision that is larger
- * than WATCH_BATCH_BYTES is not held in memory but measured, and then read a chunk at a time (a
- * long message).
+ *               and by the envelopes of those that it had queued (watch_costs_more); and two chunks
+ *               under way, of WATCH_CHUNK_BYTES_MAX each. A batch of one revision that is larger
+ *               than WATCH_BATCH_BYTES is not held in memory but measured, and then read a chunk at
+ *               a time (a long message).
  *            6. watch_changed costs O(changes * log n + watchers concerned), whoever else watches;
  *               watch_compacted O(groups that wait for us), of which there are a few. Everything
  *               else that could take long is done in slices by watch_work.
