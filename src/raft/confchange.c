@@ -4,6 +4,8 @@
 
 /* --- adding and dropping progress --- */
 
+/* The first probe is about our last entry. Most likely the newcomer has no log at all, and by
+ * refusing says so. */
 static struct raft_progress *add_progress(struct tracker *t, uint64_t id, uint64_t last_index)
 {
     size_t place = 0;
@@ -28,6 +30,8 @@ static struct raft_progress *add_progress(struct tracker *t, uint64_t id, uint64
     return &t->members[place];
 }
 
+/* The ring of its window stays: this tracker is a copy that may yet be refused, and the original
+ * goes on with it. confchange_switch frees what nobody has taken over. */
 static void drop_progress(struct tracker *t, uint64_t id)
 {
     struct raft_progress *p = tracker_find(t, id);
@@ -59,7 +63,7 @@ static void remove_member(struct tracker *t, uint64_t id)
     raft_ids_remove(&t->conf.voters, id);
     raft_ids_remove(&t->conf.learners, id);
     raft_ids_remove(&t->conf.learners_next, id);
-    if (!raft_ids_have(&t->conf.voters_outgoing, id))
+    if (!raft_ids_have(&t->conf.voters_outgoing, id)) /* there its match still counts */
         drop_progress(t, id);
 }
 
@@ -72,6 +76,7 @@ static const char *make_learner(struct tracker *t, uint64_t id, uint64_t last_in
     if (!p && !(p = add_progress(t, id, last_index)))
         return "too many members";
     raft_ids_remove(&t->conf.voters, id);
+    /* As long as the outgoing half counts its vote, it is a voter. */
     if (raft_ids_have(&t->conf.voters_outgoing, id)) {
         raft_ids_insert(&t->conf.learners_next, id);
     } else {

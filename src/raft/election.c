@@ -110,6 +110,8 @@ bool raft_ignores_vote(struct raft *r, const struct raft_message *m)
  */
 static bool may_vote_for(const struct raft *r, const struct raft_message *m)
 {
+    /* The same one again: our answer may have been lost. And in a term that has its leader, even
+     * one we did not vote for, there is nothing left to decide. */
     bool free_to_vote = r->vote == m->from || (r->vote == RAFT_NONE && r->lead == RAFT_NONE) ||
                         (m->type == RAFT_MSG_PRE_VOTE && m->term > r->term);
 
@@ -142,6 +144,8 @@ void raft_handle_vote(struct raft *r, const struct raft_message *m)
     /* The term is the one asked about: a pre-candidate may be ahead of us and would ignore ours. */
     raft_send(r, (struct raft_message){
                      .to = m->from, .term = m->term, .type = vote_response_type(m->type)});
+    /* Only a vote binds. A pre-vote goes to whoever could win, to several even; it is not kept, and
+     * does not put off our own election, or the asking alone could hold up everybody. */
     if (m->type == RAFT_MSG_VOTE) {
         r->election_elapsed = 0;
         r->vote = m->from;

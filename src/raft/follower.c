@@ -35,13 +35,17 @@ static void reject_append(struct raft *r, const struct raft_message *m)
 static void handle_append(struct raft *r, const struct raft_message *m)
 {
     if (m->index < r->log.committed) {
-        respond_append(r, m, r->log.committed); /* old; it cannot tell us anything */
+        /* Old, and what is committed is the same everywhere. The answer saves the leader from
+         * probing back to there. */
+        respond_append(r, m, r->log.committed);
         return;
     }
     if (!raft_log_maybe_append(&r->log, m->index, m->log_term, m->entries, m->entry_count)) {
         reject_append(r, m);
         return;
     }
+    /* Only what this message vouches for. Our log may go on behind it, with entries of a leader
+     * that was deposed: that index is committed, but not with what we have there. */
     uint64_t last = m->index + m->entry_count;
     raft_log_commit_to(&r->log, m->commit < last ? m->commit : last);
     respond_append(r, m, last);

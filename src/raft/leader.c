@@ -64,9 +64,12 @@ static enum raft_result handle_proposal(struct raft *r, const struct raft_messag
             r->id, r->term, r->lead_transferee);
         return RAFT_PROPOSAL_DROPPED;
     }
+    /* A copy: numbers are written into it, and a conf change that is refused is emptied. */
     size_t count = m->entry_count;
     struct raft_entry *entries = count > ON_STACK ? mem_new_array(count, struct raft_entry) : few;
     memcpy(entries, m->entries, count * sizeof(*entries));
+    /* If the size is refused, screening has already set pending_conf_index, too high: then the next
+     * conf change waits until the log has come there, which takes one entry more. */
     bool accepted =
         raft_screen_conf_changes(r, entries, count) && raft_append_entries(r, entries, count);
     if (entries != few)
@@ -138,6 +141,8 @@ static void handle_append_accepted(struct raft *r, struct raft_progress *p,
         !(p->match == m->index && p->state == PROGRESS_PROBE))
         return;
     match_confirmed(r, p, m->index);
+    /* Commitment before more entries: what goes out below carries the new commit index, of which
+     * the peer would otherwise hear with the next heartbeat. */
     if (raft_maybe_commit(r)) {
         raft_reads_release_postponed(r);
         raft_broadcast_append(r);
@@ -156,6 +161,7 @@ static void handle_append_accepted(struct raft *r, struct raft_progress *p,
 static void handle_append_response(struct raft *r, struct raft_progress *p,
                                    const struct raft_message *m)
 {
+    /* Nobody has what was never sent. To believe it would commit entries that are nowhere. */
     if (!m->reject && m->index > raft_log_last(&r->log)) {
         SAY_WARN(r, ID " dropped MsgAppResp from " ID ": index " NUM " is beyond the last " NUM,
                  r->id, m->from, m->index, raft_log_last(&r->log));
@@ -215,7 +221,7 @@ static void handle_transfer_leader(struct raft *r, struct raft_progress *p)
             r, ID " sends MsgTimeoutNow to " ID " immediately as " ID " already has up-to-date log",
             r->id, to, to);
     } else {
-        raft_send_append(r, p);
+        raft_send_append(r, p); /* its answer brings the message, once it has everything */
     }
 }
 

@@ -69,7 +69,7 @@ static struct raft_entry *entry_at(const struct raft_log *l, uint64_t index)
 
 enum { ARRAY_CAP_MIN = 64 };
 
-/* Room for one more at the back: by moving down when half of the array in front is free, so that
+/* Space for one more at the back: by moving down when half of the array in front is free, so that
  * every entry is moved a bounded number of times, else by growing. After a burst it shrinks again.
  */
 static void array_reserve(struct raft_log *l)
@@ -347,6 +347,8 @@ static void cut_from(struct raft_log *l, uint64_t index)
 {
     assert(index > l->committed);
 
+    /* Writes of what is cut off may be under way. They go on, and when they are reported their term
+     * is no longer the one that stands here (raft_log_stable_to). */
     if (index <= l->unstable) {
         SAY_INFO(l, "replace the unstable entries from index %" PRIu64, index);
         l->unstable = index;
@@ -427,6 +429,8 @@ void raft_log_restore(struct raft_log *l, const struct raft_snapshot *snapshot)
     l->in_progress = l->resident;
     l->committed = snapshot->index;
 
+    /* `applied` stays where it is until the snapshot is installed. Nothing is handed out to be
+     * applied before: it would be applied to the state that is about to be replaced. */
     l->snapshot = raft_snapshot_own(snapshot);
 }
 
@@ -557,6 +561,7 @@ void raft_log_compact(struct raft_log *l, uint64_t index)
     l->base_index = index;
 }
 
+/* What is not applied is still needed here, and what is not durable could not be fetched. */
 void raft_log_evict(struct raft_log *l, uint64_t index)
 {
     array_drop_front(l, min_u64(min_u64(index, l->applied), l->unstable - 1) + 1);

@@ -51,6 +51,7 @@ static bool screen(struct raft *r, struct raft_entry *e, uint64_t index)
     SAY_INFO(r, ID " ignoring conf change %s at config %s: %s", r->id,
              raft_text_conf_change(r, &cc), raft_text_conf(r, &r->tracker.conf), why_not);
     arena_reset(&r->text);
+    /* Something empty in its place, and not a refusal: others were proposed along with it. */
     *e = (struct raft_entry){.type = RAFT_ENTRY_NORMAL};
     return true;
 }
@@ -164,6 +165,8 @@ void raft_switch_configuration(struct raft *r, const struct tracker *next)
 
 /* --- restoring from a snapshot --- */
 
+/* learners_next need not be asked: until the joint configuration is left they vote in its outgoing
+ * half. */
 static bool conf_state_includes(const struct raft_conf_state *conf, uint64_t id)
 {
     const struct raft_ids *lists[] = {&conf->voters, &conf->learners, &conf->voters_outgoing};
@@ -200,6 +203,7 @@ bool raft_restore_snapshot(struct raft *r, const struct raft_snapshot *s)
         raft_log_commit_to(&r->log, s->index);
         return false;
     }
+    /* Before the log is given up for it: afterwards there is no way back. */
     const char *problem = confchange_restore(&r->tracker, s->index, &s->conf_state, &next);
     if (problem) {
         SAY_ERROR(r, ID " unable to restore config %s: %s", r->id,

@@ -118,6 +118,7 @@ void raft_output_fetch(struct raft *r, const struct raft_fetch *fetch)
 static const struct raft_entry *copy_slice(struct raft *r, struct outbox *box,
                                            const struct raft_entry *entries, size_t count)
 {
+    /* The log may have been cut since, and have other entries at these indexes. */
     bool same = box->slice && box->slice_count == count &&
                 box->slice[0].index == entries[0].index &&
                 box->slice_truncations == r->log.truncations;
@@ -207,6 +208,8 @@ static void take_states(struct raft *r, struct raft_output *out)
 {
     struct raft_hard_state hard = raft_hard_state(r);
 
+    /* A commit index that is lost is learned again from the leader; term, vote and entries were
+     * promised to others. */
     out->must_sync =
         out->entry_count > 0 || hard.vote != r->last_hard.vote || hard.term != r->last_hard.term;
     if (soft_state_changed(r)) {
@@ -277,6 +280,7 @@ static void push_storage_append(struct raft *r, struct outbox *box, const struct
 {
     struct raft_message response;
 
+    /* The response joins the others first: pushing may move the array that is shown here. */
     if (append_response(r, out, &response))
         push_later(box, &response);
     push_now(box, &(struct raft_message){.type = RAFT_MSG_STORAGE_APPEND,
@@ -317,6 +321,7 @@ static void take_messages_async(struct raft *r, struct outbox *box, struct raft_
         push_storage_append(r, box, out);
     if (apply)
         push_storage_apply(r, box, out);
+    /* Only now, since each push may have moved the array. */
     if (append)
         out->append = &box->now[out->send_count];
     if (apply)
@@ -347,6 +352,8 @@ bool raft_take_output(struct raft *r, struct raft_output *out)
     assert(!r->awaiting_advance);
 
     struct outbox *box = filling(r);
+    /* What the log drops from now on may be shown by the box that goes out: it is laid on the pile
+     * of the other one, which is released an output later. */
     outbox_empty(lent(r));
     r->filling = 1 - r->filling;
     r->log.dropped = &filling(r)->blobs;

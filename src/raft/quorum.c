@@ -83,7 +83,7 @@ uint64_t quorum_committed(const struct raft_ids *voters, quorum_acked *acked, co
     uint64_t ranked[RAFT_MEMBERS_MAX]; /* descending */
 
     if (voters->count == 0)
-        return UINT64_MAX;
+        return UINT64_MAX; /* nobody objects: so an empty outgoing half does not bind the other */
     for (size_t i = 0; i < voters->count; i++) {
         uint64_t index = 0; /* not heard of counts as nothing */
         acked(context, voters->at[i], &index);

@@ -74,6 +74,7 @@ struct raft *raft_open(const struct raft_config *config, const struct raft_boot 
         confchange_restore(&r->tracker, raft_log_last(&r->log), &boot->conf_state, &restored);
     assert(problem == NULL);
     raft_switch_configuration(r, &restored);
+    /* In this order: the commit index must lie in the log, and what is applied below the commit. */
     load_hard_state(r, &boot->hard_state);
     if (boot->applied > 0)
         raft_log_applied_to(&r->log, boot->applied);
@@ -151,6 +152,8 @@ void raft_abort_leader_transfer(struct raft *r)
     r->lead_transferee = RAFT_NONE;
 }
 
+/* Our own log counts to its end, as if all of it were durable. For a leader it is: it leads since
+ * its own vote came back, which was written behind everything that stood here then. */
 static void reset_progress(struct raft *r, struct raft_progress *p)
 {
     struct inflights window = p->inflights;
@@ -168,6 +171,7 @@ static void reset_progress(struct raft *r, struct raft_progress *p)
 /* A new chapter: whatever belonged to the old role or term is forgotten. */
 static void reset(struct raft *r, uint64_t term)
 {
+    /* Within its term a vote stays given: who loses an election and follows votes for no other. */
     if (r->term != term) {
         r->term = term;
         r->vote = RAFT_NONE;
@@ -250,7 +254,7 @@ static void tick_leader(struct raft *r)
             raft_check_quorum(r);
         raft_abort_leader_transfer(r); /* it had its time; back to work */
     }
-    if (r->role != RAFT_LEADER)
+    if (r->role != RAFT_LEADER) /* no quorum was heard of: it leads no more */
         return;
     if (r->heartbeat_elapsed >= r->config.heartbeat_ticks) {
         r->heartbeat_elapsed = 0;
@@ -278,8 +282,11 @@ void raft_tick_quiesced(struct raft *r)
 
 /* --- storage has done its work --- */
 
-/* Applying is the moment in which things become possible: leaving a joint configuration, and
- * letting go of old entries. */
+/*
+ * Applying is the moment in which things become possible: leaving a joint configuration, and
+ * letting go of old entries. Snapshots and entries are reported by two threads, each in its own
+ * order, so what is told second may be the lower one.
+ */
 static void applied_to(struct raft *r, uint64_t index)
 {
     raft_log_applied_to(&r->log, index > r->log.applied ? index : r->log.applied);

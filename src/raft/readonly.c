@@ -47,6 +47,8 @@ static void queue_clear(struct raft *r, struct read_queue *q)
         queue_pop(r, q);
 }
 
+/* Those that are postponed stay: whenever this member has committed something as a leader they are
+ * confirmed anew, at an index that is only higher. */
 void raft_reads_reset(struct raft *r)
 {
     queue_clear(r, &r->unconfirmed);
@@ -147,6 +149,7 @@ static void start_read(struct raft *r, const struct read_request *request)
         return;
     }
     queue_push(r, &r->unconfirmed, request);
+    /* For ourselves we need not wait: nothing here rests on our disk. */
     struct raft_progress *own = tracker_find(&r->tracker, r->id);
     if (own)
         record_ack(r, own, newest_read(r));
@@ -165,6 +168,8 @@ static bool committed_in_own_term(const struct raft *r)
  */
 void raft_handle_read_index(struct raft *r, const struct raft_message *m)
 {
+    /* The commit index of this moment covers all that was acknowledged before the question came. A
+     * later one would be right, too, but make the reader wait for more to be applied. */
     struct read_request request = {
         .from = m->from, .index = r->log.committed, .entry = m->entries[0]};
 

@@ -5,6 +5,7 @@
 
 static bool maybe_send_snapshot(struct raft *r, struct raft_progress *p)
 {
+    /* While one is on its way nothing else is sent, so it is not for somebody who is not there. */
     if (!p->recent_active) {
         SAY_DEBUG(r, "ignore sending snapshot to " ID " since it is not recently active", p->id);
         return false;
@@ -68,6 +69,8 @@ static bool maybe_send_append(struct raft *r, struct raft_progress *p, bool even
 
     if (progress_is_paused(p))
         return false;
+    /* The terms of all entries are in memory, also of those that are on disk alone. If this one is
+     * not, the log has been compacted, and no fetch would bring it back. */
     if (!raft_log_term(&r->log, p->next - 1, &prev_term))
         return maybe_send_snapshot(r, p);
     bool window_full = p->state == PROGRESS_REPLICATE && inflights_full(&p->inflights);
@@ -121,6 +124,8 @@ void raft_fetched(struct raft *r, uint64_t token, const struct raft_entry *entri
         return;
     p->fetch_token = 0;
     if (count == 0) {
+        /* They could not be read, or have been compacted meanwhile. It is tried again when the peer
+         * answers a heartbeat, and then perhaps with a snapshot; at once would be a busy loop. */
         p->flow_paused = true;
         return;
     }

@@ -140,11 +140,11 @@ bool progress_maybe_decrease(struct raft_progress *p, uint64_t rejected, uint64_
 {
     if (p->state == PROGRESS_REPLICATE) {
         if (rejected <= p->match)
-            return false;
+            return false; /* old: it has confirmed more since */
         p->next = p->match + 1;
     } else {
         if (p->next - 1 != rejected)
-            return false;
+            return false; /* old: not of the last probe, the only one that is out */
         p->next = max_u64(min_u64(rejected, hint + 1), p->match + 1);
         p->flow_paused = false;
     }
@@ -249,6 +249,7 @@ void tracker_reset_votes(struct tracker *t)
         t->members[i].vote = QUORUM_VOTE_MISSING;
 }
 
+/* The first word counts: a message that is repeated, or late, does not take a vote back. */
 void tracker_record_vote(struct tracker *t, uint64_t id, bool granted)
 {
     struct raft_progress *p = tracker_find(t, id);
