@@ -10,7 +10,13 @@
 
 enum { TAG_TYPE = 0x08, TAG_CRC = 0x10, TAG_DATA = 0x1a };
 
-/* --- strict protobuf --- */
+/*
+ * --- strict protobuf ---
+ *
+ * The crc speaks for the data alone. What stands around it is guarded by its form: one order of
+ * fields, one spelling of each number, the shortest, as they were written. A decoder that took
+ * more would take some damaged bytes for another record, or for the same.
+ */
 
 bool strict_take_tag(struct strict *s, uint8_t tag)
 {

@@ -89,6 +89,7 @@ enum err wal_exists(struct disk *disk, const char *dir, bool *out)
     enum err e = disk_list(disk, dir, WAL_NAMES_BYTES_MAX, &listing);
     struct bytes left = buf_bytes(&listing);
 
+    /* Also one whose name makes no sense: to begin a log beside it would hide somebody's data. */
     *out = false;
     for (const char *text; (text = disk_next_name(&left));)
         *out |= ends_with(text, ".wal");
@@ -420,6 +421,8 @@ enum err wal_snapshots(struct disk *disk, const struct wal_options *opt, struct 
     drop(r.wal);
     if (e == ERR_OK)
         e = c.err;
+    /* The record of a snapshot is written before the commit index that covers it. One that is
+     * beyond belongs to an installation that a crash has cut short. */
     size_t valid = 0;
     for (size_t i = 0; i < out->count; i++) {
         if (out->at[i].index <= found.state.commit)
@@ -557,7 +560,7 @@ static enum err prepare_tail(struct replay *r)
     if (r->found->torn) {
         log_info(w->opt.logger, "repairing", LOG_STR("path", s->text),
                  LOG_U64("offset", r->found->fault.offset), LOG_STR("error", r->found->fault.what));
-        e = put_aside(w, s);
+        e = put_aside(w, s); /* while the torn bytes are still there to be looked at */
     }
     if (e == ERR_OK)
         e = write_again(w, s);
@@ -680,6 +683,8 @@ static enum err publish(struct wal *w, const char *tmp)
 
     if (e == ERR_OK)
         e = disk_sync_opened_dir(w->disk, tmp, w->dir_file);
+    /* There may be an empty one, or one with leftovers; it has no segment, wal_create has looked.
+     */
     if (e == ERR_OK)
         e = remove_dir(w->disk, w->dir);
     if (e == ERR_OK)

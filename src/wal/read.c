@@ -169,11 +169,12 @@ static bool read_next(struct wal_read *r)
     uint64_t limit;
     const struct mark *m = sparse_find(&r->wal->sparse, r->next, &limit);
 
+    /* Behind what is durable there may be a write under way, or nothing yet. */
     if (!m || m->offset >= m->segment->durable)
         return false;
     uint64_t end = m->end < m->segment->durable ? m->end : m->segment->durable;
     r->segment = m->segment;
-    r->segment->readers++;
+    r->segment->readers++; /* it may be given up while we read, and stays open until we are done */
     r->crc = m->crc;
     r->op = (struct disk_op){.offset = m->offset, .size = end - m->offset};
     if (r->segment->file) {

@@ -122,6 +122,8 @@ static const char *on_entry(struct scan *s, const struct frame *f, struct scan_e
         out->truncate_from = e->index;
         s->last = e->index;
     } else {
+        /* It lies below the start and is of no interest, but it was written after those above: a
+         * new leader has replaced them all, from here on. */
         out->truncates = s->last > s->start.index;
         out->truncate_from = s->start.index + 1;
         s->last = s->start.index;

@@ -8,7 +8,7 @@
 
 static void next_failed(struct wal *w, const struct disk_op *failed)
 {
-    struct disk_op op = *failed;
+    struct disk_op op = *failed; /* it is next.op itself, which the next attempt uses */
 
     w->next.state = WAL_NEXT_FAILED;
     wal_unreserve(w);
@@ -226,6 +226,8 @@ static void on_purge_removed(struct disk_op *op)
                                      .on_done = gone ? on_purge_closed : on_purge_stopped});
 }
 
+/* If somebody holds a lock on it, another process reads it. The next purge comes back to it; until
+ * then newer ones stay as well, since a log with a hole in it is damaged. */
 static void on_purge_locked(struct disk_op *op)
 {
     struct wal *w = container_of(op, struct wal, purging.op);

@@ -40,6 +40,8 @@ void sparse_add(struct sparse *s, uint64_t index, struct wal_segment *segment, u
         sparse_truncate(s, index);
     struct mark *m = last_mark(s);
     assert(!m || m->index < index);
+    /* Not across a truncation: the bytes in between hold entries that are void, and their indexes
+     * would be read again. */
     bool extend = m && !s->broken && m->segment == segment && index == s->last + 1 &&
                   m->entries < WAL_MARK_ENTRIES && offset - m->offset < WAL_MARK_BYTES;
     if (!extend) {

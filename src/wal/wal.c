@@ -115,6 +115,7 @@ static void add_shared(struct wal_batch *b, struct bytes data, struct blob *blob
     struct wal_shared shared = {.at = b->bytes.len, .data = data, .blob = blob_ref(blob)};
 
     buf_append(&b->shared, bytes_of(&shared, sizeof(shared)));
+    /* Behind the data, and in front of the next record: lay_out puts the data in between. */
     if (padding > 0)
         memset(buf_extend(&b->bytes, padding), 0, padding);
 }
@@ -188,6 +189,8 @@ static void cut(struct wal *w, struct wal_batch *b)
     next->segment->end = next->size;
     w->pending_bytes += next->size;
     add_record(w, next, WAL_METADATA, buf_bytes(&w->metadata), bytes_of(NULL, 0), NULL);
+    /* Said again, though nothing has changed: older segments may be purged, and whoever begins to
+     * read here must not forget a vote. */
     if (w->state.term > 0)
         add_state(w, next, w->state);
 }
@@ -233,6 +236,8 @@ static void batch_is_durable(struct wal *w)
     w->writing = NULL;
     w->step = WAL_STEP_IDLE;
     recycle(w, b);
+    /* First the next write, then the news: the disk works while others act on it. And what they
+     * append then gathers behind that write, instead of becoming a small one of its own. */
     kick(w);
     if (w->durable > before && w->opt.on_durable)
         w->opt.on_durable(w->opt.context, w->durable);
@@ -340,6 +345,9 @@ static void on_written(struct disk_op *op)
     w->syncs += op->sync;
     if (s->size < b->offset + b->size)
         s->size = b->offset + b->size;
+    /* A new segment: written and synced without its name, then named, then the name is made to
+     * last. So whoever finds the name finds a beginning, and nothing in it is promised before a
+     * power cut would leave it findable. */
     if (b->opens) {
         mem_free(w->path_to);
         w->path_to = wal_path(w->dir, s->text);
@@ -349,6 +357,8 @@ static void on_written(struct disk_op *op)
                                 .path_to = w->path_to,
                                 .on_done = on_renamed});
     } else if (b->sealed && s->size > s->end) {
+        /* Full segments end with their last record, as etcd leaves them: the zeros were reserved
+         * for records, and none comes any more. */
         s->size = s->end;
         submit(w, WAL_STEP_TRIMMING,
                (struct disk_op){
@@ -471,6 +481,8 @@ static bool state_is_empty(const struct raft_hard_state *s)
     return s->term == 0 && s->vote == 0 && s->commit == 0;
 }
 
+/* A commit index alone is not waited for: raft learns it again. It lingers in the batch until there
+ * is something that somebody waits for, or many of them (WAL_LINGER_BYTES_MAX). */
 static bool must_sync(const struct wal *w, const struct wal_save *save)
 {
     const struct raft_hard_state *s = &save->state;
@@ -506,7 +518,7 @@ static void add_entries(struct wal *w, struct wal_batch *b, const struct wal_sav
     assert(e[0].index > 0);
     assert(e[0].index <= w->last + 1);
     if (e[0].index <= w->last)
-        wal_cut_reads(w, e[0].index);
+        wal_cut_reads(w, e[0].index); /* promise 4, also for those that are under way */
     for (size_t i = 0; i < save->entry_count; i++) {
         assert(e[i].term > 0);
         assert(e[i].index == e[0].index + i);
@@ -521,6 +533,8 @@ static uint64_t finish_append(struct wal *w, struct wal_batch *b, bool sync)
         w->seq++;
     b->seq = w->seq;
     b->wanted |= sync || b->bytes.len >= WAL_LINGER_BYTES_MAX;
+    /* After an append and never within it: what raft hands out at once is in one segment, which may
+     * thereby become longer than the others. */
     if (b->segment->end >= wal_segment_bytes(&w->opt))
         cut(w, b);
     kick(w);
