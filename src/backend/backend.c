@@ -328,6 +328,8 @@ void backend_entry_divide(struct backend *b, enum bucket bucket, struct bytes fr
     buf_append(&b->part_note, from);
 }
 
+/* To undo parts is to remove everything from one key on. What has been written to another bucket
+ * would stay, so such an entry is committed whole. */
 static bool is_divisible(const struct backend *b)
 {
     return b->in_entry && b->part_note.len > 0 &&
@@ -427,6 +429,7 @@ void backend_upkeep_end(struct backend *b)
     b->open->upkeep_bytes += batch_bytes(b->open) - b->bytes_before_upkeep;
 }
 
+/* Half of what may be pending is the entries' alone: a compaction must not make apply wait. */
 bool backend_has_budget(const struct backend *b)
 {
     return b->open->upkeep_bytes < BACKEND_UPKEEP_BYTES &&
@@ -483,6 +486,11 @@ static enum err write_list(const struct batch *batch, enum bucket bucket, struct
     return ERR_OK;
 }
 
+/*
+ * What is deleted ahead may be durable before its batch is, and without it. It is history below the
+ * compact revision, and whoever opens the store after a crash goes on compacting there. All the
+ * rest is one transaction, together with where the log stands.
+ */
 enum err batch_commit_to(const struct batch *batch, struct store *s, const struct defrag *copied)
 {
     enum err e = s->ops->begin(s);
@@ -501,6 +509,7 @@ static enum err run_commit(struct backend *b)
 {
     enum err e = batch_commit_to(b->frozen, b->store, NULL);
 
+    /* The live store first: it is what durable means. The copy may be given up at any time. */
     if (e == ERR_OK)
         defrag_follow(b, b->frozen);
     return e;
@@ -538,6 +547,8 @@ static void freeze(struct backend *b)
     b->open_number++;
 }
 
+/* The last reference may be the core thread's, for which freeing 64 MiB takes too long: a job does
+ * it. */
 void backend_drop_batch(struct backend *b, struct batch *batch)
 {
     if (!batch_unref(batch))
@@ -597,6 +608,7 @@ static enum backend_job next_job(const struct backend *b)
         return JOB_NONE;
     if (b->install)
         return JOB_INSTALL;
+    /* Commits and slices of a copy take turns, so that neither waits for all of the other. */
     if (b->defrag.request && (b->slice_next || !b->frozen))
         return JOB_SLICE;
     if (b->frozen)

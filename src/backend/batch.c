@@ -9,7 +9,7 @@ struct batch *batch_new(void)
 {
     struct batch *b = mem_new(struct batch);
 
-    rng_seed(&b->rng, 1);
+    rng_seed(&b->rng, 1); /* no secret: who chooses keys does not choose heights */
     atomic_init(&b->refs, 1);
     return b;
 }
@@ -143,12 +143,15 @@ static struct batch_version *write_version(struct batch *b, enum bucket bucket, 
 
     struct batch_list *list = &b->lists[bucket];
     uint64_t prefix = prefix_of(key);
+    /* Revisions grow, so nearly every write of BUCKET_KEY is behind the last, and needs no search.
+     */
     bool behind = !list->last[0] || node_compare(list->last[0], prefix, key) < 0;
     struct batch_node *node = behind ? append(b, list, prefix, key) : insert(b, list, prefix, key);
     struct batch_version *v = node->newest;
     assert(!v || v->stamp <= stamp);
 
     b->has_writes = true;
+    /* Each view has taken a stamp for itself: a version of the present one was seen by nobody. */
     bool replaces = v && v->stamp == stamp;
     if (!replaces || v->cap < len) {
         struct batch_version *older = replaces ? v->older : v;

@@ -86,6 +86,7 @@ static int try_env(struct lmdb_store *s, size_t map_bytes)
     if (code == MDB_SUCCESS)
         code = mdb_env_set_mapsize(s->env, map_bytes);
     if (code == MDB_SUCCESS)
+        /* NOTLS: a reader belongs to its view, not to the thread; the core has several at once. */
         code = mdb_env_open(s->env, s->path, MDB_NOSUBDIR | MDB_NOTLS, 0600);
     if (code != MDB_SUCCESS) {
         mdb_env_close(s->env);
@@ -371,6 +372,8 @@ enum err lmdb_image_remove(struct disk *disk, const char *dir, char *why)
 
 /* --- opening and closing ------------------------------------------------------------------ */
 
+/* LMDB itself would let another process write, in turn with us. What is in the batches of one would
+ * then be laid over pages of the other. */
 static enum err lock_folder(struct lmdb_store *s)
 {
     enum err e = disk_make_dir(s->disk, s->dir, 0700, DISK_PARENTS);

@@ -83,6 +83,8 @@ void lmdb_reader_close(struct store_reader *base)
 {
     struct lmdb_reader *r = lmdb_reader(base);
 
+    /* Reset, and not ended: it holds no pages then, but its place among LMDB's readers, which a
+     * new one would have to look for under a lock. */
     mdb_txn_reset(r->txn);
     r->next_spare = r->store->spare;
     r->store->spare = r;

@@ -40,6 +40,8 @@ static enum err writer_open(struct lmdb_store *s, enum bucket bucket)
     int code = mdb_cursor_open(s->writing, s->dbis[bucket], &w->cursor);
     if (code != MDB_SUCCESS)
         return lmdb_failed(s, "open a cursor", code);
+    /* LMDB refuses to append what is not behind the last key, so that is kept at hand. If it is
+     * deleted meanwhile it is only too high: then a put takes the usual way. */
     w->last_len = 0;
     code = mdb_cursor_get(w->cursor, &k, &v, MDB_LAST);
     if (code == MDB_NOTFOUND)

@@ -39,7 +39,7 @@ void backend_view_open(struct backend *b, struct backend_view *v)
 
 void backend_view_open_on_worker(struct backend *b, struct backend_view *v)
 {
-    v->layer_count = 0;
+    v->layer_count = 0; /* without the open batch, which the core thread goes on writing to */
     v->on_worker = true;
     pthread_mutex_lock(&b->lock);
     assert(b->worker_views < BACKEND_WORKER_VIEWS_MAX);
@@ -213,7 +213,7 @@ enum err backend_cursor_next(struct backend_cursor *c, struct bytes *key, struct
         const struct batch_version *v = batch_version_at(node, c->view->layers[layer].limit);
         *key = batch_node_key(node);
         *value = batch_version_value(v);
-        pass(c, *key);
+        pass(c, *key); /* also what older layers and the pages have there: it is hidden */
         if (!v->deleted)
             return ERR_OK;
     }
