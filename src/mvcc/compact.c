@@ -129,6 +129,8 @@ static void learn_what_is_durable(struct mvcc *m)
 static void finish(struct mvcc *m)
 {
     learn_what_is_durable(m);
+    /* The note is in the batch, and the deletions go ahead of it: so it is never there without
+     * them, and a crash before it only means that all keys are walked once more. */
     put_note(m, BYTES(MVCC_FINISHED_KEY), m->now.revision);
     m->finished = m->now.revision;
     m->removed = m->now.revision;

@@ -67,6 +67,8 @@ static bool walk(struct mvcc *m, struct backend_view *v, struct revision *next, 
     return o == BEYOND;
 }
 
+/* The store does not have all tombstones of a revision that is being settled. Who has still to pass
+ * it reads up to there; who is behind it reads on. */
 int64_t mvcc_history_end(const struct mvcc *m, int64_t next)
 {
     int64_t settled = mvcc_unsettled_revision(m);

@@ -104,6 +104,7 @@ void keyindex_begin(struct keyindex *ix, struct revision at)
 static void note(struct keyindex *ix, struct path *p, struct bytes key, struct change c,
                  int64_t created, int64_t version)
 {
+    /* Before anything changes below: afterwards it could not be told from what was covered. */
     if (ix->range_tombstone.on)
         keyindex_push_down(ix, p);
     if (p->found) {
@@ -150,6 +151,8 @@ bool keyindex_tombstone(struct keyindex *ix, struct bytes key, struct revision a
     return true;
 }
 
+/* Every node that the write has touched bears its epoch, and its `before` counts for as long. With
+ * the next epoch none of them does, without one being visited. */
 void keyindex_publish(struct keyindex *ix)
 {
     ix->working = false;

@@ -125,7 +125,7 @@ void keyindex_settle_key(struct keyindex *ix, struct bytes key, struct revision 
 /* Stores the tombstone of a key, which is lent; how long it is. It must not change the index. */
 typedef uint32_t keyindex_store_tombstone(void *context, struct bytes key, struct revision at);
 
-/* Settles what is unsettled, in the order of keys; looks at no more than `steps` keys that was
+/* Settles what is unsettled, in the order of keys; looks at no more than `steps` keys that are
  * covered. True when that was all, and the range tombstone is over. */
 bool keyindex_settle_some(struct keyindex *ix, unsigned steps, keyindex_store_tombstone *store,
                           void *context);

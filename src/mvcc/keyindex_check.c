@@ -75,7 +75,7 @@ static struct leaf_counts leaf_counts(const struct keyindex *ix, const struct le
     return (struct leaf_counts){0, is_published(ix) ? 0 : published, l->alive};
 }
 
-/* Who was covered was alive just before, and is in the range. Who leaves unsettled has covered. */
+/* Who is covered was alive just before, and is in the range. Whoever is unsettled is covered. */
 static void check_covered(const struct keyindex *ix, const struct record *r, bool covered)
 {
     struct revision before = ix->range_tombstone.first;

@@ -104,7 +104,7 @@ static bool compact_records(struct slice *s, struct keyindex_compaction *c)
         if (outcome == UNFINISHED)
             return false;
         remove_record(s, buf_bytes(&c->next));
-        at = spot_of(s->ix, c);
+        at = spot_of(s->ix, c); /* nodes may have been merged */
     }
 }
 

@@ -189,7 +189,7 @@ static void history_free(struct slabs *s, struct record *r)
     r->cap = 0;
 }
 
-/* Gives the history another room; its changes move to the front. */
+/* Gives the history another size; its changes move to the front. */
 static void history_resize(struct slabs *s, struct record *r, unsigned cap)
 {
     struct history *resized = slabs_take(s, history_bytes(cap));
@@ -210,7 +210,7 @@ static size_t blocks_bytes(const struct trunk *t)
     return t->cap * sizeof(struct block);
 }
 
-/* Room for another block: blocks that are gone make it, if they are half of all. */
+/* Space for another block: blocks that are gone make it, if they are half of all. */
 static void trunk_reserve(struct slabs *s, struct trunk *t)
 {
     if (t->count < t->cap)
@@ -265,7 +265,7 @@ static void history_reserve(struct slabs *s, struct record *r)
 {
     unsigned count = r->count - r->first;
 
-    if (r->first >= count) { /* at least half is dropped: moving the rest is settled for */
+    if (r->first >= count) { /* at least half is dropped: moving the rest costs no more than that */
         memmove(r->older->changes, r->older->changes + r->first, count * sizeof(struct change));
         r->first = 0;
         r->count = (uint8_t)count;

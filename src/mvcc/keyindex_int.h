@@ -112,8 +112,8 @@ void keyindex_record_check(const struct record *r);
  * A node whose epoch is the index's has been touched by the write under way, and what it was before
  * counts as published. If a node has not been touched, nothing below it has changed its count.
  *
- * While a range tombstone is on, `covered` says which records was covered and are not settled yet:
- * they are not alive. A child in `whole` was covered with all it holds, and none of it knows: there
+ * While a range tombstone is on, `covered` says which records are covered and not settled yet: they
+ * are not alive. A child in `whole` was covered with all it holds, and none of it knows: there
  * `alive` and `living` are still from before, and stand for what is covered. Whoever changes
  * something below lets it know first (keyindex_push_down).
  */
@@ -287,10 +287,9 @@ size_t keyindex_tree_common(struct bytes low,
 /* A change at this revision is about to be noted, later than all others: a write is under way. */
 void keyindex_begin(struct keyindex *ix, struct revision at);
 
-/* --- range tombstone (keyindex_range_tombstone.c)
- * ------------------------------------------------------------ */
+/* --- range tombstone (keyindex_range_tombstone.c) ------------------------------------------ */
 
-/* While a range tombstone is on: did this key, last put at `mod`, range tombstone, and is its
+/* While a range tombstone is on: does it cover this key, which was last put at `mod`, and is its
  * tombstone still unsettled? */
 bool keyindex_is_covered(const struct keyindex *ix, struct bytes key, struct revision mod);
 
@@ -310,7 +309,7 @@ static inline bool keyindex_look(const struct keyindex *ix, const struct record 
            !keyindex_is_covered(ix, out->key, out->mod);
 }
 
-/* Lets the nodes of a path know what has covered with them. */
+/* Lets the nodes of a path know what is covered below them. */
 void keyindex_push_down(struct keyindex *ix, const struct path *p);
 
 /* For loading: may there be such a put or tombstone, with what is known of the range tombstone? */

@@ -2,10 +2,15 @@
 
 /*
  * A range tombstone takes a path down either side of its range. What lies between the two is not
- * touched: the bit of such a child in its parent's `whole` says that all below has covered, and is
- * handed down a level at a time, where somebody has to know. So the counts of the living are right
- * at once, and those of the covered tell each its place among them, and with it the revision of its
- * tombstone.
+ * touched: the bit of such a child in its parent's `whole` says that all below it is covered, and
+ * is handed down a level at a time, where somebody has to know. So the counts of the living are
+ * right at once, and those of the covered tell each its place among them, and with it the revision
+ * of its tombstone.
+ *
+ * That place must never change, whatever is settled first: a put into the range settles its own key
+ * early, and the others keep the revisions they were given when the delete was applied. Therefore
+ * one that is settled early still counts as covered, until the settling comes by in the order of
+ * keys; and nobody that was counted leaves the tree before (no compaction meanwhile).
  */
 
 bool keyindex_is_unsettled(const struct keyindex *ix)
@@ -31,8 +36,7 @@ bool keyindex_is_covered(const struct keyindex *ix, struct bytes key, struct rev
            key_range_has(&ix->range_tombstone.range, key);
 }
 
-/* --- the range tombstone
- * ----------------------------------------------------------------------------- */
+/* --- covering ----------------------------------------------------------------------------- */
 
 /* Below a node, from one key on and up to another; NULL: from its first, up to its last. */
 static uint32_t leaf_cover(struct keyindex *ix, struct leaf *l, const struct bytes *from,
@@ -158,10 +162,9 @@ void keyindex_push_down(struct keyindex *ix, const struct path *p)
         lower_child(ix, p->steps[level - 1].node, p->steps[level - 1].child, level - 1);
 }
 
-/* --- what is unsettled -------------------------------------------------------------------------
- */
+/* --- what is unsettled -------------------------------------------------------------------- */
 
-/* How many was covered before the path's place and are not settled. Its nodes know. */
+/* How many were covered before the path's place and are not settled. Its nodes know. */
 static uint64_t covered_before(const struct path *p)
 {
     uint64_t before = (unsigned)__builtin_popcountll(p->leaf->covered & bits_below(p->place));
@@ -211,9 +214,9 @@ void keyindex_settle_key(struct keyindex *ix, struct bytes key, struct revision 
     pay(ix, l->records[place], at, length);
 }
 
-/* --- the settling ---------------------------------------------------------------------------- */
+/* --- the settling ------------------------------------------------------------------------- */
 
-/* The way to the first leaf with some that was covered. There is one. */
+/* The way to the first leaf with some that are covered. There is one. */
 static void path_to_covered(struct keyindex *ix, struct path *p)
 {
     void *node = ix->root;
@@ -252,7 +255,7 @@ static unsigned settle_leaf(struct keyindex *ix, struct path *p, unsigned steps,
         struct record *r = l->records[__builtin_ctzll(l->covered)];
         struct revision at = ix->range_tombstone.first;
         at.sub += (int64_t)(ix->range_tombstone.settled + settled);
-        if (keyindex_record_is_covered(ix, r)) /* else somebody has settled already */
+        if (keyindex_record_is_covered(ix, r)) /* else a put has settled it early; it counts on */
             pay(ix, r, at, store(context, record_key(r), at));
         l->covered &= l->covered - 1;
     }
@@ -291,7 +294,7 @@ bool keyindex_load_range_tombstone(struct keyindex *ix, const struct key_range *
     if (count == 0 || count > REVISION_SUB_MAX - at.sub)
         return false;
     cover_range(ix, range, at);
-    ix->range_tombstone.epoch--; /* it is published */
+    ix->range_tombstone.epoch--; /* of a write that is over: what is loaded counts as published */
     return true;
 }
 

@@ -267,7 +267,7 @@ static uint32_t node_covered(const void *node, unsigned level)
     return (uint32_t)sum(n->covered, n->count);
 }
 
-/* Of a child that knows what has covered. */
+/* Of a child that knows what is covered. */
 static void inner_count_child(const struct keyindex *ix, struct inner *n, unsigned child,
                               unsigned level)
 {

@@ -144,6 +144,7 @@ static enum err load_all(struct restore *r)
         e = load_some(r, &v);
         backend_view_close(&v);
     } while (e == ERR_OK);
+    /* Nothing has been written after it: it comes at the end of all entries. */
     if (e == ERR_END && is_behind_unsettled(r, r->settle.at))
         return load_range_tombstone(r);
     return e == ERR_END ? ERR_OK : e;
@@ -151,7 +152,8 @@ static enum err load_all(struct restore *r)
 
 /* --- leases ------------------------------------------------------------------------------- */
 
-/* Is this put still what its key is? Then the key hangs on the lease. */
+/* Is this put still what its key is? Then the key hangs on the lease. That is known only when all
+ * is loaded, since a later put or tombstone may take it off again. */
 static void show_leased(struct restore *r, struct revision at, const struct pb_key_value *kv)
 {
     struct keyindex_found found;

@@ -466,6 +466,11 @@ static void hold(struct mvcc_scan *s, const struct keyindex_found *found)
     s->held.key = buf_bytes(&s->held_key);
 }
 
+/*
+ * The same walk as for the measure, once more, instead of a list of what was found then: so a scan
+ * in key order takes no memory for its keys, however many. It finds the same, since its revision
+ * does not change and the pin keeps compactions away.
+ */
 static bool read_walk(struct mvcc_scan *s, const struct chunk *b, unsigned steps)
 {
     while (s->shown < s->kvs) {

@@ -4,7 +4,7 @@
  * A large delete is one step of the index, and a note in the store that goes with its entry: from
  * which key to which, and at which revision its tombstones begin. Each one's place among them
  * follows from what was alive, so a store with the note and the tombstones that happen to be there
- * is whole: after a crash the index falls again, and the settling goes on.
+ * is whole: after a crash the index is covered again, and the settling goes on.
  *
  *     note   revision, 17 bytes | 1 if there is an end, else 0 | length u32be, key | end
  */
@@ -125,6 +125,8 @@ bool mvcc_settle_some(struct mvcc *m, unsigned steps)
     backend_upkeep_begin(m->backend);
     bool done = keyindex_settle_some(m->index, steps, store_one_tombstone, m);
     if (done) {
+        /* In one batch with the last tombstone: if the note were gone before it, a crash in between
+         * would bring keys back to life. */
         backend_delete(m->backend, BUCKET_META, BYTES(MVCC_RANGE_TOMBSTONE_KEY));
         m->settled_batch = backend_open_batch(m->backend);
     }

@@ -65,6 +65,8 @@ void mvcc_put(struct mvcc *m, struct bytes key, struct bytes value, int64_t leas
     struct keyindex_found before;
     assert(key.len > 0);
 
+    /* If its last life was ended by a range tombstone, that end is stored first: lives of a key
+     * stand in the index in the order of their revisions, and this one begins later. */
     bool alive = keyindex_find_newest(m->index, key, &before);
     if (!alive && keyindex_is_unsettled(m->index))
         mvcc_settle_key(m, key);
