@@ -437,6 +437,8 @@ size_t chunk_deliver(struct chunk *b, size_t n, int64_t revision)
     for (struct list *link = watchers->next; g->interest && link != watchers; count++) {
         struct watcher *w = container_of(link, struct watcher, link);
         link = link->next;
+        /* Asked again, and not only when it was gathered: another watcher of the same stream may
+         * have had the last of it in between. */
         if (watch_stream_has_credit(w->stream))
             send(b, g, w, blob, revision);
         else

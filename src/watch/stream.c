@@ -38,7 +38,7 @@ static void message_free(struct watch *hub, struct message *m)
 void watch_stream_close(struct watch_stream *s)
 {
     struct watch *hub = s->hub;
-    unsigned steps = WATCH_REAP_AT_ONCE;
+    unsigned steps = WATCH_REAP_AT_ONCE; /* it may have a hundred thousand watchers: watch_work */
     struct list *link;
 
     assert(!s->closed);
@@ -108,6 +108,8 @@ void watch_stream_queue(struct watch_stream *s, const struct watch_message *m, c
     if (m->long_events)
         bytes = watch_long_bytes(m->long_events);
     message->m.bytes = bytes > WATCH_MESSAGE_BYTES_MIN ? bytes : WATCH_MESSAGE_BYTES_MIN;
+    /* It may go below zero, by this one message: who waited until all of it fits would wait for
+     * ever with a message that is larger than all the credit there is. */
     s->credit -= (int64_t)message->m.bytes;
     list_init(&message->link);
     list_push_back(&s->queue, &message->link);
@@ -127,7 +129,7 @@ bool watch_take(struct watch *hub, struct watch_message *out)
     struct message *message = container_of(list_pop_front(&s->queue), struct message, link);
     list_remove(&s->ready);
     if (!list_empty(&s->queue))
-        list_push_back(&hub->ready, &s->ready);
+        list_push_back(&hub->ready, &s->ready); /* behind the others: a message each, in turn */
     *out = message->m;
     s->taken += out->bytes;
     hub->lent_reason = message->reason;

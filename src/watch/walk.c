@@ -72,7 +72,7 @@ static void begin(struct watcher_group *c)
 {
     struct watch *hub = c->hub;
 
-    remove_group(c);
+    remove_group(c); /* so that nobody joins it: he would miss what the chunk has already read */
     chunk_begin(&hub->walk.chunk, hub, c);
     hub->walk.at = (struct revision){.main = c->key.next};
     hub->walk.revision = 0;
@@ -118,7 +118,7 @@ static int64_t end_before(struct walk *walk, int64_t revision)
     struct watcher_group *met =
         watcher_group_from(hub, (struct watcher_group_key){.next = walk->revision + 1});
     if (met && met->key.next <= revision)
-        return met->key.next;
+        return met->key.next; /* from there on they read together, and not each for itself */
     return walk->chunk.full || walk->changes >= WATCH_CHUNK_CHANGES_MAX ? revision : 0;
 }
 
@@ -352,6 +352,8 @@ void walk_work(struct watch *hub, unsigned *steps)
         walk_release(hub);
     wake_those_ahead(hub, steps);
     while (*steps > 0 && !walk_is_idle(hub)) {
+        /* What is under way comes first: there is one walk at a time, and its chunk takes memory.
+         */
         if (is_walking(hub) && hub->walk.end == 0)
             read_some(hub, steps);
         else if (is_walking(hub))

@@ -113,6 +113,8 @@ void watch_changed(struct watch *hub, const struct mvcc_changes *changes)
     assert(changes->revision == hub->revision + 1);
     assert(changes->revision == mvcc_revision(hub->mvcc));
 
+    /* Too many to be shown one by one, or not stored yet. Everybody reads them from history, and
+     * none of them is touched for it. */
     if (!changes->at)
         hub_live_falls_behind(hub, GRACE_PROMPT);
     hub->revision = changes->revision;
@@ -131,6 +133,8 @@ void watch_compacted(struct watch *hub)
 
 void watch_store_replaced(struct watch *hub, struct mvcc *mvcc)
 {
+    /* While the old store is still at hand: what waits there is taken off its lists, and the floor
+     * taken back. */
     walk_restart(hub);
     walk_release(hub);
     hub_live_falls_behind(hub, GRACE_NONE);

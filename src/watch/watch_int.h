@@ -18,14 +18,14 @@
  * time. Whoever a chunk does not concern moves on with his group without being touched, which is
  * what makes a hundred thousand watchers cheap: a revision is a step of the group, not of each.
  *
- *     start 0 ---------------------------------> live group <--- its members move over, one by one
- *     start in the past --> parked on the        |      |                     |
- *     stream, until it has credit --> group at its |      |            group behind the newest
- * revision next revision                ^             |      |                     ^ ^ | |      +-
- * huge revision ->   | chunks
- *          +--- no credit for its events ----------+      the group as a whole -+
+ *     start at 0      --> live group
+ *     in the past     --> parked on its stream --credit--> group at its next revision
+ *     ahead           --> on a heap, until it is published --> prompt group at its next revision
  *
- *     start ahead --> on a heap until it is published --> prompt group at its next revision
+ *     live group      --a huge revision: all of it, in one step--> group at that revision
+ *     any group       --a chunk of history--> the same group, at a later revision
+ *                     --behind the newest: members, one by one--> live group
+ *                     --no credit for its events: one member--> parked, and so on
  *
  * Two groups that meet at a revision become one, if they have the same grace: whether, and for how
  * long, its members may read below the compact revision. A group with a walk under way is met by

@@ -218,9 +218,11 @@ static void start(struct watcher *w, int64_t revision)
     struct watch *hub = s->hub;
 
     if (revision == 0) {
-        w->next = hub->revision;
+        w->next = hub->revision; /* as if it had that one: so it may be told progress at once */
         watcher_join(w, hub->live);
     } else if (revision == hub->revision + 1) {
+        /* Live as well, but without progress before that revision is there (progress.c); so those
+         * are counted, or a request for progress would have to look at each. */
         w->next = revision;
         watcher_join(w, hub->live);
         if (s->early_revision != revision)
@@ -275,6 +277,7 @@ void watch_create(struct watch_stream *s, const struct pb_watch_create_request *
         refuse(s, duplicate_id);
         return;
     }
+    /* Promise 4: the answer is in the queue before anything can be queued behind it. */
     struct watch_message m = {.watch_id = id, .revision = s->hub->revision, .created = true};
     watch_stream_queue(s, &m, NULL);
     start(add(s, id, interest, request, now_ms), request->start_revision);
