@@ -52,7 +52,7 @@ static void tree_remove(struct key_tree *tree, struct leased_key *k)
 struct leased_key *keys_find(const struct table *t, uint64_t seed, struct bytes key)
 {
     if (t->count == 0)
-        return NULL; /* most stores have no leases, and every put asks */
+        return NULL; /* most stores have no leases, and every put and delete asks */
 
     uint32_t hash = (uint32_t)map_hash(key, seed);
     for (struct table_link *l = table_chain(t, hash); l; l = l->next)

@@ -128,6 +128,8 @@ void lease_stop(struct lease_set *s, struct lease *l)
 
 /* --- promotion --- */
 
+/* The heaps are emptied without a look at what is on them: the nodes are of an old reign then, and
+ * count as being nowhere. */
 static void begin_reign(struct lease_set *s, bool primary)
 {
     s->reign++;
@@ -145,7 +147,7 @@ void lease_promote(struct lease_set *s, uint64_t now_ms, uint64_t extend_ms)
     s->settling = s->all.next;
     s->pile.wanted = s->count >= LEASE_SPREAD_FROM;
     s->pile.count = 0;
-    (void)lease_settle(s, LEASE_SETTLE_STEPS);
+    (void)lease_settle(s, LEASE_SETTLE_STEPS); /* with few leases that is all */
 }
 
 void lease_demote(struct lease_set *s)
@@ -231,6 +233,7 @@ size_t lease_take_expired(struct lease_set *s, uint64_t now_ms, int64_t ids[], s
 {
     size_t count = 0;
 
+    /* Not before all are in place: the order would not be that of expiry, nor the spread even. */
     if (!s->primary || !lease_settle(s, LEASE_SETTLE_STEPS))
         return 0;
     if (max > LEASE_REVOKES_MAX)
@@ -240,6 +243,9 @@ size_t lease_take_expired(struct lease_set *s, uint64_t now_ms, int64_t ids[], s
         if (l->due_ms > now_ms)
             break;
         assert(l->expires_ms <= now_ms);
+        /* It stays on the heap, for later: the proposal may be lost, with the leader or for want of
+         * one, and nobody tells us. Only the revoke that comes back through the log takes it off.
+         */
         ids[count++] = l->id;
         l->due_ms = now_ms + LEASE_RETRY_MS;
         heap_moved(&s->due, &l->turn);

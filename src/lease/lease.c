@@ -99,6 +99,7 @@ static enum err load(struct lease_set *s, struct buf *why)
     struct bytes key, value;
     enum err e;
 
+    /* No deadlines yet: nobody knows how much of their time has passed until somebody leads. */
     backend_view_open(s->options.backend, &view);
     backend_cursor_open(&view, BUCKET_LEASE, (struct bytes){0}, &c);
     while ((e = backend_cursor_next(&c, &key, &value)) == ERR_OK) {
@@ -178,6 +179,8 @@ enum lease_result lease_revoke_begin(struct lease_set *s, int64_t id)
     if (!l)
         return LEASE_NOT_FOUND;
     assert(!l->revoking);
+    /* From here on it is neither renewed nor taken as expired again, though its keys go in slices
+     * and other things happen in between. */
     lease_stop(s, l);
     l->revoking = true;
     return LEASE_OK;
@@ -192,7 +195,7 @@ void lease_revoke_end(struct lease_set *s, int64_t id)
     assert(l->keys.count == 0);
     delete_record(s, l);
     if (s->settling == &l->order)
-        s->settling = l->order.next;
+        s->settling = l->order.next; /* the promotion stood just here */
     table_remove(&s->table, &l->link);
     list_remove(&l->order);
     s->count--;
@@ -232,6 +235,7 @@ void lease_checkpoint(struct lease_set *s, int64_t id, int64_t remaining_ttl)
 
     if (!l)
         return;
+    /* In memory in any case: the next leader may be this member, and it counts from here. */
     l->remaining_ttl = remaining_ttl;
     l->told = false;
     if (s->options.checkpoint_persist)

@@ -22,8 +22,8 @@
  * Life       lease_open loads the bucket; mvcc_open then shows the keys, to be attached;
  *            lease_close.
  * Promises   1. A lease never expires before its TTL has passed since the grant or the last
- * renewal, or its remaining TTL since the promotion (plus the extension given there), on this
- *               member's clock.
+ *               renewal, or its remaining TTL since the promotion (plus the extension given there),
+ *               on this member's clock.
  *            2. A key belongs to at most one lease.
  *            3. Expired leases come out in order of expiry, at most LEASE_REVOKES_MAX at a time and
  *               each again only after LEASE_RETRY_MS, in case the revoke was lost.

@@ -89,7 +89,7 @@ void table_add(struct table *t, struct table_link *link)
     push(t, link);
     t->count++;
     if (t->count > t->bucket_count)
-        grow(t);
+        grow(t); /* one bucket for one link: the price of growing is part of each addition */
 }
 
 void table_remove(struct table *t, struct table_link *link)
