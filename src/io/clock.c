@@ -42,7 +42,7 @@ static void fire_due(struct event *e)
             inbox_put(c->inbox, &c->due);
             return;
         }
-        heap_remove(&c->timers, first);
+        heap_remove(&c->timers, first); /* before: on_time may start it again, or free it */
         timer_of(first)->on_time(timer_of(first));
         first = heap_first(&c->timers);
     }

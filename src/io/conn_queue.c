@@ -10,6 +10,7 @@ static void report(struct event *e)
     w->on_done(w, w->err);
 }
 
+/* Through the inbox, and not on the spot: whoever writes is in the middle of something. */
 static void finish(struct conn_queue *q, struct conn_write *w, enum err e, struct inbox *inbox)
 {
     list_remove(&w->link);

@@ -65,12 +65,13 @@ size_t inbox_drain(struct inbox *in, size_t max)
 {
     size_t count = 0;
 
-    take_posted(in);
+    take_posted(in); /* once: threads that go on posting are heard again in the next drain */
     while (count < max && in->first) {
         struct event *e = in->first;
         in->first = e->next;
         if (!in->first)
             in->last = &in->first;
+        /* Off the queue before it runs: it may put itself in again, or free itself. */
         e->next = NULL;
         e->queued = false;
         e->run(e);

@@ -103,6 +103,8 @@ static void deliver(struct event *e)
 {
     struct real_conn *c = container_of(e, struct real_conn, readable);
 
+    /* The end is told behind the last bytes (promise 2), even if those wait for somebody to resume.
+     */
     if (c->in && !c->paused && !c->closing)
         show_input(c);
     if (c->ended && !c->end_shown && !c->in && !c->paused && !c->closing) {
@@ -281,6 +283,7 @@ void conn_flush(struct real_conn *c)
     shutdown_if_wanted(c);
 }
 
+/* With the turn's end, together with whatever else it will write: one system call for all of it. */
 static void flush_soon(struct real_conn *c)
 {
     if (list_empty(&c->unsent))
@@ -308,7 +311,7 @@ static size_t try_write(struct conn *base, struct bytes what)
     assert(!c->shutdown_wanted);
     assert(!c->finished);
     if (!c->connected || c->closing || c->queue.bytes > 0 || what.len == 0)
-        return 0;
+        return 0; /* what is queued goes first */
     int sent = uv_try_write(&c->stream.stream, &piece, 1);
     if (sent < 0 && sent != UV_EAGAIN)
         conn_fail(c, err_of_errno(sent));
@@ -384,6 +387,8 @@ void conn_fail(struct real_conn *c, enum err reason)
     c->closing = true;
     c->reason = reason;
     c->net->refused += c->base.on == NULL;
+    /* Buffers and writes at once, the rest when libuv has let go of the handle: on_closed comes
+     * then, behind the reports of all writes (promise 3). */
     drop_buffer(c);
     list_remove(&c->unsent);
     conn_queue_cancel(&c->queue, c->net->inbox); /* libuv touches no buffer after uv_close */

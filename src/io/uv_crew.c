@@ -7,6 +7,7 @@
 static struct event *next_event(struct crew *c)
 {
     uv_mutex_lock(&c->mutex);
+    /* Also at the end everything that was submitted is done first: somebody waits to be told. */
     while (!c->first && !c->ending)
         uv_cond_wait(&c->wanted, &c->mutex);
     struct event *e = c->first;

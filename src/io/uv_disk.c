@@ -104,12 +104,14 @@ static int write_pieces(struct disk_op *op, uint64_t offset)
         if (put < 0)
             return errno;
         if (put == 0)
-            return EIO;
+            return EIO; /* no reason given; trying again would be a loop */
         op->done += (size_t)put;
     }
     return 0;
 }
 
+/* Of what is not data it writes the size, without which the data could not be read back, and not
+ * the times, which would cost another write to another place. */
 static int sync_data(int fd)
 {
     int result;
@@ -334,7 +336,8 @@ static void run_remove(struct disk_op *op)
 {
     int result = unlink(op->path);
 
-    if (result < 0 && (errno == EISDIR || errno == EPERM))
+    if (result < 0 &&
+        (errno == EISDIR || errno == EPERM)) /* POSIX says the second, Linux the first */
         result = rmdir(op->path);
     finish(op, error_of(result));
 }
@@ -420,6 +423,8 @@ static void run_on_thread(struct event *e)
     struct real_disk *d = container_of(op->disk, struct real_disk, base);
 
     run(&d->base, op);
+    /* The one event takes the op there and back: submitting it can never fail for want of memory.
+     */
     e->run = report;
     inbox_post(d->inbox, e);
 }

@@ -176,6 +176,8 @@ static void on_connections(uv_poll_t *poll, int status, int events)
     (void)status; /* accept will say the same */
     (void)events;
     for (unsigned i = 0; i < NET_ACCEPTS_AT_ONCE_MAX; i++) {
+        /* Asked before, and not after: a connection that is accepted and then closed has been told
+         * that we are there. In the kernel's queue it may wait. */
         if (!listener_may_take(&l->base)) {
             uv_poll_stop(poll);
             return;
