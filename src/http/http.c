@@ -124,6 +124,7 @@ static void exchange_over(struct http_conn *c)
         c->on->on_over(c, false);
         return;
     }
+    /* All of this before on_over, which may begin the next exchange. */
     http1_next(&c->reader);
     c->in = HTTP_IN_IDLE;
     c->out = HTTP_OUT_IDLE;
@@ -281,6 +282,7 @@ static void read_all(struct http_conn *c, struct bytes in)
     c->in_hand = 0;
     if (!c->on)
         return;
+    /* What is left is kept: the socket has handed it over, and will not do so again. */
     if (c->in != HTTP_IN_NOTHING && in.len > 0)
         buf_append(&c->ahead, in);
     pause_or_resume(c);
@@ -291,6 +293,7 @@ static void read_ahead(struct http_conn *c)
 {
     if (c->reading || !may_read(c))
         return;
+    /* Taken out, since read_all puts back what it does not come to. */
     struct buf ahead = c->ahead;
     c->ahead = (struct buf){0};
     read_all(c, buf_bytes(&ahead)); /* which pauses or resumes the socket */

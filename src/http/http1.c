@@ -199,6 +199,8 @@ static enum http1_found find_body(struct http1_reader *r)
     size_t codings = count_fields(r, "Transfer-Encoding");
     bool found;
 
+    /* A proxy in front of us might take the other of two, and let through as a body what we then
+     * read as the next request. */
     if (lengths > 1 || codings > 1 || (lengths > 0 && codings > 0))
         return bad(r, 400, "more than one length");
     if (codings > 0 &&
@@ -271,7 +273,7 @@ static enum http1_found read_head(struct http1_reader *r, struct bytes *in)
     size_t before = r->head.len;
     size_t fits = HTTP1_HEAD_BYTES_MAX - before;
     size_t taken = in->len < fits ? in->len : fits;
-    size_t search = before < 3 ? 0 : before - 3;
+    size_t search = before < 3 ? 0 : before - 3; /* the end may have come in pieces */
 
     if (taken == 0)
         return HTTP1_MORE;
@@ -298,6 +300,8 @@ static enum http1_found read_line(struct http1_reader *r, struct bytes *in)
         uint8_t c = in->at[0];
 
         *in = bytes_of(in->at + 1, in->len - 1);
+        /* No lone LF or CR: where lines end is where two readers of the same bytes come to differ.
+         */
         bool after_cr = r->line.len > 0 && r->line.at[r->line.len - 1] == '\r';
         if (after_cr != (c == '\n'))
             return bad(r, 400, "a line that does not end in CR LF");
@@ -319,6 +323,7 @@ static enum http1_found read_chunk_size(struct http1_reader *r, struct bytes *in
         return found;
     struct bytes line = bytes_of(r->line.at, r->line.len - 2);
     struct bytes digits = trim(cut_at(&line, ';'));
+    /* 15 digits are 60 bits: the sum below cannot overflow. */
     if (digits.len == 0 || digits.len > 15 || !all_are(line, is_value))
         return bad(r, 400, "malformed chunk size");
     for (size_t i = 0; i < digits.len; i++) {

@@ -108,6 +108,7 @@ size_t wire_send(struct wire *w)
     w->bytes_max = 0;
     struct bytes all = buf_bytes(&g->content);
     size_t taken = wire_is_blocked(w) ? 0 : conn_try_write(w->conn, all);
+    /* Copied, so that the gathering, which is large, serves the next connection at once. */
     if (taken < all.len && !w->failed)
         send_later(w, bytes_of(all.at + taken, all.len - taken));
     gather_return(w->pool, g);
