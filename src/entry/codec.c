@@ -4,7 +4,13 @@
 #include "pb/codec.h"
 #include "pb/wire.h"
 
-/* --- entries and hard states, by hand --- */
+/*
+ * --- entries and hard states, by hand ---
+ *
+ * They are what every put goes through, several times. Written backwards, as pb does: when a length
+ * is due, what it counts is already there, and nothing has to be measured first. An entry's head
+ * can be had alone, so that the log writes it in front of data that it shares.
+ */
 
 static void entry_take(struct pb_reader *r, void *out)
 {

@@ -99,6 +99,7 @@ static void clone_into(struct block *b, const struct raft_message *m, struct raf
                        const struct raft_message *whole, const struct raft_message *whole_clone)
 {
     struct raft_message copy = *m;
+    /* The same, and not equal ones: release tells by the pointers whose references they are. */
     bool same_entries =
         whole && whole->entries == m->entries && whole->entry_count == m->entry_count;
     bool same_snapshot = whole && whole->snapshot == m->snapshot;
@@ -120,6 +121,7 @@ struct raft_message *raft_message_clone(const struct raft_message *m)
 {
     struct block b = {0};
 
+    /* Twice the same code, first without memory: so counting and filling cannot disagree. */
     block_take(&b, sizeof(*m));
     clone_into(&b, m, NULL, NULL, NULL);
     b.at = mem_resize(NULL, b.used, 1);
