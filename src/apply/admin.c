@@ -83,6 +83,8 @@ bool admin_lease_revoke(struct apply *a, unsigned *steps)
 
     if (!a->revoking && !begin_revoke(a, id))
         return true;
+    /* Always the first that is left: between two slices there is nothing to remember, and nothing
+     * that could have moved. */
     for (; lease_first_key(a->o.leases, id, &key); spend(steps, REVOKE_STEPS)) {
         if (*steps == 0)
             return false;

@@ -219,6 +219,8 @@ uint64_t apply_begin(struct apply *a, const struct raft_entry *entry, uint64_t n
                      request_name(a->kind));
         return 0;
     }
+    /* Only now: while an entry is open nothing can be committed, and one that is refused above must
+     * not keep what came before it from the disk. */
     backend_entry_begin(a->o.backend);
     a->in_entry = true;
     return a->effects.id;
@@ -274,6 +276,8 @@ static enum result admit(struct apply *a)
         result = no_space_alarm(a);
     if (result == RESULT_OK)
         result = request_authorize(a->kind);
+    /* Against the store as it is before, as in etcd: the estimate stands for all that comes on top.
+     */
     if (result == RESULT_OK)
         a->over_quota = apply_over_quota(a, &a->request);
     return result;
@@ -442,7 +446,7 @@ void apply_end(struct apply *a, struct bytes conf_state)
                           (struct backend_position){a->effects.index, a->effects.term}, conf_state);
     a->in_entry = false;
     a->state = APPLY_IDLE;
-    forget_entry(a);
+    forget_entry(a); /* last: the reply and the changes that were shown lie in it */
 }
 
 /* The scans of a half-made reply go with it: they would keep the old state from ending. */

@@ -89,6 +89,7 @@ bool apply_read_some(struct apply_read *r, unsigned steps)
         rd->begun = true;
     }
     if (!work_some(&rd->work, &steps) && a->state != APPLY_REFUSED) {
+        /* A range has its own scan open, which pins; a transaction may have none between two. */
         if (r->txn)
             hold_back_compaction(a->o.mvcc, rd);
         return false;

@@ -134,7 +134,8 @@ struct place {
     size_t piece, text;
 };
 
-/* Counted from the end, because marks are closed soon after they were made. */
+/* Counted from the end, because marks are closed soon after they were made: a transaction of many
+ * operations would otherwise walk over all its pieces for each. */
 static struct place place_before(const struct reply *r, uint64_t bytes_behind)
 {
     struct place p = {r->piece_count, r->text.len};

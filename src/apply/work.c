@@ -84,7 +84,8 @@ enum result work_check_op(struct work *w, const struct pb_request_op *op)
         return check_put(w, op->put);
     case PB_OP_DELETE_RANGE:
         return RESULT_OK;
-    case PB_OP_NONE: /* perhaps one that a later version knows, and its members execute */
+    case PB_OP_NONE: /* perhaps one that a later version knows, and its members execute. A read that
+                      * nobody logs may be refused; an entry of the log may not be skipped */
         if (w->writes)
             apply_refuse(w->apply, "its transaction has an operation that is not known here");
         return RESULT_KEY_NOT_FOUND;
@@ -134,7 +135,7 @@ static struct revision revision_asked(const struct work *w, int64_t revision)
 static bool execute_range(struct work *w, const struct pb_range_request *r, unsigned *steps)
 {
     if (!w->reply)
-        return true;
+        return true; /* it changes nothing, and nobody here waits: the client is another member's */
     struct mvcc_question question = {
         .key = r->key,
         .end = r->range_end,
@@ -210,6 +211,8 @@ static bool execute_put(struct work *w, const struct pb_put_request *p, unsigned
     struct revision before = state_now(w);
     struct keyindex_found found;
 
+    /* What was there is looked up before the put, and what is kept of it lies in `chunk` until mvcc
+     * has copied it. */
     bool alive = (keeps || shows) && mvcc_find(m, p->key, before, &found);
     if (keeps && alive && !keep_old(w, p, found.mod, &value, &lease))
         return false;
@@ -282,6 +285,8 @@ static bool execute_delete(struct work *w, const struct pb_delete_range_request 
     struct mvcc_question question = {
         .key = d->key, .end = d->range_end, .at = state_now(w), .tag = TAG_DELETE_PREV_KVS};
 
+    /* Counted while they are all there, at the revision before; read later, from history, which the
+     * scan keeps. */
     if (d->prev_kv && w->reply && !w->op.measured && !measure(w, &question, steps))
         return false;
     if (*steps == 0)
@@ -396,7 +401,7 @@ void work_end(struct work *w, struct mvcc_changes *changes)
 {
     bool writing = w->writing;
 
-    work_abandon(w);
+    work_abandon(w); /* which forgets that it writes, since it also ends what is given up */
     if (writing)
         mvcc_write_end(mvcc_of(w), changes);
 }
