@@ -120,6 +120,8 @@ static enum err write_db(struct exporter *x)
     struct bolt_writer *w = bolt_writer_open(
         &(struct bolt_writer_options){.buckets = names, .bucket_count = BUCKET_COUNT}, &x->feed);
     enum err e = ERR_OK;
+    /* Two walks over the same view: the first only counts, since the metas, which come first, say
+     * how many pages follow; the second writes. */
     while (e == ERR_OK && !done)
         e = bolt_writer_plan(w, UINT64_MAX, &done);
     x->copied.entries = 0; /* counted again in the second walk */
@@ -186,6 +188,8 @@ static enum err copy_all(struct exporter *x)
 static enum err publish(struct exporter *x)
 {
     struct dir *d = x->dir;
+    /* As with an import: when the file has its name, both are there, and the note says which one is
+     * to go. */
     enum err e =
         note_write(d, d->store, &(struct note){.kind = NOTE_EXPORT, .index = x->copied.index});
 

@@ -82,6 +82,7 @@ static enum err copy_entry(struct snap_import *m, enum bucket bucket, struct bol
         return db_damaged(&m->db, offset, "an empty key");
     if (entry->value_bytes > BACKEND_VALUE_BYTES_MAX)
         return db_damaged(&m->db, offset, "a value larger than any can be");
+    /* Straight into the batch: a value may have a gigabyte, and is in memory once. */
     uint8_t *value = backend_put_space(m->to, bucket, entry->key, entry->value_bytes);
     enum err e = bolt_cursor_read(c, 0, value, entry->value_bytes);
     if (e != ERR_OK)
@@ -229,6 +230,8 @@ const char *snap_import_dir(const struct snap_import *m)
 static enum err publish(struct snap_import *m)
 {
     struct dir *d = m->dir;
+    /* Before it has its name: from then on both stores are there, until import_finish has put
+     * etcd's aside, and after a crash only the note tells that this was meant. */
     enum err e = note_write(d, d->store_tmp,
                             &(struct note){.kind = NOTE_IMPORT,
                                            .txid = bolt_info(m->db.bolt).txid,

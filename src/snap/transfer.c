@@ -30,6 +30,8 @@ enum err dir_tried(struct dir *d, enum err e, const char *what, const char *path
     return e == ERR_OK ? e : dir_fail(d, e, path, "cannot %s: %s", what, err_text(e));
 }
 
+/* The name is changed in memory and nobody knows about the disk. To go on would write to one store,
+ * and perhaps start from the other after a power cut; to undo it may fail the same way. */
 void dir_must_sync(struct dir *d, const char *path)
 {
     enum err e = disk_sync_dir(d->disk, path);
@@ -156,6 +158,8 @@ enum err dir_remove_store(struct dir *d)
 {
     enum err e = dir_remove_folder(d, d->store_tmp);
 
+    /* It loses its name first: a crash while the files go leaves a folder that the next start
+     * removes, and not half a store. */
     if (e == ERR_OK)
         e = dir_tried(d, disk_rename(d->disk, d->store, d->store_tmp), "rename", d->store);
     if (e != ERR_OK)
