@@ -346,7 +346,7 @@ static enum err load_all(struct tables *t, struct backend_view *v, struct buf *w
 
 enum err cluster_reload(struct cluster *c, struct buf *why)
 {
-    struct tables *fresh = tables_new();
+    struct tables *fresh = tables_new(); /* the old ones stay if these make no sense */
     struct backend_view view;
     size_t said = why->len;
 
@@ -535,7 +535,8 @@ static void replace_member(struct cluster *c, const struct pb_member *m)
 {
     size_t place = member_place(c->tables, m->id);
     struct arena home = {0};
-    struct pb_member copy = copy_member(&home, m);
+    struct pb_member copy =
+        copy_member(&home, m); /* first: most of m's texts are the old entry's */
 
     assert(c->tables->members[place].id == m->id);
     arena_free(&c->tables->homes[place]);
@@ -577,6 +578,8 @@ enum cluster_result cluster_apply_conf_change(struct cluster *c, const struct ra
     enum cluster_result outcome = check_change(c, cc, &arena, &read);
     bool removes = outcome == CLUSTER_OK && cc->type == RAFT_REMOVE_NODE;
 
+    /* The id is noted for good: a member that was away meanwhile still speaks under it, and must be
+     * told apart from one that was never there. */
     if (removes) {
         remove_member(c->tables, cc->node_id);
         note_removed(c->tables, cc->node_id);
