@@ -205,12 +205,12 @@ void admin_cluster_member_attr_set(struct apply *a)
                      (unsigned long long)r->member_id);
         return;
     }
-    enum cluster_result outcome =
+    enum cluster_result result =
         cluster_set_attributes(a->o.cluster, r->member_id, of->name,
                                (struct url_list){of->client_urls.at, of->client_urls.count});
-    if (outcome != CLUSTER_OK && outcome != CLUSTER_ID_REMOVED)
+    if (result != CLUSTER_OK && result != CLUSTER_ID_REMOVED)
         apply_refuse(a, "it sets the attributes of member %llx: %s",
-                     (unsigned long long)r->member_id, cluster_result_text(outcome));
+                     (unsigned long long)r->member_id, cluster_result_text(result));
 }
 
 void admin_downgrade_info_set(struct apply *a)
@@ -223,9 +223,9 @@ void admin_downgrade_info_set(struct apply *a)
     buf_free(&why);
 }
 
-static enum result answer_of_cluster(enum cluster_result outcome)
+static enum result result_of_cluster(enum cluster_result result)
 {
-    switch (outcome) {
+    switch (result) {
     case CLUSTER_OK:
         return RESULT_OK;
     case CLUSTER_ID_REMOVED:
@@ -249,14 +249,14 @@ static enum result answer_of_cluster(enum cluster_result outcome)
 void admin_conf_change(struct apply *a, const struct raft_conf_change *cc)
 {
     struct apply_effects *e = &a->effects;
-    enum cluster_result outcome = cluster_apply_conf_change(a->o.cluster, cc, &e->removed_self);
+    enum cluster_result result = cluster_apply_conf_change(a->o.cluster, cc, &e->removed_self);
 
-    if (cluster_result_is_fatal(outcome)) {
+    if (cluster_result_is_fatal(result)) {
         apply_refuse(a, "it changes member %llx: %s", (unsigned long long)cc->node_id,
-                     cluster_result_text(outcome));
+                     cluster_result_text(result));
         return;
     }
-    e->result = answer_of_cluster(outcome);
+    e->result = result_of_cluster(result);
     if (e->result != RESULT_OK)
         e->conf_change.node_id = 0; /* raft hears of it, and changes nothing */
 }

@@ -30,7 +30,7 @@ struct model_store {
     /* The entry under way. */
     struct state now;
     bool changed;
-    struct arena *answers;
+    struct arena *results;
 };
 
 static bool in_range(size_t i, struct bytes key, struct bytes end)
@@ -66,7 +66,7 @@ static int64_t revision_now(const struct model_store *m)
 /* Inside a transaction. */
 static const struct pb_response_header *inner_header(const struct model_store *m, bool inner)
 {
-    struct pb_response_header *h = arena_new(m->answers, struct pb_response_header);
+    struct pb_response_header *h = arena_new(m->results, struct pb_response_header);
 
     h->revision = revision_now(m);
     return inner ? h : NULL;
@@ -75,8 +75,8 @@ static const struct pb_response_header *inner_header(const struct model_store *m
 static const struct pb_range_response *model_range(struct model_store *m,
                                                    const struct pb_range_request *r, bool inner)
 {
-    struct pb_range_response *result = arena_new(m->answers, struct pb_range_response);
-    struct pb_key_value *kvs = arena_new_array(m->answers, KEYS, struct pb_key_value);
+    struct pb_range_response *result = arena_new(m->results, struct pb_range_response);
+    struct pb_key_value *kvs = arena_new_array(m->results, KEYS, struct pb_key_value);
     const struct state *s = r->revision > 0 ? &m->states[r->revision] : &m->now;
     size_t found = 0;
 
@@ -104,7 +104,7 @@ static const struct pb_range_response *model_range(struct model_store *m,
 static const struct pb_put_response *model_put_key(struct model_store *m,
                                                    const struct pb_put_request *p, bool inner)
 {
-    struct pb_put_response *result = arena_new(m->answers, struct pb_put_response);
+    struct pb_put_response *result = arena_new(m->results, struct pb_put_response);
     struct fact *f = &m->now.keys[place_of(p->key)];
     struct fact before = *f;
 
@@ -121,7 +121,7 @@ static const struct pb_put_response *model_put_key(struct model_store *m,
     };
     result->header = inner_header(m, inner);
     if (p->prev_kv && before.alive) {
-        struct pb_key_value *kv = arena_new(m->answers, struct pb_key_value);
+        struct pb_key_value *kv = arena_new(m->results, struct pb_key_value);
         *kv = kv_of(&before, place_of(p->key));
         result->prev_kv = kv;
     }
@@ -132,8 +132,8 @@ static const struct pb_delete_range_response *
 model_delete(struct model_store *m, const struct pb_delete_range_request *d, bool inner)
 {
     struct pb_delete_range_response *result =
-        arena_new(m->answers, struct pb_delete_range_response);
-    struct pb_key_value *kvs = arena_new_array(m->answers, KEYS, struct pb_key_value);
+        arena_new(m->results, struct pb_delete_range_response);
+    struct pb_key_value *kvs = arena_new_array(m->results, KEYS, struct pb_key_value);
 
     for (size_t i = 0; i < KEYS; i++) {
         struct fact *f = &m->now.keys[i];
@@ -231,11 +231,11 @@ static const struct pb_txn_response *model_txn(struct model_store *m,
     bool yes = model_compares(m, t);
     const struct pb_request_op *ops = yes ? t->success.at : t->failure.at;
     size_t count = yes ? t->success.count : t->failure.count;
-    struct pb_txn_response *result = arena_new(m->answers, struct pb_txn_response);
-    struct pb_response_op *responses = arena_new_array(m->answers, DICE_OPS, struct pb_response_op);
+    struct pb_txn_response *result = arena_new(m->results, struct pb_txn_response);
+    struct pb_response_op *responses = arena_new_array(m->results, DICE_OPS, struct pb_response_op);
 
     result->succeeded = yes;
-    result->header = inner ? arena_new(m->answers, struct pb_response_header) : NULL;
+    result->header = inner ? arena_new(m->results, struct pb_response_header) : NULL;
     result->responses.at = responses;
     result->responses.count = count;
     for (size_t i = 0; i < count; i++) {
@@ -326,9 +326,9 @@ static enum result model_apply(struct model_store *m, const struct pb_internal_r
 
 /* ---- The tests ---- */
 
-static void model_init(struct model_store *m, struct arena *answers)
+static void model_init(struct model_store *m, struct arena *results)
 {
-    *m = (struct model_store){.revision = 1, .compacted = -1, .answers = answers};
+    *m = (struct model_store){.revision = 1, .compacted = -1, .results = results};
     m->states = mem_new_array(REVISIONS, struct state);
 }
 

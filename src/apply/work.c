@@ -27,7 +27,7 @@ static struct revision state_now(const struct work *w)
 
 /* ---- Checks: all of them before the first write ---- */
 
-static enum result answer_of(enum mvcc_result m)
+static enum result result_of_mvcc(enum mvcc_result m)
 {
     switch (m) {
     case MVCC_OK:
@@ -49,7 +49,7 @@ static enum result check_range(struct work *w, const struct pb_range_request *r)
     if (r->revision == 0)
         return RESULT_OK;
     if (!w->txn)
-        return answer_of(mvcc_resolve(mvcc_of(w), r->revision, &at));
+        return result_of_mvcc(mvcc_resolve(mvcc_of(w), r->revision, &at));
     if (r->revision > w->base.main)
         return RESULT_FUTURE_REV;
     if (r->revision < mvcc_compact_revision(mvcc_of(w)))

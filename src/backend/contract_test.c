@@ -95,8 +95,7 @@ static void close_view(struct script *s, const char *name)
     test_fail(__FILE__, __LINE__, "no view %s", name);
 }
 
-static void answer_get(struct script *s, struct backend_view *v, const char **words,
-                       struct buf *out)
+static void reply_get(struct script *s, struct backend_view *v, const char **words, struct buf *out)
 {
     struct bytes value;
     enum err e = backend_get(v, bucket_of(words[2]), spelled(s, words[3]), &value);
@@ -111,8 +110,8 @@ static void answer_get(struct script *s, struct backend_view *v, const char **wo
     buf_append_str(out, "\n");
 }
 
-static void answer_scan(struct script *s, struct backend_view *v, const char **words,
-                        struct buf *out)
+static void reply_scan(struct script *s, struct backend_view *v, const char **words,
+                       struct buf *out)
 {
     struct backend_cursor c;
     struct bytes key, value;
@@ -131,7 +130,7 @@ static void answer_scan(struct script *s, struct backend_view *v, const char **w
     buf_printf(out, "%s\n", e == ERR_END ? "" : err_text(e));
 }
 
-static void answer_position(struct backend_view *v, const char **words, struct buf *out)
+static void reply_position(struct backend_view *v, const char **words, struct buf *out)
 {
     struct backend_position p;
 
@@ -140,7 +139,7 @@ static void answer_position(struct backend_view *v, const char **words, struct b
                (unsigned long long)p.term);
 }
 
-static void answer_state(const struct backend *b, struct buf *out)
+static void reply_state(const struct backend *b, struct buf *out)
 {
     struct backend_position applied = backend_applied(b), durable = backend_durable(b);
 
@@ -161,11 +160,11 @@ static void look(struct script *s, const char **words, struct buf *out)
     struct backend_view *v = view_named(s, words[1]);
     CHECK(v);
     if (strcmp(words[0], "get") == 0)
-        answer_get(s, v, words, out);
+        reply_get(s, v, words, out);
     else if (strcmp(words[0], "scan") == 0)
-        answer_scan(s, v, words, out);
+        reply_scan(s, v, words, out);
     else
-        answer_position(v, words, out);
+        reply_position(v, words, out);
     if (now)
         close_view(s, "now");
 }
@@ -235,7 +234,7 @@ static void step(struct script *s, const char **words, struct buf *out)
     else if (strcmp(words[0], "close") == 0)
         close_view(s, words[1]);
     else if (strcmp(words[0], "state") == 0)
-        answer_state(s->backend_rig.b, out);
+        reply_state(s->backend_rig.b, out);
     else if (strcmp(words[0], "get") == 0 || strcmp(words[0], "scan") == 0 ||
              strcmp(words[0], "position") == 0)
         look(s, words, out);
@@ -246,7 +245,7 @@ static void step(struct script *s, const char **words, struct buf *out)
     backend_check(s->backend_rig.b);
 }
 
-static void answer(void *context, const struct scenario_command *command, struct buf *out)
+static void reply(void *context, const struct scenario_command *command, struct buf *out)
 {
     struct script *s = context;
     char *lines = arena_copy_str(command->arena, command->input), *next_line, *next_word;
@@ -270,7 +269,7 @@ static void run_contract(enum backend_rig_kind kind)
 
     backend_rig_init(&s.backend_rig, kind);
     CHECK_EQ(backend_rig_open(&s.backend_rig), ERR_OK);
-    test_scenario("src/backend/testdata/contract.txt", answer, &s);
+    test_scenario("src/backend/testdata/contract.txt", reply, &s);
     CHECK_EQ(s.defrags_done, 2);
     backend_rig_close(&s.backend_rig);
     backend_rig_free(&s.backend_rig);

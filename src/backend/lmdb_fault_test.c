@@ -415,7 +415,7 @@ static void restore(const char *dir, struct rng *rng)
 
 /* --- the sweeps --------------------------------------------------------------------------- */
 
-struct outcome {
+struct result {
     unsigned opens, commits, defrags, unharmed; /* that failed, or had nothing to fail */
 };
 
@@ -435,7 +435,7 @@ static void remove_folder(const struct story *t)
 
 /* Tells the story as far as it goes; true if the call in question was reached. */
 static bool tell_watched(struct story *t, uint64_t nth, int error, bool for_good,
-                         struct outcome *out)
+                         struct result *out)
 {
     watch(t->s.dir, nth, error, for_good);
     if (backend_rig_open(&t->s) == ERR_OK)
@@ -450,7 +450,7 @@ static bool tell_watched(struct story *t, uint64_t nth, int error, bool for_good
     return reached;
 }
 
-static bool fail_once(uint64_t nth, int error, struct outcome *out)
+static bool fail_once(uint64_t nth, int error, struct result *out)
 {
     struct story t;
     unsigned unharmed = out->unharmed;
@@ -474,7 +474,7 @@ static bool fail_once(uint64_t nth, int error, struct outcome *out)
 
 TEST(every_call_of_lmdb_may_fail_once)
 {
-    struct outcome out = {0};
+    struct result out = {0};
     uint64_t nth = 1;
 
     while (fail_once(nth, nth % 3 == 0 ? ENOSPC : nth % 3 == 1 ? EIO : ENOMEM, &out))
@@ -486,7 +486,7 @@ TEST(every_call_of_lmdb_may_fail_once)
     CHECK(out.defrags > 20);
 }
 
-static bool cut_power(uint64_t nth, struct rng *rng, struct outcome *out, unsigned *lost)
+static bool cut_power(uint64_t nth, struct rng *rng, struct result *out, unsigned *lost)
 {
     struct story t;
 
@@ -510,7 +510,7 @@ static bool cut_power(uint64_t nth, struct rng *rng, struct outcome *out, unsign
 TEST(the_power_may_go_at_every_call_of_lmdb)
 {
     for (uint64_t round = 0; round < test_effort(); round++) {
-        struct outcome out = {0};
+        struct result out = {0};
         struct rng rng;
         unsigned lost = 0;
         uint64_t nth = 1;
@@ -546,7 +546,7 @@ static bool kill_and_cut(uint64_t nth, struct rng *rng)
 {
     struct story t;
     struct model after;
-    struct outcome out = {0};
+    struct result out = {0};
     struct backend_view v;
 
     story_init(&t, BACKEND_RIG_LMDB);

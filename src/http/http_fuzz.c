@@ -14,9 +14,9 @@
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 enum {
-    ANSWERS_HEAD = 1,
-    ANSWERS_END = 2,
-    ANSWERS_LATER = 4,
+    RESPONDS_HEAD = 1,
+    RESPONDS_END = 2,
+    RESPONDS_LATER = 4,
     KEEPS_BODY = 8,
     CHUNKED = 16,
     BLOCKS = 32
@@ -102,7 +102,7 @@ static uint64_t still(struct clock *c)
 
 static const struct clock_ops clock_ops = {.now_ns = still, .wall_ns = still};
 
-static void answer(struct fuzz_end *e)
+static void respond(struct fuzz_end *e)
 {
     bool chunked = e->habits & CHUNKED;
     struct http_message_options options = {.length = chunked ? HTTP_CHUNKED : 2};
@@ -122,8 +122,8 @@ static void on_head(struct http_conn *c)
     assert(e->phase == BETWEEN);
     e->phase = IN_BODY;
     e->requests++;
-    if (e->habits & ANSWERS_HEAD)
-        answer(e);
+    if (e->habits & RESPONDS_HEAD)
+        respond(e);
 }
 
 static void on_body(struct http_conn *c, struct bytes piece)
@@ -144,8 +144,8 @@ static void on_end(struct http_conn *c)
 
     assert(e->phase == IN_BODY);
     e->phase = WHOLE;
-    if (e->habits & ANSWERS_END)
-        answer(e);
+    if (e->habits & RESPONDS_END)
+        respond(e);
 }
 
 static void on_credit(struct http_conn *c)
@@ -183,7 +183,7 @@ static const struct http_events events = {.on_head = on_head,
 static void ask(struct fuzz_end *e)
 {
     const struct http1_field host = {BYTES("Host"), BYTES("x")};
-    bool with_body = e->habits & ANSWERS_LATER;
+    bool with_body = e->habits & RESPONDS_LATER;
 
     if (e->http.reader.kind == HTTP1_REQUEST || e->phase != BETWEEN || !http_is_idle(&e->http))
         return;
@@ -192,7 +192,7 @@ static void ask(struct fuzz_end *e)
                                                 .field_count = 1,
                                                 .length = with_body ? 3 : 0,
                                                 .no_length = !with_body,
-                                                .is_expected = e->habits & ANSWERS_HEAD});
+                                                .is_expected = e->habits & RESPONDS_HEAD});
     if (http_credit(&e->http) == 0)
         return;
     http_send(&e->http, with_body ? BYTES("abc") : BYTES(""));
@@ -208,8 +208,8 @@ static void after_each_piece(struct fuzz_end *e)
         e->held = 0;
         http_consumed(&e->http, held);
     }
-    if (e->phase == WHOLE && e->habits & ANSWERS_LATER)
-        answer(e);
+    if (e->phase == WHOLE && e->habits & RESPONDS_LATER)
+        respond(e);
     ask(e);
     wire_send(&e->wire);
     http_check(&e->http);

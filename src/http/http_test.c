@@ -16,8 +16,8 @@ struct http_rig {
     struct buf sent; /* to the other end */
     struct buf told;
     bool paused, is_blocked;
-    bool answers_head, answers_end; /* "200 ok" from inside the callback */
-    bool keeps_body;                /* does not consume what it is shown */
+    bool responds_head, responds_end; /* "200 ok" from inside the callback */
+    bool keeps_body;                  /* does not consume what it is shown */
     struct conn_write *waiting;
 };
 
@@ -86,7 +86,7 @@ static void on_head(struct http_conn *c)
                    (int)c->reader.target.len, c->reader.target.at);
     else
         buf_printf(&r->told, "[%u]", c->reader.status);
-    if (r->answers_head)
+    if (r->responds_head)
         respond(c, "ok");
 }
 
@@ -104,7 +104,7 @@ static void on_end(struct http_conn *c)
     struct http_rig *r = c->context;
 
     buf_append_str(&r->told, "<end>");
-    if (r->answers_end)
+    if (r->responds_end)
         respond(c, "ok");
 }
 
@@ -249,7 +249,7 @@ TEST(whoever_answers_from_within_is_given_the_next_request_on_the_same_stack)
     struct http_rig *r = rig_open(HTTP1_REQUEST);
     struct buf many = {0};
 
-    r->answers_end = true;
+    r->responds_end = true;
     for (unsigned i = 0; i < 10000; i++)
         buf_append_str(&many, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\n\r\n.");
     http_data(&r->http, buf_bytes(&many));
@@ -332,7 +332,7 @@ TEST(continue_is_said_unless_the_answer_comes_first)
     check_text(&r->told, "[POST /]abc<end><over>");
     check_sent(r, OK_REPLY);
 
-    r->answers_head = true;
+    r->responds_head = true;
     hear(r, head);
     check_text(&r->told, "[POST /]<last>"); /* the body may or may not come */
     check_sent(r, OK_LAST);
@@ -343,7 +343,7 @@ TEST(a_request_answered_before_it_was_read_is_let_pass)
 {
     struct http_rig *r = rig_open(HTTP1_REQUEST);
 
-    r->answers_head = true;
+    r->responds_head = true;
     hear(r, "POST /1 HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nab");
     hear(r, "cdePOST /2 HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n");
     check_text(&r->told, "[POST /1]<over>[POST /2]<over>");
@@ -360,7 +360,7 @@ TEST(only_so_much_is_let_pass)
     struct http_rig *r = rig_open(HTTP1_REQUEST);
     struct buf chunk = {0};
 
-    r->answers_head = true;
+    r->responds_head = true;
     hear(r, "POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n");
     check_text(&r->told, "[POST /]");
     buf_printf(&chunk, "%x\r\n", HTTP_DISCARD_BYTES + 1);
@@ -627,7 +627,7 @@ TEST(whoever_reads_no_answer_is_not_listened_to)
     const char *request = "GET / HTTP/1.1\r\nHost: x\r\n\r\n";
     struct http_rig *r = rig_open(HTTP1_REQUEST);
 
-    r->answers_end = true;
+    r->responds_end = true;
     r->is_blocked = true;
     hear(r, request);
     for (unsigned i = 0; i < 10; i++)

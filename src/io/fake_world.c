@@ -214,7 +214,7 @@ static void report_lookup(struct event *e)
     l->on_done(l);
 }
 
-static void answer_lookup(struct fake_task *t)
+static void finish_lookup(struct fake_task *t)
 {
     struct fake_lookup *f = container_of(t, struct fake_lookup, task);
     struct lookup *l = f->lookup;
@@ -242,7 +242,7 @@ static void start_lookup(struct resolver *base, struct lookup *l)
     assert(l->on_done);
     l->resolver = base;
     f->lookup = l;
-    f->task.run = answer_lookup;
+    f->task.run = finish_lookup;
     list_init(&f->link);
     list_push_back(&r->lookups, &f->link);
     fake_time_after(r->time, &f->task, r->delay);

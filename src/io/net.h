@@ -168,7 +168,7 @@ static inline void listener_close(struct listener *l)
     l->net->ops->listener_close(l);
 }
 
-/* The outcome is on_open, or on_closed alone. Writing may begin at once. */
+/* What comes of it is on_open, or on_closed alone. Writing may begin at once. */
 static inline struct conn *net_connect(struct net *n, const struct net_address *a,
                                        const struct conn_handlers *on, void *context)
 {

@@ -42,7 +42,7 @@ static void finish(struct lookup *l, enum err e)
     inbox_put(container_of(l->resolver, struct real_resolver, base)->inbox, &l->event);
 }
 
-static void on_answer(uv_getaddrinfo_t *request, int status, struct addrinfo *first)
+static void on_found(uv_getaddrinfo_t *request, int status, struct addrinfo *first)
 {
     struct search *s = container_of(request, struct search, request);
     struct lookup *l = s->lookup;
@@ -68,7 +68,7 @@ static void start(struct resolver *base, struct lookup *l)
     l->resolver = base;
     l->count = 0;
     s->lookup = l;
-    int error = uv_getaddrinfo(r->uv, &s->request, on_answer, l->host, NULL, &hints);
+    int error = uv_getaddrinfo(r->uv, &s->request, on_found, l->host, NULL, &hints);
     if (error != 0) { /* not a name at all: too long, or not text */
         mem_free(s);
         finish(l, ERR_NOT_FOUND);

@@ -19,10 +19,10 @@ static bool make_change(struct mvcc *m, struct bytes value, struct mvcc_change *
     return true;
 }
 
-enum outcome { SHOWN, NOT_WANTED, BEYOND, DAMAGED };
+enum show_result { SHOWN, NOT_WANTED, BEYOND, DAMAGED };
 
-static enum outcome show(struct mvcc *m, struct bytes key, struct bytes value, mvcc_visit *visit,
-                         void *context, int64_t end, struct revision *next)
+static enum show_result show(struct mvcc *m, struct bytes key, struct bytes value,
+                             mvcc_visit *visit, void *context, int64_t end, struct revision *next)
 {
     struct mvcc_change change = {0};
 
@@ -49,7 +49,7 @@ static bool walk(struct mvcc *m, struct backend_view *v, struct revision *next, 
     struct backend_cursor c;
     struct bytes key, value;
     int64_t end = mvcc_history_end(m, next->main);
-    enum outcome o = SHOWN;
+    enum show_result o = SHOWN;
 
     backend_cursor_open(v, BUCKET_KEY, revision_encode(*next, false, &space), &c);
     for (; steps > 0 && o == SHOWN; steps--) {

@@ -14,10 +14,10 @@ static void tell(const struct slice *s, const struct change *c)
     s->drop(s->context, change_revision(c), c->tombstone);
 }
 
-enum outcome { KEPT, EMPTIED, UNFINISHED };
+enum compact_result { KEPT, EMPTIED, UNFINISHED };
 
 /* Looking at a record is a step, and so is each revision that goes. */
-static enum outcome compact_record(struct slice *s, struct record *r)
+static enum compact_result compact_record(struct slice *s, struct record *r)
 {
     uint64_t drops = keyindex_record_dropped_by(r, s->main);
     bool all = drops == keyindex_record_changes(r);
@@ -95,13 +95,13 @@ static bool compact_records(struct slice *s, struct keyindex_compaction *c)
         }
         prefetch(at.leaf, at.place);
         struct record *r = at.leaf->records[at.place];
-        enum outcome outcome = compact_record(s, r);
-        if (outcome == KEPT) {
+        enum compact_result result = compact_record(s, r);
+        if (result == KEPT) {
             at.place++;
             continue;
         }
         remember(c, r);
-        if (outcome == UNFINISHED)
+        if (result == UNFINISHED)
             return false;
         remove_record(s, buf_bytes(&c->next));
         at = spot_of(s->ix, c); /* nodes may have been merged */

@@ -190,7 +190,8 @@ bool keyindex_key_is_unsettled(struct keyindex *ix, struct bytes key, struct rev
     return true;
 }
 
-static void pay(struct keyindex *ix, struct record *r, struct revision at, uint32_t length)
+static void note_tombstone(struct keyindex *ix, struct record *r, struct revision at,
+                           uint32_t length)
 {
     struct change tombstone = {.main = at.main,
                                .sub = (uint32_t)at.sub & REVISION_SUB_MAX,
@@ -211,7 +212,7 @@ void keyindex_settle_key(struct keyindex *ix, struct bytes key, struct revision 
     assert(found);
     assert(l->covered >> place & 1);
     assert(keyindex_record_is_covered(ix, l->records[place]));
-    pay(ix, l->records[place], at, length);
+    note_tombstone(ix, l->records[place], at, length);
 }
 
 /* --- the settling ------------------------------------------------------------------------- */
@@ -256,7 +257,7 @@ static unsigned settle_leaf(struct keyindex *ix, struct path *p, unsigned steps,
         struct revision at = ix->range_tombstone.first;
         at.sub += (int64_t)(ix->range_tombstone.settled + settled);
         if (keyindex_record_is_covered(ix, r)) /* else a put has settled it early; it counts on */
-            pay(ix, r, at, store(context, record_key(r), at));
+            note_tombstone(ix, r, at, store(context, record_key(r), at));
         l->covered &= l->covered - 1;
     }
     for (unsigned level = 0; level < p->height; level++)

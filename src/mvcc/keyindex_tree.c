@@ -671,7 +671,7 @@ static void merge(struct keyindex *ix, struct path *p, unsigned level, unsigned 
 }
 
 /* After the node of this level on the path has lost something. */
-static void settle(struct keyindex *ix, struct path *p, unsigned level)
+static void merge_up(struct keyindex *ix, struct path *p, unsigned level)
 {
     for (; level < p->height; level++) {
         struct inner *parent = p->steps[level].node;
@@ -715,6 +715,6 @@ struct record *keyindex_tree_remove(struct keyindex *ix, struct path *p)
     l->heads[l->count] = UINT32_MAX;
     ix->size--;
     ix->shape++;
-    settle(ix, p, 0);
+    merge_up(ix, p, 0);
     return r;
 }

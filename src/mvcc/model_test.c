@@ -505,7 +505,7 @@ static void close_question(struct question *a)
     a->used = false;
 }
 
-static void check_answer(struct question *a)
+static void check_result(struct question *a)
 {
     CHECK_BYTES(buf_bytes(&a->got), buf_bytes(&a->expected));
     close_question(a);
@@ -530,7 +530,7 @@ static void go_on_with(struct world *w, struct question *a)
     bool done = mvcc_scan_read(&a->scan, max, steps, &a->got);
     CHECK(a->got.len - before <= max || a->got.len - before <= 100); /* one may be larger */
     if (done)
-        check_answer(a);
+        check_result(a);
 }
 
 static void go_on_reading(struct world *w)

@@ -344,10 +344,10 @@ static uint8_t *next_space(const struct mvcc_scan *s, const struct chunk *b, uin
     return at + size - length;
 }
 
-enum outcome { SHOWN, DOES_NOT_FIT, DAMAGED };
+enum show_result { SHOWN, DOES_NOT_FIT, DAMAGED };
 
 /* As much of it as the chunk takes, after what has come before. */
-static enum outcome show_part(struct mvcc_scan *s, const struct chunk *b, struct bytes kv)
+static enum show_result show_part(struct mvcc_scan *s, const struct chunk *b, struct bytes kv)
 {
     uint8_t head[16];
     size_t size = size_with_tag((uint32_t)kv.len), head_len = size - kv.len;
@@ -369,8 +369,8 @@ static enum outcome show_part(struct mvcc_scan *s, const struct chunk *b, struct
 }
 
 /* The same of a stored one whose head has been shown, without a look at the rest of it. */
-static enum outcome show_stored_part(struct mvcc_scan *s, const struct chunk *b, struct revision at,
-                                     uint32_t length)
+static enum show_result show_stored_part(struct mvcc_scan *s, const struct chunk *b,
+                                         struct revision at, uint32_t length)
 {
     size_t from = s->part - (size_with_tag(length) - length);
     size_t fits = b->max - (b->out->len - b->start), left = length - from;
@@ -383,8 +383,8 @@ static enum outcome show_stored_part(struct mvcc_scan *s, const struct chunk *b,
     return part.len < left ? DOES_NOT_FIT : SHOWN;
 }
 
-static enum outcome show_stored(struct mvcc_scan *s, const struct chunk *b, struct revision at,
-                                uint32_t length)
+static enum show_result show_stored(struct mvcc_scan *s, const struct chunk *b, struct revision at,
+                                    uint32_t length)
 {
     struct bytes stored;
 
@@ -399,19 +399,19 @@ static enum outcome show_stored(struct mvcc_scan *s, const struct chunk *b, stru
     return SHOWN;
 }
 
-static enum outcome show_kv_part(struct mvcc_scan *s, const struct chunk *b,
-                                 const struct pb_key_value *kv, uint32_t length)
+static enum show_result show_kv_part(struct mvcc_scan *s, const struct chunk *b,
+                                     const struct pb_key_value *kv, uint32_t length)
 {
     struct buf whole = {0};
 
     pb_key_value_schema.by_hand->put(kv, buf_extend(&whole, length) + length);
-    enum outcome o = show_part(s, b, buf_bytes(&whole));
+    enum show_result o = show_part(s, b, buf_bytes(&whole));
     buf_free(&whole);
     return o;
 }
 
-static enum outcome show_kv(struct mvcc_scan *s, const struct chunk *b,
-                            const struct pb_key_value *kv, uint32_t length)
+static enum show_result show_kv(struct mvcc_scan *s, const struct chunk *b,
+                                const struct pb_key_value *kv, uint32_t length)
 {
     uint8_t *to = next_space(s, b, length);
 
@@ -422,8 +422,8 @@ static enum outcome show_kv(struct mvcc_scan *s, const struct chunk *b,
     return SHOWN;
 }
 
-static enum outcome show_found(struct mvcc_scan *s, const struct chunk *b,
-                               const struct keyindex_found *found)
+static enum show_result show_found(struct mvcc_scan *s, const struct chunk *b,
+                                   const struct keyindex_found *found)
 {
     if (!s->question.keys_only)
         return show_stored(s, b, found->mod, found->length);
@@ -432,7 +432,8 @@ static enum outcome show_found(struct mvcc_scan *s, const struct chunk *b,
 }
 
 /* Sorted, the keys are not remembered; they come from the store with the rest. */
-static enum outcome show_ref(struct mvcc_scan *s, const struct chunk *b, const struct scan_ref *ref)
+static enum show_result show_ref(struct mvcc_scan *s, const struct chunk *b,
+                                 const struct scan_ref *ref)
 {
     struct revision at = {ref->main, ref->sub};
     struct bytes stored;
@@ -486,7 +487,7 @@ static bool read_walk(struct mvcc_scan *s, const struct chunk *b, unsigned steps
             return false;
         } else if (!passes(&s->question, &found))
             continue;
-        enum outcome o = show_found(s, b, &found);
+        enum show_result o = show_found(s, b, &found);
         if (o == DAMAGED)
             return give_up(s);
         if (o == DOES_NOT_FIT) {
@@ -505,7 +506,7 @@ static bool read_refs(struct mvcc_scan *s, const struct chunk *b, unsigned steps
     for (; s->shown < s->kvs; s->shown++, steps--) {
         if (steps == 0)
             return false;
-        enum outcome o = show_ref(s, b, scan_refs_at(s->refs, (size_t)s->shown));
+        enum show_result o = show_ref(s, b, scan_refs_at(s->refs, (size_t)s->shown));
         if (o == DAMAGED)
             return give_up(s);
         if (o == DOES_NOT_FIT)

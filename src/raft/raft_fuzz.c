@@ -450,7 +450,7 @@ static void step_hostile(struct world *w, enum raft_message_type type)
 
 /* --- honest answers --- */
 
-static enum raft_message_type answer_type(enum raft_message_type type)
+static enum raft_message_type response_type(enum raft_message_type type)
 {
     switch (type) {
     case RAFT_MSG_VOTE:
@@ -469,14 +469,14 @@ static enum raft_message_type answer_type(enum raft_message_type type)
     }
 }
 
-static void answer_sent(struct world *w)
+static void respond_to_sent(struct world *w)
 {
     const struct raft_message *s = w->sent[take(&w->in) % SENT_MAX];
     uint8_t how = take(&w->in);
 
-    if (!s || answer_type(s->type) == RAFT_MSG_HUP)
+    if (!s || response_type(s->type) == RAFT_MSG_HUP)
         return;
-    struct raft_message m = {.type = answer_type(s->type),
+    struct raft_message m = {.type = response_type(s->type),
                              .from = s->to,
                              .to = OWN_ID,
                              .term = s->term ? s->term : w->status.hard_state.term,
@@ -622,7 +622,7 @@ static void compact(struct world *w)
     log_compact(&w->durable, index - keep);
 }
 
-static void answer_fetch(struct world *w)
+static void respond_to_fetch(struct world *w)
 {
     const struct raft_fetch *f = &w->fetch;
     uint8_t how = take(&w->in);
@@ -740,7 +740,7 @@ static void operate(struct world *w)
         compact(w);
         break;
     case 11:
-        answer_fetch(w);
+        respond_to_fetch(w);
         break;
     case 12:
         report(w);
@@ -756,7 +756,7 @@ static void operate(struct world *w)
         break;
     case 16:
     case 17:
-        answer_sent(w);
+        respond_to_sent(w);
         break;
     default:
         ticks(w);

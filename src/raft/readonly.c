@@ -65,7 +65,7 @@ void raft_reads_free(struct raft *r)
 
 /* --- answering --- */
 
-static void answer(struct raft *r, const struct read_request *request)
+static void reply_to(struct raft *r, const struct read_request *request)
 {
     if (request->from == RAFT_NONE || request->from == r->id) {
         raft_output_read_state(r, request->index, &request->entry);
@@ -84,7 +84,7 @@ static uint64_t newest_read(const struct raft *r)
 }
 
 /* A quorum has confirmed that we led when its newest number was given out. */
-static void answer_confirmed(struct raft *r)
+static void reply_to_confirmed(struct raft *r)
 {
     uint64_t confirmed = tracker_reads_confirmed(&r->tracker);
 
@@ -93,7 +93,7 @@ static void answer_confirmed(struct raft *r)
     while (r->confirmed_reads < confirmed) {
         r->confirmed_reads++;
         struct read_request request = queue_pop(r, &r->unconfirmed);
-        answer(r, &request);
+        reply_to(r, &request);
     }
 }
 
@@ -130,7 +130,7 @@ void raft_reads_acked(struct raft *r, struct raft_progress *p, struct bytes cont
     for (size_t i = 0; i < sizeof(number); i++)
         number |= (uint64_t)context.at[i] << (8 * i);
     record_ack(r, p, number);
-    answer_confirmed(r);
+    reply_to_confirmed(r);
 }
 
 /* --- asking --- */
@@ -145,7 +145,7 @@ static bool is_only_voter(const struct raft *r)
 static void start_read(struct raft *r, const struct read_request *request)
 {
     if (r->config.read_mode == RAFT_READ_LEASE || is_only_voter(r)) {
-        answer(r, request);
+        reply_to(r, request);
         return;
     }
     queue_push(r, &r->unconfirmed, request);

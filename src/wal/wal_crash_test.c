@@ -56,15 +56,15 @@ static void crash_at_every_call(enum fake_crash how, uint64_t seeds)
         uint64_t calls = calls_of_a_life(seed);
         for (uint64_t at = 20; at <= calls; at++) {
             struct wal_rig *rig = wal_rig_new(seed, SEGMENT);
-            struct outcome o;
+            struct replayed o;
             struct wal_found found;
 
             CHECK_EQ(wal_rig_create(rig), ERR_OK);
             live(rig, at);
             wal_rig_crash(rig, how);
-            CHECK_EQ(outcome_of_disk(rig, &o, &found), ERR_OK);
+            CHECK_EQ(replayed_of_disk(rig, &o, &found), ERR_OK);
             torn += found.torn;
-            outcome_free(&o);
+            replayed_free(&o);
             check_revival(rig);
             wal_rig_free(rig);
             crashes++;

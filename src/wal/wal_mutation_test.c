@@ -96,25 +96,25 @@ static bool is_tried(uint8_t byte, unsigned change)
 }
 
 static void mutate(struct wal_rig *rig, const struct log_files *files, size_t nth, size_t at,
-                   const struct outcome *original, struct tally *tally)
+                   const struct replayed *original, struct tally *tally)
 {
     const struct segment_file *f = &files->at[nth];
     uint8_t byte = f->content.at[at];
 
     for (unsigned change = 1; change < 256; change++) {
-        struct outcome o;
+        struct replayed o;
         struct wal_found found;
 
         if (!is_tried(byte, change))
             continue;
         put_byte(rig, f, at, (uint8_t)(byte ^ change));
-        enum err e = outcome_of_disk(rig, &o, &found);
+        enum err e = replayed_of_disk(rig, &o, &found);
         if (e != ERR_OK) {
             CHECK_EQ(e, ERR_CORRUPT);
             CHECK(found.fault.what);
             CHECK(found.fault.file[0]);
             tally->refused++;
-        } else if (outcome_equal(&o, original)) {
+        } else if (replayed_equal(&o, original)) {
             if (at < f->end)
                 test_fail(__FILE__, __LINE__, "%s: byte %zu ^ 0x%x was not noticed", f->path, at,
                           change);
@@ -125,7 +125,7 @@ static void mutate(struct wal_rig *rig, const struct log_files *files, size_t nt
                    change, o.count, original->count, found.torn,
                    (unsigned long long)found.fault.offset);
         }
-        outcome_free(&o);
+        replayed_free(&o);
     }
     put_byte(rig, f, at, byte);
 }
@@ -135,14 +135,14 @@ TEST(no_changed_byte_of_a_log_is_accepted_in_silence)
     test_runs_in_one_thread();
     struct wal_rig *rig = wal_rig_new(test_seed(), SEGMENT);
     struct log_files files;
-    struct outcome original;
+    struct replayed original;
     struct wal_found found;
     struct tally tally = {0};
 
     write_log(rig);
     load(rig, &files);
     CHECK_EQ(files.count, 4);
-    CHECK_EQ(outcome_of_disk(rig, &original, &found), ERR_OK);
+    CHECK_EQ(replayed_of_disk(rig, &original, &found), ERR_OK);
     CHECK_EQ(original.count, 11);
     CHECK(!found.torn);
     size_t bytes = 0;
@@ -152,7 +152,7 @@ TEST(no_changed_byte_of_a_log_is_accepted_in_silence)
     printf("%zu bytes: %lu refused, %lu without effect, %lu lost\n", bytes, tally.refused,
            tally.same, tally.lost);
     CHECK_EQ(tally.lost, 0);
-    outcome_free(&original);
+    replayed_free(&original);
     unload(&files);
     wal_rig_free(rig);
 }

@@ -144,22 +144,22 @@ static void note_seq(struct wal_rig *rig, uint64_t seq)
     rig->waiting[rig->waiting_count++].records = rig->record_count;
 }
 
-static void keep_below(struct outcome *o, uint64_t index)
+static void keep_below(struct replayed *o, uint64_t index)
 {
     while (o->count > 0 && o->entries[o->count - 1].at.index >= index)
         o->count--;
 }
 
-static void add(struct outcome *o, struct model_entry e)
+static void add(struct replayed *o, struct model_entry e)
 {
     keep_below(o, e.at.index);
     o->entries = mem_resize(o->entries, o->count + 1, sizeof(*o->entries));
     o->entries[o->count++] = e;
 }
 
-void outcome_of_records(const struct wal_rig *rig, size_t count, struct outcome *out)
+void replayed_of_records(const struct wal_rig *rig, size_t count, struct replayed *out)
 {
-    *out = (struct outcome){0};
+    *out = (struct replayed){0};
     for (size_t i = 0; i < count; i++)
         if (rig->records[i].type == WAL_STATE)
             out->state = rig->records[i].state;
@@ -181,7 +181,7 @@ void outcome_of_records(const struct wal_rig *rig, size_t count, struct outcome 
         out->entries[i] = out->entries[i + skip];
 }
 
-bool outcome_equal(const struct outcome *a, const struct outcome *b)
+bool replayed_equal(const struct replayed *a, const struct replayed *b)
 {
     if (a->count != b->count || a->start.index != b->start.index ||
         a->start.term != b->start.term || memcmp(&a->state, &b->state, sizeof(a->state)) != 0)
@@ -195,15 +195,15 @@ bool outcome_equal(const struct outcome *a, const struct outcome *b)
     return true;
 }
 
-void outcome_free(struct outcome *o)
+void replayed_free(struct replayed *o)
 {
     mem_free(o->entries);
-    *o = (struct outcome){0};
+    *o = (struct replayed){0};
 }
 
 static void see_entry(void *context, const struct raft_entry *e)
 {
-    struct outcome *o = context;
+    struct replayed *o = context;
 
     CHECK(e->index == (o->count ? o->entries[o->count - 1].at.index : o->start.index) + 1);
     add(o, (struct model_entry){
@@ -229,12 +229,12 @@ static enum err find_start(struct wal_rig *rig, struct wal_place *out)
     return e;
 }
 
-enum err outcome_of_disk(struct wal_rig *rig, struct outcome *out, struct wal_found *found)
+enum err replayed_of_disk(struct wal_rig *rig, struct replayed *out, struct wal_found *found)
 {
     struct wal_visitor visitor = {
         .on_entry = see_entry, .on_truncate = see_truncate, .context = out};
 
-    *out = (struct outcome){0};
+    *out = (struct replayed){0};
     *found = (struct wal_found){0};
     enum err e = find_start(rig, &out->start);
     if (e == ERR_OK || e == ERR_CORRUPT)
@@ -258,15 +258,15 @@ enum err wal_rig_create(struct wal_rig *rig)
 }
 
 /* Which first part of the model is this? */
-static size_t match(struct wal_rig *rig, const struct outcome *found, bool exact)
+static size_t match(struct wal_rig *rig, const struct replayed *found, bool exact)
 {
     size_t most = exact ? rig->acknowledged : rig->record_count;
 
     for (size_t n = most + 1; n-- > rig->acknowledged;) {
-        struct outcome o;
-        outcome_of_records(rig, n, &o);
-        bool equal = outcome_equal(&o, found);
-        outcome_free(&o);
+        struct replayed o;
+        replayed_of_records(rig, n, &o);
+        bool equal = replayed_equal(&o, found);
+        replayed_free(&o);
         if (equal)
             return n;
     }
@@ -277,7 +277,7 @@ static size_t match(struct wal_rig *rig, const struct outcome *found, bool exact
               (unsigned long long)found->state.commit);
 }
 
-static void continue_from(struct wal_rig *rig, size_t records, const struct outcome *o)
+static void continue_from(struct wal_rig *rig, size_t records, const struct replayed *o)
 {
     rig->record_count = records;
     rig->acknowledged = records;
@@ -301,7 +301,7 @@ static void continue_from(struct wal_rig *rig, size_t records, const struct outc
 
 enum err wal_rig_open(struct wal_rig *rig, bool exact)
 {
-    struct outcome o = {0};
+    struct replayed o = {0};
     struct wal_visitor visitor = {
         .on_entry = see_entry, .on_truncate = see_truncate, .context = &o};
     struct wal_found found = {0};
@@ -316,7 +316,7 @@ enum err wal_rig_open(struct wal_rig *rig, bool exact)
         o.state = found.state;
         continue_from(rig, match(rig, &o, exact), &o);
     }
-    outcome_free(&o);
+    replayed_free(&o);
     return e;
 }
 
@@ -398,11 +398,11 @@ void wal_rig_install(struct wal_rig *rig, uint64_t index, uint64_t term, size_t 
 /* Gives up and deletes what a durable snapshot has made superfluous. */
 static void forget(struct wal_rig *rig)
 {
-    struct outcome o;
+    struct replayed o;
 
-    outcome_of_records(rig, rig->acknowledged, &o);
+    replayed_of_records(rig, rig->acknowledged, &o);
     wal_release(rig->wal, o.start.index);
-    outcome_free(&o);
+    replayed_free(&o);
     wal_purge(rig->wal, 1);
 }
 

@@ -2,7 +2,7 @@
  * wal_rig: a log on a disk in memory, and a model of what must be in it.
  *
  * The model is the plain list of records that were appended. What a log shows after a crash must be
- * the outcome of some first part of that list, no shorter than what was acknowledged.
+ * the result of some first part of that list, no shorter than what was acknowledged.
  */
 #pragma once
 
@@ -25,7 +25,7 @@ struct model_record {
 };
 
 /* What a log comes to: where it starts, its entries behind that, its hard state. */
-struct outcome {
+struct replayed {
     struct wal_place start;
     struct raft_hard_state state;
     struct model_entry *entries;
@@ -63,7 +63,7 @@ void wal_rig_free(struct wal_rig *rig);
 
 MUST_CHECK enum err wal_rig_create(struct wal_rig *rig);
 
-/* Opens at the last valid snapshot and checks the outcome against the model. `exact`: nothing may
+/* Opens at the last valid snapshot and checks the result against the model. `exact`: nothing may
  * be there beyond the acknowledged. The model then continues from what was found. */
 MUST_CHECK enum err wal_rig_open(struct wal_rig *rig, bool exact);
 void wal_rig_settle(struct wal_rig *rig); /* until the wal is idle or has failed */
@@ -79,12 +79,12 @@ void wal_rig_install(struct wal_rig *rig, uint64_t index, uint64_t term, size_t 
 /* Something at random. */
 void wal_rig_do_something(struct wal_rig *rig);
 
-/* The log as replay shows it, from the last valid snapshot. End with outcome_free. */
-MUST_CHECK enum err outcome_of_disk(struct wal_rig *rig, struct outcome *out,
-                                    struct wal_found *found);
-void outcome_of_records(const struct wal_rig *rig, size_t count, struct outcome *out);
-bool outcome_equal(const struct outcome *a, const struct outcome *b);
-void outcome_free(struct outcome *o);
+/* The log as replay shows it, from the last valid snapshot. End with replayed_free. */
+MUST_CHECK enum err replayed_of_disk(struct wal_rig *rig, struct replayed *out,
+                                     struct wal_found *found);
+void replayed_of_records(const struct wal_rig *rig, size_t count, struct replayed *out);
+bool replayed_equal(const struct replayed *a, const struct replayed *b);
+void replayed_free(struct replayed *o);
 
 /* The data that the rig gives the entry. */
 struct blob *wal_rig_data(uint64_t index, uint64_t term, size_t len);

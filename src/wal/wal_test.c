@@ -331,13 +331,13 @@ TEST(a_leaders_snapshot_and_its_entries_can_be_torn_anywhere)
     CHECK_EQ(disk_open(rig->disk, "/member/wal/0000000000000000-0000000000000000.wal", 0, 0, &f),
              ERR_OK);
     for (uint64_t end_at = after; end_at >= before; end_at--) {
-        struct outcome o;
+        struct replayed o;
         struct wal_found found;
 
         CHECK_EQ(disk_truncate(rig->disk, f, end_at), ERR_OK);
-        CHECK_EQ(outcome_of_disk(rig, &o, &found), ERR_OK);
+        CHECK_EQ(replayed_of_disk(rig, &o, &found), ERR_OK);
         CHECK(o.start.index == 20 || o.count == 3);
-        outcome_free(&o);
+        replayed_free(&o);
     }
     CHECK_EQ(disk_close(rig->disk, f), ERR_OK);
     wal_rig_free(rig);

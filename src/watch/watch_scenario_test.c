@@ -250,7 +250,7 @@ static void take_step(struct script *s, struct buf *out)
     settle(s, out);
 }
 
-static void answer(void *context, const struct scenario_command *command, struct buf *out)
+static void reply(void *context, const struct scenario_command *command, struct buf *out)
 {
     struct script *s = context;
     char *lines = arena_copy_str(command->arena, command->input);
@@ -280,6 +280,6 @@ TEST(watch_scenarios_tell_who_hears_what)
 {
     struct script s = {0};
 
-    test_scenario("src/watch/testdata/watch.txt", answer, &s);
+    test_scenario("src/watch/testdata/watch.txt", reply, &s);
     close_all(&s);
 }

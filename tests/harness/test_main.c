@@ -308,7 +308,7 @@ static void print_output(FILE *f)
 
 static void child_report(struct child *c, int status, struct totals *totals)
 {
-    const char *verdict = "FAILED";
+    const char *result = "FAILED";
 
     if (WIFEXITED(status) && WEXITSTATUS(status) == 0) {
         totals->passed++;
@@ -321,16 +321,16 @@ static void child_report(struct child *c, int status, struct totals *totals)
     }
     if (WIFEXITED(status) && WEXITSTATUS(status) == STATUS_SKIPPED) {
         totals->skipped++;
-        verdict = "SKIPPED";
+        result = "SKIPPED";
     } else {
         totals->failed++;
     }
-    printf("%s %s/%s", verdict, c->test->file, c->test->name);
+    printf("%s %s/%s", result, c->test->file, c->test->name);
     if (c->timed_out)
         printf(" (timed out)");
     else if (WIFSIGNALED(status))
         printf(" (%s)", strsignal(WTERMSIG(status)));
-    if (verdict[0] == 'F')
+    if (result[0] == 'F')
         printf(" TEST_SEED=%llu", (unsigned long long)test_seed());
     printf("\n");
     print_output(c->output);

@@ -136,13 +136,13 @@ static enum err read_records(struct survey *s, struct segment *g, struct bytes f
                                     .newest = newest};
         struct frame_report report = {0};
         struct frame f;
-        enum frame_result verdict = frame_read(&from, s->scan.crc, &f, &report);
+        enum frame_result result = frame_read(&from, s->scan.crc, &f, &report);
 
-        if (verdict == FRAME_END && s->scan.in_segment >= 2)
+        if (result == FRAME_END && s->scan.in_segment >= 2)
             return ERR_OK;
-        if (verdict != FRAME_OK) {
+        if (result != FRAME_OK) {
             enum err e = fault(s, g, report.why ? report.why : "a segment without a beginning");
-            s->torn = verdict == FRAME_TORN && s->scan.in_segment >= 2;
+            s->torn = result == FRAME_TORN && s->scan.in_segment >= 2;
             return s->torn ? ERR_OK : e;
         }
         enum err e = take(s, g, &f);
