@@ -34,7 +34,7 @@ enum {
 };
 
 static_assert((int)SLAB_REGION_BYTES == (int)MEM_PREPARED_BYTES, "regions can be prepared");
-static_assert(sizeof(struct slab) <= SLAB_HEADER_BYTES, "a slab's header leaves cap for things");
+static_assert(sizeof(struct slab) <= SLAB_HEADER_BYTES, "a slab's header leaves space for things");
 static_assert(sizeof(struct freed) <= SLAB_STEP_BYTES, "the smallest thing can be remembered");
 
 void slabs_init(struct slabs *s)
@@ -209,6 +209,7 @@ void slabs_give(struct slabs *s, void *at, size_t size)
         mem_free(l);
         return;
     }
+    /* Slabs lie at multiples of their size, so a thing needs no pointer to its own. */
     struct slab *b = (struct slab *)(void *)((uint8_t *)at - ((uintptr_t)at & (SLAB_BYTES - 1)));
     assert(b->size == class_of(size) * SLAB_STEP_BYTES);
     assert(b->used > 0);

@@ -553,7 +553,7 @@ void keyindex_tree_insert(struct keyindex *ix, struct path *p, struct record *r,
     l->heads[p->place] = keyindex_tree_head(record_key(r), l->skip);
     l->records[p->place] = r;
     l->alive = bits_insert(l->alive, p->place, alive);
-    l->alive_before = bits_insert(l->alive_before, p->place, false);
+    l->alive_before = bits_insert(l->alive_before, p->place, false); /* nobody published it */
     l->covered = bits_insert(l->covered, p->place, false);
     l->count++;
     p->found = true;

@@ -68,7 +68,7 @@ static struct scan_ref *ref_at(const struct table *t, size_t i)
     return &t->blocks[i / BLOCK_REFS][i % BLOCK_REFS];
 }
 
-/* Room for the ref behind the last of i. */
+/* Space for the ref behind the last of i. */
 static struct scan_ref *ref_space(struct table *t, size_t i)
 {
     if (i < BLOCK_REFS && i == t->first_cap) {
@@ -165,6 +165,7 @@ static int compare_refs(const void *one, const void *two, void *context)
 
     if (order != 0)
         return (order < 0) == o->refs->descending ? 1 : -1;
+    /* Equal ones by key: the order must not depend on where runs begin, or on what was trimmed. */
     return (a->place > b->place) - (a->place < b->place);
 }
 
