@@ -23,6 +23,8 @@ struct interest *interest_new(struct watch *hub, enum interest_kind kind, uint8_
     if (to.len > 0)
         memcpy(i->at + from.len, to.at, to.len);
     if (kind != INTEREST_KEY) {
+        /* The weight is hashed with a secret: clients choose ranges, and one who could choose
+         * weights with them would make a tree as tall as it has nodes. */
         i->range = hub_alloc(hub, sizeof(*i->range));
         i->range->interest = i;
         i->range->weight = map_hash(bytes_of(i->at, from.len + to.len), hub->seed + wants);
@@ -204,6 +206,8 @@ static void key_remove(struct watcher_group *c, struct interest *i)
         link = &(*link)->next;
     *link = i->next;
     c->key_count--;
+    /* At a quarter and not as soon as one is too many: who comes and goes all the time would split
+     * and join the same bucket each time. */
     while (c->bucket_count > BUCKETS_MIN && c->key_count * 4 < c->bucket_count)
         drop_bucket(c);
 }
@@ -299,7 +303,7 @@ static void detach(struct watcher_group *c, struct interest *i)
         key_remove(c, i);
     else
         treap_remove(&range_order, &c->ranges, &i->range->link);
-    if (i->gather != 0)
+    if (i->gather != 0) /* a chunk under way has noted it, and must not come back to it */
         chunk_forget(c == c->hub->live ? &c->hub->chunk : &c->hub->walk.chunk, i);
 }
 
