@@ -34,7 +34,7 @@ void listener_conns_left(struct listener *l, unsigned count)
         return;
     assert(limit->open >= count);
     limit->open -= count;
-    list_init(&told);
+    list_init(&told); /* a list of their own: who looks may have to wait again, on the first */
     for (struct list *link; (link = list_pop_front(&limit->waiting));)
         list_push_back(&told, link);
     for (struct list *link; (link = list_pop_front(&told));) {

@@ -230,6 +230,7 @@ void loop_close(struct loop *l)
     if (!l)
         return;
     inbox_drain(&l->inbox, SIZE_MAX);
+    /* Connections that were taken and never shown to anybody. */
     while (l->net.refused > 0) { /* nobody is told when these are gone, so nobody could wait */
         uv_run(&l->uv, UV_RUN_ONCE);
         inbox_drain(&l->inbox, SIZE_MAX);
