@@ -84,7 +84,8 @@ static char *path_of(struct arena *arena, const char *dir, const char *name)
     return arena_printf(arena, "%s/%s", dir, name);
 }
 
-/* Creates or replaces the file. A write that fails leaves nothing behind. */
+/* Creates or replaces the file, under its name at once, as etcd does: one that a crash has cut
+ * short is found out by its checksum and set aside. A write that fails leaves nothing behind. */
 static enum err write_file(struct disk *disk, const char *path, struct bytes content)
 {
     struct disk_file *f;
