@@ -20,7 +20,7 @@ static uint64_t first_eight(struct hash *h)
 static uint64_t id_from(struct url_list urls, struct bytes salt)
 {
     struct arena arena = {0};
-    struct url_list sorted = url_list_sorted(urls, &arena);
+    struct url_list sorted = url_list_sorted(urls, &arena); /* in whatever order they are told */
     struct hash *h = hash_new(HASH_SHA1);
 
     for (size_t i = 0; i < sorted.count; i++)

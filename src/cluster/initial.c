@@ -127,6 +127,8 @@ bool cluster_initial_parse(struct bytes text, struct bytes token, struct buf *wh
     if (!is_good)
         return false;
 
+    /* By id, and not as they were typed: each founder makes the first entries of the log by itself,
+     * and they must be the same. */
     if (count > 1)
         qsort(out->members, count, sizeof(*out->members), compare_members);
     set_cluster_id(out);
