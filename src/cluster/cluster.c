@@ -393,7 +393,7 @@ void cluster_close(struct cluster *c)
 
 /* ---- Changes ---- */
 
-const char *cluster_result_text(enum cluster_result outcome)
+const char *cluster_result_text(enum cluster_result result)
 {
     static const char *const texts[] = {
 #define CLUSTER_RESULT_TEXT(name, text) [name] = (text),
@@ -401,7 +401,7 @@ const char *cluster_result_text(enum cluster_result outcome)
 #undef CLUSTER_RESULT_TEXT
     };
 
-    return texts[outcome];
+    return texts[result];
 }
 
 static int compare_texts(const void *a, const void *b)
@@ -524,10 +524,10 @@ enum cluster_result cluster_check_conf_change(const struct cluster *c,
 {
     struct arena arena = {0};
     struct member_change read;
-    enum cluster_result outcome = check_change(c, cc, &arena, &read);
+    enum cluster_result result = check_change(c, cc, &arena, &read);
 
     arena_free(&arena);
-    return outcome;
+    return result;
 }
 
 /* Puts a member in the place of the one with its id, texts and all, and saves it. */
@@ -575,8 +575,8 @@ enum cluster_result cluster_apply_conf_change(struct cluster *c, const struct ra
 {
     struct arena arena = {0};
     struct member_change read;
-    enum cluster_result outcome = check_change(c, cc, &arena, &read);
-    bool removes = outcome == CLUSTER_OK && cc->type == RAFT_REMOVE_NODE;
+    enum cluster_result result = check_change(c, cc, &arena, &read);
+    bool removes = result == CLUSTER_OK && cc->type == RAFT_REMOVE_NODE;
 
     /* The id is noted for good: a member that was away meanwhile still speaks under it, and must be
      * told apart from one that was never there. */
@@ -584,12 +584,12 @@ enum cluster_result cluster_apply_conf_change(struct cluster *c, const struct ra
         remove_member(c->tables, cc->node_id);
         note_removed(c->tables, cc->node_id);
         save_removal(c, cc->node_id);
-    } else if (outcome == CLUSTER_OK)
+    } else if (result == CLUSTER_OK)
         change_member(c, cc, &read);
     if (removed_self)
         *removed_self = removes && cc->node_id == c->options.own_id;
     arena_free(&arena);
-    return outcome;
+    return result;
 }
 
 enum cluster_result cluster_set_attributes(struct cluster *c, uint64_t id, struct bytes name,

@@ -127,13 +127,13 @@ enum cluster_result { CLUSTER_RESULT_LIST(CLUSTER_RESULT_ENUM) };
 #undef CLUSTER_RESULT_ENUM
 
 /* etcd's text where it has one. */
-const char *cluster_result_text(enum cluster_result outcome);
+const char *cluster_result_text(enum cluster_result result);
 
 /* The last two are no answers: etcd panics at the one and has no such bound as the other. The
  * others would go on where we cannot, so the member must stop. */
-static inline bool cluster_result_is_fatal(enum cluster_result outcome)
+static inline bool cluster_result_is_fatal(enum cluster_result result)
 {
-    return outcome == CLUSTER_BAD_CONTEXT || outcome == CLUSTER_TOO_MANY_MEMBERS;
+    return result == CLUSTER_BAD_CONTEXT || result == CLUSTER_TOO_MANY_MEMBERS;
 }
 
 /*

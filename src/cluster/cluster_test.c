@@ -109,15 +109,15 @@ static struct url_list urls_of(struct script *s, const char *text)
     return url_list_split(bytes_of_str(text), &s->arena);
 }
 
-static void answer_change(struct script *s, const struct raft_conf_change *cc, struct buf *out)
+static void reply_change(struct script *s, const struct raft_conf_change *cc, struct buf *out)
 {
     bool removed_self;
     enum cluster_result expected = cluster_check_conf_change(s->rig.cluster, cc);
-    enum cluster_result outcome = cluster_apply_conf_change(s->rig.cluster, cc, &removed_self);
+    enum cluster_result result = cluster_apply_conf_change(s->rig.cluster, cc, &removed_self);
 
-    CHECK_EQ(outcome, expected);
-    buf_printf(out, "%s%s%s\n", cluster_result_text(outcome), removed_self ? ", ourselves" : "",
-               cluster_result_is_fatal(outcome) ? " (fatal)" : "");
+    CHECK_EQ(result, expected);
+    buf_printf(out, "%s%s%s\n", cluster_result_text(result), removed_self ? ", ourselves" : "",
+               cluster_result_is_fatal(result) ? " (fatal)" : "");
 }
 
 /* "add ID URLS NAME", "learner ID URLS", "update ID URLS", "promote ID", "remove ID" */
@@ -149,7 +149,7 @@ static bool change_step(struct script *s, const char *const *words, struct buf *
         }
         if (strcmp(words[0], "remove") == 0)
             cc.context = (struct bytes){0};
-        answer_change(s, &cc, out);
+        reply_change(s, &cc, out);
         buf_free(&context);
         return true;
     }
@@ -164,7 +164,7 @@ static bool raw_step(struct script *s, const char *const *words, struct buf *out
     struct raft_conf_change cc = {.type = (enum raft_conf_change_type)decimal(words[1]),
                                   .node_id = number(words[2]),
                                   .context = bytes_of_str(words[3])};
-    answer_change(s, &cc, out);
+    reply_change(s, &cc, out);
     return true;
 }
 
@@ -174,9 +174,9 @@ static bool set_step(struct script *s, const char *const *words, struct buf *out
     size_t said = out->len;
 
     if (strcmp(words[0], "attributes") == 0) {
-        enum cluster_result outcome = cluster_set_attributes(
+        enum cluster_result result = cluster_set_attributes(
             c, number(words[1]), bytes_of_str(words[2]), urls_of(s, words[3]));
-        buf_append_str(out, cluster_result_text(outcome));
+        buf_append_str(out, cluster_result_text(result));
     } else if (strcmp(words[0], "version") == 0)
         cluster_set_version(c, bytes_of_str(words[1]), out);
     else if (strcmp(words[0], "downgrade") == 0)
@@ -187,7 +187,7 @@ static bool set_step(struct script *s, const char *const *words, struct buf *out
     return true;
 }
 
-static void answer_version(struct cluster *c, const char *lowest, struct buf *out)
+static void reply_version(struct cluster *c, const char *lowest, struct buf *out)
 {
     struct cluster_downgrade downgrade = cluster_downgrade(c);
     struct version version;
@@ -211,7 +211,7 @@ static void append_urls(const struct bytes *urls, size_t count, struct buf *out)
         buf_append_byte(out, '-');
 }
 
-static void answer_members(struct cluster *c, struct buf *out)
+static void reply_members(struct cluster *c, struct buf *out)
 {
     size_t count, removed_count;
     const struct pb_member *members = cluster_members(c, &count);
@@ -242,11 +242,11 @@ static bool question_step(struct script *s, const char *const *words, struct buf
     struct cluster *c = s->rig.cluster;
 
     if (strcmp(words[0], "members") == 0)
-        answer_members(c, out);
+        reply_members(c, out);
     else if (strcmp(words[0], "store") == 0)
         append_store(&s->rig, out);
     else if (strcmp(words[0], "next") == 0)
-        answer_version(c, words[1], out);
+        reply_version(c, words[1], out);
     else if (strcmp(words[0], "may") == 0)
         buf_printf(out, "add=%d remove=%d promote=%d own-learner=%d\n", cluster_may_add_voter(c),
                    cluster_may_remove_voter(c, number(words[1])), cluster_may_promote(c),
@@ -279,7 +279,7 @@ static void step(struct script *s, const char *const *words, struct buf *out)
     cluster_check(s->rig.cluster);
 }
 
-static void answer(void *context, const struct scenario_command *command, struct buf *out)
+static void reply(void *context, const struct scenario_command *command, struct buf *out)
 {
     struct script *s = context;
     char *lines = arena_copy_str(command->arena, command->input), *next_line, *next_word;
@@ -301,7 +301,7 @@ static void run_script(const char *path)
     struct script s = {0};
 
     rig_open(&s.rig);
-    test_scenario(path, answer, &s);
+    test_scenario(path, reply, &s);
     rig_close(&s.rig);
     arena_free(&s.arena);
 }
@@ -426,8 +426,8 @@ TEST(more_members_than_fit_stop_the_member)
         struct bytes text = buf_bytes(&url);
         struct pb_member m = {.id = id, .peer_urls = {&text, 1}};
         struct raft_conf_change cc = change_of(RAFT_ADD_NODE, id, &m, &context);
-        enum cluster_result outcome = cluster_apply_conf_change(r.cluster, &cc, NULL);
-        CHECK_EQ(outcome, id <= CLUSTER_MEMBERS_MAX ? CLUSTER_OK : CLUSTER_TOO_MANY_MEMBERS);
+        enum cluster_result result = cluster_apply_conf_change(r.cluster, &cc, NULL);
+        CHECK_EQ(result, id <= CLUSTER_MEMBERS_MAX ? CLUSTER_OK : CLUSTER_TOO_MANY_MEMBERS);
     }
     cluster_check(r.cluster);
 
@@ -581,9 +581,9 @@ static enum cluster_result apply_dice(struct cluster *c, const struct dice *d)
         member_json_write_promotion(d->id, &context);
         cc.context = buf_bytes(&context);
     }
-    enum cluster_result outcome = cluster_apply_conf_change(c, &cc, NULL);
+    enum cluster_result result = cluster_apply_conf_change(c, &cc, NULL);
     buf_free(&context);
-    return outcome;
+    return result;
 }
 
 static void check_against_model(const struct cluster *c, const struct model *m)

@@ -107,7 +107,7 @@ static const struct {
     const char *initial, *name, *advertised;
     bool joins;
     const char *want;
-} verdicts[] = {
+} results[] = {
     {"m1=http://127.0.0.1:2380", "m1", "http://127.0.0.1:2380", false, "ok"},
     {"m1=http://h:1,m1=http://h:2,m2=http://h:3", "m1", "http://h:2,http://h:1", false, "ok"},
     {"m1=http://127.0.0.1:2380", "m1", "http://localhost:2380", false,
@@ -139,18 +139,18 @@ static const struct {
 
 TEST(an_initial_cluster_must_fit_the_member)
 {
-    for (size_t i = 0; i < sizeof(verdicts) / sizeof(verdicts[0]); i++) {
+    for (size_t i = 0; i < sizeof(results) / sizeof(results[0]); i++) {
         struct cluster_initial initial;
         struct arena arena = {0};
         struct url_list advertised;
         struct buf why = {0};
 
-        CHECK(url_list_parse(bytes_of_str(verdicts[i].advertised), &arena, &why, &advertised));
-        CHECK(cluster_initial_parse(bytes_of_str(verdicts[i].initial), BYTES("t"), &why, &initial));
-        if (cluster_initial_verify(&initial, bytes_of_str(verdicts[i].name), advertised, NULL,
-                                   verdicts[i].joins, &why))
+        CHECK(url_list_parse(bytes_of_str(results[i].advertised), &arena, &why, &advertised));
+        CHECK(cluster_initial_parse(bytes_of_str(results[i].initial), BYTES("t"), &why, &initial));
+        if (cluster_initial_verify(&initial, bytes_of_str(results[i].name), advertised, NULL,
+                                   results[i].joins, &why))
             buf_append_str(&why, "ok");
-        CHECK_STR(buf_str(&why), verdicts[i].want);
+        CHECK_STR(buf_str(&why), results[i].want);
         cluster_initial_free(&initial);
         arena_free(&arena);
         buf_free(&why);
