@@ -49,8 +49,6 @@ struct api_facts {
     uint64_t election_ms, heartbeat_ms;
 };
 
-#define API_TXN_OPS_DEFAULT 128
-
 struct api_options {
     struct rpc_line *line; /* to rpc; outlives api */
     struct apply *apply;

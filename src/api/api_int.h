@@ -32,15 +32,6 @@
 #include "lease/lease.h"
 #include "watch/watch.h"
 
-enum {
-    API_FIRST_STEPS = 64, /* of a read, at once: nearly all are done then */
-    API_READ_STEPS = 500, /* of a read that takes longer, in one slice */
-    API_SPARE_CALLS_MAX = 1024,
-    API_PIN_MS_MAX = 60000,     /* a reply that holds up a compaction for longer is given up */
-    API_APPLIED_WAIT_MS = 1000, /* for the applied index, before a lease is said to be unknown */
-};
-#define API_REPLY_BYTES_MAX 2147483647u /* etcd's gRPC send limit */
-
 struct call;
 
 /* What a method's functions do; NULL where there is nothing to do. */

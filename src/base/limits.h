@@ -247,7 +247,6 @@ enum {
 #define RPC_STREAM_CREDIT_BYTES     (256 * KIB)
 #define RPC_STREAM_CREDIT_BYTES_MIN (32 * KIB) /* where the connection has a lot under way */
 #define RPC_SENT_STEP_BYTES         (8 * KIB)
-#define WATCH_CREDIT_BYTES          RPC_STREAM_CREDIT_BYTES_MIN /* used by a Watch: all have it */
 #define RPC_MESSAGE_OVERHEAD_BYTES  128         /* of a queued message, beside its bytes */
 #define RPC_CHUNK_BYTES             (64 * KIB)  /* of a body, wanted at a time */
 #define RPC_CONN_WANTED_BYTES_MAX   (256 * KIB) /* of bodies of a connection, wanted and not sent */
@@ -311,6 +310,23 @@ enum {
 /* Places that are asked something before we know who lives there. */
 #define PEER_GUESTS_MAX 64
 
+/* --- api ----------------------------------------------------------------------------------- */
+
+enum {
+    API_FIRST_STEPS = 64, /* of a read, at once: nearly all are done then */
+    API_READ_STEPS = 500, /* of a read that takes longer, in one slice */
+    API_SPARE_CALLS_MAX = 1024,
+    API_TXN_OPS_DEFAULT = 128,  /* etcd's --max-txn-ops */
+    API_PIN_MS_MAX = 60000,     /* a reply that holds up a compaction for longer is given up */
+    API_APPLIED_WAIT_MS = 1000, /* for the applied index, before a lease is said to be unknown */
+};
+#define API_REPLY_BYTES_MAX 2147483647u /* etcd's gRPC send limit */
+
+/* What may wait for one watching client that does not read, and one message more. What many of them
+ * wait for at the same place they share, but they need not be at the same place. Every
+ * stream has as much credit from rpc, however busy its connection. */
+#define WATCH_CREDIT_BYTES RPC_STREAM_CREDIT_BYTES_MIN
+
 /* --- how they relate ----------------------------------------------------------------------- */
 
 /* (Casts where the constants of two rooms are compared: compilers find that odd of two enums.) */
@@ -355,6 +371,12 @@ static_assert(WATCH_SPARE_BYTES_MAX <= WATCH_CHUNK_BYTES_MAX, "what is kept is p
 static_assert(WATCH_GATHER_MS + WATCH_PROMPT_MS < WATCH_FLOOR_MS, "a grace has time to be used");
 static_assert(WATCH_PROGRESS_MIN_MS <= WATCH_PROGRESS_INTERVAL_MS,
               "progress rounds do not pile up");
+static_assert((int)API_PIN_MS_MAX == (int)WATCH_FLOOR_MS,
+              "whoever does not read, in either way, holds back a compaction for a minute");
+static_assert(WATCH_WAVE_BYTES <= WATCH_CREDIT_BYTES, "credit unparks watchers in waves, not all");
+static_assert(WATCH_MESSAGE_BYTES_MIN <= WATCH_CREDIT_BYTES, "and is good for a message at least");
+static_assert(API_FIRST_STEPS <= API_READ_STEPS, "the first look is the shorter one");
+static_assert((int)API_READ_STEPS <= (int)MVCC_SLICE_STEPS, "a slice of a read is one of mvcc's");
 static_assert(LEASE_CHECKPOINTS_MAX * 32 <= REQUEST_BYTES_DEFAULT, "checkpoints fit a request");
 
 /* Sockets: what is read and what is gathered. */
