@@ -258,6 +258,48 @@ enum {
 #define RPC_LINE_REPLIES_MAX     4096
 #define RPC_LINE_REPLY_BYTES_MAX (2 * MIB)
 
+enum {
+    RPC_CONN_BACKLOG_BYTES_MAX = 8 * MIB, /* of a connection, received and not yet looked at */
+    RPC_CONN_FIELDS_BYTES_MAX = 4 * MIB,  /* of a connection, header fields of its calls */
+    RPC_HEADER_BYTES_MAX = 64 * KIB,      /* of one request */
+    RPC_LISTENERS_MAX = 32,
+    RPC_CONN_CALLS_MAX = 16384,              /* streams of a connection, announced or not */
+    RPC_STREAM_WINDOW_BYTES = 64 * KIB,      /* what may come on a stream before it is looked at */
+    RPC_STREAM_WINDOW_LARGE_BYTES = 1 * MIB, /* the same, once a large message was let in */
+    RPC_CLIENT_WINDOW_BYTES = 256 * KIB,     /* of our client: replies that nobody takes */
+    RPC_CLIENT_FIELDS_BYTES_MAX = 16 * MIB,  /* of one reply, as gRPC's clients allow */
+    RPC_CONSUME_STEP_BYTES = 16 * KIB,       /* of a stream's window, told to nghttp2 at once */
+    RPC_STATUS_TEXT_BYTES_MAX = 5000,        /* some clients take 16 KiB of trailers at most */
+    RPC_FLUSH_BULK_BYTES = 1 * MIB,  /* of long replies in one turn: the rest is for the next */
+    RPC_FLUSH_EXTRA_BYTES = 1 * MIB, /* in one turn, beyond one gathering for each connection */
+    RPC_PACKED_BYTES_MAX = 64 * KIB, /* a longer message is not worth the time that gzip takes */
+    RPC_SPARE_CALLS_MAX = 1024,
+    RPC_SPARE_ITEMS_MAX = 1024,           /* of queues of messages to send */
+    RPC_SPARE_BUFFER_BYTES_MAX = 4 * KIB, /* of a spare call, or of a reader between messages */
+    RPC_RESERVE_BYTES_MAX = 64 * KIB, /* of a message, set aside at once when its length is known */
+
+    RPC_GRACE_MS = 5000,         /* for the acknowledgement of a GOAWAY */
+    RPC_LINGER_MS = 1000,        /* for the other end to read our last words */
+    RPC_HEAD_MS = 5 * 60 * 1000, /* etcd's, for a request to begin and its head to end */
+
+    /* gRPC's own defaults, where the options say nothing. */
+    RPC_PING_MIN_MS = 5 * 60 * 1000,
+    RPC_PING_IDLE_MS = 2 * 60 * 60 * 1000, /* between pings on a connection without calls */
+    RPC_KEEPALIVE_MS = 2 * 60 * 60 * 1000,
+    RPC_PONG_MS = 20 * 1000,
+    RPC_PING_STRIKES_MAX = 2,
+
+    /* What a client may ask for without use (resets, settings, ...): so many at once, and so many a
+     * second. A busy client that gives up many calls together stays far below. */
+    RPC_CONTROL_FRAMES_MAX = 20000,
+    RPC_CONTROL_FRAMES_PER_S = 5000,
+
+    H2_CONN_WINDOW_BYTES = 1 * MIB,
+    H2_CONTINUATIONS_MAX = 8,
+    H2_ACKS_QUEUED_MAX = 1000,
+    H2_SETTINGS_MAX = 32, /* entries in one frame */
+};
+
 /* --- peer ---------------------------------------------------------------------------------- */
 
 /*
@@ -380,6 +422,19 @@ static_assert((int)API_READ_STEPS <= (int)MVCC_SLICE_STEPS, "a slice of a read i
 static_assert(LEASE_CHECKPOINTS_MAX * 32 <= REQUEST_BYTES_DEFAULT, "checkpoints fit a request");
 
 /* Sockets: what is read and what is gathered. */
+static_assert(RPC_STREAM_WINDOW_BYTES <= RPC_STREAM_WINDOW_LARGE_BYTES,
+              "a window is opened, not shut");
+static_assert(RPC_STREAM_WINDOW_LARGE_BYTES <= H2_CONN_WINDOW_BYTES,
+              "one stream may use all of it");
+static_assert(H2_CONN_WINDOW_BYTES <= RPC_CONN_BACKLOG_BYTES_MAX,
+              "what the window lets in can wait");
+static_assert(RPC_CONSUME_STEP_BYTES <= RPC_STREAM_WINDOW_BYTES / 2, "a window is told of in time");
+static_assert((int)RPC_HEADER_BYTES_MAX == (int)HTTP1_HEAD_BYTES_MAX,
+              "a head is a head, in either protocol");
+static_assert(RPC_CONN_FIELDS_BYTES_MAX >= 16 * RPC_HEADER_BYTES_MAX,
+              "some calls may have long ones");
+static_assert((int)WIRE_BYTES_MAX <= (int)RPC_FLUSH_BULK_BYTES,
+              "a turn sends a gathering of a long reply");
 static_assert(NET_SPARE_BUFFERS_MAX <= NET_READ_BUFFERS_MAX, "only what was used is kept");
 static_assert((int)NET_READ_BYTES <= (int)HTTP_BODY_WINDOW_BYTES, "one read fits the window");
 static_assert(HTTP_AHEAD_BYTES <= HTTP_BODY_WINDOW_BYTES,

@@ -2,11 +2,6 @@
 #include "rpc/grpc_text.h"
 #include "rpc/rpc_int.h"
 
-enum {
-    CONSUME_STEP_BYTES = 16 * KIB, /* of a stream's window, told to nghttp2 at once */
-    SPARE_BUFFER_MAX = 4 * KIB,    /* of a spare call, kept for the next one */
-};
-
 /* --- life --- */
 
 static void on_deadline(struct timer *t);
@@ -88,7 +83,7 @@ struct call *rpc_call_new(struct rpc_conn *conn, bool is_plain, int32_t stream_i
 
 static void keep_small(struct buf *b)
 {
-    if (b->cap > SPARE_BUFFER_MAX)
+    if (b->cap > RPC_SPARE_BUFFER_BYTES_MAX)
         buf_free(b);
     buf_clear(b);
 }
@@ -157,7 +152,7 @@ void rpc_call_free(struct call *c)
     assert(c->later.len == 0);
     r->call_count--;
     recycle(r, c);
-    if (r->spare_count < SPARE_CALLS_MAX) {
+    if (r->spare_count < RPC_SPARE_CALLS_MAX) {
         list_push_front(&r->spare, &c->link);
         r->spare_count++;
     } else {
@@ -210,7 +205,7 @@ void rpc_call_decide(struct call *c, enum rpc_code code, struct bytes text)
 {
     assert(!rpc_call_is_decided(c)); /* the caller sees to it that it is */
 
-    text.len = text.len < TEXT_BYTES_MAX ? text.len : TEXT_BYTES_MAX;
+    text.len = text.len < RPC_STATUS_TEXT_BYTES_MAX ? text.len : RPC_STATUS_TEXT_BYTES_MAX;
     c->code = code;
     buf_clear(&c->text);
     grpc_percent_encode(text, &c->text);
@@ -291,7 +286,7 @@ void rpc_call_forget_timer(struct call *c)
 static void consume(struct call *c, size_t count)
 {
     c->unconsumed += count;
-    if (c->unconsumed < CONSUME_STEP_BYTES || c->remote_ended)
+    if (c->unconsumed < RPC_CONSUME_STEP_BYTES || c->remote_ended)
         return;
     h2_must(nghttp2_session_consume_stream(rpc_call_session(c), c->stream_id, c->unconsumed));
     c->unconsumed = 0;
@@ -318,11 +313,11 @@ static void let_in(struct call *c, size_t length)
     reserve(c, length);
     if (!c->reader.content.at) /* the last one went to the core */
         c->reader.content = buf_pool_take(&c->conn->rpc->spares.bufs);
-    if (length <= STREAM_WINDOW_BYTES || c->large_window || c->remote_ended)
+    if (length <= RPC_STREAM_WINDOW_BYTES || c->large_window || c->remote_ended)
         return;
     c->large_window = true;
     h2_must(nghttp2_session_set_local_window_size(rpc_call_session(c), NGHTTP2_FLAG_NONE,
-                                                  c->stream_id, STREAM_WINDOW_LARGE_BYTES));
+                                                  c->stream_id, RPC_STREAM_WINDOW_LARGE_BYTES));
     rpc_conn_touch(c->conn);
 }
 
@@ -490,7 +485,7 @@ static void stash(struct call *c, struct bytes in)
     }
     buf_append(&c->later, in);
     conn->backlog += in.len;
-    if (conn->backlog > BACKLOG_BYTES_MAX)
+    if (conn->backlog > RPC_CONN_BACKLOG_BYTES_MAX)
         turn_away(c);
 }
 

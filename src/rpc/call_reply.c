@@ -33,7 +33,7 @@ static void send_message(struct call *c, struct rpc_reply *v)
     assert(c->life != LIFE_ANSWERED);
     if (!can_send(c))
         return;
-    if (c->gzip && !v->rest && v->content.len > 0 && v->content.len <= PACKED_BYTES_MAX) {
+    if (c->gzip && !v->rest && v->content.len > 0 && v->content.len <= RPC_PACKED_BYTES_MAX) {
         send_packed(c, buf_bytes(&v->content));
     } else {
         message_queue_add(&c->queue, &v->content, v->rest);

@@ -13,9 +13,6 @@ enum {
     MESSAGE_BYTES_DEFAULT = INT32_MAX,
     METADATA_MAX = 32,
     STATUS_TEXT_MAX = 16 * KIB,
-    CONSUME_STEP_BYTES = 16 * KIB,
-    STREAM_WINDOW_BYTES = 256 * KIB, /* of answers that nobody takes */
-    FIELDS_BYTES_MAX = 16 * MIB,     /* of one answer, as gRPC's clients allow */
 };
 
 struct one_call {
@@ -176,7 +173,7 @@ static void on_deadline(struct timer *t)
 static void consume(struct one_call *c, size_t count)
 {
     c->unconsumed += count;
-    if (c->unconsumed < CONSUME_STEP_BYTES || c->out == OUT_CLOSED)
+    if (c->unconsumed < RPC_CONSUME_STEP_BYTES || c->out == OUT_CLOSED)
         return;
     h2_must(nghttp2_session_consume_stream(c->pub.client->session, c->stream_id, c->unconsumed));
     c->unconsumed = 0;
@@ -476,8 +473,8 @@ struct client *client_open(const struct client_options *options)
     c->callbacks = callbacks_new();
     c->h2_options = h2_options_new();
     c->session = h2_session_new(false, c->callbacks, c->h2_options, c);
-    h2_greet(c->session, &(struct h2_greeting){.header_bytes_max = FIELDS_BYTES_MAX,
-                                               .stream_window_bytes = STREAM_WINDOW_BYTES});
+    h2_greet(c->session, &(struct h2_greeting){.header_bytes_max = RPC_CLIENT_FIELDS_BYTES_MAX,
+                                               .stream_window_bytes = RPC_CLIENT_WINDOW_BYTES});
     list_init(&c->calls);
     list_init(&c->ready);
     wire_pool_init(&c->pool);

@@ -58,7 +58,7 @@ void rpc_conn_accepted(struct rpc *r, struct conn *conn)
     c->wire = (struct wire){.pool = &r->pool, .conn = conn, .on_sent = on_sent};
     c->timer.on_time = on_alarm;
     c->refs = 1;
-    c->control_frames = CONTROL_FRAMES_MAX;
+    c->control_frames = RPC_CONTROL_FRAMES_MAX;
     c->control_ns = clock_now_ns(r->clock);
     list_init(&c->link);
     list_init(&c->dirty_link);
@@ -69,7 +69,7 @@ void rpc_conn_accepted(struct rpc *r, struct conn *conn)
     list_init(&c->withheld);
     list_push_back(&r->conns, &c->link);
     r->conn_count++;
-    rpc_conn_set_alarm(c, ALARM_HEAD, HEAD_TIMEOUT_MS);
+    rpc_conn_set_alarm(c, ALARM_HEAD, RPC_HEAD_MS);
     conn_accept(conn, &handlers, c);
 }
 
@@ -162,7 +162,7 @@ void rpc_conn_linger(struct rpc_conn *c)
     end_session(c);
     conn_shutdown(c->conn);
     conn_resume(c->conn);
-    rpc_conn_set_alarm(c, ALARM_LINGER, LINGER_MS);
+    rpc_conn_set_alarm(c, ALARM_LINGER, RPC_LINGER_MS);
 }
 
 void rpc_conn_set_alarm(struct rpc_conn *c, enum conn_alarm alarm, uint64_t after_ms)
@@ -190,9 +190,9 @@ void rpc_conn_count_control(struct rpc_conn *c)
 {
     if (c->control_frames == 0) {
         uint64_t now_ns = clock_now_ns(c->rpc->clock);
-        uint64_t gained = (now_ns - c->control_ns) / (NS_PER_S / CONTROL_FRAMES_PER_S);
+        uint64_t gained = (now_ns - c->control_ns) / (NS_PER_S / RPC_CONTROL_FRAMES_PER_S);
 
-        c->control_frames = gained < CONTROL_FRAMES_MAX ? gained : CONTROL_FRAMES_MAX;
+        c->control_frames = gained < RPC_CONTROL_FRAMES_MAX ? gained : RPC_CONTROL_FRAMES_MAX;
         c->control_ns = now_ns;
     }
     if (c->control_frames == 0 && !c->dismissed) {
@@ -219,7 +219,7 @@ static void pinged(struct rpc_conn *c)
         return;
     }
     c->strikes += early;
-    if (c->strikes > PING_STRIKES_MAX)
+    if (c->strikes > RPC_PING_STRIKES_MAX)
         dismiss(c, NGHTTP2_ENHANCE_YOUR_CALM, BYTES("too_many_pings"));
 }
 
@@ -232,7 +232,8 @@ static struct call *call_of_stream(nghttp2_session *s, int32_t stream_id)
 
 static bool has_budget_for_call(const struct rpc_conn *c)
 {
-    return c->call_count < CALLS_MAX && c->kept < KEPT_BYTES_MAX && c->queued < RPC_CONN_BYTES_MAX;
+    return c->call_count < RPC_CONN_CALLS_MAX && c->kept < RPC_CONN_FIELDS_BYTES_MAX &&
+           c->queued < RPC_CONN_BYTES_MAX;
 }
 
 static int on_begin_headers(nghttp2_session *s, const nghttp2_frame *f, void *context)
@@ -419,7 +420,7 @@ static void begin_session(struct rpc_conn *c)
     h2_greet(c->session,
              &(struct h2_greeting){.concurrent_streams_max = r->options.concurrent_streams_max,
                                    .header_bytes_max = RPC_HEADER_BYTES_MAX,
-                                   .stream_window_bytes = STREAM_WINDOW_BYTES});
+                                   .stream_window_bytes = RPC_STREAM_WINDOW_BYTES});
     rpc_conn_set_alarm(c, ALARM_KEEPALIVE, r->options.keepalive_interval_ms);
     session_data(c, bytes_of(NGHTTP2_CLIENT_MAGIC, H2_PREFACE_BYTES));
 }
@@ -652,7 +653,7 @@ void rpc_conn_stop(struct rpc_conn *c)
     case CONN_H2:
         h2_must(nghttp2_submit_shutdown_notice(c->session));
         h2_must(nghttp2_submit_ping(c->session, NGHTTP2_FLAG_NONE, NULL));
-        rpc_conn_set_alarm(c, ALARM_GRACE, GRACE_MS);
+        rpc_conn_set_alarm(c, ALARM_GRACE, RPC_GRACE_MS);
         rpc_conn_touch(c);
         break;
     case CONN_PLAIN:

@@ -19,10 +19,6 @@
 enum {
     H2_FRAME_HEAD_BYTES = 9,
     H2_PREFACE_BYTES = NGHTTP2_CLIENT_MAGIC_LEN,
-    H2_CONN_WINDOW_BYTES = 1 * MIB,
-    H2_CONTINUATIONS_MAX = 8,
-    H2_ACKS_QUEUED_MAX = 1000,
-    H2_SETTINGS_MAX = 32, /* entries in one frame */
 };
 
 /* With windows that are opened by hand. The caller ends it with nghttp2_option_del. */

@@ -3,12 +3,6 @@
 #include "base/assert.h"
 #include "base/mem.h"
 
-enum {
-    KEPT_BYTES_MAX = 4 * KIB,     /* of a reader's buffer, between messages */
-    SPARE_ITEMS_MAX = 1024,       /* of a pool */
-    RESERVE_BYTES_MAX = 64 * KIB, /* set aside at once when a length is known */
-};
-
 /* --- in --- */
 
 static size_t least(size_t a, size_t b)
@@ -43,7 +37,7 @@ enum message_step message_read(struct message_reader *r, struct bytes *in)
     size_t length = message_length(r);
     assert(r->content.len <= length);
     if (r->content.len == 0)
-        buf_reserve(&r->content, least(length, RESERVE_BYTES_MAX));
+        buf_reserve(&r->content, least(length, RPC_RESERVE_BYTES_MAX));
     buf_append(&r->content, take(in, least(in->len, length - r->content.len)));
     return r->content.len == length ? MESSAGE_WHOLE : MESSAGE_MORE;
 }
@@ -52,7 +46,7 @@ void message_next(struct message_reader *r)
 {
     r->prefix_len = 0;
     r->announced = false;
-    if (r->content.cap > KEPT_BYTES_MAX)
+    if (r->content.cap > RPC_SPARE_BUFFER_BYTES_MAX)
         buf_free(&r->content);
     buf_clear(&r->content);
 }
@@ -129,7 +123,7 @@ static void item_free(struct message_queue *q, struct item *i)
     buf_pool_give(&q->pool->bufs, &i->first);
     if (i->chunk.at)
         buf_free(&i->chunk);
-    if (q->pool->item_count == SPARE_ITEMS_MAX) {
+    if (q->pool->item_count == RPC_SPARE_ITEMS_MAX) {
         mem_free(i);
         return;
     }

@@ -128,7 +128,7 @@ static void on_over(struct http_conn *h, bool kept)
 
     buf_clear(&c->plain->body);
     if (kept)
-        rpc_conn_set_alarm(c, ALARM_HEAD, HEAD_TIMEOUT_MS);
+        rpc_conn_set_alarm(c, ALARM_HEAD, RPC_HEAD_MS);
     else
         c->plain->last = true;
 }
@@ -256,7 +256,7 @@ void rpc_plain_end(struct rpc_conn *c)
 {
     http_ended(&c->plain->http);
     if (c->plain->call)
-        rpc_conn_set_alarm(c, ALARM_LINGER, LINGER_MS);
+        rpc_conn_set_alarm(c, ALARM_LINGER, RPC_LINGER_MS);
     else if (c->plain->http.reader.why) /* it left within a request, and is told so */
         settle(c);
     else

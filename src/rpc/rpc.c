@@ -134,7 +134,7 @@ enum err rpc_listen(struct rpc *r, const struct net_address *a, struct net_addre
     struct listener *l;
 
     assert(!r->stopping);
-    if (r->listener_count == LISTENERS_MAX)
+    if (r->listener_count == RPC_LISTENERS_MAX)
         return ERR_TOO_LARGE;
     enum err e = net_listen(r->options.io->net, a, &options, &l);
     if (e != ERR_OK)
@@ -322,8 +322,8 @@ void rpc_flush(struct rpc *r)
 {
     for (struct rpc_reply v; rpc_line_take_reply(r->line, &v);)
         rpc_call_reply(r, &v);
-    r->bulk_left = FLUSH_BULK_BYTES;
-    r->extra_left = FLUSH_EXTRA_BYTES;
+    r->bulk_left = RPC_FLUSH_BULK_BYTES;
+    r->extra_left = RPC_FLUSH_EXTRA_BYTES;
     for (struct list *link; (link = list_pop_front(&r->dirty));)
         rpc_conn_flush(container_of(link, struct rpc_conn, dirty_link));
 }
@@ -358,5 +358,5 @@ void rpc_check(const struct rpc *r)
         assert((container_of(link, struct call, ready_link)->pending & ~PENDING_FLOW) != 0);
     LIST_FOREACH (link, &r->flowing)
         assert((container_of(link, struct call, flow_link)->pending & PENDING_FLOW) != 0);
-    assert(r->spare_count <= SPARE_CALLS_MAX);
+    assert(r->spare_count <= RPC_SPARE_CALLS_MAX);
 }

@@ -41,16 +41,6 @@
 struct io;
 struct rpc; /* opaque */
 
-enum {
-    RPC_HEADER_BYTES_MAX = 64 * KIB, /* of one request */
-
-    /* gRPC's own defaults, where the options say nothing. */
-    RPC_PING_MIN_MS = 5 * 60 * 1000,
-    RPC_PING_IDLE_MS = 2 * 60 * 60 * 1000, /* between pings on a connection without calls */
-    RPC_KEEPALIVE_MS = 2 * 60 * 60 * 1000,
-    RPC_PONG_MS = 20 * 1000,
-};
-
 struct rpc_options {
     const struct io *io;
     struct rpc_line *line; /* outlives rpc */

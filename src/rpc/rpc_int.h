@@ -31,31 +31,7 @@
 #include "rpc/message.h"
 #include "rpc/rpc.h"
 
-enum {
-    LISTENERS_MAX = 32,
-    CALLS_MAX = 16384,                   /* streams of a connection, announced or not */
-    STREAM_WINDOW_BYTES = 64 * KIB,      /* what may come on a stream before it is looked at */
-    STREAM_WINDOW_LARGE_BYTES = 1 * MIB, /* the same, once a large message was let in */
-    BACKLOG_BYTES_MAX = 8 * MIB,         /* of a connection, received and not yet looked at */
-    KEPT_BYTES_MAX = 4 * MIB,            /* of a connection, header fields of its calls */
-    TEXT_BYTES_MAX = 5000,       /* of a status: some clients take 16 KiB of trailers at most */
-    FLUSH_BULK_BYTES = 1 * MIB,  /* of long replies in one turn: the rest is for the next */
-    FLUSH_EXTRA_BYTES = 1 * MIB, /* in one turn, beyond one gathering for each connection */
-    SPARE_CALLS_MAX = 1024,
-    PACKED_BYTES_MAX = 64 * KIB, /* a longer message is not worth the time that gzip takes */
-    PLAIN_BODY_FACTOR = 2,       /* JSON is about this much longer than the message it stands for */
-    PLAIN_LATER_BYTES = 64 * KIB,    /* of further requests, read before the first is answered */
-    GRACE_MS = 5000,                 /* for the acknowledgement of a GOAWAY */
-    LINGER_MS = 1000,                /* for the other end to read our last words */
-    HEAD_TIMEOUT_MS = 5 * 60 * 1000, /* etcd's, for a request to begin and its head to end */
-
-    /* What a client may ask for without use (resets, settings, ...): so many at once, and so many a
-     * second. A busy client that gives up many calls together stays far below. */
-    CONTROL_FRAMES_MAX = 20000,
-    CONTROL_FRAMES_PER_S = 5000,
-
-    PING_STRIKES_MAX = 2,
-};
+enum { PLAIN_BODY_FACTOR = 2 }; /* JSON is about this much longer than the message it stands for */
 
 /* Events that wait to be taken, in the order they are told. */
 enum {
@@ -76,7 +52,7 @@ struct rpc {
     const struct logger *logger;
     struct clock *clock;
     struct conn_limit conn_limit;
-    struct listener *listeners[LISTENERS_MAX];
+    struct listener *listeners[RPC_LISTENERS_MAX];
     size_t listener_count;
     bool stopping;
 
@@ -94,8 +70,8 @@ struct rpc {
     struct list conns;
     struct list dirty; /* conns with something to flush */
     struct list again; /* conns to be made so in the next turn */
-    size_t bulk_left;  /* of this turn's FLUSH_BULK_BYTES */
-    size_t extra_left; /* and FLUSH_EXTRA_BYTES */
+    size_t bulk_left;  /* of this turn's RPC_FLUSH_BULK_BYTES */
+    size_t extra_left; /* and RPC_FLUSH_EXTRA_BYTES */
     size_t conn_count;
     struct list ready;   /* calls with events for the line's CALLS */
     struct list flowing; /* and for its FLOW */
