@@ -110,6 +110,14 @@ enum {
 /* One raft append message carries at most this much entry data, unless a single entry is larger. */
 #define RAFT_MESSAGE_BYTES_MAX (1 * MIB)
 
+/* Append messages to one follower that it has not responded to. */
+#define RAFT_INFLIGHT_MESSAGES_MAX 512
+#define RAFT_INFLIGHT_BYTES_MAX    (PEER_IN_BYTES_MAX / 2) /* one that is slow drops the rest */
+
+/* Entries that are applied and durable, kept in memory for followers that are a little behind. */
+#define RAFT_RESIDENT_ENTRIES_MAX 10000
+#define RAFT_RESIDENT_BYTES_MAX   (32 * MIB)
+
 /* Reads waiting to be confirmed, or for the term's first commit. Reads may be lost, so beyond this
  * many the newest are. */
 #define RAFT_READS_MAX 65536
@@ -369,6 +377,53 @@ enum {
  * stream has as much credit from rpc, however busy its connection. */
 #define WATCH_CREDIT_BYTES RPC_STREAM_CREDIT_BYTES_MIN
 
+/* --- server -------------------------------------------------------------------------------- */
+
+enum {
+    TURN_EVENTS_MAX = 4096,    /* of the inbox, in one turn */
+    TURN_EVENTS_US = 1000,     /* and for how long */
+    TURN_PEERS_MAX = 4096,     /* messages of other members, without entries */
+    TURN_PEERS_US = 500,       /* of hearing them */
+    TURN_CALLS_MAX = 1024,     /* of clients */
+    TURN_CALLS_US = 1000,      /* of hearing them; one takes a few milliseconds at most */
+    TURN_APPLY_US = 1500,      /* of applying; an entry takes at most a slice more */
+    TURN_PROPOSALS_MAX = 4096, /* in one raft append */
+    TURN_WATCH_STEPS = 2000,   /* of catching up those who lag: about half a millisecond */
+    STOP_GRACE_MS = 1000,      /* for calls under way */
+    SKIP_TICKS_MS = 5000,      /* after the start */
+
+    PENDING_QUEUE_BYTES_MAX = 16 * MIB, /* of proposals: then clients are not heard for a while */
+    PENDING_QUEUE_MAX = 4 * TURN_PROPOSALS_MAX,
+    PENDING_GAP_MAX = 5000,      /* committed and not applied: more are refused */
+    PENDING_LIMIT_MS = 5000,     /* etcd's, for proposals and reads, and two elections more */
+    PENDING_READ_RETRY_MS = 500, /* a round of reads without a reply is asked again */
+    PENDING_RUNS_MAX = 4096,     /* of proposals under way whose place in the log is known */
+
+    HOUSEKEEPING_LEASE_MS = 500,    /* how often expired leases are looked for */
+    HOUSEKEEPING_VERSION_MS = 4000, /* and the cluster's version */
+    HOUSEKEEPING_PAUSE_US = 1000,   /* between two slices of settling: others want the log's disk */
+    HOUSEKEEPING_COMMIT_BYTES = 8 * MIB, /* pending in the store: it is not waited any longer */
+
+    LOG_SNAPSHOT_RETRY_MS = 30000, /* after one could not be written */
+
+    INSTALL_OLD_MAX = 4,      /* states that were replaced and that somebody still reads, */
+    INSTALL_OLD_MS = 60000,   /* and for how long, from when they were replaced */
+    OWN_IMAGE_AHEAD_MAX = 64, /* entries that the image may be ahead of the cut */
+    OWN_IMAGE_WAIT_MS = 50,   /* for as many to be committed: then it is fewer */
+
+    FORWARDING_RETRY_MS = 50,
+    FORWARDING_LOOK_MS = 10,         /* how often all that wait are looked at */
+    FOUNDING_NAMES_MS = 30000,       /* for all names together */
+    FOUNDING_RETRY_MS = 1000,        /* between two looks at those that are missing */
+    FOUNDING_ASK_MS = 1000,          /* for one URL */
+    PEERING_VERSION_MS = 7000,       /* for a member to say its version; etcd's request timeout */
+    PEER_QUESTIONS_MAX = 4096,       /* of other members, that wait for a result */
+    PEER_REQUESTS_APPLIED_MS = 1000, /* for what was committed to be applied */
+
+    FILES_RESERVED = 150, /* of those that may be open: not for clients; etcd's */
+    FILES_MIN = 80,       /* half of it is what a member needs itself, and some to spare */
+};
+
 /* --- how they relate ----------------------------------------------------------------------- */
 
 /* (Casts where the constants of two rooms are compared: compilers find that odd of two enums.) */
@@ -387,7 +442,27 @@ static_assert(MEMBER_JSON_BYTES_MAX >= 6 * RPC_MESSAGE_BYTES_DEFAULT,
               "escaped: \\u0000 for a byte");
 static_assert(SNAPFILE_BYTES_MAX <= PB_MESSAGE_BYTES_MAX, "a .snap file decodes as one message");
 
+/* A turn: in all well below a heartbeat, which is 100 ms unless an operator wants it otherwise.
+ * What one part of it takes in, the next can take on. */
+static_assert(TURN_EVENTS_US + TURN_PEERS_US + TURN_CALLS_US + TURN_APPLY_US <= 5000,
+              "heartbeats are on time");
+static_assert((int)NET_READ_BUFFERS_MAX <= (int)TURN_EVENTS_MAX,
+              "a turn can look at all that was read");
+static_assert(PEER_CONNS_MAX <= PEER_QUESTIONS_MAX, "a question of each connection can wait");
+static_assert(TURN_CALLS_MAX <= TURN_PROPOSALS_MAX, "a turn's calls go into one append");
+static_assert(TURN_PROPOSALS_MAX <= PENDING_QUEUE_MAX, "which the queue can hold");
+static_assert(RPC_MESSAGE_BYTES_DEFAULT <= PENDING_QUEUE_BYTES_MAX, "so does a single large one");
+static_assert(PENDING_QUEUE_BYTES_MAX <= WAL_PENDING_BYTES_MAX, "the log takes a whole queue");
+static_assert(PENDING_READ_RETRY_MS < PENDING_LIMIT_MS, "a lost round is asked again in time");
+static_assert(FORWARDING_LOOK_MS <= FORWARDING_RETRY_MS, "what is due is looked at in time");
+static_assert((int)FORWARDING_RETRY_MS < (int)PENDING_LIMIT_MS, "and asked again, too");
+static_assert(FOUNDING_RETRY_MS < FOUNDING_NAMES_MS, "a name is looked up more than once");
+static_assert((int)LEASE_REVOKES_MAX <= (int)PENDING_QUEUE_MAX, "revokes do not fill the queue");
+static_assert(LEASE_SPREAD_PER_S <= LEASE_REVOKES_MAX * (1000 / HOUSEKEEPING_LEASE_MS) * 3 / 4,
+              "a quarter of what can be revoked is left to those that expire later");
+
 /* The log. */
+static_assert(RAFT_MESSAGE_BYTES_MAX <= RAFT_RESIDENT_BYTES_MAX, "an append can come from memory");
 static_assert(RAFT_MESSAGE_BYTES_MAX <= WAL_PENDING_BYTES_MAX, "an append message fits the budget");
 static_assert(RPC_MESSAGE_BYTES_DEFAULT <= WAL_PENDING_BYTES_MAX, "so does one large entry");
 static_assert(WAL_PENDING_BYTES_MAX <= WAL_SEGMENT_BYTES,
@@ -402,6 +477,8 @@ static_assert(BACKEND_UPKEEP_BYTES <= BACKEND_PENDING_BYTES_DEFAULT / 2,
               "upkeep leaves entries a share");
 static_assert((int)SNAP_IMPORT_BATCH_BYTES <= (int)BACKEND_PENDING_BYTES_DEFAULT,
               "an import's batch fits");
+static_assert((int)HOUSEKEEPING_COMMIT_BYTES <= (int)BACKEND_PENDING_BYTES_DEFAULT / 2,
+              "a commit is begun long before nothing can be applied");
 static_assert(LMDB_TELL_BYTES <= LMDB_LET_GO_BYTES, "a thread tells before it is too much");
 
 /* History: who reads it, and how long that may hold back a compaction. */
@@ -415,6 +492,8 @@ static_assert(WATCH_PROGRESS_MIN_MS <= WATCH_PROGRESS_INTERVAL_MS,
               "progress rounds do not pile up");
 static_assert((int)API_PIN_MS_MAX == (int)WATCH_FLOOR_MS,
               "whoever does not read, in either way, holds back a compaction for a minute");
+static_assert((int)INSTALL_OLD_MS >= (int)API_PIN_MS_MAX,
+              "and is not ended sooner because the state is replaced");
 static_assert(WATCH_WAVE_BYTES <= WATCH_CREDIT_BYTES, "credit unparks watchers in waves, not all");
 static_assert(WATCH_MESSAGE_BYTES_MIN <= WATCH_CREDIT_BYTES, "and is good for a message at least");
 static_assert(API_FIRST_STEPS <= API_READ_STEPS, "the first look is the shorter one");
@@ -460,3 +539,10 @@ static_assert(RPC_MESSAGE_BYTES_DEFAULT <= RPC_CONN_BYTES_MAX, "so does a reques
 static_assert(PEER_DETOUR_BYTES_MAX < PEER_OUT_BYTES_MAX, "a detour is a part of the way");
 static_assert(RAFT_MESSAGE_BYTES_MAX < PEER_IN_BYTES_MAX, "more than one append is taken in");
 static_assert(RAFT_MESSAGE_BYTES_MAX < PEER_OUT_BYTES_MAX, "more than one append is sent");
+static_assert(RAFT_INFLIGHT_BYTES_MAX + RAFT_MESSAGE_BYTES_MAX <= PEER_IN_BYTES_MAX,
+              "what is under way to a follower fits where it waits there");
+static_assert(RAFT_INFLIGHT_BYTES_MAX <= PEER_OUT_BYTES_MAX, "and where it waits here");
+static_assert(RAFT_INFLIGHT_MESSAGES_MAX <= PEER_IN_MESSAGES_MAX, "in number, too, there");
+static_assert(RAFT_INFLIGHT_MESSAGES_MAX <= PEER_OUT_MESSAGES_MAX, "and here");
+static_assert(PEER_IN_BYTES_MAX <= WAL_PENDING_BYTES_MAX,
+              "what one member has sent, the log can take");

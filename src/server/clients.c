@@ -9,11 +9,6 @@
 #include "server/state.h"
 #include "watch/watch.h"
 
-enum {
-    FILES_RESERVED = 150, /* of those that may be open: not for clients; etcd's */
-    FILES_MIN = 80,       /* half of it is what a member needs itself, and some to spare */
-};
-
 /* --- listening --- */
 
 static enum err listen_to_clients(struct clients *c, struct buf *why)

@@ -25,9 +25,6 @@
 #define GRPC_PING_TIMEOUT_NS (20 * NS_PER_S)
 #define GRPC_PING_MIN_NS     (1 * NS_PER_S)
 
-/* The wire's own limit, less what a message has around its request. */
-#define MAX_REQUEST_BYTES_MAX (PB_MESSAGE_BYTES_MAX - GRPC_OVERHEAD_BYTES)
-
 /* Everything at hand while a configuration is made. */
 struct maker {
     struct flags flags;
@@ -577,9 +574,9 @@ static bool read_sizes(struct maker *m)
     int64_t batch_ns = value_of(m, FLAG_BACKEND_BATCH_INTERVAL)->integer;
     int64_t learners = value_of(m, FLAG_MAX_LEARNERS)->integer;
 
-    if (request_bytes > MAX_REQUEST_BYTES_MAX)
+    if (request_bytes > REQUEST_BYTES_MAX)
         return refuse(m, "--max-request-bytes must be at most %zu (set to %" PRIu64 ")",
-                      MAX_REQUEST_BYTES_MAX, request_bytes);
+                      REQUEST_BYTES_MAX, request_bytes);
     if (batch_ns < 0)
         return refuse(m, "--backend-batch-interval must not be negative");
     c->max_request_bytes = request_bytes;

@@ -22,11 +22,6 @@
 struct peer_event;
 struct peers;
 
-enum {
-    FORWARDING_RETRY_MS = 50,
-    FORWARDING_LOOK_MS = 10, /* how often all that wait are looked at */
-};
-
 struct forwarding_options {
     struct peers *peers;
     const struct api_facts *facts; /* kept up to date by the server */

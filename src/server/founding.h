@@ -27,12 +27,6 @@ struct io;
 struct peer_event;
 struct peers;
 
-enum {
-    FOUNDING_NAMES_MS = 30000, /* for all names together */
-    FOUNDING_RETRY_MS = 1000,
-    FOUNDING_ASK_MS = 1000, /* for one URL */
-};
-
 struct founding_options {
     const struct io *io;
     const struct logger *logger;

@@ -33,14 +33,6 @@
 #include "lease/lease.h"
 #include "server/state.h"
 
-enum {
-    HOUSEKEEPING_LEASE_MS = 500,         /* how often expired leases are looked for */
-    HOUSEKEEPING_VERSION_MS = 4000,      /* and the cluster's version */
-    HOUSEKEEPING_PAUSE_US = 1000,        /* between two slices of settling: the log's disk is wanted
-                                            by others, too */
-    HOUSEKEEPING_COMMIT_BYTES = 8 * MIB, /* pending in the store: it is not waited any longer */
-};
-
 struct housekeeping_options {
     struct backend *backend;
     struct mvcc *mvcc;

@@ -48,11 +48,6 @@
 
 struct server;
 
-enum {
-    INSTALL_OLD_MAX = 4,
-    INSTALL_OLD_MS = 60000, /* for those who read an old state, from when it was replaced */
-};
-
 struct install_options {
     struct disk *disk;
     struct workers *workers;

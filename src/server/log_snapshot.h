@@ -27,10 +27,6 @@
 #include "io/worker.h"
 #include "snap/snapfile.h"
 
-enum {
-    LOG_SNAPSHOT_RETRY_MS = 30000, /* after one could not be written */
-};
-
 struct log_snapshot_options {
     struct disk *disk;
     struct workers *workers;

@@ -31,11 +31,6 @@
 
 struct server;
 
-enum {
-    OWN_IMAGE_AHEAD_MAX = 64, /* entries that the image may be ahead of the cut */
-    OWN_IMAGE_WAIT_MS = 50,   /* for as many to be committed: then it is fewer */
-};
-
 enum own_image_step { OWN_IMAGE_IDLE, OWN_IMAGE_ASKED, OWN_IMAGE_BUILDING, OWN_IMAGE_BUILT };
 
 struct own_image {

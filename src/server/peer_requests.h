@@ -32,11 +32,6 @@ struct peer_event;
 struct peers;
 struct state;
 
-enum {
-    PEER_QUESTIONS_MAX = 4096,
-    PEER_REQUESTS_APPLIED_MS = 1000, /* for what was committed to be applied */
-};
-
 struct peer_requests_options {
     struct peers *peers;
     struct cluster *cluster;

@@ -25,10 +25,7 @@ struct raft;
 struct raft_fetch;
 struct wal;
 
-enum {
-    PEERING_VERSION_MS = 7000, /* for a member to say its version; etcd's request timeout */
-    PEERING_TOKEN_SHIFT = 56,  /* above it is what a token is of: */
-};
+enum { PEERING_TOKEN_SHIFT = 56 }; /* above it is what a token is of: */
 
 enum peering_token {
     PEERING_TOKEN_FOUNDING = 0,

@@ -19,7 +19,8 @@
  *            3. Proposals are handed out in the order in which they came, each once.
  *            4. A read is confirmed by a round that was asked for after it had come, and handed out
  *               when this member has applied everything up to that round's index.
- *            5. Memory is bounded by has_credit, which whoever hears clients asks first.
+ *            5. Memory is bounded by has_credit, which whoever hears clients asks first: it says no
+ *               at PENDING_QUEUE_MAX proposals, or PENDING_QUEUE_BYTES_MAX of them.
  * Not here   Raft, and answering: the server carries values between them. The calls are api's.
  * Leans on   api.h for calls and needs, pb.
  */
@@ -27,14 +28,6 @@
 
 #include "api/api.h"
 #include "base/map.h"
-
-enum {
-    PENDING_QUEUE_BYTES_MAX = 16 * MIB, /* then clients are not heard for a while */
-    PENDING_QUEUE_MAX = 4 * 4096,       /* proposals */
-    PENDING_GAP_MAX = 5000,             /* committed and not applied: more are refused */
-    PENDING_READ_RETRY_MS = 500,        /* an unanswered read round is asked again */
-    PENDING_RUNS_MAX = 4096,            /* of proposals under way whose place in the log is known */
-};
 
 /* Proposals that were given to raft one after the other: ids and indexes of the log both go up by
  * one. */

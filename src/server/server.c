@@ -96,7 +96,7 @@ static void say_how_we_start(const struct server *s)
 static void open_parts(struct server *s, const struct boot *b)
 {
     const struct config *c = s->config;
-    uint64_t limit_ms = 5000 + 2 * c->election_ms; /* etcd's, for proposals and reads */
+    uint64_t limit_ms = PENDING_LIMIT_MS + 2 * c->election_ms;
     struct log_snapshot_options snapshots = {.disk = s->io->disk,
                                              .workers = s->io->workers,
                                              .logger = s->logger,

@@ -49,20 +49,6 @@ struct raft;
 struct raft_soft_state;
 struct wal;
 
-enum {
-    TURN_EVENTS_MAX = 4096,    /* of the inbox, in one turn */
-    TURN_EVENTS_US = 1000,     /* and for how long */
-    TURN_PEERS_MAX = 4096,     /* messages of other members, without entries */
-    TURN_PEERS_US = 500,       /* of hearing them */
-    TURN_CALLS_MAX = 1024,     /* of clients */
-    TURN_CALLS_US = 1000,      /* of hearing them; one takes a few milliseconds at most */
-    TURN_APPLY_US = 1500,      /* of applying; an entry takes at most a slice more */
-    TURN_PROPOSALS_MAX = 4096, /* in one raft append */
-    TURN_WATCH_STEPS = 2000,   /* of catching up those who lag: about half a millisecond */
-    STOP_GRACE_MS = 1000,      /* for calls under way */
-    SKIP_TICKS_MS = 5000,      /* after the start */
-};
-
 struct server {
     struct server_options options;
     const struct config *config;
