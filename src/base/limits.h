@@ -360,6 +360,33 @@ enum {
 /* Places that are asked something before we know who lives there. */
 #define PEER_GUESTS_MAX 64
 
+enum {
+    PEER_URLS_MAX = 16,         /* of one member; more are not tried */
+    PEER_URLS_BYTES_MAX = 4096, /* as somebody we do not know may tell them */
+
+    PEER_OUT_SLICE_BYTES = 1 * MIB,       /* handed to the socket at once, */
+    PEER_OUT_SLICE_PIECES = 32,           /* in so many pieces */
+    PEER_GATHER_SHARE_BYTES = 16 * KIB,   /* from this size on it is shared, not copied */
+    PEER_GATHER_KEPT_BYTES = 256 * KIB,   /* by a gather between two turns */
+    PEER_DECODER_AT_ONCE_BYTES = 2 * MIB, /* of a frame, set aside when its length is known */
+    PEER_REFUSAL_BYTES_MAX = 1 * KIB,     /* of what a stream is refused with */
+
+    /* Of one append: eight bytes announce one and make seven times that. An append has a megabyte
+     * of entries at most, or a single one. */
+    PEER_FRAME_ENTRIES_MAX = 1 << 20,
+
+    PEER_STREAM_SILENCE_MS = 5000,                       /* then the other end is gone */
+    PEER_LINK_HEARTBEAT_MS = PEER_STREAM_SILENCE_MS / 3, /* so that it is not taken for gone */
+    PEER_DIAL_MS = 1000, /* for a stream to begin, and an election more */
+    PEER_REDIAL_MIN_MS = 100,
+    PEER_REDIAL_MAX_MS = 1000,   /* between two tries */
+    PEER_PORT_SILENCE_MS = 5000, /* of somebody whose request is not whole */
+    PEER_IDLE_MS = 4000,         /* etcd's port ends connections that say nothing for 5 s */
+    PEER_LINGER_MS = 1000,       /* for our last words to be read */
+    PEER_POST_TIMEOUT_MS = 5000,
+    PEER_PROBE_INTERVAL_MS = 4000,
+};
+
 /* --- api ----------------------------------------------------------------------------------- */
 
 enum {
@@ -546,3 +573,19 @@ static_assert(RAFT_INFLIGHT_MESSAGES_MAX <= PEER_IN_MESSAGES_MAX, "in number, to
 static_assert(RAFT_INFLIGHT_MESSAGES_MAX <= PEER_OUT_MESSAGES_MAX, "and here");
 static_assert(PEER_IN_BYTES_MAX <= WAL_PENDING_BYTES_MAX,
               "what one member has sent, the log can take");
+static_assert(REQUEST_BYTES_MAX + KIB <= PEER_FRAME_BYTES_MAX,
+              "the largest request goes to another member, with entry and message around it");
+static_assert(PEER_FRAME_BYTES_MAX <= PB_MESSAGE_BYTES_MAX, "where it decodes");
+static_assert(PEER_FRAME_BYTES_MAX <= PEER_RECEIVING_BYTES_MAX, "and one can be received whole");
+static_assert(RAFT_MESSAGE_BYTES_MAX < PEER_POST_BYTES_MAX, "an append can be posted");
+static_assert(RPC_MESSAGE_BYTES_DEFAULT < PEER_POST_BYTES_MAX, "so can one large entry");
+static_assert(RAFT_MESSAGE_BYTES_MAX <= PEER_FRAME_ENTRIES_MAX, "an entry is a byte or more");
+static_assert(RAFT_MESSAGE_BYTES_MAX < PEER_DECODER_AT_ONCE_BYTES,
+              "usual appends are received without copies");
+static_assert(RAFT_MEMBERS_MAX * (2 + PEER_POST_CONNS_MAX + PEER_ASK_CONNS_MAX) <= PEER_DIALS_MAX,
+              "streams, posts and requests of every member can be dialled at once");
+static_assert(2 * PEER_LINK_HEARTBEAT_MS < PEER_STREAM_SILENCE_MS,
+              "one heartbeat may be late without a stream being cut");
+static_assert(PEER_REDIAL_MIN_MS < PEER_REDIAL_MAX_MS, "a pause grows");
+static_assert(PEER_IDLE_MS < PEER_PORT_SILENCE_MS,
+              "who dials ends an idle connection before the port does");

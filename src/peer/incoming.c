@@ -9,19 +9,17 @@
 
 #include <stdio.h>
 
-enum { REFUSAL_BYTES_MAX = 1024 };
-
 static void dial_now(struct incoming *in);
 
 static uint64_t pause_ms(struct incoming *in)
 {
     unsigned doublings = in->failures < 8 ? in->failures : 8;
-    uint64_t pause = (uint64_t)REDIAL_MIN_MS << doublings;
+    uint64_t pause = (uint64_t)PEER_REDIAL_MIN_MS << doublings;
 
     if (in->failures == 0)
-        return REDIAL_MIN_MS;
-    if (pause > REDIAL_MAX_MS)
-        pause = REDIAL_MAX_MS;
+        return PEER_REDIAL_MIN_MS;
+    if (pause > PEER_REDIAL_MAX_MS)
+        pause = PEER_REDIAL_MAX_MS;
     return rng_between(&in->peer->peers->rng, pause / 2, pause);
 }
 
@@ -95,7 +93,7 @@ static void on_open(struct dial *d)
         {BYTES("X-Raft-To"), bytes_of_str(to)},
         {BYTES("X-PeerURLs"), bytes_of_str(p->urls)},
     };
-    dial_limit(d, STREAM_SILENCE_MS);
+    dial_limit(d, PEER_STREAM_SILENCE_MS);
     dial_request(d, "GET", target, fields, ARRAY_LEN(fields), NULL);
 }
 
@@ -181,7 +179,7 @@ static void on_body(struct dial *d, struct bytes piece)
     if (in->is_open) {
         in->peer->status.received_bytes += piece.len;
         (void)decode(in, piece);
-    } else if (piece.len <= REFUSAL_BYTES_MAX - in->refusal.len) {
+    } else if (piece.len <= PEER_REFUSAL_BYTES_MAX - in->refusal.len) {
         buf_append(&in->refusal, piece);
     }
 }
@@ -275,7 +273,7 @@ static void dial_now(struct incoming *in)
     log_debug(p->logger, "dial stream reader", LOG_ID("from", p->options.self),
               LOG_ID("to", in->peer->id), LOG_STR("address", place->text));
     in->dial = dial_open(p, place, &dial_events, in);
-    dial_limit(in->dial, 1000 + p->options.election_ms);
+    dial_limit(in->dial, PEER_DIAL_MS + p->options.election_ms);
 }
 
 void incoming_start(struct incoming *in, struct peer *peer, enum stream_kind kind)

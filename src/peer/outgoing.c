@@ -13,10 +13,7 @@
 
 #include <stdio.h>
 
-enum {
-    CHUNK_HEAD_BYTES = 10,     /* eight digits: leading zeros mean nothing */
-    SLICE_BYTES = 1024 * 1024, /* handed to the socket at once */
-};
+enum { CHUNK_HEAD_BYTES = 10 }; /* eight digits: leading zeros mean nothing */
 
 static_assert(PEER_OUT_BYTES_MAX + PEER_OUT_RESERVE_BYTES < UINT32_MAX - PEER_FRAME_BYTES_MAX,
               "the size of any chunk has eight digits");
@@ -75,10 +72,11 @@ static void write_slice(struct out_stream *o)
 {
     size_t count = 0, bytes = 0;
 
-    while (o->piece < o->piece_count && count < OUT_SLICE_PIECES && bytes < SLICE_BYTES) {
+    while (o->piece < o->piece_count && count < PEER_OUT_SLICE_PIECES &&
+           bytes < PEER_OUT_SLICE_BYTES) {
         struct bytes piece = o->pieces[o->piece];
         size_t left = piece.len - o->piece_sent;
-        size_t now = left < SLICE_BYTES - bytes ? left : SLICE_BYTES - bytes;
+        size_t now = left < PEER_OUT_SLICE_BYTES - bytes ? left : PEER_OUT_SLICE_BYTES - bytes;
 
         o->slice[count++] = bytes_of(piece.at + o->piece_sent, now);
         bytes += now;
@@ -171,7 +169,8 @@ bool outgoing_put(struct out_stream *o, const struct raft_message *m)
 /* It may be slow, as long as it reads. */
 static bool is_stalled(const struct out_stream *o, uint64_t now_ns)
 {
-    return o->write_since_ns > 0 && now_ns - o->write_since_ns >= STREAM_SILENCE_MS * NS_PER_MS;
+    return o->write_since_ns > 0 &&
+           now_ns - o->write_since_ns >= PEER_STREAM_SILENCE_MS * NS_PER_MS;
 }
 
 static void beat(struct out_stream *o, uint64_t now_ns)

@@ -63,11 +63,6 @@
 struct io;
 struct peers; /* opaque */
 
-enum {
-    PEER_URLS_MAX = 16,         /* of one member; more are not tried */
-    PEER_URLS_BYTES_MAX = 4096, /* as somebody we do not know may tell them */
-};
-
 struct peers_options {
     const struct io *io;
     const struct logger *logger;

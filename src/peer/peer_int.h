@@ -29,17 +29,6 @@
 #include "peer/peer.h"
 #include "peer/stream_codec.h"
 
-enum {
-    STREAM_SILENCE_MS = 5000,                  /* then the other end is gone */
-    LINK_HEARTBEAT_MS = STREAM_SILENCE_MS / 3, /* so that it is not taken for gone */
-    REDIAL_MIN_MS = 100,
-    REDIAL_MAX_MS = 1000,   /* between two tries */
-    PORT_SILENCE_MS = 5000, /* of somebody whose request is not whole */
-    LINGER_MS = 1000,       /* for our last words to be read */
-    POST_TIMEOUT_MS = 5000,
-    PROBE_INTERVAL_MS = 4000,
-};
-
 struct peer;
 struct port_conn;
 
@@ -154,8 +143,6 @@ void request_free(struct request *r);
 
 /* --- outgoing.c --- */
 
-enum { OUT_SLICE_PIECES = 32 };
-
 /* One stream that a peer has dialled, with its connection. */
 struct out_stream {
     struct peer *peer; /* NULL: replaced, or the peer is gone */
@@ -168,7 +155,7 @@ struct out_stream {
     struct bytes *pieces; /* of under */
     size_t piece_cap, piece_count;
     size_t piece, piece_sent; /* the first that the socket was not given */
-    struct bytes slice[OUT_SLICE_PIECES];
+    struct bytes slice[PEER_OUT_SLICE_PIECES];
     struct conn_write write;
     uint64_t write_since_ns; /* of the slice; 0: none is under way */
     size_t message_count;    /* in next and under */

@@ -30,7 +30,7 @@ static void on_beat(struct timer *t)
     struct peers *p = container_of(t, struct peers, beat);
 
     outgoing_beat_all(p);
-    peer_timer_start(p, t, LINK_HEARTBEAT_MS);
+    peer_timer_start(p, t, PEER_LINK_HEARTBEAT_MS);
 }
 
 static void on_probe(struct timer *t)
@@ -38,7 +38,7 @@ static void on_probe(struct timer *t)
     struct peers *p = container_of(t, struct peers, probe);
 
     probe_all(p);
-    peer_timer_start(p, t, PROBE_INTERVAL_MS);
+    peer_timer_start(p, t, PEER_PROBE_INTERVAL_MS);
 }
 
 /* --- who there is --- */
@@ -150,8 +150,8 @@ void peers_add(struct peers *p, uint64_t id, const char *const *urls, size_t url
     for (unsigned kind = 0; kind < STREAM_KINDS; kind++)
         incoming_start(&peer->in[kind], peer, kind);
     if (!timer_is_set(&p->beat)) {
-        peer_timer_start(p, &p->beat, LINK_HEARTBEAT_MS);
-        peer_timer_start(p, &p->probe, PROBE_INTERVAL_MS);
+        peer_timer_start(p, &p->beat, PEER_LINK_HEARTBEAT_MS);
+        peer_timer_start(p, &p->probe, PEER_PROBE_INTERVAL_MS);
     }
     log_urls(p, "added remote peer", "remote-peer-id", id, "remote-peer-urls", &peer->places);
 }

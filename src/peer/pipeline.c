@@ -72,7 +72,7 @@ bool pipeline_post(struct peer *peer, const struct raft_message *m)
         .path = peer_copy_text(BYTES("/raft")),
         .content_type = "application/protobuf",
         .as_raft = true,
-        .timeout_ms = POST_TIMEOUT_MS,
+        .timeout_ms = PEER_POST_TIMEOUT_MS,
         .context = peer,
         .on_done = on_done,
     };

@@ -113,7 +113,7 @@ static void linger(struct port_conn *c)
     end_use(c);
     conn_shutdown(c->conn);
     conn_resume(c->conn);
-    peer_timer_start(c->peers, &c->timer, LINGER_MS);
+    peer_timer_start(c->peers, &c->timer, PEER_LINGER_MS);
 }
 
 void port_conn_finish(struct port_conn *c)
@@ -516,7 +516,7 @@ static void on_credit(struct http_conn *h)
 static void watch_silence(struct port_conn *c)
 {
     c->heard_ns = clock_now_ns(c->peers->clock);
-    peer_timer_start(c->peers, &c->timer, PORT_SILENCE_MS);
+    peer_timer_start(c->peers, &c->timer, PEER_PORT_SILENCE_MS);
 }
 
 static void on_over(struct http_conn *h, bool kept)
@@ -593,7 +593,7 @@ static void on_socket_end(struct conn *conn)
     settle(c);
     if (c->state == PORT_OPEN) { /* he may only have shut his side; more likely he is gone */
         c->has_left = true;
-        peer_timer_start(c->peers, &c->timer, LINGER_MS);
+        peer_timer_start(c->peers, &c->timer, PEER_LINGER_MS);
     }
 }
 
@@ -612,7 +612,7 @@ static void on_sent(struct wire *w, size_t bytes)
 static void on_time(struct timer *t)
 {
     struct port_conn *c = container_of(t, struct port_conn, timer);
-    uint64_t due_ns = c->heard_ns + PORT_SILENCE_MS * NS_PER_MS;
+    uint64_t due_ns = c->heard_ns + PEER_PORT_SILENCE_MS * NS_PER_MS;
 
     if (c->state == PORT_OPEN && !c->has_left && clock_now_ns(c->peers->clock) < due_ns)
         timer_start_at(c->peers->clock, t, due_ns);

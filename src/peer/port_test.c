@@ -392,7 +392,7 @@ TEST(other_paths_are_the_servers)
     raw = peer_rig_raw_open(r, 1, BYTES("GET /version HTTP/1.1\r\nHost: x\r\n\r\n"));
     peer_rig_until(r, &r->at[1].heard_count, 3);
     peer_rig_raw_close(r, raw);
-    peer_rig_run_ms(r, LINGER_MS + 100);
+    peer_rig_run_ms(r, PEER_LINGER_MS + 100);
     CHECK_EQ(r->at[1].peers->requests.count, 0);
     peers_respond(r->at[1].peers, r->at[1].last_request, &(struct peer_response){.status = 200});
     peer_rig_close(r);

@@ -95,7 +95,7 @@ void probe_all(struct peers *p)
         struct request *r = mem_new(struct request);
         *r = (struct request){.verb = "GET",
                               .path = peer_copy_text(BYTES("/raft/probing")),
-                              .timeout_ms = PROBE_INTERVAL_MS - 1,
+                              .timeout_ms = PEER_PROBE_INTERVAL_MS - 1,
                               .context = peer,
                               .tag = clock_now_ns(p->clock),
                               .on_done = on_done};

@@ -9,8 +9,6 @@
 #include "base/text.h"
 #include "peer/peer_int.h"
 
-enum { IDLE_MS = 4000 }; /* etcd's port ends connections that say nothing for 5 s */
-
 struct request_conn {
     struct requests *owner;
     struct list link;
@@ -108,7 +106,7 @@ static void on_open(struct dial *d)
     if (c->request)
         start_request(c);
     else
-        dial_limit(d, IDLE_MS);
+        dial_limit(d, PEER_IDLE_MS);
 }
 
 static void on_head(struct dial *d)
@@ -153,7 +151,7 @@ static void on_over(struct dial *d, bool kept)
     if (r)
         request_detach(r);
     if (kept)
-        dial_limit(d, IDLE_MS);
+        dial_limit(d, PEER_IDLE_MS);
     else
         conn_forget(c);
     if (r)

@@ -8,11 +8,6 @@ enum {
     APP_HEARTBEAT = 0,
     APP_ENTRIES = 1,
     APP_MESSAGE = 2,
-    GATHER_KEPT_BYTES = 256 * 1024, /* by a gather between two turns */
-
-    /* Of one append: eight bytes announce one and make seven times that. An append has a megabyte
-     * of entries at most, or a single one. */
-    FRAME_ENTRIES_MAX = 1 << 20,
 };
 
 const char *stream_kind_name(enum stream_kind kind)
@@ -81,7 +76,7 @@ void gather_clear(struct gather *g)
         blob_unref(g->shares[i].blob);
     g->share_count = 0;
     g->len = 0;
-    if (g->bytes.cap > GATHER_KEPT_BYTES)
+    if (g->bytes.cap > PEER_GATHER_KEPT_BYTES)
         buf_free(&g->bytes);
     buf_clear(&g->bytes);
 }
@@ -155,7 +150,7 @@ static void slot_fill(struct entry_cache *c, struct entry_cache_slot *s,
         .last_data = last->data.at,
         .len = encoded_size(m),
     };
-    if (s->len >= GATHER_SHARE_BYTES) {
+    if (s->len >= PEER_GATHER_SHARE_BYTES) {
         s->blob = blob_new(s->len, &fill);
     } else {
         s->at = c->small.len;
@@ -183,7 +178,7 @@ void entry_cache_clear(struct entry_cache *c)
 {
     for (size_t i = 0; i < ENTRY_CACHE_SLOTS; i++)
         slot_empty(&c->slots[i]);
-    if (c->small.cap > GATHER_KEPT_BYTES)
+    if (c->small.cap > PEER_GATHER_KEPT_BYTES)
         buf_free(&c->small);
     buf_clear(&c->small);
 }
@@ -246,7 +241,7 @@ void stream_put_heartbeat(struct gather *g, enum stream_kind kind)
 static void forget_frame(struct stream_decoder *d)
 {
     *d->receiving -= d->frame.len;
-    if (d->frame.cap > DECODER_AT_ONCE_BYTES)
+    if (d->frame.cap > PEER_DECODER_AT_ONCE_BYTES)
         buf_free(&d->frame);
     buf_clear(&d->frame);
     d->scanned = 0;
@@ -303,7 +298,7 @@ static enum stream_found scan_entries(struct stream_decoder *d, struct bytes hav
         if (have.len < d->need)
             return STREAM_MORE;
         d->entries_left = get_word(have.at + 1);
-        if (d->entries_left > FRAME_ENTRIES_MAX)
+        if (d->entries_left > PEER_FRAME_ENTRIES_MAX)
             return bad(d, "too many entries in a frame");
         d->entries_left++; /* the commit index stands where the length of one more would */
         d->scanned = d->need;
@@ -354,7 +349,7 @@ static enum stream_found keep(struct stream_decoder *d, struct bytes what)
 {
     if (what.len > d->receiving_max - *d->receiving)
         return bad(d, "too much is being received");
-    if (d->need <= DECODER_AT_ONCE_BYTES && d->need > d->frame.len)
+    if (d->need <= PEER_DECODER_AT_ONCE_BYTES && d->need > d->frame.len)
         buf_reserve(&d->frame, d->need - d->frame.len);
     buf_append(&d->frame, what);
     *d->receiving += what.len;

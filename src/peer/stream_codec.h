@@ -18,7 +18,7 @@
  * say them (01).
  *
  * Promises   1. Any bytes at all are safe to decode. What is announced costs nothing: memory grows
- *               with what has arrived, beyond DECODER_AT_ONCE_BYTES.
+ *               with what has arrived, beyond PEER_DECODER_AT_ONCE_BYTES.
  *            2. What the encoder of one end writes, the decoder of the other reads, however the
  *               bytes are cut into pieces.
  * Leans on   entry and base.
@@ -35,8 +35,6 @@ enum stream_kind { STREAM_APP, STREAM_MESSAGE, STREAM_KINDS };
 const char *stream_kind_name(enum stream_kind kind);
 
 /* --- writing --- */
-
-enum { GATHER_SHARE_BYTES = 16 * 1024 }; /* from this size on it is shared instead of copied */
 
 struct gather_share {
     size_t at; /* it comes before this byte */
@@ -94,8 +92,6 @@ void stream_put_message(struct gather *g, const struct raft_message *m);
 void stream_put_heartbeat(struct gather *g, enum stream_kind kind);
 
 /* --- reading --- */
-
-enum { DECODER_AT_ONCE_BYTES = 2 * 1024 * 1024 };
 
 struct stream_decoder {
     enum stream_kind kind;

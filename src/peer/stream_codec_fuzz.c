@@ -49,7 +49,7 @@ static void decode(enum stream_kind kind, struct bytes in, size_t step, struct f
                 f->why = d.why;
             assert((frame != NULL) == (found == STREAM_FOUND));
             assert(receiving == d.frame.len);
-            assert(d.frame.cap <= DECODER_AT_ONCE_BYTES + 2 * d.frame.len);
+            assert(d.frame.cap <= PEER_DECODER_AT_ONCE_BYTES + 2 * d.frame.len);
             blob_unref(frame);
             arena_reset(&arena);
         } while (found == STREAM_FOUND || found == STREAM_HEARTBEAT);

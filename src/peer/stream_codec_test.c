@@ -88,7 +88,7 @@ static const char *decode_bad(enum stream_kind kind, struct bytes in)
 
     enum stream_found found = stream_decode(&d, &in, &arena, &frame, &m);
     const char *why = found == STREAM_BAD ? d.why : found == STREAM_MORE ? "more" : "found";
-    CHECK(d.frame.cap <= DECODER_AT_ONCE_BYTES);
+    CHECK(d.frame.cap <= PEER_DECODER_AT_ONCE_BYTES);
     blob_unref(frame);
     stream_decoder_free(&d);
     arena_free(&arena);
