@@ -2,18 +2,13 @@
  * buf_pool: small buffers that were used once and may be again.
  *
  * Where values change owner, buffers do: one side fills them, the other has them left over. Each
- * side keeps some for what it sends itself, so that on a busy day nobody allocates. All zeroes is
- * an empty pool.
+ * side keeps some for what it sends itself, so that on a busy day nobody allocates: up to
+ * BUF_POOL_COUNT_MAX of them, BUF_POOL_ALL_BYTES_MAX together. All zeroes is an empty pool.
  */
 #pragma once
 
 #include "base/buf.h"
-
-enum {
-    BUF_POOL_COUNT_MAX = 1024,
-    BUF_POOL_BYTES_MAX = 4096, /* of each: a larger one is not kept */
-    BUF_POOL_ALL_BYTES_MAX = 512 * 1024,
-};
+#include "base/limits.h"
 
 struct buf_pool {
     struct buf *bufs; /* made when first needed */

@@ -30,8 +30,7 @@ enum {
 #define GRPC_OVERHEAD_BYTES       (512 * KIB)
 #define RPC_MESSAGE_BYTES_DEFAULT (REQUEST_BYTES_DEFAULT + GRPC_OVERHEAD_BYTES)
 
-/* The most that --max-request-bytes may say: the wire's own limit, less what is around a request.
- */
+/* The most that --max-request-bytes may say: the wire's limit, less what is around a request. */
 #define REQUEST_BYTES_MAX (PB_MESSAGE_BYTES_MAX - GRPC_OVERHEAD_BYTES)
 
 /* --- base ---------------------------------------------------------------------------------- */
@@ -41,6 +40,10 @@ enum {
     MEM_SPARE_BYTES_MAX = 4 * MIB, /* of freed small pieces that one thread keeps */
     MEM_PREPARED_BYTES = 2 * MIB,  /* a region of huge pages, */
     MEM_PREPARED_MAX = 2,          /* and how many of them are kept ready */
+
+    BUF_POOL_COUNT_MAX = 1024,
+    BUF_POOL_BYTES_MAX = 4 * KIB, /* of each: a larger one is not kept */
+    BUF_POOL_ALL_BYTES_MAX = 512 * KIB,
 };
 
 /* --- io ------------------------------------------------------------------------------------ */
@@ -159,12 +162,10 @@ enum {
     BACKEND_WORKER_VIEWS_MAX = 64,            /* open at once, by all workers together */
     BACKEND_CORE_VIEWS_MAX = 16,              /* and in the turn */
 
-    LMDB_TELL_BYTES =
-        1 * MIB, /* of mapped pages: a thread's own count, before it tells the store */
+    LMDB_TELL_BYTES = 1 * MIB,   /* of mapped pages, a thread's own count: then the store is told */
     LMDB_LET_GO_BYTES = 4 * MIB, /* the store's, before it lets go of them */
-    LMDB_LET_GO_NS_MAX =
-        500000,            /* a page takes 14 to 60 ns: nobody wants to wait for a GB of them */
-    LMDB_REGIONS_MAX = 64, /* maps of the whole process: a handful are there at a time */
+    LMDB_LET_GO_NS_MAX = 500000, /* a page takes 14 to 60 ns: nobody wants to wait for a GB */
+    LMDB_REGIONS_MAX = 64,       /* maps of the whole process: a handful are there at a time */
 };
 #define BACKEND_VALUE_BYTES_MAX (1u << 30)
 
@@ -417,7 +418,7 @@ enum {
     TURN_PROPOSALS_MAX = 4096, /* in one raft append */
     TURN_WATCH_STEPS = 2000,   /* of catching up those who lag: about half a millisecond */
     STOP_GRACE_MS = 1000,      /* for calls under way */
-    SKIP_TICKS_MS = 5000,      /* after the start */
+    SKIP_TICKS_MS = 5000,      /* after the start: so long a member may hurry */
 
     PENDING_QUEUE_BYTES_MAX = 16 * MIB, /* of proposals: then clients are not heard for a while */
     PENDING_QUEUE_MAX = 4 * TURN_PROPOSALS_MAX,
@@ -541,6 +542,7 @@ static_assert(RPC_CONN_FIELDS_BYTES_MAX >= 16 * RPC_HEADER_BYTES_MAX,
               "some calls may have long ones");
 static_assert((int)WIRE_BYTES_MAX <= (int)RPC_FLUSH_BULK_BYTES,
               "a turn sends a gathering of a long reply");
+static_assert(BUF_POOL_BYTES_MAX <= BUF_POOL_ALL_BYTES_MAX / 64, "a pool is not filled by a few");
 static_assert(NET_SPARE_BUFFERS_MAX <= NET_READ_BUFFERS_MAX, "only what was used is kept");
 static_assert((int)NET_READ_BYTES <= (int)HTTP_BODY_WINDOW_BYTES, "one read fits the window");
 static_assert(HTTP_AHEAD_BYTES <= HTTP_BODY_WINDOW_BYTES,
