@@ -213,16 +213,16 @@ enum err backend_open(const struct backend_options *options, struct backend **ou
 }
 
 /* On either thread, by whoever owns the lists. */
-static void bury(struct batch **batches, struct store **stores)
+static void free_unused(struct batch **batches, struct store **stores)
 {
     while (*batches) {
         struct batch *batch = *batches;
-        *batches = batch->next_dead;
+        *batches = batch->next_unused;
         batch_free(batch);
     }
     while (*stores) {
         struct store *store = *stores;
-        *stores = store->next_dead;
+        *stores = store->next_unused;
         store->ops->close(store);
     }
 }
@@ -236,7 +236,7 @@ void backend_close(struct backend *b)
     assert(b->worker_views == 0);
 
     defrag_drop(b);
-    bury(&b->dead_batches, &b->dead_stores);
+    free_unused(&b->unused_batches, &b->unused_stores);
     assert(b->store->refs == 1);
     b->store->ops->close(b->store);
     buf_free(&b->part_note);
@@ -528,7 +528,7 @@ static void run_job(struct job *j)
         b->job_err = image_adopt(b);
     if (b->job_err != ERR_OK)
         snprintf(b->job_text, sizeof(b->job_text), "%s", b->store->failure);
-    bury(&b->burying_batches, &b->burying_stores);
+    free_unused(&b->freeing_batches, &b->freeing_stores);
 }
 
 /* --- committing: in the turn -------------------------------------------------------------- */
@@ -553,8 +553,8 @@ void backend_drop_batch(struct backend *b, struct batch *batch)
 {
     if (!batch_unref(batch))
         return;
-    batch->next_dead = b->dead_batches;
-    b->dead_batches = batch;
+    batch->next_unused = b->unused_batches;
+    b->unused_batches = batch;
 }
 
 /* The frozen batch is in the pages: whoever opens a view from here on needs it no more. */
@@ -613,7 +613,7 @@ static enum backend_job next_job(const struct backend *b)
         return JOB_SLICE;
     if (b->frozen)
         return JOB_COMMIT;
-    return b->dead_batches || b->dead_stores ? JOB_BURY : JOB_NONE;
+    return b->unused_batches || b->unused_stores ? JOB_FREE : JOB_NONE;
 }
 
 void backend_pump(struct backend *b)
@@ -624,10 +624,10 @@ void backend_pump(struct backend *b)
     if (kind == JOB_NONE)
         return;
     b->running = kind;
-    b->burying_batches = b->dead_batches;
-    b->burying_stores = b->dead_stores;
-    b->dead_batches = NULL;
-    b->dead_stores = NULL;
+    b->freeing_batches = b->unused_batches;
+    b->freeing_stores = b->unused_stores;
+    b->unused_batches = NULL;
+    b->unused_stores = NULL;
     b->job = (struct job){.run = run_job, .on_done = job_done};
     job_submit(b->workers, &b->job);
 }
@@ -658,7 +658,7 @@ enum err backend_commit_now(struct backend *b)
         committed(b);
     else
         b->failed = true;
-    bury(&b->dead_batches, &b->dead_stores);
+    free_unused(&b->unused_batches, &b->unused_stores);
     return e;
 }
 
@@ -701,6 +701,6 @@ void backend_check(const struct backend *b)
     assert(b->failed || !b->defrag.request || b->running != JOB_NONE);
     assert(b->failed || !b->install || b->running != JOB_NONE);
     assert(b->failed || !b->replaced);
-    assert(b->running != JOB_NONE || !b->burying_batches);
-    assert(b->running != JOB_NONE || !b->burying_stores);
+    assert(b->running != JOB_NONE || !b->freeing_batches);
+    assert(b->running != JOB_NONE || !b->freeing_stores);
 }

@@ -67,7 +67,7 @@ enum { DAMAGE_TEXT_BYTES = 256, FAILURE_TEXT_BYTES = 320 };
 struct store {
     const struct store_ops *ops;
     unsigned refs; /* the backend and each open reader; under the backend's lock */
-    struct store *next_dead;
+    struct store *next_unused;
     struct backend_sizes sizes; /* after the last commit; the backend thread's */
     size_t dirty_bytes;         /* copies of pages that removing has made in this transaction */
     size_t dirty_bytes_max;     /* which the caller keeps to, where it can */
@@ -133,7 +133,7 @@ void image_adopted(struct backend *b);
 
 /* --- backend.c ---------------------------------------------------------------------------- */
 
-enum backend_job { JOB_NONE, JOB_COMMIT, JOB_SLICE, JOB_INSTALL, JOB_BURY };
+enum backend_job { JOB_NONE, JOB_COMMIT, JOB_SLICE, JOB_INSTALL, JOB_FREE };
 
 struct backend {
     struct workers *workers;
@@ -177,8 +177,8 @@ struct backend {
 
     /* To be freed on the backend thread, since unmapping or freeing many megabytes takes time:
      * collected by the core thread, and those that the job has taken along. */
-    struct batch *dead_batches, *burying_batches;
-    struct store *dead_stores, *burying_stores;
+    struct batch *unused_batches, *freeing_batches;
+    struct store *unused_stores, *freeing_stores;
 };
 
 /* Writes the batch into the store and makes it durable. `copied`, unless NULL, says how far the

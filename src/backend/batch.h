@@ -70,7 +70,7 @@ struct batch {
     size_t ahead_count;
     size_t upkeep_bytes;              /* of batch_bytes, what is upkeep's */
     struct backend_position position; /* after its last entry */
-    struct batch *next_dead;
+    struct batch *next_unused;
 };
 
 /* Empty, with one owner. */

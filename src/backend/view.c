@@ -50,14 +50,14 @@ void backend_view_open_on_worker(struct backend *b, struct backend_view *v)
 
 /* A store that has been replaced ends with its last reader. A worker closes it on the spot; the
  * core thread, which must not wait for the unmapping of a gigabyte, leaves it to the next job. */
-static void bury_store(struct backend_view *v)
+static void end_store(struct backend_view *v)
 {
     if (v->on_worker) {
         v->store->ops->close(v->store);
         return;
     }
-    v->store->next_dead = v->backend->dead_stores;
-    v->backend->dead_stores = v->store;
+    v->store->next_unused = v->backend->unused_stores;
+    v->backend->unused_stores = v->store;
 }
 
 static void drop_layers(struct backend_view *v)
@@ -82,11 +82,11 @@ void backend_view_close(struct backend_view *v)
     b->worker_views -= v->on_worker;
     pthread_mutex_unlock(&b->lock);
     if (last)
-        bury_store(v);
+        end_store(v);
     if (!v->on_worker) {
         assert(b->core_views > 0);
         b->core_views--;
-        if (b->dead_batches || b->dead_stores)
+        if (b->unused_batches || b->unused_stores)
             backend_pump(b);
     }
     v->backend = NULL;
