@@ -43,7 +43,8 @@ struct api_facts {
     uint64_t committed_index;
     uint64_t leader; /* 0: unknown */
     bool is_leader, is_learner;
-    bool tick_is_late; /* the last tick is over three heartbeats old: confirm before renewing */
+    bool tick_is_late; /* a tick was over three heartbeats late, and nobody has confirmed since that
+                          this member leads: confirm before renewing */
     bool is_stopping;
     uint64_t now_ms; /* monotonic */
     uint64_t election_ms, heartbeat_ms;

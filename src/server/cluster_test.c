@@ -448,6 +448,49 @@ TEST(a_lease_outlives_its_leader)
     cluster_rig_close(&r);
 }
 
+/*
+ * A leader that did not run while another was elected must not say that it has renewed a lease: the
+ * other counts its time, and will end it sooner. It hears nothing from the others when it goes on: they have hung up.
+ */
+TEST(a_leader_that_was_stalled_renews_nothing_before_it_is_sure)
+{
+    struct cluster_rig r;
+    struct visit v = {0};
+    struct buf wire = {0};
+    cluster_rig_open(&r, 3, NULL);
+    cluster_rig_start_all(&r);
+    unsigned first = cluster_rig_leader(&r);
+    grant(&r, first, 7, 60);
+    cluster_rig_until_equal(&r, first);
+
+    cluster_rig_pause(&r, first, true);
+    cluster_rig_cut(&r, first, true);
+    while (cluster_rig_leader(&r) == first)
+        cluster_rig_step(&r);
+    unsigned second = cluster_rig_leader(&r);
+    cluster_rig_for_ms(&r, 10000); /* of the lease's time, as the other counts it */
+    cluster_rig_cut(&r, second, true);
+    cluster_rig_cut(&r, 6 - first - second, true);
+    cluster_rig_cut(&r, first, false);
+    cluster_rig_pause(&r, first, false);
+    cluster_rig_for_ms(&r, 150); /* a tick has come, on time, after the late one */
+    struct client *c = r.at[first]->client;
+    v.call = client_start(
+        c, &(struct client_request){.path = "/etcdserverpb.Lease/LeaseKeepAlive", .context = &v});
+    pb_encode(&pb_lease_keep_alive_request_schema, &(struct pb_lease_id){.id = 7}, &wire);
+    client_send(v.call, buf_bytes(&wire));
+    client_flush(c);
+    cluster_rig_for_ms(&r, 15000);
+
+    CHECK(v.is_over);
+    CHECK_EQ(v.message_count, 0);
+    cluster_rig_cut(&r, second, false);
+    cluster_rig_cut(&r, 6 - first - second, false);
+    buf_free(&wire);
+    visit_free(&v);
+    cluster_rig_close(&r);
+}
+
 TEST(without_a_leader_a_renewal_says_so)
 {
     struct cluster_rig r;

@@ -508,6 +508,12 @@ static bool has_caught_up(struct peer_question *q)
     return false;
 }
 
+/* Somebody else may lead by now, and count the time: the server is finding out. */
+static bool is_sure(const struct peer_requests *r)
+{
+    return !r->o.facts->is_leader || !r->o.facts->tick_is_late;
+}
+
 /* False: it wants to go on at once. */
 static bool go_on(struct peer_question *q, unsigned steps)
 {
@@ -519,7 +525,7 @@ static bool go_on(struct peer_question *q, unsigned steps)
         }
         return mvcc_is_settling(q->requests->o.mvcc); /* that goes on by itself */
     case RENEW:
-        if (has_caught_up(q))
+        if (has_caught_up(q) && is_sure(q->requests))
             renew(q);
         return true;
     case TIME_TO_LIVE:

@@ -307,6 +307,8 @@ static void propose_some(struct server *s)
     struct blob *data[256];
     size_t total = 0, budget = log_budget(s);
 
+    if (raft_status(s->raft).soft_state.lead == RAFT_NONE)
+        return; /* since this very turn: raft would drop them, and they can wait for the next */
     while (total < TURN_PROPOSALS_MAX && budget > 0) {
         size_t bytes_max = s->facts.is_leader || budget < RAFT_MESSAGE_BYTES_MAX
                                ? budget
@@ -442,6 +444,8 @@ static void serve_reads(struct server *s)
     for (struct api_call *c; can_reply(s) && (c = pending_take_confirmed(&s->pending));)
         if (c->api)
             api_read_index_done(s->clients.api, c);
+        else if (c == &s->confirmation)
+            leadership_confirmed(s);
         else
             peer_requests_confirmed(&s->peer_requests, c);
 }
@@ -457,6 +461,8 @@ static void fail_some(struct server *s)
             why = leadership_timeout(s, c);
         if (c->api)
             api_failed(s->clients.api, c, why);
+        else if (c == &s->confirmation)
+            s->is_confirming = false; /* the next tick asks again */
         else
             peer_requests_failed(&s->peer_requests, c, why);
     }
@@ -620,7 +626,8 @@ static bool keep_house(struct server *s)
 static void look_at_the_clock(struct server *s)
 {
     s->facts.now_ms = server_now_ms(s);
-    s->facts.tick_is_late = s->facts.now_ms - s->last_tick_ms > 3 * s->config->heartbeat_ms;
+    if (s->facts.now_ms - s->last_tick_ms > 3 * s->config->heartbeat_ms)
+        leadership_stalled(s);
     s->facts.is_stopping = s->is_stopping;
 }
 
