@@ -28,8 +28,8 @@ struct failover {
     bool is_shooting;
     uint64_t next_ns;  /* the next shots are due */
     uint64_t term;     /* before the leader went */
-    uint64_t last_ns;  /* the last answer of that term */
-    uint64_t first_ns; /* the first answer of a later one; 0: none yet */
+    uint64_t last_ns;  /* the last response of that term */
+    uint64_t first_ns; /* the first response of a later one; 0: none yet */
 };
 
 static uint64_t now_ns(struct failover *f)
@@ -39,7 +39,7 @@ static uint64_t now_ns(struct failover *f)
 
 /* --- shooting --- */
 
-static void note_answer(struct failover *f, struct load_client *shot)
+static void note_response(struct failover *f, struct load_client *shot)
 {
     uint64_t at = shot->ask.began_ns + shot->ask.took_ns;
 
@@ -64,7 +64,7 @@ static void shoot(struct failover *f, unsigned member)
         load_put(shot, member, SHOT_TIMEOUT_MS);
         return;
     }
-    record_fail(&f->load.record, "%d puts are under way, and no answer", SHOTS);
+    record_fail(&f->load.record, "%d puts are under way, and no response", SHOTS);
 }
 
 static void on_turn(void *context)
@@ -73,7 +73,7 @@ static void on_turn(void *context)
 
     for (unsigned i = 0; i < SHOTS; i++)
         if (f->shots[i].put_done)
-            note_answer(f, &f->shots[i]);
+            note_response(f, &f->shots[i]);
     if (!f->is_shooting || now_ns(f) < f->next_ns)
         return;
     f->next_ns = now_ns(f) + SHOT_EVERY_MS * NS_PER_MS;
@@ -106,7 +106,7 @@ static bool warm_up(struct failover *f)
     if (!load_run_ms(&f->load, WARM_UP_MS))
         return false;
     if (f->term == 0 || f->first_ns != 0) {
-        record_fail(&f->load.record, "the leader changed by itself, or no put was answered");
+        record_fail(&f->load.record, "the leader changed by itself, or no put succeeded");
         return false;
     }
     return true;

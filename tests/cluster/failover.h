@@ -3,10 +3,10 @@
  *
  * Puts are sent to the followers all the time, each as soon as its turn comes and whatever has
  * become of those before it: so the first that succeeds tells when writes are possible again, not
- * when some client has lost patience. An answer names the leader's term.
+ * when some client has lost patience. A response names the leader's term.
  *
- *     kill        SIGKILL of the leader  ->  first answer of a later term
- *     stop        last answer of its term  ->  first answer of a later term, around a SIGTERM
+ *     kill        SIGKILL of the leader  ->  first response of a later term
+ *     stop        last response of its term  ->  first response of a later term, around a SIGTERM
  */
 #pragma once
 
@@ -32,7 +32,7 @@ struct failover_times {
 
 struct failover_result {
     struct failover_times kills, stops;
-    struct failover_times since_signal; /* of the stops: SIGTERM -> first answer of a later term */
+    struct failover_times since_signal; /* of the stops: from SIGTERM on */
     char problem[1024];
 };
 

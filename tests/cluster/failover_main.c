@@ -57,7 +57,7 @@ int main(int argc, char **argv)
     bool ok = failover_run(&o, &result);
     printf("%s, %u members, election timeout %u ms\n", o.program, o.members, o.election_ms);
     print_times("killed: until writes resume", &result.kills, o.election_ms);
-    print_times("stopped: gap between answers", &result.stops, o.election_ms);
+    print_times("stopped: gap between responses", &result.stops, o.election_ms);
     print_times("stopped: from the signal to the new leader", &result.since_signal, o.election_ms);
     if (!ok)
         printf("PROBLEM: %s\nlook at %s\n", result.problem, o.dir);

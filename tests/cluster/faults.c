@@ -272,8 +272,9 @@ static bool run_rounds(struct faults *f)
         f->text[0] = 0;
         bool ok = run_round(f, is_partition);
         if (f->o->verbose)
-            printf("round %u: %s; revision %" PRId64 ", %u answered, %u not%s\n", i + 1, f->text,
-                   f->load.record.told, f->load.answered, f->load.failed, ok ? "" : ": PROBLEM");
+            printf("round %u: %s; revision %" PRId64 ", %u calls succeeded, %u failed%s\n", i + 1,
+                   f->text, f->load.record.told, f->load.succeeded, f->load.failed,
+                   ok ? "" : ": PROBLEM");
         if (!ok)
             return false;
         f->result->rounds++;
@@ -310,7 +311,7 @@ static void note_result(struct faults *f)
 {
     struct faults_result *r = f->result;
 
-    r->operations = f->load.answered;
+    r->operations = f->load.succeeded;
     r->failed = f->load.failed;
     r->reads = f->load.reads;
     r->watches = f->load.watches;

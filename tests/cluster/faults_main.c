@@ -19,7 +19,7 @@
 static void print(const struct faults_options *o, const struct faults_result *r)
 {
     printf("seed %" PRIu64 ", %u rounds: %u kills, %u pauses, %u stops, %u partitions; %u calls "
-           "answered (%u reads), %u not; revision %" PRId64 ", %u watches; well again within "
+           "succeeded (%u reads), %u failed; revision %" PRId64 ", %u watches; well again within "
            "%" PRIu64 " ms; %" PRIu64 " MB resident at most\n",
            o->seed, r->rounds, r->kills, r->pauses, r->stops, r->cuts, r->operations, r->reads,
            r->failed, r->revision, r->watches, r->settle_ms_max, r->peak_bytes / 1000000);

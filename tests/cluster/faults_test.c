@@ -28,8 +28,8 @@ static void check_run(const struct faults_options *o)
 
     if (!faults_run(o, &result))
         test_fail(__FILE__, __LINE__, "%s", result.problem);
-    printf("%u calls answered, %u not, revision %" PRId64 "\n", result.operations, result.failed,
-           result.revision);
+    printf("%u calls succeeded, %u failed, revision %" PRId64 "\n", result.operations,
+           result.failed, result.revision);
     CHECK(result.operations > 100);
     CHECK(result.reads > 10);
     CHECK_EQ(result.rounds, o->rounds + o->partitions);

@@ -119,7 +119,7 @@ bool fleet_start(struct fleet *f, unsigned member)
     if (pid < 0)
         return failed(f, "cannot fork");
     m->pid = pid;
-    m->is_paused = m->is_stopping = false;
+    m->is_stopping = false;
     return true;
 }
 
@@ -185,14 +185,12 @@ void fleet_pause(struct fleet *f, unsigned member)
 {
     assert(f->members[member].pid > 0);
     kill(f->members[member].pid, SIGSTOP);
-    f->members[member].is_paused = true;
 }
 
 void fleet_resume(struct fleet *f, unsigned member)
 {
     assert(f->members[member].pid > 0);
     kill(f->members[member].pid, SIGCONT);
-    f->members[member].is_paused = false;
 }
 
 /* Real etcd, as many daemons do, dies of the signal in the end: that is a good end, too. */

@@ -22,8 +22,7 @@ enum { FLEET_MAX = 7 };
 
 struct fleet_member {
     const char *program;
-    pid_t pid; /* 0 when it does not run */
-    bool is_paused;
+    pid_t pid;        /* 0 when it does not run */
     bool is_stopping; /* it was told to, and may end */
     uint16_t client_port, peer_port;
     uint16_t advertised_port;   /* where its peers look for it */

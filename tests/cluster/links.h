@@ -5,7 +5,7 @@
  * on to the member's own. Who has connected is asked of the kernel, so a connection belongs to a
  * pair of members, and its bytes to one direction of that pair, whoever opened it:
  *
- *     m1 --connects--> [port of m2] --> m2        requests are bytes of 1->2, answers of 2->1
+ *     m1 --connects--> [port of m2] --> m2        requests are bytes of 1->2, responses of 2->1
  *
  *     LINK_OPEN    bytes pass
  *     LINK_STALLED they wait, with the senders, until the link is open again; as when packets are

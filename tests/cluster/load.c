@@ -161,7 +161,7 @@ static int64_t hear_delete(struct load *l, size_t op, struct bytes wire, struct 
 
     if (pb_decode_delete_range_response(wire, arena, &response) != ERR_OK || !response.header)
         return 0;
-    record_write_answered(&l->record, op, response.header->revision, response.deleted > 0);
+    record_write_done(&l->record, op, response.header->revision, response.deleted > 0);
     return response.header->revision;
 }
 
@@ -174,7 +174,7 @@ static int64_t hear_swap(struct load *l, size_t op, struct bytes wire, struct ar
     if (!response.succeeded && response.responses.count == 1 &&
         response.responses.at[0].which == PB_OP_RANGE)
         show_all(l, op, response.responses.at[0].range);
-    record_write_answered(&l->record, op, response.header->revision, response.succeeded);
+    record_write_done(&l->record, op, response.header->revision, response.succeeded);
     return response.header->revision;
 }
 
@@ -185,7 +185,7 @@ static int64_t hear_read(struct load *l, size_t op, struct bytes wire, struct ar
     if (pb_decode_range_response(wire, arena, &response) != ERR_OK || !response.header)
         return 0;
     show_all(l, op, &response);
-    record_read_answered(&l->record, op, response.header->revision);
+    record_read_done(&l->record, op, response.header->revision);
     l->reads++;
     return response.header->revision;
 }
@@ -196,7 +196,7 @@ static int64_t hear_put(struct load_client *c, struct bytes wire, struct arena *
 
     if (pb_decode_put_response(wire, arena, &response) != ERR_OK || !response.header)
         return 0;
-    record_write_answered(&c->load->record, c->op, response.header->revision, true);
+    record_write_done(&c->load->record, c->op, response.header->revision, true);
     c->put_done = true;
     c->term = response.header->raft_term;
     return response.header->revision;
@@ -240,7 +240,7 @@ static bool may_fail_so(struct ask *a)
     }
 }
 
-static void client_answered(struct ask *a)
+static void client_done(struct ask *a)
 {
     struct load_client *c = a->context;
     struct load *l = c->load;
@@ -250,10 +250,10 @@ static void client_answered(struct ask *a)
     if (a->code == RPC_OK) {
         int64_t revision = hear(c, buf_bytes(&a->answer), &arena);
         if (revision == 0)
-            record_fail(&l->record, "the answer of operation %zu cannot be decoded", c->op);
+            record_fail(&l->record, "the response of operation %zu cannot be decoded", c->op);
         if (revision > c->told)
             c->told = revision;
-        l->answered++;
+        l->succeeded++;
         arena_free(&arena);
         return;
     }
@@ -299,7 +299,7 @@ static bool client_is_ready(struct load_client *c)
 void load_client_init(struct load *l, struct load_client *c, struct line *line)
 {
     *c = (struct load_client){.load = l};
-    c->ask = (struct ask){.line = line, .on_over = client_answered, .context = c};
+    c->ask = (struct ask){.line = line, .on_over = client_done, .context = c};
 }
 
 void load_put(struct load_client *c, unsigned key, uint64_t timeout_ms)
@@ -499,7 +499,7 @@ static bool calls_are_over(const struct load *l)
     return true;
 }
 
-/* A put by way of each member, until one was answered. */
+/* A put by way of each member, until one has succeeded. */
 static bool probes_are_through(struct load *l)
 {
     bool all = true;
@@ -555,7 +555,7 @@ bool load_settle(struct load *l, uint64_t at_most_ms)
 
 /* --- asking a member about itself --- */
 
-/* One call to one member; true if it was answered. */
+/* One call to one member; true if it succeeded. */
 static bool probe(struct load *l, unsigned member, const char *path, const struct pb_schema *schema,
                   const void *request, struct ask *out)
 {

@@ -34,8 +34,8 @@ struct load_client {
     uint64_t since_ns; /* it has been connecting */
     bool may_go;       /* to another member */
     bool is_lost;      /* its connection is to be made anew */
-    bool put_done;     /* its last put was answered */
-    uint64_t term;     /* the leader's, says that answer */
+    bool put_done;     /* its last put has succeeded */
+    uint64_t term;     /* the leader's, says that response */
 };
 
 struct load_watcher {
@@ -60,8 +60,8 @@ struct load {
     int64_t compacted;
     bool is_on;
     bool reads_stale; /* linearizable reads are not asked to be: a wrong that must be found */
-    unsigned answered, failed, reads, watches; /* calls, reads of them, watches begun */
-    void (*on_turn)(void *context);            /* in each turn; may be NULL */
+    unsigned succeeded, failed, reads, watches; /* calls, reads of them, watches begun */
+    void (*on_turn)(void *context);             /* in each turn; may be NULL */
     void *context;
 };
 
@@ -76,7 +76,7 @@ MUST_CHECK enum err load_open(struct load *l, const struct load_options *options
 void load_close(struct load *l);
 
 /* For those who put by themselves: a client on this connection, and a put of its. No other may be
- * under way. put_done and term tell when it was answered; ask_free ends it. */
+ * under way. put_done and term tell that it has succeeded; ask_free ends it. */
 void load_client_init(struct load *l, struct load_client *c, struct line *line);
 void load_put(struct load_client *c, unsigned key, uint64_t timeout_ms);
 

@@ -109,7 +109,7 @@ static void told(struct record *r, int64_t revision)
         r->told = revision;
 }
 
-void record_write_answered(struct record *r, size_t op, int64_t revision, bool did)
+void record_write_done(struct record *r, size_t op, int64_t revision, bool did)
 {
     struct record_op *o = &r->ops[op];
 
@@ -135,13 +135,13 @@ void record_shown(struct record *r, size_t op, const struct pb_key_value *kv)
     }
     if (o->shown_count == 0)
         o->shown_at = r->shown_count;
-    assert(o->shown_at + o->shown_count == r->shown_count); /* one answer at a time */
+    assert(o->shown_at + o->shown_count == r->shown_count); /* one response at a time */
     r->shown = grown(r->shown, r->shown_count, &r->shown_cap, sizeof(*r->shown));
     r->shown[r->shown_count++] = shown;
     o->shown_count++;
 }
 
-void record_read_answered(struct record *r, size_t op, int64_t revision)
+void record_read_done(struct record *r, size_t op, int64_t revision)
 {
     struct record_op *o = &r->ops[op];
 
@@ -309,7 +309,7 @@ static bool delete_fits(struct record *r, const struct record_op *o)
     return true;
 }
 
-static bool answer_fits(struct record *r, const struct record_op *o)
+static bool response_fits(struct record *r, const struct record_op *o)
 {
     switch (o->kind) {
     case RECORD_PUT:
@@ -345,7 +345,7 @@ static void judge_op(struct record *r, size_t n)
             list_add(&r->deletes[o->key], n);
         return;
     }
-    if (!answer_fits(r, o))
+    if (!response_fits(r, o))
         record_fail(r, "%s %zu of key %u was told revision %" PRId64 "%s, and that is not so%s",
                     kind_text(o->kind), n, o->key, o->revision,
                     writes(o) ? (o->did ? " and that it has happened" : " and that it has not")

@@ -12,7 +12,7 @@
  *
  * Checks     1. No revision is missing, and the watchers of all members are shown the same.
  *            2. A write that was acknowledged has happened, at the revision that it was told, as a
- *               whole, once. One whose answer never came has happened so, or not at all.
+ *               whole, once. One whose response never came has happened so, or not at all.
  *            3. Nothing has happened that nobody has asked for.
  *            4. Strict order: whatever began after somebody had been told revision r is told r at
  *               least if it reads, and more if it writes. A serializable read may be told less, but
@@ -23,7 +23,7 @@
  * The simulator's history (sim/history.h) executes requests of every kind anew; this one knows few
  * kinds, and takes a few hundred thousand of them in its stride.
  *
- * Use        record_begin, record_*_answered as calls come and go; record_saw as watchers are shown
+ * Use        record_begin, record_*_done as calls come and go; record_saw as watchers are shown
  *            events; record_judge when no call is under way and all watchers have seen everything.
  */
 #pragma once
@@ -52,7 +52,7 @@ struct record_op {
     bool reads_all;   /* READ, READ_LOCAL: every key; else key alone */
 
     int64_t floor;                /* the highest revision that had been told when it began */
-    int64_t revision;             /* that it was told; 0: no answer ever came */
+    int64_t revision;             /* that it was told; 0: no response ever came */
     bool did;                     /* DELETE: there was one; SWAP: the comparison held */
     size_t shown_at, shown_count; /* in record.shown */
     int64_t seen;                 /* where its value has been seen; 0: nowhere */
@@ -83,11 +83,10 @@ struct record {
     size_t event_count, event_cap;
     struct record_kv *shown;
     size_t shown_count, shown_cap;
-    struct record_list of_key[RECORD_KEYS]; /* its events */
-    struct record_list
-        deletes[RECORD_KEYS];           /* whose answers never came, and that explain nothing */
-    size_t watched[RECORD_MEMBERS_MAX]; /* events that the watcher of each member has seen */
-    int64_t told;                       /* the highest revision that anybody was told */
+    struct record_list of_key[RECORD_KEYS];  /* its events */
+    struct record_list deletes[RECORD_KEYS]; /* without response, and that explain nothing yet */
+    size_t watched[RECORD_MEMBERS_MAX];      /* events that the watcher of each member has seen */
+    int64_t told;                            /* the highest revision that anybody was told */
     size_t judged_ops, judged_events;
     char problem[512]; /* the first one; empty when there is none */
 };
@@ -107,10 +106,10 @@ bool record_key_of(struct bytes name, unsigned *out);
  * brings its own. */
 size_t record_begin(struct record *r, const struct record_op *op);
 
-void record_write_answered(struct record *r, size_t op, int64_t revision, bool did);
+void record_write_done(struct record *r, size_t op, int64_t revision, bool did);
 /* A failed comparison shows its key, too. */
 void record_shown(struct record *r, size_t op, const struct pb_key_value *kv);
-void record_read_answered(struct record *r, size_t op, int64_t revision);
+void record_read_done(struct record *r, size_t op, int64_t revision);
 
 /* --- watchers --- */
 

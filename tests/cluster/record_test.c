@@ -57,7 +57,7 @@ static size_t put(struct record *r, unsigned key, int64_t revision)
 {
     size_t op = begin(r, RECORD_PUT, key);
 
-    record_write_answered(r, op, revision, true);
+    record_write_done(r, op, revision, true);
     return op;
 }
 
@@ -85,11 +85,11 @@ TEST(a_story_with_writes_reads_and_two_watchers_is_true)
     size_t all = record_begin(&r, &(struct record_op){.kind = RECORD_READ, .reads_all = true});
     shown_put(&r, all, 1, first, 2);
     shown_put(&r, all, 2, second, 3);
-    record_read_answered(&r, all, 3);
+    record_read_done(&r, all, 3);
     size_t deleted = begin(&r, RECORD_DELETE, 1);
-    record_write_answered(&r, deleted, 4, true);
+    record_write_done(&r, deleted, 4, true);
     size_t none = begin(&r, RECORD_READ, 1);
-    record_read_answered(&r, none, 4);
+    record_read_done(&r, none, 4);
     for (unsigned member = 0; member < 2; member++) {
         saw_put(&r, member, 1, first, 2);
         saw_put(&r, member, 2, second, 3);
@@ -103,7 +103,7 @@ TEST(a_story_with_writes_reads_and_two_watchers_is_true)
 TEST(an_acknowledged_write_that_nobody_sees_is_lost)
 {
     struct record r = {0};
-    size_t other = begin(&r, RECORD_PUT, 1); /* no answer, but this is what is there */
+    size_t other = begin(&r, RECORD_PUT, 1); /* no response, but this is what is there */
     put(&r, 1, 2);
 
     saw_put(&r, 0, 1, other, 2);
@@ -111,7 +111,7 @@ TEST(an_acknowledged_write_that_nobody_sees_is_lost)
     check_is_untrue(&r, "an acknowledged write is lost");
 }
 
-TEST(a_write_without_an_answer_may_happen_or_not_but_once)
+TEST(a_write_without_a_response_may_happen_or_not_but_once)
 {
     struct record r = {0};
     size_t never = begin(&r, RECORD_PUT, 1);
@@ -131,11 +131,11 @@ TEST(a_linearizable_read_below_what_was_told_before_it_is_stale)
     struct record r = {0};
     size_t first = put(&r, 1, 2);
     size_t local = begin(&r, RECORD_READ_LOCAL, 1); /* may be as old as it likes */
-    record_read_answered(&r, local, 1);
+    record_read_done(&r, local, 1);
     CHECK_STR(r.problem, "");
 
     size_t read = begin(&r, RECORD_READ, 1);
-    record_read_answered(&r, read, 1);
+    record_read_done(&r, read, 1);
 
     saw_put(&r, 0, 1, first, 2);
     check_is_untrue(&r, "linearizable read 2 was told revision 1, but 2 had been told");
@@ -149,7 +149,7 @@ TEST(a_linearizable_read_below_what_a_watcher_was_shown_is_stale)
     saw_put(&r, 0, 1, unknown, 2);
 
     size_t read = begin(&r, RECORD_READ, 1);
-    record_read_answered(&r, read, 1);
+    record_read_done(&r, read, 1);
 
     check_is_untrue(&r, "linearizable read 1 was told revision 1, but 2 had been told");
 }
@@ -159,7 +159,7 @@ TEST(a_serializable_read_goes_not_back_on_its_connection)
     struct record r = {0};
     size_t read = record_begin(&r, &(struct record_op){.kind = RECORD_READ_LOCAL, .floor = 7});
 
-    record_read_answered(&r, read, 6);
+    record_read_done(&r, read, 6);
 
     check_is_untrue(&r, "serializable read 0 was told revision 6, but 7 had been");
 }
@@ -172,7 +172,7 @@ TEST(a_read_that_shows_another_state_than_that_of_its_revision_is_untrue)
 
     size_t all = record_begin(&r, &(struct record_op){.kind = RECORD_READ, .reads_all = true});
     shown_put(&r, all, 2, second, 3); /* and not the one before */
-    record_read_answered(&r, all, 3);
+    record_read_done(&r, all, 3);
 
     saw_put(&r, 0, 1, first, 2);
     saw_put(&r, 0, 2, second, 3);
@@ -242,7 +242,7 @@ TEST(a_comparison_that_held_and_is_said_to_have_failed_is_caught)
     struct record r = {0};
     size_t swap = record_begin(&r, &(struct record_op){.kind = RECORD_SWAP, .key = 1, .other = 2});
 
-    record_write_answered(&r, swap, 1, false);
+    record_write_done(&r, swap, 1, false);
 
     check_is_untrue(&r, "swap 0 of key 1 was told revision 1 and that it has not");
 }
@@ -259,7 +259,7 @@ TEST(a_delete_that_nobody_asked_for_is_caught)
     check_is_untrue(&r, "revision 3 deletes key 1, and nobody has asked for it");
 }
 
-TEST(a_delete_without_an_answer_explains_one_deletion_and_no_more)
+TEST(a_delete_without_a_response_explains_one_deletion_and_no_more)
 {
     struct record r = {0};
     size_t first = put(&r, 1, 2);

@@ -56,7 +56,7 @@ static void a_moment_passes(void)
     nanosleep(&a_moment, NULL);
 }
 
-/* Asks until the answer has this in it. */
+/* Asks until the response has this in it. */
 static const char *await(struct run *r, const char *what, const char *text)
 {
     const char *said = "";
