@@ -20,7 +20,7 @@ enum {
     REPEAT_MS_MAX = 300,
     KEEPALIVE_MS = 30000, /* as the real connections have it: uv_conn.c */
     KEEPALIVE_LIMIT_MS = 10000,
-    REQUEST_BYTES_MAX = 64 * 1024, /* of one that is repeated */
+    REPEATED_BYTES_MAX = 64 * 1024, /* of one that is repeated */
 };
 
 static const uint64_t DELAY_NS_MAX = 5 * NS_PER_S;
@@ -212,7 +212,7 @@ static void put_flying(struct fake_conn *c, struct bytes data)
     struct buf *request = c->repeat ? &c->repeat->request : NULL;
 
     buf_append(&c->out->flying, data);
-    if (request && request->len + data.len <= REQUEST_BYTES_MAX)
+    if (request && request->len + data.len <= REPEATED_BYTES_MAX)
         buf_append(request, data);
 }
 

@@ -15,8 +15,9 @@ struct row {
 
 struct leadership {
     uint64_t term, id;
-    size_t member;                       /* SIZE_MAX: only others have spoken of it */
-    uint64_t votes[CLUSTER_MEMBERS_MAX]; /* of each member in this term, as far as was shown */
+    size_t member; /* SIZE_MAX: only others have spoken of it */
+    uint64_t
+        votes[CLUSTER_CHECK_MEMBERS_MAX]; /* of each member in this term, as far as was shown */
     bool needed; /* without one of them it would not lead: they were all counted, and so durable */
 };
 
@@ -30,7 +31,7 @@ struct member {
 struct cluster_check {
     size_t member_count;
     uint64_t founding;
-    struct member members[CLUSTER_MEMBERS_MAX];
+    struct member members[CLUSTER_CHECK_MEMBERS_MAX];
     struct leadership *leaders; /* by term */
     size_t leader_count, leader_cap;
 
@@ -95,7 +96,7 @@ struct cluster_check *cluster_check_new(size_t members, uint64_t founding)
     struct cluster_check *c = mem_new(struct cluster_check);
 
     assert(members > 0);
-    assert(members <= CLUSTER_MEMBERS_MAX);
+    assert(members <= CLUSTER_CHECK_MEMBERS_MAX);
     c->member_count = members;
     c->founding = founding;
     return c;

@@ -34,7 +34,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { CLUSTER_MEMBERS_MAX = 8 };
+enum { CLUSTER_CHECK_MEMBERS_MAX = 8 };
 
 struct cluster_bound {
     const char *name;
