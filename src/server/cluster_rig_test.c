@@ -261,6 +261,7 @@ void cluster_rig_crash(struct cluster_rig *r, unsigned n)
     fake_disk_crash(h->disk, FAKE_TORN);
     fake_wire_crash(h->io.net);
     fake_clock_crash(&h->clock);
+    fake_resolver_crash(&h->resolver);
     inbox_init(&h->inbox, NULL, NULL);
     server_abandon(h->server);
     h->server = NULL;
