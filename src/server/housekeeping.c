@@ -209,13 +209,16 @@ bool housekeeping_applied(struct housekeeping *h, uint64_t id)
     return true;
 }
 
+/* Another leader need not have what the one before was given: waiting for the time limit would keep
+ * clients out for seconds, and to publish twice does no harm. */
 static bool take_publication(struct housekeeping *h, struct pb_internal_raft_request *out)
 {
     const struct api_facts *facts = h->o.facts;
+    bool is_under_way = facts->now_ms < h->next_publish_ms && facts->leader == h->published_to;
 
-    if (h->is_published || facts->leader == 0 || !cluster_own(h->o.cluster) ||
-        facts->now_ms < h->next_publish_ms)
+    if (h->is_published || facts->leader == 0 || !cluster_own(h->o.cluster) || is_under_way)
         return false;
+    h->published_to = facts->leader;
     h->next_publish_ms = facts->now_ms + h->o.publish_retry_ms;
     h->publication = (struct pb_cluster_member_attr_set_request){
         .member_id = facts->member_id, .member_attributes = &h->o.attributes};

@@ -57,8 +57,8 @@ struct housekeeping {
     bool alarm_is_due;
     int64_t expired[LEASE_REVOKES_MAX]; /* leases to be revoked: those from `revoked` on */
     size_t expired_count, revoked;
-    bool is_published; /* the cluster knows us */
-    uint64_t publish_id;
+    bool is_published;                 /* the cluster knows us */
+    uint64_t publish_id, published_to; /* of the last try; and who led then */
 
     /* what the proposal that was taken last points to */
     struct pb_alarm_request alarm;

@@ -472,6 +472,24 @@ TEST(this_member_is_published_until_its_own_word_comes_back)
     rig_close(&r);
 }
 
+TEST(another_leader_is_told_who_we_are_at_once)
+{
+    struct housekeeping_rig r;
+    rig_open(&r);
+    add_self(&r);
+    r.facts.leader = 5;
+    CHECK_STR(take(&r), "publish m");
+
+    r.facts.leader = 0;
+    CHECK_STR(take(&r), "");
+    r.facts.leader = 6;
+    CHECK_STR(take(&r), "publish m");
+    CHECK_STR(take(&r), "");
+    CHECK(housekeeping_applied(&r.house, r.proposals));
+
+    rig_close(&r);
+}
+
 TEST(the_check_of_housekeeping_notices)
 {
     struct housekeeping_rig r;
