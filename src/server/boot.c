@@ -327,7 +327,8 @@ static enum err open_state(struct boot *b)
 /*
  * The voters and learners are the store's members, as in etcd, and not what it has under confState:
  * `etcdutl snapshot restore` gives a backup new members and leaves the old ones' ids there. Whoever
- * believed it would wait for the votes of members that are no more.
+ * believed it would wait for the votes of members that are no more. A store that was committed
+ * between two founders' entries does not know all of them; the rest is in the log.
  */
 static enum err read_members(struct boot *b)
 {
@@ -341,7 +342,7 @@ static enum err read_members(struct boot *b)
         return ERR_UNSUPPORTED;
     }
     if (backend_applied(b->s->state.backend).index > 0 &&
-        !cluster_find(b->s->state.cluster, self)) {
+        !cluster_find(b->s->state.cluster, self) && !replay_adds(&b->log, self)) {
         buf_printf(b->why, "member %llx, whose log this is, is not a member of its cluster%s",
                    (unsigned long long)self,
                    cluster_is_removed(b->s->state.cluster, self) ? ": it was removed" : "");
