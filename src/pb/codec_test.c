@@ -1,5 +1,7 @@
 #include "pb/codec.h"
 
+#include "base/mem.h"
+#include "base/rng.h"
 #include "harness/test.h"
 #include "pb/pb_int.h"
 #include "pb/wire.h"
@@ -181,6 +183,47 @@ TEST(varint_sizes_are_what_is_written)
             CHECK(pb_take_varint(&r) == value);
             CHECK(r.at == r.end && r.err == ERR_OK);
         }
+    }
+}
+
+/* One byte after the other, as the definition has it; false: there is no number. */
+static bool slow_varint(struct bytes wire, uint64_t *value, size_t *len)
+{
+    *value = 0;
+    for (size_t i = 0; i < wire.len && i < 10; i++) {
+        if (i == 9 && wire.at[i] > 1)
+            return false;
+        *value |= (uint64_t)(wire.at[i] & 0x7f) << (7 * i);
+        *len = i + 1;
+        if (wire.at[i] < 0x80)
+            return true;
+    }
+    return false;
+}
+
+/* How much lies behind a number decides how it is read; nothing must be read behind the end. */
+TEST(a_varint_is_read_the_same_whatever_follows)
+{
+    struct rng rng;
+
+    rng_seed(&rng, test_seed());
+    for (unsigned times = 0; times < 20000; times++) {
+        size_t len = rng_between(&rng, 1, 13), going_on = rng_below(&rng, 12), want_len = 0;
+        uint8_t *wire = mem_resize(NULL, len, 1); /* of its own, for the sanitizer's sake */
+        for (size_t i = 0; i < len; i++)
+            wire[i] = (uint8_t)((rng_next(&rng) & 0x7f) | (i < going_on ? 0x80 : 0));
+        if (len > 9 && rng_chance(&rng, 1, 2))
+            wire[9] &= 0x81; /* 64 bits, perhaps */
+        struct pb_reader r = {.at = wire, .end = wire + len};
+        uint64_t want;
+
+        bool ok = slow_varint(bytes_of(wire, len), &want, &want_len);
+        uint64_t value = pb_take_varint(&r);
+
+        CHECK_EQ(r.err, ok ? ERR_OK : ERR_MALFORMED);
+        CHECK(value == (ok ? want : 0));
+        CHECK(r.at == (ok ? wire + want_len : r.end));
+        mem_free(wire);
     }
 }
 

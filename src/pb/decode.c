@@ -301,10 +301,27 @@ static enum err decode(const struct pb_schema *schema, struct bytes wire, struct
     return d.r.err;
 }
 
+/* What is written by hand has no messages inside, so it needs neither a loop nor memory. Entries of
+ * an append come this way, one by one. */
+static enum err decode_by_hand(const struct pb_schema *schema, struct bytes wire, void *out)
+{
+    memset(out, 0, schema->size);
+    if (wire.len == 0)
+        return ERR_OK; /* an empty look may be NULL */
+    if (wire.len > PB_MESSAGE_BYTES_MAX)
+        return ERR_TOO_LARGE;
+    struct pb_reader r = {.at = wire.at, .end = wire.at + wire.len};
+    schema->by_hand->take(&r, out);
+    if (r.err != ERR_OK)
+        memset(out, 0, schema->size);
+    return r.err;
+}
+
 enum err pb_decode(const struct pb_schema *schema, struct bytes wire, struct arena *arena,
                    void *out)
 {
-    return decode(schema, wire, arena, out, false);
+    return schema->by_hand ? decode_by_hand(schema, wire, out)
+                           : decode(schema, wire, arena, out, false);
 }
 
 enum err pb_decode_by_table(const struct pb_schema *schema, struct bytes wire, struct arena *arena,
