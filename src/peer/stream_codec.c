@@ -3,6 +3,8 @@
 #include "base/assert.h"
 #include "pb/codec.h"
 
+#include <endian.h>
+
 enum {
     WORD_BYTES = 8,
     APP_HEARTBEAT = 0,
@@ -17,17 +19,16 @@ const char *stream_kind_name(enum stream_kind kind)
 
 static void put_word(uint8_t *at, uint64_t value)
 {
-    for (unsigned i = 0; i < WORD_BYTES; i++)
-        at[i] = (uint8_t)(value >> (56 - 8 * i));
+    value = htobe64(value);
+    memcpy(at, &value, WORD_BYTES);
 }
 
 static uint64_t get_word(const uint8_t *at)
 {
-    uint64_t value = 0;
+    uint64_t value;
 
-    for (unsigned i = 0; i < WORD_BYTES; i++)
-        value = value << 8 | at[i];
-    return value;
+    memcpy(&value, at, WORD_BYTES);
+    return be64toh(value);
 }
 
 /* --- gathers --- */
@@ -158,6 +159,7 @@ static void slot_fill(struct entry_cache *c, struct entry_cache_slot *s,
     }
     encode_entries(m, fill);
     c->encoded++;
+    c->is_used = true;
 }
 
 static void put_entries(struct gather *g, struct entry_cache *c, const struct raft_message *m)
@@ -176,6 +178,9 @@ static void put_entries(struct gather *g, struct entry_cache *c, const struct ra
 
 void entry_cache_clear(struct entry_cache *c)
 {
+    if (!c->is_used)
+        return; /* most turns of most members send no entries */
+    c->is_used = false;
     for (size_t i = 0; i < ENTRY_CACHE_SLOTS; i++)
         slot_empty(&c->slots[i]);
     if (c->small.cap > PEER_GATHER_KEPT_BYTES)

@@ -75,6 +75,7 @@ struct entry_cache_slot {
 struct entry_cache {
     struct buf small;
     struct entry_cache_slot slots[ENTRY_CACHE_SLOTS];
+    bool is_used;             /* since it was cleared */
     uint64_t encoded, reused; /* so far: how often it was worth it */
 };
 
