@@ -1,10 +1,11 @@
 /* A leader's turn: appends of one entry of 256 bytes, to two and to six members; and one of 64 KiB,
- * which all of them share. */
+ * which all of them share. A follower's: one entry, and 400 of them, as a busy leader sends them,
+ * which come in several reads. */
 #include "base/assert.h"
 #include "harness/bench.h"
 #include "peer/stream_codec.h"
 
-enum { MEMBERS_MAX = 6 };
+enum { MEMBERS_MAX = 6, BUSY_ENTRIES = 400, READ_BYTES = 64 * 1024 };
 
 struct turn {
     unsigned members;
@@ -70,7 +71,60 @@ static void decode(void *context, uint64_t times)
     entry_cache_clear(&t->cache);
 }
 
-static void run(const char *suffix, unsigned members, size_t bytes, bool is_decoding)
+/* The frame of an append of many entries. */
+static void put_busy_append(struct turn *t, struct buf *out)
+{
+    struct raft_entry entries[BUSY_ENTRIES];
+    struct app_state state = {0};
+    struct bytes pieces[3];
+
+    for (unsigned i = 0; i < BUSY_ENTRIES; i++) {
+        entries[i] = t->entry;
+        entries[i].index += i;
+    }
+    stream_put_append(&t->gathers[0], &state, &t->cache,
+                      &(struct raft_message){
+                          .type = RAFT_MSG_APP, .entries = entries, .entry_count = BUSY_ENTRIES});
+    size_t count = gather_pieces(&t->gathers[0], pieces);
+    for (size_t i = 0; i < count; i++)
+        buf_append(out, pieces[i]);
+    gather_clear(&t->gathers[0]);
+    entry_cache_clear(&t->cache);
+}
+
+static void decode_reads(void *context, uint64_t times)
+{
+    struct turn *t = context;
+    uint64_t receiving = 0;
+    struct stream_decoder d = {.kind = STREAM_APP,
+                               .self = 2,
+                               .peer = 1,
+                               .frame_bytes_max = 1 << 20,
+                               .receiving = &receiving,
+                               .receiving_max = 1 << 20};
+    struct buf frame_bytes = {0};
+
+    put_busy_append(t, &frame_bytes);
+    for (uint64_t entries = 0; entries < times;) {
+        struct bytes left = buf_bytes(&frame_bytes);
+        while (left.len > 0) {
+            struct bytes in = bytes_of(left.at, left.len < READ_BYTES ? left.len : READ_BYTES);
+            struct blob *frame;
+            struct raft_message m;
+            left = bytes_of(left.at + in.len, left.len - in.len);
+            if (stream_decode(&d, &in, &t->arena, &frame, &m) != STREAM_FOUND)
+                continue;
+            entries += m.entry_count;
+            blob_unref(frame);
+            arena_reset(&t->arena);
+        }
+    }
+    stream_decoder_free(&d);
+    buf_free(&frame_bytes);
+}
+
+static void run(const char *suffix, unsigned members, size_t bytes,
+                void (*body)(void *context, uint64_t times))
 {
     static struct turn t;
     uint8_t *fill;
@@ -79,8 +133,7 @@ static void run(const char *suffix, unsigned members, size_t bytes, bool is_deco
     t.entry = (struct raft_entry){.term = 7, .index = 1000000, .blob = blob_new(bytes, &fill)};
     memset(fill, 'v', bytes);
     t.entry.data = blob_bytes(t.entry.blob);
-    bench_run(&(struct bench_work){
-        .suffix = suffix, .body = is_decoding ? decode : encode, .context = &t});
+    bench_run(&(struct bench_work){.suffix = suffix, .body = body, .context = &t});
     blob_unref(t.entry.blob);
     for (unsigned i = 0; i < MEMBERS_MAX; i++)
         gather_free(&t.gathers[i]);
@@ -90,9 +143,10 @@ static void run(const char *suffix, unsigned members, size_t bytes, bool is_deco
 
 BENCH(peer_append)
 {
-    run("256_to_2", 2, 256, false);
-    run("256_to_6", 6, 256, false);
-    run("64k_to_2", 2, 64 * 1024, false);
-    run("64k_to_6", 6, 64 * 1024, false);
-    run("256_received", 1, 256, true);
+    run("256_to_2", 2, 256, encode);
+    run("256_to_6", 6, 256, encode);
+    run("64k_to_2", 2, 64 * 1024, encode);
+    run("64k_to_6", 6, 64 * 1024, encode);
+    run("256_received", 1, 256, decode);
+    run("256_of_400_received", 1, 256, decode_reads);
 }

@@ -277,32 +277,53 @@ static enum stream_found add_part(struct stream_decoder *d, uint64_t len)
     return STREAM_FOUND;
 }
 
+/* What was kept of a frame and what has come since, as if one lay behind the other. */
+struct have {
+    struct bytes kept, in;
+    size_t len;
+};
+
+static uint64_t word_at(const struct have *h, size_t at)
+{
+    uint8_t word[WORD_BYTES];
+
+    assert(at + WORD_BYTES <= h->len);
+    if (at >= h->kept.len)
+        return get_word(h->in.at + at - h->kept.len);
+    if (at + WORD_BYTES <= h->kept.len)
+        return get_word(h->kept.at + at);
+    size_t before = h->kept.len - at;
+    memcpy(word, h->kept.at + at, before);
+    memcpy(word + before, h->in.at, WORD_BYTES - before);
+    return get_word(word);
+}
+
 /*
  * How the frame goes on, as far as the bytes at hand tell: STREAM_MORE while there are fewer than
  * d->need, STREAM_FOUND when it is whole, and then has d->scanned bytes. What was looked at once is
  * not looked at again, so a frame of a million entries in a million pieces takes no longer.
  */
-static enum stream_found scan_length(struct stream_decoder *d, struct bytes have, size_t head)
+static enum stream_found scan_length(struct stream_decoder *d, const struct have *have, size_t head)
 {
     if (d->scanned == 0) {
         d->need = head + WORD_BYTES;
-        if (have.len < d->need)
+        if (have->len < d->need)
             return STREAM_MORE;
         d->scanned = d->need;
-        enum stream_found found = add_part(d, get_word(have.at + head));
+        enum stream_found found = add_part(d, word_at(have, head));
         if (found != STREAM_FOUND)
             return found;
     }
-    return have.len < d->need ? STREAM_MORE : STREAM_FOUND;
+    return have->len < d->need ? STREAM_MORE : STREAM_FOUND;
 }
 
-static enum stream_found scan_entries(struct stream_decoder *d, struct bytes have)
+static enum stream_found scan_entries(struct stream_decoder *d, const struct have *have)
 {
     if (d->scanned == 0) {
         d->need = 1 + WORD_BYTES;
-        if (have.len < d->need)
+        if (have->len < d->need)
             return STREAM_MORE;
-        d->entries_left = get_word(have.at + 1);
+        d->entries_left = word_at(have, 1);
         if (d->entries_left > PEER_FRAME_ENTRIES_MAX)
             return bad(d, "too many entries in a frame");
         d->entries_left++; /* the commit index stands where the length of one more would */
@@ -310,11 +331,11 @@ static enum stream_found scan_entries(struct stream_decoder *d, struct bytes hav
         d->need += WORD_BYTES;
     }
     while (d->entries_left > 1) {
-        if (have.len < d->scanned + WORD_BYTES) {
+        if (have->len < d->scanned + WORD_BYTES) {
             d->need = d->scanned + WORD_BYTES;
             return STREAM_MORE;
         }
-        uint64_t len = get_word(have.at + d->scanned);
+        uint64_t len = word_at(have, d->scanned);
         d->scanned += WORD_BYTES;
         enum stream_found found = add_part(d, len);
         if (found != STREAM_FOUND)
@@ -326,17 +347,14 @@ static enum stream_found scan_entries(struct stream_decoder *d, struct bytes hav
         d->scanned += WORD_BYTES;
         d->need = d->scanned;
     }
-    return have.len < d->need ? STREAM_MORE : STREAM_FOUND;
+    return have->len < d->need ? STREAM_MORE : STREAM_FOUND;
 }
 
-static enum stream_found scan(struct stream_decoder *d, struct bytes have)
+static enum stream_found scan(struct stream_decoder *d, const struct have *have)
 {
     if (d->kind == STREAM_MESSAGE)
         return scan_length(d, have, 0);
-    d->need = d->need > 0 ? d->need : 1;
-    if (have.len == 0)
-        return STREAM_MORE;
-    switch (have.at[0]) {
+    switch (have->kept.len > 0 ? have->kept.at[0] : have->in.at[0]) {
     case APP_HEARTBEAT:
         d->scanned = 1;
         return STREAM_FOUND;
@@ -422,45 +440,47 @@ static enum stream_found decode_frame(struct stream_decoder *d, struct blob *fra
     return found == STREAM_FOUND && is_link_heartbeat(out) ? STREAM_HEARTBEAT : found;
 }
 
-/* A frame that lies whole in the input, as most do, is copied once; of others the parts are kept
- * until the last has come. */
-static enum stream_found take_frame(struct stream_decoder *d, struct bytes *in, struct bytes *all)
+/* *last: the end of the frame, or all of it if nothing was kept. What has come of one that is not
+ * whole is kept. */
+static enum stream_found take_frame(struct stream_decoder *d, struct bytes *in, struct bytes *last)
 {
-    for (;;) {
-        bool is_kept = d->frame.len > 0;
-        enum stream_found found = scan(d, is_kept ? buf_bytes(&d->frame) : *in);
-        if (found == STREAM_BAD)
-            return found;
-        if (found == STREAM_FOUND) {
-            *all = bytes_of(is_kept ? d->frame.at : in->at, d->scanned);
-            if (!is_kept)
-                *in = bytes_of(in->at + d->scanned, in->len - d->scanned);
-            return STREAM_FOUND;
-        }
-        if (in->len == 0)
-            return STREAM_MORE;
-        size_t wanted = is_kept ? d->need - d->frame.len : in->len;
-        size_t now = wanted < in->len ? wanted : in->len;
-        found = keep(d, bytes_of(in->at, now));
-        if (found == STREAM_BAD)
-            return found;
-        *in = bytes_of(in->at + now, in->len - now);
-    }
+    struct have have = {buf_bytes(&d->frame), *in, d->frame.len + in->len};
+
+    if (in->len == 0)
+        return STREAM_MORE;
+    enum stream_found found = scan(d, &have);
+    if (found == STREAM_BAD)
+        return found;
+    assert(found == STREAM_MORE || d->scanned > d->frame.len);
+    *last = bytes_of(in->at, found == STREAM_FOUND ? d->scanned - d->frame.len : in->len);
+    *in = bytes_of(in->at + last->len, in->len - last->len);
+    return found == STREAM_FOUND ? found : keep(d, *last);
+}
+
+static struct blob *join(struct bytes kept, struct bytes last)
+{
+    uint8_t *fill;
+    struct blob *b = blob_new(kept.len + last.len, &fill);
+
+    if (kept.len > 0)
+        memcpy(fill, kept.at, kept.len);
+    memcpy(fill + kept.len, last.at, last.len);
+    return b;
 }
 
 enum stream_found stream_decode(struct stream_decoder *d, struct bytes *in, struct arena *arena,
                                 struct blob **frame, struct raft_message *out)
 {
-    struct bytes all;
-    enum stream_found found = take_frame(d, in, &all);
+    struct bytes last;
+    enum stream_found found = take_frame(d, in, &last);
 
     if (found != STREAM_FOUND)
         return found;
-    if (d->kind == STREAM_APP && all.at[0] == APP_HEARTBEAT) {
+    if (d->kind == STREAM_APP && d->frame.len == 0 && last.at[0] == APP_HEARTBEAT) {
         forget_frame(d);
         return STREAM_HEARTBEAT;
     }
-    *frame = blob_copy(all);
+    *frame = join(buf_bytes(&d->frame), last);
     forget_frame(d);
     found = decode_frame(d, *frame, arena, out);
     if (found != STREAM_FOUND) {
