@@ -154,9 +154,9 @@ struct api {
     struct list calls;   /* all of them */
     struct list streams; /* of them, those that stream */
     struct list needs;
-    struct list busy;   /* go on in slices */
-    struct list waits;  /* for something that is looked at again and again */
-    struct list bodies; /* replies that are still being read, oldest first */
+    struct list busy;    /* go on in slices */
+    struct list waits;   /* for something that is looked at again and again */
+    struct list bodies;  /* replies that are still being read, oldest first */
     bool has_old_bodies; /* some of them may be read from a state that was replaced */
     size_t call_count, busy_count, wait_count, stream_count, unchecked_waits;
     struct api_signs signs;

@@ -94,7 +94,7 @@ struct lmdb_store {
     struct store base;
     struct disk *disk;
     char *dir, *path;
-    const char *name; /* in dir, without .mdb: "store", "copy" or "image" */
+    const char *name;       /* in dir, without .mdb: "store", "copy" or "image" */
     struct disk_file *lock; /* NULL in a copy, and in a store that was replaced by one */
     MDB_env *env;
     MDB_dbi dbis[BUCKET_COUNT];

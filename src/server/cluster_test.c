@@ -450,7 +450,8 @@ TEST(a_lease_outlives_its_leader)
 
 /*
  * A leader that did not run while another was elected must not say that it has renewed a lease: the
- * other counts its time, and will end it sooner. It hears nothing from the others when it goes on: they have hung up.
+ * other counts its time, and will end it sooner. It hears nothing from the others when it goes on:
+ * they have hung up.
  */
 TEST(a_leader_that_was_stalled_renews_nothing_before_it_is_sure)
 {

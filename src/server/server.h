@@ -70,7 +70,7 @@ struct server_status {
     uint64_t member_id, cluster_id, leader;
     uint64_t term, committed, applied, durable_store; /* indexes but for the term */
     uint64_t log_base, log_last, log_durable;         /* the log begins after base */
-    uint64_t vote; /* in this term; 0: nobody */
+    uint64_t vote;                                    /* in this term; 0: nobody */
     bool is_leader;
     int64_t revision;
     uint64_t turns, longest_turn_ns;
