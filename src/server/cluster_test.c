@@ -492,6 +492,53 @@ TEST(a_leader_that_was_stalled_renews_nothing_before_it_is_sure)
     cluster_rig_close(&r);
 }
 
+/* So many bytes that its log takes no more until the disk has them. */
+static void fill_log(struct cluster_rig *r, unsigned n, struct visit *put)
+{
+    enum { PUT_BYTES = 34 * MIB };
+    struct buf value = {0};
+
+    memset(buf_extend(&value, PUT_BYTES), 'v', PUT_BYTES);
+    cluster_rig_ask(r, n, put, "/etcdserverpb.KV/Put", &pb_put_request_schema,
+                    &(struct pb_put_request){.key = BYTES("k"), .value = buf_bytes(&value)});
+    buf_free(&value);
+}
+
+/* A leader finds that a lease has expired, and cannot say so: its disk stalls. By the time that it
+ * can, another leads, who has given the lease all its time again. */
+TEST(a_leader_that_leads_no_more_revokes_nothing)
+{
+    struct cluster_rig r;
+    static const char *const flags[] = {"--election-timeout", "3000", "--max-request-bytes",
+                                        "41943040", NULL};
+    struct visit put;
+    size_t keys;
+    cluster_rig_open(&r, 3, flags);
+    cluster_rig_start_all(&r);
+    unsigned first = cluster_rig_leader(&r), second = first;
+    grant(&r, first, 7, 10);
+    cluster_rig_until_equal(&r, first);
+    cluster_rig_for_ms(&r, 9000);
+
+    fake_disk_set_delay(r.at[first]->disk, (struct fake_delay){6 * NS_PER_S, 6 * NS_PER_S});
+    fill_log(&r, first, &put);
+    while (second == first) {
+        cluster_rig_step(&r);
+        second = cluster_rig_leader(&r);
+    }
+    CHECK(ask_time_to_live(&r, second, 7, &keys) >= 9);
+    fake_disk_set_delay(r.at[first]->disk, (struct fake_delay){NS_PER_MS, NS_PER_MS});
+    for (unsigned i = 0; i < 10; i++) {
+        cluster_rig_for_ms(&r, 1000);
+        CHECK_EQ(renew(&r, second, 7), 10);
+    }
+    CHECK(ask_time_to_live(&r, second, 7, &keys) >= 9);
+    CHECK_EQ(keys, 1);
+
+    visit_free(&put);
+    cluster_rig_close(&r);
+}
+
 TEST(without_a_leader_a_renewal_says_so)
 {
     struct cluster_rig r;

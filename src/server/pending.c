@@ -8,6 +8,7 @@ struct proposal {
     struct blob *data;
     uint64_t id;
     uint64_t queued_ms;
+    bool is_leading;
 };
 
 void pending_init(struct pending *p, const struct pending_options *options)
@@ -28,6 +29,7 @@ void pending_init(struct pending *p, const struct pending_options *options)
 static void proposal_free(struct pending *p, struct proposal *o)
 {
     p->queue_count--;
+    p->leading_count -= o->is_leading;
     p->queue_bytes -= blob_bytes(o->data).len;
     list_remove(&o->link);
     blob_unref(o->data);
@@ -107,7 +109,7 @@ static struct blob *encode(const struct pb_internal_raft_request *request, uint6
     return pb_encode_blob(&pb_internal_raft_request_schema, &whole);
 }
 
-static void enqueue(struct pending *p, struct blob *data, uint64_t id)
+static struct proposal *enqueue(struct pending *p, struct blob *data, uint64_t id)
 {
     struct proposal *o = mem_new(struct proposal);
 
@@ -116,6 +118,7 @@ static void enqueue(struct pending *p, struct blob *data, uint64_t id)
     list_push_back(&p->queue, &o->link);
     p->queue_count++;
     p->queue_bytes += blob_bytes(data).len;
+    return o;
 }
 
 static bool is_overloaded(const struct pending *p)
@@ -140,15 +143,47 @@ static void propose(struct pending *p, const struct api_need *w)
     }
     w->call->id = id;
     map_put_id(&p->awaited, id, w->call);
-    enqueue(p, data, id);
+    (void)enqueue(p, data, id);
+}
+
+static struct proposal *propose_own(struct pending *p,
+                                    const struct pb_internal_raft_request *request)
+{
+    uint64_t id = next_id(p);
+
+    return enqueue(p, encode(request, id, &(struct identity){0}), id);
 }
 
 uint64_t pending_propose_own(struct pending *p, const struct pb_internal_raft_request *request)
 {
-    uint64_t id = next_id(p);
+    return propose_own(p, request)->id;
+}
 
-    enqueue(p, encode(request, id, &(struct identity){0}), id);
-    return id;
+uint64_t pending_propose_leading(struct pending *p, const struct pb_internal_raft_request *request)
+{
+    struct proposal *o = propose_own(p, request);
+
+    o->is_leading = true;
+    p->leading_count++;
+    return o->id;
+}
+
+/*
+ * A lease that has expired here may be alive again: a new leader gives every lease its whole time,
+ * and clients renew it there. What waits for a stalled disk, or for somebody to lead, waits long
+ * enough for that.
+ */
+void pending_not_leading(struct pending *p)
+{
+    assert(p->lent_count == 0);
+    if (p->leading_count == 0)
+        return;
+    LIST_FOREACH (link, &p->queue) {
+        struct proposal *o = container_of(link, struct proposal, link);
+        if (o->is_leading)
+            proposal_free(p, o);
+    }
+    assert(p->leading_count == 0);
 }
 
 /* Without a leader they wait for one, or for their time to be up. */
@@ -459,7 +494,7 @@ static size_t check_calls(const struct pending *p, const struct list *calls)
 
 static void check_queue(const struct pending *p)
 {
-    size_t count = 0, bytes = 0;
+    size_t count = 0, bytes = 0, leading = 0;
     uint64_t queued_ms = 0;
 
     LIST_FOREACH (link, &p->queue) {
@@ -468,9 +503,11 @@ static void check_queue(const struct pending *p)
         assert(o->id != 0);
         queued_ms = o->queued_ms;
         bytes += blob_bytes(o->data).len;
+        leading += o->is_leading;
         count++;
     }
     assert(count == p->queue_count);
+    assert(leading == p->leading_count);
     assert(bytes == p->queue_bytes);
     assert(p->lent_count <= p->queue_count);
 }

@@ -50,6 +50,7 @@ struct pending {
     struct list waiting; /* calls whose proposal is queued or under way, oldest first */
     struct list queue;   /* struct proposal, not yet given to raft */
     size_t queue_count, queue_bytes, lent_count; /* lent: handed out by take_proposals */
+    size_t leading_count;                        /* in the queue, of a leader as such */
     uint64_t id_prefix, id_count;
     struct list reads_new, reads_asked, reads_confirmed; /* calls */
     uint64_t read_round, read_asked_ms; /* the round: an id as well, of a count of its own */
@@ -71,8 +72,13 @@ void pending_free(struct pending *p);
  */
 void pending_need(struct pending *p, const struct api_need *w);
 
-/* A request of the server's own, for which nobody waits. Returns its id. */
+/* A request of the server's own, for which nobody waits. Returns its id. One that only a leader
+ * makes is dropped if this member leads no more before raft has it: forwarded to another leader, it
+ * would speak of what that one knows better. */
 uint64_t pending_propose_own(struct pending *p, const struct pb_internal_raft_request *request);
+uint64_t pending_propose_leading(struct pending *p, const struct pb_internal_raft_request *request);
+/* This member does not lead, in raft's own words: the facts may be a moment behind. */
+void pending_not_leading(struct pending *p);
 
 /* What became of the last take_proposals, in raft: all of them or none were accepted. The first of
  * them has this index in the log; 0: nobody knows, since another member leads. */

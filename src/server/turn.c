@@ -441,6 +441,13 @@ static void read_some(struct server *s)
     blob_unref(round);
 }
 
+/* In raft's words, not by the facts, which are of the turn before: another may lead since. */
+static void drop_of_former_leader(struct server *s)
+{
+    if (raft_status(s->raft).soft_state.role != RAFT_LEADER)
+        pending_not_leading(&s->pending);
+}
+
 /* --- clients --- */
 
 static void serve_reads(struct server *s)
@@ -605,9 +612,12 @@ static void propose_own(struct server *s)
 {
     struct pb_internal_raft_request request;
 
-    while (housekeeping_take_proposal(&s->housekeeping, &request))
-        housekeeping_proposed(&s->housekeeping, &request,
-                              pending_propose_own(&s->pending, &request));
+    while (housekeeping_take_proposal(&s->housekeeping, &request)) {
+        bool is_leading = request.lease_revoke || request.cluster_version_set;
+        uint64_t id = is_leading ? pending_propose_leading(&s->pending, &request)
+                                 : pending_propose_own(&s->pending, &request);
+        housekeeping_proposed(&s->housekeeping, &request, id);
+    }
 }
 
 /* True if there is more to be done at once. */
@@ -688,6 +698,7 @@ static void work(struct server *s)
     tick(s);
     hear_peers(s);
     hear_clients(s);
+    drop_of_former_leader(s);
     propose_some(s);
     read_some(s);
     deliver_durable(s);
