@@ -163,6 +163,30 @@ TEST(a_founder_alone_does_not_lead)
     cluster_rig_close(&r);
 }
 
+/* Packets to it vanish, so it takes longer to know that it says nothing than to ask anew. */
+TEST(two_founders_have_a_version_though_the_third_is_silent)
+{
+    struct cluster_rig r;
+    cluster_rig_open(&r, 3, NULL);
+    for (unsigned n = 1; n <= 3; n++)
+        cluster_rig_start(&r, n);
+    cluster_rig_cut(&r, 3, true);
+    cluster_rig_until_ready(&r, 1);
+    cluster_rig_until_ready(&r, 2);
+
+    uint64_t until_ms = cluster_rig_now_ms(&r) + 20000;
+    while (!cluster_rig_logged(&r, 1, "set initial cluster version")) {
+        CHECK(cluster_rig_now_ms(&r) < until_ms);
+        cluster_rig_step(&r);
+    }
+    cluster_rig_cut(&r, 3, false);
+    while (!cluster_rig_logged(&r, 1, "updated cluster version")) {
+        CHECK(cluster_rig_now_ms(&r) < until_ms + 20000);
+        cluster_rig_step(&r);
+    }
+    cluster_rig_close(&r);
+}
+
 static bool has_given_up(struct cluster_rig *r, unsigned n, const char *why)
 {
     struct cluster_rig_host *h = r->at[n];

@@ -207,10 +207,16 @@ static uint64_t version_token(const struct peering *p, size_t nth)
     return (uint64_t)PEERING_TOKEN_VERSION << PEERING_TOKEN_SHIFT | p->versions.round << 8 | nth;
 }
 
+bool peering_is_asking_versions(const struct peering *p)
+{
+    return p->versions.is_under_way;
+}
+
 void peering_ask_versions(struct peering *p, const struct pb_member *members, size_t count)
 {
     struct peering_versions *v = &p->versions;
 
+    assert(!v->is_under_way);
     *v = (struct peering_versions){
         .round = (v->round + 1) & UINT32_MAX, .lowest = version_of_server(), .is_under_way = true};
     for (size_t i = 0; i < count; i++) {

@@ -93,8 +93,9 @@ void peering_fetch(struct peering *p, struct wal *wal, struct raft *raft,
 
 /* --- versions --- */
 
-/* Asks all of these but ourselves. One round at a time; a later one forgets the earlier. */
+/* Asks all of these but ourselves. One round at a time: until it has been taken. */
 void peering_ask_versions(struct peering *p, const struct pb_member *members, size_t count);
+bool peering_is_asking_versions(const struct peering *p);
 /* A PEER_RESULT with a token of that kind. */
 void peering_version(struct peering *p, const struct peer_event *e);
 /* True once for each round, when all have answered or failed to; *lowest is the lowest version of

@@ -600,7 +600,8 @@ static void decide_version(struct server *s)
     size_t count;
     bool all;
 
-    if (housekeeping_wants_versions(&s->housekeeping)) {
+    /* Nobody who is silent is known as that before the next round would begin. */
+    if (!peering_is_asking_versions(&s->peering) && housekeeping_wants_versions(&s->housekeeping)) {
         const struct pb_member *members = cluster_members(s->state.cluster, &count);
         peering_ask_versions(&s->peering, members, count);
     }
