@@ -93,6 +93,7 @@ struct server {
     struct log_snapshot snapshot;
     struct install install;
     struct own_image own_image;
+    uint64_t speak_of_behind_ms; /* of members that need more than the log has: not before */
 
     struct pending pending;
     struct forwarding forwarding;
