@@ -607,6 +607,23 @@ TEST(a_leader_that_leads_no_more_revokes_nothing)
     cluster_rig_close(&r);
 }
 
+/* It was asked, and is silent; who leads instead can be asked before the time for it is up. */
+TEST(a_renewal_does_not_wait_for_a_leader_that_has_gone)
+{
+    struct cluster_rig r;
+    cluster_rig_open(&r, 3, NULL);
+    cluster_rig_start_all(&r);
+    unsigned first = cluster_rig_leader(&r), follower = cluster_rig_follower(&r);
+    grant(&r, follower, 7, 20);
+    CHECK_EQ(renew(&r, follower, 7), 20);
+
+    cluster_rig_pause(&r, first, true);
+    uint64_t began_ms = cluster_rig_now_ms(&r);
+    CHECK_EQ(renew(&r, follower, 7), 20);
+    CHECK(cluster_rig_now_ms(&r) - began_ms < 4000);
+    cluster_rig_close(&r);
+}
+
 TEST(without_a_leader_a_renewal_says_so)
 {
     struct cluster_rig r;

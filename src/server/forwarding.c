@@ -10,7 +10,7 @@ struct forward {
     uint64_t token;
     struct api_forward asked;
     uint64_t until_ms, retry_ms; /* gives up then; not asked again before */
-    bool is_asking;
+    uint64_t asked_of;           /* the leader that has not answered yet; 0: nobody is asked */
 
     /* when it is done */
     enum result why;
@@ -57,7 +57,7 @@ void forwarding_free(struct forwarding *f)
 static void end(struct forwarding *f, struct forward *w, enum result why)
 {
     w->why = why;
-    w->is_asking = false;
+    w->asked_of = 0;
     list_remove(&w->link);
     list_push_back(&f->done, &w->link);
 }
@@ -76,10 +76,10 @@ static void ask_leader(struct forwarding *f, struct forward *w)
     else
         pb_encode(&pb_lease_keep_alive_request_schema, &(struct pb_lease_id){.id = w->asked.lease},
                   &body);
-    w->is_asking = true;
+    w->asked_of = f->o.facts->leader;
     peers_ask(f->o.peers,
               &(struct peer_ask){.token = w->token,
-                                 .member = f->o.facts->leader,
+                                 .member = w->asked_of,
                                  .verb = "POST",
                                  .path = w->asked.time_to_live ? "/leases/internal" : "/leases",
                                  .content_type = "application/protobuf",
@@ -88,12 +88,25 @@ static void ask_leader(struct forwarding *f, struct forward *w)
     buf_free(&body);
 }
 
+/* Who leads no more may have gone, and would be waited for until it is too late for the lease. Both
+ * questions may be asked twice. */
+static void forget_former_leader(struct forwarding *f, struct forward *w)
+{
+    uint64_t leader = f->o.facts->leader;
+
+    if (w->asked_of == 0 || leader == 0 || leader == w->asked_of)
+        return;
+    peers_forget(f->o.peers, w->token);
+    w->asked_of = 0;
+}
+
 /* What can be done for it now. */
 static void look_at(struct forwarding *f, struct forward *w)
 {
     const struct api_facts *facts = f->o.facts;
 
-    if (w->is_asking)
+    forget_former_leader(f, w);
+    if (w->asked_of != 0)
         return; /* peer tells of the end, in time */
     if (facts->now_ms >= w->until_ms) {
         end(f, w, facts->leader == 0 ? RESULT_NO_LEADER : RESULT_TIMEOUT);
@@ -134,7 +147,7 @@ bool forwarding_forget(struct forwarding *f, const struct api_call *c)
 
     if (!w || w->call != c)
         return false;
-    if (w->is_asking)
+    if (w->asked_of != 0)
         peers_forget(f->o.peers, w->token);
     forward_free(f, w);
     return true;
@@ -181,9 +194,9 @@ void forwarding_result(struct forwarding *f, const struct peer_event *e)
 {
     struct forward *w = map_get_id(&f->asks, e->id);
 
-    if (!w || !w->is_asking)
+    if (!w || w->asked_of == 0)
         return;
-    w->is_asking = false;
+    w->asked_of = 0;
     if (e->status == 404) {
         end(f, w, RESULT_OK); /* without a response: there is no such lease */
         return;
