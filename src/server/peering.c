@@ -216,13 +216,16 @@ void peering_ask_versions(struct peering *p, const struct pb_member *members, si
 {
     struct peering_versions *v = &p->versions;
 
+    static_assert(CLUSTER_MEMBERS_MAX <= UINT8_MAX, "a token ends with a byte for the member");
     assert(!v->is_under_way);
+    assert(count <= CLUSTER_MEMBERS_MAX);
     *v = (struct peering_versions){
         .round = (v->round + 1) & UINT32_MAX, .lowest = version_of_server(), .is_under_way = true};
     for (size_t i = 0; i < count; i++) {
         if (members[i].id == p->self)
             continue;
         v->waiting++;
+        v->asked[i] = members[i].id;
         peers_ask(p->peers, &(struct peer_ask){.token = version_token(p, i),
                                                .member = members[i].id,
                                                .verb = "GET",
@@ -255,7 +258,8 @@ void peering_version(struct peering *p, const struct peer_event *e)
     v->is_done = v->waiting == 0;
     if (!read_version(e, &told)) {
         v->is_missing = true;
-        log_warn(p->o.logger, "failed to get version", LOG_ID("remote-member-id", e->member),
+        log_warn(p->o.logger, "failed to get version",
+                 LOG_ID("remote-member-id", v->asked[e->id & UINT8_MAX]),
                  LOG_U64("status", e->status));
     } else if (version_compare(told, v->lowest) < 0) {
         v->lowest = told;

@@ -41,9 +41,10 @@ struct peering_options {
 
 /* A round of asking all members which version they run. */
 struct peering_versions {
-    uint64_t round;  /* its number, part of the tokens */
-    size_t waiting;  /* members that have not answered */
-    bool is_missing; /* somebody did not, or not with a version */
+    uint64_t round;                      /* its number, part of the tokens */
+    uint64_t asked[CLUSTER_MEMBERS_MAX]; /* by what the tokens end with */
+    size_t waiting;                      /* members that have not answered */
+    bool is_missing;                     /* somebody did not, or not with a version */
     struct version lowest;
     bool is_under_way, is_done;
 };
