@@ -3,8 +3,9 @@
  *
  *     no log         a new cluster: --initial-cluster says who, ids follow from it; first others
  * are asked whether they know us already (founding.h) a log          its metadata says who we are;
- * it is read from the last snapshot recorded in it, and the store says how much of it is applied
- * already etcd's store   is imported first (snap/transfer.h), if there is a log to go with it
+ * it is read from a snapshot recorded in it, some way before the last, and the store says how much
+ * of it is applied already etcd's store   is imported first (snap/transfer.h), if there is a log to
+ * go with it
  *
  * A directory of etcd's is not touched before it is certain that we can serve it: whoever is turned
  * away by us must find it as it was, and start etcd on it. So everything that boot could refuse is
@@ -127,7 +128,51 @@ static enum err look_for_log(struct boot *b)
     return e;
 }
 
-/* The snapshot to begin from: the last one that the log itself calls committed. */
+static struct wal_place place_of(const struct raft_snapshot *s)
+{
+    return (struct wal_place){.index = s->index, .term = s->term};
+}
+
+static void pass_entry(void *context, const struct raft_entry *e)
+{
+    (void)context;
+    (void)e;
+}
+
+static void pass_truncation(void *context, uint64_t from)
+{
+    (void)context;
+    (void)from;
+}
+
+/* Does the log go on from there without a gap? Its first segments may be gone, and where a snapshot
+ * of another member was installed entries are missing. */
+static bool can_begin_at(struct boot *b, struct wal_place place)
+{
+    struct wal_options opt = wal_settings(b->s);
+    struct wal_visitor visitor = {.on_entry = pass_entry, .on_truncate = pass_truncation};
+    struct wal_found found = {0};
+
+    return wal_replay(b->s->io->disk, &opt, place, &visitor, &found) == ERR_OK && found.start_found;
+}
+
+/*
+ * The last snapshot alone would do for this member. But if it leads it has to give those that are a
+ * little behind what they miss, also when it has just been started: so it begins so many entries
+ * earlier, if the log has them.
+ */
+static struct wal_place earlier_start(struct boot *b, const struct wal_snapshots *snapshots)
+{
+    uint64_t catch_up = b->s->config->snapshot_catchup_entries;
+    size_t nth = snapshots->count - 1;
+
+    while (nth > 0 && snapshots->at[nth].index + catch_up > b->snapshot.index)
+        nth--;
+    struct wal_place place = place_of(&snapshots->at[nth]);
+    return place.index < b->snapshot.index && can_begin_at(b, place) ? place : b->snapshot;
+}
+
+/* The snapshot that counts is the last one that the log itself calls committed. */
 static enum err find_start(struct boot *b)
 {
     struct wal_options opt = wal_settings(b->s);
@@ -138,8 +183,9 @@ static enum err find_start(struct boot *b)
         buf_printf(b->why, "cannot read the log in %s: %s", opt.dir, err_text(e));
     if (e != ERR_OK || snapshots.count == 0)
         return e;
-    const struct raft_snapshot *last = &snapshots.at[snapshots.count - 1];
-    b->log.start = (struct wal_place){.index = last->index, .term = last->term};
+    b->snapshot = place_of(&snapshots.at[snapshots.count - 1]);
+    b->log.snapshot_index = b->snapshot.index;
+    b->log.start = earlier_start(b, &snapshots);
     return ERR_OK;
 }
 
@@ -208,7 +254,7 @@ static enum err open_store(struct boot *b, const char *dir)
 
     options.dir = dir;
     options.why = b->why;
-    options.log_index = b->trial ? 0 : b->log.start.index;
+    options.log_index = b->trial ? 0 : b->snapshot.index;
     return backend_open(&options, &b->s->state.backend);
 }
 
@@ -512,7 +558,7 @@ static enum err try_copy(struct boot *b, const char *dir)
     s->options = options;
     s->failed = false;
     replay_free(&b->log);
-    b->log = (struct replay){.start = start};
+    b->log = (struct replay){.start = start, .snapshot_index = b->snapshot.index};
     cluster_initial_free(&b->initial);
     b->trial = false;
     return e;
@@ -544,7 +590,7 @@ static enum err take_over(struct boot *b, const struct snap_place *place)
 static enum err settle_store(struct boot *b)
 {
     struct snap_place place = {
-        .data_dir = b->s->config->data_dir, .wal_index = b->log.start.index, .why = b->why};
+        .data_dir = b->s->config->data_dir, .wal_index = b->snapshot.index, .why = b->why};
     struct snap_truth truth;
     enum err e = snap_truth(b->s->io->disk, &place, &truth);
 

@@ -26,9 +26,10 @@ struct boot {
 
     struct arena arena;
     struct cluster_initial initial;
-    bool has_log, founds; /* founds: the cluster begins here and now */
-    bool told_no_sync;    /* the operator knows that directories cannot be synced */
-    bool trial;           /* nothing is to be written but to the store, which is a copy */
+    bool has_log, founds;      /* founds: the cluster begins here and now */
+    bool told_no_sync;         /* the operator knows that directories cannot be synced */
+    bool trial;                /* nothing is to be written but to the store, which is a copy */
+    struct wal_place snapshot; /* the last that the log records */
     struct replay log;
     struct pb_wal_metadata identity;
     struct raft_conf_state conf_state; /* as of what the store has applied */

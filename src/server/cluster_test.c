@@ -298,6 +298,34 @@ TEST(a_member_that_was_away_gets_what_only_the_disk_has)
     cluster_rig_close(&r);
 }
 
+/* What the log keeps behind a snapshot, for those who are slow, a leader has also after a start. */
+TEST(a_leader_that_was_restarted_has_what_others_miss_before_its_snapshot)
+{
+    struct cluster_rig r;
+    static const char *const flags[] = {"--snapshot-count", "20", NULL};
+    char key[16];
+    cluster_rig_open(&r, 3, flags);
+    cluster_rig_start_all(&r);
+    unsigned away = cluster_rig_follower(&r);
+    cluster_rig_crash(&r, away);
+    for (unsigned i = 0; i < 60; i++) {
+        snprintf(key, sizeof(key), "k%u", i);
+        cluster_rig_put(&r, cluster_rig_leader(&r), key, "v");
+        cluster_rig_for_ms(&r, 50);
+    }
+    CHECK(cluster_rig_logged(&r, cluster_rig_leader(&r), "saved snapshot to disk"));
+    for (unsigned n = 1; n <= 3; n++)
+        if (n != away)
+            cluster_rig_stop(&r, n);
+
+    for (unsigned n = 1; n <= 3; n++)
+        cluster_rig_start(&r, n);
+    cluster_rig_for_ms(&r, 20000);
+    CHECK(r.at[away]->ready);
+    CHECK_STR(cluster_rig_get(&r, away, "k59", false), "v");
+    cluster_rig_close(&r);
+}
+
 /* No other member can bring it up to date; so an operator must hear of it, and from the leader,
  * whom he asks first. */
 TEST(a_member_that_is_behind_the_log_is_spoken_of)

@@ -56,11 +56,13 @@ void replay_free(struct replay *l)
 
 enum err replay_verify(const struct replay *l, const char *wal_dir, struct buf *why)
 {
-    if (l->applied < l->start.index) {
+    uint64_t begins = l->snapshot_index > l->start.index ? l->snapshot_index : l->start.index;
+
+    if (l->applied < begins) {
         buf_printf(why,
                    "the log in %s begins after entry %llu, but the store has applied it only up to "
                    "%llu",
-                   wal_dir, (unsigned long long)l->start.index, (unsigned long long)l->applied);
+                   wal_dir, (unsigned long long)begins, (unsigned long long)l->applied);
         return ERR_CORRUPT;
     }
     uint64_t promised = l->found.state.commit > l->applied ? l->found.state.commit : l->applied;

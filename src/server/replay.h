@@ -15,8 +15,9 @@
 
 /* All zeroes, with start and applied filled in, is ready for wal_open. */
 struct replay {
-    struct wal_place start; /* a snapshot */
-    uint64_t applied;       /* by the store */
+    struct wal_place start;  /* a snapshot */
+    uint64_t snapshot_index; /* the last one recorded; at start, or above it */
+    uint64_t applied;        /* by the store */
     struct wal_found found;
 
     struct raft_entry *entries; /* from `applied` on, that one included */

@@ -131,7 +131,7 @@ static void open_parts(struct server *s, const struct boot *b)
                                                         .logger = s->logger,
                                                         .snap_dir = s->snap_dir,
                                                         .keep = (unsigned)c->max_snapshots});
-    log_snapshot_init(&s->snapshot, &snapshots, b->log.start.index, b->log.applied);
+    log_snapshot_init(&s->snapshot, &snapshots, b->snapshot.index, b->log.applied);
     pending_init(&s->pending, &pending);
     housekeeping_init(&s->housekeeping, &house, s->state.storage_version);
     struct peer_requests_options requests = {.peers = s->peering.peers,
