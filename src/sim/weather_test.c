@@ -134,9 +134,11 @@ TEST(every_kind_of_weather_comes_and_goes)
     for (unsigned a = 0; a < HOSTS; a++) {
         CHECK(a >= MEMBERS || !s.paused[a]);
         for (unsigned b = 0; b < HOSTS; b++) {
-            struct fake_path now = *fake_wire_path(s.hosts[a], s.hosts[b]);
-            now.busy_until_ns = 0;
-            CHECK(memcmp(&now, &(struct fake_path){0}, sizeof(now)) == 0);
+            const struct fake_path *p = fake_wire_path(s.hosts[a], s.hosts[b]);
+            CHECK(!p->cut);
+            CHECK_EQ(p->delay.min_ns + p->delay.max_ns + p->bytes_per_s + p->clogged_until_ns, 0);
+            CHECK_EQ(p->tail_percent + p->loss_percent, 0);
+            CHECK_EQ(p->silent_percent + p->repeat_percent, 0);
         }
     }
     CHECK(!fake_time_step(&s.time)); /* and nothing more will come */
