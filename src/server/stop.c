@@ -49,8 +49,11 @@ void stop_some(struct server *s)
     }
 }
 
+/* With an event of its own in the inbox it has not: who closes it would leave that there. */
 bool server_has_stopped(const struct server *s)
 {
+    if (s->again.queued)
+        return false;
     if (s->boot)
         return s->is_stopping && founding_is_idle(&s->founding) && rpc_is_idle(s->clients.rpc) &&
                peering_is_idle(&s->peering);
