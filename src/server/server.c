@@ -14,6 +14,7 @@
 #include "rpc/line.h"
 #include "server/boot.h"
 #include "server/config.h"
+#include "server/digest.h"
 #include "server/server_int.h"
 #include "snap/transfer.h"
 #include "wal/wal.h"
@@ -401,6 +402,14 @@ uint64_t server_installed(const struct server *s)
 bool server_term_at(const struct server *s, uint64_t index, uint64_t *out)
 {
     return raft_term_at(s->raft, index, out);
+}
+
+bool server_digest(const struct server *s, struct digest *out)
+{
+    if (!s->raft || s->failed || !digest_take(&s->state, out))
+        return false;
+    assert(out->applied == s->facts.applied_index);
+    return true;
 }
 
 uint16_t server_client_port(const struct server *s, size_t nth)

@@ -30,6 +30,7 @@
 #include "base/logger.h"
 
 struct config;
+struct digest;
 struct io;
 struct memory_disk;
 struct server; /* opaque */
@@ -84,6 +85,10 @@ struct server_status server_status(const struct server *s);
 
 /* The term of an entry of the log; false if it is compacted away or not there yet. */
 bool server_term_at(const struct server *s, uint64_t index, uint64_t *out);
+
+/* For tests: what has been applied, in a few numbers (digest.h), between two turns. False while
+ * there is no saying: it is being founded, or something is half done. */
+bool server_digest(const struct server *s, struct digest *out);
 
 /* Where clients are served: the nth listener's port. 0 if there is none. */
 uint16_t server_client_port(const struct server *s, size_t nth);

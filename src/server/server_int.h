@@ -13,6 +13,7 @@
  *     boot.h            from a data directory to an open log, store, state and raft
  *     replay.h          the log as raft needs to remember it
  *     state.h           the rooms that hold what the log has made
+ *     digest.h          that in a few numbers, for tests
  *     clients.h         where clients find us: rpc, api, watch
  *     peering.h         the other members
  *     peer_requests.h   what they want to know of us
