@@ -38,9 +38,11 @@ static void print(const struct sim_result *r, uint64_t seed)
     if (!r->ok)
         printf("broken: %s\n", r->problem);
     printf("seed %" PRIu64 " %s: members %u, steps %" PRIu64 ", operations %" PRIu64
-           ", seconds %" PRIu64 ".%03u, crashes %u, revision %" PRId64 ", hash %016" PRIx64 "\n",
+           ", seconds %" PRIu64 ".%03u, crashes %u, states compared %" PRIu64 " of %" PRIu64
+           ", revision %" PRId64 ", hash %016" PRIx64 "\n",
            seed, r->ok ? "ok" : "FAILED", r->members, r->steps, r->operations, r->virtual_ms / 1000,
-           (unsigned)(r->virtual_ms % 1000), r->crashes, r->revision, r->hash);
+           (unsigned)(r->virtual_ms % 1000), r->crashes, r->compared, r->digests, r->revision,
+           r->hash);
     fflush(stdout);
 }
 

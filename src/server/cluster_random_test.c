@@ -3,6 +3,7 @@
  * what can be run in a second. */
 #include "base/rng.h"
 #include "server/cluster_rig_test.h"
+#include "server/digest.h"
 
 #include <stdio.h>
 
@@ -97,6 +98,21 @@ static void heal(struct storm *s)
         }
 }
 
+static void check_equal(struct cluster_rig *r)
+{
+    struct digest first, other;
+
+    CHECK(server_digest(r->at[1]->server, &first));
+    for (unsigned n = 2; n <= r->count; n++) {
+        CHECK(server_digest(r->at[n]->server, &other));
+        CHECK_EQ(other.applied, first.applied);
+        CHECK_EQ(other.revision, first.revision);
+        CHECK_EQ(other.compact_revision, first.compact_revision);
+        for (int i = 0; i < DIGEST_PARTS; i++)
+            CHECK_EQ(other.parts[i], first.parts[i]);
+    }
+}
+
 static void check_all(struct storm *s)
 {
     struct cluster_rig *r = &s->cluster;
@@ -106,12 +122,7 @@ static void check_all(struct storm *s)
     unsigned leader = cluster_rig_leader(r);
     cluster_rig_put(r, leader, "last", "v");
     cluster_rig_until_equal(r, leader);
-    struct server_status first = server_status(r->at[1]->server);
-    for (unsigned n = 2; n <= r->count; n++) {
-        struct server_status other = server_status(r->at[n]->server);
-        CHECK_EQ(other.applied, first.applied);
-        CHECK_EQ(other.revision, first.revision);
-    }
+    check_equal(r);
     for (unsigned i = 0; i < s->writes; i++) {
         if (!s->acknowledged[i])
             continue;

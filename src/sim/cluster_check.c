@@ -38,7 +38,12 @@ struct cluster_check {
     struct row committed;    /* its term */
     struct row committed_in; /* the term in which that was first seen */
     struct row revision;     /* plus one, of the state after it */
-    struct row digest;
+    struct row digest_of;    /* plus one, its place among these */
+    struct shown_digest {
+        struct digest digest;
+        size_t member;
+    } *digests;
+    size_t digest_count, digest_cap;
     uint64_t committed_max;
 
     /* Entries of all logs there ever were, by index and term: the term before theirs. */
@@ -112,7 +117,8 @@ void cluster_check_free(struct cluster_check *c)
     mem_free(c->committed.at);
     mem_free(c->committed_in.at);
     mem_free(c->revision.at);
-    mem_free(c->digest.at);
+    mem_free(c->digest_of.at);
+    mem_free(c->digests);
     mem_free(c->links);
     mem_free(c);
 }
@@ -386,7 +392,6 @@ static void check_completeness(struct cluster_check *c, size_t member, const str
 static void check_applied(struct cluster_check *c, size_t member, const struct cluster_view *v)
 {
     uint64_t revision = row_get(&c->revision, v->applied);
-    uint64_t digest = row_get(&c->digest, v->applied);
 
     if (v->applied > v->commit)
         fail(c, "member %zu has applied %" PRIu64 " and committed %" PRIu64, member, v->applied,
@@ -399,12 +404,56 @@ static void check_applied(struct cluster_check *c, size_t member, const struct c
              "after entry %" PRIu64 " member %zu is at revision %" PRId64
              ", another was at %" PRIu64,
              v->applied, member, v->revision, revision - 1);
-    if (digest != 0 && v->digest != 0 && digest != v->digest)
-        fail(c, "after entry %" PRIu64 ", at revision %" PRId64 ", member %zu has another state",
-             v->applied, v->revision, member);
     row_set(&c->revision, v->applied, (uint64_t)v->revision + 1);
-    if (v->digest != 0)
-        row_set(&c->digest, v->applied, v->digest);
+}
+
+bool cluster_check_has_digest(const struct cluster_check *c, uint64_t applied)
+{
+    return row_get(&c->digest_of, applied) != 0;
+}
+
+static void remember_digest(struct cluster_check *c, size_t member, const struct digest *d)
+{
+    if (c->digest_count == c->digest_cap) {
+        c->digest_cap = c->digest_cap ? 2 * c->digest_cap : 32;
+        c->digests = mem_resize(c->digests, c->digest_cap, sizeof(*c->digests));
+    }
+    c->digests[c->digest_count++] = (struct shown_digest){*d, member};
+    row_set(&c->digest_of, d->applied, c->digest_count);
+}
+
+/* One of them is wrong; it need not be the second. */
+static void fail_digest(struct cluster_check *c, size_t member, const struct digest *d,
+                        const struct shown_digest *first, const char *what, uint64_t now,
+                        uint64_t was)
+{
+    fail(c,
+         "after entry %" PRIu64 ", at revision %" PRId64
+         ", member %zu has another state than member %zu had: %s %" PRIx64 ", not %" PRIx64,
+         d->applied, d->revision, member, first->member, what, now, was);
+}
+
+void cluster_check_digest(struct cluster_check *c, size_t member, const struct digest *d)
+{
+    uint64_t place = row_get(&c->digest_of, d->applied);
+
+    assert(member < c->member_count);
+    if (place == 0) {
+        remember_digest(c, member, d);
+        return;
+    }
+    const struct shown_digest *first = &c->digests[place - 1];
+    const struct digest *was = &first->digest;
+    if (d->revision != was->revision)
+        fail_digest(c, member, d, first, "revision", (uint64_t)d->revision,
+                    (uint64_t)was->revision);
+    if (d->compact_revision != was->compact_revision)
+        fail_digest(c, member, d, first, "compact revision", (uint64_t)d->compact_revision,
+                    (uint64_t)was->compact_revision);
+    for (int i = 0; i < DIGEST_PARTS; i++)
+        if (d->parts[i] != was->parts[i])
+            fail_digest(c, member, d, first, digest_part_name((enum digest_part)i), d->parts[i],
+                        was->parts[i]);
 }
 
 /* --- one life --- */

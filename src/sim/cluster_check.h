@@ -11,6 +11,7 @@
  *     member 0    1   1   2   2   3   3         its log as it is; durable up to ...
  *     member 1    1   1   2   2   3
  *     revision    1   1   2   3                 of the state after it, on whichever member
+ *     digest              x   x                 of that state, where somebody has taken it
  *
  * Checks     1. A term has one leader, for all time, in everybody's eyes, by the votes of a quorum;
  *               and a vote that it needed is not forgotten, nor is that term.
@@ -19,7 +20,8 @@
  *            4. What is committed is durable on a quorum; what is applied is so here, too. A leader
  *               counts only entries of its own term, and commits older ones with them.
  *            5. A leader has everything that was committed in the terms before its own.
- *            6. After the same entry all have the same state.
+ *            6. After the same entry all have the same state: revisions are equal, and digests
+ *               (server/digest.h) where two were taken, on two members or by one in two lives.
  *            7. What was durable is still there after a crash, and nobody is founded anew who had
  *               more than the founding. Within one life, a term, a commit index and an applied
  *               index never decrease.
@@ -29,6 +31,8 @@
  *            Membership that changes: all that are there at the beginning vote until the end.
  */
 #pragma once
+
+#include "server/digest.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -49,9 +53,7 @@ struct cluster_view {
     bool is_leader;
     /* The log begins after base; it is durable, committed, applied up to these. */
     uint64_t base, last, stable, commit, applied;
-    /* The state when `applied` was, and a digest of it; 0: not known. */
-    int64_t revision;
-    uint64_t digest;
+    int64_t revision; /* when `applied` was */
     /* The term of an entry above base, up to last. */
     bool (*term_at)(const void *context, uint64_t index, uint64_t *out);
     const void *context;
@@ -67,6 +69,10 @@ void cluster_check_free(struct cluster_check *c); /* NULL is fine */
 
 /* The nth member has had a turn, the first of its life included. */
 void cluster_check_turned(struct cluster_check *c, size_t member, const struct cluster_view *v);
+/* And this is its state. */
+void cluster_check_digest(struct cluster_check *c, size_t member, const struct digest *d);
+/* Has somebody shown the state after this entry? Then another digest of it is worth its time. */
+bool cluster_check_has_digest(const struct cluster_check *c, uint64_t applied);
 /* Its life has ended; the next turn is one of another. */
 void cluster_check_down(struct cluster_check *c, size_t member);
 

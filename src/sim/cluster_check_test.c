@@ -4,6 +4,7 @@
 #include "harness/test.h"
 #include "sim/cluster_check.h"
 
+#include <stdio.h>
 #include <string.h>
 
 enum { MEMBERS = 3 };
@@ -470,21 +471,63 @@ TEST(cluster_check_finds_another_revision_after_the_same_entry)
     is_refused(&r, "after entry 4 member 1 is at revision 3, another was at 2");
 }
 
-/* Check 6: the same after a restart. */
+static const struct digest fourth = {
+    .applied = 4, .revision = 2, .compact_revision = -1, .parts = {1, 2, 3, 4, 5}};
+
+/* Check 6. */
 TEST(cluster_check_finds_another_state_after_the_same_entry)
 {
+    for (int part = 0; part < DIGEST_PARTS; part++) {
+        struct cluster_check_rig r;
+        struct digest other = fourth;
+        char text[128];
+
+        rig_open(&r);
+        cluster_check_digest(r.check, 2, &fourth);
+        cluster_check_digest(r.check, 1, &fourth);
+        CHECK(!cluster_check_problem(r.check));
+        other.parts[part] = 0x1f;
+        cluster_check_digest(r.check, 0, &other);
+        snprintf(text, sizeof(text),
+                 "after entry 4, at revision 2, member 0 has another state than member 2 had: "
+                 "%s 1f, not %x",
+                 digest_part_name((enum digest_part)part), fourth.parts[part]);
+        is_refused(&r, text);
+    }
+}
+
+/* Check 6: the same after a restart. */
+TEST(cluster_check_finds_another_state_of_a_member_that_was_down)
+{
     struct cluster_check_rig r;
+    struct digest other = fourth;
 
     rig_open(&r);
     commit_fourth(&r);
-    r.members[0].view.applied = 4;
-    r.members[0].view.digest = 77;
-    show(&r, 0, "1112", 4);
+    cluster_check_digest(r.check, 0, &fourth);
     cluster_check_down(r.check, 0);
-    r.members[0].view.digest = 78;
-    show(&r, 0, "1112", 4);
+    other.compact_revision = 2;
+    cluster_check_digest(r.check, 0, &other);
 
-    is_refused(&r, "after entry 4, at revision 1, member 0 has another state");
+    is_refused(&r, "member 0 has another state than member 0 had: compact revision 2, not f");
+}
+
+TEST(cluster_check_lets_states_differ_after_different_entries)
+{
+    struct cluster_check_rig r;
+    struct digest fifth = fourth;
+
+    rig_open(&r);
+    fifth.applied = 5;
+    fifth.parts[DIGEST_KEYS] = 9;
+    CHECK(!cluster_check_has_digest(r.check, 4));
+    cluster_check_digest(r.check, 0, &fourth);
+    CHECK(cluster_check_has_digest(r.check, 4));
+    CHECK(!cluster_check_has_digest(r.check, 5));
+    cluster_check_digest(r.check, 1, &fifth);
+    cluster_check_digest(r.check, 2, &fourth);
+
+    is_fine(&r);
 }
 
 /* Check 7. */

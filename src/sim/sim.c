@@ -21,9 +21,12 @@ enum {
     CALLS_UNTIL_CRASH = 400, /* of the disk */
     TURNS_UNTIL_CRASH = 3000,
     TURNS_ALL_CHECKED = 200,
-    TURNS_PER_CHECK = 16,       /* later, of each member, */
-    REVISIONS_PER_CHECK = 1000, /* and that often again for so many revisions */
-    FOUNDING_CALLS = 40,        /* of the disk, in which a member is founded */
+    TURNS_PER_CHECK = 16,        /* later, of each member, */
+    REVISIONS_PER_CHECK = 1000,  /* and that often again for so many revisions */
+    FOUNDING_CALLS = 40,         /* of the disk, in which a member is founded */
+    ENTRIES_PER_DIGEST_MIN = 10, /* each time as many as the seed has it, */
+    ENTRIES_PER_DIGEST_MAX = 50,
+    REVISIONS_PER_DIGEST = 400, /* and that often again for so many revisions */
     AHEAD_MAX = 12,             /* entries that an image may be ahead */
     STEPS_OF_INSTALL = 100,
     STORM_MS = 30000,
@@ -55,6 +58,7 @@ struct sim_member {
     uint64_t turns;
     uint64_t term, leader; /* as it last was */
     bool leads, stays_down;
+    uint64_t digested; /* the applied index of the last digest in this life */
 };
 
 struct sim {
@@ -75,6 +79,9 @@ struct sim {
     struct cluster_check *cluster;
 
     struct rng fate, order, installs; /* the last for when images are installed */
+    struct rng digests;               /* for when they are taken */
+    uint64_t digests_taken, digests_compared;
+    uint64_t digest_due; /* by the first member that has applied so much */
     struct climate climate;
     unsigned crashes_left, crashes;
     unsigned crash_member; /* the next to crash, */
@@ -241,6 +248,25 @@ static const struct weather_handlers weather_handlers = {.on_path = on_path,
                                                          .on_jump = on_jump,
                                                          .leader = some_leader};
 
+/* --- states --- */
+
+/* False: there is none now. */
+static bool take_digest(struct sim *s, struct sim_member *m)
+{
+    struct digest d;
+
+    if (!server_digest(m->host->server, &d))
+        return false;
+    m->digested = d.applied;
+    s->digests_taken++;
+    s->digests_compared += cluster_check_has_digest(s->cluster, d.applied);
+    cluster_check_digest(s->cluster, m->number, &d);
+    const char *problem = cluster_check_problem(s->cluster);
+    if (problem)
+        history_fail(&s->history, "%s", problem);
+    return true;
+}
+
 /* --- fate --- */
 
 static void plan_no_crash(struct sim *s)
@@ -280,8 +306,10 @@ static void crash_member(struct sim *s, struct sim_member *m)
     note(s, 1000 + (uint64_t)how);
     tell(s, STORY_CRASHED, m->number, m->number, how);
     s->crashes++;
-    if (m->host->server)
+    if (m->host->server) {
         s->installed += server_installed(m->host->server);
+        take_digest(s, m); /* to be found again when it has replayed its log */
+    }
     sim_host_crash(m->host, how);
     cluster_check_down(s->cluster, m->number);
     s->history.witness_is_live = false; /* it may not know it yet */
@@ -317,6 +345,7 @@ static void boot(struct sim *s, struct sim_member *m)
     if (s->member_count == 1)
         s->history.leader_began_ns = s->time.now_ns;
     m->starts++;
+    m->digested = 0;
     tell(s, STORY_STARTED, m->number, m->number, m->starts);
     bool ok = sim_host_start(m->host);
     if (fake_disk_is_dead(m->host->disk)) {
@@ -487,6 +516,7 @@ static void begin(struct sim *s, const struct sim_options *o)
     fake_time_init(&s->time, rng_next(&s->fate));
     rng_seed(&s->order, rng_next(&s->fate));
     rng_seed(&s->installs, ~o->seed);
+    rng_seed(&s->digests, o->seed << 32 | 1); /* so that taking them changes no story */
     draw_climate(s);
 }
 
@@ -676,6 +706,24 @@ static uint64_t turns_per_check(const struct sim *s, const struct server_status 
     return TURNS_PER_CHECK * s->member_count * (1 + (uint64_t)now->revision / REVISIONS_PER_CHECK);
 }
 
+/*
+ * The first member to get there shows its state now and then. The others, and itself in another
+ * life, show theirs when a turn of theirs ends at the same entry. To hash a state takes longer the
+ * more history there is.
+ */
+static void take_digest_if_due(struct sim *s, struct sim_member *m, uint64_t applied)
+{
+    bool is_due = applied >= s->digest_due;
+
+    if (applied == m->digested || (!is_due && !cluster_check_has_digest(s->cluster, applied)))
+        return;
+    if (!take_digest(s, m) || !is_due)
+        return;
+    uint64_t wait = rng_between(&s->digests, ENTRIES_PER_DIGEST_MIN, ENTRIES_PER_DIGEST_MAX);
+    uint64_t revision = (uint64_t)server_status(m->host->server).revision;
+    s->digest_due = applied + wait * (1 + revision / REVISIONS_PER_DIGEST);
+}
+
 static void member_turned(struct sim *s, struct sim_member *m)
 {
     m->turns++;
@@ -685,6 +733,7 @@ static void member_turned(struct sim *s, struct sim_member *m)
     if (m->turns < TURNS_ALL_CHECKED || m->turns % turns_per_check(s, &now) == 0)
         server_check(m->host->server);
     check_cluster(s, m);
+    take_digest_if_due(s, m, now.applied);
     tell_leadership(s, m, &now);
     note(s, m->number);
     note(s, now.term);
@@ -852,7 +901,8 @@ static void calm(struct sim *s)
     cluster_check_healed(s->cluster, s->time.now_ns, 0);
 }
 
-static bool all_members_agree(const struct sim *s)
+/* They have applied the same entries, and their states were held against each other. */
+static bool all_members_agree(struct sim *s)
 {
     uint64_t applied = 0;
 
@@ -864,6 +914,9 @@ static bool all_members_agree(const struct sim *s)
             return false;
         applied = now.applied;
     }
+    for (unsigned i = 0; i < s->member_count; i++)
+        if (s->members[i].digested != applied && !take_digest(s, &s->members[i]))
+            return false; /* a large delete is not settled yet */
     return true;
 }
 
@@ -976,6 +1029,8 @@ struct sim_result sim_run(const struct sim_options *options)
         .members = s.member_count,
         .crashes = s.crashes,
         .installs = s.installed,
+        .digests = s.digests_taken,
+        .compared = s.digests_compared,
         .revision = s.history.told,
     };
     snprintf(r.problem, sizeof(r.problem), "%s", s.history.problem);

@@ -16,11 +16,12 @@
  *     storm        30 s and more, until clients have heard of 300 operations
  *     calm         everything is mended, or all but a minority, which stays down: now there must be
  *                  progress within a bound
- *     the end      clients begin nothing new; all members are up, and agree; everything is checked
+ *     the end      clients begin nothing new; all members are up, and have the same state;
+ *                  everything is checked
  *
  * After every turn of a member all invariants of all rooms are checked (server_check), and what
- * must hold between members (cluster_check.h); at the end what everybody was told is held against
- * the history (history.h).
+ * must hold between members (cluster_check.h), which now and then includes their whole state; at
+ * the end what everybody was told is held against the history (history.h).
  */
 #pragma once
 
@@ -65,6 +66,7 @@ struct sim_result {
     uint64_t operations; /* that were acknowledged */
     unsigned members, crashes;
     uint64_t installs;
+    uint64_t digests, compared; /* of states; and how many of them with one taken before */
     int64_t revision;
     char problem[512]; /* if it is not ok */
 };

@@ -138,6 +138,7 @@ TEST(a_world_without_faults_has_none_and_gets_somewhere)
     CHECK(r.operations >= 300);
     CHECK(r.revision > 50);
     CHECK(r.virtual_ms >= 30000);
+    CHECK(r.compared >= 10);
 }
 
 TEST(the_real_page_store_tells_the_same_story)
