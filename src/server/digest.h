@@ -16,6 +16,9 @@
  * left (the leader's clock; what a checkpoint has said of it counts with the lease's record, if it
  * is kept there); how far a compaction or a large delete has come; of the bucket meta notes on
  * those, the storage version, and the confState, which a boot makes anew from the members.
+ *
+ * Members that have the same --election-timeout are meant: the shortest TTL follows from it, and a
+ * restart with another raises the TTLs in memory, as etcd's does.
  */
 #pragma once
 
