@@ -247,18 +247,23 @@ static bool is_paused(const struct weather *w, unsigned member)
     return false;
 }
 
-/* A machine that stands still is off the wire as well; the kernel of a stopped process is not. */
+/*
+ * A machine that stands still is off the wire as well; the kernel of a stopped process is not, and
+ * has what others said meanwhile ready for it: its clients, and the other members, too, or these
+ * are cut off. Then it may go on for a while before it hears what they have decided without it.
+ */
 static uint64_t draw_pause(struct weather *w, struct rng *rng, struct spell *s, bool allowed)
 {
-    bool whole_machine = rng_chance(rng, 1, 3);
+    uint64_t kind = rng_below(rng, 3);
+    bool whole_machine = kind == 0, without_members = kind == 1;
 
     s->member = draw_member(w, rng);
     if (allowed && is_paused(w, s->member))
         return 0;
-    for (unsigned h = 0; h < w->o.host_count && whole_machine; h++)
-        if (h != s->member)
+    for (unsigned h = 0; h < w->o.host_count; h++)
+        if (h != s->member && (whole_machine || (without_members && h < w->members)))
             add_both_ways(&s->pairs, h, s->member);
-    s->effect.cut = whole_machine;
+    s->effect.cut = whole_machine || without_members;
     if (allowed)
         w->o.on->on_pause(w->o.context, s->member, whole_machine);
     return draw_ms(rng, 10, 6000);
