@@ -60,7 +60,9 @@ struct actor *actor_new(const struct actor_options *options)
     a->call_timeout_ns = CALL_TIMEOUT_NS;
     if (rng_chance(&a->rng, 2, 3)) /* one that is not as patient as the server */
         a->call_timeout_ns = rng_between(&a->rng, NS_PER_S / 4, 4 * NS_PER_S);
-    a->asked_max = options->kind == ACTOR_CROWD ? CROWD_MAX : 1;
+    a->asked_max = options->kind == ACTOR_CROWD    ? CROWD_MAX
+                   : options->kind == ACTOR_POLLER ? POLLS_MAX
+                                                   : 1;
     a->asked = mem_new_array(a->asked_max, struct asked);
     actor_wait_ms(a, PAUSE_MS_MAX);
     return a;

@@ -8,6 +8,9 @@
  *     crowd     the same, but small and many at a time
  *     reader    ranges of all options, mostly of the past
  *     lessee    leases, and renews them on a stream that it keeps
+ *     poller    linearizable reads of what is newest, a few at a time, and nothing else
+ *     keeper    one lease, and renews it at any time before it ends, as long as it lasts; now and
+ *               then it stops doing so
  *     watcher   watches some of it from somewhere, now and then anew, and reads slowly
  *
  * It is connected to one member at a time. When the connection is lost, or does not come about, or
@@ -18,6 +21,9 @@
  *     puts, deletes, transactions        are not, if they may have been sent: nobody knows whether
  *                                        one without an answer has happened
  *     watches                            go on after the last revision seen, or told of
+ *
+ * Most make one call at a time. At a leader that nobody else hears, whoever writes is soon
+ * stuck with a write, and only pollers and keepers go on asking it.
  *
  * An error leaves an operation unknown, unless it says for certain that it has not happened.
  */
@@ -33,6 +39,8 @@ enum actor_kind {
     ACTOR_CROWD,
     ACTOR_READER,
     ACTOR_LESSEE,
+    ACTOR_POLLER,
+    ACTOR_KEEPER,
     ACTOR_WATCHER,
 };
 

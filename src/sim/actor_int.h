@@ -17,6 +17,7 @@ enum {
     PAUSE_MS_MAX = 40, /* before it does something at all */
     LIVES_MAX = 64,    /* watches one after the other */
     CROWD_MAX = 2500,  /* calls at a time */
+    POLLS_MAX = 4,     /* that a poller has under way */
     HERD_CHUNK = 128,  /* keys in a transaction: as many as it may have */
     SENDS_MAX = 4,     /* of a call that may be sent again */
     LIMIT_MS_MIN = 500,
@@ -66,6 +67,7 @@ struct actor {
     uint64_t call_timeout_ns;
     bool reads_final, final_done;
     int64_t lease;
+    bool is_kept; /* a keeper's: it has a key */
 
     /* a witness or watcher */
     struct client_call *stream;

@@ -45,6 +45,8 @@ static void draw_clients(struct climate *c, struct rng *rng)
     c->groups = rng_chance(rng, 1, 4);
     c->readers = rng_chance(rng, 1, 2);
     c->lessees = rng_chance(rng, 1, 3);
+    c->pollers = rng_chance(rng, 1, 2) ? (unsigned)rng_between(rng, 1, 3) : 0;
+    c->keepers = rng_chance(rng, 1, 2) ? (unsigned)rng_between(rng, 1, 3) : 0;
     c->watchers = (unsigned)rng_between(rng, 1, 3);
     c->pause_ms_max = rng_chance(rng, 1, 3) ? 400 : 40;
     c->has_herd = c->herders > 0 || rng_chance(rng, 1, 10); /* it writes a lot */
@@ -58,7 +60,7 @@ static void draw_machine(struct climate *c, struct rng *rng)
     c->range_tombstone_keys_min = (int64_t)rng_between(rng, 1, 6);
     c->settle_steps = (unsigned)rng_between(rng, 1, 3);
     c->crashes = (unsigned)rng_below(rng, 5);
-    c->torn_founding = rng_chance(rng, 1, 6);
+    c->torn_founding = rng_chance(rng, 1, 4);
 }
 
 /*

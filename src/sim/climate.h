@@ -45,7 +45,7 @@ struct climate {
     uint32_t faults;
 
     /* the clients */
-    unsigned writers, herders, groups, readers, lessees, watchers;
+    unsigned writers, herders, groups, readers, lessees, pollers, keepers, watchers;
     unsigned pause_ms_max; /* between two calls: hasty, or so that leases have time to expire */
     bool has_herd;         /* of keys: many are written and deleted at once */
 

@@ -70,7 +70,8 @@ static struct pb_put_request put_of(struct actor *a, unsigned key)
 {
     struct pb_put_request put = {.key = request_key(a, key), .value = some_value(a)};
 
-    if (rng_chance(&a->rng, 1, a->o.kind == ACTOR_LESSEE ? 2 : 4))
+    unsigned leased_of_4 = a->o.kind == ACTOR_KEEPER ? 4 : a->o.kind == ACTOR_LESSEE ? 2 : 1;
+    if (rng_chance(&a->rng, leased_of_4, 4))
         put.lease = a->lease;
     put.prev_kv = rng_chance(&a->rng, 1, 3);
     return put;
@@ -145,6 +146,8 @@ struct pb_range_request request_read(struct actor *a)
     struct pb_range_request r = {.serializable = rng_chance(&a->rng, 1, 6)};
     bool is_reader = a->o.kind == ACTOR_READER;
 
+    if (a->o.kind == ACTOR_POLLER)
+        return (struct pb_range_request){.key = request_key(a, any_key(a))};
     some_range(a, &r.key, &r.range_end);
     if (rng_chance(&a->rng, 1, 4))
         r.limit = (int64_t)rng_between(&a->rng, 1, 5);

@@ -11,7 +11,7 @@
 #include <stdio.h>
 
 enum {
-    ACTORS_MAX = 16,
+    ACTORS_MAX = 20,
     CLIENTS_MAX = ACTORS_MAX + 1, /* with the idle ones */
     MEMBERS_MAX = CLIMATE_MEMBERS_MAX,
     TURNS_AT_ONCE_MAX = 100000, /* without time passing: it will never pass */
@@ -285,7 +285,7 @@ static void plan_crash(struct sim *s)
         return;
     s->crash_member = (unsigned)rng_below(&s->fate, s->member_count);
     s->crash_takes_all = rng_chance(&s->fate, 1, 6);
-    bool torn = s->climate.torn_founding && s->crashes < 2;
+    bool torn = s->climate.torn_founding && s->crashes < 1 + s->member_count;
     bool at_turn = rng_chance(&s->fate, 1, 3);
     const struct sim_member *m = &s->members[s->crash_member];
     if (at_turn && !torn)
@@ -547,6 +547,8 @@ static void sim_open(struct sim *s, const struct sim_options *o)
     add_actors(s, ACTOR_CROWD, s->climate.groups);
     add_actors(s, ACTOR_READER, s->climate.readers);
     add_actors(s, ACTOR_LESSEE, s->climate.lessees);
+    add_actors(s, ACTOR_POLLER, s->climate.pollers);
+    add_actors(s, ACTOR_KEEPER, s->climate.keepers);
     add_actors(s, ACTOR_WATCHER, s->climate.watchers);
     let_files_run_out(s);
     s->told.members = s->member_count;

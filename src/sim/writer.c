@@ -18,6 +18,8 @@ static const struct habits habits_of[] = {
     [ACTOR_CROWD] = {20, 5, 5, 20, 5, 0, 0, 0, 45},
     [ACTOR_READER] = {12, 5, 3, 74, 3, 3, 0, 0, 0},
     [ACTOR_LESSEE] = {20, 5, 5, 8, 2, 60, 0, 0, 0},
+    [ACTOR_POLLER] = {0, 0, 0, 100, 0, 0, 0, 0, 0},
+    [ACTOR_KEEPER] = {0, 0, 0, 0, 0, 100, 0, 0, 0},
 };
 
 bool actor_is_writer(const struct actor *a)
@@ -27,16 +29,15 @@ bool actor_is_writer(const struct actor *a)
 
 /* --- asking --- */
 
-/* One that is free; there is one. They are begun when none is under way, so the place to look first
- * is right. */
+/* One that is free; there is one. Most begin when none is under way, so the place to look first is
+ * right. */
 static struct asked *find_free(struct actor *a)
 {
     size_t at = a->asked_count;
 
-    while (a->asked[at].call || a->asked[at].waits) {
-        at++;
-        assert(at < a->asked_max);
-    }
+    assert(a->asked_count < a->asked_max);
+    while (a->asked[at].call || a->asked[at].waits)
+        at = (at + 1) % a->asked_max;
     return &a->asked[at];
 }
 
@@ -49,12 +50,12 @@ static struct asked *find_sent(struct actor *a)
     return NULL;
 }
 
-/* A lessee keeps its stream of renewals; it has one call under way at a time, so each answer on it
- * is that of the last request. Others have a stream for each. */
+/* Lessees and keepers keep their stream of renewals; they have one call under way at a time, so
+ * each answer on it is that of the last request. Others have a stream for each. */
 static struct client_call *send_renewal(struct actor *a, struct client_request *request,
                                         struct bytes wire)
 {
-    bool keeps = a->o.kind == ACTOR_LESSEE;
+    bool keeps = a->o.kind == ACTOR_LESSEE || a->o.kind == ACTOR_KEEPER;
 
     if (keeps && a->keepalive) {
         client_send(a->keepalive, wire);
@@ -230,16 +231,48 @@ static void begin_compaction(struct actor *a)
     q->is_future = is_future;
 }
 
+static void begin_grant(struct actor *a)
+{
+    ASK(a, OP_GRANT, "/etcdserverpb.Lease/LeaseGrant", lease_grant_request,
+        .ttl = (int64_t)rng_between(&a->rng, 1, 5));
+}
+
+static void begin_renewal(struct actor *a)
+{
+    struct asked *q =
+        ask(a, OP_RENEW, "/etcdserverpb.Lease/LeaseKeepAlive", &pb_lease_keep_alive_request_schema,
+            &(struct pb_lease_id){.id = a->lease});
+
+    q->stale = a->o.server_count > 1; /* the header is the member's, from before it asked */
+    history_op(a->h, q->op)->lease = a->lease;
+}
+
+/* A key shows when the lease ends. */
+static void keep_lease(struct actor *a)
+{
+    if (rng_chance(&a->rng, 1, 20))
+        a->lease = 0; /* may it expire */
+    if (a->lease == 0) {
+        a->is_kept = false;
+        begin_grant(a);
+    } else if (!a->is_kept) {
+        a->is_kept = true;
+        begin_put(a);
+    } else
+        begin_renewal(a);
+}
+
 static void begin_lease(struct actor *a)
 {
     struct history_lease *l = history_lease(a->h, a->lease);
     uint64_t dice = rng_below(&a->rng, 6);
     struct asked *q;
 
-    if (a->lease == 0 || dice == 0) {
-        ASK(a, OP_GRANT, "/etcdserverpb.Lease/LeaseGrant", lease_grant_request,
-            .ttl = (int64_t)rng_between(&a->rng, 1, 5));
-    } else if (dice == 1) {
+    if (a->o.kind == ACTOR_KEEPER)
+        keep_lease(a);
+    else if (a->lease == 0 || dice == 0)
+        begin_grant(a);
+    else if (dice == 1) {
         if (l)
             l->may_be_revoked = true;
         q = ask(a, OP_REVOKE, "/etcdserverpb.Lease/LeaseRevoke", &pb_lease_revoke_request_schema,
@@ -251,12 +284,8 @@ static void begin_lease(struct actor *a)
                 .id = a->lease, .keys = true);
         q->stale =
             a->o.server_count > 1; /* the header is the member's, the keys are the leader's */
-    } else {
-        q = ask(a, OP_RENEW, "/etcdserverpb.Lease/LeaseKeepAlive",
-                &pb_lease_keep_alive_request_schema, &(struct pb_lease_id){.id = a->lease});
-        q->stale = a->o.server_count > 1; /* the header is the member's, from before it asked */
-        history_op(a->h, q->op)->lease = a->lease;
-    }
+    } else
+        begin_renewal(a);
 }
 
 /* The member was full. That it is not any more need not be true: then it says so again. */
@@ -313,6 +342,8 @@ static void begin_something(struct actor *a)
     a->impatient = rng_chance(&a->rng, 1, 30);
     if (a->impatient)
         actor_wait_ms(a, PATIENCE_MS_MAX);
+    else if (a->o.kind == ACTOR_POLLER)
+        actor_wait_ms(a, a->o.pause_ms_max);
 }
 
 /* --- answers --- */
@@ -338,6 +369,16 @@ static void hear_of_lease(struct actor *a, uint64_t op, struct bytes message, st
     }
 }
 
+/* A keeper that renewed all the time would never notice that one renewal was worth nothing. */
+static uint64_t longest_pause_ms(const struct actor *a)
+{
+    const struct history_lease *l = a->is_kept ? history_lease(a->h, a->lease) : NULL;
+
+    if (a->haste > 0)
+        return 0;
+    return l ? (uint64_t)l->ttl * 1000 : a->o.pause_ms_max;
+}
+
 static void call_over(struct actor *a, struct asked *q)
 {
     assert(q->call || q->waits);
@@ -345,7 +386,7 @@ static void call_over(struct actor *a, struct asked *q)
     q->waits = false;
     a->asked_count--;
     if (a->asked_count == 0)
-        actor_wait_ms(a, a->haste > 0 ? 0 : a->o.pause_ms_max);
+        actor_wait_ms(a, longest_pause_ms(a));
 }
 
 static void check_header(struct actor *a, const struct asked *q, int64_t revision)
@@ -596,6 +637,13 @@ static bool has_waiting(const struct actor *a)
     return false;
 }
 
+/* A poller does not wait for one result before it asks again. */
+static bool may_begin(const struct actor *a)
+{
+    return a->asked_count == 0 ||
+           (a->o.kind == ACTOR_POLLER && a->asked_count < a->asked_max && !a->winding_down);
+}
+
 void writer_turn(struct actor *a)
 {
     if (a->timer_due && has_waiting(a)) {
@@ -604,7 +652,7 @@ void writer_turn(struct actor *a)
     }
     if (a->asked_count > 0 && a->impatient && a->timer_due && !a->winding_down)
         lose_patience(a);
-    if (!a->is_open || a->asked_count > 0 || !a->timer_due)
+    if (!a->is_open || !may_begin(a) || !a->timer_due)
         return;
     if (!a->winding_down && has_to_wait(a))
         actor_wait_ms(a, a->o.pause_ms_max);
