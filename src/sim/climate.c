@@ -123,7 +123,7 @@ void climate_draw(struct climate *c, struct rng *rng, unsigned members)
 
 void climate_draw_installs(struct climate *c, struct rng *rng)
 {
-    if (rng_chance(rng, 1, 3))
+    if (rng_chance(rng, 1, 2))
         c->install_turns = (unsigned)ONE_OF(rng, 3, 10, 30, 100, 300);
 }
 

@@ -62,7 +62,7 @@ struct climate {
 
     unsigned install_turns; /* an image of its own state is installed once in so many; 0: never */
     unsigned crashes;
-    bool torn_founding; /* the first of them come while members are being founded */
+    bool torn_founding; /* besides, members crash while they are being founded */
 
     uint64_t wire_ns_max;    /* what a piece takes in good weather, at most */
     uint64_t weather_ms_max; /* between two changes of it */

@@ -59,6 +59,7 @@ struct sim_member {
     uint64_t term, leader; /* as it last was */
     bool leads, stays_down;
     uint64_t digested; /* the applied index of the last digest in this life */
+    uint64_t torn_call; /* of its disks: it crashes there while it is founded; or UINT64_MAX */
 };
 
 struct sim {
@@ -285,14 +286,20 @@ static void plan_crash(struct sim *s)
         return;
     s->crash_member = (unsigned)rng_below(&s->fate, s->member_count);
     s->crash_takes_all = rng_chance(&s->fate, 1, 6);
-    bool torn = s->climate.torn_founding && s->crashes < 1 + s->member_count;
     bool at_turn = rng_chance(&s->fate, 1, 3);
     const struct sim_member *m = &s->members[s->crash_member];
-    if (at_turn && !torn)
+    if (at_turn)
         s->crash_turn = m->turns + rng_between(&s->fate, 1, TURNS_UNTIL_CRASH);
     else
-        s->crash_call = sim_host_disk_calls(m->host) +
-                        rng_between(&s->fate, 1, torn ? FOUNDING_CALLS : CALLS_UNTIL_CRASH);
+        s->crash_call = sim_host_disk_calls(m->host) + rng_between(&s->fate, 1, CALLS_UNTIL_CRASH);
+}
+
+/* Each member by itself: the others found theirs meanwhile, or are torn as well. */
+static void plan_torn_founding(struct sim *s, struct sim_member *m)
+{
+    m->torn_call = UINT64_MAX;
+    if (s->climate.torn_founding && rng_chance(&s->fate, 1, 2))
+        m->torn_call = sim_host_disk_calls(m->host) + rng_between(&s->fate, 1, FOUNDING_CALLS);
 }
 
 static void crash_member(struct sim *s, struct sim_member *m)
@@ -334,14 +341,23 @@ static void crash(struct sim *s)
     plan_crash(s);
 }
 
+/* What is founded again may be torn again. */
+static void tear_founding(struct sim *s, struct sim_member *m)
+{
+    crash_member(s, m);
+    plan_torn_founding(s, m);
+}
+
 /* Boot is one step, so fate can only reach into it by way of the disk itself. */
 static void boot(struct sim *s, struct sim_member *m)
 {
     uint64_t calls = sim_host_disk_calls(m->host);
-    bool may_die = m->number == s->crash_member && s->crash_call != UINT64_MAX;
+    uint64_t planned = m->number == s->crash_member ? s->crash_call : UINT64_MAX;
+    bool is_torn = m->torn_call < planned;
+    uint64_t call = is_torn ? m->torn_call : planned;
 
-    if (may_die && s->crash_call > calls)
-        fake_disk_die_at(m->host->disk, s->crash_call - calls);
+    if (call != UINT64_MAX && call > calls)
+        fake_disk_die_at(m->host->disk, call - calls);
     if (s->member_count == 1)
         s->history.leader_began_ns = s->time.now_ns;
     m->starts++;
@@ -349,7 +365,10 @@ static void boot(struct sim *s, struct sim_member *m)
     tell(s, STORY_STARTED, m->number, m->number, m->starts);
     bool ok = sim_host_start(m->host);
     if (fake_disk_is_dead(m->host->disk)) {
-        crash(s);
+        if (is_torn)
+            tear_founding(s, m);
+        else
+            crash(s);
         return;
     }
     fake_disk_die_at(m->host->disk, 0);
@@ -478,11 +497,9 @@ static void draw_climate(struct sim *s)
         c->watchers = s->o.watchers;
     if (s->o.without_quota)
         c->quota_bytes = 0;
-    if (c->torn_founding && c->crashes > 0)
-        c->crashes++;
     if (!climate_has(c, FAULT_CRASH) || s->o.data_dir)
         c->crashes = 0;
-    s->crashes_left = c->crashes * (c->members > 1 ? 2 : 1);
+    c->torn_founding &= c->crashes > 0 && s->o.crash_at_call == 0;
     s->history.lease_late_ns = LEASE_LATE_NS + 2 * c->election_ms * NS_PER_MS;
     if (climate_has(c, FAULT_DRIFT))
         s->history.clock_ppm_max = SIM_CLOCK_RATE_OFF_MAX;
@@ -493,6 +510,7 @@ static void draw_climate(struct sim *s)
         c->install_turns = s->o.install_turns == UINT32_MAX ? 0 : s->o.install_turns;
     if (c->members > 1)
         c->install_turns = 0;
+    s->crashes_left = c->crashes * (c->members > 1 || c->install_turns > 0 ? 2 : 1);
     s->history.has_installs = c->install_turns > 0;
     s->history.members = c->members;
     s->history.connections_break = connections_break(c);
@@ -621,13 +639,25 @@ static void watch_over_time(struct sim *s)
         history_fail(&s->history, "nothing comes to an end");
 }
 
+static void look_for_torn_founding(struct sim *s)
+{
+    for (unsigned i = 0; i < s->member_count; i++) {
+        struct sim_member *m = &s->members[i];
+        if (m->host->server && sim_host_disk_calls(m->host) >= m->torn_call)
+            tear_founding(s, m);
+    }
+}
+
 static void look_for_crash(struct sim *s)
 {
     const struct sim_member *m = &s->members[s->crash_member];
     /* A witness that is to connect again must find what it has not seen. */
     bool is_safe = s->history.seen >= s->history.compacted;
 
-    if (!m->host->server || !is_safe)
+    if (!is_safe)
+        return;
+    look_for_torn_founding(s);
+    if (!m->host->server)
         return;
     if (sim_host_disk_calls(m->host) >= s->crash_call || m->turns >= s->crash_turn ||
         s->steps >= s->crash_step)
@@ -689,9 +719,11 @@ static void install_now_and_then(struct sim *s, struct sim_member *m)
     if (!server_install_own_image(m->host->server, ahead))
         return;
     /* To copy a store takes so many calls of the disks that hardly any crash would come after it,
-     * where it counts: in the few steps from the log's record to the new name. */
+     * where it counts: in the few steps from the log's record to the new name. A small store is
+     * copied in ten. */
+    uint64_t steps = STEPS_OF_INSTALL >> rng_below(&s->installs, 4);
     if (s->crashes_left > 0 && rng_chance(&s->installs, 1, 4))
-        s->crash_step = s->steps + rng_below(&s->installs, STEPS_OF_INSTALL);
+        s->crash_step = s->steps + rng_below(&s->installs, steps);
 }
 
 static void note_installs(struct sim *s, uint64_t count)
@@ -847,6 +879,7 @@ static void storm(struct sim *s)
     for (unsigned i = 0; i < s->member_count; i++) {
         uint64_t after_ms = i == 0 ? 0 : rng_below(&s->fate, START_MS_MAX);
         fake_time_at(&s->time, &s->members[i].restart, s->time.now_ns + after_ms * NS_PER_MS);
+        plan_torn_founding(s, &s->members[i]);
     }
     plan_crash(s);
     while (!s->history.failed && !storm_is_over(s))
@@ -886,6 +919,8 @@ static void calm(struct sim *s)
     tell_text(s, STORY_PHASE, "calm");
     s->crashes_left = 0;
     plan_no_crash(s);
+    for (unsigned i = 0; i < s->member_count; i++)
+        s->members[i].torn_call = UINT64_MAX;
     weather_calm(s->weather);
     keep_minority_down(s);
     uint64_t bound_ns = calm_bound_ns(s), until_ns = s->time.now_ns + bound_ns;
