@@ -142,12 +142,21 @@ static bool expired_lease_is_gone(struct call *c)
     return true;
 }
 
+/*
+ * To its client a lease that is not found has ended, with all its keys. A leader that was replaced
+ * without having noticed has not heard of leases granted since; so a quorum has to say that we lead
+ * before we say so. Where the lease is found, nothing is lost by being wrong for a moment.
+ */
 static void lease_is_unknown(struct call *c)
 {
     struct renewal *r = &c->renewal;
 
-    if (r->has_waited) {
+    if (r->is_confirmed) {
         answer_renewal(c, 0);
+        return;
+    }
+    if (r->has_waited) {
+        api_call_read_index(c);
         return;
     }
     r->has_waited = true;
@@ -210,7 +219,7 @@ static void run_keep_alive(struct call *c, const void *request)
 
     assert(!r->is_busy);
     r->is_busy = true;
-    r->has_waited = false;
+    r->has_waited = r->is_confirmed = false;
     r->id = ((const struct pb_lease_id *)request)->id;
     r->revision = mvcc_revision(a->o.mvcc);
     if (!a->facts->is_leader)
@@ -219,6 +228,12 @@ static void run_keep_alive(struct call *c, const void *request)
         api_call_read_index(c); /* somebody else may lead by now, and count the time */
     else
         renew(c);
+}
+
+static void keep_alive_confirmed(struct call *c)
+{
+    c->renewal.is_confirmed = true;
+    renew(c);
 }
 
 static void keep_alive_applied(struct call *c, struct apply_effects *e)
@@ -261,7 +276,7 @@ static void keep_alive_sent(struct call *c, size_t bytes)
 const struct handler api_lease_keep_alive = {
     .schema = &pb_lease_keep_alive_request_schema,
     .run = run_keep_alive,
-    .confirmed = renew,
+    .confirmed = keep_alive_confirmed,
     .forwarded = keep_alive_forwarded,
     .applied = keep_alive_applied,
     .failed = keep_alive_failed,
@@ -326,6 +341,10 @@ static void answer_question(struct call *c)
     struct lease_info info;
 
     bool found = lease_look(a->o.leases, request->id, a->facts->now_ms, &info);
+    if (!found && !c->question.is_confirmed) {
+        api_call_read_index(c); /* as for renewals */
+        return;
+    }
     if (found) {
         response.ttl = info.remaining;
         response.granted_ttl = info.granted_ttl;
@@ -379,6 +398,12 @@ static void look_at_lease(struct call *c)
     api_call_wait(c, question_is_decided);
 }
 
+static void question_confirmed(struct call *c)
+{
+    c->question.is_confirmed = true;
+    look_at_lease(c);
+}
+
 static void run_time_to_live(struct call *c, const void *request)
 {
     const struct pb_lease_time_to_live_request *question = request;
@@ -418,6 +443,7 @@ static void free_question(struct call *c)
 const struct handler api_lease_time_to_live = {
     .schema = &pb_lease_time_to_live_request_schema,
     .run = run_time_to_live,
+    .confirmed = question_confirmed,
     .forwarded = time_to_live_forwarded,
     .released = free_question,
 };
