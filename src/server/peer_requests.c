@@ -26,7 +26,8 @@ struct peer_question {
     uint64_t until_ms; /* but no later than this */
     int64_t lease, ttl;
     bool with_keys, has_renewed;
-    struct buf keys, last; /* of a lease: those listed so far, and the last of them */
+    bool is_confirming, is_confirmed; /* whether we lead, before a lease is said to be gone */
+    struct buf keys, last;            /* of a lease: those listed so far, and the last of them */
     struct mvcc_hash hash;
     struct api_call call; /* while pending has it */
     struct pb_internal_raft_request proposal;
@@ -235,6 +236,17 @@ static void propose_full_time(struct peer_question *q)
     list_push_back(&q->requests->needs, &q->need_link);
 }
 
+/* As api does it: whoever was replaced as leader, and does not know, lacks leases granted since. */
+static void lease_is_unknown(struct peer_question *q)
+{
+    if (q->is_confirmed) {
+        refuse_question(q, 404, "lease not found");
+        return;
+    }
+    q->is_confirming = true;
+    list_push_back(&q->requests->needs, &q->need_link);
+}
+
 /* One whose time is up waits until its revoke has been applied: then it is not found. */
 static void renew(struct peer_question *q)
 {
@@ -249,7 +261,7 @@ static void renew(struct peer_question *q)
             answer_renewal(q);
         return;
     case LEASE_NOT_FOUND:
-        refuse_question(q, 404, "lease not found");
+        lease_is_unknown(q);
         return;
     case LEASE_EXPIRED:
         return;
@@ -324,7 +336,7 @@ static bool look_at_lease(struct peer_question *q, unsigned steps)
     if (q->with_keys && apply_is_busy(r->o.apply))
         return true; /* keys of half an entry hang on it; when it is done they all do */
     if (!lease_look(r->o.leases, q->lease, r->o.facts->now_ms, &info)) {
-        refuse_question(q, 404, "lease not found");
+        lease_is_unknown(q);
         return true;
     }
     if (!lease_is_primary(r->o.leases)) {
@@ -493,7 +505,7 @@ void peer_requests_hear(struct peer_requests *r, const struct peer_event *e)
 
 static bool is_pending(const struct peer_question *q)
 {
-    return q->kind == DOWNGRADE || q->has_renewed;
+    return q->kind == DOWNGRADE || q->has_renewed || q->is_confirming;
 }
 
 /* True: what was committed when it came is applied. Otherwise q may be gone. */
@@ -575,6 +587,11 @@ void peer_requests_confirmed(struct peer_requests *r, struct api_call *c)
     struct peer_question *q = question_of(c);
     bool enabled = cluster_downgrade(r->o.cluster).enabled;
 
+    if (q->kind != DOWNGRADE) {
+        q->is_confirming = false;
+        q->is_confirmed = true; /* peer_requests_work goes on with it */
+        return;
+    }
     answer(r, q->request, "text/plain", enabled ? BYTES("true") : BYTES("false"), true);
     question_free(q);
 }
