@@ -58,7 +58,7 @@ struct sim_member {
     uint64_t turns;
     uint64_t term, leader; /* as it last was */
     bool leads, stays_down;
-    uint64_t digested; /* the applied index of the last digest in this life */
+    uint64_t digested;  /* the applied index of the last digest in this life */
     uint64_t torn_call; /* of its disks: it crashes there while it is founded; or UINT64_MAX */
 };
 
