@@ -51,10 +51,12 @@ bool mem_wants_region(void);
 void mem_prepare_region(void);
 
 /*
- * Called once by a program that has more than one thread, before it starts them. Growing and
- * shrinking the heap takes the kernel's lock on the address space, which a thread that maps or
- * releases a large file may hold for milliseconds; so the heap grows in large steps and keeps what
- * it has. Untouched pages cost nothing.
+ * Called once by a program that has more than one thread, when what it opens first is open: LMDB
+ * takes 2 MiB of zeroes, which come from the kernel untouched as long as the heap is small, and
+ * would be written to if they were cut from one that has grown. Growing and shrinking the heap
+ * takes the kernel's lock on the address space, which a thread that maps or releases a large file
+ * may hold for milliseconds; so the heap grows in large steps and keeps what it has. Untouched
+ * pages cost nothing.
  */
 void mem_tune(void);
 

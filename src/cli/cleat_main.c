@@ -186,11 +186,11 @@ static int serve(void)
     struct server_options options = {
         .config = &d.config, .logger = &d.logger, .on_failed = on_failed};
 
-    mem_tune();
     enum err e = loop_open(&(struct loop_options){.worker_threads = 2}, &d.loop);
     if (e == ERR_OK) {
         options.io = loop_io(d.loop);
         e = server_open(&options, &why, &d.server);
+        mem_tune();
     }
     if (e == ERR_OK)
         e = watch_signals();
