@@ -450,6 +450,7 @@ enum {
 
     FILES_RESERVED = 150, /* of those that may be open: not for clients; etcd's */
     FILES_MIN = 80,       /* half of it is what a member needs itself, and some to spare */
+    FILES_FOR_PEER = 32,  /* more for each other member: half of it for streams, posts and probes */
 };
 
 /* --- how they relate ----------------------------------------------------------------------- */

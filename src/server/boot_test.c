@@ -267,6 +267,12 @@ TEST(too_few_descriptors_are_told_before_the_disk_is_touched)
                        "79, and at least 80 are needed");
     CHECK_EQ(fake_disk_calls(r.world->disk), 0);
     r.world->io.files_max = 80;
+    server_rig_set_flags(&r, FLAGS("--name", "a", "--initial-cluster",
+                                   "a=http://10.0.0.1:2380,b=http://10.0.0.2:2380"));
+    server_rig_refused(&r, ERR_NO_FILES,
+                       "file descriptor limit of etcd process is too low; please set higher: it is "
+                       "80, and at least 112 are needed");
+    server_rig_set_flags(&r, NULL);
     server_rig_start(&r);
 
     server_rig_close(&r);

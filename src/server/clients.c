@@ -41,14 +41,26 @@ static unsigned conns_max(unsigned files_max)
     return files_max > 2 * FILES_RESERVED ? files_max - FILES_RESERVED : files_max / 2;
 }
 
-static enum err check_files(unsigned files_max, struct buf *why)
+/* Every other address in --initial-cluster is counted as a member. */
+static unsigned files_needed(const struct config *config)
 {
-    if (files_max == 0 || files_max >= FILES_MIN)
+    unsigned needed = FILES_MIN;
+
+    for (const char *at = config->initial_cluster; at && (at = strchr(at, ',')); at++)
+        needed += FILES_FOR_PEER;
+    return needed;
+}
+
+static enum err check_files(unsigned files_max, const struct config *config, struct buf *why)
+{
+    unsigned needed = files_needed(config);
+
+    if (files_max == 0 || files_max >= needed)
         return ERR_OK;
     buf_printf(why,
                "file descriptor limit of etcd process is too low; please set higher: it is %u, "
                "and at least %u are needed",
-               files_max, (unsigned)FILES_MIN);
+               files_max, needed);
     return ERR_NO_FILES;
 }
 
@@ -73,7 +85,7 @@ enum err clients_listen(struct clients *c, const struct io *io, const struct con
         .conns_max = conns_max(io->files_max),
         .seed = map_seed,
     });
-    enum err e = check_files(io->files_max, why);
+    enum err e = check_files(io->files_max, config, why);
     return e == ERR_OK ? listen_to_clients(c, why) : e;
 }
 

@@ -12,7 +12,7 @@
 
 struct idle; /* opaque */
 
-enum { IDLE_MAX = 128 };
+enum { IDLE_MAX = 320 };
 
 struct idle_options {
     const struct io *io; /* of the clients' host */

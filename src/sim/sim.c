@@ -454,7 +454,8 @@ static void add_actors(struct sim *s, enum actor_kind kind, unsigned count)
 /* Few file descriptors, and clients who take all that they can get of them. */
 static void let_files_run_out(struct sim *s)
 {
-    unsigned files = (unsigned)rng_between(&s->fate, 80, 110);
+    unsigned spare = (unsigned)rng_below(&s->fate, 31);
+    unsigned files = FILES_MIN + (s->member_count - 1) * FILES_FOR_PEER + spare;
     unsigned member = (unsigned)rng_below(&s->fate, s->member_count);
     uint64_t seed = rng_next(&s->fate);
 
