@@ -19,9 +19,11 @@
  *     the end      clients begin nothing new; all members are up, and have the same state;
  *                  everything is checked
  *
- * After every turn of a member all invariants of all rooms are checked (server_check), and what
- * must hold between members (cluster_check.h), which now and then includes their whole state; at
- * the end what everybody was told is held against the history (history.h).
+ * After every turn of a member what must hold between members is checked (cluster_check.h), which
+ * now and then includes their whole state. All invariants of all rooms (server_check) are checked
+ * after each of its first turns, and later the more seldom the more history there is, since that
+ * walks over all of it; and at the end what everybody was told is held against the history
+ * (history.h).
  */
 #pragma once
 
