@@ -1,5 +1,7 @@
 #include "base/text.h"
 
+#include <inttypes.h>
+
 /* The letter after the backslash, or 0. */
 static char quoted_letter(uint8_t c)
 {
@@ -40,6 +42,29 @@ static void append_quoted_ascii(struct buf *out, uint8_t c)
 static bool is_upper_control(struct bytes character)
 {
     return character.len == 2 && character.at[0] == 0xc2 && character.at[1] < 0xa0;
+}
+
+void text_append_size(struct buf *out, uint64_t bytes)
+{
+    static const char *const units[] = {"B", "kB", "MB", "GB", "TB", "PB", "EB"};
+    uint64_t unit = 1;
+    size_t which = 0;
+
+    for (; bytes / unit >= 1000; which++)
+        unit *= 1000;
+    if (unit == 1) {
+        buf_printf(out, "%" PRIu64 " B", bytes);
+        return;
+    }
+    uint64_t tenth = unit / 10;
+    uint64_t tenths = bytes / tenth + (bytes % tenth >= tenth / 2);
+    uint64_t whole = tenths / 10, rest = tenths % 10;
+    if (tenths < 100) {
+        buf_printf(out, "%" PRIu64 ".%" PRIu64 " %s", whole, rest, units[which]);
+        return;
+    }
+    whole += rest > 5 || (rest == 5 && whole % 2 == 1); /* Go prints halves so */
+    buf_printf(out, "%" PRIu64 " %s", whole, units[which]);
 }
 
 void text_append_quoted(struct buf *out, struct bytes text)

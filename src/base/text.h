@@ -12,6 +12,9 @@
 /* In quotes, as Go's %q prints it: for messages that repeat what somebody typed. */
 void text_append_quoted(struct buf *out, struct bytes text);
 
+/* "4.2 MB", as etcd's log has sizes: in powers of a thousand, with a decimal below ten. */
+void text_append_size(struct buf *out, uint64_t bytes);
+
 /* What a hex digit of either case stands for; -1 if it is none. */
 int text_hex_value(uint8_t digit);
 

@@ -66,3 +66,36 @@ TEST(numbers_are_digits_alone)
     CHECK_EQ(text_read_number(BYTES(""), 16, &n), ERR_MALFORMED);
     CHECK_EQ(text_read_number(BYTES("1 "), 16, &n), ERR_MALFORMED);
 }
+
+/* The wanted texts were printed by go-humanize 1.0.1, whose Bytes rounds twice. */
+TEST(sizes_read_as_in_etcds_log)
+{
+    static const struct {
+        uint64_t bytes;
+        const char *text;
+    } cases[] = {
+        {0, "0 B"},
+        {9, "9 B"},
+        {999, "999 B"},
+        {1000, "1.0 kB"},
+        {1049, "1.0 kB"},
+        {1050, "1.1 kB"},
+        {9949, "9.9 kB"},
+        {9950, "10 kB"},
+        {10500, "10 kB"},
+        {11500, "12 kB"},
+        {20480, "20 kB"},
+        {82854982, "83 MB"},
+        {999999, "1000 kB"},
+        {8589934592, "8.6 GB"},
+        {UINT64_MAX, "18 EB"},
+    };
+    struct buf out = {0};
+
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        buf_clear(&out);
+        text_append_size(&out, cases[i].bytes);
+        CHECK_STR(buf_str(&out), cases[i].text);
+    }
+    buf_free(&out);
+}
