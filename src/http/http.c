@@ -18,6 +18,7 @@ void http_open(struct http_conn *c, const struct http_conn_options *options)
         .conn = options->conn,
         .clock = options->clock,
         .wire = options->wire,
+        .window = HTTP_BODY_WINDOW_BYTES,
     };
     http1_init(&c->reader, options->reads);
 }
@@ -52,7 +53,7 @@ static bool wants_more(const struct http_conn *c)
     case HTTP_IN_NOTHING:
         return true;
     case HTTP_IN_MESSAGE:
-        return c->unconsumed < HTTP_BODY_WINDOW_BYTES;
+        return c->unconsumed < c->window;
     case HTTP_IN_WHOLE:
         return c->ahead.len < HTTP_AHEAD_BYTES;
     }
@@ -76,7 +77,7 @@ static void pause_or_resume(struct http_conn *c)
 static bool may_read(const struct http_conn *c)
 {
     return c->on && c->in != HTTP_IN_WHOLE && c->in != HTTP_IN_NOTHING && !is_held_back(c) &&
-           (c->in != HTTP_IN_MESSAGE || c->unconsumed < HTTP_BODY_WINDOW_BYTES);
+           (c->in != HTTP_IN_MESSAGE || c->unconsumed < c->window);
 }
 
 static void write_error(struct http_conn *c)
@@ -117,6 +118,7 @@ static void exchange_over(struct http_conn *c)
     bool kept = !c->last && !is_overfull;
 
     c->unconsumed = 0;
+    c->window = HTTP_BODY_WINDOW_BYTES;
 
     if (!kept) {
         c->in = HTTP_IN_NOTHING;
@@ -361,6 +363,12 @@ void http_sent(struct http_conn *c)
         return;
     c->asked_credit = false;
     c->on->on_credit(c);
+}
+
+void http_set_window(struct http_conn *c, size_t bytes)
+{
+    assert(bytes > 0);
+    c->window = bytes;
 }
 
 /* With the exchange its body was forgotten: whoever still works on it may say so all the same. */

@@ -4,8 +4,8 @@
  * A connection carries exchanges, one after the other: a request and its response. Each end reads
  * one of the two and writes the other, so the two ends are one machine with its roles swapped. A
  * body is never held: what comes in is shown piece by piece, and reading stops when too much of it
- * has not been consumed; what goes out is accepted as long as there is credit. A gigabyte that is
- * posted and a stream that never ends cost the same.
+ * has not been consumed (http_set_window says what is too much); what goes out is accepted as long
+ * as there is credit. A gigabyte that is posted and a stream that never ends cost the same.
  *
  *     reading   http_data --> on_head, on_body ..., on_end          http_consumed gives credit back
  *     writing   http_request or http_respond, http_send ..., http_finish --> wire --> the socket
@@ -94,6 +94,7 @@ struct http_conn {
     enum http_out after_continue;
     uint64_t out_left;  /* HTTP_OUT_LENGTH */
     size_t unconsumed;  /* shown by on_body */
+    size_t window;      /* then reading stops */
     uint64_t discarded; /* in HTTP_IN_DISCARD */
     struct buf ahead;   /* came too early */
     size_t in_hand;     /* of the read under way, what is behind the part being told */
@@ -126,6 +127,11 @@ void http_close(struct http_conn *c);
 void http_data(struct http_conn *c, struct bytes data);
 void http_ended(struct http_conn *c); /* the other end sends no more */
 void http_sent(struct http_conn *c);  /* the wire has told so */
+
+/* Reading of this message's body stops when so much of it (not 0) was shown and not consumed, one
+ * piece more being possible; HTTP_BODY_WINDOW_BYTES unless told. 1: nothing more is shown until all
+ * that was shown is consumed. */
+void http_set_window(struct http_conn *c, size_t bytes);
 
 /* So much of what on_body has shown was dealt with. What is left when the exchange is over counts
  * as if it were. */
