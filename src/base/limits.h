@@ -347,6 +347,15 @@ enum {
 #define PEER_REQUEST_BYTES_MAX (1 * MIB)
 #define PEER_CONNS_MAX         1024
 
+/*
+ * Snapshots. The message in front of an image: etcd's bound, of which a stranger gets no more than
+ * of any post. Of an image that is sent: what may wait for the socket, and what one turn may hand
+ * in, however fast the socket is: a quarter of a millisecond, and heartbeats are on time.
+ */
+#define PEER_SNAPSHOT_MESSAGE_BYTES_MAX (64 * MIB)
+#define PEER_SNAPSHOT_CREDIT_BYTES      (256 * KIB)
+#define PEER_SNAPSHOT_TURN_BYTES        (512 * KIB)
+
 /* Requests of our own to other members: how many wait, and what may come back. */
 #define PEER_ASKS_MAX         4096
 #define PEER_ASK_CONNS_MAX    4
@@ -386,6 +395,11 @@ enum {
     PEER_LINGER_MS = 1000,       /* for our last words to be read */
     PEER_POST_TIMEOUT_MS = 5000,
     PEER_PROBE_INTERVAL_MS = 4000,
+
+    PEER_SNAPSHOT_SILENCE_MS = 5000,  /* of a sender that has credit: etcd's port reads no longer */
+    PEER_SNAPSHOT_STALL_MS = 30000,   /* of a receiver: its disk may be slow, and it is trusted */
+    PEER_SNAPSHOT_LOOK_MS = 5000,     /* how often that is looked at */
+    PEER_SNAPSHOT_RESULT_MS = 600000, /* for a whole image to be checked: large ones take minutes */
 };
 
 /* --- api ----------------------------------------------------------------------------------- */
@@ -590,5 +604,13 @@ static_assert(RAFT_MEMBERS_MAX * (2 + PEER_POST_CONNS_MAX + PEER_ASK_CONNS_MAX) 
 static_assert(2 * PEER_LINK_HEARTBEAT_MS < PEER_STREAM_SILENCE_MS,
               "one heartbeat may be late without a stream being cut");
 static_assert(PEER_REDIAL_MIN_MS < PEER_REDIAL_MAX_MS, "a pause grows");
+static_assert(PEER_SNAPSHOT_MESSAGE_BYTES_MAX <= PEER_RECEIVING_BYTES_MAX / 4,
+              "a few snapshots are announced at once, and appends still come in");
+static_assert(PEER_SNAPSHOT_MESSAGE_BYTES_MAX <= PB_MESSAGE_BYTES_MAX, "the message decodes");
+static_assert(PEER_SNAPSHOT_CREDIT_BYTES <= WIRE_BYTES_MAX, "one gathering takes all credit");
+static_assert(PEER_SNAPSHOT_CREDIT_BYTES <= PEER_SNAPSHOT_TURN_BYTES, "a turn can use it");
+static_assert(PEER_SNAPSHOT_LOOK_MS < PEER_SNAPSHOT_STALL_MS, "a stall is seen in time");
+static_assert(PEER_SNAPSHOT_SILENCE_MS < PEER_SNAPSHOT_STALL_MS,
+              "whoever gives up first is the end that can tell slow from dead");
 static_assert(PEER_IDLE_MS < PEER_PORT_SILENCE_MS,
               "who dials ends an idle connection before the port does");

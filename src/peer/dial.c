@@ -235,8 +235,9 @@ static const struct http_events http_events = {.on_head = on_head,
                                                .on_over = on_over,
                                                .on_broken = on_broken};
 
-void dial_request(struct dial *d, const char *verb, const char *target,
-                  const struct http1_field *fields, size_t field_count, const struct bytes *body)
+static void begin_request(struct dial *d, const char *verb, const char *target,
+                          const struct http1_field *fields, size_t field_count, uint64_t length,
+                          bool no_length)
 {
     enum { FIELDS_MAX = 12 };
     struct http1_field all[FIELDS_MAX] = {{BYTES("Host"), bytes_of_str(d->authority)}};
@@ -248,8 +249,20 @@ void dial_request(struct dial *d, const char *verb, const char *target,
     http_request(&d->http, verb, bytes_of_str(target),
                  &(struct http_message_options){.fields = all,
                                                 .field_count = field_count + 1,
-                                                .length = body ? body->len : 0,
-                                                .no_length = !body});
+                                                .length = length,
+                                                .no_length = no_length});
+}
+
+void dial_begin(struct dial *d, const char *verb, const char *target,
+                const struct http1_field *fields, size_t field_count, uint64_t length)
+{
+    begin_request(d, verb, target, fields, field_count, length, false);
+}
+
+void dial_request(struct dial *d, const char *verb, const char *target,
+                  const struct http1_field *fields, size_t field_count, const struct bytes *body)
+{
+    begin_request(d, verb, target, fields, field_count, body ? body->len : 0, !body);
     if (body && body->len > 0)
         http_send(&d->http, *body);
     http_finish(&d->http);
@@ -308,6 +321,8 @@ static void on_sent(struct wire *w, size_t bytes)
 
     (void)bytes;
     http_sent(&d->http);
+    if (d->on && d->on->on_sent)
+        d->on->on_sent(d);
 }
 
 static const struct conn_handlers handlers = {

@@ -10,9 +10,10 @@
  *          peers_send |          ^ peers_take
  *      +--------------v----------|---------------------------------------------+
  *      | per peer   out: App stream   | message stream | posts (pipeline)      |
+ *      |                 a snapshot, by credit                                 |
  *      |            in:  the two we dial, back-off, the next of its URLs       |
  *      |            probes, round trips, failures                              |
- *      | in common  the port: streams, posts and requests of others            |
+ *      | in common  the port: streams, posts, snapshots, requests of others    |
  *      |            what came in: appends | everything else, each bounded      |
  *      +-----------------------------------------------------------------------+
  *                    http, wire, net: sockets
@@ -26,6 +27,13 @@
  * log is behind must not take them, and must hear heartbeats and votes nevertheless. They may not
  * pile up here instead: what exceeds PEER_IN_BYTES_MAX is dropped, as a network would, long before
  * the other end would cut a stream that stalls.
+ *
+ * A snapshot is a post of its own, never part of a stream: the message, and behind it the image, as
+ * large as a store. Neither end holds it. What is sent the server hands in as there is credit, what
+ * comes it is handed for as much as it has granted, and then nothing is read until it grants more.
+ *
+ *     out   peers_snapshot_begin, _write ...  --> PEER_SNAPSHOT_SENT or PEER_SNAPSHOT_FAILED
+ *     in    PEER_SNAPSHOT_BEGIN, _BYTES ..., _END --> peers_respond    meanwhile _grant; or _GONE
  *
  * Which way   MsgApp: the App stream, if the other end has dialled it. Everything else, and MsgApp
  * it takes    without that: the message stream. Without either: a post. To somebody who is no
@@ -42,14 +50,17 @@
  *               being received, from members alone, and PEER_RECEIVING_BYTES_MAX for all of them;
  *               others can post no more than PEER_REQUEST_BYTES_MAX. Whoever does not read is cut
  *               off after five seconds.
+ *               For a snapshot being sent PEER_SNAPSHOT_CREDIT_BYTES twice, for one being received
+ *               its message (PEER_SNAPSHOT_MESSAGE_BYTES_MAX, of members alone) until the image
+ *               begins, then the credit and one read of the socket.
  *            5. Whoever has the wrong cluster, a wrong, unknown or removed id or a version that
  *               does not fit is refused with etcd's status and text, and nothing of it is shown.
  *            6. Any bytes at all are safe.
  *            7. A member that is not there costs about a connection attempt a second for each
  *               stream, and is dialled at once when it comes to our port.
  * Not here   What a message means (raft), which members there are (cluster; the server tells us),
- *            requests' meanings (the server). Snapshots: a post of one is refused with 501, and one
- *            to be sent fails at once. TLS: an https URL is never reached.
+ *            requests' meanings (the server). Whether a snapshot is wanted, what an image has to
+ *            be, how fast it may go (the server). TLS: an https URL is never reached.
  * Leans on   http, entry, io; cluster and raft for how URLs, versions and types are spelled.
  */
 #pragma once
@@ -96,16 +107,47 @@ void peers_remove(struct peers *p, uint64_t id);
 
 /* --- tell: messages --- */
 
-/* Lent. To members that are not known: dropped. Leaves with the next peers_flush. */
+/* Lent. To members that are not known: dropped. Leaves with the next peers_flush. A
+ * MsgSnap is nothing without its image (peers_snapshot_begin): PEER_SNAPSHOT_FAILED. */
 void peers_send(struct peers *p, const struct raft_message *m);
 
 /* Once at the end of a turn: what was gathered goes to the sockets, in one write each. Whoever did
  * not take all of the last is left to gather. */
 void peers_flush(struct peers *p);
 
+/* --- tell: snapshots, outgoing --- */
+
+/*
+ * A post to m->to: the message (MsgSnap with a snapshot, lent), then image_bytes bytes that are
+ * handed in as there is credit for them. One at a time to a member (asserted). It ends with
+ * PEER_SNAPSHOT_SENT or PEER_SNAPSHOT_FAILED, always and once: also when there is no such member,
+ * when it is removed, and at peers_stop. With a failure comes PEER_UNREACHABLE, and the next one is
+ * sent to the next of the member's URLs.
+ */
+void peers_snapshot_begin(struct peers *p, const struct raft_message *m, uint64_t image_bytes);
+/* How many bytes may be handed in now, no more than are missing; 0 also before there is a
+ * connection and when none is under way. In one turn PEER_SNAPSHOT_TURN_BYTES at most. When there
+ * is credit again the turn is woken. */
+size_t peers_snapshot_credit(const struct peers *p, uint64_t member);
+/* Never more than there is credit for (asserted). Copied; leaves with the next peers_flush, or
+ * before. */
+void peers_snapshot_write(struct peers *p, uint64_t member, struct bytes bytes);
+/* The image cannot be read on: the connection is cut. PEER_SNAPSHOT_FAILED follows, if one is under
+ * way. */
+void peers_snapshot_cancel(struct peers *p, uint64_t member);
+
+/* --- tell: snapshots, incoming --- */
+
+/* So many bytes more of this image may come. It begins with none. A snapshot that has gone: is
+ * ignored. */
+void peers_snapshot_grant(struct peers *p, uint64_t id, size_t bytes);
+/* The response is peers_respond, at any time after PEER_SNAPSHOT_BEGIN. What is left of the body is
+ * not read, and nothing more is told of it. 204 means that it was taken. */
+
 /* --- tell: requests --- */
 
-/* The response to a PEER_REQUEST: content_type may be NULL. `allow` of a 405, or NULL. */
+/* The response to a PEER_REQUEST, or to a snapshot: content_type may be NULL. `allow` of a 405, or
+ * NULL. */
 struct peer_response {
     unsigned status;
     const char *content_type;
@@ -140,10 +182,20 @@ void peers_forget(struct peers *p, uint64_t token);
 enum peer_event_kind {
     PEER_MESSAGE,     /* for raft: anything may be in it */
     PEER_UNREACHABLE, /* the last message to `member` did not get through */
-    PEER_SNAPSHOT_FAILED,
-    PEER_REMOVED, /* a member says that we were removed from the cluster */
+    PEER_REMOVED,     /* a member says that we were removed from the cluster */
     PEER_REQUEST,
     PEER_RESULT,
+
+    PEER_SNAPSHOT_SENT,   /* to `member`, which has taken it */
+    PEER_SNAPSHOT_FAILED, /* to `member` */
+
+    /* One that comes; `id` says which of them, `member` who sends it, be that a member or not. */
+    PEER_SNAPSHOT_BEGIN, /* message: a MsgSnap to us, with a snapshot; image_bytes */
+    PEER_SNAPSHOT_BYTES, /* body: the next of the image, of as many as there was credit for */
+    PEER_SNAPSHOT_END,   /* the body has ended as it should; it waits for a response */
+    PEER_SNAPSHOT_GONE,  /* before its end the sender went away, or said nothing for
+                            PEER_SNAPSHOT_SILENCE_MS although it had credit; body: why. Not after a
+                            response, nor after an end */
 };
 
 /* All of it is the taker's until peer_event_free. */
@@ -151,7 +203,8 @@ struct peer_event {
     enum peer_event_kind kind;
     uint64_t member; /* that it is about, or came from; RAFT_NONE of requests and results */
     const struct raft_message *message;
-    uint64_t id;                   /* of a request; the token of a result */
+    uint64_t id;          /* of a request or a snapshot; the token of a result */
+    uint64_t image_bytes; /* of a snapshot, as far as that was told; UINT64_MAX: it was not */
     struct bytes verb, path, body; /* of a request, without its query; a result's body */
     struct bytes cluster_id;       /* a request's X-Etcd-Cluster-ID, empty: none */
     struct bytes authorization;    /* a request's */
@@ -179,6 +232,10 @@ struct peer_status {
     uint64_t round_trip_ns; /* of the last probe; 0: none yet */
     int64_t clock_drift_ns; /* how far its wall clock was behind ours then */
     uint64_t streams;       /* of at most four */
+
+    /* Snapshots under way, those taken by the other end or by us, and those that were not. */
+    uint64_t snapshots_sending, snapshots_sent, snapshot_send_failures;
+    uint64_t snapshots_receiving, snapshots_received, snapshot_receive_failures;
 };
 /* False: no such member. */
 bool peers_status(const struct peers *p, uint64_t id, struct peer_status *out);

@@ -11,6 +11,7 @@
  *     requests.c      requests of ours to one place, on a few connections that are kept
  *     pipeline.c      messages as single posts      probe.c   round trips and clocks
  *     ask.c           what the server wants to know of other members
+ *     snapshot_post.c a snapshot that we send       snapshot_in.c   one that we are sent
  *
  * Everything runs in the turn, from callbacks of the inbox or from calls of the server. What is
  * told the server waits in a list for peers_take. A connection outlives whatever used it until its
@@ -66,6 +67,7 @@ struct dial_events {
     void (*on_body)(struct dial *d, struct bytes piece);
     void (*on_over)(struct dial *d, bool kept);
     void (*on_failed)(struct dial *d, const char *why);
+    void (*on_sent)(struct dial *d); /* the socket has taken what it had not at first. NULL: fine */
 };
 
 enum dial_state { DIAL_RESOLVING, DIAL_CONNECTING, DIAL_OPEN, DIAL_CLOSING };
@@ -92,6 +94,9 @@ struct dial *dial_open(struct peers *p, const struct place *place, const struct 
 void dial_limit(struct dial *d, uint64_t ms);
 void dial_request(struct dial *d, const char *verb, const char *target,
                   const struct http1_field *fields, size_t field_count, const struct bytes *body);
+/* Its body, of this length, follows: http_send, http_finish, wire_send are the caller's. */
+void dial_begin(struct dial *d, const char *verb, const char *target,
+                const struct http1_field *fields, size_t field_count, uint64_t length);
 void dial_drop(struct dial *d); /* nothing is told any more. NULL is fine */
 void dial_abandon(struct dial *d);
 
@@ -133,6 +138,10 @@ struct request {
     uint64_t result_cluster_id;
     bool is_again; /* sent a second time, since a kept connection had ended */
 };
+
+/* What all posts of raft's travel with. Returns how many there are. */
+enum { REQUESTS_RAFT_FIELDS = 5 };
+size_t requests_raft_fields(const struct peers *p, struct http1_field out[REQUESTS_RAFT_FIELDS]);
 
 void requests_init(struct requests *q, struct peers *p, struct places *places, unsigned conns_max);
 void requests_submit(struct requests *q, struct request *r);
@@ -195,9 +204,54 @@ void incoming_stop(struct incoming *in);
 /* --- pipeline.c, probe.c, ask.c --- */
 
 bool pipeline_post(struct peer *peer, const struct raft_message *m); /* false: dropped */
+/* What the response to a post means: NULL is success, else the reason. */
+const char *pipeline_check(struct peer *peer, unsigned status, struct bytes body,
+                           uint64_t result_cluster_id);
 void probe_all(struct peers *p);
 void ask_dropped(struct request *r); /* the result is that there is none */
 void ask_drop_guests(struct peers *p);
+
+/* --- snapshot_post.c --- */
+
+struct snapshot_post;
+
+void snapshot_post_stop(struct peer *peer); /* if one is under way: told as failed */
+void snapshot_post_flush_all(struct peers *p);
+void snapshot_post_check(const struct snapshot_post *s);
+
+/* --- snapshot_in.c --- */
+
+enum snapshot_state { SNAPSHOT_IN_MESSAGE, SNAPSHOT_IN_IMAGE, SNAPSHOT_IN_ENDED };
+
+/* A snapshot that somebody posts to us: first its message, gathered here; then the image, handed on
+ * as far as there is credit. */
+struct snapshot_in {
+    struct peers *peers;
+    const char *remote; /* lent */
+    uint64_t length;    /* of the body; HTTP_CHUNKED: not known */
+    enum snapshot_state state;
+    size_t message_max;
+    struct buf message;   /* with the length in front; counts as receiving */
+    uint64_t id, from;    /* of the image: the sender, and what the server calls it by */
+    uint64_t image_bytes; /* received so far */
+    size_t credit;
+    struct buf held;      /* of the image, beyond credit: one piece */
+    bool is_whole;        /* the body is, and some of it is held */
+    struct told *untaken; /* the last bytes told, which may become more. NULL: none */
+    unsigned status;      /* it is refused with that; 0: not so far */
+    const char *why;      /* it is refused, or has gone. NULL: the connection has ended */
+};
+
+struct snapshot_in *snapshot_in_new(struct peers *p, const char *remote, uint64_t length,
+                                    size_t message_max);
+/* How much of the piece was dealt with; the rest is held until there is credit. Afterwards `status`
+ * may say that it has to be refused, and `id` that it was announced to the server. */
+size_t snapshot_in_data(struct snapshot_in *in, struct bytes piece);
+void snapshot_in_end(struct snapshot_in *in); /* the body has ended; it may be refused now */
+size_t snapshot_in_grant(struct snapshot_in *in, size_t bytes); /* how much of what was held left */
+/* The end of it. Unless it had ended, or a response was given (a status), it is told as gone. */
+void snapshot_in_free(struct snapshot_in *in, unsigned status);
+void snapshot_in_check(const struct snapshot_in *in);
 
 /* --- peers.c --- */
 
@@ -214,6 +268,7 @@ struct peer {
     struct out_stream *out[STREAM_KINDS];
     struct incoming in[STREAM_KINDS];
     struct requests posts, asks, probes;
+    struct snapshot_post *snapshot; /* under way, or NULL */
     bool is_probing, is_unreachable_told, is_ill, is_drift_told;
     struct inflow appends, others;
     bool was_full; /* a drop was logged, and nothing got through since */
@@ -227,6 +282,7 @@ struct told {
     struct peer_event event;
     struct inflow *inflow; /* a message's */
     size_t bytes;
+    struct snapshot_in *grows_for; /* bytes of an image: more of them are added until it is taken */
     struct raft_message *message;
     struct buf text; /* what the event's bytes look into */
 };
@@ -250,6 +306,8 @@ struct peers {
     struct arena arena; /* for the message being decoded */
     uint64_t receiving; /* bytes of unfinished frames and posts */
     struct inflow strangers;
+    struct inflow announced; /* snapshots that have begun, by their messages */
+    struct list snapshots;   /* snapshot_posts */
     struct list told, told_appends;
     struct map requests; /* id -> struct port_conn that waits for peers_respond */
     uint64_t last_request;
@@ -257,6 +315,7 @@ struct peers {
     struct list guests; /* places that are no member's, and were asked something */
     size_t guest_count;
     struct timer beat, probe;
+    struct event wake; /* another turn: what is told was not told by an event */
     bool is_stopping, is_abandoned, is_removed_told;
 };
 
@@ -277,8 +336,14 @@ void peer_deactivate(struct peer *peer, const char *action, const char *source, 
 struct told *told_new(enum peer_event_kind kind, uint64_t member);
 void peers_tell(struct peers *p, struct told *t);
 void told_free(struct told *t);
+void peers_wake(struct peers *p);
 void peers_tell_unreachable(struct peer *peer);
 void peers_tell_removed(struct peers *p);
+
+const char *peers_message_type(const struct raft_message *m);
+/* Was its sender removed? Is it for somebody else? If so, that was logged. */
+bool peers_rejects_sender(struct peers *p, const struct raft_message *m);
+bool peers_rejects_target(struct peers *p, const struct raft_message *m);
 
 enum receipt { RECEIVED, RECEIPT_IGNORED, RECEIPT_FULL, RECEIPT_REMOVED, RECEIPT_MISMATCH };
 

@@ -147,6 +147,47 @@ static void note_message(struct rig_member *m, struct buf *out, const struct raf
     buf_append_str(out, "\n");
 }
 
+static void note_snapshot(struct rig_member *m, const struct peer_event *e)
+{
+    struct rig_snapshot *s = &m->snapshot;
+
+    switch (e->kind) {
+    case PEER_SNAPSHOT_BEGIN:
+        buf_printf(&s->story, "begin from %" PRIx64 " index=%" PRIu64 " data=%.*s", e->member,
+                   e->message->snapshot->index, (int)e->message->snapshot->data.len,
+                   (const char *)e->message->snapshot->data.at);
+        if (e->image_bytes != UINT64_MAX)
+            buf_printf(&s->story, " bytes=%" PRIu64, e->image_bytes);
+        buf_append_str(&s->story, "\n");
+        s->begun++;
+        s->id = e->id;
+        s->granted = s->received = 0;
+        buf_clear(&s->image);
+        break;
+    case PEER_SNAPSHOT_BYTES:
+        CHECK_EQ(e->id, s->id);
+        CHECK(e->body.len > 0);
+        s->received += e->body.len;
+        CHECK(s->received <= s->granted);
+        if (!m->is_silent)
+            buf_append(&s->image, e->body);
+        s->events++;
+        break;
+    case PEER_SNAPSHOT_END:
+        CHECK_EQ(e->id, s->id);
+        buf_printf(&s->story, "end after %" PRIu64 "\n", s->received);
+        s->ended++;
+        break;
+    case PEER_SNAPSHOT_GONE:
+        buf_printf(&s->story, "gone after %" PRIu64 ": %.*s\n", s->received, (int)e->body.len,
+                   (const char *)e->body.at);
+        s->gone++;
+        break;
+    default:
+        break;
+    }
+}
+
 static void note(struct rig_member *m, const struct peer_event *e)
 {
     switch (e->kind) {
@@ -156,9 +197,6 @@ static void note(struct rig_member *m, const struct peer_event *e)
         break;
     case PEER_UNREACHABLE:
         m->unreachable++;
-        break;
-    case PEER_SNAPSHOT_FAILED:
-        m->snapshot_failed++;
         break;
     case PEER_REMOVED:
         m->removed++;
@@ -176,6 +214,40 @@ static void note(struct rig_member *m, const struct peer_event *e)
         buf_printf(&m->results, "%" PRIu64 " %u %.*s cluster=%" PRIx64 "\n", e->id, e->status,
                    (int)e->body.len, (const char *)e->body.at, e->result_cluster_id);
         break;
+    case PEER_SNAPSHOT_SENT:
+        m->snapshot_sent++;
+        break;
+    case PEER_SNAPSHOT_FAILED:
+        m->snapshot_failed++;
+        break;
+    case PEER_SNAPSHOT_BEGIN:
+    case PEER_SNAPSHOT_BYTES:
+    case PEER_SNAPSHOT_END:
+    case PEER_SNAPSHOT_GONE:
+        note_snapshot(m, e);
+        break;
+    }
+}
+
+/* As a server does it: credit for what it has dealt with, and of an image that it sends as much as
+ * there is credit for. */
+static void move_snapshots(struct rig_member *m)
+{
+    struct rig_snapshot *s = &m->snapshot;
+
+    if (s->id > 0 && s->window > s->granted - s->received) {
+        uint64_t more = s->window - (s->granted - s->received);
+        s->granted += more;
+        peers_snapshot_grant(m->peers, s->id, more);
+    }
+    for (size_t credit; (credit = peers_snapshot_credit(m->peers, s->to)) > 0;) {
+        size_t now = s->piece > 0 && s->piece < credit ? s->piece : credit;
+        if (s->stops_at > 0 && now > s->stops_at - s->handed_in)
+            now = s->stops_at - s->handed_in;
+        if (now == 0)
+            break;
+        peers_snapshot_write(m->peers, s->to, bytes_of(s->source.at + s->handed_in, now));
+        s->handed_in += now;
     }
 }
 
@@ -199,6 +271,7 @@ static void take_turns(struct peer_rig *r)
             note_message(m, &m->appends, e.message);
             peer_event_free(&e);
         }
+        move_snapshots(m);
         peers_flush(m->peers);
     }
 }
@@ -250,6 +323,30 @@ void peer_rig_until_streams(struct peer_rig *r, unsigned who, unsigned whom, uin
     }
 }
 
+struct peer_rig *peer_rig_connected(unsigned members)
+{
+    struct peer_rig *r = peer_rig_open(members);
+
+    for (unsigned i = 1; i <= members; i++)
+        for (unsigned j = 1; j <= members; j++)
+            if (i != j)
+                peer_rig_until_streams(r, i, j, 4);
+    return r;
+}
+
+struct peer_status peer_rig_status(struct peer_rig *r, unsigned who, unsigned whom)
+{
+    struct peer_status s;
+
+    CHECK(peers_status(r->at[who].peers, peer_rig_id(whom), &s));
+    return s;
+}
+
+bool peer_rig_has_logged(struct peer_rig *r, unsigned who, const char *text)
+{
+    return strstr(buf_str(&r->at[who].log), text) != NULL;
+}
+
 /* --- the end --- */
 
 static void forget_notes(struct rig_member *m)
@@ -258,6 +355,9 @@ static void forget_notes(struct rig_member *m)
     buf_free(&m->appends);
     buf_free(&m->log);
     buf_free(&m->results);
+    buf_free(&m->snapshot.story);
+    buf_free(&m->snapshot.image);
+    buf_free(&m->snapshot.source);
 }
 
 void peer_rig_stop(struct peer_rig *r, unsigned number)
@@ -334,6 +434,31 @@ void peer_rig_append(struct peer_rig *r, unsigned from, unsigned to, uint64_t te
     for (size_t i = 0; i < count; i++)
         blob_unref(entries[i].blob);
     mem_free(entries);
+}
+
+/* --- snapshots --- */
+
+void peer_rig_snapshot(struct peer_rig *r, unsigned from, unsigned to, uint64_t index, size_t bytes)
+{
+    struct rig_member *m = &r->at[from];
+    struct rig_snapshot *s = &m->snapshot;
+    struct raft_snapshot snapshot = {.index = index, .term = 3, .data = BYTES("{}")};
+
+    buf_clear(&s->source);
+    if (bytes > 0) {
+        uint8_t *fill = buf_extend(&s->source, bytes);
+        for (size_t i = 0; i < bytes; i++)
+            fill[i] = (uint8_t)(i * 2654435761u >> 13);
+    }
+    s->to = peer_rig_id(to);
+    s->handed_in = 0;
+    peers_snapshot_begin(m->peers,
+                         &(struct raft_message){.type = RAFT_MSG_SNAP,
+                                                .from = peer_rig_id(from),
+                                                .to = peer_rig_id(to),
+                                                .term = 3,
+                                                .snapshot = &snapshot},
+                         bytes);
 }
 
 /* --- raw --- */

@@ -24,33 +24,9 @@ static void send_vote(struct peer_rig *r, unsigned from, unsigned to, uint64_t t
     peer_rig_send(r, &m);
 }
 
-static struct peer_rig *connected_rig(unsigned members)
-{
-    struct peer_rig *r = peer_rig_open(members);
-
-    for (unsigned i = 1; i <= members; i++)
-        for (unsigned j = 1; j <= members; j++)
-            if (i != j)
-                peer_rig_until_streams(r, i, j, 4);
-    return r;
-}
-
-static struct peer_status status_of(struct peer_rig *r, unsigned who, unsigned whom)
-{
-    struct peer_status s;
-
-    CHECK(peers_status(r->at[who].peers, peer_rig_id(whom), &s));
-    return s;
-}
-
 static struct peer *peer_of(struct peer_rig *r, unsigned who, unsigned whom)
 {
     return peers_find(r->at[who].peers, peer_rig_id(whom));
-}
-
-static bool has_logged(struct peer_rig *r, unsigned who, const char *text)
-{
-    return strstr(buf_str(&r->at[who].log), text) != NULL;
 }
 
 /* A stream that somebody asks member 1 for in the name of member 2. */
@@ -72,7 +48,7 @@ static struct rig_raw *dial_as_two(struct peer_rig *r, const char *kind)
 
 TEST(members_connect_and_messages_arrive_in_order)
 {
-    struct peer_rig *r = connected_rig(2);
+    struct peer_rig *r = peer_rig_connected(2);
 
     for (uint64_t term = 1; term <= 3; term++)
         send_vote(r, 1, 2, term);
@@ -88,8 +64,9 @@ TEST(members_connect_and_messages_arrive_in_order)
                                           "app 11>22 term=5 at=5/2 commit=2 5/3:e3..\n"
                                           "app 11>22 term=5 at=5/3 commit=3\n");
     CHECK_EQ(r->at[1].unreachable, 0);
-    CHECK(has_logged(r, 1, "\"msg\":\"established TCP streaming connection with remote peer\""));
-    CHECK(has_logged(r, 1, "\"msg\":\"peer became active\",\"peer-id\":\"22\""));
+    CHECK(peer_rig_has_logged(r, 1,
+                              "\"msg\":\"established TCP streaming connection with remote peer\""));
+    CHECK(peer_rig_has_logged(r, 1, "\"msg\":\"peer became active\",\"peer-id\":\"22\""));
     peer_rig_close(r);
 }
 
@@ -107,7 +84,7 @@ TEST(a_message_goes_by_post_before_there_are_streams)
 
 TEST(a_large_append_arrives_whole)
 {
-    struct peer_rig *r = connected_rig(2);
+    struct peer_rig *r = peer_rig_connected(2);
 
     peer_rig_append(r, 1, 2, 5, 0, 3, 1);
     peer_rig_append(r, 1, 2, 5, 3, 3, 2 * MIB);
@@ -122,7 +99,7 @@ TEST(a_large_append_arrives_whole)
  * posts too. A proposal that arrived twice would be applied twice. */
 TEST(whatever_happens_a_message_arrives_once_or_not_at_all)
 {
-    struct peer_rig *r = connected_rig(3);
+    struct peer_rig *r = peer_rig_connected(3);
     struct rng rng;
     static unsigned times[4000];
     uint64_t term = 0;
@@ -163,7 +140,7 @@ TEST(whatever_happens_a_message_arrives_once_or_not_at_all)
 
 TEST(entries_for_two_members_are_encoded_once)
 {
-    struct peer_rig *r = connected_rig(3);
+    struct peer_rig *r = peer_rig_connected(3);
     struct entry_cache *cache = &r->at[1].peers->cache;
     uint8_t *fill;
     struct blob *b = blob_new(100000, &fill);
@@ -197,11 +174,11 @@ TEST(entries_for_two_members_are_encoded_once)
 
 TEST(a_new_stream_replaces_the_old_one)
 {
-    struct peer_rig *r = connected_rig(2);
+    struct peer_rig *r = peer_rig_connected(2);
 
     struct rig_raw *raw = dial_as_two(r, "message");
     peer_rig_run_ms(r, 50);
-    CHECK(has_logged(r, 1, "closed TCP streaming connection with remote peer"));
+    CHECK(peer_rig_has_logged(r, 1, "closed TCP streaming connection with remote peer"));
     send_vote(r, 1, 2, 5);
     peer_rig_run_ms(r, 20);
     CHECK(memmem(raw->got.at, raw->got.len, "200 OK", 6));
@@ -216,13 +193,13 @@ TEST(a_new_stream_replaces_the_old_one)
 
 TEST(a_member_that_comes_back_is_found_again)
 {
-    struct peer_rig *r = connected_rig(3);
+    struct peer_rig *r = peer_rig_connected(3);
 
     peer_rig_crash(r, 2);
     peer_rig_until_streams(r, 1, 2, 0);
-    CHECK(!status_of(r, 1, 2).is_active);
-    CHECK(has_logged(r, 1, "peer became inactive (message send to peer failed)"));
-    CHECK(has_logged(r, 1, "lost TCP streaming connection with remote peer"));
+    CHECK(!peer_rig_status(r, 1, 2).is_active);
+    CHECK(peer_rig_has_logged(r, 1, "peer became inactive (message send to peer failed)"));
+    CHECK(peer_rig_has_logged(r, 1, "lost TCP streaming connection with remote peer"));
 
     /* It is heard of at once, since it dials us, however long it was away. */
     for (unsigned i = 0; i < 10; i++) {
@@ -238,13 +215,13 @@ TEST(a_member_that_comes_back_is_found_again)
     }
     send_vote(r, 1, 2, 9);
     peer_rig_until(r, &r->at[2].heard_count, 1);
-    CHECK_EQ(status_of(r, 1, 3).streams, 4);
+    CHECK_EQ(peer_rig_status(r, 1, 3).streams, 4);
     peer_rig_close(r);
 }
 
 TEST(a_member_that_is_down_is_dialled_once_a_second_at_most)
 {
-    struct peer_rig *r = connected_rig(2);
+    struct peer_rig *r = peer_rig_connected(2);
 
     peer_rig_crash(r, 2);
     peer_rig_run_ms(r, 20000);
@@ -258,7 +235,7 @@ TEST(a_member_that_is_down_is_dialled_once_a_second_at_most)
 
 TEST(what_does_not_get_through_is_reported)
 {
-    struct peer_rig *r = connected_rig(2);
+    struct peer_rig *r = peer_rig_connected(2);
 
     peer_rig_crash(r, 2);
     peer_rig_run_ms(r, 100);
@@ -266,19 +243,19 @@ TEST(what_does_not_get_through_is_reported)
     send_vote(r, 1, 2, 5);
     peer_rig_until(r, &r->at[1].unreachable, before + 1);
 
-    CHECK(status_of(r, 1, 2).sent_failures > 0);
+    CHECK(peer_rig_status(r, 1, 2).sent_failures > 0);
     peer_rig_close(r);
 }
 
 TEST(a_member_that_falls_silent_is_given_up_after_five_seconds)
 {
-    struct peer_rig *r = connected_rig(2);
+    struct peer_rig *r = peer_rig_connected(2);
 
     fake_wire_cut(r->at[2].io.net, true);
     peer_rig_run_ms(r, 4500);
-    CHECK_EQ(status_of(r, 1, 2).streams, 4);
+    CHECK_EQ(peer_rig_status(r, 1, 2).streams, 4);
     peer_rig_run_ms(r, 2500);
-    CHECK(status_of(r, 1, 2).streams <= 2); /* those it was to read may not know yet */
+    CHECK(peer_rig_status(r, 1, 2).streams <= 2); /* those it was to read may not know yet */
     fake_wire_cut(r->at[2].io.net, false);
     peer_rig_until_streams(r, 1, 2, 4);
     peer_rig_until_streams(r, 2, 1, 4);
@@ -292,14 +269,14 @@ TEST(a_member_that_falls_silent_is_given_up_after_five_seconds)
 /* Link heartbeats alone keep the streams open. */
 TEST(streams_that_nobody_uses_stay_open)
 {
-    struct peer_rig *r = connected_rig(2);
+    struct peer_rig *r = peer_rig_connected(2);
     struct dial *before = peer_of(r, 1, 2)->in[STREAM_APP].dial;
 
     peer_rig_run_ms(r, 60000);
 
-    CHECK_EQ(status_of(r, 1, 2).streams, 4);
+    CHECK_EQ(peer_rig_status(r, 1, 2).streams, 4);
     CHECK(peer_of(r, 1, 2)->in[STREAM_APP].dial == before);
-    CHECK(!has_logged(r, 1, "lost TCP streaming connection"));
+    CHECK(!peer_rig_has_logged(r, 1, "lost TCP streaming connection"));
     CHECK_EQ(r->at[1].heard_count, 0);
     peer_rig_close(r);
 }
@@ -344,7 +321,7 @@ TEST(a_name_may_have_addresses_where_nobody_is)
 
 TEST(a_peer_that_never_reads_is_cut_off_and_the_others_do_not_notice)
 {
-    struct peer_rig *r = connected_rig(3);
+    struct peer_rig *r = peer_rig_connected(3);
 
     peer_rig_crash(r, 2);
     peer_rig_run_ms(r, 1000);
@@ -363,19 +340,19 @@ TEST(a_peer_that_never_reads_is_cut_off_and_the_others_do_not_notice)
         }
         struct out_stream *o = peer_of(r, 1, 2)->out[STREAM_APP];
         CHECK(!o || outgoing_queued(o) <= PEER_OUT_BYTES_MAX + 2 * MIB);
-        dropped = status_of(r, 1, 2).dropped_out;
+        dropped = peer_rig_status(r, 1, 2).dropped_out;
         peer_rig_run_ms(r, 20);
     }
     CHECK(dropped > 50);
     CHECK(r->at[1].unreachable > 0);
-    CHECK(has_logged(r, 1,
-                     "dropped internal Raft message since sending buffer is full\","
-                     "\"message-type\":\"MsgApp\""));
+    CHECK(peer_rig_has_logged(r, 1,
+                              "dropped internal Raft message since sending buffer is full\","
+                              "\"message-type\":\"MsgApp\""));
     peer_rig_run_ms(r, 7000);
     CHECK(!peer_of(r, 1, 2)->out[STREAM_APP]);
     peer_rig_until(r, &r->at[3].append_count, 200);
-    CHECK_EQ(status_of(r, 1, 3).dropped_out, 0);
-    CHECK_EQ(status_of(r, 1, 3).streams, 4);
+    CHECK_EQ(peer_rig_status(r, 1, 3).dropped_out, 0);
+    CHECK_EQ(peer_rig_status(r, 1, 3).streams, 4);
     conn_resume(raw->conn);
     peer_rig_raw_close(r, raw);
     peer_rig_close(r);
@@ -383,7 +360,7 @@ TEST(a_peer_that_never_reads_is_cut_off_and_the_others_do_not_notice)
 
 TEST(a_heartbeat_does_not_wait_behind_appends)
 {
-    struct peer_rig *r = connected_rig(2);
+    struct peer_rig *r = peer_rig_connected(2);
 
     for (unsigned i = 0; i < 40; i++)
         peer_rig_append(r, 1, 2, 5, i, 1, MIB);
@@ -399,7 +376,7 @@ TEST(a_heartbeat_does_not_wait_behind_appends)
 /* A leader's window may be 512 appends of a megabyte: a follower that is busy holds a few. */
 TEST(appends_that_are_not_taken_are_dropped_and_heartbeats_are_not)
 {
-    struct peer_rig *r = connected_rig(2);
+    struct peer_rig *r = peer_rig_connected(2);
 
     r->at[2].takes_no_appends = true;
     for (unsigned i = 0; i < 512; i++) {
@@ -411,11 +388,12 @@ TEST(appends_that_are_not_taken_are_dropped_and_heartbeats_are_not)
         CHECK(peer_of(r, 2, 1)->appends.bytes <= PEER_IN_BYTES_MAX);
     }
     peer_rig_until(r, &r->at[2].heard_count, 512);
-    CHECK(status_of(r, 2, 1).dropped_in > 400);
-    CHECK_EQ(status_of(r, 1, 2).streams, 4); /* nobody was cut off for it */
-    CHECK(has_logged(r, 2,
-                     "dropped internal Raft message since receiving buffer is full (overloaded "
-                     "network)"));
+    CHECK(peer_rig_status(r, 2, 1).dropped_in > 400);
+    CHECK_EQ(peer_rig_status(r, 1, 2).streams, 4); /* nobody was cut off for it */
+    CHECK(peer_rig_has_logged(
+        r, 2,
+        "dropped internal Raft message since receiving buffer is full (overloaded "
+        "network)"));
 
     r->at[2].takes_no_appends = false;
     peer_rig_run_ms(r, 100);
@@ -428,7 +406,7 @@ TEST(appends_that_are_not_taken_are_dropped_and_heartbeats_are_not)
 /* Larger than all that may wait: it must get through all the same, one at a time. */
 TEST(one_entry_of_any_size_arrives)
 {
-    struct peer_rig *r = connected_rig(2);
+    struct peer_rig *r = peer_rig_connected(2);
 
     r->at[2].is_silent = true;
     peer_rig_append(r, 1, 2, 5, 0, 1, PEER_IN_BYTES_MAX + MIB);
@@ -440,14 +418,14 @@ TEST(one_entry_of_any_size_arrives)
 
 TEST(messages_between_members_are_bounded_in_number)
 {
-    struct peer_rig *r = connected_rig(2);
+    struct peer_rig *r = peer_rig_connected(2);
 
     fake_wire_cut(r->at[2].io.net, true);
     for (unsigned i = 0; i < 3 * PEER_OUT_MESSAGES_MAX; i++)
         send_vote(r, 1, 2, i);
     peer_rig_run_ms(r, 10);
 
-    CHECK(status_of(r, 1, 2).dropped_out > PEER_OUT_MESSAGES_MAX);
+    CHECK(peer_rig_status(r, 1, 2).dropped_out > PEER_OUT_MESSAGES_MAX);
     CHECK(r->at[1].unreachable > 0);
     fake_wire_cut(r->at[2].io.net, false);
     r->at[2].is_silent = true;
@@ -459,7 +437,7 @@ TEST(messages_between_members_are_bounded_in_number)
  * fills it does not silence heartbeats. */
 TEST(appends_and_proposals_leave_space_for_heartbeats)
 {
-    struct peer_rig *r = connected_rig(2);
+    struct peer_rig *r = peer_rig_connected(2);
     struct out_stream *o = peer_of(r, 1, 2)->out[STREAM_APP];
     struct port_conn *conn = o->conn;
     struct raft_message m = heartbeat(1, 2, 5);
@@ -471,7 +449,7 @@ TEST(appends_and_proposals_leave_space_for_heartbeats)
         peer_rig_append(r, 1, 2, 5, i, 1, MIB / 2);
     o = peer_of(r, 1, 2)->out[STREAM_MESSAGE];
     CHECK(outgoing_queued(o) <= PEER_DETOUR_BYTES_MAX + MIB);
-    CHECK(status_of(r, 1, 2).dropped_out > 0);
+    CHECK(peer_rig_status(r, 1, 2).dropped_out > 0);
 
     uint8_t *fill;
     struct blob *b = blob_new(MIB, &fill);
@@ -485,9 +463,9 @@ TEST(appends_and_proposals_leave_space_for_heartbeats)
                                                 .entry_count = 1});
     CHECK(outgoing_queued(o) >= PEER_OUT_BYTES_MAX);
     CHECK(outgoing_queued(o) < PEER_OUT_BYTES_MAX + 2 * MIB);
-    uint64_t dropped = status_of(r, 1, 2).dropped_out;
+    uint64_t dropped = peer_rig_status(r, 1, 2).dropped_out;
     peer_rig_send(r, &m);
-    CHECK_EQ(status_of(r, 1, 2).dropped_out, dropped);
+    CHECK_EQ(peer_rig_status(r, 1, 2).dropped_out, dropped);
     blob_unref(b);
     fake_wire_cut(r->at[2].io.net, false);
     peer_rig_close(r);
@@ -496,7 +474,7 @@ TEST(appends_and_proposals_leave_space_for_heartbeats)
 /* One turn may have more to say than may wait, as long as the socket takes it. */
 TEST(a_turn_with_very_many_messages_drops_none)
 {
-    struct peer_rig *r = connected_rig(2);
+    struct peer_rig *r = peer_rig_connected(2);
 
     r->at[2].is_silent = true;
     for (unsigned i = 0; i < PEER_OUT_MESSAGES_MAX + 1000; i++) {
@@ -504,7 +482,7 @@ TEST(a_turn_with_very_many_messages_drops_none)
         peers_send(r->at[1].peers, &m);
     }
     peers_flush(r->at[1].peers);
-    CHECK_EQ(status_of(r, 1, 2).dropped_out, 0);
+    CHECK_EQ(peer_rig_status(r, 1, 2).dropped_out, 0);
     peer_rig_until(r, &r->at[2].heard_count, PEER_OUT_MESSAGES_MAX + 1000);
     peer_rig_close(r);
 }
@@ -517,7 +495,7 @@ TEST(posts_that_nobody_takes_are_bounded)
     for (unsigned i = 0; i < 100; i++)
         send_vote(r, 1, 2, i);
     CHECK_EQ(peer_of(r, 1, 2)->posts.waiting_count, PEER_POSTS_MAX);
-    CHECK_EQ(status_of(r, 1, 2).dropped_out, 100 - PEER_POSTS_MAX - PEER_POST_CONNS_MAX);
+    CHECK_EQ(peer_rig_status(r, 1, 2).dropped_out, 100 - PEER_POSTS_MAX - PEER_POST_CONNS_MAX);
     peer_rig_run_ms(r, 10000);
     CHECK_EQ(peer_of(r, 1, 2)->posts.waiting_count, 0);
     CHECK(r->at[1].unreachable > 0);
@@ -528,7 +506,7 @@ TEST(posts_that_nobody_takes_are_bounded)
 
 TEST(local_messages_from_the_network_are_not_for_raft)
 {
-    struct peer_rig *r = connected_rig(2);
+    struct peer_rig *r = peer_rig_connected(2);
 
     for (int type = 0; type <= RAFT_MSG_FORGET_LEADER + 3; type++)
         if (type != RAFT_MSG_SNAP && type != RAFT_MSG_APP && type != RAFT_MSG_PROP)
@@ -544,22 +522,22 @@ TEST(local_messages_from_the_network_are_not_for_raft)
 
 TEST(a_message_for_somebody_else_is_dropped)
 {
-    struct peer_rig *r = connected_rig(2);
+    struct peer_rig *r = peer_rig_connected(2);
     struct raft_message m = vote(1, 2, 3);
 
     m.to = peer_rig_id(3);
     CHECK(outgoing_put(peer_of(r, 1, 2)->out[STREAM_MESSAGE], &m));
     peer_rig_run_ms(r, 100);
 
-    CHECK(has_logged(r, 2, "rejected Raft message to mismatch member"));
-    CHECK_EQ(status_of(r, 2, 1).streams, 4);
+    CHECK(peer_rig_has_logged(r, 2, "rejected Raft message to mismatch member"));
+    CHECK_EQ(peer_rig_status(r, 2, 1).streams, 4);
     CHECK_EQ(r->at[2].heard_count, 0);
     peer_rig_close(r);
 }
 
-TEST(a_snapshot_cannot_be_sent_yet_and_raft_is_told)
+TEST(a_snapshot_without_its_image_fails)
 {
-    struct peer_rig *r = connected_rig(2);
+    struct peer_rig *r = peer_rig_connected(2);
 
     peer_rig_send(
         r, &(struct raft_message){
@@ -570,7 +548,7 @@ TEST(a_snapshot_cannot_be_sent_yet_and_raft_is_told)
 
 TEST(a_removed_member_is_told_so)
 {
-    struct peer_rig *r = connected_rig(3);
+    struct peer_rig *r = peer_rig_connected(3);
 
     peers_remove(r->at[1].peers, peer_rig_id(2));
     peer_rig_until(r, &r->at[2].removed, 1);
@@ -584,7 +562,7 @@ TEST(a_removed_member_is_told_so)
 
 TEST(what_was_sent_last_arrives_though_the_room_stops)
 {
-    struct peer_rig *r = connected_rig(2);
+    struct peer_rig *r = peer_rig_connected(2);
 
     struct raft_message m = vote(1, 2, 77);
     peers_send(r->at[1].peers, &m);
@@ -615,8 +593,8 @@ TEST(somebody_who_is_not_known_yet_gets_responses)
     peer_rig_run_ms(r, 100);
 
     /* The URL is our own, so that the post comes back to us: it is for somebody else. */
-    CHECK(has_logged(r, 1, "added new remote peer"));
-    CHECK(has_logged(r, 1, "rejected Raft message to mismatch member"));
+    CHECK(peer_rig_has_logged(r, 1, "added new remote peer"));
+    CHECK(peer_rig_has_logged(r, 1, "rejected Raft message to mismatch member"));
     CHECK_EQ(m->removed, 0);
     peer_rig_close(r);
 }
@@ -688,7 +666,7 @@ TEST(a_stream_of_a_server_that_is_too_old_is_not_read)
     struct peer_status s;
     CHECK(peers_status(r->at[1].peers, 0x77, &s));
     CHECK_EQ(s.streams, 0);
-    CHECK(!has_logged(r, 1, "established TCP"));
+    CHECK(!peer_rig_has_logged(r, 1, "established TCP"));
     peers_remove(r->at[1].peers, 0x77);
     peer_rig_run_ms(r, 100);
     listener_close(l);
@@ -714,7 +692,7 @@ static void ask(struct peer_rig *r, uint64_t token, uint64_t member, const char 
 
 TEST(a_question_to_another_member_has_a_result)
 {
-    struct peer_rig *r = connected_rig(2);
+    struct peer_rig *r = peer_rig_connected(2);
 
     for (uint64_t token = 1; token <= 3; token++) {
         ask(r, token, token == 2 ? RAFT_NONE : peer_rig_id(2), "http://10.0.0.2:2380", 1000);
@@ -737,7 +715,7 @@ TEST(a_question_to_another_member_has_a_result)
 
 TEST(a_question_without_a_response_has_a_result_too)
 {
-    struct peer_rig *r = connected_rig(2);
+    struct peer_rig *r = peer_rig_connected(2);
 
     ask(r, 1, peer_rig_id(2), NULL, 300);
     peer_rig_until(r, &r->at[2].heard_count, 1);
@@ -761,7 +739,7 @@ TEST(a_question_without_a_response_has_a_result_too)
 
 TEST(a_response_that_is_too_large_is_none)
 {
-    struct peer_rig *r = connected_rig(2);
+    struct peer_rig *r = peer_rig_connected(2);
     uint8_t *large = mem_alloc(PEER_RESULT_BYTES_MAX + 1);
 
     memset(large, 'x', PEER_RESULT_BYTES_MAX + 1);
@@ -778,7 +756,7 @@ TEST(a_response_that_is_too_large_is_none)
 
 TEST(questions_are_bounded)
 {
-    struct peer_rig *r = connected_rig(2);
+    struct peer_rig *r = peer_rig_connected(2);
 
     for (uint64_t token = 1; token <= PEER_ASKS_MAX + 10; token++)
         ask(r, token, peer_rig_id(2), NULL, 60000);
@@ -808,7 +786,7 @@ static void reset_ask(struct peer_rig *r)
  */
 TEST(a_kept_connection_that_has_ended_is_no_reason_to_fail)
 {
-    struct peer_rig *r = connected_rig(2);
+    struct peer_rig *r = peer_rig_connected(2);
 
     for (uint64_t token = 1; token <= 2; token++) {
         ask(r, token, peer_rig_id(2), NULL, 1000);
@@ -857,25 +835,25 @@ TEST(a_crash_leaves_nothing_behind)
 
 TEST(round_trips_are_measured_and_clocks_compared)
 {
-    struct peer_rig *r = connected_rig(2);
+    struct peer_rig *r = peer_rig_connected(2);
 
     r->at[2].clock.wall_offset_ns = 3 * (int64_t)NS_PER_S;
     peer_rig_run_ms(r, 5000);
 
-    CHECK(status_of(r, 1, 2).round_trip_ns > 0);
-    CHECK(status_of(r, 1, 2).round_trip_ns < 100 * NS_PER_MS);
-    CHECK(status_of(r, 1, 2).clock_drift_ns < -2900 * (int64_t)NS_PER_MS);
-    CHECK(has_logged(r, 1, "prober found high clock drift"));
-    CHECK(has_logged(r, 2, "prober found high clock drift"));
+    CHECK(peer_rig_status(r, 1, 2).round_trip_ns > 0);
+    CHECK(peer_rig_status(r, 1, 2).round_trip_ns < 100 * NS_PER_MS);
+    CHECK(peer_rig_status(r, 1, 2).clock_drift_ns < -2900 * (int64_t)NS_PER_MS);
+    CHECK(peer_rig_has_logged(r, 1, "prober found high clock drift"));
+    CHECK(peer_rig_has_logged(r, 2, "prober found high clock drift"));
     peer_rig_crash(r, 2);
     peer_rig_run_ms(r, 9000);
-    CHECK(has_logged(r, 1, "prober detected unhealthy status"));
+    CHECK(peer_rig_has_logged(r, 1, "prober detected unhealthy status"));
     peer_rig_close(r);
 }
 
 TEST(the_member_connected_longest_is_known)
 {
-    struct peer_rig *r = connected_rig(3);
+    struct peer_rig *r = peer_rig_connected(3);
     const uint64_t both[] = {peer_rig_id(2), peer_rig_id(3), 0x99};
 
     peer_rig_crash(r, 2);

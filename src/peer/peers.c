@@ -103,6 +103,7 @@ static void peer_free(struct peer *peer)
     struct peers *p = peer->peers;
 
     stop_streams(peer);
+    snapshot_post_stop(peer);
     requests_end(&peer->posts, request_free);
     requests_end(&peer->probes, request_free);
     requests_end(&peer->asks, ask_dropped);
@@ -256,6 +257,17 @@ void peers_tell(struct peers *p, struct told *t)
     list_push_back(&p->told, &t->link);
 }
 
+static void on_wake(struct event *e)
+{
+    (void)e; /* that there is a turn is all */
+}
+
+void peers_wake(struct peers *p)
+{
+    if (!p->wake.queued && !p->is_abandoned)
+        inbox_put(p->io->inbox, &p->wake);
+}
+
 /* Once is enough until it was heard. */
 void peers_tell_unreachable(struct peer *peer)
 {
@@ -286,6 +298,10 @@ static bool take_first(struct list *list, struct peer_event *out)
         t->inflow->count--;
         t->inflow->bytes -= t->bytes;
         t->inflow = NULL;
+    }
+    if (t->grows_for) {
+        t->grows_for->untaken = NULL;
+        t->grows_for = NULL;
     }
     *out = t->event;
     return true;
@@ -330,7 +346,7 @@ static bool is_for_raft(const struct raft_message *m)
            m->type != RAFT_MSG_SNAP;
 }
 
-static const char *type_text(const struct raft_message *m)
+const char *peers_message_type(const struct raft_message *m)
 {
     const char *text = raft_message_type_text(m->type);
 
@@ -345,24 +361,37 @@ static void log_dropped(struct peers *p, struct peer *peer, const struct raft_me
         peer->was_full = true;
     log_warn(p->logger,
              "dropped internal Raft message since receiving buffer is full (overloaded network)",
-             LOG_STR("message-type", type_text(m)), LOG_ID("local-member-id", p->options.self),
-             LOG_ID("from", m->from), LOG_ID("remote-peer-id", m->to),
+             LOG_STR("message-type", peers_message_type(m)),
+             LOG_ID("local-member-id", p->options.self), LOG_ID("from", m->from),
+             LOG_ID("remote-peer-id", m->to),
              LOG_BOOL("remote-peer-active", peer && peer->status.is_active));
+}
+
+bool peers_rejects_sender(struct peers *p, const struct raft_message *m)
+{
+    if (!peers_is_removed(p, m->from))
+        return false;
+    log_warn(p->logger, "rejected Raft message from removed member",
+             LOG_ID("local-member-id", p->options.self), LOG_ID("removed-member-id", m->from));
+    return true;
+}
+
+bool peers_rejects_target(struct peers *p, const struct raft_message *m)
+{
+    if (m->to == p->options.self)
+        return false;
+    log_warn(p->logger, "rejected Raft message to mismatch member",
+             LOG_ID("local-member-id", p->options.self), LOG_ID("mismatch-member-id", m->to));
+    return true;
 }
 
 enum receipt peers_received(struct peers *p, struct peer *peer, const struct raft_message *m,
                             size_t bytes)
 {
-    if (peers_is_removed(p, m->from)) {
-        log_warn(p->logger, "rejected Raft message from removed member",
-                 LOG_ID("local-member-id", p->options.self), LOG_ID("removed-member-id", m->from));
+    if (peers_rejects_sender(p, m))
         return RECEIPT_REMOVED;
-    }
-    if (m->to != p->options.self) {
-        log_warn(p->logger, "rejected Raft message to mismatch member",
-                 LOG_ID("local-member-id", p->options.self), LOG_ID("mismatch-member-id", m->to));
+    if (peers_rejects_target(p, m))
         return RECEIPT_MISMATCH;
-    }
     if (!is_for_raft(m))
         return RECEIPT_IGNORED;
     bytes += sizeof(struct told) + sizeof(*m) + m->entry_count * sizeof(struct raft_entry);
@@ -414,10 +443,10 @@ void peers_send(struct peers *p, const struct raft_message *m)
         return; /* raft means it so */
     if (!peer) {
         log_debug(p->logger, "ignored message send request; unknown remote peer target",
-                  LOG_STR("type", type_text(m)), LOG_ID("unknown-target-peer-id", m->to));
+                  LOG_STR("type", peers_message_type(m)), LOG_ID("unknown-target-peer-id", m->to));
         return;
     }
-    if (m->type == RAFT_MSG_SNAP) {
+    if (m->type == RAFT_MSG_SNAP) { /* nothing without its image: peers_snapshot_begin */
         peers_tell(p, told_new(PEER_SNAPSHOT_FAILED, peer->id));
         return;
     }
@@ -427,9 +456,9 @@ void peers_send(struct peers *p, const struct raft_message *m)
     peer->status.sent_failures++;
     if (!peer->is_unreachable_told)
         log_warn(p->logger, "dropped internal Raft message since sending buffer is full",
-                 LOG_STR("message-type", type_text(m)), LOG_ID("local-member-id", p->options.self),
-                 LOG_ID("from", m->from), LOG_ID("remote-peer-id", peer->id),
-                 LOG_STR("remote-peer-name", way),
+                 LOG_STR("message-type", peers_message_type(m)),
+                 LOG_ID("local-member-id", p->options.self), LOG_ID("from", m->from),
+                 LOG_ID("remote-peer-id", peer->id), LOG_STR("remote-peer-name", way),
                  LOG_BOOL("remote-peer-active", peer->status.is_active));
     peers_tell_unreachable(peer);
 }
@@ -439,6 +468,7 @@ void peers_flush(struct peers *p)
     for (struct list *link; (link = list_pop_front(&p->dirty));)
         outgoing_flush(container_of(link, struct out_stream, dirty_link));
     entry_cache_clear(&p->cache);
+    snapshot_post_flush_all(p);
 }
 
 /* --- life --- */
@@ -471,6 +501,8 @@ struct peers *peers_open(const struct peers_options *options)
     list_init(&p->told);
     list_init(&p->told_appends);
     list_init(&p->guests);
+    list_init(&p->snapshots);
+    p->wake.run = on_wake;
     p->beat.on_time = on_beat;
     p->probe.on_time = on_probe;
     return p;
@@ -492,7 +524,7 @@ void peers_stop(struct peers *p)
 
 bool peers_is_idle(const struct peers *p)
 {
-    return p->is_stopping && list_empty(&p->dials) && list_empty(&p->conns);
+    return p->is_stopping && list_empty(&p->dials) && list_empty(&p->conns) && !p->wake.queued;
 }
 
 static void free_list(struct list *told)
@@ -506,6 +538,7 @@ static void free_all(struct peers *p)
     assert(p->members.count == 0);
     assert(p->receiving == 0);
     assert(p->asks.count == 0);
+    assert(list_empty(&p->snapshots));
 
     free_list(&p->told);
     free_list(&p->told_appends);
@@ -611,6 +644,9 @@ static void check_peer(const struct peers *p, const struct peer *peer, uint64_t 
     assert(peer->posts.waiting_count <= PEER_POSTS_MAX + PEER_POST_CONNS_MAX);
     check_inflow(p, &peer->appends);
     check_inflow(p, &peer->others);
+    assert(peer->status.snapshots_sending == (peer->snapshot != NULL));
+    if (peer->snapshot)
+        snapshot_post_check(peer->snapshot);
 }
 
 void peers_check(const struct peers *p)
@@ -633,4 +669,5 @@ void peers_check(const struct peers *p)
     assert(receiving == p->receiving);
     assert(p->receiving <= PEER_RECEIVING_BYTES_MAX);
     check_inflow(p, &p->strangers);
+    check_inflow(p, &p->announced);
 }

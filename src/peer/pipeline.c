@@ -6,8 +6,8 @@
  * is for somebody else, which is what we get when a member has moved and another one lives at its
  * old address now: no reason to end.
  */
-static const char *check_result(struct peer *peer, const struct request *r, unsigned status,
-                                struct bytes body)
+const char *pipeline_check(struct peer *peer, unsigned status, struct bytes body,
+                           uint64_t result_cluster_id)
 {
     struct peers *p = peer->peers;
     struct bytes text = body;
@@ -31,7 +31,7 @@ static const char *check_result(struct peer *peer, const struct request *r, unsi
         if (bytes_equal(text, BYTES("cluster ID mismatch"))) {
             log_error(p->logger, "request sent was ignored due to cluster ID mismatch",
                       LOG_ID("remote-peer-id", peer->id),
-                      LOG_ID("remote-peer-cluster-id", r->result_cluster_id),
+                      LOG_ID("remote-peer-cluster-id", result_cluster_id),
                       LOG_ID("local-member-cluster-id", p->options.cluster_id));
             return "cluster ID mismatch";
         }
@@ -46,7 +46,7 @@ static void on_done(struct request *r, unsigned status, struct bytes body, const
     struct peer *peer = r->context;
 
     if (status > 0)
-        why = check_result(peer, r, status, body);
+        why = pipeline_check(peer, status, body, r->result_cluster_id);
     if (why) {
         if (status > 0 && peer->places.count > 0)
             places_failed(&peer->places, places_pick(&peer->places)->authority);

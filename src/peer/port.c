@@ -3,7 +3,7 @@
  *
  *     GET  /raft/stream/msgapp/<id>, /raft/stream/message/<id>    becomes an outgoing stream
  *     POST /raft                                                  a message
- *     POST /raft/snapshot                                         not yet
+ *     POST /raft/snapshot                                         a message and an image
  *     GET  /raft/probing                                          answered here
  *     anything else                                               handed to the server
  *
@@ -18,7 +18,7 @@
 enum port_state { PORT_OPEN, PORT_LINGERING, PORT_CLOSING };
 
 /* What the request being read will become. */
-enum port_use { USE_NONE, USE_MESSAGE, USE_REQUEST };
+enum port_use { USE_NONE, USE_MESSAGE, USE_SNAPSHOT, USE_REQUEST };
 
 struct port_conn {
     struct peers *peers;
@@ -33,7 +33,8 @@ struct port_conn {
     uint64_t heard_ns;
     struct buf body;
     size_t body_max;
-    uint64_t request; /* that the server has; 0: none */
+    uint64_t request;             /* that the server has; 0: none */
+    struct snapshot_in *snapshot; /* USE_SNAPSHOT */
     struct out_stream *stream;
     bool is_last;  /* http has said that the connection is of no more use */
     bool has_left; /* the other end says no more, though its request has no response */
@@ -54,8 +55,19 @@ static void drop_body(struct port_conn *c)
     buf_free(&c->body);
 }
 
+/* With the status of the response; 0: there was none. */
+static void drop_snapshot(struct port_conn *c, unsigned status)
+{
+    if (!c->snapshot)
+        return;
+    drop_request(c);
+    snapshot_in_free(c->snapshot, status);
+    c->snapshot = NULL;
+}
+
 static void end_use(struct port_conn *c)
 {
+    drop_snapshot(c, 0);
     drop_request(c);
     drop_body(c);
     http_close(&c->http);
@@ -334,19 +346,25 @@ static bool check_post(struct port_conn *c)
     return false;
 }
 
-static void message_head(struct port_conn *c)
+/* Says whether it is a member. If it is nobody that we know, where it lives may be of use. */
+static bool hear_of_sender(struct port_conn *c)
 {
     struct peers *p = c->peers;
     uint64_t from = 0;
 
-    if (!check_post(c))
-        return;
     bool has_from = check_id(field_of(&c->http.reader, "X-Server-From"), &from);
     struct bytes urls = field_of(&c->http.reader, "X-PeerURLs");
     if (has_from && urls.len > 0)
         peers_add_remote(p, from, urls);
+    return has_from && peers_find(p, from);
+}
+
+static void message_head(struct port_conn *c)
+{
+    if (!check_post(c))
+        return;
     c->use = USE_MESSAGE;
-    c->body_max = has_from && peers_find(p, from) ? PEER_POST_BYTES_MAX : PEER_REQUEST_BYTES_MAX;
+    c->body_max = hear_of_sender(c) ? PEER_POST_BYTES_MAX : PEER_REQUEST_BYTES_MAX;
 }
 
 static void take_message(struct port_conn *c, struct blob *frame)
@@ -395,6 +413,57 @@ static void message_end(struct port_conn *c)
     blob_unref(frame);
 }
 
+/* --- snapshots --- */
+
+/* Who sends one need not be a member that we know: we may be so far behind that we have not heard
+ * of it. */
+static void snapshot_head(struct port_conn *c)
+{
+    const struct http1_reader *r = &c->http.reader;
+
+    if (!check_post(c))
+        return;
+    bool is_member = hear_of_sender(c);
+    c->use = USE_SNAPSHOT;
+    c->snapshot = snapshot_in_new(
+        c->peers, c->remote, r->part == HTTP1_IN_CHUNK_SIZE ? HTTP_CHUNKED : r->length,
+        is_member ? PEER_SNAPSHOT_MESSAGE_BYTES_MAX : PEER_REQUEST_BYTES_MAX);
+    http_set_window(&c->http, 1); /* what there is no credit for is left in the socket */
+}
+
+static void refuse_snapshot(struct port_conn *c)
+{
+    unsigned status = c->snapshot->status;
+    const char *why = c->snapshot->why;
+
+    drop_snapshot(c, status);
+    refuse_message(c, status, why);
+}
+
+static void snapshot_data(struct port_conn *c, struct bytes piece)
+{
+    http_consumed(&c->http, snapshot_in_data(c->snapshot, piece));
+    if (c->snapshot->status > 0) {
+        refuse_snapshot(c);
+    } else if (c->snapshot->id > 0 && c->request == 0) {
+        c->request = c->snapshot->id;
+        (void)map_put_id(&c->peers->requests, c->request, c);
+    }
+}
+
+static void snapshot_end(struct port_conn *c)
+{
+    snapshot_in_end(c->snapshot);
+    if (c->snapshot->status > 0)
+        refuse_snapshot(c);
+}
+
+/* A sender that had no credit was not silent. */
+static bool is_starved(const struct port_conn *c)
+{
+    return c->snapshot && c->snapshot->id > 0 && c->snapshot->credit == 0;
+}
+
 /* --- requests for the server --- */
 
 static struct bytes copy_to(struct buf *text, struct bytes what)
@@ -436,6 +505,7 @@ void peers_respond(struct peers *p, uint64_t request, const struct peer_response
 
     if (!c)
         return; /* it has gone */
+    drop_snapshot(c, r->status);
     drop_request(c);
     respond(c, &(struct response){.status = r->status,
                                   .content_type = r->content_type,
@@ -445,6 +515,19 @@ void peers_respond(struct peers *p, uint64_t request, const struct peer_response
                                   .is_error = r->status >= 400 && r->content_type &&
                                               strncmp(r->content_type, "text/plain", 10) == 0});
     settle(c);
+}
+
+void peers_snapshot_grant(struct peers *p, uint64_t id, size_t bytes)
+{
+    struct port_conn *c = map_get_id(&p->requests, id);
+
+    if (!c || !c->snapshot)
+        return; /* it has gone */
+    if (is_starved(c))
+        c->heard_ns = clock_now_ns(p->clock);
+    http_consumed(&c->http, snapshot_in_grant(c->snapshot, bytes));
+    settle(c);
+    peers_wake(p); /* to take what was held */
 }
 
 /* --- http --- */
@@ -465,8 +548,7 @@ static void on_head(struct http_conn *h)
     } else if (bytes_equal(path, BYTES("/raft"))) {
         message_head(c);
     } else if (bytes_equal(path, BYTES("/raft/snapshot"))) {
-        if (check_post(c))
-            refuse_message(c, 501, "snapshots are not received yet");
+        snapshot_head(c);
     } else if (bytes_equal(path, BYTES("/raft/probing"))) {
         respond_to_probe(c);
     } else if (bytes_starts_with(path, BYTES("/raft/"))) {
@@ -475,7 +557,8 @@ static void on_head(struct http_conn *h)
         c->use = USE_REQUEST;
         c->body_max = PEER_REQUEST_BYTES_MAX;
     }
-    if (c->use != USE_NONE && h->reader.has_length && h->reader.length > c->body_max)
+    bool is_bounded = c->use == USE_MESSAGE || c->use == USE_REQUEST;
+    if (is_bounded && h->reader.has_length && h->reader.length > c->body_max)
         refuse(c, (struct response){.status = 413}, "http: request body too large");
 }
 
@@ -484,6 +567,10 @@ static void on_body(struct http_conn *h, struct bytes piece)
     struct port_conn *c = port_conn_of(h);
     struct peers *p = c->peers;
 
+    if (c->use == USE_SNAPSHOT) {
+        snapshot_data(c, piece);
+        return;
+    }
     http_consumed(h, piece.len);
     if (c->use == USE_NONE)
         return;
@@ -504,6 +591,8 @@ static void on_end(struct http_conn *h)
     peer_timer_stop(c->peers, &c->timer);
     if (c->use == USE_MESSAGE)
         message_end(c);
+    else if (c->use == USE_SNAPSHOT)
+        snapshot_end(c);
     else if (c->use == USE_REQUEST)
         request_end(c);
 }
@@ -524,6 +613,7 @@ static void on_over(struct http_conn *h, bool kept)
     struct port_conn *c = port_conn_of(h);
 
     assert(c->body.len == 0);
+    assert(!c->snapshot);
     if (kept && !c->peers->is_stopping)
         watch_silence(c);
     else
@@ -534,7 +624,11 @@ static void on_broken(struct http_conn *h, const char *why)
 {
     struct port_conn *c = port_conn_of(h);
 
-    if (c->use == USE_MESSAGE)
+    if (c->snapshot)
+        c->snapshot->why = why;
+    if (c->snapshot && c->snapshot->id > 0)
+        ; /* the server is told why */
+    else if (c->use == USE_MESSAGE || c->use == USE_SNAPSHOT)
         log_warn(c->peers->logger, "failed to read Raft message",
                  LOG_ID("local-member-id", c->peers->options.self), LOG_STR("remote", c->remote),
                  LOG_STR("error", why));
@@ -612,9 +706,15 @@ static void on_sent(struct wire *w, size_t bytes)
 static void on_time(struct timer *t)
 {
     struct port_conn *c = container_of(t, struct port_conn, timer);
-    uint64_t due_ns = c->heard_ns + PEER_PORT_SILENCE_MS * NS_PER_MS;
+    bool is_image = c->snapshot && c->snapshot->id > 0;
+    uint64_t limit_ms = is_image ? PEER_SNAPSHOT_SILENCE_MS : PEER_PORT_SILENCE_MS;
+    uint64_t due_ns = c->heard_ns + limit_ms * NS_PER_MS;
 
-    if (c->state == PORT_OPEN && !c->has_left && clock_now_ns(c->peers->clock) < due_ns)
+    if (c->snapshot)
+        c->snapshot->why = "i/o timeout";
+    if (c->state == PORT_OPEN && !c->has_left && is_starved(c))
+        peer_timer_start(c->peers, t, limit_ms);
+    else if (c->state == PORT_OPEN && !c->has_left && clock_now_ns(c->peers->clock) < due_ns)
         timer_start_at(c->peers->clock, t, due_ns);
     else
         port_conn_cut(c, ERR_TIMEOUT);
@@ -655,6 +755,11 @@ struct port_conn *port_conn_of_link(struct list *link)
 void port_conn_check(const struct port_conn *c, uint64_t *receiving)
 {
     *receiving += c->body.len;
+    if (c->snapshot) {
+        *receiving += c->snapshot->message.len;
+        snapshot_in_check(c->snapshot);
+    }
+    assert(!c->snapshot || c->use == USE_SNAPSHOT);
     http_check(&c->http);
     assert(c->body.len <= PEER_POST_BYTES_MAX);
     assert(c->request == 0 || map_get_id(&c->peers->requests, c->request) == c);

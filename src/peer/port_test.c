@@ -201,16 +201,87 @@ TEST(a_post_is_taken_with_204)
     peer_rig_close(r);
 }
 
-TEST(a_snapshot_is_not_taken_yet)
+/* --- snapshots --- */
+
+/* A message of this length and these bytes in front of an image, or of part of one. */
+static struct bytes snapshot(const char *field, const char *value, uint64_t length,
+                             struct bytes message, const char *image)
+{
+    static struct buf all;
+    struct bytes head = with("POST /raft/snapshot", field, value);
+
+    buf_clear(&all);
+    buf_append(&all, bytes_of(head.at, head.len - 2));
+    buf_printf(&all, "Content-Length: %zu\r\n\r\n", 8 + message.len + strlen(image));
+    for (int shift = 56; shift >= 0; shift -= 8)
+        buf_append_byte(&all, (uint8_t)(length >> shift));
+    buf_append(&all, message);
+    buf_append_str(&all, image);
+    return buf_bytes(&all);
+}
+
+/* MsgSnap from 22 to 11 with a snapshot of index 7, term 3 and "{}" in it. */
+#define SNAP BYTES("\x08\x07\x10\x11\x18\x22\x20\x03\x4a\x0a\x0a\x02{}\x12\x04\x10\x07\x18\x03")
+
+TEST(a_snapshot_is_refused_with_etcds_status_and_text)
 {
     struct peer_rig *r = lonely_rig();
+    static const struct {
+        uint64_t length;
+        struct bytes message;
+        const char *text;
+    } malformed[] = {
+        {20, BYTES(""), "EOF"},
+        {100, SNAP, "unexpected EOF"},
+        {4ull << 30, SNAP, "rafthttp: error limit exceeded"},
+        {UINT64_MAX, SNAP, "rafthttp: error limit exceeded"},
+        {64 * MIB + 1, SNAP, "rafthttp: error limit exceeded"},
+        {2, BYTES("\xff\xff"), "proto: cannot parse invalid wire-format data"},
+        {6, BYTES("\x08\x07\x10\x11\x18\x22"), "no snapshot in it"},
+        {8, BYTES("\x08\x07\x10\x11\x18\x22\x4a\x00"), "no snapshot in it"},
+    };
 
     check_response(r, with("GET /raft/snapshot", "Host", "x"), false,
                    refused("405 Method Not Allowed", "Allow: POST\r\n", "Method Not Allowed"));
-    check_response(r, with("POST /raft/snapshot", "X-Etcd-Cluster-ID", "77"), false,
+    check_response(r, snapshot("X-Server-Version", NULL, 20, SNAP, "image"), false,
+                   refused("412 Precondition Failed", CLUSTER, "incompatible version"));
+    check_response(r, snapshot("X-Min-Cluster-Version", "3.8.0", 20, SNAP, "image"), false,
+                   refused("412 Precondition Failed", CLUSTER, "incompatible version"));
+    check_response(r, snapshot("X-Etcd-Cluster-ID", "77", 20, SNAP, "image"), false,
                    refused("412 Precondition Failed", CLUSTER, "cluster ID mismatch"));
     check_response(r, with("POST /raft/snapshot", "Host", "x"), false,
-                   refused("501 Not Implemented", CLUSTER, "snapshots are not received yet"));
+                   refused("400 Bad Request", CLUSTER, "failed to decode raft message (EOF)"));
+    for (size_t i = 0; i < ARRAY_LEN(malformed); i++) {
+        char text[128];
+        snprintf(text, sizeof(text), "failed to decode raft message (%s)", malformed[i].text);
+        check_response(r, snapshot("Host", "x", malformed[i].length, malformed[i].message, ""),
+                       false, refused("400 Bad Request", CLUSTER, text));
+    }
+    CHECK(strstr(buf_str(&r->at[1].log), "failed to decode Raft message"));
+    check_response(r, snapshot("Host", "x", 6, BYTES("\x08\x05\x10\x11\x18\x22"), "image"), false,
+                   refused("400 Bad Request", CLUSTER, "wrong raft message type"));
+    CHECK(strstr(buf_str(&r->at[1].log), "\"unexpected Raft message type\""));
+    CHECK(strstr(buf_str(&r->at[1].log), "\"message-type\":\"MsgVote\""));
+
+    /* Said of the message, before the image: etcd says the same after it. */
+    struct buf other = {0};
+    buf_append(&other, SNAP);
+    other.at[3] = 0x63;
+    check_response(
+        r, snapshot("Host", "x", 20, buf_bytes(&other), "image"), false,
+        refused("500 Internal Server Error", CLUSTER,
+                "failed to process raft message (cannot process message to mismatch member)"));
+    other.at[3] = other.at[5] = 0x11;
+    check_response(r, snapshot("Host", "x", 20, buf_bytes(&other), "image"), false,
+                   refused("400 Bad Request", CLUSTER,
+                           "failed to decode raft message (from no other member)"));
+    buf_free(&other);
+    peers_remove(r->at[1].peers, peer_rig_id(2));
+    check_response(
+        r, snapshot("Host", "x", 20, SNAP, "image"), false,
+        refused("500 Internal Server Error", CLUSTER,
+                "failed to process raft message (cannot process message from removed member)"));
+    CHECK_EQ(r->at[1].snapshot.begun, 0);
     peer_rig_close(r);
 }
 

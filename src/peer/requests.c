@@ -68,6 +68,19 @@ static void request_over(struct request *r, unsigned status, const char *why)
 
 static void pump(struct requests *q);
 
+size_t requests_raft_fields(const struct peers *p, struct http1_field out[REQUESTS_RAFT_FIELDS])
+{
+    size_t count = 0;
+
+    out[count++] = (struct http1_field){BYTES("X-Server-From"), bytes_of_str(p->self_hex)};
+    out[count++] = (struct http1_field){BYTES("X-Server-Version"), bytes_of_str(p->version)};
+    out[count++] = (struct http1_field){BYTES("X-Min-Cluster-Version"), BYTES("3.0.0")};
+    out[count++] = (struct http1_field){BYTES("X-PeerURLs"), bytes_of_str(p->urls)};
+    out[count++] = (struct http1_field){BYTES("X-Etcd-Cluster-ID"), bytes_of_str(p->cluster_hex)};
+    assert(count == REQUESTS_RAFT_FIELDS);
+    return count;
+}
+
 static void start_request(struct request_conn *c)
 {
     const struct peers *p = c->owner->peers;
@@ -78,13 +91,9 @@ static void start_request(struct request_conn *c)
     if (r->content_type)
         fields[count++] =
             (struct http1_field){BYTES("Content-Type"), bytes_of_str(r->content_type)};
-    if (r->as_raft) {
-        fields[count++] = (struct http1_field){BYTES("X-Server-From"), bytes_of_str(p->self_hex)};
-        fields[count++] = (struct http1_field){BYTES("X-Server-Version"), bytes_of_str(p->version)};
-        fields[count++] = (struct http1_field){BYTES("X-Min-Cluster-Version"), BYTES("3.0.0")};
-        fields[count++] = (struct http1_field){BYTES("X-PeerURLs"), bytes_of_str(p->urls)};
-    }
-    if (r->as_raft || r->with_cluster_id)
+    if (r->as_raft)
+        count += requests_raft_fields(p, fields + count);
+    else if (r->with_cluster_id)
         fields[count++] =
             (struct http1_field){BYTES("X-Etcd-Cluster-ID"), bytes_of_str(p->cluster_hex)};
     struct bytes body = buf_bytes(&r->body);

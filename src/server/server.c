@@ -259,7 +259,8 @@ static void hear_while_founding(struct server *s)
     while (peers_take(s->peering.peers, &e)) {
         if (e.kind == PEER_RESULT)
             founding_result(&s->founding, &e);
-        else if (e.kind == PEER_REQUEST) /* etcd would not have answered yet */
+        else if (e.kind == PEER_REQUEST || e.kind == PEER_SNAPSHOT_BEGIN)
+            /* etcd would not have answered yet */
             peers_respond(s->peering.peers, e.id,
                           &(struct peer_response){.status = 503,
                                                   .content_type = "text/plain; charset=utf-8",

@@ -361,6 +361,19 @@ static void hear_result(struct server *s, const struct peer_event *e)
     }
 }
 
+/* Snapshots are neither sent nor received yet. */
+static void hear_snapshot(struct server *s, const struct peer_event *e)
+{
+    if (e->kind == PEER_SNAPSHOT_BEGIN)
+        peers_respond(s->peering.peers, e->id,
+                      &(struct peer_response){.status = 501,
+                                              .content_type = "text/plain; charset=utf-8",
+                                              .body = BYTES("snapshots are not received yet\n"),
+                                              .with_cluster_id = true});
+    else if (e->kind == PEER_SNAPSHOT_SENT || e->kind == PEER_SNAPSHOT_FAILED)
+        raft_report_snapshot(s->raft, e->member, e->kind == PEER_SNAPSHOT_SENT);
+}
+
 static void hear_peer(struct server *s, const struct peer_event *e)
 {
     switch (e->kind) {
@@ -370,9 +383,6 @@ static void hear_peer(struct server *s, const struct peer_event *e)
     case PEER_UNREACHABLE:
         raft_report_unreachable(s->raft, e->member);
         return;
-    case PEER_SNAPSHOT_FAILED:
-        raft_report_snapshot(s->raft, e->member, false);
-        return;
     case PEER_REMOVED:
         leave_cluster(s);
         return;
@@ -381,6 +391,14 @@ static void hear_peer(struct server *s, const struct peer_event *e)
         return;
     case PEER_RESULT:
         hear_result(s, e);
+        return;
+    case PEER_SNAPSHOT_SENT:
+    case PEER_SNAPSHOT_FAILED:
+    case PEER_SNAPSHOT_BEGIN:
+    case PEER_SNAPSHOT_BYTES:
+    case PEER_SNAPSHOT_END:
+    case PEER_SNAPSHOT_GONE:
+        hear_snapshot(s, e);
         return;
     }
     unreachable();
