@@ -1,7 +1,7 @@
 /* Our store, written out as etcd's file. */
 #include "base/assert.h"
-#include "base/list.h"
 #include "io/disk.h"
+#include "snap/store_feed.h"
 #include "snap/transfer_int.h"
 
 #include <inttypes.h>
@@ -9,61 +9,10 @@
 struct exporter {
     struct dir *dir;
     struct backend *from;
-    struct bolt_feed feed;
+    struct store_feed feed;
     struct backend_view view;
-    struct backend_cursor cursor;
-    bool cursor_open;
-    enum bucket bucket;
-    struct bytes value; /* of the current entry; lent by the view */
     struct snap_copied copied;
 };
-
-/* ---- The view as the writer's feed ---- */
-
-static void close_cursor(struct exporter *x)
-{
-    if (x->cursor_open)
-        backend_cursor_close(&x->cursor);
-    x->cursor_open = false;
-}
-
-/* The writer's buckets are ours, in our order, which is that of their names. */
-static enum err feed_rewind(struct bolt_feed *f, size_t bucket)
-{
-    struct exporter *x = container_of(f, struct exporter, feed);
-
-    assert(bucket < BUCKET_COUNT);
-    close_cursor(x);
-    x->bucket = (enum bucket)bucket;
-    backend_cursor_open(&x->view, x->bucket, (struct bytes){0}, &x->cursor);
-    x->cursor_open = true;
-    return ERR_OK;
-}
-
-static enum err feed_next(struct bolt_feed *f, struct bolt_entry *out)
-{
-    struct exporter *x = container_of(f, struct exporter, feed);
-    struct bytes key;
-    enum err e = backend_cursor_next(&x->cursor, &key, &x->value);
-
-    if (e != ERR_OK)
-        return e;
-    *out = (struct bolt_entry){.key = key, .value_bytes = (uint32_t)x->value.len};
-    x->copied.entries++;
-    x->copied.bytes += key.len + x->value.len;
-    return ERR_OK;
-}
-
-static enum err feed_read(struct bolt_feed *f, uint32_t offset, uint8_t *into, size_t size)
-{
-    struct exporter *x = container_of(f, struct exporter, feed);
-
-    assert(offset <= x->value.len);
-    assert(size <= x->value.len - offset);
-    if (size > 0)
-        memcpy(into, x->value.at + offset, size);
-    return ERR_OK;
-}
 
 /* ---- Writing ---- */
 
@@ -73,8 +22,8 @@ static enum err write_failed(struct exporter *x, enum err e)
 
     if (e == ERR_CORRUPT && *damage)
         return dir_fail(x->dir, e, x->dir->store, "%s", damage);
-    return dir_fail(x->dir, e, x->dir->db_tmp, "cannot write bucket %s: %s", bucket_name(x->bucket),
-                    err_text(e));
+    return dir_fail(x->dir, e, x->dir->db_tmp, "cannot write bucket %s: %s",
+                    bucket_name(x->feed.bucket), err_text(e));
 }
 
 static enum err write_pieces(struct exporter *x, struct bolt_writer *w, struct disk_file *file)
@@ -112,26 +61,26 @@ static enum err write_file(struct exporter *x, struct bolt_writer *w)
 
 static enum err write_db(struct exporter *x)
 {
-    struct bytes names[BUCKET_COUNT];
     bool done = false;
 
-    for (int i = 0; i < BUCKET_COUNT; i++)
-        names[i] = bytes_of_str(bucket_name((enum bucket)i));
+    store_feed_init(&x->feed, NULL, INT64_MAX);
+    store_feed_begin(&x->feed, &x->view);
     struct bolt_writer *w = bolt_writer_open(
-        &(struct bolt_writer_options){.buckets = names, .bucket_count = BUCKET_COUNT}, &x->feed);
+        &(struct bolt_writer_options){.buckets = x->feed.names, .bucket_count = BUCKET_COUNT},
+        &x->feed.bolt);
     enum err e = ERR_OK;
     /* Two walks over the same view: the first only counts, since the metas, which come first, say
      * how many pages follow; the second writes. */
     while (e == ERR_OK && !done)
         e = bolt_writer_plan(w, UINT64_MAX, &done);
-    x->copied.entries = 0; /* counted again in the second walk */
-    x->copied.bytes = 0;
+    x->copied.entries = x->feed.entries;
+    x->copied.bytes = x->feed.bytes;
     if (e == ERR_OK)
         e = write_file(x, w);
     if (e != ERR_OK)
         e = write_failed(x, e);
-    close_cursor(x);
     bolt_writer_close(w);
+    store_feed_free(&x->feed);
     return e;
 }
 
@@ -148,22 +97,18 @@ static enum err check_written(struct exporter *x)
     return e;
 }
 
-/* A delete that is decided but not carried out, say, which etcd could not go on with. */
 static enum err check_finished(struct exporter *x)
 {
-    struct bytes prefix = BYTES(BACKEND_UNFINISHED_PREFIX), key, value;
-    struct backend_cursor c;
+    struct bytes name = {0};
+    enum err e = store_feed_check_finished(&x->view, &name);
 
-    backend_cursor_open(&x->view, BUCKET_META, prefix, &c);
-    enum err e = backend_cursor_next(&c, &key, &value);
-    backend_cursor_close(&c);
-    if (e == ERR_END || (e == ERR_OK && !bytes_starts_with(key, prefix)))
-        return ERR_OK;
-    if (e != ERR_OK)
-        return write_failed(x, e);
-    return dir_fail(x->dir, ERR_BUSY, x->dir->store,
-                    "%.*s is under way in it: start the member, and stop it a minute later",
-                    (int)key.len, (const char *)key.at);
+    if (e == ERR_CORRUPT)
+        return dir_fail(x->dir, e, x->dir->store, "%s", backend_view_damage(&x->view));
+    if (e == ERR_BUSY)
+        return dir_fail(x->dir, e, x->dir->store,
+                        "%.*s is under way in it: start the member, and stop it a minute later",
+                        (int)name.len, (const char *)name.at);
+    return e;
 }
 
 static enum err copy_all(struct exporter *x)
@@ -173,7 +118,6 @@ static enum err copy_all(struct exporter *x)
 
     if (e != ERR_OK)
         return e;
-    x->feed = (struct bolt_feed){.rewind = feed_rewind, .next = feed_next, .read = feed_read};
     backend_view_open(x->from, &x->view);
     e = check_finished(x);
     if (e == ERR_OK)
