@@ -39,10 +39,18 @@ bool mvcc_compact_pending(const struct mvcc *m)
     return m->now.revision >= 0;
 }
 
-/* Once it has begun nobody can come into its way: scans and the floor begin above it. */
+/*
+ * Once it has begun nobody can come into its way who reads some revision: scans and the floor begin
+ * above it. An image is of all that is stored, and stops it in the middle: were it to wait for the
+ * end, compactions that follow each other could keep it waiting for ever.
+ */
 bool mvcc_compact_held_back(const struct mvcc *m)
 {
-    if (!mvcc_compact_pending(m) || m->removing)
+    if (!mvcc_compact_pending(m))
+        return false;
+    if (m->image_pins > 0)
+        return true;
+    if (m->removing)
         return false;
     return m->history_floor <= m->now.revision || mvcc_pin_in_the_way(m);
 }
@@ -165,4 +173,18 @@ int64_t mvcc_compact_finished(const struct mvcc *m)
     bool durable = backend_durable_batch(m->backend) >= m->finished_batch;
 
     return durable ? m->finished : m->finished_durable;
+}
+
+/* --- images ------------------------------------------------------------------------------- */
+
+void mvcc_image_pin(struct mvcc *m)
+{
+    m->image_pins++;
+}
+
+void mvcc_image_unpin(struct mvcc *m)
+{
+    assert(m->image_pins > 0);
+
+    m->image_pins--;
 }

@@ -22,7 +22,8 @@
  *            a chunk at a time, whenever the client can take them. Nothing is remembered in between
  *            but a place, so a reply of a gigabyte costs no memory. A scan pins its revision.
  * Compacting mvcc_compact makes older revisions unreadable at once; mvcc_compact_some removes them
- *            from index and store in slices, once the note of it is durable and no pin needs them.
+ *            from index and store in slices, once the note of it is durable and no pin needs them,
+ *            a scan's or an image's.
  *            Only the history floor (mvcc_keep_history) lets watchers that were live when history
  *            was cut read on below it, and the removal waits for them too.
  * Settling   whoever needs the tombstones of large deletes to be stored waits at one barrier,
@@ -312,8 +313,8 @@ uint32_t mvcc_length_before(struct mvcc *m, struct bytes key, int64_t main);
  * read; scans that are open go on. */
 enum mvcc_result mvcc_compact(struct mvcc *m, int64_t revision);
 
-/* Is there something to remove? And does it wait for something: the note's commit, a pin, the
- * history floor, the barrier, or the backend, which has no budget left? */
+/* Is there something to remove? And does it wait for something: the note's commit, a pin, an image,
+ * the history floor, the barrier, or the backend, which has no budget left? */
 bool mvcc_compact_pending(const struct mvcc *m);
 bool mvcc_compact_waiting(const struct mvcc *m);
 
@@ -327,6 +328,18 @@ bool mvcc_compact_some(struct mvcc *m, unsigned steps);
 
 /* The newest compaction that is finished, and durably so: for physical=true. */
 int64_t mvcc_compact_finished(const struct mvcc *m);
+
+/*
+ * Images of the whole store, which are read in slices while writes go on, pin it in a way of their
+ * own: as long as one is there nothing is removed, however far a removal has come, and what was
+ * stored up to the newest revision of when the pin was put stays as it is. (Put it when history is
+ * settled, mvcc_when_settled with INT64_MAX: what was not yet stored then comes later.) Who
+ * compacts waits, and nobody ends the pin but its owner.
+ *
+ * Removals that were made before it are in the store when the batch is durable that was open then.
+ */
+void mvcc_image_pin(struct mvcc *m);
+void mvcc_image_unpin(struct mvcc *m);
 
 /* --- hashes, equal to etcd's --- */
 
@@ -358,6 +371,7 @@ struct mvcc_status {
     size_t keys; /* in the index, dead ones with history too */
     size_t index_bytes;
     size_t pins;
+    size_t image_pins;
 };
 struct mvcc_status mvcc_status(const struct mvcc *m);
 

@@ -50,6 +50,7 @@ struct mvcc {
 
     struct mvcc_scan *first_pin, *last_pin; /* oldest first */
     size_t pin_count;
+    size_t image_pins;
     bool scans_end; /* all of them are in the way: the store was replaced */
 
     struct list waiters; /* at the barrier */
@@ -170,7 +171,8 @@ MUST_CHECK bool range_tombstone_decode(struct bytes value, struct key_range *ran
 
 /* --- compact.c --- */
 
-/* Does a reader of history keep it from beginning, a scan or whoever has put the floor? */
+/* Does a reader keep it from beginning, a scan or whoever has put the floor? Or an image from going
+ * on? */
 bool mvcc_compact_held_back(const struct mvcc *m);
 
 /* --- pins --- */

@@ -124,6 +124,7 @@ void mvcc_close(struct mvcc *m)
     if (!m)
         return;
     assert(m->pin_count == 0);
+    assert(m->image_pins == 0);
     mvcc_stop_waiting(&m->compaction);
     assert(list_empty(&m->waiters));
 
@@ -209,6 +210,7 @@ struct mvcc_status mvcc_status(const struct mvcc *m)
         .keys = keyindex_size(m->index),
         .index_bytes = keyindex_bytes(m->index),
         .pins = m->pin_count,
+        .image_pins = m->image_pins,
     };
 }
 

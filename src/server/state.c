@@ -112,7 +112,9 @@ void state_fails_to(struct state *state, void (*on_failed)(void *context, const 
 
 bool state_is_unused(const struct state *state)
 {
-    return mvcc_status(state->mvcc).pins == 0 && !apply_is_reading(state->apply) &&
+    struct mvcc_status mvcc = mvcc_status(state->mvcc);
+
+    return mvcc.pins == 0 && mvcc.image_pins == 0 && !apply_is_reading(state->apply) &&
            backend_is_idle(state->backend);
 }
 
