@@ -230,6 +230,10 @@ enum {
     SNAP_NAMES_BYTES_MAX = 1 * MIB,      /* of the listing of member/ */
     SNAP_IMPORT_BATCH_BYTES = 32 * MIB,  /* committed at once */
     SNAP_EXPORT_PIECE_BYTES = 1 * MIB,   /* written at once */
+    IMAGE_CHUNK_BYTES = 256 * KIB,       /* of an image: one is read while another is made */
+    IMAGE_SLICE_BYTES = 4 * MIB,         /* looked at while it is planned, with one view */
+    IMAGE_SLICE_ENTRIES = 16384,         /* or so many entries: some milliseconds, either */
+    IMAGE_STALLED_MS = 30000,            /* of nothing consumed: it holds up compaction */
     BOLT_CACHE_BYTES = 1 * MIB,          /* of pages of a file that is read */
     BOLT_CHECK_PIECE_BYTES = 64 * KIB,   /* of a file that is summed up, read at once */
     BOLT_DEPTH_MAX = 32, /* a branch has two children or more: no tree of honest make comes near */
