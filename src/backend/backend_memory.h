@@ -6,6 +6,10 @@
  * told to fail or to be the last before the power goes. A commit is there whole or not at all: what
  * has not reached the sync is lost; whether the write of the new root made it is the seed's choice.
  *
+ * It can be full. Then a commit that makes the file grow by more than there is space for fails with
+ * ERR_NO_SPACE, and leaves the store as it was; and so does every commit if there is less than a
+ * page, since even a removal copies pages. A store that is freed gives its space back.
+ *
  *     struct memory_disk *d = memory_disk_new(seed);
  *     backend_open(&(struct backend_options){.memory = d, .workers = w}, &b);
  *     memory_disk_crash(d);      // from here every call fails
@@ -34,6 +38,11 @@ void memory_disk_crash(struct memory_disk *d);
 
 /* The power is back. */
 void memory_disk_restart(struct memory_disk *d);
+
+/* From now on files may grow by so many bytes. MEMORY_DISK_NOT_FULL: by any. */
+#define MEMORY_DISK_NOT_FULL UINT64_MAX
+void memory_disk_set_space(struct memory_disk *d, uint64_t bytes);
+uint64_t memory_disk_space(const struct memory_disk *d); /* what is left of it */
 
 /* Calls so far: what a sweep counts to. */
 uint64_t memory_disk_calls(const struct memory_disk *d);

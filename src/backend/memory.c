@@ -13,6 +13,7 @@
  * does not keep it, until `committed` moves: the write of the new root.
  */
 struct image {
+    struct memory_disk *disk;
     struct batch *batch;
     uint64_t committed;
     unsigned refs;
@@ -31,6 +32,7 @@ struct memory_disk {
     struct image *beside; /* under the image's name; or NULL */
     struct rng rng;
     uint64_t calls, fail_at, crash_at; /* counted from the beginning */
+    uint64_t space;                    /* by which files may grow; or MEMORY_DISK_NOT_FULL */
     bool dead;
     unsigned stores;
 };
@@ -55,10 +57,11 @@ struct store_cursor {
 
 /* --- the disk ----------------------------------------------------------------------------- */
 
-static struct image *image_new(void)
+static struct image *image_new(struct memory_disk *d)
 {
     struct image *i = mem_new(struct image);
 
+    i->disk = d;
     i->batch = batch_new();
     i->refs = 1;
     return i;
@@ -68,6 +71,8 @@ static void image_unref(struct image *i)
 {
     if (--i->refs > 0)
         return;
+    if (i->disk->space != MEMORY_DISK_NOT_FULL)
+        i->disk->space += i->file_bytes;
     if (batch_unref(i->batch))
         batch_free(i->batch);
     mem_free(i);
@@ -101,7 +106,8 @@ struct memory_disk *memory_disk_new(uint64_t seed)
 {
     struct memory_disk *d = mem_new(struct memory_disk);
 
-    d->image = image_new();
+    d->image = image_new(d);
+    d->space = MEMORY_DISK_NOT_FULL;
     rng_seed(&d->rng, seed);
     return d;
 }
@@ -140,6 +146,16 @@ void memory_disk_restart(struct memory_disk *d)
     image_renew(d->image);
     if (d->beside)
         image_renew(d->beside);
+}
+
+void memory_disk_set_space(struct memory_disk *d, uint64_t bytes)
+{
+    d->space = bytes;
+}
+
+uint64_t memory_disk_space(const struct memory_disk *d)
+{
+    return d->space;
 }
 
 uint64_t memory_disk_calls(const struct memory_disk *d)
@@ -316,13 +332,40 @@ static void abort_writing(struct store *base)
     image_renew(s->image);
 }
 
+/* What the file needs to grow by. */
+static uint64_t growth(const struct image *i)
+{
+    return i->live_bytes > i->file_bytes ? i->live_bytes - i->file_bytes : 0;
+}
+
+static enum err find_space(struct memory_store *s)
+{
+    uint64_t space = s->disk->space;
+
+    if (space >= PAGE_BYTES && space >= growth(s->image))
+        return ERR_OK;
+    snprintf(s->base.failure, sizeof(s->base.failure), "memory disk: cannot write: no space left");
+    return ERR_NO_SPACE;
+}
+
+static void take_space(struct image *i)
+{
+    uint64_t more = growth(i);
+
+    i->file_bytes += more;
+    if (i->disk->space != MEMORY_DISK_NOT_FULL)
+        i->disk->space -= more;
+}
+
 static enum err commit(struct store *base)
 {
     struct memory_store *s = memory_store(base);
     struct image *i = s->image;
     bool reached;
-    enum err e = call(s, "sync", &reached);
+    enum err e = find_space(s);
 
+    if (e == ERR_OK)
+        e = call(s, "sync", &reached);
     if (e == ERR_OK) {
         e = call(s, "write the root", &reached);
         i->committed += reached;
@@ -332,8 +375,7 @@ static enum err commit(struct store *base)
         return e;
     }
     s->writing = false;
-    if (i->live_bytes > i->file_bytes)
-        i->file_bytes = i->live_bytes;
+    take_space(i);
     base->sizes = (struct backend_sizes){.file_bytes = i->file_bytes, .used_bytes = i->live_bytes};
     size_t keys = 0;
     for (int bucket = 0; bucket < BUCKET_COUNT; bucket++)
@@ -376,7 +418,7 @@ static enum err copy_open(struct store *base, struct store **out)
     enum err e = call(s, "make a copy", &reached);
 
     if (e == ERR_OK)
-        *out = store_new(s->disk, image_new());
+        *out = store_new(s->disk, image_new(s->disk));
     return e;
 }
 
@@ -403,7 +445,7 @@ enum err memory_image_open(struct memory_disk *d, bool fresh, char *why, struct 
     }
     if (fresh) {
         memory_image_remove(d);
-        d->beside = image_new();
+        d->beside = image_new(d);
     }
     d->beside->refs++;
     *out = store_new(d, d->beside);

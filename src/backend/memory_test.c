@@ -2,6 +2,7 @@
  * The twin's disk fails, or loses power, at the first call, then at the second, and so on until a
  * whole story of commits and a defragmentation passes without reaching that call.
  */
+#include "backend/backend_int.h"
 #include "backend/story_test.h"
 
 #include "harness/test.h"
@@ -86,4 +87,50 @@ TEST(a_twin_forgets_versions_that_nobody_can_see)
     CHECK_EQ(backend_sizes(s.b).file_bytes, 18);
     backend_rig_close(&s);
     backend_rig_free(&s);
+}
+
+/* What becomes of a backend whose commit finds no space is not the disk's affair: the test looks at
+ * the store below it. */
+TEST(a_full_disk_refuses_a_commit_and_keeps_the_store_as_it_was)
+{
+    struct memory_disk *d = memory_disk_new(test_seed());
+    struct store *s;
+    struct store_reader *r;
+    struct bytes value;
+    static const uint8_t large[10000];
+    enum { LEFT = 8192 };
+
+    CHECK_EQ(memory_store_open(d, &s), ERR_OK);
+    memory_disk_set_space(d, LEFT);
+    CHECK_EQ(s->ops->begin(s), ERR_OK);
+    CHECK_EQ(s->ops->put(s, BUCKET_KEY, BYTES("a"), BYTES("small")), ERR_OK);
+    CHECK_EQ(s->ops->commit(s), ERR_OK);
+    CHECK_EQ(memory_disk_space(d), LEFT - 6);
+
+    /* More than there is. */
+    CHECK_EQ(s->ops->begin(s), ERR_OK);
+    CHECK_EQ(s->ops->put(s, BUCKET_KEY, BYTES("a"), BYTES("other")), ERR_OK);
+    CHECK_EQ(s->ops->put(s, BUCKET_KEY, BYTES("b"), bytes_of(large, sizeof(large))), ERR_OK);
+    CHECK_EQ(s->ops->commit(s), ERR_NO_SPACE);
+    CHECK_EQ(s->ops->reader_open(s, &r), ERR_OK);
+    CHECK_EQ(s->ops->get(r, BUCKET_KEY, BYTES("a"), &value), ERR_OK);
+    CHECK_BYTES(value, BYTES("small"));
+    CHECK_EQ(s->ops->get(r, BUCKET_KEY, BYTES("b"), &value), ERR_NOT_FOUND);
+    s->ops->reader_close(r);
+    CHECK_EQ(memory_disk_space(d), LEFT - 6);
+
+    /* Not even a page. */
+    memory_disk_set_space(d, 100);
+    CHECK_EQ(s->ops->begin(s), ERR_OK);
+    CHECK_EQ(s->ops->remove(s, BUCKET_KEY, BYTES("a")), ERR_OK);
+    CHECK_EQ(s->ops->commit(s), ERR_NO_SPACE);
+
+    /* And again there is space. */
+    memory_disk_set_space(d, 2 * sizeof(large));
+    CHECK_EQ(s->ops->begin(s), ERR_OK);
+    CHECK_EQ(s->ops->put(s, BUCKET_KEY, BYTES("b"), bytes_of(large, sizeof(large))), ERR_OK);
+    CHECK_EQ(s->ops->commit(s), ERR_OK);
+    CHECK_EQ(memory_disk_space(d), sizeof(large) - 1);
+    s->ops->close(s);
+    memory_disk_free(d);
 }

@@ -4,7 +4,7 @@
 
 void disk_submit(struct disk *d, enum disk_queue queue, struct disk_op *op)
 {
-    assert(op->kind >= DISK_OPEN && op->kind <= DISK_SYNC_DIR);
+    assert(op->kind >= DISK_OPEN && op->kind <= DISK_SPACE);
     assert(op->on_done);
     assert(!op->event.queued);
     assert(queue < DISK_QUEUE_COUNT);
@@ -15,7 +15,7 @@ void disk_submit(struct disk *d, enum disk_queue queue, struct disk_op *op)
 
 enum err disk_wait(struct disk *d, struct disk_op *op)
 {
-    assert(op->kind >= DISK_OPEN && op->kind <= DISK_SYNC_DIR);
+    assert(op->kind >= DISK_OPEN && op->kind <= DISK_SPACE);
     assert(!op->event.queued);
 
     op->disk = d;
@@ -129,6 +129,15 @@ enum err disk_remove(struct disk *d, const char *path)
 enum err disk_sync_dir(struct disk *d, const char *path)
 {
     return disk_wait(d, &(struct disk_op){.kind = DISK_SYNC_DIR, .path = path});
+}
+
+enum err disk_space(struct disk *d, const char *path, uint64_t *out)
+{
+    struct disk_op op = {.kind = DISK_SPACE, .path = path};
+    enum err e = disk_wait(d, &op);
+
+    *out = op.size;
+    return e;
 }
 
 enum err disk_open_dir(struct disk *d, const char *path, struct disk_file **out)

@@ -45,6 +45,7 @@ enum disk_op_kind {
     DISK_RENAME,    /* path path_to; replaces a file that has the name */
     DISK_REMOVE,    /* path: a file, or a directory that is empty */
     DISK_SYNC_DIR,  /* path, file: the same if it was opened before, or NULL */
+    DISK_SPACE,     /* path -> size: how many bytes a process like this may still allocate there */
 };
 
 enum disk_flag {
@@ -137,6 +138,7 @@ MUST_CHECK enum err disk_make_dir(struct disk *d, const char *path, unsigned mod
 MUST_CHECK enum err disk_rename(struct disk *d, const char *path, const char *path_to);
 MUST_CHECK enum err disk_remove(struct disk *d, const char *path);
 MUST_CHECK enum err disk_sync_dir(struct disk *d, const char *path);
+MUST_CHECK enum err disk_space(struct disk *d, const char *path, uint64_t *out);
 
 /* A directory to be synced later, when there may be no file descriptor to be had. */
 MUST_CHECK enum err disk_open_dir(struct disk *d, const char *path, struct disk_file **out);

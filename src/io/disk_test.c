@@ -536,3 +536,12 @@ TEST(a_file_whose_size_lies_is_read_to_its_end)
     buf_free(&got);
     rig_close(&rig);
 }
+
+CONTRACT(a_disk_says_how_much_space_is_left)
+{
+    uint64_t left = 0;
+
+    CHECK_EQ(disk_space(rig->io->disk, path(rig, ""), &left), ERR_OK);
+    CHECK(left > 0);
+    CHECK_EQ(disk_space(rig->io->disk, path(rig, "missing"), &left), ERR_NOT_FOUND);
+}

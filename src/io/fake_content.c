@@ -83,9 +83,17 @@ void fake_content_write(struct fake_content *c, uint64_t offset, struct bytes da
     }
     if (data.len > 0 && offset + data.len > c->size)
         c->size = offset + data.len;
+    if (data.len > 0)
+        fake_content_allocate(c, offset + data.len);
 }
 
-/* What lies beyond the end reads as zeroes if the file grows again. */
+void fake_content_allocate(struct fake_content *c, uint64_t end)
+{
+    if (end > c->allocated)
+        c->allocated = end;
+}
+
+/* What lies beyond the end reads as zeroes if the file grows again, and takes no space. */
 void fake_content_resize(struct fake_content *c, uint64_t size)
 {
     for (size_t i = size / PAGE_BYTES; size < c->size && i < c->page_count; i++) {
@@ -97,6 +105,8 @@ void fake_content_resize(struct fake_content *c, uint64_t size)
         mark_dirty(c, c->pages[i], from, PAGE_BYTES - from);
     }
     c->size = size;
+    if (c->allocated > size)
+        c->allocated = size;
 }
 
 static void keep_sector(struct fake_page *p, unsigned sector)
@@ -120,6 +130,7 @@ void fake_content_sync(struct fake_content *c)
     for (struct list *link; (link = list_pop_front(&c->dirty));)
         keep_sectors(container_of(link, struct fake_page, dirty_link), NULL);
     c->kept_size = c->size;
+    c->kept_allocated = c->allocated;
 }
 
 void fake_content_sync_failed(struct fake_content *c)
@@ -164,6 +175,7 @@ void fake_content_crash(struct fake_content *c, struct rng *coin)
 
     c->size = UINT64_MAX; /* so that whatever lies behind the end is cleared */
     fake_content_resize(c, size);
+    c->allocated = c->kept_allocated > size ? c->kept_allocated : size;
     fake_content_sync(c);
     assert(c->size == size);
     assert(c->kept_size == size);

@@ -18,6 +18,7 @@ struct fake_page;
 
 struct fake_content {
     uint64_t size, kept_size;
+    uint64_t allocated, kept_allocated; /* the disk has space for it up to here */
     struct fake_page **pages;
     size_t page_count;
     struct list dirty; /* pages written since the last sync */
@@ -32,6 +33,9 @@ void fake_content_free(struct fake_content *c);
 size_t fake_content_read(const struct fake_content *c, uint64_t offset, uint8_t *into, size_t size);
 void fake_content_write(struct fake_content *c, uint64_t offset, struct bytes data);
 void fake_content_resize(struct fake_content *c, uint64_t size);
+
+/* Space up to `end`, the size stays. */
+void fake_content_allocate(struct fake_content *c, uint64_t end);
 
 /* Everything is durable. */
 void fake_content_sync(struct fake_content *c);

@@ -5,6 +5,7 @@
 #include "base/mem.h"
 #include "io/fake_files.h"
 
+#include <errno.h>
 #include <string.h>
 
 struct fake_queue {
@@ -24,6 +25,7 @@ struct fake_disk {
     struct list open; /* struct fake_file */
     struct fake_queue queues[DISK_QUEUE_COUNT];
     struct fake_fault fault;
+    uint64_t space_max; /* of all files; or FAKE_DISK_NOT_FULL */
     uint64_t calls;
     uint64_t die_at; /* in calls; 0: not */
     bool dead;
@@ -96,6 +98,15 @@ static void file_free(struct fake_file *f)
     mem_free(f);
 }
 
+/* A new name needs space, too, though none is counted. */
+static enum err make_node(struct fake_disk *d, const char *path, bool is_dir, unsigned mode,
+                          struct fake_node **out)
+{
+    if (fake_disk_space(d) == 0 && fake_files_find(d->files, path, out) == ERR_NOT_FOUND)
+        return ERR_NO_SPACE;
+    return fake_files_make(d->files, path, is_dir, mode, out);
+}
+
 static enum err run_open(struct fake_disk *d, struct disk_op *op)
 {
     bool wants_dir = op->flags & DISK_DIRECTORY;
@@ -105,7 +116,7 @@ static enum err run_open(struct fake_disk *d, struct disk_op *op)
     if (e == ERR_OK && (op->flags & DISK_CREATE) && (op->flags & DISK_EXCLUSIVE))
         return ERR_EXISTS;
     if (e == ERR_NOT_FOUND && (op->flags & DISK_CREATE))
-        e = fake_files_make(d->files, op->path, false, op->mode, &n);
+        e = make_node(d, op->path, false, op->mode, &n);
     if (e == ERR_OK && n->is_dir != wants_dir)
         e = n->is_dir ? ERR_IO : ERR_NOT_FOUND;
     if (e != ERR_OK)
@@ -143,10 +154,46 @@ static enum err sync_file(struct fake_disk *d, struct fake_content *c)
     return ERR_OK;
 }
 
+uint64_t fake_disk_space(const struct fake_disk *d)
+{
+    if (d->space_max == FAKE_DISK_NOT_FULL)
+        return FAKE_DISK_NOT_FULL;
+    uint64_t used = fake_files_allocated(d->files);
+
+    return used < d->space_max ? d->space_max - used : 0;
+}
+
+void fake_disk_set_space(struct fake_disk *d, uint64_t bytes)
+{
+    uint64_t used = fake_files_allocated(d->files);
+
+    d->space_max = bytes < FAKE_DISK_NOT_FULL - used ? used + bytes : FAKE_DISK_NOT_FULL;
+}
+
+/* May the file take the disk's space up to `end`? */
+static bool has_space(const struct fake_disk *d, const struct fake_content *c, uint64_t end)
+{
+    return end <= c->allocated || end - c->allocated <= fake_disk_space(d);
+}
+
+static uint64_t write_begin(struct disk_op *op)
+{
+    return op->offset == DISK_END ? content_of(op)->size : op->offset;
+}
+
+static size_t write_size(const struct disk_op *op)
+{
+    size_t total = 0;
+
+    for (size_t i = 0; i < op->piece_count; i++)
+        total += op->pieces[i].len;
+    return total;
+}
+
 static void write_pieces(struct disk_op *op, size_t bytes_max)
 {
     struct fake_content *c = content_of(op);
-    uint64_t offset = op->offset == DISK_END ? c->size : op->offset;
+    uint64_t offset = write_begin(op);
 
     for (size_t i = 0; i < op->piece_count && op->done < bytes_max; i++) {
         size_t left = bytes_max - op->done;
@@ -160,14 +207,20 @@ static void write_pieces(struct disk_op *op, size_t bytes_max)
 /* Some first part of a write, in whole sectors of the file. */
 static size_t some_of(struct fake_disk *d, struct disk_op *op)
 {
-    size_t total = 0;
-
-    for (size_t i = 0; i < op->piece_count; i++)
-        total += op->pieces[i].len;
-    uint64_t begin = op->offset == DISK_END ? content_of(op)->size : op->offset;
+    size_t total = write_size(op);
+    uint64_t begin = write_begin(op);
     uint64_t end = begin + rng_between(&d->time->rng, 0, total);
     if (end < begin + total)
         end -= end % FAKE_SECTOR_BYTES;
+    return end > begin ? (size_t)(end - begin) : 0;
+}
+
+/* Of a write that the disk has not enough space for. */
+static size_t what_fits(const struct fake_disk *d, struct disk_op *op)
+{
+    uint64_t begin = write_begin(op);
+    uint64_t end = content_of(op)->allocated + fake_disk_space(d);
+
     return end > begin ? (size_t)(end - begin) : 0;
 }
 
@@ -180,6 +233,10 @@ static enum err run_write(struct fake_disk *d, struct disk_op *op)
         return ERR_IO;
     if (failing && fault.written == SIZE_MAX)
         fault.written = some_of(d, op);
+    if (!failing && !has_space(d, content_of(op), write_begin(op) + write_size(op))) {
+        fault = (struct fake_fault){.err = ERR_NO_SPACE, .written = what_fits(d, op)};
+        failing = true;
+    }
     write_pieces(op, failing ? fault.written : SIZE_MAX);
     if (rng_chance(&d->time->rng, d->options.write_back_percent, 100))
         fake_content_write_back(content_of(op), &d->time->rng);
@@ -188,12 +245,15 @@ static enum err run_write(struct fake_disk *d, struct disk_op *op)
     return op->sync ? sync_file(d, content_of(op)) : ERR_OK;
 }
 
-static enum err run_allocate(struct disk_op *op)
+static enum err run_allocate(struct fake_disk *d, struct disk_op *op)
 {
     struct fake_content *c = content_of(op);
 
+    if (!has_space(d, c, op->offset + op->size))
+        return ERR_NO_SPACE;
     if (!(op->flags & DISK_KEEP_SIZE) && c->size < op->offset + op->size)
         fake_content_resize(c, op->offset + op->size);
+    fake_content_allocate(c, op->offset + op->size);
     return ERR_OK;
 }
 
@@ -230,6 +290,17 @@ static enum err run_stat(struct fake_disk *d, struct disk_op *op)
     if (e == ERR_OK)
         op->stat =
             (struct disk_stat){.size = n->content.size, .mode = n->mode, .is_dir = n->is_dir};
+    return e;
+}
+
+/* Of a path that is there, as on a real disk. */
+static enum err run_space(struct fake_disk *d, struct disk_op *op)
+{
+    struct fake_node *n;
+    enum err e = fake_files_find(d->files, op->path, &n);
+
+    if (e == ERR_OK)
+        op->size = fake_disk_space(d);
     return e;
 }
 
@@ -272,7 +343,7 @@ static enum err run_list(struct fake_disk *d, struct disk_op *op)
 static enum err make_dir(struct fake_disk *d, const char *path, unsigned mode, bool exists_is_fine)
 {
     struct fake_node *n;
-    enum err e = fake_files_make(d->files, path, true, mode, &n);
+    enum err e = make_node(d, path, true, mode, &n);
 
     if (e == ERR_EXISTS && exists_is_fine && fake_files_find(d->files, path, &n) == ERR_OK &&
         n->is_dir)
@@ -330,7 +401,7 @@ static enum err run_kind(struct fake_disk *d, struct disk_op *op)
     case DISK_SYNC:
         return sync_file(d, content_of(op));
     case DISK_ALLOCATE:
-        return run_allocate(op);
+        return run_allocate(d, op);
     case DISK_TRUNCATE:
         return run_truncate(op);
     case DISK_LOCK:
@@ -349,6 +420,8 @@ static enum err run_kind(struct fake_disk *d, struct disk_op *op)
         return fake_files_remove(d->files, op->path);
     case DISK_SYNC_DIR:
         return run_sync_dir(d, op);
+    case DISK_SPACE:
+        return run_space(d, op);
     }
     unreachable();
 }
@@ -373,6 +446,8 @@ static void run(struct disk *base, struct disk_op *op)
         return;
     }
     op->err = run_kind(d, op);
+    if (op->err == ERR_NO_SPACE)
+        op->os_error = ENOSPC;
     if (failing)
         op->err = fault.err;
 }
@@ -430,6 +505,7 @@ struct fake_disk *fake_disk_new(struct fake_time *time, struct inbox *inbox,
     d->options = *options;
     d->fds = options->fds ? options->fds : &d->own_fds;
     d->files = fake_files_new();
+    d->space_max = FAKE_DISK_NOT_FULL;
     list_init(&d->open);
     for (unsigned i = 0; i < DISK_QUEUE_COUNT; i++) {
         struct fake_queue *q = &d->queues[i];

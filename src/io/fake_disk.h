@@ -3,6 +3,12 @@
  *
  * It keeps what disk.h promises and nothing more: data survives a crash if it was synced, a name if
  * its directory was. Operations on a queue take a while of virtual time and are done one by one.
+ *
+ * It can be full. Then what needs more space fails with ERR_NO_SPACE, again and again until there
+ * is some: a write behind what is allocated, of which as much is made as fits; an allocation, of
+ * which nothing is; and without a byte left also a new name. What overwrites, cuts, removes or
+ * syncs goes on, and what is cut or removed makes space. A directory and a name take none, nor does
+ * a file whose name is gone.
  */
 #pragma once
 
@@ -48,6 +54,12 @@ bool fake_disk_is_dead(const struct fake_disk *d);
 
 /* Calls so far, for loops that fail the first, the second, and so on until none is left. */
 uint64_t fake_disk_calls(const struct fake_disk *d);
+
+/* From now on so many more bytes may be allocated than are now. FAKE_DISK_NOT_FULL: any. A crash
+ * changes nothing in that, but may bring back files that were removed. */
+#define FAKE_DISK_NOT_FULL UINT64_MAX
+void fake_disk_set_space(struct fake_disk *d, uint64_t bytes);
+uint64_t fake_disk_space(const struct fake_disk *d); /* what is left of it */
 
 enum fake_crash {
     FAKE_KILLED,    /* the process dies, the machine lives: everything written is still there */

@@ -4,6 +4,8 @@
 #include "base/rng.h"
 #include "harness/test.h"
 
+#include <errno.h>
+
 /* A disk and the time and inbox it needs. */
 struct bench {
     struct fake_time time;
@@ -486,4 +488,62 @@ TEST(after_any_crash_a_sector_is_something_that_was_written_since_the_sync)
         }
         close_bench(&b);
     }
+}
+
+TEST(a_full_disk_refuses_what_needs_space_and_nothing_else)
+{
+    struct bench b;
+    uint64_t left;
+    size_t done;
+    uint8_t got[16];
+
+    open_bench(&b, test_seed());
+    struct disk_file *log = open_file(&b, "/log"), *other = open_file(&b, "/other");
+    CHECK_EQ(disk_allocate(b.disk, log, 0, 1000, DISK_KEEP_SIZE), ERR_OK);
+    CHECK_EQ(disk_sync(b.disk, log), ERR_OK);
+    fake_disk_set_space(b.fake, 10);
+
+    /* What was allocated can be written; behind it as much as fits. */
+    CHECK_EQ(disk_write(b.disk, log, 0, BYTES("in its place")), ERR_OK);
+    CHECK_EQ(disk_allocate(b.disk, log, 0, 1011, 0), ERR_NO_SPACE);
+    CHECK_EQ(fake_disk_space(b.fake), 10);
+    struct bytes text = BYTES("twelve bytes");
+    struct disk_op write = {
+        .kind = DISK_WRITE, .file = other, .offset = DISK_END, .pieces = &text, .piece_count = 1};
+    CHECK_EQ(disk_wait(b.disk, &write), ERR_NO_SPACE);
+    CHECK_EQ(write.done, 10);
+    CHECK_EQ(write.os_error, ENOSPC);
+    CHECK_EQ(disk_space(b.disk, "/", &left), ERR_OK);
+    CHECK_EQ(left, 0);
+
+    /* A new name needs space, an old one can be overwritten and synced. */
+    struct disk_file *f;
+    CHECK_EQ(disk_open(b.disk, "/new", DISK_CREATE, 0600, &f), ERR_NO_SPACE);
+    CHECK_EQ(disk_make_dir(b.disk, "/dir", 0700, 0), ERR_NO_SPACE);
+    CHECK_EQ(disk_make_dir(b.disk, "/", 0700, DISK_PARENTS), ERR_OK);
+    CHECK_EQ(disk_write(b.disk, other, 0, BYTES("TWELVE")), ERR_OK);
+    CHECK_EQ(disk_sync(b.disk, other), ERR_OK);
+    CHECK_EQ(disk_read(b.disk, other, 0, got, sizeof(got), &done), ERR_OK);
+    CHECK_BYTES(bytes_of(got, done), BYTES("TWELVE byt"));
+
+    /* What is cut or removed makes space. */
+    CHECK_EQ(disk_truncate(b.disk, other, 6), ERR_OK);
+    CHECK_EQ(fake_disk_space(b.fake), 4);
+    CHECK_EQ(disk_close(b.disk, other), ERR_OK);
+    CHECK_EQ(disk_remove(b.disk, "/other"), ERR_OK);
+    CHECK_EQ(fake_disk_space(b.fake), 10);
+    CHECK_EQ(disk_rename(b.disk, "/log", "/renamed"), ERR_OK);
+    CHECK_EQ(disk_sync_dir(b.disk, "/"), ERR_OK);
+
+    /* A power cut keeps what was allocated and synced, and the disk is as full as before. */
+    fake_disk_crash(b.fake, FAKE_POWER_CUT);
+    CHECK_EQ(fake_disk_space(b.fake), 10);
+    fake_disk_set_space(b.fake, 0);
+    log = open_file(&b, "/renamed");
+    CHECK_EQ(disk_write(b.disk, log, 990, BYTES("0123456789")), ERR_OK);
+    CHECK_EQ(disk_write(b.disk, log, 1000, BYTES("x")), ERR_NO_SPACE);
+    fake_disk_set_space(b.fake, FAKE_DISK_NOT_FULL);
+    CHECK_EQ(disk_write(b.disk, log, 100000, BYTES("x")), ERR_OK);
+    CHECK_EQ(fake_disk_space(b.fake), FAKE_DISK_NOT_FULL);
+    close_bench(&b);
 }

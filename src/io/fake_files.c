@@ -323,6 +323,20 @@ void fake_files_sync_opened_dir(struct fake_files *f, struct fake_node *dir)
     settle(f, dir);
 }
 
+static uint64_t node_allocated(const struct fake_node *n)
+{
+    uint64_t bytes = n->content.allocated;
+
+    for (size_t i = 0; i < n->names.count; i++)
+        bytes += node_allocated(n->names.at[i].node);
+    return bytes;
+}
+
+uint64_t fake_files_allocated(const struct fake_files *f)
+{
+    return node_allocated(f->root);
+}
+
 static void keep_change(const struct change *c)
 {
     if (c->from_dir && names_get(&c->from_dir->kept_names, bytes_of_str(c->from)) == c->what)

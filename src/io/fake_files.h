@@ -52,6 +52,9 @@ MUST_CHECK enum err fake_files_remove(struct fake_files *f, const char *path);
 MUST_CHECK enum err fake_files_sync_dir(struct fake_files *f, const char *path);
 void fake_files_sync_opened_dir(struct fake_files *f, struct fake_node *dir);
 
+/* What all files that have a name take of the disk, in bytes. */
+uint64_t fake_files_allocated(const struct fake_files *f);
+
 /* The power fails. Without a coin, everything not synced is lost. */
 void fake_files_crash(struct fake_files *f, struct rng *coin);
 

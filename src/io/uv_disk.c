@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -211,6 +212,17 @@ static void run_stat(struct disk_op *op)
     finish(op, error_of(result));
 }
 
+/* What is kept back for root is not for us, even if we are root: it is what an administrator needs
+ * to put things right. */
+static void run_space(struct disk_op *op)
+{
+    struct statvfs fs = {0};
+    int result = statvfs(op->path, &fs);
+
+    op->size = (uint64_t)fs.f_bavail * fs.f_frsize;
+    finish(op, error_of(result));
+}
+
 /* Reads to the end rather than to the size, which may be growing or, under /proc, a lie. */
 static int read_to_end(int fd, uint64_t size_max, struct buf *out)
 {
@@ -405,6 +417,8 @@ static void run(struct disk *d, struct disk_op *op)
         return run_remove(op);
     case DISK_SYNC_DIR:
         return run_sync_dir(op);
+    case DISK_SPACE:
+        return run_space(op);
     }
     unreachable();
 }
