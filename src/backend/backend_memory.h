@@ -21,6 +21,7 @@
 #pragma once
 
 #include "base/bytes.h"
+#include "base/rng.h"
 
 struct memory_disk; /* opaque */
 
@@ -43,6 +44,14 @@ void memory_disk_restart(struct memory_disk *d);
 #define MEMORY_DISK_NOT_FULL UINT64_MAX
 void memory_disk_set_space(struct memory_disk *d, uint64_t bytes);
 uint64_t memory_disk_space(const struct memory_disk *d); /* what is left of it */
+
+/* One bit of some value of the store is another now. As in LMDB, where each value has a checksum,
+ * it is noticed by whoever reads it: ERR_CORRUPT. Only the last one of these is remembered. False:
+ * there is nothing to spoil. */
+bool memory_disk_flip(struct memory_disk *d, struct rng *coin);
+
+/* Another disk takes its place, an empty one. No backend may be open on it (asserted). */
+void memory_disk_wipe(struct memory_disk *d);
 
 /* Calls so far: what a sweep counts to. */
 uint64_t memory_disk_calls(const struct memory_disk *d);

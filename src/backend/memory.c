@@ -2,6 +2,7 @@
 
 #include "backend/backend_memory.h"
 #include "base/assert.h"
+#include "base/buf.h"
 #include "base/list.h"
 #include "base/mem.h"
 
@@ -33,6 +34,11 @@ struct memory_disk {
     struct rng rng;
     uint64_t calls, fail_at, crash_at; /* counted from the beginning */
     uint64_t space;                    /* by which files may grow; or MEMORY_DISK_NOT_FULL */
+    struct spoiled {
+        enum bucket bucket;
+        struct buf key;   /* empty: no value is spoiled */
+        struct buf value; /* as it is now: another one is in its place and well */
+    } spoiled;
     bool dead;
     unsigned stores;
 };
@@ -46,12 +52,14 @@ struct memory_store {
 
 struct memory_reader {
     struct store_reader base;
+    const struct memory_disk *disk;
     struct batch *batch;
     uint64_t limit;
 };
 
 struct store_cursor {
-    const struct memory_reader *reader;
+    struct memory_reader *reader;
+    enum bucket bucket;
     const struct batch_node *at;
 };
 
@@ -119,6 +127,8 @@ void memory_disk_free(struct memory_disk *d)
     assert(d->stores == 0);
     image_unref(d->image);
     memory_image_remove(d);
+    buf_free(&d->spoiled.key);
+    buf_free(&d->spoiled.value);
     mem_free(d);
 }
 
@@ -156,6 +166,54 @@ void memory_disk_set_space(struct memory_disk *d, uint64_t bytes)
 uint64_t memory_disk_space(const struct memory_disk *d)
 {
     return d->space;
+}
+
+void memory_disk_wipe(struct memory_disk *d)
+{
+    assert(d->stores == 0);
+
+    memory_image_remove(d);
+    image_unref(d->image);
+    d->image = image_new(d);
+    buf_clear(&d->spoiled.key);
+}
+
+/* The nth of those that have a value to be spoiled; NULL: there are not so many, and *n is less by
+ * those there are. */
+static const struct batch_node *nth_key(const struct image *i, size_t *n, enum bucket *bucket)
+{
+    for (int b = 0; b < BUCKET_COUNT; b++)
+        for (const struct batch_node *at = i->batch->lists[b].first[0]; at; at = at->next[0]) {
+            const struct batch_version *v = batch_version_at(at, i->committed);
+            *bucket = (enum bucket)b;
+            if (v && !v->deleted && v->len > 0 && (*n)-- == 0)
+                return at;
+        }
+    return NULL;
+}
+
+bool memory_disk_flip(struct memory_disk *d, struct rng *coin)
+{
+    struct spoiled *s = &d->spoiled;
+    struct image *i = d->image;
+    size_t left = SIZE_MAX;
+
+    nth_key(i, &left, &s->bucket);
+    size_t count = SIZE_MAX - left;
+    if (count == 0)
+        return false;
+    size_t n = rng_below(coin, count);
+    const struct batch_node *node = nth_key(i, &n, &s->bucket);
+    const struct batch_version *v = batch_version_at(node, i->committed);
+    buf_clear(&s->key);
+    buf_append(&s->key, batch_node_key(node));
+    buf_clear(&s->value);
+    buf_append(&s->value, batch_version_value(v));
+    size_t at = rng_below(coin, s->value.len);
+    s->value.at[at] ^= (uint8_t)(1u << rng_below(coin, 8));
+    memcpy(batch_put_space(i->batch, s->bucket, buf_bytes(&s->key), s->value.len, i->committed),
+           s->value.at, s->value.len);
+    return true;
 }
 
 uint64_t memory_disk_calls(const struct memory_disk *d)
@@ -201,6 +259,7 @@ static enum err reader_open(struct store *base, struct store_reader **out)
     const struct memory_store *s = memory_store(base);
     struct memory_reader *r = mem_new(struct memory_reader);
 
+    r->disk = s->disk;
     r->batch = batch_ref(s->image->batch);
     r->limit = s->image->committed;
     *out = &r->base;
@@ -216,16 +275,30 @@ static void reader_close(struct store_reader *base)
     mem_free(r);
 }
 
+/* What a checksum would say. */
+static enum err examine(struct memory_reader *r, enum bucket bucket, struct bytes key,
+                        struct bytes value)
+{
+    const struct spoiled *s = &r->disk->spoiled;
+
+    if (s->key.len == 0 || s->bucket != bucket || !bytes_equal(buf_bytes(&s->key), key) ||
+        !bytes_equal(buf_bytes(&s->value), value))
+        return ERR_OK;
+    snprintf(r->base.damage, sizeof(r->base.damage),
+             "memory disk: damaged value in bucket %d: checksum mismatch", (int)bucket);
+    return ERR_CORRUPT;
+}
+
 static enum err get(struct store_reader *base, enum bucket bucket, struct bytes key,
                     struct bytes *value)
 {
-    const struct memory_reader *r = memory_reader(base);
+    struct memory_reader *r = memory_reader(base);
     const struct batch_version *v = batch_get(r->batch, bucket, key, r->limit);
 
     if (!v || v->deleted)
         return ERR_NOT_FOUND;
     *value = batch_version_value(v);
-    return ERR_OK;
+    return examine(r, bucket, key, *value);
 }
 
 static enum err get_part(struct store_reader *base, enum bucket bucket, struct bytes key,
@@ -243,6 +316,7 @@ static struct store_cursor *cursor_open(struct store_reader *base, enum bucket b
     struct store_cursor *c = mem_new(struct store_cursor);
 
     c->reader = memory_reader(base);
+    c->bucket = bucket;
     c->at = batch_seek(c->reader->batch, bucket, from);
     return c;
 }
@@ -255,8 +329,10 @@ static enum err cursor_next(struct store_cursor *c, struct bytes *key, struct by
             continue;
         *key = batch_node_key(c->at);
         *value = batch_version_value(v);
-        c->at = c->at->next[0];
-        return ERR_OK;
+        enum err e = examine(c->reader, c->bucket, *key, *value);
+        if (e == ERR_OK)
+            c->at = c->at->next[0];
+        return e;
     }
     return ERR_END;
 }

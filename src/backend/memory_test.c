@@ -134,3 +134,54 @@ TEST(a_full_disk_refuses_a_commit_and_keeps_the_store_as_it_was)
     s->ops->close(s);
     memory_disk_free(d);
 }
+
+TEST(a_spoiled_value_is_never_read_and_another_in_its_place_is_well)
+{
+    struct memory_disk *d = memory_disk_new(test_seed());
+    struct store *s;
+    struct store_reader *r;
+    struct bytes key, value;
+    struct rng coin;
+
+    rng_seed(&coin, test_seed());
+    CHECK_EQ(memory_store_open(d, &s), ERR_OK);
+    CHECK(!memory_disk_flip(d, &coin)); /* there is nothing yet */
+    CHECK_EQ(s->ops->begin(s), ERR_OK);
+    CHECK_EQ(s->ops->put(s, BUCKET_LEASE, BYTES("a"), BYTES("one")), ERR_OK);
+    CHECK_EQ(s->ops->commit(s), ERR_OK);
+
+    CHECK(memory_disk_flip(d, &coin));
+    CHECK_EQ(s->ops->reader_open(s, &r), ERR_OK);
+    CHECK_EQ(s->ops->get(r, BUCKET_LEASE, BYTES("a"), &value), ERR_CORRUPT);
+    struct store_cursor *c = s->ops->cursor_open(r, BUCKET_LEASE, BYTES(""));
+    CHECK_EQ(s->ops->cursor_next(c, &key, &value), ERR_CORRUPT);
+    CHECK_EQ(s->ops->cursor_next(c, &key, &value), ERR_CORRUPT);
+    s->ops->cursor_close(c);
+    s->ops->reader_close(r);
+
+    /* A restart does not heal it. */
+    s->ops->close(s);
+    memory_disk_restart(d);
+    CHECK_EQ(memory_store_open(d, &s), ERR_OK);
+    CHECK_EQ(s->ops->reader_open(s, &r), ERR_OK);
+    CHECK_EQ(s->ops->get(r, BUCKET_LEASE, BYTES("a"), &value), ERR_CORRUPT);
+    s->ops->reader_close(r);
+
+    CHECK_EQ(s->ops->begin(s), ERR_OK);
+    CHECK_EQ(s->ops->put(s, BUCKET_LEASE, BYTES("a"), BYTES("two")), ERR_OK);
+    CHECK_EQ(s->ops->commit(s), ERR_OK);
+    CHECK_EQ(s->ops->reader_open(s, &r), ERR_OK);
+    CHECK_EQ(s->ops->get(r, BUCKET_LEASE, BYTES("a"), &value), ERR_OK);
+    CHECK_BYTES(value, BYTES("two"));
+    s->ops->reader_close(r);
+
+    /* And a wiped disk has nothing. */
+    s->ops->close(s);
+    memory_disk_wipe(d);
+    CHECK_EQ(memory_store_open(d, &s), ERR_OK);
+    CHECK_EQ(s->ops->reader_open(s, &r), ERR_OK);
+    CHECK_EQ(s->ops->get(r, BUCKET_LEASE, BYTES("a"), &value), ERR_NOT_FOUND);
+    s->ops->reader_close(r);
+    s->ops->close(s);
+    memory_disk_free(d);
+}

@@ -133,6 +133,37 @@ void fake_content_sync(struct fake_content *c)
     c->kept_allocated = c->allocated;
 }
 
+/* The first byte from there on, around the end, that is not zero. */
+static bool find_written(const struct fake_content *c, size_t page, size_t *at)
+{
+    if (!c->pages[page])
+        return false;
+    for (size_t i = 0; i < PAGE_BYTES; i++) {
+        *at = *at + 1 < PAGE_BYTES ? *at + 1 : 0;
+        if (c->pages[page]->now[*at] != 0)
+            return true;
+    }
+    return false;
+}
+
+bool fake_content_flip(struct fake_content *c, struct rng *coin)
+{
+    if (c->page_count == 0)
+        return false;
+    size_t first = rng_below(coin, c->page_count), at = rng_below(coin, PAGE_BYTES);
+    uint8_t bit = (uint8_t)(1u << rng_below(coin, 8));
+
+    for (size_t i = 0; i < c->page_count; i++) {
+        size_t page = (first + i) % c->page_count;
+        if (!find_written(c, page, &at))
+            continue;
+        c->pages[page]->now[at] ^= bit;
+        c->pages[page]->kept[at] ^= bit;
+        return true;
+    }
+    return false;
+}
+
 void fake_content_sync_failed(struct fake_content *c)
 {
     for (struct list *link; (link = list_pop_front(&c->dirty));)

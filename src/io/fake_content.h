@@ -40,6 +40,11 @@ void fake_content_allocate(struct fake_content *c, uint64_t end);
 /* Everything is durable. */
 void fake_content_sync(struct fake_content *c);
 
+/* One bit of what was written is another now, synced or not, and nobody was told. The coin says
+ * which; of bytes that are zero none, since most of them were never written. False: there are no
+ * others. */
+bool fake_content_flip(struct fake_content *c, struct rng *coin);
+
 /* The disk refused. As in a real kernel, what was not kept counts as clean from now on, so a second
  * sync succeeds and saves nothing. */
 void fake_content_sync_failed(struct fake_content *c);

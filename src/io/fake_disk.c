@@ -26,6 +26,7 @@ struct fake_disk {
     struct fake_queue queues[DISK_QUEUE_COUNT];
     struct fake_fault fault;
     uint64_t space_max; /* of all files; or FAKE_DISK_NOT_FULL */
+    uint64_t hung_until_ns;
     uint64_t calls;
     uint64_t die_at; /* in calls; 0: not */
     bool dead;
@@ -459,10 +460,23 @@ static void report(struct event *e)
     op->on_done(op);
 }
 
+/* While the disk hangs for ever, what is first is not scheduled. */
+static void hold_first(struct fake_queue *q)
+{
+    struct fake_disk *d = q->disk;
+
+    if (d->hung_until_ns == FAKE_DISK_FOR_EVER)
+        fake_time_cancel(d->time, &q->task);
+    else if (q->task.due_ns < d->hung_until_ns)
+        fake_time_at(d->time, &q->task, d->hung_until_ns);
+}
+
 static void start_first(struct fake_queue *q)
 {
-    if (q->first)
-        fake_time_after(q->disk->time, &q->task, q->disk->options.delay);
+    if (!q->first)
+        return;
+    fake_time_after(q->disk->time, &q->task, q->disk->options.delay);
+    hold_first(q);
 }
 
 static void run_first(struct fake_task *task)
@@ -517,6 +531,48 @@ struct fake_disk *fake_disk_new(struct fake_time *time, struct inbox *inbox,
 void fake_disk_set_delay(struct fake_disk *d, struct fake_delay delay)
 {
     d->options.delay = delay;
+}
+
+void fake_disk_hang(struct fake_disk *d, uint64_t until_ns)
+{
+    bool hung_for_ever = d->hung_until_ns == FAKE_DISK_FOR_EVER;
+
+    d->hung_until_ns = until_ns;
+    for (unsigned i = 0; i < DISK_QUEUE_COUNT; i++) {
+        struct fake_queue *q = &d->queues[i];
+        if (hung_for_ever)
+            start_first(q);
+        else if (q->first)
+            hold_first(q);
+    }
+}
+
+static struct fake_node *nth_file(const struct fake_node *dir, size_t n)
+{
+    for (size_t i = 0; i < dir->names.count; i++)
+        if (!dir->names.at[i].node->is_dir && n-- == 0)
+            return dir->names.at[i].node;
+    return NULL;
+}
+
+bool fake_disk_flip(struct fake_disk *d, const char *dir, struct rng *coin)
+{
+    struct fake_node *n;
+    size_t count = 0;
+
+    if (fake_files_find(d->files, dir, &n) != ERR_OK)
+        return false;
+    while (nth_file(n, count))
+        count++;
+    return count > 0 && fake_content_flip(&nth_file(n, rng_below(coin, count))->content, coin);
+}
+
+void fake_disk_wipe(struct fake_disk *d)
+{
+    assert(list_empty(&d->open));
+
+    fake_files_free(d->files);
+    d->files = fake_files_new();
 }
 
 struct disk *fake_disk_seam(struct fake_disk *d)
@@ -585,6 +641,7 @@ void fake_disk_crash(struct fake_disk *d, enum fake_crash how)
     }
     close_all(d);
     d->fault = (struct fake_fault){0};
+    d->hung_until_ns = 0;
     d->die_at = 0;
     d->dead = false;
     if (how != FAKE_KILLED)

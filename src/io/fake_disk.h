@@ -61,6 +61,17 @@ uint64_t fake_disk_calls(const struct fake_disk *d);
 void fake_disk_set_space(struct fake_disk *d, uint64_t bytes);
 uint64_t fake_disk_space(const struct fake_disk *d); /* what is left of it */
 
+/* The disk hangs: nothing that is on a queue, or comes to one, is done before then, in the world's
+ * time. FAKE_DISK_FOR_EVER: until the next call of this, 0 for now, or a crash. */
+#define FAKE_DISK_FOR_EVER UINT64_MAX
+void fake_disk_hang(struct fake_disk *d, uint64_t until_ns);
+
+/* One bit of some file of this directory is another now. False: there is nothing to spoil. */
+bool fake_disk_flip(struct fake_disk *d, const char *dir, struct rng *coin);
+
+/* Another disk takes its place, an empty one. No file may be open (asserted). */
+void fake_disk_wipe(struct fake_disk *d);
+
 enum fake_crash {
     FAKE_KILLED,    /* the process dies, the machine lives: everything written is still there */
     FAKE_POWER_CUT, /* everything not synced is lost */

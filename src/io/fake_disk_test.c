@@ -547,3 +547,99 @@ TEST(a_full_disk_refuses_what_needs_space_and_nothing_else)
     CHECK_EQ(fake_disk_space(b.fake), FAKE_DISK_NOT_FULL);
     close_bench(&b);
 }
+
+static void note_done(struct disk_op *op)
+{
+    op->stat.mode++; /* how often it was reported */
+}
+
+/* Steps until nothing is left to happen before this time. */
+static void run_until(struct bench *b, uint64_t ns)
+{
+    for (struct heap_node *n; (n = heap_first(&b->time.tasks));) {
+        if (container_of(n, struct fake_task, node)->due_ns > ns)
+            break;
+        fake_time_step(&b->time);
+        inbox_drain(&b->inbox, SIZE_MAX);
+    }
+}
+
+TEST(a_disk_that_hangs_does_nothing_until_then_and_then_everything_in_order)
+{
+    struct bench b;
+    enum { UNTIL_NS = 1000000 };
+
+    open_bench(&b, test_seed());
+    struct disk_file *f = open_file(&b, "/log");
+    struct disk_op first = {.kind = DISK_SYNC, .file = f, .on_done = note_done}, second = first,
+                   third = first;
+    disk_submit(b.disk, DISK_LOG, &first);
+    fake_disk_hang(b.fake, UNTIL_NS);
+    disk_submit(b.disk, DISK_LOG, &second);
+    disk_submit(b.disk, DISK_OTHER, &third);
+
+    run_until(&b, UNTIL_NS - 1);
+    CHECK_EQ(first.stat.mode + second.stat.mode + third.stat.mode, 0);
+    run_until(&b, UNTIL_NS);
+    CHECK_EQ(first.stat.mode, 1);
+    CHECK_EQ(second.stat.mode, 0);
+    run_until(&b, 2 * UNTIL_NS);
+    CHECK_EQ(second.stat.mode, 1);
+    CHECK_EQ(third.stat.mode, 1);
+
+    /* For ever, and then not. */
+    fake_disk_hang(b.fake, FAKE_DISK_FOR_EVER);
+    disk_submit(b.disk, DISK_LOG, &first);
+    run_until(&b, 10ull * UNTIL_NS);
+    CHECK_EQ(first.stat.mode, 1);
+    fake_disk_hang(b.fake, 0);
+    run_until(&b, 20ull * UNTIL_NS);
+    CHECK_EQ(first.stat.mode, 2);
+
+    /* A crash ends it. */
+    fake_disk_hang(b.fake, FAKE_DISK_FOR_EVER);
+    disk_submit(b.disk, DISK_LOG, &first);
+    fake_disk_crash(b.fake, FAKE_KILLED);
+    f = open_file(&b, "/log");
+    second.file = f;
+    disk_submit(b.disk, DISK_LOG, &second);
+    run_until(&b, 30ull * UNTIL_NS);
+    CHECK_EQ(second.stat.mode, 2);
+    CHECK_EQ(disk_close(b.disk, f), ERR_OK);
+    close_bench(&b);
+}
+
+TEST(a_flipped_bit_is_there_before_and_after_a_power_cut)
+{
+    struct bench b;
+    struct rng coin;
+    struct bytes text = BYTES("what was written");
+    uint8_t got[32];
+    size_t done;
+
+    open_bench(&b, test_seed());
+    rng_seed(&coin, test_seed());
+    CHECK_EQ(disk_make_dir(b.disk, "/wal", 0700, 0), ERR_OK);
+    CHECK(!fake_disk_flip(b.fake, "/wal", &coin));
+    CHECK(!fake_disk_flip(b.fake, "/none", &coin));
+    struct disk_file *f = durable_file(&b, "/wal/1", text);
+    CHECK_EQ(disk_sync_dir(b.disk, "/wal"), ERR_OK);
+
+    CHECK(fake_disk_flip(b.fake, "/wal", &coin));
+    for (unsigned i = 0; i < 2; i++) {
+        unsigned bits = 0;
+        CHECK_EQ(disk_read(b.disk, f, 0, got, sizeof(got), &done), ERR_OK);
+        CHECK_EQ(done, text.len);
+        for (size_t at = 0; at < done; at++)
+            bits += (unsigned)__builtin_popcount(got[at] ^ text.at[at]);
+        CHECK_EQ(bits, 1);
+        fake_disk_crash(b.fake, FAKE_POWER_CUT);
+        f = open_file(&b, "/wal/1");
+    }
+    CHECK_EQ(disk_close(b.disk, f), ERR_OK);
+
+    struct disk_stat st;
+    fake_disk_wipe(b.fake);
+    CHECK_EQ(disk_stat(b.disk, "/wal", &st), ERR_NOT_FOUND);
+    close_bench(&b);
+}

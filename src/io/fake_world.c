@@ -160,6 +160,14 @@ static void run_job(struct fake_task *t)
     inbox_post(container_of(j->workers, struct fake_workers, base)->inbox, &j->event);
 }
 
+static void hold_job(struct fake_workers *w, struct fake_job *f)
+{
+    if (w->hung_until_ns == FAKE_DISK_FOR_EVER)
+        fake_time_cancel(w->time, &f->task);
+    else if (f->task.due_ns < w->hung_until_ns)
+        fake_time_at(w->time, &f->task, w->hung_until_ns);
+}
+
 static void submit_job(struct workers *base, struct job *j)
 {
     struct fake_workers *w = container_of(base, struct fake_workers, base);
@@ -174,6 +182,18 @@ static void submit_job(struct workers *base, struct job *j)
     list_init(&f->link);
     list_push_back(&w->jobs, &f->link);
     fake_time_after(w->time, &f->task, w->delay);
+    hold_job(w, f);
+}
+
+void fake_workers_hang(struct fake_workers *w, uint64_t until_ns)
+{
+    w->hung_until_ns = until_ns;
+    LIST_FOREACH (link, &w->jobs) {
+        struct fake_job *f = container_of(link, struct fake_job, link);
+        if (!heap_has(&f->task.node))
+            fake_time_after(w->time, &f->task, w->delay);
+        hold_job(w, f);
+    }
 }
 
 void fake_workers_init(struct fake_workers *w, struct fake_time *time, struct inbox *inbox)
@@ -185,6 +205,7 @@ void fake_workers_init(struct fake_workers *w, struct fake_time *time, struct in
 
 void fake_workers_crash(struct fake_workers *w)
 {
+    w->hung_until_ns = 0;
     for (struct list *link; (link = list_pop_front(&w->jobs));) {
         struct fake_job *f = container_of(link, struct fake_job, link);
         fake_time_cancel(w->time, &f->task);

@@ -67,9 +67,14 @@ struct fake_workers {
     struct inbox *inbox;
     struct fake_delay delay;
     struct list jobs; /* that have not run yet */
+    uint64_t hung_until_ns;
 };
 
 void fake_workers_init(struct fake_workers *w, struct fake_time *time, struct inbox *inbox);
+
+/* They hang, as whoever waits for a disk does: no job runs before then, in the world's time.
+ * FAKE_DISK_FOR_EVER: until the next call of this, 0 for now, or a crash. */
+void fake_workers_hang(struct fake_workers *w, uint64_t until_ns);
 
 /* The process dies: jobs that have not run never will, and nobody hears of them. */
 void fake_workers_crash(struct fake_workers *w);
