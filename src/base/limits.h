@@ -127,7 +127,7 @@ enum {
 
 /* --- wal ----------------------------------------------------------------------------------- */
 
-#define WAL_SEGMENT_BYTES 64000000 /* etcd's, and not MiB; a segment is cut when it has as many */
+#define WAL_SEGMENT_BYTES 64000000 /* etcd's, and not MiB */
 
 /* The largest record. A file that claims more is damaged. */
 #define WAL_RECORD_BYTES_MAX ((uint64_t)512 * MIB)
@@ -138,6 +138,15 @@ enum {
 /* Whoever makes work for the log stops when wal_pending_bytes reaches this. wal_append itself takes
  * what comes: it is raft's word, and there is no giving it back. */
 #define WAL_PENDING_BYTES_MAX ((size_t)32 * MIB)
+
+/* A segment is cut when less than this is left of it, or a sixteenth if that is less, since the
+ * last append may go beyond its end; there, on a full disk, it would find no space although the
+ * next segment has its own. */
+#define WAL_SLACK_BYTES ((size_t)2 * MIB)
+
+/* Of a segment that is the last one there is space for, or a quarter if that is less: kept for
+ * votes and terms, of which thousands fit, and for the one entry by which a budget is overdrawn. */
+#define WAL_RESERVE_BYTES ((size_t)4 * MIB)
 
 enum {
     WAL_LINGER_BYTES_MAX = 64 * KIB, /* of records that nobody waits for */
@@ -514,6 +523,10 @@ static_assert(RAFT_MESSAGE_BYTES_MAX <= WAL_PENDING_BYTES_MAX, "an append messag
 static_assert(RPC_MESSAGE_BYTES_DEFAULT <= WAL_PENDING_BYTES_MAX, "so does one large entry");
 static_assert(WAL_PENDING_BYTES_MAX <= WAL_SEGMENT_BYTES,
               "what is pending needs two segments at most");
+static_assert(RPC_MESSAGE_BYTES_DEFAULT <= WAL_SLACK_BYTES, "the last entry finds its space");
+static_assert(WAL_RESERVE_BYTES <= WAL_SEGMENT_BYTES / 4, "most of a segment is for entries");
+static_assert(RPC_MESSAGE_BYTES_DEFAULT + RAFT_MESSAGE_BYTES_MAX <= WAL_RESERVE_BYTES,
+              "what overdraws the budget still fits the segment");
 static_assert(WAL_LINGER_BYTES_MAX <= WAL_PENDING_BYTES_MAX,
               "lingering records do not stop proposals");
 

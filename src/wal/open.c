@@ -496,25 +496,62 @@ static enum err write_again(struct wal *w, struct wal_segment *s)
     return e;
 }
 
+static bool is_zero(struct bytes b)
+{
+    return b.len == 0 || (b.at[0] == 0 && memcmp(b.at, b.at + 1, b.len - 1) == 0);
+}
+
+static enum err look_at_tail(struct wal *w, struct wal_segment *s, bool *is_clear)
+{
+    uint8_t *piece = mem_alloc(WAL_COPY_BYTES);
+    enum err e = ERR_OK;
+    size_t done = 1;
+
+    *is_clear = true;
+    for (uint64_t at = s->end; e == ERR_OK && done > 0 && *is_clear && at < s->size; at += done) {
+        e = disk_read(w->disk, s->file, at, piece, WAL_COPY_BYTES, &done);
+        *is_clear = e == ERR_OK && is_zero(bytes_of(piece, done));
+    }
+    mem_free(piece);
+    return e;
+}
+
+/* A file that was cut works without its space reserved, only slower; and where there is none for it
+ * now, there may be some when it is needed. */
+static enum err reserve_tail(struct wal *w, struct wal_segment *s)
+{
+    uint64_t size = wal_segment_bytes(&w->opt);
+
+    if (size < s->size)
+        size = s->size; /* it is there, but a copy of a file may have holes */
+    enum err e = disk_allocate(w->disk, s->file, 0, size, 0);
+    if (e == ERR_OK)
+        s->size = size;
+    else
+        log_warn(w->opt.logger, "failed to reserve a WAL segment", LOG_STR("path", s->text),
+                 LOG_STR("error", err_text(e)));
+    /* What it has taken of the space before it failed may be behind the end, where the next start
+     * would expect the end to be. */
+    return e == ERR_OK ? e : disk_truncate(w->disk, s->file, s->size);
+}
+
 /*
  * Zeros behind the last record. There may be others, of a write whose first sector was lost: if
  * they stayed, a new record in front of them could be torn and look whole. They must be gone before
- * anything is appended, hence the sync.
+ * anything is appended, hence the sync. Where all are zeros the file is left as it is: to cut it
+ * would give up its space, and the disk may be full.
  */
 static enum err clear_tail(struct wal *w, struct wal_segment *s)
 {
-    uint64_t segment_bytes = wal_segment_bytes(&w->opt);
-    enum err e = disk_truncate(w->disk, s->file, s->end);
+    bool is_clear;
+    enum err e = look_at_tail(w, s, &is_clear);
 
-    if (e == ERR_OK && s->size > s->end)
-        e = disk_allocate(w->disk, s->file, 0, s->size, 0);
-    if (e == ERR_OK && s->size < segment_bytes) {
-        /* A file that was cut by a repair works unreserved, only slower. */
-        if (disk_allocate(w->disk, s->file, 0, segment_bytes, 0) == ERR_OK)
-            s->size = segment_bytes;
-        else
-            log_warn(w->opt.logger, "failed to reserve a WAL segment", LOG_STR("path", s->text));
+    if (e == ERR_OK && !is_clear) {
+        e = disk_truncate(w->disk, s->file, s->end);
+        s->size = s->end;
     }
+    if (e == ERR_OK)
+        e = reserve_tail(w, s);
     if (e == ERR_OK)
         e = disk_sync(w->disk, s->file);
     return e;

@@ -11,6 +11,7 @@ static void next_failed(struct wal *w, const struct disk_op *failed)
     struct disk_op op = *failed; /* it is next.op itself, which the next attempt uses */
 
     w->next.state = WAL_NEXT_FAILED;
+    w->next.lacks_space = op.err == ERR_NO_SPACE;
     wal_unreserve(w);
     wal_next_failed(w, &op);
 }
@@ -31,6 +32,7 @@ static void on_allocated(struct disk_op *op)
     }
     w->next.state = WAL_NEXT_READY;
     w->next.told = false;
+    w->next.lacks_space = false;
     wal_next_ready(w);
 }
 
@@ -60,6 +62,29 @@ static void on_opened(struct disk_op *op)
 }
 
 /* One that a crash left behind may hold records of a segment that never got its name, hence CUT. */
+static void next_open(struct wal *w)
+{
+    next_submit(w, (struct disk_op){.kind = DISK_OPEN,
+                                    .path = w->next.path,
+                                    .flags = DISK_CREATE | DISK_CUT,
+                                    .mode = 0600,
+                                    .on_done = on_opened});
+}
+
+static void on_asked(struct disk_op *op)
+{
+    struct wal *w = container_of(op, struct wal, next.op);
+
+    if (op->err == ERR_OK && op->size < wal_segment_bytes(&w->opt))
+        w->next.state = WAL_NEXT_FAILED;
+    else
+        next_open(w);
+}
+
+/*
+ * Where there was no space a moment ago it is asked for first: an allocation that fails may have
+ * taken all there was, and for as long as it takes to give that back the store finds none either.
+ */
 void wal_reserve(struct wal *w)
 {
     char name[16];
@@ -70,11 +95,10 @@ void wal_reserve(struct wal *w)
     mem_free(w->next.path);
     w->next.path = wal_path(w->dir, name);
     w->next.state = WAL_NEXT_UNDER_WAY;
-    next_submit(w, (struct disk_op){.kind = DISK_OPEN,
-                                    .path = w->next.path,
-                                    .flags = DISK_CREATE | DISK_CUT,
-                                    .mode = 0600,
-                                    .on_done = on_opened});
+    if (w->next.lacks_space)
+        next_submit(w, (struct disk_op){.kind = DISK_SPACE, .path = w->dir, .on_done = on_asked});
+    else
+        next_open(w);
 }
 
 /* What stays if this fails is emptied and used by the next start. */

@@ -69,8 +69,9 @@ void wal_abandon(struct wal *w)
 
 bool wal_is_idle(const struct wal *w)
 {
-    return w->step == WAL_STEP_IDLE && list_empty(&w->reads) && list_empty(&w->given_up) &&
-           w->next.state != WAL_NEXT_UNDER_WAY && w->closing == 0 && !w->purging.busy;
+    return (w->step == WAL_STEP_IDLE || wal_awaits_space(w)) && list_empty(&w->reads) &&
+           list_empty(&w->given_up) && w->next.state != WAL_NEXT_UNDER_WAY && w->closing == 0 &&
+           !w->purging.busy;
 }
 
 void wal_fail(struct wal *w, const char *doing, const char *path, const struct disk_op *op)
@@ -227,6 +228,7 @@ static void batch_is_durable(struct wal *w)
     assert(b->seq >= w->durable);
     w->durable = b->seq;
     w->pending_bytes -= b->size;
+    w->lacks_space = false;
     if (b->opens) {
         log_info(w->opt.logger, "created a new WAL segment", LOG_STR("path", b->segment->text));
         wal_close_old(w);
@@ -253,11 +255,31 @@ static void on_dir_synced(struct disk_op *op)
         batch_is_durable(w);
 }
 
+/*
+ * A full disk is not a failed sync: that this was not done is certain, and what was done before it
+ * is known. So it waits as it is, with all that comes behind it, until there is space.
+ */
+static void await_space(struct wal *w, enum wal_step step, struct disk_op op)
+{
+    assert(op.kind != DISK_SYNC);
+    assert(op.kind != DISK_SYNC_DIR);
+
+    w->step = step;
+    w->op = op;
+    w->awaits_space = true;
+    if (!w->lacks_space)
+        log_warn(w->opt.logger, "no space left for the WAL; it will be tried again",
+                 LOG_STR("path", w->writing->segment->text));
+    w->lacks_space = true;
+}
+
 static void on_renamed(struct disk_op *op)
 {
     struct wal *w = container_of(op, struct wal, op);
 
-    if (op->err != ERR_OK)
+    if (op->err == ERR_NO_SPACE)
+        await_space(w, WAL_STEP_RENAMING, *op);
+    else if (op->err != ERR_OK)
         wal_fail(w, "rename to", w->writing->segment->text, op);
     else
         submit(w, WAL_STEP_DIR_SYNCING,
@@ -281,7 +303,9 @@ static void on_trimmed(struct disk_op *op)
 {
     struct wal *w = container_of(op, struct wal, op);
 
-    if (op->err != ERR_OK)
+    if (op->err == ERR_NO_SPACE) /* there are file systems that copy to cut */
+        await_space(w, WAL_STEP_TRIMMING, *op);
+    else if (op->err != ERR_OK)
         wal_fail(w, "truncation of", w->writing->segment->text, op);
     else
         submit(w, WAL_STEP_TRIM_SYNCING,
@@ -290,34 +314,59 @@ static void on_trimmed(struct disk_op *op)
                                 .on_done = on_trim_synced});
 }
 
-/* Says what went wrong with the write, not with the undoing, which was only an attempt. */
-static void on_undo_synced(struct disk_op *op)
-{
-    struct wal *w = container_of(op, struct wal, op);
+static struct disk_op write_op(struct wal *w, const struct wal_batch *b);
 
+/* Says what went wrong with the write, not with the undoing, which was only an attempt. */
+static void undo_failed(struct wal *w, struct disk_op *op)
+{
     op->err = w->write_error;
     op->os_error = w->write_os_error;
     wal_fail(w, "write to", w->writing->segment->text, op);
 }
 
-static void on_undone(struct disk_op *op)
+static void on_undo_synced(struct disk_op *op)
 {
     struct wal *w = container_of(op, struct wal, op);
 
+    if (w->write_error != ERR_NO_SPACE)
+        undo_failed(w, op);
+    else if (op->err != ERR_OK)
+        wal_fail(w, "sync of", w->writing->segment->text, op);
+    else
+        await_space(w, WAL_STEP_WRITING, write_op(w, w->writing));
+}
+
+static void on_undone(struct disk_op *op)
+{
+    struct wal *w = container_of(op, struct wal, op);
+    struct wal_segment *s = w->writing->segment;
+
+    if (op->err != ERR_OK && w->write_error == ERR_NO_SPACE) {
+        undo_failed(w, op); /* part of a record may be there for the next start to find */
+        return;
+    }
+    s->size = w->writing->offset;
     submit(w, WAL_STEP_UNDO_SYNCING,
-           (struct disk_op){
-               .kind = DISK_SYNC, .file = w->writing->segment->file, .on_done = on_undo_synced});
+           (struct disk_op){.kind = DISK_SYNC, .file = s->file, .on_done = on_undo_synced});
 }
 
 /*
  * A write that failed may have left part of a record, cut at any byte and not at a sector, which
  * the next start could not tell from damage. Nothing of it was promised, so it is cut off before we
- * go. After a failed sync we touch nothing. A segment that has no name yet is not worth it.
+ * go, or, if it is for want of space, before we wait: where the disk is full somebody may well end
+ * this process. That gives up the rest of the segment's own space, too. To keep it, zeros would
+ * have to be written over the part; but a file system that has no space for what was reserved has
+ * none for zeros. After a failed sync we touch nothing. A segment that has no name yet is not worth
+ * it.
  */
 static void write_failed(struct wal *w, struct disk_op *op)
 {
     struct wal_batch *b = w->writing;
 
+    if (op->done < b->size && b->opens && op->err == ERR_NO_SPACE) {
+        await_space(w, WAL_STEP_WRITING, *op);
+        return;
+    }
     if (op->done >= b->size || b->opens) {
         wal_fail(w, op->done >= b->size ? "sync of" : "write to", b->segment->text, op);
         return;
@@ -429,14 +478,13 @@ void wal_next_ready(struct wal *w)
 
 /*
  * What is written so far is whole, so nothing is wrong with a log that waits; and whoever has all
- * the descriptors, in this process or in others, may give some back. A full disk is another matter:
- * as in etcd, an operator hears of it at once, and not of requests that time out.
+ * the descriptors or all the space, in this process or in others, may give some back.
  */
 void wal_next_failed(struct wal *w, const struct disk_op *op)
 {
     bool awaited = w->step == WAL_STEP_AWAITING_NEXT;
 
-    if (awaited && op->err != ERR_NO_FILES) {
+    if (awaited && op->err != ERR_NO_FILES && op->err != ERR_NO_SPACE) {
         wal_fail(w, "reservation of", w->writing->segment->text, op);
         return;
     }
@@ -448,10 +496,43 @@ void wal_next_failed(struct wal *w, const struct disk_op *op)
 
 void wal_retry(struct wal *w)
 {
-    if (w->next.state != WAL_NEXT_FAILED || w->failed)
+    if (w->failed)
         return;
-    w->next.state = WAL_NEXT_NONE;
-    wal_reserve(w);
+    if (w->awaits_space) {
+        w->awaits_space = false;
+        disk_submit(w->disk, DISK_LOG, &w->op);
+    }
+    if (w->next.state == WAL_NEXT_FAILED) {
+        w->next.state = WAL_NEXT_NONE;
+        wal_reserve(w);
+    }
+}
+
+/* --- space --- */
+
+bool wal_lacks_space(const struct wal *w)
+{
+    return w->lacks_space || w->next.lacks_space;
+}
+
+bool wal_awaits_space(const struct wal *w)
+{
+    return w->awaits_space || (w->step == WAL_STEP_AWAITING_NEXT && w->next.lacks_space &&
+                               w->next.state == WAL_NEXT_FAILED);
+}
+
+uint64_t wal_space_left(const struct wal *w)
+{
+    uint64_t size = wal_segment_bytes(&w->opt);
+    uint64_t kept = size / 4 < WAL_RESERVE_BYTES ? size / 4 : WAL_RESERVE_BYTES;
+    uint64_t end = wal_tail(w)->end;
+
+    if (!wal_lacks_space(w))
+        return UINT64_MAX;
+    /* A segment that waits for its own space has none, however short it is as yet. */
+    if (w->lacks_space || w->step == WAL_STEP_AWAITING_NEXT || end >= size - kept)
+        return 0;
+    return size - kept - end;
 }
 
 /* Writes the oldest batch if somebody waits for it and nothing is being written. */
@@ -526,6 +607,13 @@ static void add_entries(struct wal *w, struct wal_batch *b, const struct wal_sav
     }
 }
 
+static uint64_t cut_at(const struct wal *w)
+{
+    uint64_t size = wal_segment_bytes(&w->opt);
+
+    return size - (size / 16 < WAL_SLACK_BYTES ? size / 16 : WAL_SLACK_BYTES);
+}
+
 /* What was added to the batch is complete. */
 static uint64_t finish_append(struct wal *w, struct wal_batch *b, bool sync)
 {
@@ -535,7 +623,7 @@ static uint64_t finish_append(struct wal *w, struct wal_batch *b, bool sync)
     b->wanted |= sync || b->bytes.len >= WAL_LINGER_BYTES_MAX;
     /* After an append and never within it: what raft hands out at once is in one segment, which may
      * thereby become longer than the others. */
-    if (b->segment->end >= wal_segment_bytes(&w->opt))
+    if (b->segment->end >= cut_at(w))
         cut(w, b);
     kick(w);
     return w->seq;
@@ -599,15 +687,19 @@ size_t wal_pending_bytes(const struct wal *w)
 
 /* --- closing --- */
 
-/* Commit indexes that nobody waited for. */
+/* Commit indexes that nobody waited for: if there is no space for them, then what a part of them
+ * has left is cut off. */
 static void write_rest(struct wal *w)
 {
-    if (list_empty(&w->batches))
+    if (list_empty(&w->batches) || wal_awaits_space(w))
         return;
     struct wal_batch *b = container_of(w->batches.next, struct wal_batch, link);
     assert(!b->opens);
     struct disk_op op = write_op(w, b);
-    if (disk_wait(w->disk, &op) != ERR_OK)
+    enum err e = disk_wait(w->disk, &op);
+    if (e == ERR_NO_SPACE && op.done < b->size)
+        e = disk_truncate(w->disk, b->segment->file, b->offset);
+    if (e != ERR_OK)
         wal_fail(w, "write to", b->segment->text, &op);
 }
 
@@ -691,6 +783,9 @@ void wal_check(const struct wal *w)
     assert(w->durable <= w->seq);
     assert(w->sparse.count == 0 || w->sparse.last == w->last);
     assert((w->step == WAL_STEP_IDLE) == (w->writing == NULL));
+    assert(!w->awaits_space || w->lacks_space);
+    assert(!w->lacks_space || w->writing);
+    assert(!w->awaits_space || !w->op.event.queued);
     assert(w->state.commit <= w->last);
     assert(w->dir_file);
 }

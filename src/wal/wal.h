@@ -19,14 +19,20 @@
  *            2. Replay shows the entries in the order of appending. A last record that a power cut
  *               tore is dropped, by etcd's rule and with a copy of the file put aside; any other
  *               damage is ERR_CORRUPT with file and offset: it may have been promised.
- *            3. A write or sync that fails ends the process, naming the file: nobody can know what
- *               the disk has kept. The next wal_open writes the newest segment again, and syncs it,
- *               before anybody can rely on what it has read there.
+ *            3. A sync that fails, or a write that does for any other reason than want of space,
+ *               ends the process, naming the file: nobody can know what the disk has kept. The next
+ *               wal_open writes the newest segment again, and syncs it, before anybody can rely on
+ *               what it has read there.
  *            4. wal_read never shows an entry that was overwritten, nor bytes whose crc is wrong.
  *            5. A cut needs no file descriptor that was not there before: the next segment and the
  *               directory are open by then. If there was none for the segment after that, the log
  *               tries again (wal_retry) and, should it come to that, waits; it does not fail.
- *            6. Memory is bounded: for what is not yet durable by those who make it (they stop at
+ *            6. Nor does it for want of space. A segment has all of its space before it is written
+ *               to, so this is noticed while the one before still has some: wal_space_left says how
+ *               much of that is for entries, the rest is kept for votes and terms. Whatever finds
+ * no space nevertheless is undone, waits with all that was appended behind it, and is tried again
+ * (wal_retry). Nothing of it is durable before its sync.
+ *            7. Memory is bounded: for what is not yet durable by those who make it (they stop at
  *               WAL_PENDING_BYTES_MAX), by 48 bytes for every 64 entries or 64 KiB of log for the
  *               index. So are descriptors, by WAL_SEGMENTS_OPEN_MAX and a few.
  *
@@ -132,14 +138,14 @@ MUST_CHECK enum err wal_snapshots(struct disk *disk, const struct wal_options *o
                                   struct arena *arena, struct wal_snapshots *out);
 
 /* Ends w: writes what lies unsynced (commit indexes), gives up locks and the reserved file. Nothing
- * may be in flight (asserted). NULL is fine. */
+ * may be in flight (asserted). What waits for space is forgotten, as in a crash. NULL is fine. */
 void wal_close(struct wal *w);
 
 /* Ends w as a crash does: memory is freed, the disk is not touched. The disk must have forgotten
  * what was in flight. */
 void wal_abandon(struct wal *w);
 
-/* Nothing is being written, read, reserved or purged. */
+/* Nothing is being written, read, reserved or purged. What waits for space is not. */
 bool wal_is_idle(const struct wal *w);
 
 /* --- appending --- */
@@ -167,8 +173,18 @@ uint64_t wal_append_snapshot(struct wal *w, const struct raft_snapshot *snapshot
 /* Everything so far is to be durable, lone commit indexes too. */
 uint64_t wal_sync(struct wal *w);
 
-/* At every tick: if a segment could not be made for want of file descriptors, tries again. */
+/* Tries again what could not be done for want of file descriptors, which may come back at any tick,
+ * or of space, for which once a second is often enough. */
 void wal_retry(struct wal *w);
+
+/* There was no space for the next segment, or for a write. */
+bool wal_lacks_space(const struct wal *w);
+
+/* And now something that was appended waits for it. */
+bool wal_awaits_space(const struct wal *w);
+
+/* For how many bytes of entries there is space; 0: the log is full. UINT64_MAX: for any number. */
+uint64_t wal_space_left(const struct wal *w);
 
 /* What has been durable so far. */
 uint64_t wal_durable(const struct wal *w);

@@ -84,7 +84,8 @@ enum wal_next_state {
 
 struct wal_next {
     enum wal_next_state state;
-    bool told;      /* that it failed */
+    bool told; /* that it failed */
+    bool lacks_space;
     unsigned count; /* so far: names alternate, since the last one may not be renamed yet */
     char *path;
     struct disk_file *file;
@@ -126,6 +127,8 @@ struct wal {
     struct wal_batch *spare;
     enum wal_step step;
     struct disk_op op;
+    bool lacks_space;  /* something found none, and has not been done yet: */
+    bool awaits_space; /* op, which is to be submitted again */
     struct buf pieces; /* of struct bytes, for op */
     char *path_to;
     enum err write_error;
@@ -159,7 +162,7 @@ void wal_fail(struct wal *w, const char *doing, const char *path, const struct d
 /* keep.c: starts to reserve the next segment, unless that is under way or done. */
 void wal_reserve(struct wal *w);
 /* wal.c: it is ready, or could not be made, which is fatal if somebody waits for it, unless it is
- * for want of descriptors. */
+ * for want of descriptors or of space. */
 void wal_next_ready(struct wal *w);
 void wal_next_failed(struct wal *w, const struct disk_op *op);
 /* wal.c: the segments' files and the directory, at once. */
