@@ -286,6 +286,12 @@ void cluster_rig_pause(struct cluster_rig *r, unsigned n, bool pause)
     r->at[n]->is_paused = pause;
 }
 
+void cluster_rig_freeze(struct cluster_rig *r, unsigned n, bool freeze)
+{
+    cluster_rig_pause(r, n, freeze);
+    fake_clock_set_rate(&r->at[n]->clock, freeze ? 0 : FAKE_CLOCK_RATE);
+}
+
 /* --- working --- */
 
 static bool turn(struct cluster_rig_host *h)

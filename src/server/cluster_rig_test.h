@@ -75,6 +75,8 @@ void cluster_rig_lose_disks(struct cluster_rig *r, unsigned n);
 void cluster_rig_cut(struct cluster_rig *r, unsigned n, bool cut);
 /* Its process does not run, or goes on. */
 void cluster_rig_pause(struct cluster_rig *r, unsigned n, bool pause);
+/* The same, and its clock stands still meanwhile: it cannot know that any time has passed. */
+void cluster_rig_freeze(struct cluster_rig *r, unsigned n, bool freeze);
 
 /* One turn of each that has something to do, or time passes. */
 void cluster_rig_step(struct cluster_rig *r);

@@ -592,6 +592,96 @@ TEST(a_leader_that_was_stalled_renews_nothing_before_it_is_sure)
     cluster_rig_close(&r);
 }
 
+/* Nobody hears of those any more who do not stand still, nor they of anybody. */
+static void cut_all_others(struct cluster_rig *r)
+{
+    for (unsigned n = 1; n <= r->count; n++)
+        if (!r->at[n]->is_paused)
+            cluster_rig_cut(r, n, true);
+}
+
+static void freeze(struct cluster_rig *r, unsigned n, bool freeze)
+{
+    cluster_rig_freeze(r, n, freeze);
+    cluster_rig_cut(r, n, freeze);
+}
+
+/*
+ * Five members, of which the leader and `*follower` stand still, their clocks included, while the
+ * others elect another leader, and it grants lease 7. Then these are gone, and the two go on: they
+ * have not heard of any of it, nor can they know that any time has passed.
+ */
+static unsigned replace_leader(struct cluster_rig *r, unsigned *follower)
+{
+    cluster_rig_open(r, 5, NULL);
+    cluster_rig_start_all(r);
+    unsigned first = cluster_rig_leader(r);
+    *follower = cluster_rig_follower(r);
+    cluster_rig_until_equal(r, first);
+
+    freeze(r, first, true);
+    freeze(r, *follower, true);
+    unsigned second = cluster_rig_leader(r);
+    while (second == first || second == *follower) {
+        cluster_rig_step(r);
+        second = cluster_rig_leader(r);
+    }
+    grant(r, second, 7, 60);
+    cut_all_others(r);
+    freeze(r, first, false);
+    freeze(r, *follower, false);
+    return first;
+}
+
+/* Whoever is told so gives his lease up, with all that hangs on it. */
+static void check_lease_is_not_gone(struct cluster_rig *r, unsigned n)
+{
+    struct visit renewed = {0}, looked = {0};
+    struct buf wire = {0};
+    struct client *c = r->at[n]->client;
+
+    renewed.call =
+        client_start(c, &(struct client_request){.path = "/etcdserverpb.Lease/LeaseKeepAlive",
+                                                 .context = &renewed});
+    pb_encode(&pb_lease_keep_alive_request_schema, &(struct pb_lease_id){.id = 7}, &wire);
+    client_send(renewed.call, buf_bytes(&wire));
+    cluster_rig_ask(r, n, &looked, "/etcdserverpb.Lease/LeaseTimeToLive",
+                    &pb_lease_time_to_live_request_schema,
+                    &(struct pb_lease_time_to_live_request){.id = 7});
+    cluster_rig_for_ms(r, 20000);
+    CHECK(renewed.is_over);
+    CHECK_EQ(renewed.message_count, 0);
+    CHECK(looked.is_over);
+    CHECK_EQ(looked.message_count, 0);
+    buf_free(&wire);
+    visit_free(&renewed);
+    visit_free(&looked);
+}
+
+TEST(a_replaced_leader_does_not_say_that_a_lease_is_gone)
+{
+    struct cluster_rig r;
+    unsigned follower;
+    unsigned first = replace_leader(&r, &follower);
+
+    check_lease_is_not_gone(&r, first);
+    for (unsigned n = 1; n <= r.count; n++)
+        cluster_rig_cut(&r, n, false);
+    cluster_rig_close(&r);
+}
+
+TEST(nor_does_it_tell_a_follower_so)
+{
+    struct cluster_rig r;
+    unsigned follower;
+    (void)replace_leader(&r, &follower);
+
+    check_lease_is_not_gone(&r, follower);
+    for (unsigned n = 1; n <= r.count; n++)
+        cluster_rig_cut(&r, n, false);
+    cluster_rig_close(&r);
+}
+
 /* So many bytes that its log takes no more until the disk has them. */
 static void fill_log(struct cluster_rig *r, unsigned n, struct visit *put)
 {
