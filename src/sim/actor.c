@@ -49,7 +49,8 @@ struct actor *actor_new(const struct actor_options *options)
 
     a->o = *options;
     a->h = options->history;
-    a->rng = options->rng;
+    a->rng = a->past = options->rng;
+    rng_seed(&a->past, ~rng_next(&a->past));
     a->timer.on_time = on_time;
     a->limit.on_time = on_limit;
     a->next_revision = 1;

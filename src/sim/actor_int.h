@@ -48,6 +48,7 @@ struct actor {
     struct actor_options o;
     struct history *h;
     struct rng rng;
+    struct rng past; /* for reads of the past in transactions */
     struct client *client;
     size_t server;        /* that it is, or will be, connected to */
     int64_t conn_told;    /* the highest revision that this connection was told */
@@ -67,6 +68,7 @@ struct actor {
     uint64_t call_timeout_ns;
     bool reads_final, final_done;
     int64_t lease;
+    int64_t oldest_in_txn; /* the lowest revision that the last transaction reads; 0: none */
     bool is_kept; /* a keeper's: it has a key */
 
     /* a witness or watcher */

@@ -225,7 +225,10 @@ static struct pb_request_op some_op(struct actor *a, unsigned *used, bool inner)
     if (dice < 8) {
         struct pb_range_request *r = arena_new(&a->arena, struct pb_range_request);
         *r = request_read(a);
-        r->revision = 0; /* compacted ones would fail the whole */
+        if (!rng_chance(&a->past, 1, 4)) /* a compacted one fails the whole */
+            r->revision = 0;
+        if (r->revision > 0 && (a->oldest_in_txn == 0 || r->revision < a->oldest_in_txn))
+            a->oldest_in_txn = r->revision;
         return (struct pb_request_op){.which = PB_OP_RANGE, .range = r};
     }
     struct pb_txn_request *txn = arena_new(&a->arena, struct pb_txn_request);
@@ -263,6 +266,7 @@ struct pb_txn_request request_txn(struct actor *a)
 {
     unsigned used = 0;
 
+    a->oldest_in_txn = 0;
     return some_txn(a, &used, false);
 }
 

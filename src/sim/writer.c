@@ -168,6 +168,7 @@ static void begin_txn(struct actor *a)
     struct asked *q = ask(a, OP_TXN, "/etcdserverpb.KV/Txn", &pb_txn_request_schema, &txn);
 
     q->stale = is_stale;
+    q->old_revision = a->oldest_in_txn;
     history_op(a->h, q->op)->lease = a->lease; /* it may have named it */
 }
 
