@@ -167,6 +167,8 @@ bool api_take_need(struct api *a, struct api_need *out)
     *out = (struct api_need){.need = c->need, .call = &c->base, .identity = c->base.identity};
     if (c->need == API_PROPOSE)
         out->request = c->proposal;
+    if (c->need == API_CONFIGURE)
+        out->change = &c->reconfiguration.change;
     if (c->need == API_FORWARD)
         out->forward = c->forward;
     c->base.is_waiting = c->need != API_FORGET;

@@ -7,8 +7,8 @@
  * stale. That is a need. When the server has fulfilled it, it says so, and the answer goes out.
  *
  *     rpc_event --> api_event --> checks --+--> answered at once
- *                                          +--> api_take_need: PROPOSE, READ_INDEX, FORWARD,
- *                                                              FORGET, QUOTA_EXCEEDED
+ *                                          +--> api_take_need: PROPOSE, CONFIGURE, READ_INDEX,
+ *                                                              FORWARD, FORGET, QUOTA_EXCEEDED
  *     server --> api_applied, api_read_index_done, api_forwarded, api_failed -->
  *     the line
  *     api_work: long reads in slices, watch messages to their streams, compactions waited for
@@ -23,7 +23,8 @@
  *               read from.
  *            4. Errors have etcd's code and text (apply/result.h).
  * Not here   Bytes on the wire (rpc), executing (apply). Whether a proposal is one too many or too
- *            large with its header, and how long it and a confirmation may take (server).
+ *            large with its header, and how long it and a confirmation may take; whether the
+ *            cluster is in a state to be reconfigured (server).
  * Leans on   rpc's line, apply, mvcc, watch, lease, cluster, backend.
  */
 #pragma once
@@ -31,6 +32,7 @@
 #include "apply/apply.h"
 #include "base/identity.h"
 #include "base/list.h"
+#include "entry/entry.h"
 #include "rpc/line.h"
 
 struct api; /* opaque */
@@ -46,7 +48,8 @@ struct api_facts {
     bool tick_is_late; /* a tick was over three heartbeats late, and nobody has confirmed since that
                           this member leads: confirm before renewing */
     bool is_stopping;
-    uint64_t now_ms; /* monotonic */
+    uint64_t now_ms;      /* monotonic */
+    int64_t unix_seconds; /* by the wall clock: ids of new members are made of it */
     uint64_t election_ms, heartbeat_ms;
 };
 
@@ -83,7 +86,8 @@ struct api_call {
     uint64_t id;      /* that its proposal carries */
     struct list link; /* on the server's lists */
     uint64_t started_ms, started_index;
-    enum result failure; /* while it waits to be told */
+    enum result failure;                   /* while it waits to be told */
+    const struct raft_conf_change *change; /* that it waits for; of CONFIGURE */
     /* ---- */
     bool is_waiting; /* the server has it: from api_take_need until it is answered or forgotten */
     struct api *api;
@@ -95,6 +99,7 @@ struct api_call {
 
 enum api_need_kind {
     API_PROPOSE,    /* put `request` through the log: ends with api_applied or api_failed */
+    API_CONFIGURE,  /* the same with `change`, if the cluster may be changed so now */
     API_READ_INDEX, /* a linearizable read: api_read_index_done once everything up to now is applied
                        here */
     API_FORWARD,    /* only the leader can answer, and this member does not lead: api_forwarded */
@@ -102,17 +107,33 @@ enum api_need_kind {
     API_QUOTA_EXCEEDED, /* a write was refused for it: the NOSPACE alarm is due. Without a call */
 };
 
-/* What is asked of the leader: to renew a lease, or how long it has to live. */
+/* A change of the members. */
+struct api_change {
+    struct raft_conf_change conf; /* but for its id */
+    bool is_promotion;            /* as its context says; by its type it adds a voter */
+};
+
+/* What is asked of the leader. */
+enum api_forward_kind {
+    API_FORWARD_RENEW,        /* a lease */
+    API_FORWARD_TIME_TO_LIVE, /* how long it has */
+    API_FORWARD_PROMOTE,      /* a member, from learner to voter */
+};
+
 struct api_forward {
-    bool time_to_live, with_keys;
+    enum api_forward_kind kind;
+    bool with_keys;
     int64_t lease;
+    uint64_t member;
 };
 
 /* What the leader has answered; lent. */
 struct api_forwarded {
     bool is_here; /* nobody was asked: this member leads by now */
     const struct pb_lease_time_to_live_response
-        *response; /* a renewal's: ttl. NULL: no such lease */
+        *response;                   /* a renewal's: ttl. NULL: no such lease */
+    const struct pb_member *members; /* after a promotion */
+    size_t member_count;
 };
 
 struct api_need {
@@ -121,7 +142,8 @@ struct api_need {
     struct identity identity; /* whose it is; lives as long as the call */
     /* PROPOSE: all but the header; lives as long as the call. */
     const struct pb_internal_raft_request *request;
-    struct api_forward forward; /* FORWARD */
+    const struct api_change *change; /* CONFIGURE: lives as long as the call */
+    struct api_forward forward;      /* FORWARD */
 };
 
 /* Takes the content over. */

@@ -14,6 +14,7 @@
  *
  *     opened --> [decoded] --> check --> [authorize] --> run --+--> api_call_respond...
  *                                                              +--> api_call_propose --> applied
+ *                                                              +--> api_call_configure --> applied
  *                                                              +--> api_call_read_index -->
  * confirmed
  *                                                              +--> api_call_step_later,
@@ -99,6 +100,13 @@ struct compaction {
     enum result result;
 };
 
+/* A change of the members. */
+struct reconfiguration {
+    struct api_change change;
+    struct pb_member added;
+    struct index_wait wait;
+};
+
 struct body; /* body.c */
 
 /* What a number on the line stands for: a call, and what is still to be given of its bodies. */
@@ -138,6 +146,7 @@ struct call {
         struct renewal renewal;
         struct lease_question question;
         struct compaction compaction;
+        struct reconfiguration reconfiguration;
     };
 };
 
@@ -210,6 +219,8 @@ void api_call_respond_reply(struct call *c, struct reply *r, int64_t revision);
 /* The request that this call is about to propose, for its fields to be set. */
 struct pb_internal_raft_request *api_call_proposal(struct call *c);
 void api_call_propose(struct call *c);
+/* c->reconfiguration.change. */
+void api_call_configure(struct call *c);
 void api_call_read_index(struct call *c);
 void api_call_forward(struct call *c, const struct api_forward *what);
 
@@ -217,6 +228,11 @@ void api_call_forward(struct call *c, const struct api_forward *what);
 void api_call_step_later(struct call *c, call_step *step);
 void api_call_wait(struct call *c, call_ready *ready);
 void api_call_stop_working(struct call *c); /* neither */
+
+/* How far the applied index is from what was committed when the wait began. */
+enum wait_state { WAIT_OVER, WAIT_ON, WAIT_TOO_LONG };
+struct index_wait api_index_wait(const struct api *a);
+enum wait_state api_index_wait_state(const struct api *a, const struct index_wait *w);
 
 /* Would its proposal exceed the quota? Then the server is told, for the alarm. */
 enum result api_call_check_quota(struct call *c);
@@ -295,7 +311,8 @@ extern const struct handler api_kv_range, api_kv_range_stream, api_kv_put, api_k
 extern const struct handler api_watch_watch;
 extern const struct handler api_lease_grant, api_lease_revoke, api_lease_keep_alive;
 extern const struct handler api_lease_time_to_live, api_lease_leases;
-extern const struct handler api_cluster_member_list;
+extern const struct handler api_cluster_member_add, api_cluster_member_remove,
+    api_cluster_member_update, api_cluster_member_list, api_cluster_member_promote;
 extern const struct handler api_maintenance_alarm, api_maintenance_status;
 extern const struct handler api_health_check, api_health_list, api_health_watch;
 extern const struct handler api_http_health;

@@ -294,6 +294,13 @@ void api_call_propose(struct call *c)
     need(c, API_PROPOSE);
 }
 
+void api_call_configure(struct call *c)
+{
+    assert(c->is_authorized);
+
+    need(c, API_CONFIGURE);
+}
+
 void api_call_read_index(struct call *c)
 {
     need(c, API_READ_INDEX);
@@ -350,6 +357,19 @@ void api_call_wait(struct call *c, call_ready *ready)
     c->ready = ready;
     a->wait_count++;
     list_push_back(&a->waits, &c->work_link);
+}
+
+struct index_wait api_index_wait(const struct api *a)
+{
+    return (struct index_wait){.index = a->facts->committed_index,
+                               .until_ms = a->facts->now_ms + API_APPLIED_WAIT_MS};
+}
+
+enum wait_state api_index_wait_state(const struct api *a, const struct index_wait *w)
+{
+    if (a->facts->applied_index >= w->index)
+        return WAIT_OVER;
+    return a->facts->now_ms < w->until_ms ? WAIT_ON : WAIT_TOO_LONG;
 }
 
 /* --- answering --- */

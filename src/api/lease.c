@@ -59,23 +59,6 @@ const struct handler api_lease_revoke = {
     .run = run_revoke,
 };
 
-/* --- waiting for the applied index: a lease may be on its way through the log --- */
-
-enum wait_state { WAIT_OVER, WAIT_ON, WAIT_TOO_LONG };
-
-static struct index_wait begin_wait(const struct api *a)
-{
-    return (struct index_wait){.index = a->facts->committed_index,
-                               .until_ms = a->facts->now_ms + API_APPLIED_WAIT_MS};
-}
-
-static enum wait_state look_at_wait(const struct api *a, const struct index_wait *w)
-{
-    if (a->facts->applied_index >= w->index)
-        return WAIT_OVER;
-    return a->facts->now_ms < w->until_ms ? WAIT_ON : WAIT_TOO_LONG;
-}
-
 /* --- LeaseKeepAlive --- */
 
 static void take_next(struct call *c)
@@ -108,12 +91,12 @@ static void renew(struct call *c);
 /* Another leads; or this member, but since so short a time that its leases do not run yet. */
 static void ask_leader(struct call *c)
 {
-    api_call_forward(c, &(struct api_forward){.lease = c->renewal.id});
+    api_call_forward(c, &(struct api_forward){.kind = API_FORWARD_RENEW, .lease = c->renewal.id});
 }
 
 static bool renewal_is_decided(struct call *c)
 {
-    enum wait_state state = look_at_wait(api_of(c), &c->renewal.wait);
+    enum wait_state state = api_index_wait_state(api_of(c), &c->renewal.wait);
 
     if (state == WAIT_ON)
         return false;
@@ -160,7 +143,7 @@ static void lease_is_unknown(struct call *c)
         return;
     }
     r->has_waited = true;
-    r->wait = begin_wait(api_of(c));
+    r->wait = api_index_wait(api_of(c));
     api_call_wait(c, renewal_is_decided);
 }
 
@@ -367,7 +350,7 @@ static bool is_amid_entry(const struct call *c)
 /* Time runs only from when the leader's first entry is applied. */
 static enum wait_state look_at_question(const struct api *a, const struct index_wait *w)
 {
-    enum wait_state state = look_at_wait(a, w);
+    enum wait_state state = api_index_wait_state(a, w);
 
     if (state != WAIT_OVER || lease_is_primary(a->o.leases))
         return state;
@@ -394,7 +377,7 @@ static bool question_is_decided(struct call *c)
 
 static void look_at_lease(struct call *c)
 {
-    c->question.wait = begin_wait(api_of(c));
+    c->question.wait = api_index_wait(api_of(c));
     api_call_wait(c, question_is_decided);
 }
 
@@ -411,7 +394,7 @@ static void run_time_to_live(struct call *c, const void *request)
     if (api_of(c)->facts->is_leader)
         look_at_lease(c);
     else
-        api_call_forward(c, &(struct api_forward){.time_to_live = true,
+        api_call_forward(c, &(struct api_forward){.kind = API_FORWARD_TIME_TO_LIVE,
                                                   .lease = question->id,
                                                   .with_keys = question->keys});
 }

@@ -200,7 +200,7 @@ TEST(a_follower_has_leases_renewed_by_the_leader)
     api_rig_until_messages(&k, &v, 1);
     CHECK_EQ(renewed_ttl(&v, 0, 7, NULL), 40);
     CHECK_EQ(k.forward.lease, 7);
-    CHECK(!k.forward.time_to_live);
+    CHECK_EQ(k.forward.kind, API_FORWARD_RENEW);
     k.leader_says = &(struct api_forwarded){0}; /* it knows no such lease */
     say_id(&v, 8);
     api_rig_until_messages(&k, &v, 2);
@@ -229,7 +229,7 @@ TEST(a_follower_asks_the_leader_how_long_a_lease_has_to_live)
 
     k.leader_says = &(struct api_forwarded){.response = &told};
     struct pb_lease_time_to_live_response got = time_to_live(&k, 7, true, &arena);
-    CHECK(k.forward.time_to_live);
+    CHECK_EQ(k.forward.kind, API_FORWARD_TIME_TO_LIVE);
     CHECK(k.forward.with_keys);
     CHECK_EQ(got.ttl, 40);
     CHECK_EQ(got.granted_ttl, 50);

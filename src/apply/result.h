@@ -34,6 +34,7 @@
     X(LEARNER_NOT_READY, 9,                                                                        \
       "etcdserver: can only promote a learner member which is in sync with leader")                \
     X(TOO_MANY_LEARNERS, 9, "etcdserver: too many learner members in cluster")                     \
+    X(TOO_MANY_MEMBERS, 9, "etcdserver: too many members in cluster")                              \
     X(REQUEST_TOO_LARGE, 3, "etcdserver: request is too large")                                    \
     X(TOO_MANY_REQUESTS, 2, "etcdserver: too many requests")                                       \
     X(NO_LEADER, 14, "etcdserver: no leader")                                                      \

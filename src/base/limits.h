@@ -445,6 +445,7 @@ enum {
     TURN_PROPOSALS_MAX = 4096, /* in one raft append */
     TURN_WATCH_STEPS = 2000,   /* of catching up those who lag: about half a millisecond */
     STOP_GRACE_MS = 1000,      /* for calls under way */
+    LEAVE_DELAY_MS = 1000,     /* from a member's removal to its stop; etcd's */
     SKIP_TICKS_MS = 5000,      /* after the start: so long a member may hurry */
 
     PENDING_QUEUE_BYTES_MAX = 16 * MIB, /* of proposals: then clients are not heard for a while */
@@ -467,13 +468,15 @@ enum {
     OWN_IMAGE_WAIT_MS = 50,   /* for as many to be committed: then it is fewer */
 
     FORWARDING_RETRY_MS = 50,
-    FORWARDING_LOOK_MS = 10,         /* how often all that wait are looked at */
-    FOUNDING_NAMES_MS = 30000,       /* for all names together */
-    FOUNDING_RETRY_MS = 1000,        /* between two looks at those that are missing */
-    FOUNDING_ASK_MS = 1000,          /* for one URL */
-    PEERING_VERSION_MS = 7000,       /* for a member to say its version; etcd's request timeout */
-    PEER_QUESTIONS_MAX = 4096,       /* of other members, that wait for a result */
-    PEER_REQUESTS_APPLIED_MS = 1000, /* for what was committed to be applied */
+    RECONFIGURATION_HEALTH_MS = 5000,  /* connected for that long counts as healthy; etcd's */
+    RECONFIGURATION_SPARE_MEMBERS = 8, /* that may be added at the same time, by several members */
+    FORWARDING_LOOK_MS = 10,           /* how often all that wait are looked at */
+    FOUNDING_NAMES_MS = 30000,         /* for all names together */
+    FOUNDING_RETRY_MS = 1000,          /* between two looks at those that are missing */
+    FOUNDING_ASK_MS = 1000,            /* for one URL */
+    PEERING_VERSION_MS = 7000,         /* for a member to say its version; etcd's request timeout */
+    PEER_QUESTIONS_MAX = 4096,         /* of other members, that wait for a result */
+    PEER_REQUESTS_APPLIED_MS = 1000,   /* for what was committed to be applied */
 
     FILES_RESERVED = 150, /* of those that may be open: not for clients; etcd's */
     FILES_MIN = 80,       /* half of it is what a member needs itself, and some to spare */

@@ -33,7 +33,8 @@ static const char *initial_cluster(const struct cluster_rig *r, struct arena *ar
     struct buf text = {0};
 
     for (unsigned n = 1; n <= r->count; n++)
-        buf_printf(&text, "%sm%u=http://10.0.0.%u:2380", n > 1 ? "," : "", n, n);
+        if (!r->at[n] || !r->at[n]->is_out)
+            buf_printf(&text, "%sm%u=http://10.0.0.%u:2380", text.len > 0 ? "," : "", n, n);
     const char *kept = arena_copy_str(arena, buf_bytes(&text));
     buf_free(&text);
     return kept;
@@ -149,6 +150,20 @@ void cluster_rig_open_seeded(struct cluster_rig *r, unsigned members, const char
     }
 }
 
+unsigned cluster_rig_add_host(struct cluster_rig *r, const char *const *flags)
+{
+    unsigned n = ++r->count;
+    const char *all[32] = {"--initial-cluster-state", "existing"};
+    size_t count = 2;
+
+    CHECK(n <= CLUSTER_RIG_MAX);
+    for (; flags && *flags; flags++)
+        all[count++] = *flags;
+    r->at[n] = host_new(r, n);
+    cluster_rig_set_flags(r, n, all);
+    return n;
+}
+
 static void host_free(struct cluster_rig_host *h)
 {
     config_free(&h->config);
@@ -189,7 +204,7 @@ void cluster_rig_close(struct cluster_rig *r)
 
 /* --- members --- */
 
-void cluster_rig_start(struct cluster_rig *r, unsigned n)
+enum err cluster_rig_try_start(struct cluster_rig *r, unsigned n)
 {
     struct cluster_rig_host *h = r->at[n];
     char address[32];
@@ -205,11 +220,19 @@ void cluster_rig_start(struct cluster_rig *r, unsigned n)
     CHECK(!h->server);
     h->failed = h->ready = h->is_paused = false;
     buf_clear(&h->why);
-    if (server_open(&options, &h->why, &h->server) != ERR_OK)
-        test_fail(__FILE__, __LINE__, "m%u does not start: %s", n, buf_str(&h->why));
+    enum err e = server_open(&options, &h->why, &h->server);
+    if (e != ERR_OK)
+        return e;
     snprintf(address, sizeof(address), "10.0.0.%u:2379", n);
     CHECK_EQ(net_address_parse(address, &client.address), ERR_OK);
     h->client = client_open(&client);
+    return ERR_OK;
+}
+
+void cluster_rig_start(struct cluster_rig *r, unsigned n)
+{
+    if (cluster_rig_try_start(r, n) != ERR_OK)
+        test_fail(__FILE__, __LINE__, "m%u does not start: %s", n, buf_str(&r->at[n]->why));
 }
 
 void cluster_rig_until_ready(struct cluster_rig *r, unsigned n)
@@ -228,7 +251,8 @@ void cluster_rig_start_all(struct cluster_rig *r)
 
 static void drop_client(struct cluster_rig_host *h)
 {
-    client_close(h->client);
+    if (h->client)
+        client_close(h->client);
     h->client = NULL;
 }
 
@@ -239,6 +263,19 @@ void cluster_rig_stop(struct cluster_rig *r, unsigned n)
     h->is_paused = false;
     drop_client(h);
     server_stop(h->server);
+    cluster_rig_until_stopped(r, n);
+}
+
+void cluster_rig_expel(struct cluster_rig *r, unsigned n)
+{
+    r->at[n]->is_out = true;
+    drop_client(r->at[n]);
+}
+
+void cluster_rig_until_stopped(struct cluster_rig *r, unsigned n)
+{
+    struct cluster_rig_host *h = r->at[n];
+
     while (!server_has_stopped(h->server))
         cluster_rig_step(r);
     server_close(h->server);
@@ -348,19 +385,33 @@ static unsigned number_of(const struct cluster_rig *r, uint64_t id)
     return 0;
 }
 
+static bool is_listened_to(const struct cluster_rig_host *h)
+{
+    return h->server && !h->is_paused && !h->is_out;
+}
+
+static unsigned count_members(const struct cluster_rig *r)
+{
+    unsigned count = 0;
+
+    for (unsigned n = 1; n <= r->count; n++)
+        count += !r->at[n]->is_out;
+    return count;
+}
+
 /* The leader that most of all members believe in, itself among them; 0: none. */
 static unsigned find_leader(const struct cluster_rig *r)
 {
     for (unsigned n = 1; n <= r->count; n++) {
         struct cluster_rig_host *h = r->at[n];
         size_t count = 0;
-        if (!h->server || h->is_paused)
+        if (!is_listened_to(h))
             continue;
         uint64_t leader = server_status(h->server).leader;
         for (unsigned other = 1; other <= r->count && leader != 0; other++)
-            count += r->at[other]->server && !r->at[other]->is_paused &&
+            count += is_listened_to(r->at[other]) &&
                      server_status(r->at[other]->server).leader == leader;
-        unsigned number = count > r->count / 2 ? number_of(r, leader) : 0;
+        unsigned number = count > count_members(r) / 2 ? number_of(r, leader) : 0;
         if (number != 0 && !r->at[number]->is_paused)
             return number;
     }
@@ -381,7 +432,7 @@ unsigned cluster_rig_follower(struct cluster_rig *r)
     unsigned leader = cluster_rig_leader(r);
 
     for (unsigned n = 1; n <= r->count; n++)
-        if (n != leader && r->at[n]->server && !r->at[n]->is_paused)
+        if (n != leader && is_listened_to(r->at[n]))
             return n;
     test_fail(__FILE__, __LINE__, "nobody follows");
 }
@@ -391,7 +442,8 @@ void cluster_rig_until_equal(struct cluster_rig *r, unsigned n)
     uint64_t applied = server_status(r->at[n]->server).applied;
 
     for (unsigned other = 1; other <= r->count; other++)
-        while (r->at[other]->server && server_status(r->at[other]->server).applied < applied)
+        while (is_listened_to(r->at[other]) &&
+               server_status(r->at[other]->server).applied < applied)
             cluster_rig_step(r);
 }
 

@@ -43,6 +43,7 @@ struct cluster_rig_host {
     struct client *client; /* to this member; NULL while it is down */
     bool failed, ready, is_paused;
     bool may_fail; /* it is part of the test */
+    bool is_out;   /* no member: not yet, or no longer */
 };
 
 struct cluster_rig {
@@ -62,13 +63,22 @@ void cluster_rig_open(struct cluster_rig *r, unsigned members, const char *const
 void cluster_rig_open_seeded(struct cluster_rig *r, unsigned members, const char *const *flags,
                              uint64_t seed);
 void cluster_rig_close(struct cluster_rig *r); /* stops those that are up */
+/* A machine for one more member, which is to join: its --initial-cluster has all that are members,
+ * and itself. Returns its number. */
+unsigned cluster_rig_add_host(struct cluster_rig *r, const char *const *flags);
 /* Other flags for one that is down. */
 void cluster_rig_set_flags(struct cluster_rig *r, unsigned n, const char *const *flags);
 
 /* Starts it; clients are perhaps not heard yet. */
 void cluster_rig_start(struct cluster_rig *r, unsigned n);
 void cluster_rig_start_all(struct cluster_rig *r); /* and goes on until all are ready */
+/* The same where it may be refused: then *why says why. */
+enum err cluster_rig_try_start(struct cluster_rig *r, unsigned n);
 void cluster_rig_stop(struct cluster_rig *r, unsigned n);
+/* It is no member any more, or about to be none: its client goes, nobody asks who it follows. */
+void cluster_rig_expel(struct cluster_rig *r, unsigned n);
+/* Goes on until it has stopped by itself. */
+void cluster_rig_until_stopped(struct cluster_rig *r, unsigned n);
 void cluster_rig_crash(struct cluster_rig *r, unsigned n);
 /* Crashes it and takes its disks away: it begins with empty ones. */
 void cluster_rig_lose_disks(struct cluster_rig *r, unsigned n);

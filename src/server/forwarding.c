@@ -1,8 +1,13 @@
 #include "server/forwarding.h"
 
+#include "cluster/cluster.h"
 #include "pb/codec.h"
 #include "peer/peer.h"
 #include "server/peering.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
 
 struct forward {
     struct list link;
@@ -16,7 +21,7 @@ struct forward {
     enum result why;
     struct api_forwarded answer;
     struct pb_lease_time_to_live_response response;
-    struct arena arena; /* of its keys */
+    struct arena arena; /* of its keys, or members */
 };
 
 void forwarding_init(struct forwarding *f, const struct forwarding_options *options)
@@ -64,32 +69,51 @@ static void end(struct forwarding *f, struct forward *w, enum result why)
 
 /* --- asking --- */
 
-static void ask_leader(struct forwarding *f, struct forward *w)
+static void append_body(const struct forward *w, struct buf *out)
 {
     struct pb_lease_time_to_live_request question = {.id = w->asked.lease,
                                                      .keys = w->asked.with_keys};
+
+    switch (w->asked.kind) {
+    case API_FORWARD_RENEW:
+        pb_encode(&pb_lease_keep_alive_request_schema, &(struct pb_lease_id){.id = w->asked.lease},
+                  out);
+        return;
+    case API_FORWARD_TIME_TO_LIVE:
+        pb_encode(&pb_lease_internal_request_schema,
+                  &(struct pb_lease_internal_request){.request = &question}, out);
+        return;
+    case API_FORWARD_PROMOTE:
+        return; /* its path says it all */
+    }
+    unreachable();
+}
+
+static void ask_leader(struct forwarding *f, struct forward *w)
+{
+    static const char *const paths[] = {
+        [API_FORWARD_RENEW] = "/leases", [API_FORWARD_TIME_TO_LIVE] = "/leases/internal"};
+    char promotion[48];
     struct buf body = {0};
 
-    if (w->asked.time_to_live)
-        pb_encode(&pb_lease_internal_request_schema,
-                  &(struct pb_lease_internal_request){.request = &question}, &body);
-    else
-        pb_encode(&pb_lease_keep_alive_request_schema, &(struct pb_lease_id){.id = w->asked.lease},
-                  &body);
+    append_body(w, &body);
+    snprintf(promotion, sizeof(promotion), "/members/promote/%" PRIu64, w->asked.member);
+    bool is_promotion = w->asked.kind == API_FORWARD_PROMOTE;
     w->asked_of = f->o.facts->leader;
     peers_ask(f->o.peers,
               &(struct peer_ask){.token = w->token,
                                  .member = w->asked_of,
                                  .verb = "POST",
-                                 .path = w->asked.time_to_live ? "/leases/internal" : "/leases",
-                                 .content_type = "application/protobuf",
+                                 .path = is_promotion ? promotion : paths[w->asked.kind],
+                                 .content_type = is_promotion ? NULL : "application/protobuf",
                                  .body = buf_bytes(&body),
                                  .timeout_ms = w->until_ms - f->o.facts->now_ms});
     buf_free(&body);
 }
 
-/* Who leads no more may have gone, and would be waited for until it is too late for the lease. Both
- * questions may be asked twice. */
+/* Who leads no more may have gone, and would be waited for until it is too late for the lease. All
+ * of it may be asked twice; a promotion is then told, at worst, that there is nothing to promote.
+ */
 static void forget_former_leader(struct forwarding *f, struct forward *w)
 {
     uint64_t leader = f->o.facts->leader;
@@ -190,6 +214,50 @@ static bool read_time_to_live(struct forward *w, struct bytes body)
     return true;
 }
 
+static bool read_members(struct forward *w, struct bytes body)
+{
+    struct bytes kept = arena_copy(&w->arena, body);
+
+    return member_json_read_list(kept, &w->arena, &w->answer.members, &w->answer.member_count) ==
+           ERR_OK;
+}
+
+static bool read_response(struct forward *w, struct bytes body)
+{
+    switch (w->asked.kind) {
+    case API_FORWARD_RENEW:
+    case API_FORWARD_TIME_TO_LIVE: {
+        bool is_good =
+            w->asked.kind == API_FORWARD_RENEW ? read_renewal(w, body) : read_time_to_live(w, body);
+        if (is_good && w->response.id == w->asked.lease)
+            w->answer.response = &w->response;
+        return w->answer.response != NULL;
+    }
+    case API_FORWARD_PROMOTE:
+        return read_members(w, body);
+    }
+    unreachable();
+}
+
+static bool says(const struct peer_event *e, const char *text)
+{
+    return e->body.len > 0 && memmem(e->body.at, e->body.len, text, strlen(text));
+}
+
+/* What will not change if it is asked again. RESULT_OK: nothing of the kind. */
+static enum result refusal(const struct forward *w, const struct peer_event *e)
+{
+    if (w->asked.kind != API_FORWARD_PROMOTE)
+        return RESULT_OK;
+    if (e->status == 404)
+        return RESULT_MEMBER_NOT_FOUND;
+    if (e->status == 412 && says(e, result_text(RESULT_LEARNER_NOT_READY)))
+        return RESULT_LEARNER_NOT_READY;
+    if (e->status == 412 && says(e, cluster_result_text(CLUSTER_NOT_LEARNER)))
+        return RESULT_MEMBER_NOT_LEARNER;
+    return RESULT_OK;
+}
+
 void forwarding_result(struct forwarding *f, const struct peer_event *e)
 {
     struct forward *w = map_get_id(&f->asks, e->id);
@@ -197,17 +265,16 @@ void forwarding_result(struct forwarding *f, const struct peer_event *e)
     if (!w || w->asked_of == 0)
         return;
     w->asked_of = 0;
-    if (e->status == 404) {
-        end(f, w, RESULT_OK); /* without a response: there is no such lease */
+    enum result why = refusal(w, e);
+    if (why != RESULT_OK || e->status == 404) {
+        end(f, w, why); /* OK without a response: there is no such lease */
         return;
     }
-    bool is_good = e->status == 200 && (w->asked.time_to_live ? read_time_to_live(w, e->body)
-                                                              : read_renewal(w, e->body));
-    if (is_good && w->response.id == w->asked.lease) {
-        w->answer.response = &w->response;
+    if (e->status == 200 && read_response(w, e->body)) {
         end(f, w, RESULT_OK);
         return;
     }
+    w->answer = (struct api_forwarded){0};
     arena_reset(&w->arena);
     w->retry_ms = f->o.facts->now_ms + FORWARDING_RETRY_MS;
 }

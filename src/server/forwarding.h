@@ -2,16 +2,18 @@
  * forwarding: what only the leader can answer, asked of it for a client of ours.
  *
  * How much of a lease's time has passed is known to the leader alone, and renewals do not go
- * through the log. A follower asks it over the peer port and hands the answer back to api.
+ * through the log; nor does anybody else know how far behind a learner is that is to be promoted. A
+ * follower asks the leader over the peer port and hands the result back to api.
  *
  *     API_FORWARD --> [waits for a leader] --> [asked] --+--> take: the answer
  *                            ^        no answer, 50 ms --+
  *     time is up, or this member leads by now --> take: so it is
+ *     the leader refuses a promotion for a reason that stays --> take: why
  *
  * Promises   1. A call that came in goes out exactly once, by forwarding_take, unless it is
  *               forgotten before.
  *            2. Within the time limit. Those for whom there was no leader are told that.
- *            3. An answer counts only if it is about the lease that was asked for.
+ *            3. An answer counts only if it is about the lease that was asked for, or has members.
  * Not here   What the leader does (peer_requests.h). Bytes (peer).
  */
 #pragma once

@@ -14,7 +14,7 @@
 static const char applied_too_late[] =
     "waiting for node to catch up its applied index has timed out";
 
-enum kind { RENEW, TIME_TO_LIVE, HASH, DOWNGRADE };
+enum kind { RENEW, TIME_TO_LIVE, HASH, DOWNGRADE, PROMOTE };
 
 /* One that could not be answered at once. */
 struct peer_question {
@@ -29,6 +29,10 @@ struct peer_question {
     bool is_confirming, is_confirmed; /* whether we lead, before a lease is said to be gone */
     struct buf keys, last;            /* of a lease: those listed so far, and the last of them */
     struct mvcc_hash hash;
+    uint64_t member; /* to be promoted */
+    bool is_changing;
+    struct api_change change;
+    struct buf context;   /* of the change */
     struct api_call call; /* while pending has it */
     struct pb_internal_raft_request proposal;
     struct pb_lease_checkpoint_request checkpoints;
@@ -48,6 +52,7 @@ static void question_free(struct peer_question *q)
         mvcc_hash_close(q->requests->o.mvcc, &q->hash);
     buf_free(&q->keys);
     buf_free(&q->last);
+    buf_free(&q->context);
     list_remove(&q->link);
     list_remove(&q->need_link);
     q->requests->count--;
@@ -82,7 +87,7 @@ static void refuse(struct peer_requests *r, uint64_t request, unsigned status, c
 
 static void refuse_question(struct peer_question *q, unsigned status, const char *text)
 {
-    refuse(q->requests, q->request, status, text, q->kind == DOWNGRADE);
+    refuse(q->requests, q->request, status, text, q->kind == DOWNGRADE || q->kind == PROMOTE);
     question_free(q);
 }
 
@@ -108,7 +113,7 @@ static void answer_message(struct peer_question *q, const struct pb_schema *sche
 
 /* --- at once --- */
 
-static void tell_members(struct peer_requests *r, const struct peer_event *e)
+static void answer_members(struct peer_requests *r, uint64_t request)
 {
     size_t count;
     const struct pb_member *members = cluster_members(r->o.cluster, &count);
@@ -116,8 +121,13 @@ static void tell_members(struct peer_requests *r, const struct peer_event *e)
 
     member_json_write_list(members, count, &body);
     buf_append_byte(&body, '\n');
-    answer(r, e->id, "application/json", buf_bytes(&body), true);
+    answer(r, request, "application/json", buf_bytes(&body), true);
     buf_free(&body);
+}
+
+static void tell_members(struct peer_requests *r, const struct peer_event *e)
+{
+    answer_members(r, e->id);
 }
 
 static void tell_version(struct peer_requests *r, const struct peer_event *e)
@@ -130,32 +140,6 @@ static void tell_version(struct peer_requests *r, const struct peer_event *e)
                         &body);
     answer(r, e->id, "application/json", buf_bytes(&body), false);
     buf_free(&body);
-}
-
-static bool is_number(struct bytes digits)
-{
-    uint64_t number = 0;
-
-    for (size_t i = 0; i < digits.len; i++) {
-        if (digits.at[i] < '0' || digits.at[i] > '9' ||
-            number > (UINT64_MAX - (uint64_t)(digits.at[i] - '0')) / 10)
-            return false;
-        number = 10 * number + (uint64_t)(digits.at[i] - '0');
-    }
-    return digits.len > 0;
-}
-
-/* Nobody can become a learner here yet, so there is none to be promoted. */
-static void refuse_promotion(struct peer_requests *r, const struct peer_event *e, struct bytes id)
-{
-    struct buf text = {0};
-
-    if (is_number(id))
-        buf_append_str(&text, cluster_result_text(CLUSTER_ID_NOT_FOUND));
-    else
-        buf_printf(&text, "member %.*s not found in cluster", (int)id.len, (const char *)id.at);
-    refuse(r, e->id, 404, buf_str(&text), true);
-    buf_free(&text);
 }
 
 /* --- later --- */
@@ -359,6 +343,88 @@ static void hear_downgrade(struct peer_requests *r, const struct peer_event *e)
         list_push_back(&r->needs, &q->need_link);
 }
 
+/* --- promotions --- */
+
+static bool read_number(struct bytes digits, uint64_t *out)
+{
+    *out = 0;
+    for (size_t i = 0; i < digits.len; i++) {
+        if (digits.at[i] < '0' || digits.at[i] > '9' ||
+            *out > (UINT64_MAX - (uint64_t)(digits.at[i] - '0')) / 10)
+            return false;
+        *out = 10 * *out + (uint64_t)(digits.at[i] - '0');
+    }
+    return digits.len > 0;
+}
+
+static void hear_promotion_of(struct peer_requests *r, const struct peer_event *e, struct bytes id)
+{
+    struct buf text = {0};
+    uint64_t member;
+
+    if (!read_number(id, &member)) {
+        buf_printf(&text, "member %.*s not found in cluster", (int)id.len, (const char *)id.at);
+        refuse(r, e->id, 404, buf_str(&text), true);
+        buf_free(&text);
+        return;
+    }
+    struct peer_question *q = question_new(r, e, PROMOTE);
+    if (q)
+        q->member = member;
+}
+
+/* etcd tells everything else as an error of its own, and the asker asks again. */
+static void refuse_promotion(struct peer_question *q, enum result why)
+{
+    struct peer_requests *r = q->requests;
+
+    log_warn(r->o.logger, "failed to promote a member", LOG_ID("member-id", q->member),
+             LOG_STR("error", result_text(why)));
+    if (why == RESULT_MEMBER_NOT_FOUND) {
+        refuse_question(q, 404, cluster_result_text(CLUSTER_ID_NOT_FOUND));
+    } else if (why == RESULT_MEMBER_NOT_LEARNER) {
+        refuse_question(q, 412, cluster_result_text(CLUSTER_NOT_LEARNER));
+    } else if (why == RESULT_LEARNER_NOT_READY) {
+        refuse_question(q, 412, result_text(why));
+    } else {
+        peers_respond(
+            r->o.peers, q->request,
+            &(struct peer_response){.status = 500,
+                                    .content_type = "application/json",
+                                    .body = BYTES("{\"message\":\"Internal Server Error\"}"),
+                                    .with_cluster_id = true});
+        question_free(q);
+    }
+}
+
+/*
+ * Who does not lead cannot know. etcd passes it on to whoever does; here the asker is told to try
+ * again, and hears soon enough who leads: it is only then that anybody is asked who does not.
+ */
+static void promote(struct peer_question *q)
+{
+    if (!q->requests->o.facts->is_leader) {
+        refuse_promotion(q, RESULT_NOT_LEADER);
+        return;
+    }
+    member_json_write_promotion(q->member, &q->context);
+    q->change = (struct api_change){
+        .conf = {.type = RAFT_ADD_NODE, .node_id = q->member, .context = buf_bytes(&q->context)},
+        .is_promotion = true};
+    q->is_changing = true;
+    list_push_back(&q->requests->needs, &q->need_link);
+}
+
+static void promotion_applied(struct peer_question *q, enum result result)
+{
+    if (result != RESULT_OK) {
+        refuse_promotion(q, result);
+        return;
+    }
+    answer_members(q->requests, q->request);
+    question_free(q);
+}
+
 /* --- hashes --- */
 
 static const char *hash_error(enum mvcc_result result)
@@ -476,7 +542,7 @@ static const struct route {
 static void hear_promotion(struct peer_requests *r, const struct peer_event *e, size_t prefix)
 {
     if (bytes_equal(e->verb, BYTES("POST")))
-        refuse_promotion(r, e, bytes_of(e->path.at + prefix, e->path.len - prefix));
+        hear_promotion_of(r, e, bytes_of(e->path.at + prefix, e->path.len - prefix));
     else
         refuse_verb(r, e, "POST");
 }
@@ -505,7 +571,7 @@ void peer_requests_hear(struct peer_requests *r, const struct peer_event *e)
 
 static bool is_pending(const struct peer_question *q)
 {
-    return q->kind == DOWNGRADE || q->has_renewed || q->is_confirming;
+    return q->kind == DOWNGRADE || q->has_renewed || q->is_confirming || q->is_changing;
 }
 
 /* True: what was committed when it came is applied. Otherwise q may be gone. */
@@ -542,6 +608,10 @@ static bool go_on(struct peer_question *q, unsigned steps)
         return true;
     case TIME_TO_LIVE:
         return !has_caught_up(q) || look_at_lease(q, steps);
+    case PROMOTE:
+        if (has_caught_up(q))
+            promote(q);
+        return true;
     case DOWNGRADE:
         break;
     }
@@ -577,8 +647,11 @@ bool peer_requests_take_need(struct peer_requests *r, struct api_need *out)
     struct peer_question *q = container_of(link, struct peer_question, need_link);
     list_init(&q->call.link);
     *out = (struct api_need){.call = &q->call,
-                             .need = q->has_renewed ? API_PROPOSE : API_READ_INDEX,
-                             .request = q->has_renewed ? &q->proposal : NULL};
+                             .need = q->is_changing   ? API_CONFIGURE
+                                     : q->has_renewed ? API_PROPOSE
+                                                      : API_READ_INDEX,
+                             .request = q->has_renewed ? &q->proposal : NULL,
+                             .change = q->is_changing ? &q->change : NULL};
     return true;
 }
 
@@ -596,10 +669,15 @@ void peer_requests_confirmed(struct peer_requests *r, struct api_call *c)
     question_free(q);
 }
 
-void peer_requests_applied(struct peer_requests *r, struct api_call *c)
+void peer_requests_applied(struct peer_requests *r, struct api_call *c, enum result result)
 {
+    struct peer_question *q = question_of(c);
+
     (void)r;
-    answer_renewal(question_of(c));
+    if (q->kind == PROMOTE)
+        promotion_applied(q, result);
+    else
+        answer_renewal(q);
 }
 
 void peer_requests_failed(struct peer_requests *r, struct api_call *c, enum result why)
@@ -608,6 +686,10 @@ void peer_requests_failed(struct peer_requests *r, struct api_call *c, enum resu
     struct buf text = {0};
 
     (void)r;
+    if (q->kind == PROMOTE) {
+        refuse_promotion(q, why);
+        return;
+    }
     if (q->kind == DOWNGRADE)
         buf_append_str(&text, "failed linearized read: ");
     buf_append_str(&text, result_text(why));

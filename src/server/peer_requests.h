@@ -7,7 +7,7 @@
  *     POST /leases             a renewal, for a client of another member; only the leader can
  *     POST /leases/internal    how long a lease has to live, likewise
  *     GET  /members/hashkv     the hash of the store at a revision
- *     POST /members/promote/N  no member is ever a learner here: not found
+ *     POST /members/promote/N  a learner becomes a voter; only the leader can say whether it may
  *
  * Paths, statuses and texts are etcd's. Some are answered at once; others wait for entries to be
  * applied, for a read round, or are worked on in slices.
@@ -66,7 +66,7 @@ bool peer_requests_work(struct peer_requests *r, unsigned steps);
 /* For pending; its call is one of ours (call->api is NULL), and comes back by one of the three. */
 bool peer_requests_take_need(struct peer_requests *r, struct api_need *out);
 void peer_requests_confirmed(struct peer_requests *r, struct api_call *c);
-void peer_requests_applied(struct peer_requests *r, struct api_call *c);
+void peer_requests_applied(struct peer_requests *r, struct api_call *c, enum result result);
 void peer_requests_failed(struct peer_requests *r, struct api_call *c, enum result why);
 
 /* All invariants, asserted. */

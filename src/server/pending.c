@@ -20,6 +20,8 @@ void pending_init(struct pending *p, const struct pending_options *options)
     list_init(&p->reads_new);
     list_init(&p->reads_asked);
     list_init(&p->reads_confirmed);
+    list_init(&p->changes);
+    list_init(&p->changing);
     list_init(&p->failed);
     p->id_prefix = options->facts->member_id << 48;
     p->id_count = options->salt;
@@ -326,6 +328,45 @@ struct api_call *pending_take_applied(struct pending *p, uint64_t id)
     return c;
 }
 
+/* --- conf changes --- */
+
+static void configure(struct pending *p, const struct api_need *w)
+{
+    w->call->id = 0;
+    w->call->change = &w->change->conf;
+    wait_on(p, w->call, &p->changes);
+}
+
+bool pending_has_change(const struct pending *p)
+{
+    return !list_empty(&p->changes) && list_empty(&p->changing) && p->o.facts->leader != 0;
+}
+
+/* One whose call has gone meanwhile is not proposed any more. */
+bool pending_take_change(struct pending *p, struct raft_conf_change *out)
+{
+    if (!pending_has_change(p))
+        return false;
+    struct api_call *c = container_of(list_pop_front(&p->changes), struct api_call, link);
+    c->id = next_id(p);
+    map_put_id(&p->awaited, c->id, c);
+    list_push_back(&p->changing, &c->link);
+    *out = *c->change;
+    out->id = c->id;
+    return true;
+}
+
+void pending_change_proposed(struct pending *p, bool accepted, uint64_t index)
+{
+    assert(!list_empty(&p->changing));
+    struct api_call *c = container_of(p->changing.next, struct api_call, link);
+
+    if (!accepted)
+        fail(p, c, RESULT_PROPOSAL_DROPPED);
+    else if (index != 0)
+        note_run(p, &(struct pending_run){c->id, index, 1});
+}
+
 /* --- reads --- */
 
 /* 64 random bits and a count: what a leader answers to the life before is none of ours. */
@@ -408,6 +449,9 @@ void pending_need(struct pending *p, const struct api_need *w)
     case API_PROPOSE:
         propose(p, w);
         return;
+    case API_CONFIGURE:
+        configure(p, w);
+        return;
     case API_READ_INDEX:
         w->call->id = 0;
         wait_on(p, w->call, &p->reads_new);
@@ -453,6 +497,8 @@ void pending_tick(struct pending *p)
         return;
     uint64_t before_ms = now_ms - p->o.limit_ms;
     time_out_calls(p, &p->waiting, before_ms);
+    time_out_calls(p, &p->changes, before_ms);
+    time_out_calls(p, &p->changing, before_ms);
     time_out_calls(p, &p->reads_new, before_ms);
     time_out_calls(p, &p->reads_asked, before_ms);
     time_out_calls(p, &p->reads_confirmed, before_ms);
@@ -515,11 +561,14 @@ static void check_queue(const struct pending *p)
 void pending_check(const struct pending *p)
 {
     check_queue(p);
-    assert(check_calls(p, &p->waiting) == p->awaited.count);
+    size_t changing = check_calls(p, &p->changing);
+    assert(changing <= 1);
+    assert(check_calls(p, &p->waiting) + changing == p->awaited.count);
     LIST_FOREACH (link, &p->waiting) {
         const struct api_call *c = container_of(link, struct api_call, link);
         assert(map_get_id(&p->awaited, c->id) == c);
     }
+    check_calls(p, &p->changes);
     check_calls(p, &p->reads_new);
     check_calls(p, &p->reads_confirmed);
     if (check_calls(p, &p->reads_asked) > 0)

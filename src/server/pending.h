@@ -5,12 +5,15 @@
  * assurance that a read will not be stale.
  *
  *     PROPOSE --> [queue] --take_proposals--> raft, log, apply --take_applied--> the call
+ *     CONFIGURE --> [changes] --take_change--> the same
  *     READ    --> [new] --take_round--> raft --read_state--> [confirmed] --take_confirmed--> the
  * call out of either: refused, dropped, the leader has gone, time is up
  *                 --> [failed] --take_failed--> the call, and why
  *
  * Proposals are encoded once, when they come; the id in their header is how they are found again.
- * Reads that come while a round is under way share the next one.
+ * Reads that come while a round is under way share the next one. Conf changes are proposed one
+ * after the other, since raft puts something empty in the place of a second one, and nobody would
+ * ever hear what became of it.
  *
  * Promises   1. A call that came in goes out exactly once, by one of the three takes, unless it is
  *               forgotten before.
@@ -54,6 +57,7 @@ struct pending {
     uint64_t id_prefix, id_count;
     struct list reads_new, reads_asked, reads_confirmed; /* calls */
     uint64_t read_round, read_asked_ms; /* the round: an id as well, of a count of its own */
+    struct list changes, changing;      /* calls: to be proposed; under way, at most one */
     struct list failed;                 /* calls */
 
     /* Oldest first, those from run_at on; nearly always one for each append that is under way. */
@@ -68,8 +72,8 @@ void pending_free(struct pending *p);
 
 /* --- tell --- */
 
-/* A call wants to PROPOSE or to READ, or is to be forgotten: then it is named to nobody any more.
- */
+/* A call wants to PROPOSE, CONFIGURE or READ, or is to be forgotten: then it is named to nobody any
+ * more. */
 void pending_need(struct pending *p, const struct api_need *w);
 
 /* A request of the server's own, for which nobody waits. Returns its id. One that only a leader
@@ -83,6 +87,9 @@ void pending_not_leading(struct pending *p);
 /* What became of the last take_proposals, in raft: all of them or none were accepted. The first of
  * them has this index in the log; 0: nobody knows, since another member leads. */
 void pending_proposed(struct pending *p, bool accepted, uint64_t first_index);
+
+/* What became of the last take_change, in raft, and its index in the log; 0: nobody knows. */
+void pending_change_proposed(struct pending *p, bool accepted, uint64_t index);
 
 /* The state is being replaced by one of this index, which is above the applied one: entries in
  * between will not be applied here, and nobody will know what came of them. Whose proposal is one
@@ -104,6 +111,10 @@ void pending_tick(struct pending *p);
  * is no leader. They are lent until pending_proposed, which must follow unless there are none. */
 size_t pending_take_proposals(struct pending *p, size_t bytes, struct blob **out, size_t max);
 
+/* A conf change for raft, with its id; lent until pending_change_proposed, which must follow. False
+ * while one is under way, or there is no leader. */
+bool pending_take_change(struct pending *p, struct raft_conf_change *out);
+
 /* The context of a read round to be asked of raft, or NULL. It is the caller's to unref. */
 struct blob *pending_take_round(struct pending *p);
 
@@ -120,6 +131,7 @@ struct api_call *pending_take_failed(struct pending *p, enum result *why);
 bool pending_is_awaited(const struct pending *p, uint64_t id);
 /* Are there proposals that raft could be given? */
 bool pending_has_proposals(const struct pending *p);
+bool pending_has_change(const struct pending *p);
 /* May more be heard of? */
 bool pending_has_credit(const struct pending *p);
 size_t pending_count(const struct pending *p); /* calls whose proposal is under way */

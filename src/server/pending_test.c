@@ -52,6 +52,13 @@ static void read_key(struct pending_rig *r, struct api_call *c)
     pending_check(&r->pending);
 }
 
+static void configure(struct pending_rig *r, struct api_call *c, const struct api_change *change)
+{
+    pending_need(&r->pending,
+                 &(struct api_need){.need = API_CONFIGURE, .call = c, .change = change});
+    pending_check(&r->pending);
+}
+
 static void forget(struct pending_rig *r, struct api_call *c)
 {
     pending_need(&r->pending, &(struct api_need){.need = API_FORGET, .call = c});
@@ -482,6 +489,68 @@ TEST(only_reads_that_were_asked_of_a_leader_fail_with_it)
     rig_close(&r);
 }
 
+/* --- conf changes --- */
+
+TEST(conf_changes_are_proposed_one_after_the_other)
+{
+    static const struct api_change changes[] = {{.conf = {.node_id = 1}}, {.conf = {.node_id = 2}}};
+    struct pending_rig r;
+    struct api_call first = {0}, second = {0};
+    struct raft_conf_change out;
+    rig_open(&r);
+    configure(&r, &first, &changes[0]);
+    configure(&r, &second, &changes[1]);
+
+    CHECK(pending_take_change(&r.pending, &out));
+    CHECK_EQ(out.node_id, 1);
+    uint64_t id = out.id;
+    CHECK(id != 0);
+    pending_change_proposed(&r.pending, true, 5);
+    CHECK(!pending_has_change(&r.pending));
+    CHECK(!pending_take_change(&r.pending, &out));
+    CHECK(pending_take_applied(&r.pending, id) == &first);
+    CHECK(pending_take_change(&r.pending, &out));
+    CHECK_EQ(out.node_id, 2);
+    CHECK(out.id != id);
+    pending_change_proposed(&r.pending, true, 6);
+    r.facts.applied_index = 4;
+    pending_overtaken(&r.pending, 6); /* an image has it, and nobody knows what came of it */
+    check_failed(&r, &second, RESULT_TIMEOUT);
+
+    rig_close(&r);
+}
+
+TEST(a_conf_change_waits_for_a_leader_and_no_longer_than_anything_else)
+{
+    static const struct api_change change = {.conf = {.node_id = 1}};
+    struct pending_rig r;
+    struct api_call dropped = {0}, late = {0}, gone = {0}, under_way = {0};
+    struct raft_conf_change out;
+    rig_open(&r);
+    r.facts.leader = 0;
+    configure(&r, &dropped, &change);
+    CHECK(!pending_take_change(&r.pending, &out));
+
+    r.facts.leader = 1;
+    CHECK(pending_take_change(&r.pending, &out));
+    pending_change_proposed(&r.pending, false, 0);
+    check_failed(&r, &dropped, RESULT_PROPOSAL_DROPPED);
+    configure(&r, &under_way, &change);
+    configure(&r, &late, &change);
+    configure(&r, &gone, &change);
+    CHECK(pending_take_change(&r.pending, &out));
+    pending_change_proposed(&r.pending, true, 0);
+    forget(&r, &gone);
+    r.facts.now_ms += LIMIT_MS;
+    pending_tick(&r.pending);
+    check_failed(&r, &late, RESULT_TIMEOUT);
+    check_failed(&r, &under_way, RESULT_TIMEOUT);
+    CHECK(!pending_take_change(&r.pending, &out));
+    CHECK(!pending_take_applied(&r.pending, under_way.id));
+
+    rig_close(&r);
+}
+
 /* --- being forgotten --- */
 
 TEST(a_call_can_be_forgotten_wherever_it_waits)
@@ -548,9 +617,12 @@ static void random_need(struct story *s)
         forget(&s->rig, &s->calls[i]);
         s->waits[i] = false;
     } else if (!s->waits[i]) {
+        static const struct api_change change = {.conf = {.node_id = 1}};
         s->waits[i] = true;
         if (rng_chance(&s->rng, 1, 2))
             propose(&s->rig, &s->calls[i], "v");
+        else if (rng_chance(&s->rng, 1, 4))
+            configure(&s->rig, &s->calls[i], &change);
         else
             read_key(&s->rig, &s->calls[i]);
     }
@@ -567,6 +639,12 @@ static void random_raft(struct story *s)
         s->in_raft[s->in_raft_count++] = decode(&s->rig, data[i]).header->id;
     if (count > 0)
         pending_proposed(p, accepts, 0);
+    struct raft_conf_change change;
+    if (pending_take_change(p, &change)) {
+        pending_change_proposed(p, accepts, 0);
+        if (accepts && s->in_raft_count < ARRAY_LEN(s->in_raft))
+            s->in_raft[s->in_raft_count++] = change.id;
+    }
     size_t applied = rng_below(&s->rng, s->in_raft_count + 1);
     for (size_t i = 0; i < applied; i++)
         goes_out(s, pending_take_applied(p, s->in_raft[i]));

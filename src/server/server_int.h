@@ -5,6 +5,7 @@
  *                       them
  *     server.c          the life: everything opened in order, closed in the opposite one
  *     leadership.c      who leads, and how this member has a say in it
+ *     reconfiguration.c may the members be changed, now?
  *     stop.c            the end, as seen from the turn
  *
  * The parts, each with a header, a check and tests of its own:
@@ -103,6 +104,7 @@ struct server {
     /* the end: stop.c */
     bool is_stopping, has_cut, failed, final_sync_asked;
     uint64_t stop_ms, final_seq;
+    uint64_t leave_ms; /* when it stops by itself, having been removed; 0: it was not */
 
     uint64_t turns, longest_turn_ns;
     uint64_t busy_ns, longest_busy_ns; /* the thread's, after the last turn; of a turn, at most */
@@ -131,6 +133,10 @@ void leadership_resign(struct server *s);
 bool leadership_is_resigning(const struct server *s);
 /* Why a call was not answered in time. */
 enum result leadership_timeout(const struct server *s, const struct api_call *c);
+
+/* reconfiguration.c */
+/* RESULT_OK: it may be proposed. */
+enum result reconfiguration_check(const struct server *s, const struct api_change *c);
 
 /* stop.c */
 void stop_some(struct server *s);

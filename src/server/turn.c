@@ -62,10 +62,23 @@ static void deliver_durable(struct server *s)
 /* For good: its id never comes back. */
 static void leave_cluster(struct server *s)
 {
-    log_error(s->logger, "the member has been permanently removed from the cluster",
-              LOG_ID("local-member-id", s->facts.member_id));
-    log_error(s->logger, "the data-dir used by this member must be removed");
+    if (s->is_stopping)
+        return;
+    log_warn(s->logger, "server error",
+             LOG_STR("error", "the member has been permanently removed from the cluster"));
+    log_warn(s->logger, "data-dir used by this member must be removed");
     server_stop(s);
+}
+
+/*
+ * A moment after the removal is applied. Until then the member serves as before: whoever has asked
+ * it for the removal is answered, and if it leads, the others hear that it is committed. Without
+ * that they would wait for an election, and apply it only then.
+ */
+static void leave_if_due(struct server *s)
+{
+    if (s->leave_ms != 0 && s->facts.now_ms >= s->leave_ms)
+        leave_cluster(s);
 }
 
 static void configure(struct server *s, struct apply_effects *e, struct buf *json)
@@ -88,7 +101,7 @@ static void follow_members(struct server *s, const struct apply_effects *e)
     peering_member_changed(&s->peering, &e->conf_change, s->state.cluster);
     s->facts.is_learner = cluster_is_own_learner(s->state.cluster);
     if (e->removed_self)
-        leave_cluster(s);
+        s->leave_ms = s->facts.now_ms + LEAVE_DELAY_MS;
 }
 
 /* Whoever waits behind a slow entry wants to know what it was. The next one begins when this one
@@ -131,7 +144,7 @@ static void answer_applied(struct server *s, struct apply_effects *e)
     } else {
         reply_free(&e->reply);
         if (c)
-            peer_requests_applied(&s->peer_requests, c);
+            peer_requests_applied(&s->peer_requests, c, e->result);
     }
     if (housekeeping_applied(&s->housekeeping, e->id))
         open_for_business(s);
@@ -283,6 +296,7 @@ static void tick(struct server *s)
     s->last_tick_ms = s->facts.now_ms;
     raft_tick(s->raft);
     leadership_tick(s);
+    leave_if_due(s);
     wal_retry(s->wal);
     timer_start(s->io->clock, &s->tick_timer, s->config->heartbeat_ms * NS_PER_MS);
 }
@@ -328,6 +342,27 @@ static void propose_some(struct server *s)
         pending_proposed(&s->pending, accepted, first_of_last(s, count));
         total += count;
     }
+}
+
+/* Raft puts something empty in the place of a conf change while an earlier one is not applied, or
+ * may not be: whoever leads waits for that instead. */
+static bool may_configure(const struct server *s)
+{
+    struct raft_status now = raft_status(s->raft);
+
+    return pending_has_change(&s->pending) && now.soft_state.lead != RAFT_NONE &&
+           log_budget(s) > 0 &&
+           (now.soft_state.role != RAFT_LEADER || now.pending_conf_index <= now.applied);
+}
+
+static void propose_change(struct server *s)
+{
+    struct raft_conf_change change;
+
+    if (!may_configure(s) || !pending_take_change(&s->pending, &change))
+        return;
+    bool accepted = raft_propose_conf_change(s->raft, &change) == RAFT_OK;
+    pending_change_proposed(&s->pending, accepted, first_of_last(s, 1));
 }
 
 /* --- other members --- */
@@ -479,6 +514,14 @@ static void serve_reads(struct server *s)
             peer_requests_confirmed(&s->peer_requests, c);
 }
 
+static void tell_failed(struct server *s, struct api_call *c, enum result why)
+{
+    if (c->api)
+        api_failed(s->clients.api, c, why);
+    else
+        peer_requests_failed(&s->peer_requests, c, why);
+}
+
 /* After serve_reads: what can be served is not told that it is too late. */
 static void fail_some(struct server *s)
 {
@@ -488,13 +531,21 @@ static void fail_some(struct server *s)
     for (struct api_call *c; (c = pending_take_failed(&s->pending, &why));) {
         if (why == RESULT_TIMEOUT)
             why = leadership_timeout(s, c);
-        if (c->api)
-            api_failed(s->clients.api, c, why);
-        else if (c == &s->confirmation)
+        if (c == &s->confirmation)
             s->is_confirming = false; /* the next tick asks again */
         else
-            peer_requests_failed(&s->peer_requests, c, why);
+            tell_failed(s, c, why);
     }
+}
+
+static void hear_change(struct server *s, const struct api_need *need)
+{
+    enum result result = reconfiguration_check(s, need->change);
+
+    if (result == RESULT_OK)
+        pending_need(&s->pending, need);
+    else
+        tell_failed(s, need->call, result);
 }
 
 static void hear_need(struct server *s, const struct api_need *need)
@@ -509,6 +560,9 @@ static void hear_need(struct server *s, const struct api_need *need)
     case API_FORGET:
         if (!forwarding_forget(&s->forwarding, need->call))
             pending_need(&s->pending, need);
+        return;
+    case API_CONFIGURE:
+        hear_change(s, need);
         return;
     case API_PROPOSE:
     case API_READ_INDEX:
@@ -661,6 +715,7 @@ static void look_at_the_clock(struct server *s)
     s->facts.now_ms = server_now_ms(s);
     if (s->facts.now_ms - s->last_tick_ms > 3 * s->config->heartbeat_ms)
         leadership_stalled(s);
+    s->facts.unix_seconds = (int64_t)(clock_wall_ns(s->io->clock) / (1000 * NS_PER_MS));
     s->facts.is_stopping = s->is_stopping;
 }
 
@@ -703,7 +758,7 @@ static bool has_more(const struct server *s)
         return true;
     if (next_entry(s))
         return true;
-    if (raft_has_output(s->raft))
+    if (raft_has_output(s->raft) || may_configure(s))
         return true;
     return (pending_has_proposals(&s->pending) || s->peers_left) && log_budget(s) > 0;
 }
@@ -719,6 +774,7 @@ static void work(struct server *s)
     hear_clients(s);
     drop_of_former_leader(s);
     propose_some(s);
+    propose_change(s);
     read_some(s);
     deliver_durable(s);
     take_raft(s);
