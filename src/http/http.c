@@ -540,6 +540,7 @@ static void discard_rest(struct http_conn *c)
         return;
     }
     c->in = HTTP_IN_DISCARD;
+    c->unconsumed = 0;
     read_ahead(c);
     if (c->on)
         pause_or_resume(c);

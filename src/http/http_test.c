@@ -460,6 +460,53 @@ TEST(a_body_that_nobody_consumes_stops_the_reading)
     rig_close(r);
 }
 
+/* One piece at a time, in either framing; and the next request has the usual window again. */
+TEST(a_narrow_window_shows_a_piece_at_a_time)
+{
+    struct http_rig *r = rig_open(HTTP1_REQUEST);
+
+    r->keeps_body = true;
+    hear(r, "POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n");
+    http_set_window(&r->http, 1);
+    hear(r, "3\r\none\r\n3\r\ntwo\r\n0\r\n\r\n");
+    check_text(&r->told, "[POST /]one");
+    CHECK(r->paused);
+    http_consumed(&r->http, 2);
+    check_text(&r->told, "");
+    http_consumed(&r->http, 1);
+    check_text(&r->told, "two");
+    CHECK(r->paused);
+    http_consumed(&r->http, 3);
+    check_text(&r->told, "<end>");
+    respond(&r->http, "ok");
+    check_text(&r->told, "<over>");
+    CHECK(!r->paused);
+
+    hear(r, "POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
+            "3\r\none\r\n3\r\ntwo\r\n");
+    check_text(&r->told, "[POST /]onetwo");
+    CHECK(!r->paused);
+    rig_close(r);
+}
+
+/* Whoever responds in the middle has dealt with what it was shown. */
+TEST(a_response_consumes_what_was_shown)
+{
+    struct http_rig *r = rig_open(HTTP1_REQUEST);
+
+    r->keeps_body = true;
+    hear(r, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 6\r\n\r\n");
+    http_set_window(&r->http, 1);
+    hear(r, "one");
+    CHECK(r->paused);
+    respond(&r->http, "enough");
+    http_check(&r->http);
+    CHECK(!r->paused);
+    hear(r, "two");
+    check_text(&r->told, "[POST /]one<over>");
+    rig_close(r);
+}
+
 /* --- asking --- */
 
 static void ask(struct http_rig *r, const char *verb, uint64_t length)
