@@ -23,7 +23,7 @@ struct rig_snapshot {
     struct buf image;
     uint64_t id, window; /* kept granted: tests set it */
     uint64_t granted, received;
-    size_t begun, ended, gone, events;
+    size_t begun, ended, gone, events, of_others;
 };
 
 struct rig_member {
@@ -41,8 +41,8 @@ struct rig_member {
     size_t heard_count, append_count, unreachable, removed, snapshot_sent, snapshot_failed;
     struct rig_snapshot snapshot;
     uint64_t last_request;
-    struct buf results;               /* "token status body" */
-    bool takes_no_appends, is_silent; /* notes nothing but counts */
+    struct buf results;                              /* "token status body" */
+    bool takes_nothing, takes_no_appends, is_silent; /* notes nothing but counts */
     uint64_t append_bytes;
 };
 
@@ -55,6 +55,7 @@ struct peer_rig {
 
 struct peer_rig *peer_rig_open(unsigned members);      /* they know each other */
 struct peer_rig *peer_rig_connected(unsigned members); /* and have all their streams */
+struct peer_rig *peer_rig_lonely(void); /* member 1 knows member 2, who is not there */
 void peer_rig_close(struct peer_rig *r);
 
 uint64_t peer_rig_id(unsigned number);
@@ -92,6 +93,7 @@ struct rig_raw {
     struct conn_write write;
 };
 struct rig_raw *peer_rig_raw_open(struct peer_rig *r, unsigned number, struct bytes what);
+void peer_rig_raw_say(struct rig_raw *raw, struct bytes what); /* when all before was written */
 void peer_rig_raw_close(struct peer_rig *r, struct rig_raw *raw);
 
 /* All that comes back until the member ends it or `ms` have passed, without the date. The text is

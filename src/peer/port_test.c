@@ -13,15 +13,6 @@
 #define TEXT          "Content-Type: text/plain; charset=utf-8\r\nX-Content-Type-Options: nosniff\r\n"
 #define STREAM_FIELDS "X-Server-Version: 3.7.1\r\n" CLUSTER
 
-/* Member 1 knows member 2, who is not there. */
-static struct peer_rig *lonely_rig(void)
-{
-    struct peer_rig *r = peer_rig_open(2);
-
-    peer_rig_crash(r, 2);
-    return r;
-}
-
 static void check_response(struct peer_rig *r, struct bytes request, bool is_ended,
                            const char *expected)
 {
@@ -62,7 +53,7 @@ static struct bytes with(const char *line, const char *field, const char *value)
 
 TEST(a_stream_is_refused_with_etcds_status_and_text)
 {
-    struct peer_rig *r = lonely_rig();
+    struct peer_rig *r = peer_rig_lonely();
     static const char get[] = "GET /raft/stream/message/22";
 
     check_response(r, with("POST /raft/stream/message/22", "Host", "x"), false,
@@ -117,7 +108,7 @@ TEST(a_stream_is_refused_with_etcds_status_and_text)
 
 TEST(a_stream_is_opened_at_once)
 {
-    struct peer_rig *r = lonely_rig();
+    struct peer_rig *r = peer_rig_lonely();
 
     /* Asking for no version means asking for an old one. */
     check_response(r, with("GET /raft/stream/message/22", "X-Min-Cluster-Version", NULL), false,
@@ -132,7 +123,7 @@ TEST(a_stream_is_opened_at_once)
 
 TEST(a_link_heartbeat_is_a_chunk_of_the_stream)
 {
-    struct peer_rig *r = lonely_rig();
+    struct peer_rig *r = peer_rig_lonely();
     bool ended;
 
     const char *text =
@@ -157,7 +148,7 @@ static struct bytes post(const char *field, const char *value, struct bytes body
 
 TEST(a_post_is_refused_with_etcds_status_and_text)
 {
-    struct peer_rig *r = lonely_rig();
+    struct peer_rig *r = peer_rig_lonely();
     const struct bytes vote = BYTES("\x08\x05\x10\x11\x18\x22\x20\x07");
 
     check_response(r, with("GET /raft", "Host", "x"), false,
@@ -187,7 +178,7 @@ TEST(a_post_is_refused_with_etcds_status_and_text)
 
 TEST(a_post_is_taken_with_204)
 {
-    struct peer_rig *r = lonely_rig();
+    struct peer_rig *r = peer_rig_lonely();
 
     const char *text = peer_rig_exchange(
         r, 1, post("Host", "x", BYTES("\x08\x05\x10\x11\x18\x22\x20\x07")), 100, NULL);
@@ -225,7 +216,7 @@ static struct bytes snapshot(const char *field, const char *value, uint64_t leng
 
 TEST(a_snapshot_is_refused_with_etcds_status_and_text)
 {
-    struct peer_rig *r = lonely_rig();
+    struct peer_rig *r = peer_rig_lonely();
     static const struct {
         uint64_t length;
         struct bytes message;
@@ -287,7 +278,7 @@ TEST(a_snapshot_is_refused_with_etcds_status_and_text)
 
 TEST(a_probe_is_told_the_time)
 {
-    struct peer_rig *r = lonely_rig();
+    struct peer_rig *r = peer_rig_lonely();
 
     const char *text =
         peer_rig_exchange(r, 1, BYTES("GET /raft/probing HTTP/1.1\r\nHost: x\r\n\r\n"), 100, NULL);
@@ -298,7 +289,7 @@ TEST(a_probe_is_told_the_time)
 
 TEST(what_is_not_http_is_refused_and_closed)
 {
-    struct peer_rig *r = lonely_rig();
+    struct peer_rig *r = peer_rig_lonely();
     static const struct {
         struct bytes request;
         const char *status;
@@ -326,7 +317,7 @@ TEST(what_is_not_http_is_refused_and_closed)
 
 TEST(whoever_says_nothing_is_closed_after_five_seconds)
 {
-    struct peer_rig *r = lonely_rig();
+    struct peer_rig *r = peer_rig_lonely();
     bool ended;
 
     CHECK_STR(peer_rig_exchange(r, 1, BYTES("GET /raft/pro"), 4500, &ended), "");
@@ -354,7 +345,7 @@ static struct bytes large_post(const char *from, size_t announced, size_t sent)
 
 TEST(a_post_of_four_gigabytes_is_refused_by_its_head)
 {
-    struct peer_rig *r = lonely_rig();
+    struct peer_rig *r = peer_rig_lonely();
     bool ended;
 
     const char *text = peer_rig_exchange(r, 1, large_post("22", 4ull << 30, 100), 2000, &ended);
@@ -368,7 +359,7 @@ TEST(a_post_of_four_gigabytes_is_refused_by_its_head)
 
 TEST(a_body_that_does_not_say_its_length_is_bounded_too)
 {
-    struct peer_rig *r = lonely_rig();
+    struct peer_rig *r = peer_rig_lonely();
     struct buf all = {0};
     bool ended;
 
@@ -389,7 +380,7 @@ TEST(a_body_that_does_not_say_its_length_is_bounded_too)
 TEST(connections_to_the_port_are_bounded)
 {
     enum { MORE = 10 };
-    struct peer_rig *r = lonely_rig();
+    struct peer_rig *r = peer_rig_lonely();
     static struct rig_raw *raw[PEER_CONNS_MAX + MORE];
     size_t closed = 0;
 
@@ -408,7 +399,7 @@ TEST(connections_to_the_port_are_bounded)
 /* Messages by posts of somebody who is no member wait together, in bounds. */
 TEST(posts_of_strangers_are_bounded)
 {
-    struct peer_rig *r = lonely_rig();
+    struct peer_rig *r = peer_rig_lonely();
     struct raft_message m = {.type = RAFT_MSG_VOTE, .from = 0x99, .to = peer_rig_id(1)};
     struct peers *p = r->at[1].peers;
     unsigned full = 0;
@@ -427,7 +418,7 @@ TEST(posts_of_strangers_are_bounded)
 
 TEST(other_paths_are_the_servers)
 {
-    struct peer_rig *r = lonely_rig();
+    struct peer_rig *r = peer_rig_lonely();
     struct rig_raw *raw = peer_rig_raw_open(
         r, 1,
         BYTES("GET /members/hashkv?x=1 HTTP/1.1\r\nHost: x\r\nX-Etcd-Cluster-ID: abcd\r\n"
@@ -471,7 +462,7 @@ TEST(other_paths_are_the_servers)
 
 TEST(an_unknown_path_of_rafts_is_not_found)
 {
-    struct peer_rig *r = lonely_rig();
+    struct peer_rig *r = peer_rig_lonely();
 
     check_response(r, with("GET /raft/", "Host", "x"), false,
                    refused("404 Not Found", "", "404 page not found"));

@@ -3,7 +3,7 @@
 #include "peer/peer_int.h"
 #include "peer/peer_rig_test.h"
 
-#include <stdio.h>
+#include <stdlib.h>
 
 static void respond(struct peer_rig *r, unsigned who, unsigned status, const char *text)
 {
@@ -406,5 +406,243 @@ TEST(a_url_that_fails_is_not_the_next_one)
     peer_rig_until(r, &r->at[1].snapshot_failed, 1);
     peer_rig_snapshot(r, 1, 2, 7, 1000);
     peer_rig_until(r, &r->at[2].snapshot.ended, 1);
+    peer_rig_close(r);
+}
+
+/* --- whatever somebody posts --- */
+
+static const char HEAD[] = "POST /raft/snapshot HTTP/1.1\r\nHost: x\r\nX-Server-From: %s\r\n"
+                           "X-Server-Version: 3.7.1\r\nX-Min-Cluster-Version: 3.0.0\r\n"
+                           "X-Etcd-Cluster-ID: abcd\r\n";
+
+/* The head, chunked or of this length, the length of a message and a MsgSnap from that member to
+ * the first with `data` bytes of data in it; cut after `most` of the body. */
+static struct bytes raw_snapshot(const char *from, uint64_t length, size_t data, size_t most)
+{
+    static struct buf all;
+    struct buf message = {0}, padding = {0}, body = {0};
+
+    memset(buf_extend(&padding, data), ' ', data);
+    struct raft_snapshot snapshot = {.index = 7, .term = 3, .data = buf_bytes(&padding)};
+    raft_message_encode(&(struct raft_message){.type = RAFT_MSG_SNAP,
+                                               .from = strtoull(from, NULL, 16),
+                                               .to = 0x11,
+                                               .term = 3,
+                                               .snapshot = &snapshot},
+                        &message);
+    for (int shift = 56; shift >= 0; shift -= 8)
+        buf_append_byte(&body, (uint8_t)((uint64_t)message.len >> shift));
+    buf_append(&body, buf_bytes(&message));
+    if (body.len > most)
+        body.len = most;
+    buf_clear(&all);
+    buf_printf(&all, HEAD, from);
+    if (length == HTTP_CHUNKED)
+        buf_printf(&all, "Transfer-Encoding: chunked\r\n\r\n%zx\r\n", body.len);
+    else
+        buf_printf(&all, "Content-Length: %llu\r\n\r\n", (unsigned long long)length);
+    buf_append(&all, buf_bytes(&body));
+    if (length == HTTP_CHUNKED)
+        buf_append_str(&all, "\r\n");
+    buf_free(&message);
+    buf_free(&padding);
+    buf_free(&body);
+    return buf_bytes(&all);
+}
+
+/* As etcd sends it; by a member that we have not heard of, as it is for whoever was away. */
+TEST(a_stranger_may_send_one_in_chunks)
+{
+    struct peer_rig *r = peer_rig_lonely();
+    struct rig_snapshot *s = &r->at[1].snapshot;
+
+    s->window = 10;
+    struct rig_raw *raw = peer_rig_raw_open(r, 1, raw_snapshot("99", HTTP_CHUNKED, 100, SIZE_MAX));
+    peer_rig_until(r, &s->begun, 1);
+    peer_rig_raw_say(raw, BYTES("5\r\nfirst\r\n16\r\nand another that waits\r\n"));
+    peer_rig_run_ms(r, 100);
+    peer_rig_raw_say(raw, BYTES("0\r\n\r\n"));
+    peer_rig_until(r, &s->ended, 1);
+    CHECK(strstr(buf_str(&s->story), "begin from 99 index=7 data=  "));
+    CHECK(!strstr(buf_str(&s->story), "bytes="));
+    CHECK_BYTES(buf_bytes(&s->image), BYTES("firstand another that waits"));
+    respond(r, 1, 204, NULL);
+    peer_rig_run_ms(r, 100);
+    CHECK_EQ(strncmp(buf_str(&raw->got), "HTTP/1.1 204 No Content\r\n", 25), 0);
+    CHECK_EQ(raw->closed, 0);
+
+    /* The connection is of use again. */
+    peer_rig_raw_say(raw, raw_snapshot("99", 8 + 0, 0, 8));
+    peer_rig_run_ms(r, 100);
+    CHECK(strstr(buf_str(&raw->got), "failed to decode raft message (EOF)"));
+    peer_rig_raw_close(r, raw);
+    peer_rig_close(r);
+}
+
+/* More is announced than comes, of the message and of the image. */
+TEST(a_length_that_lies_is_gone)
+{
+    struct peer_rig *r = peer_rig_lonely();
+    struct rig_snapshot *s = &r->at[1].snapshot;
+    bool ended;
+
+    s->window = MIB;
+    struct bytes cut = raw_snapshot("22", 100ull << 30, 10000, 5000);
+    CHECK_STR(peer_rig_exchange(r, 1, cut, 5500, &ended), "");
+    CHECK(ended);
+    CHECK_EQ(s->begun, 0);
+    CHECK_EQ(r->at[1].peers->receiving, 0);
+
+    struct rig_raw *raw = peer_rig_raw_open(r, 1, raw_snapshot("22", 100ull << 30, 100, SIZE_MAX));
+    peer_rig_until(r, &s->begun, 1);
+    peer_rig_raw_say(raw, BYTES("a little"));
+    peer_rig_until(r, &s->gone, 1);
+    CHECK(strstr(buf_str(&s->story), "gone after 8: i/o timeout"));
+    peer_rig_raw_close(r, raw);
+
+    raw = peer_rig_raw_open(r, 1, raw_snapshot("22", 100ull << 30, 100, SIZE_MAX));
+    peer_rig_until(r, &s->begun, 2);
+    peer_rig_raw_close(r, raw);
+    peer_rig_until(r, &s->gone, 2);
+    CHECK(strstr(buf_str(&s->story), "gone after 0: the connection ended within a request"));
+    CHECK_EQ(s->ended, 0);
+    peer_rig_run_ms(r, 2000);
+    CHECK_EQ(r->at[1].peers->conn_count, 0);
+    peer_rig_close(r);
+}
+
+/* What is announced costs nothing; what comes is bounded, and by less if nobody knows the sender.
+ */
+TEST(a_message_takes_the_memory_that_has_come)
+{
+    struct peer_rig *r = peer_rig_lonely();
+    struct rig_snapshot *s = &r->at[1].snapshot;
+
+    struct rig_raw *raw =
+        peer_rig_raw_open(r, 1, raw_snapshot("22", HTTP_CHUNKED, 60 * MIB, 100000));
+    peer_rig_run_ms(r, 1000);
+    CHECK_EQ(r->at[1].peers->receiving, 100000);
+    peer_rig_raw_close(r, raw);
+    peer_rig_run_ms(r, 1000);
+    CHECK_EQ(r->at[1].peers->receiving, 0);
+
+    raw = peer_rig_raw_open(r, 1, raw_snapshot("99", HTTP_CHUNKED, 2 * MIB, SIZE_MAX));
+    peer_rig_run_ms(r, 1000);
+    CHECK(strstr(buf_str(&raw->got),
+                 "failed to decode raft message (rafthttp: error limit exceeded)"));
+    CHECK_EQ(s->begun, 0);
+    peer_rig_raw_close(r, raw);
+    raw = peer_rig_raw_open(r, 1, raw_snapshot("22", HTTP_CHUNKED, 2 * MIB, SIZE_MAX));
+    peer_rig_until(r, &s->begun, 1);
+    CHECK_EQ(r->at[1].peers->receiving, 0);
+    peer_rig_raw_close(r, raw);
+    peer_rig_close(r);
+}
+
+/* An event for each of them would cost a hundred times the credit. */
+TEST(bytes_in_chunks_of_one_are_handed_on_together)
+{
+    enum { BYTES_COUNT = 20000 };
+    struct peer_rig *r = peer_rig_lonely();
+    struct rig_member *m = &r->at[1];
+    struct buf chunks = {0};
+
+    for (unsigned i = 0; i < BYTES_COUNT; i++)
+        buf_append_str(&chunks, "1\r\nx\r\n");
+    struct rig_raw *raw = peer_rig_raw_open(r, 1, raw_snapshot("22", HTTP_CHUNKED, 9, SIZE_MAX));
+    peer_rig_until(r, &m->snapshot.begun, 1);
+    peer_rig_raw_say(raw, buf_bytes(&chunks));
+    peer_rig_run_ms(r, 100);
+    CHECK_EQ(m->snapshot.events, 0);
+    m->snapshot.window = MIB;
+    peer_rig_run_ms(r, 1000);
+    CHECK_EQ(m->snapshot.received, BYTES_COUNT);
+    CHECK(m->snapshot.events < 20);
+    peer_rig_raw_say(raw, BYTES("0\r\n\r\n"));
+    peer_rig_until(r, &m->snapshot.ended, 1);
+    buf_free(&chunks);
+    peer_rig_raw_close(r, raw);
+    peer_rig_close(r);
+}
+
+/* It lives as long as it says something; the server may think otherwise. */
+TEST(a_sender_that_trickles_is_not_silent)
+{
+    struct peer_rig *r = peer_rig_lonely();
+    struct rig_snapshot *s = &r->at[1].snapshot;
+
+    s->window = MIB;
+    struct rig_raw *raw = peer_rig_raw_open(r, 1, raw_snapshot("22", HTTP_CHUNKED, 9, SIZE_MAX));
+    peer_rig_until(r, &s->begun, 1);
+    for (unsigned i = 0; i < 5; i++) {
+        peer_rig_run_ms(r, PEER_SNAPSHOT_SILENCE_MS - 1000);
+        peer_rig_raw_say(raw, BYTES("1\r\nx\r\n"));
+    }
+    peer_rig_run_ms(r, 100);
+    CHECK_EQ(s->received, 5);
+    respond(r, 1, 500, "failed to save KV snapshot (too slow)\n");
+    peer_rig_run_ms(r, 100);
+    CHECK(strstr(buf_str(&raw->got), "HTTP/1.1 500 "));
+    CHECK_EQ(s->gone, 0);
+    peer_rig_raw_close(r, raw);
+    peer_rig_run_ms(r, 2000);
+    CHECK_EQ(s->gone, 0);
+    CHECK_EQ(r->at[1].peers->conn_count, 0);
+    peer_rig_close(r);
+}
+
+/* Both are announced. The server refuses the one that it does not want, and the other goes on. */
+TEST(two_at_once_from_one_member_are_two)
+{
+    struct peer_rig *r = peer_rig_lonely();
+    struct rig_snapshot *s = &r->at[1].snapshot;
+
+    struct rig_raw *first = peer_rig_raw_open(r, 1, raw_snapshot("22", HTTP_CHUNKED, 9, SIZE_MAX));
+    peer_rig_until(r, &s->begun, 1);
+    peers_snapshot_grant(r->at[1].peers, s->id, 1);
+    uint64_t first_id = s->id;
+    struct rig_raw *second = peer_rig_raw_open(r, 1, raw_snapshot("22", HTTP_CHUNKED, 9, SIZE_MAX));
+    peer_rig_until(r, &s->begun, 2);
+    CHECK(s->id != first_id);
+    peer_rig_raw_say(first, BYTES("2\r\nab\r\n"));
+    peer_rig_until(r, &s->of_others, 1);
+    peers_respond(r->at[1].peers, first_id, &(struct peer_response){.status = 500});
+    peers_snapshot_grant(r->at[1].peers, first_id, 100);
+    s->window = MIB;
+    peer_rig_raw_say(second, BYTES("2\r\ncd\r\n0\r\n\r\n"));
+    peer_rig_until(r, &s->ended, 1);
+    respond(r, 1, 204, NULL);
+    peer_rig_run_ms(r, 100);
+    CHECK_BYTES(buf_bytes(&s->image), BYTES("cd"));
+    CHECK_EQ(s->of_others, 1);
+    CHECK(strstr(buf_str(&first->got), "HTTP/1.1 500 "));
+    CHECK(strstr(buf_str(&second->got), "HTTP/1.1 204 "));
+    peer_rig_raw_close(r, first);
+    peer_rig_raw_close(r, second);
+    peer_rig_close(r);
+}
+
+/* Messages that wait to be taken are bounded, whoever sends them. */
+TEST(snapshots_that_were_not_taken_are_bounded)
+{
+    enum { COUNT = 5 };
+    struct peer_rig *r = peer_rig_lonely();
+    struct rig_member *m = &r->at[1];
+    struct rig_raw *raw[COUNT];
+    size_t refused = 0;
+
+    m->takes_nothing = true;
+    for (unsigned i = 0; i < COUNT; i++)
+        raw[i] = peer_rig_raw_open(r, 1, raw_snapshot("22", HTTP_CHUNKED, 10 * MIB, SIZE_MAX));
+    peer_rig_run_ms(r, 3000);
+    CHECK_EQ(m->peers->announced.count, 3);
+    CHECK(m->peers->announced.bytes <= PEER_IN_BYTES_MAX);
+    for (unsigned i = 0; i < COUNT; i++)
+        refused += strstr(buf_str(&raw[i]->got), "(too many at once)") != NULL;
+    CHECK_EQ(refused, COUNT - 3);
+    m->takes_nothing = false;
+    peer_rig_until(r, &m->snapshot.begun, 3);
+    for (unsigned i = 0; i < COUNT; i++)
+        peer_rig_raw_close(r, raw[i]);
     peer_rig_close(r);
 }
