@@ -1,7 +1,8 @@
 /*
  * Real etcd as the other of two members. We vote for it, acknowledge what it appends and so let it
  * serve, with a follower that is no more than this file: both streams, either way, and posts are
- * etcd's own here.
+ * etcd's own here. And two of them, who need us for nothing: when we have heard no append for so
+ * long that the log begins later, the leader sends a snapshot; and may have it back.
  */
 #include "cluster/cluster.h"
 #include "harness/peer_test.h"
@@ -10,6 +11,7 @@
 #include "io/io.h"
 #include "io/loop.h"
 #include "peer/peer.h"
+#include "snap/bolt.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,6 +25,13 @@ struct follower {
     uint64_t self, etcd;
     uint64_t term, last, commit, terms[LOG_MAX];
     size_t votes, appends, heartbeats, entries, put_index, results;
+    bool is_deaf; /* to appends */
+    uint64_t leader;
+    size_t begun, ended, sent, failed;
+    uint64_t snapshot_id, credit;
+    struct raft_message *snapshot;
+    struct buf image;
+    uint64_t handed_in;
     unsigned version_status;
     struct buf version, log;
 };
@@ -48,6 +57,9 @@ static void append(const struct raft_message *m)
     struct follower *f = &follower;
 
     f->appends++;
+    f->leader = m->from;
+    if (f->is_deaf)
+        return;
     bool matches = m->index <= f->last && (m->index == 0 || f->terms[m->index] == m->log_term);
     if (!matches) {
         respond(m, (struct raft_message){.type = RAFT_MSG_APP_RESP,
@@ -100,6 +112,58 @@ static void step(const struct raft_message *m)
     }
 }
 
+static const char VERSION[] =
+    "{\"etcdserver\":\"3.7.1\",\"etcdcluster\":\"3.7.0\",\"storage\":\"3.7.0\"}";
+
+enum { SNAPSHOT_CREDIT = 100000 };
+
+static void hear_snapshot(const struct peer_event *e)
+{
+    struct follower *f = &follower;
+
+    switch (e->kind) {
+    case PEER_SNAPSHOT_BEGIN:
+        CHECK_EQ(f->begun, f->ended);         /* one at a time */
+        CHECK_EQ(e->image_bytes, UINT64_MAX); /* it comes in chunks */
+        f->begun++;
+        f->snapshot_id = e->id;
+        raft_message_free(f->snapshot);
+        f->snapshot = raft_message_clone(e->message);
+        buf_clear(&f->image);
+        f->credit = SNAPSHOT_CREDIT;
+        peers_snapshot_grant(f->peers, e->id, SNAPSHOT_CREDIT);
+        return;
+    case PEER_SNAPSHOT_BYTES:
+        CHECK(e->body.len <= f->credit);
+        buf_append(&f->image, e->body);
+        peers_snapshot_grant(f->peers, e->id, e->body.len);
+        return;
+    case PEER_SNAPSHOT_END:
+        f->ended++;
+        return;
+    case PEER_SNAPSHOT_SENT:
+        f->sent++;
+        return;
+    case PEER_SNAPSHOT_FAILED:
+        f->failed++;
+        return;
+    default:
+        return;
+    }
+}
+
+static void send_snapshot(void)
+{
+    struct follower *f = &follower;
+
+    if (!f->peers || f->leader == 0)
+        return;
+    for (size_t credit; (credit = peers_snapshot_credit(f->peers, f->leader)) > 0;) {
+        peers_snapshot_write(f->peers, f->leader, bytes_of(f->image.at + f->handed_in, credit));
+        f->handed_in += credit;
+    }
+}
+
 static void turn(void *context)
 {
     struct follower *f = context;
@@ -113,18 +177,18 @@ static void turn(void *context)
             step(e.message);
         if (e.kind == PEER_REQUEST) /* of our version, from the leader */
             peers_respond(f->peers, e.id,
-                          &(struct peer_response){
-                              .status = 200,
-                              .content_type = "application/json",
-                              .body = BYTES("{\"etcdserver\":\"3.7.1\",\"etcdcluster\":\"3.7.0\","
-                                            "\"storage\":\"3.7.0\"}")});
+                          &(struct peer_response){.status = 200,
+                                                  .content_type = "application/json",
+                                                  .body = bytes_of_str(VERSION)});
         if (e.kind == PEER_RESULT) {
             f->results++;
             f->version_status = e.status;
             buf_append(&f->version, e.body);
         }
+        hear_snapshot(&e);
         peer_event_free(&e);
     }
+    send_snapshot();
     peers_flush(f->peers);
     peers_check(f->peers);
 }
@@ -158,7 +222,15 @@ static int64_t no_time(void *context)
     return 0;
 }
 
-static void open_follower(struct peer *etcd, char url[64])
+static uint64_t id_of(const char *url)
+{
+    const struct bytes text = bytes_of_str(url);
+
+    return cluster_member_id((struct url_list){&text, 1}, BYTES("etcd-cluster"));
+}
+
+/* `second` may be NULL. */
+static void open_follower(struct peer *etcd, struct peer *second, char url[64])
 {
     static const struct logger logger = {
         .level = LOG_INFO, .format = LOG_JSON, .sink = keep_line, .clock = no_time};
@@ -171,20 +243,21 @@ static void open_follower(struct peer *etcd, char url[64])
                         &(struct listener_options){.on_accept = on_accept}, &f->listener),
              ERR_OK);
     snprintf(url, 64, "http://127.0.0.1:%u", f->listener->address.port);
-    const struct bytes ours = bytes_of_str(url), its = bytes_of_str(etcd->peer_url);
-    f->self = cluster_member_id((struct url_list){&ours, 1}, BYTES("etcd-cluster"));
-    f->etcd = cluster_member_id((struct url_list){&its, 1}, BYTES("etcd-cluster"));
-    f->peers = peers_open(
-        &(struct peers_options){.io = loop_io(f->loop),
-                                .logger = &logger,
-                                .self = f->self,
-                                .cluster_id = cluster_id_of((uint64_t[]){f->self, f->etcd}, 2),
-                                .urls = url,
-                                .version = "3.7.1",
-                                .seed = test_seed(),
-                                .heartbeat_ms = 100,
-                                .election_ms = 1000});
+    f->self = id_of(url);
+    f->etcd = id_of(etcd->peer_url);
+    const uint64_t ids[] = {f->self, f->etcd, second ? id_of(second->peer_url) : 0};
+    f->peers = peers_open(&(struct peers_options){.io = loop_io(f->loop),
+                                                  .logger = &logger,
+                                                  .self = f->self,
+                                                  .cluster_id = cluster_id_of(ids, second ? 3 : 2),
+                                                  .urls = url,
+                                                  .version = "3.7.1",
+                                                  .seed = test_seed(),
+                                                  .heartbeat_ms = 100,
+                                                  .election_ms = 1000});
     peers_add(f->peers, f->etcd, &etcd->peer_url, 1);
+    if (second)
+        peers_add(f->peers, ids[2], &second->peer_url, 1);
 }
 
 static void close_follower(void)
@@ -200,6 +273,8 @@ static void close_follower(void)
     loop_close(f->loop);
     buf_free(&f->version);
     buf_free(&f->log);
+    buf_free(&f->image);
+    raft_message_free(f->snapshot);
 }
 
 static size_t lines_with(struct peer *etcd, const char *text)
@@ -216,7 +291,7 @@ TEST(real_etcd_replicates_to_us_and_serves)
 
     snprintf(out, sizeof(out), "%s/etcd", test_tmp_dir());
     peer_open(&etcd, out);
-    open_follower(&etcd, url);
+    open_follower(&etcd, NULL, url);
     snprintf(flags, sizeof(flags), "--initial-cluster m=%s,us=%s", etcd.peer_url, url);
     peer_launch(&etcd, flags);
 
@@ -259,4 +334,96 @@ TEST(real_etcd_replicates_to_us_and_serves)
     peer_kill(&etcd);
     close_follower();
     peer_close(&etcd);
+}
+
+/* --- snapshots --- */
+
+static void check_image(struct bytes image)
+{
+    struct bolt_memory memory;
+    struct bolt_fault fault = {0};
+    struct bolt *bolt;
+
+    bolt_memory_init(&memory, image);
+    CHECK_EQ(bolt_open(&memory.source, BOLT_IMAGE, &fault, &bolt), ERR_OK);
+    CHECK_EQ(bolt_check(bolt), ERR_OK);
+    CHECK(!fault.what);
+    bolt_close(bolt);
+    CHECK(memmem(image.at, image.len, "the-key", 7));
+}
+
+/* Puts, by somebody who does not need our turn to come. */
+static void put_some(struct peer *etcd, const char *key, unsigned count)
+{
+    peer_run(&etcd->arena,
+             "for i in $(seq %u); do head -c 20000 /dev/zero | tr '\\0' x | " PEERS
+             "etcdctl --endpoints %s put %s$i; done",
+             count, etcd->client_url, key);
+}
+
+TEST(real_etcd_sends_us_a_snapshot_and_takes_it_back)
+{
+    struct peer etcds[2];
+    struct follower *f = &follower;
+    char url[64], path[512];
+
+    for (unsigned i = 0; i < 2; i++) {
+        snprintf(path, sizeof(path), "%s/etcd%u", test_tmp_dir(), i);
+        peer_open(&etcds[i], path);
+    }
+    open_follower(&etcds[0], &etcds[1], url);
+    f->is_deaf = true;
+    for (unsigned i = 0; i < 2; i++)
+        peer_launch(&etcds[i], arena_printf(&etcds[i].arena,
+                                            "--name m%u --initial-cluster m0=%s,m1=%s,us=%s "
+                                            "--snapshot-count=10 --snapshot-catchup-entries=5",
+                                            i, etcds[0].peer_url, etcds[1].peer_url, url));
+    run_until(&f->heartbeats, 3);
+    put_some(&etcds[0], "the-key", 40);
+
+    /* It finds that what we lack is not in its log any more. */
+    f->is_deaf = false;
+    run_until(&f->ended, 1);
+    CHECK(f->snapshot->snapshot->index > 10);
+    CHECK(f->snapshot->snapshot->data.len > 0);
+    CHECK_EQ(f->snapshot->snapshot->conf_state.voters.count, 3);
+    CHECK(f->image.len > 40 * 20000);
+    check_image(buf_bytes(&f->image));
+    peers_respond(f->peers, f->snapshot_id,
+                  &(struct peer_response){.status = 204, .with_cluster_id = true});
+    f->last = f->snapshot->snapshot->index;
+    f->terms[f->last] = f->snapshot->snapshot->term;
+    respond(f->snapshot, (struct raft_message){.type = RAFT_MSG_APP_RESP, .index = f->last});
+
+    /* It goes on behind it. */
+    size_t entries = f->entries;
+    put_some(&etcds[0], "more", 1);
+    run_until(&f->entries, entries + 1);
+    struct peer *leader = &etcds[f->leader == id_of(etcds[1].peer_url)];
+    CHECK_EQ(lines_with(leader, "\"sent database snapshot\""), 1);
+    CHECK_EQ(lines_with(leader, "failed to send database snapshot"), 0);
+
+    /* Now as if we led, in an old term, which raft there does not mind. */
+    struct raft_message m = *f->snapshot;
+    m.from = f->self;
+    m.to = f->leader;
+    m.term = 1;
+    peers_snapshot_begin(f->peers, &m, f->image.len);
+    run_until(&f->sent, 1);
+    CHECK_EQ(f->handed_in, f->image.len);
+    CHECK_EQ(f->failed, 0);
+    snprintf(path, sizeof(path), "%s/image", test_tmp_dir());
+    FILE *file = fopen(path, "w");
+    CHECK(file);
+    CHECK_EQ(fwrite(f->image.at, 1, f->image.len, file), f->image.len);
+    CHECK_EQ(fclose(file), 0);
+    peer_run(&leader->arena, "cmp %s %s/member/snap/%016llx.snap.db", path, leader->dir,
+             (unsigned long long)f->snapshot->snapshot->index);
+    CHECK_EQ(lines_with(leader, "received and saved database snapshot"), 1);
+
+    for (unsigned i = 0; i < 2; i++)
+        peer_kill(&etcds[i]);
+    close_follower();
+    for (unsigned i = 0; i < 2; i++)
+        peer_close(&etcds[i]);
 }
