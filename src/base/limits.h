@@ -462,6 +462,10 @@ enum {
 
     LOG_SNAPSHOT_RETRY_MS = 30000, /* after one could not be written */
 
+    CUTTING_IMAGES_MAX = 16,    /* of the own state, open at once: half a megabyte each */
+    CUTTING_MEMBERS_MAX = 8,    /* of them for other members: clients leave them these */
+    CUTTING_PATIENCE_MS = 1000, /* for a moment between two commits; then no entry is begun */
+
     INSTALL_OLD_MAX = 4,      /* states that were replaced and that somebody still reads, */
     INSTALL_OLD_MS = 60000,   /* and for how long, from when they were replaced */
     OWN_IMAGE_AHEAD_MAX = 64, /* entries that the image may be ahead of the cut */
@@ -562,6 +566,13 @@ static_assert(WATCH_MESSAGE_BYTES_MIN <= WATCH_CREDIT_BYTES, "and is good for a 
 static_assert(API_FIRST_STEPS <= API_READ_STEPS, "the first look is the shorter one");
 static_assert((int)API_READ_STEPS <= (int)MVCC_SLICE_STEPS, "a slice of a read is one of mvcc's");
 static_assert(LEASE_CHECKPOINTS_MAX * 32 <= REQUEST_BYTES_DEFAULT, "checkpoints fit a request");
+
+/* Images: what is read at once, and by how many. */
+static_assert(CUTTING_MEMBERS_MAX < CUTTING_IMAGES_MAX, "clients get some, too");
+static_assert((int)CUTTING_IMAGES_MAX <= (int)BACKEND_WORKER_VIEWS_MAX / 2,
+              "each has one view at a time, and others have views as well");
+static_assert((int)IMAGE_SLICE_BYTES <= (int)BACKEND_SLICE_BYTES_DEFAULT,
+              "a slice is no longer than one of the store's own");
 
 /* Sockets: what is read and what is gathered. */
 static_assert(RPC_STREAM_WINDOW_BYTES <= RPC_STREAM_WINDOW_LARGE_BYTES,

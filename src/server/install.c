@@ -59,12 +59,10 @@ static void file_saved(struct job *j)
 
 static void describe_image(struct install *i)
 {
-    struct snapfile_membership m = {.cluster_version = cluster_version(i->image.cluster)};
+    struct snapfile_membership m = state_membership(&i->image);
     struct backend_position at = backend_applied(i->image.backend);
     struct buf text = {0};
 
-    m.members = cluster_members(i->image.cluster, &m.member_count);
-    m.removed = cluster_removed(i->image.cluster, &m.removed_count);
     snapfile_dump(&m, &text);
     arena_reset(&i->arena);
     i->snapshot = (struct raft_snapshot){

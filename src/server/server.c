@@ -132,6 +132,8 @@ static void open_parts(struct server *s, const struct boot *b)
                                                         .logger = s->logger,
                                                         .snap_dir = s->snap_dir,
                                                         .keep = (unsigned)c->max_snapshots});
+    cutting_init(&s->cutting,
+                 &(struct cutting_options){.workers = s->io->workers, .logger = s->logger});
     log_snapshot_init(&s->snapshot, &snapshots, b->snapshot.index, b->log.applied);
     pending_init(&s->pending, &pending);
     housekeeping_init(&s->housekeeping, &house, s->state.storage_version);
@@ -301,6 +303,7 @@ static void server_free(struct server *s, bool crashed)
     storage_work_free(&s->work);
     raft_close(s->raft);
     own_image_free(&s->own_image);
+    cutting_free(&s->cutting);
     install_free(&s->install);
     state_close(&s->state);
     if (crashed && s->wal)
@@ -435,6 +438,7 @@ void server_check(const struct server *s)
     struct raft_status raft = raft_status(s->raft);
     log_snapshot_check(&s->snapshot);
     install_check(&s->install);
+    cutting_check(&s->cutting);
     assert(s->facts.applied_index <= s->install.apply_up_to);
     housekeeping_check(&s->housekeeping);
     assert(s->snapshot.recorded_index <= backend_durable(s->state.backend).index);

@@ -24,6 +24,7 @@
  *     log_snapshot.h    notes that let go of the log
  *     install.h         the state replaced by another image of it
  *     own_image.h       such an image made by the member itself, for tests
+ *     cutting.h         images of the state, for other members and for backups
  *     housekeeping.h    what is due from time to time
  *     storage_version.h for which version the store is made
  */
@@ -33,6 +34,7 @@
 #include "io/inbox.h"
 #include "io/io.h"
 #include "server/clients.h"
+#include "server/cutting.h"
 #include "server/forwarding.h"
 #include "server/founding.h"
 #include "server/housekeeping.h"
@@ -95,6 +97,7 @@ struct server {
     struct log_snapshot snapshot;
     struct install install;
     struct own_image own_image;
+    struct cutting cutting;
     uint64_t speak_of_behind_ms; /* of members that need more than the log has: not before */
 
     struct pending pending;

@@ -110,6 +110,15 @@ void state_fails_to(struct state *state, void (*on_failed)(void *context, const 
     state->links->context = state->o.context = context;
 }
 
+struct snapfile_membership state_membership(const struct state *state)
+{
+    struct snapfile_membership m = {.cluster_version = cluster_version(state->cluster)};
+
+    m.members = cluster_members(state->cluster, &m.member_count);
+    m.removed = cluster_removed(state->cluster, &m.removed_count);
+    return m;
+}
+
 bool state_is_unused(const struct state *state)
 {
     struct mvcc_status mvcc = mvcc_status(state->mvcc);

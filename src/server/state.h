@@ -23,6 +23,7 @@
 #include "base/err.h"
 #include "base/logger.h"
 #include "cluster/version.h"
+#include "snap/snapfile.h"
 
 struct apply;
 struct backend;
@@ -65,6 +66,9 @@ void state_close(struct state *state);
 /* It fails to these from now on, and no longer to whom it was opened for. */
 void state_fails_to(struct state *state, void (*on_failed)(void *context, const char *text),
                     void *context);
+
+/* Who belongs to the cluster, for a snapshot; lent until an entry is applied. */
+struct snapfile_membership state_membership(const struct state *state);
 
 /* Is nobody reading it any more, nor is the store at work? Of one that was replaced. */
 bool state_is_unused(const struct state *state);

@@ -18,6 +18,7 @@ void server_stop(struct server *s)
         founding_stop(&s->founding);
     } else {
         leadership_resign(s);
+        cutting_stop(&s->cutting);
         api_stop(s->clients.api, RESULT_STOPPED);
     }
     clients_stop(&s->clients);
@@ -62,5 +63,5 @@ bool server_has_stopped(const struct server *s)
            rpc_is_idle(s->clients.rpc) && !rpc_has_events(s->clients.rpc) &&
            rpc_line_is_empty(s->clients.line) && peering_is_idle(&s->peering) &&
            !log_snapshot_is_busy(&s->snapshot) && install_is_idle(&s->install) &&
-           s->own_image.step == OWN_IMAGE_IDLE;
+           cutting_is_idle(&s->cutting) && s->own_image.step == OWN_IMAGE_IDLE;
 }

@@ -187,12 +187,13 @@ static bool can_reply(const struct server *s)
 
 /* The entry that could be worked on now, or NULL. While the store is full there is none, and a
  * large one waits for its parts; a commit is under way then, or about to be, and its end wakes
- * us. */
+ * us. Nor is there a new one while an image is about to be cut. */
 static const struct raft_entry *next_entry(const struct server *s)
 {
-    bool must_wait = apply_is_busy(s->state.apply)
-                         ? backend_part_is_due(s->state.backend)
-                         : backend_is_full(s->state.backend) || !can_reply(s);
+    bool must_wait =
+        apply_is_busy(s->state.apply)
+            ? backend_part_is_due(s->state.backend)
+            : backend_is_full(s->state.backend) || !can_reply(s) || cutting_holds_back(&s->cutting);
 
     const struct raft_entry *entry = s->failed || must_wait ? NULL : storage_work_next(&s->work);
 
@@ -631,13 +632,11 @@ static void hear_clients(struct server *s)
 static void begin_snapshot(struct server *s)
 {
     struct backend_position durable = backend_durable(s->state.backend);
-    struct snapfile_membership m = {.cluster_version = cluster_version(s->state.cluster)};
 
     if (!log_snapshot_is_due(&s->snapshot, durable.index, s->facts.now_ms) ||
         install_is_busy(&s->install))
         return;
-    m.members = cluster_members(s->state.cluster, &m.member_count);
-    m.removed = cluster_removed(s->state.cluster, &m.removed_count);
+    struct snapfile_membership m = state_membership(&s->state);
     log_snapshot_begin(&s->snapshot,
                        &(struct log_snapshot_content){.index = durable.index,
                                                       .term = durable.term,
@@ -756,7 +755,7 @@ static bool has_more(const struct server *s)
         return true;
     if (rpc_has_events(s->clients.rpc) || pending_has_confirmed(&s->pending))
         return true;
-    if (next_entry(s))
+    if (next_entry(s) || cutting_has_more(&s->cutting))
         return true;
     if (raft_has_output(s->raft) || may_configure(s))
         return true;
@@ -768,6 +767,7 @@ static void work(struct server *s)
     look_at_the_clock(s);
     record_snapshot(s);
     install_some(s);
+    cutting_some(s);
     stop_some(s);
     tick(s);
     hear_peers(s);

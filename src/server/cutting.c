@@ -1,0 +1,281 @@
+#include "server/cutting.h"
+
+#include "apply/apply.h"
+#include "backend/backend.h"
+#include "server/server_int.h"
+
+void cutting_init(struct cutting *c, const struct cutting_options *options)
+{
+    *c = (struct cutting){.o = *options};
+    list_init(&c->requests);
+}
+
+void cutting_free(struct cutting *c)
+{
+    mvcc_stop_waiting(&c->waiter);
+    for (size_t i = 0; i < CUTTING_IMAGES_MAX; i++)
+        if (c->images[i].image)
+            image_abandon(c->images[i].image);
+}
+
+/* --- asking --- */
+
+static void wait_for_nobody(struct cutting *c)
+{
+    mvcc_stop_waiting(&c->waiter);
+    c->holds_back = false;
+    c->since_ms = 0;
+}
+
+void cutting_ask(struct cutting *c, struct cutting_request *r)
+{
+    list_init(&r->link);
+    list_push_back(&c->requests, &r->link);
+    c->is_new = true;
+}
+
+void cutting_forget(struct cutting *c, struct cutting_request *r)
+{
+    if (r->link.next) /* on our list, or on that of those who are just being told */
+        list_remove(&r->link);
+    if (list_empty(&c->requests))
+        wait_for_nobody(c);
+}
+
+bool cutting_holds_back(const struct cutting *c)
+{
+    return c->holds_back;
+}
+
+bool cutting_has_more(const struct cutting *c)
+{
+    return c->is_new;
+}
+
+static size_t open_images(const struct cutting *c, bool also_for_members)
+{
+    size_t count = 0;
+
+    for (size_t i = 0; i < CUTTING_IMAGES_MAX; i++)
+        count += c->images[i].image && (also_for_members || !c->images[i].is_for_member);
+    return count;
+}
+
+bool cutting_is_idle(const struct cutting *c)
+{
+    return list_empty(&c->requests) && open_images(c, true) == 0;
+}
+
+void cutting_check(const struct cutting *c)
+{
+    for (size_t i = 0; i < CUTTING_IMAGES_MAX; i++) {
+        const struct cutting_image *image = &c->images[i];
+        assert(!image->image || mvcc_status(image->mvcc).image_pins > 0);
+        if (image->image)
+            image_check(image->image);
+    }
+    assert(open_images(c, false) <= CUTTING_IMAGES_MAX - CUTTING_MEMBERS_MAX);
+    assert(!c->waiter.waits || !list_empty(&c->requests));
+    assert(!c->holds_back || !list_empty(&c->requests));
+}
+
+/* --- images --- */
+
+static void image_closed(void *context)
+{
+    struct cutting_image *i = context;
+
+    mvcc_image_unpin(i->mvcc);
+    *i = (struct cutting_image){.cutting = i->cutting};
+}
+
+/* NULL: none is free. */
+static struct cutting_image *find_place(struct cutting *c, bool is_for_member)
+{
+    if (!is_for_member && open_images(c, false) >= CUTTING_IMAGES_MAX - CUTTING_MEMBERS_MAX)
+        return NULL;
+    for (size_t i = 0; i < CUTTING_IMAGES_MAX; i++)
+        if (!c->images[i].image)
+            return &c->images[i];
+    return NULL;
+}
+
+/* Readers of a state that was replaced have as long as those of any other kind. */
+static void check_replaced(struct server *s, struct cutting_image *i)
+{
+    uint64_t now_ms = s->facts.now_ms;
+
+    if (i->mvcc == s->state.mvcc)
+        return;
+    if (i->replaced_ms == 0)
+        i->replaced_ms = now_ms;
+    if (now_ms - i->replaced_ms >= INSTALL_OLD_MS)
+        image_fail(i->image, "the state it is of was replaced");
+}
+
+static void say_failed(struct cutting *c, const struct image *i)
+{
+    log_warn(c->o.logger, "an image of the state cannot be read to its end",
+             LOG_U64("snapshot-index", image_snapshot(i)->index),
+             LOG_STR("error", image_failure(i)));
+}
+
+static void work_on_images(struct server *s)
+{
+    struct cutting *c = &s->cutting;
+
+    for (size_t n = 0; n < CUTTING_IMAGES_MAX; n++) {
+        struct cutting_image *i = &c->images[n];
+        if (!i->image)
+            continue;
+        check_replaced(s, i);
+        image_some(i->image, s->facts.now_ms);
+        if (i->image && !i->has_said && image_state(i->image) == IMAGE_FAILED) {
+            i->has_said = true;
+            say_failed(c, i->image);
+        }
+    }
+}
+
+void cutting_stop(struct cutting *c)
+{
+    c->is_stopping = true;
+    for (size_t n = 0; n < CUTTING_IMAGES_MAX; n++)
+        if (c->images[n].image)
+            image_fail(c->images[n].image, "the member stops");
+}
+
+/* --- the cut --- */
+
+/* Those who ask again meanwhile get the next one. */
+static void refuse_all(struct cutting *c, const char *why)
+{
+    struct list all;
+    struct list *link;
+
+    list_init(&all);
+    list_append_all(&all, &c->requests);
+    while ((link = list_pop_front(&all))) {
+        struct cutting_request *r = container_of(link, struct cutting_request, link);
+        r->on_cut(r, NULL, why);
+    }
+}
+
+static void hand_out(struct cutting *c, struct cutting_request *r, const struct state *state,
+                     const struct image_options *options)
+{
+    struct cutting_image *place = find_place(c, r->is_for_member);
+    struct image_options o = *options;
+
+    if (!place) {
+        r->on_cut(r, NULL, "too many images are open");
+        return;
+    }
+    *place = (struct cutting_image){
+        .cutting = c, .mvcc = state->mvcc, .is_for_member = r->is_for_member};
+    mvcc_image_pin(state->mvcc);
+    o.on_closed = image_closed;
+    o.context = place;
+    place->image = image_cut(&o);
+    c->count++;
+    r->on_cut(r, place->image, NULL);
+}
+
+/* Of this moment: the configuration, the members, and where the log stands. */
+static void hand_out_all(struct server *s, uint64_t batch)
+{
+    struct cutting *c = &s->cutting;
+    struct backend_position at = backend_applied(s->state.backend);
+    struct snapfile_membership members = state_membership(&s->state);
+    struct buf json = {0};
+    struct list all;
+    struct list *link;
+
+    assert(at.index == s->facts.applied_index);
+    snapfile_dump(&members, &json);
+    struct raft_snapshot snapshot = {
+        .index = at.index, .term = at.term, .conf_state = s->conf_state, .data = buf_bytes(&json)};
+    struct image_options options = {.backend = s->state.backend,
+                                    .workers = c->o.workers,
+                                    .snapshot = &snapshot,
+                                    .revision = mvcc_revision(s->state.mvcc),
+                                    .batch = batch,
+                                    .now_ms = s->facts.now_ms};
+    list_init(&all);
+    list_append_all(&all, &c->requests);
+    while ((link = list_pop_front(&all)))
+        hand_out(c, container_of(link, struct cutting_request, link), &s->state, &options);
+    buf_free(&json);
+}
+
+/* All that is applied is frozen now or was committed before, and nothing else is: so the view that
+ * workers have shows exactly this index. */
+static void cut(struct server *s)
+{
+    struct backend *b = s->state.backend;
+    uint64_t batch = 0;
+
+    if (backend_can_commit(b)) {
+        batch = backend_open_batch(b);
+        backend_commit_start(b);
+    }
+    hand_out_all(s, batch);
+}
+
+/* Can the store be frozen as it is? Not while a commit is under way; nor one that is being
+ * exchanged; nor one that takes no commit now. */
+static bool can_freeze(const struct server *s)
+{
+    const struct backend *b = s->state.backend;
+
+    return !backend_is_committing(b) && !install_is_busy(&s->install) &&
+           (backend_can_commit(b) || backend_durable(b).index == backend_applied(b).index);
+}
+
+/* The state may have been replaced since he began to wait. */
+static bool is_settled(struct server *s)
+{
+    struct cutting *c = &s->cutting;
+
+    if (c->waits_for != s->state.mvcc)
+        mvcc_stop_waiting(&c->waiter);
+    c->waits_for = s->state.mvcc;
+    return mvcc_when_settled(s->state.mvcc, &c->waiter, INT64_MAX);
+}
+
+static void cut_when_possible(struct server *s)
+{
+    struct cutting *c = &s->cutting;
+    bool is_busy = apply_is_busy(s->state.apply);
+
+    c->holds_back = false;
+    if (backend_applied(s->state.backend).index == 0 ||
+        !mvcc_is_settled(s->state.mvcc, INT64_MAX)) {
+        (void)is_settled(s);
+        return;
+    }
+    if (!is_busy && can_freeze(s) && is_settled(s)) {
+        wait_for_nobody(c);
+        cut(s);
+        return;
+    }
+    bool is_patient = s->facts.now_ms - c->since_ms < CUTTING_PATIENCE_MS;
+    c->holds_back = is_busy || (backend_is_committing(s->state.backend) && !is_patient);
+}
+
+void cutting_some(struct server *s)
+{
+    struct cutting *c = &s->cutting;
+
+    c->is_new = false;
+    work_on_images(s);
+    if (c->is_stopping)
+        refuse_all(c, "the member stops");
+    if (list_empty(&c->requests)) {
+        wait_for_nobody(c);
+        return;
+    }
+    if (c->since_ms == 0)
+        c->since_ms = s->facts.now_ms;
+    cut_when_possible(s);
+}
