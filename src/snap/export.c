@@ -88,7 +88,7 @@ static enum err write_db(struct exporter *x)
 static enum err check_written(struct exporter *x)
 {
     struct db db;
-    enum err e = db_open(&db, x->dir, x->dir->db_tmp);
+    enum err e = dir_open_db(x->dir, x->dir->db_tmp, &db);
 
     if (e == ERR_OK)
         e = db_fail(&db, bolt_check(db.bolt));

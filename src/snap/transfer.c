@@ -1,7 +1,6 @@
 /* The rules between the two stores: names, notes, what a crash has left, and who is right. */
 #include "base/assert.h"
 #include "io/disk.h"
-#include "snap/bolt_int.h"
 #include "snap/transfer_int.h"
 
 #include <inttypes.h>
@@ -18,9 +17,8 @@ enum err dir_fail(struct dir *d, enum err e, const char *path, const char *forma
     va_list args;
 
     assert(e != ERR_OK);
-    buf_printf(d->why, "%s%s: ", d->why->len > 0 ? "; " : "", path);
     va_start(args, format);
-    buf_vprintf(d->why, format, args);
+    db_say_v(d->why, path, format, args);
     va_end(args);
     return e;
 }
@@ -232,77 +230,12 @@ enum err note_remove(struct dir *d, const char *folder)
 
 /* ---- etcd's file ---- */
 
-enum err db_damaged(struct db *db, uint64_t offset, const char *what)
+enum err dir_open_db(struct dir *d, const char *path, struct db *db)
 {
-    return dir_fail(db->dir, ERR_CORRUPT, db->path, "offset %" PRIu64 ": %s", offset, what);
-}
-
-enum err db_fail(struct db *db, enum err e)
-{
-    if (e == ERR_OK)
-        return ERR_OK;
-    if (e == ERR_CORRUPT && db->fault.what)
-        return db_damaged(db, db->fault.offset, db->fault.what);
-    return dir_tried(db->dir, e, "read", db->path);
-}
-
-/* One of the numbers in `meta`; 0 where it is missing. */
-static enum err read_number(struct db *db, struct bolt_cursor *c, struct bytes key, uint64_t *out)
-{
-    struct bolt_entry entry;
-    uint8_t raw[8];
-    enum err e = bolt_cursor_seek(c, key, &entry);
-
-    *out = 0;
-    if (e == ERR_END || (e == ERR_OK && !bytes_equal(entry.key, key)))
-        return ERR_OK;
-    if (e == ERR_OK && entry.value_bytes != sizeof(raw))
-        return db_damaged(db, bolt_cursor_span(c).at, "a number in bucket meta without 8 bytes");
-    if (e == ERR_OK)
-        e = bolt_cursor_read(c, 0, raw, sizeof(raw));
-    if (e != ERR_OK)
-        return db_fail(db, e);
-    for (size_t i = 0; i < sizeof(raw); i++)
-        *out = *out << 8 | raw[i];
-    return ERR_OK;
-}
-
-static enum err read_position(struct db *db)
-{
-    struct bolt_cursor *c;
-    enum err e = bolt_cursor_open(db->bolt, BYTES("meta"), &c);
-
-    if (e == ERR_NOT_FOUND)
-        return ERR_OK;
-    if (e != ERR_OK)
-        return db_fail(db, e);
-    e = read_number(db, c, BYTES("consistent_index"), &db->position.index);
-    if (e == ERR_OK)
-        e = read_number(db, c, BYTES("term"), &db->position.term);
-    bolt_cursor_close(c);
-    return e;
-}
-
-enum err db_open(struct db *db, struct dir *d, const char *path)
-{
-    *db = (struct db){.dir = d, .path = path};
-    enum err e = disk_open(d->disk, path, DISK_READ_ONLY, 0, &db->file);
-
-    if (e == ERR_OK)
-        e = disk_lock(d->disk, db->file, DISK_FLOCK);
-    if (e == ERR_OK)
-        e = bolt_file_init(&db->source, d->disk, db->file);
-    if (e != ERR_OK)
-        return dir_tried(d, e, "open", path);
-    e = bolt_open(&db->source.source, BOLT_LIVE, &db->fault, &db->bolt);
-    return e == ERR_OK ? read_position(db) : db_fail(db, e);
-}
-
-void db_close(struct db *db)
-{
-    bolt_close(db->bolt);
-    enum err e = db->file ? disk_close(db->dir->disk, db->file) : ERR_OK;
-    (void)e; /* it was only read */
+    return db_open(
+        db,
+        &(struct db_options){
+            .disk = d->disk, .path = path, .kind = BOLT_LIVE, .is_shared = true, .why = d->why});
 }
 
 /* ---- Ours ---- */
@@ -357,7 +290,7 @@ struct both {
 static enum err read_both(struct dir *d, struct both *out)
 {
     struct db db;
-    enum err e = db_open(&db, d, d->db);
+    enum err e = dir_open_db(d, d->db, &db);
 
     if (e == ERR_OK) {
         out->txid = bolt_info(db.bolt).txid;
@@ -401,7 +334,7 @@ static enum err db_reaches_snapshot(struct dir *d, bool *out)
 
     if (e != ERR_OK || !*out)
         return dir_tried(d, e, "look", d->db);
-    e = db_open(&db, d, d->db);
+    e = dir_open_db(d, d->db, &db);
     *out = db.position.index >= d->wal_index;
     db_close(&db);
     return e;
@@ -481,7 +414,7 @@ static enum err read_truth(struct dir *d, struct snap_truth *out)
 
     if (e == ERR_OK && out->holds == SNAP_HOLDS_DB) {
         struct db db;
-        e = db_open(&db, d, d->source);
+        e = dir_open_db(d, d->source, &db);
         position = db.position;
         db_close(&db);
     } else if (e == ERR_OK && out->holds == SNAP_HOLDS_STORE) {

@@ -36,10 +36,7 @@
  *     store and db, and no note, or one     nobody can know which is meant: refused, with both
  *     that does not fit                     indexes named, until an operator moves one away
  *
- * What is copied: all entries of etcd's ten buckets, byte for byte, so consistent index, term and
- * confState come with them. A bucket that is missing comes back as an empty one. A bucket of any
- * other name is refused (ERR_UNSUPPORTED): dropping it would lose what somebody has put there, and
- * we have no place for it. etcd writes no other; its tests have one called "test".
+ * What is copied, and what is refused, says db.h.
  *
  * Promises   1. After snap_import_take_over or snap_export has returned ERR_OK the new store is
  *               durable under its name and holds what the old one held.
@@ -58,7 +55,7 @@
  * Not here   The log's last snapshot index, which the caller hands in, since only wal can read it.
  *            Keeping a live server away is half here: db is flocked as bbolt does, our store has a
  *            lock, and member/ itself is flocked against another transfer.
- * Leans on   bolt.h, backend, pb, io/disk.h. Calls block: boot and tools.
+ * Leans on   db.h, bolt.h, backend, pb, io/disk.h. Calls block: boot and tools.
  */
 #pragma once
 

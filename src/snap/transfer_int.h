@@ -5,7 +5,7 @@
 
 #include "backend/backend.h"
 #include "base/arena.h"
-#include "snap/bolt.h"
+#include "snap/db.h"
 #include "snap/transfer.h"
 
 /* A data directory, with nobody else transferring. */
@@ -71,25 +71,8 @@ MUST_CHECK enum err note_remove(struct dir *d, const char *folder);
 
 /* ---- etcd's file ---- */
 
-struct db {
-    struct dir *dir;
-    const char *path;
-    struct disk_file *file;
-    struct bolt_file source;
-    struct bolt_fault fault;
-    struct bolt *bolt;
-    struct backend_position position;
-};
-
 /* Opens and locks it, and reads metas and position. db_close is due also after an error. */
-MUST_CHECK enum err db_open(struct db *db, struct dir *d, const char *path);
-void db_close(struct db *db);
-
-/* e, with the reader's fault as the reason. */
-enum err db_fail(struct db *db, enum err e);
-
-/* ERR_CORRUPT: what is wrong at this offset. */
-enum err db_damaged(struct db *db, uint64_t offset, const char *what);
+MUST_CHECK enum err dir_open_db(struct dir *d, const char *path, struct db *db);
 
 /* ---- Ours ---- */
 

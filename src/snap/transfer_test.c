@@ -751,6 +751,7 @@ TEST(entries_that_etcd_cannot_have_written_are_damage)
         {BYTES("key"), BYTES("\0\0\0\0\0\0\0\2_\0\0\0\0\0\0\0\0"), BYTES("\n\1k\0"), "KeyValue"},
         {BYTES("meta"), BYTES("consistent_index"), BYTES("\0\0\0\0\0\0\1"), "8 bytes"},
         {BYTES("meta"), BYTES("term"), BYTES(""), "8 bytes"},
+        {BYTES("meta"), BYTES("cleatPart"), BYTES("\5k"), "a running member"},
     };
 
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
