@@ -374,6 +374,13 @@ MUST_CHECK enum err backend_image_create(const struct backend_options *options,
  * view has damage. Others: backend_failure(image) says why. */
 MUST_CHECK enum err backend_image_copy(struct backend *image, struct backend_view *from);
 
+/* The same for an image that somebody else has filled: all of it is put and committed, the position
+ * as etcd has it in bucket meta included, which counts from now on. */
+MUST_CHECK enum err backend_image_filled(struct backend *image);
+
+/* An image that nobody has open goes, and its space with it. One that is not there is fine. */
+MUST_CHECK enum err backend_image_remove(const struct backend_options *options);
+
 /*
  * The image, which is whole, takes the place of b on disk, behind the commit that may be under way.
  * Embedded in whoever asks; all zeroes with on_done filled in. A failure is b's, on_failure, and

@@ -66,7 +66,16 @@ enum err backend_image_copy(struct backend *image, struct backend_view *from)
         e = copy_bucket(image, from, (enum bucket)bucket);
     if (e == ERR_OK)
         e = backend_commit_now(image);
-    return e == ERR_OK ? backend_read_position(image, image->store->failure) : e;
+    return e == ERR_OK ? backend_image_filled(image) : e;
+}
+
+enum err backend_image_filled(struct backend *image)
+{
+    assert(image->applied.index == 0);
+    assert(!image->workers);
+    assert(!image->open->has_writes);
+
+    return backend_read_position(image, image->store->failure);
 }
 
 /* --- taking the name --- */
@@ -142,6 +151,16 @@ static enum err remove_image(const struct backend_options *o, char *why)
         return lmdb_image_remove(o->disk, o->dir, why);
     memory_image_remove(o->memory);
     return ERR_OK;
+}
+
+enum err backend_image_remove(const struct backend_options *options)
+{
+    char why[FAILURE_TEXT_BYTES] = "";
+    enum err e = remove_image(options, why);
+
+    if (e != ERR_OK && options->why)
+        buf_append_str(options->why, why);
+    return e;
 }
 
 enum err image_settle(struct backend *b, const struct backend_options *options, char *why)

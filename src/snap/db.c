@@ -247,7 +247,7 @@ static enum err copy_bucket(struct copy *m, enum bucket bucket)
         if (e == ERR_END)
             break;
         e = e == ERR_OK ? copy_entry(m, bucket, c, &entry) : db_fail(m->db, e);
-        if (e == ERR_OK && backend_is_full(m->to))
+        if (e == ERR_OK && backend_pending_bytes(m->to) >= SNAP_IMPORT_BATCH_BYTES)
             e = commit(m);
     }
     bolt_cursor_close(c);

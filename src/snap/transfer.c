@@ -246,7 +246,6 @@ enum err dir_open_store(struct dir *d, const char *path, struct backend **out)
     enum err e =
         backend_open(&(struct backend_options){.disk = d->disk,
                                                .dir = path,
-                                               .pending_bytes_max = SNAP_IMPORT_BATCH_BYTES,
                                                .log_index = path == d->store ? d->wal_index : 0,
                                                .why = &why},
                      out);
