@@ -112,9 +112,22 @@ void peering_abandon(struct peering *p)
 
 /* --- members --- */
 
+static bool is_known(const struct peering *p, uint64_t id)
+{
+    for (size_t i = 0; i < p->known_count; i++)
+        if (p->known[i] == id)
+            return true;
+    return false;
+}
+
 static void add_member(struct peering *p, const struct pb_member *m)
 {
     struct arena arena = {0};
+
+    if (!is_known(p, m->id)) {
+        assert(p->known_count < CLUSTER_MEMBERS_MAX);
+        p->known[p->known_count++] = m->id;
+    }
     const char **urls = arena_new_array(&arena, m->peer_urls.count, const char *);
 
     for (size_t i = 0; i < m->peer_urls.count; i++)
@@ -123,8 +136,30 @@ static void add_member(struct peering *p, const struct pb_member *m)
     arena_free(&arena);
 }
 
+static void remove_member(struct peering *p, uint64_t id)
+{
+    size_t kept = 0;
+
+    for (size_t i = 0; i < p->known_count; i++)
+        if (p->known[i] != id)
+            p->known[kept++] = p->known[i];
+    p->known_count = kept;
+    peers_remove(p->peers, id);
+}
+
+static bool is_among(const struct pb_member *members, size_t count, uint64_t id)
+{
+    for (size_t i = 0; i < count; i++)
+        if (members[i].id == id)
+            return true;
+    return false;
+}
+
 void peering_set_members(struct peering *p, const struct pb_member *members, size_t count)
 {
+    for (size_t i = p->known_count; i-- > 0;)
+        if (!is_among(members, count, p->known[i]))
+            remove_member(p, p->known[i]);
     for (size_t i = 0; i < count; i++)
         if (members[i].id != p->self)
             add_member(p, &members[i]);
@@ -134,7 +169,7 @@ void peering_set_removed(struct peering *p, const uint64_t *ids, size_t count)
 {
     for (size_t i = 0; i < count; i++)
         if (ids[i] != p->self)
-            peers_remove(p->peers, ids[i]);
+            remove_member(p, ids[i]);
 }
 
 void peering_member_changed(struct peering *p, const struct raft_conf_change *change,
@@ -146,7 +181,7 @@ void peering_member_changed(struct peering *p, const struct raft_conf_change *ch
     if (change->node_id == RAFT_NONE || change->node_id == p->self)
         return; /* it was refused; or is about us */
     if (change->type == RAFT_REMOVE_NODE)
-        peers_remove(p->peers, change->node_id);
+        remove_member(p, change->node_id);
     else if (m && (change->type == RAFT_UPDATE_NODE || !peers_status(p->peers, m->id, &status)))
         add_member(p, m);
 }
@@ -283,6 +318,8 @@ bool peering_take_versions(struct peering *p, struct version *lowest, bool *all)
 void peering_check(const struct peering *p)
 {
     peers_check(p->peers);
+    assert(p->known_count <= CLUSTER_MEMBERS_MAX);
+    assert(!is_known(p, p->self));
     assert(p->versions.waiting == 0 || p->versions.is_under_way);
     assert(!p->versions.is_done || p->versions.waiting == 0);
 }

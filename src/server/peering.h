@@ -55,6 +55,8 @@ struct peering {
     size_t listener_count;
     struct peers *peers;
     uint64_t self;
+    uint64_t known[CLUSTER_MEMBERS_MAX]; /* the others, as peer was told of them */
+    size_t known_count;
     struct list fetches; /* struct peering_fetch */
     struct peering_versions versions;
 };
@@ -74,7 +76,9 @@ void peering_serve(const struct peering *p);
 
 /* --- members --- */
 
-/* At the beginning: these are all of them, and those are gone for good. */
+/* At the beginning, and when the state was replaced: these are all of them, and those are gone for
+ * good. So is whoever was known and is not among the first: the table that does not have him is
+ * later than the one that had. */
 void peering_set_members(struct peering *p, const struct pb_member *members, size_t count);
 void peering_set_removed(struct peering *p, const uint64_t *ids, size_t count);
 /* A conf change was applied to the cluster's table. What founders learn again is no news. */
