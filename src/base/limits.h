@@ -237,7 +237,8 @@ enum {
     SNAPFILE_BYTES_MAX = 64 * MIB, /* a dump of some thousand members; a larger file is not ours */
     SNAPFILE_NAMES_BYTES_MAX = 16 * MIB, /* of the listing of snap/ */
     SNAP_NAMES_BYTES_MAX = 1 * MIB,      /* of the listing of member/ */
-    SNAP_IMPORT_BATCH_BYTES = 32 * MIB,  /* committed at once */
+    SNAP_IMPORT_BATCH_BYTES = 8 * MIB,   /* committed at once; a member that takes in a snapshot has
+                                            it beside everything else */
     SNAP_EXPORT_PIECE_BYTES = 1 * MIB,   /* written at once */
     IMAGE_CHUNK_BYTES = 256 * KIB,       /* of an image: one is read while another is made */
     IMAGE_SLICE_BYTES = 4 * MIB,         /* looked at while it is planned, with one view */
@@ -466,10 +467,11 @@ enum {
     CUTTING_MEMBERS_MAX = 8,    /* of them for other members: clients leave them these */
     CUTTING_PATIENCE_MS = 1000, /* for a moment between two commits; then no entry is begun */
 
-    INSTALL_OLD_MAX = 4,      /* states that were replaced and that somebody still reads, */
-    INSTALL_OLD_MS = 60000,   /* and for how long, from when they were replaced */
-    OWN_IMAGE_AHEAD_MAX = 64, /* entries that the image may be ahead of the cut */
-    OWN_IMAGE_WAIT_MS = 50,   /* for as many to be committed: then it is fewer */
+    RECEIVING_WINDOW_BYTES = 1 * MIB, /* of a snapshot that comes, on their way to its file */
+    INSTALL_OLD_MAX = 4,              /* states that were replaced and that somebody still reads, */
+    INSTALL_OLD_MS = 60000,           /* and for how long, from when they were replaced */
+    OWN_IMAGE_AHEAD_MAX = 64,         /* entries that the image may be ahead of the cut */
+    OWN_IMAGE_WAIT_MS = 50,           /* for as many to be committed: then it is fewer */
 
     FORWARDING_RETRY_MS = 50,
     RECONFIGURATION_HEALTH_MS = 5000,  /* connected for that long counts as healthy; etcd's */

@@ -57,26 +57,39 @@ static void file_saved(struct job *j)
     i->step = INSTALL_FILE_SAVED;
 }
 
-static void describe_image(struct install *i)
+void install_describe(const struct state *image, struct arena *arena, struct raft_snapshot *out)
 {
-    struct snapfile_membership m = state_membership(&i->image);
-    struct backend_position at = backend_applied(i->image.backend);
+    struct snapfile_membership m = state_membership(image);
+    struct backend_position at = backend_applied(image->backend);
     struct buf text = {0};
 
     snapfile_dump(&m, &text);
-    arena_reset(&i->arena);
-    i->snapshot = (struct raft_snapshot){
-        .index = at.index, .term = at.term, .data = arena_copy(&i->arena, buf_bytes(&text))};
-    cluster_conf_state(i->image.cluster, &i->snapshot.conf_state);
+    *out = (struct raft_snapshot){
+        .index = at.index, .term = at.term, .data = arena_copy(arena, buf_bytes(&text))};
+    cluster_conf_state(image->cluster, &out->conf_state);
     buf_free(&text);
 }
 
-void install_begin(struct install *i, const struct state *image)
+static void take_image(struct install *i, const struct state *image)
 {
     assert(install_may_begin(i));
 
     i->image = *image;
-    describe_image(i);
+    arena_reset(&i->arena);
+    install_describe(image, &i->arena, &i->snapshot);
+}
+
+void install_begin_received(struct install *i, const struct state *image, uint64_t seq)
+{
+    take_image(i, image);
+    i->is_received = true;
+    i->seq = seq;
+    i->step = INSTALL_RECORDING;
+}
+
+void install_begin(struct install *i, const struct state *image)
+{
+    take_image(i, image);
     i->step = INSTALL_FILE;
     i->job = (struct job){.run = save_file, .on_done = file_saved};
     job_submit(i->o.workers, &i->job);
@@ -191,6 +204,11 @@ bool install_is_busy(const struct install *i)
     return i->step != INSTALL_IDLE;
 }
 
+uint64_t install_held_seq(const struct install *i)
+{
+    return i->is_received ? i->seq : UINT64_MAX;
+}
+
 bool install_is_idle(const struct install *i)
 {
     return i->step == INSTALL_IDLE && list_empty(&i->olds);
@@ -207,6 +225,7 @@ void install_check(const struct install *i)
     }
     assert(count == i->old_count);
     assert(count <= INSTALL_OLD_MAX);
+    assert(!i->is_received || i->step >= INSTALL_RECORDING);
     if (i->step == INSTALL_IDLE)
         return;
     assert(i->image.backend);
@@ -230,6 +249,20 @@ static void pass_over_entries(struct server *s, uint64_t index)
         raft_step_applied(s->raft, m, from, to);
         storage_work_applied_told(&s->work);
     }
+}
+
+/*
+ * Raft's log begins with the snapshot, so there is nothing to be sent to anybody who needs what was
+ * before it, but this snapshot itself. And nothing of the log's files: segments from before it go.
+ */
+static void begin_log_anew(struct server *s, const struct raft_snapshot *snapshot)
+{
+    struct raft_snapshot bare = {
+        .index = snapshot->index, .term = snapshot->term, .conf_state = snapshot->conf_state};
+
+    raft_set_snapshot(s->raft, &bare);
+    wal_release(s->wal, snapshot->index);
+    wal_purge(s->wal, (unsigned)s->config->max_wals);
 }
 
 /* A leader of this term whose first entry is in the image will not meet it any more. */
@@ -286,18 +319,25 @@ void install_image(struct server *s)
         lease_promote(s->state.leases, s->facts.now_ms, s->config->election_ms);
     tell_rooms(s);
     s->conf_state = snapshot->conf_state;
+    s->facts.is_learner = cluster_is_own_learner(s->state.cluster);
     s->facts.applied_index = snapshot->index;
     s->facts.applied_term = snapshot->term;
     pass_over_entries(s, snapshot->index);
     log_snapshot_installed(&s->snapshot, snapshot->index);
+    if (i->is_received)
+        begin_log_anew(s, snapshot);
     add_old(i, &old, s->facts.now_ms);
     i->image = (struct state){0};
     i->seq = 0;
+    i->is_received = false;
     i->step = INSTALL_IDLE;
     i->apply_up_to = UINT64_MAX;
     i->count++;
-    log_info(s->logger, "applied snapshot", LOG_U64("snapshot-index", snapshot->index),
-             LOG_U64("snapshot-term", snapshot->term),
+    log_info(s->logger, "applied snapshot",
+             LOG_U64("current-snapshot-index", s->snapshot.recorded_index),
+             LOG_U64("current-applied-index", s->facts.applied_index),
+             LOG_U64("incoming-leader-snapshot-index", snapshot->index),
+             LOG_U64("incoming-leader-snapshot-term", snapshot->term),
              LOG_I64("current-revision", mvcc_revision(s->state.mvcc)));
 }
 

@@ -10,6 +10,11 @@
  *     recorded_as--> RECORDING --durable--> SWAPPING --the store has its new name--> SWAPPED
  *     --install_image--> IDLE
  *
+ * A snapshot of another member's, which raft has taken, has its file already, and its record is in
+ * the log together with what else raft had to be written: IDLE --begin_received--> RECORDING. Raft
+ * hears that it is installed by the responses of that very write, and so does the leader; they are
+ * held back until it is (install_held_seq), and with them those of all writes behind it.
+ *
  * With the record in the log the image counts. A crash before it leaves the old store, one behind
  * it the new one: backend_open ends what is left to be done (backend.h, "another image").
  *
@@ -33,8 +38,8 @@
  *            2. Nothing is written to the old state once it is replaced, nor read from it by
  *               whoever begins after that.
  *            3. At most INSTALL_OLD_MAX old states are there; with so many, an install waits.
- * Not here   Where an image comes from (own_image.h for now). Raft's own log: whoever has a
- *            snapshot from another member tells raft. The log's record, which the server writes.
+ * Not here   Where an image comes from (receiving.h; for tests own_image.h). Raft's own log, which
+ *            begins anew when it takes a snapshot. The log's record, which the server writes.
  * Leans on   state.h, snap/snapfile.h, io for workers.
  */
 #pragma once
@@ -85,8 +90,9 @@ struct install {
     struct arena arena;
     struct raft_snapshot snapshot;
     struct job job;
-    enum err err; /* the worker's */
-    uint64_t seq; /* of the record in the log */
+    enum err err;     /* the worker's */
+    uint64_t seq;     /* of the record in the log */
+    bool is_received; /* from another member: raft's log, too, begins with it */
     struct backend_install swap;
 
     struct list olds;
@@ -102,6 +108,10 @@ void install_free(struct install *i);
 
 /* Takes over the image. May be begun (asserted). */
 void install_begin(struct install *i, const struct state *image);
+
+/* The same for one that was received: its .snap file is there, and its record has this number in
+ * the log. */
+void install_begin_received(struct install *i, const struct state *image, uint64_t seq);
 
 /* The record has this number in the log. */
 void install_recorded_as(struct install *i, uint64_t seq);
@@ -124,8 +134,13 @@ const struct raft_snapshot *install_take_record(struct install *i);
 bool install_may_begin(const struct install *i);
 /* Is one under way? Then no snapshot of the log is made from the old state. */
 bool install_is_busy(const struct install *i);
+/* Of what the log has durable, responses from this number on have to wait; UINT64_MAX: none. */
+uint64_t install_held_seq(const struct install *i);
 /* Is nothing left to be done at all, with old states neither? */
 bool install_is_idle(const struct install *i);
+
+/* What its .snap file says: an image as a snapshot. *out looks into the arena. */
+void install_describe(const struct state *image, struct arena *arena, struct raft_snapshot *out);
 
 /* All invariants, asserted. */
 void install_check(const struct install *i);

@@ -202,7 +202,8 @@ void own_image_some(struct server *s)
 {
     if (s->own_image.step == OWN_IMAGE_ASKED && s->is_stopping)
         take_back(s);
-    else if (s->own_image.step == OWN_IMAGE_ASKED && install_may_begin(&s->install))
+    else if (s->own_image.step == OWN_IMAGE_ASKED && install_may_begin(&s->install) &&
+             !receiving_has_image(&s->receiving))
         cut_when_possible(s);
     else if (s->own_image.step == OWN_IMAGE_BUILDING && s->own_image.entry_count > 0)
         lag(s);

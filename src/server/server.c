@@ -134,6 +134,12 @@ static void open_parts(struct server *s, const struct boot *b)
                                                         .keep = (unsigned)c->max_snapshots});
     cutting_init(&s->cutting,
                  &(struct cutting_options){.workers = s->io->workers, .logger = s->logger});
+    receiving_init(&s->receiving, &(struct receiving_options){.disk = s->io->disk,
+                                                              .workers = s->io->workers,
+                                                              .peers = s->peering.peers,
+                                                              .logger = s->logger,
+                                                              .snap_dir = s->snap_dir,
+                                                              .member_id = s->facts.member_id});
     log_snapshot_init(&s->snapshot, &snapshots, b->snapshot.index, b->log.applied);
     pending_init(&s->pending, &pending);
     housekeeping_init(&s->housekeeping, &house, s->state.storage_version);
@@ -204,6 +210,7 @@ static enum err open_rest(struct server *s)
     enum err e = boot_disk(b);
 
     if (e == ERR_OK) {
+        receiving_clean(s->io->disk, s->snap_dir, s->logger);
         boot_raft(b);
         boot_check(b);
         open_peering(s, b);
@@ -304,6 +311,7 @@ static void server_free(struct server *s, bool crashed)
     raft_close(s->raft);
     own_image_free(&s->own_image);
     cutting_free(&s->cutting);
+    receiving_free(&s->receiving);
     install_free(&s->install);
     state_close(&s->state);
     if (crashed && s->wal)
@@ -398,6 +406,11 @@ bool server_install_own_image(struct server *s, uint64_t ahead)
     return true;
 }
 
+uint64_t server_received(const struct server *s)
+{
+    return s->receiving.count;
+}
+
 uint64_t server_installed(const struct server *s)
 {
     return s->install.count;
@@ -439,6 +452,7 @@ void server_check(const struct server *s)
     log_snapshot_check(&s->snapshot);
     install_check(&s->install);
     cutting_check(&s->cutting);
+    receiving_check(&s->receiving);
     assert(s->facts.applied_index <= s->install.apply_up_to);
     housekeeping_check(&s->housekeeping);
     assert(s->snapshot.recorded_index <= backend_durable(s->state.backend).index);

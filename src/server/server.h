@@ -98,5 +98,9 @@ uint16_t server_client_port(const struct server *s, size_t nth);
 bool server_install_own_image(struct server *s, uint64_t ahead);
 uint64_t server_installed(const struct server *s); /* how many were, in this life */
 
+/* Of them, those that another member has sent; raft has taken them, and perhaps they are not yet
+ * installed. */
+uint64_t server_received(const struct server *s);
+
 /* All rooms' invariants, asserted. */
 void server_check(const struct server *s);

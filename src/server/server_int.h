@@ -23,6 +23,7 @@
  *     storage_work.h    what raft has handed out to be written and applied
  *     log_snapshot.h    notes that let go of the log
  *     install.h         the state replaced by another image of it
+ *     receiving.h       such an image that another member sends
  *     own_image.h       such an image made by the member itself, for tests
  *     cutting.h         images of the state, for other members and for backups
  *     housekeeping.h    what is due from time to time
@@ -44,6 +45,7 @@
 #include "server/peer_requests.h"
 #include "server/peering.h"
 #include "server/pending.h"
+#include "server/receiving.h"
 #include "server/server.h"
 #include "server/state.h"
 #include "server/storage_work.h"
@@ -96,6 +98,7 @@ struct server {
     bool peers_left;                   /* messages that this turn had no time for, perhaps */
     struct log_snapshot snapshot;
     struct install install;
+    struct receiving receiving;
     struct own_image own_image;
     struct cutting cutting;
     uint64_t speak_of_behind_ms; /* of members that need more than the log has: not before */

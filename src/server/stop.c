@@ -19,6 +19,7 @@ void server_stop(struct server *s)
     } else {
         leadership_resign(s);
         cutting_stop(&s->cutting);
+        receiving_stop(&s->receiving);
         api_stop(s->clients.api, RESULT_STOPPED);
     }
     clients_stop(&s->clients);
@@ -41,7 +42,7 @@ void stop_some(struct server *s)
     }
     if (!s->boot && !s->final_sync_asked && !leadership_is_resigning(s) &&
         !log_snapshot_is_busy(&s->snapshot) && !install_is_busy(&s->install) &&
-        s->own_image.step == OWN_IMAGE_IDLE) {
+        receiving_is_idle(&s->receiving) && s->own_image.step == OWN_IMAGE_IDLE) {
         s->final_sync_asked = true;
         peering_stop(&s->peering);
         s->final_seq = wal_sync(s->wal);
@@ -63,5 +64,6 @@ bool server_has_stopped(const struct server *s)
            rpc_is_idle(s->clients.rpc) && !rpc_has_events(s->clients.rpc) &&
            rpc_line_is_empty(s->clients.line) && peering_is_idle(&s->peering) &&
            !log_snapshot_is_busy(&s->snapshot) && install_is_idle(&s->install) &&
-           cutting_is_idle(&s->cutting) && s->own_image.step == OWN_IMAGE_IDLE;
+           cutting_is_idle(&s->cutting) && receiving_is_idle(&s->receiving) &&
+           s->own_image.step == OWN_IMAGE_IDLE;
 }

@@ -34,25 +34,47 @@ static void deliver(struct server *s, struct raft_message *work)
 
 static uint64_t append(struct server *s, const struct raft_message *m)
 {
-    return wal_append(s->wal, &(struct wal_save){
-                                  .entries = m->entries,
-                                  .entry_count = m->entry_count,
-                                  .state = {.term = m->term, .vote = m->vote, .commit = m->commit},
-                              });
+    return wal_append(s->wal,
+                      &(struct wal_save){
+                          .installed = m->snapshot && m->snapshot->index > 0 ? m->snapshot : NULL,
+                          .entries = m->entries,
+                          .entry_count = m->entry_count,
+                          .state = {.term = m->term, .vote = m->vote, .commit = m->commit},
+                      });
+}
+
+/* Raft has taken another member's snapshot, whose image is ready (receiving.h). From its record on
+ * the image counts: what raft hands out behind it stands behind it in the log, too. */
+static void persist_snapshot(struct server *s, const struct raft_message *m)
+{
+    struct state image = receiving_take_image(&s->receiving, m->snapshot);
+
+    log_info(s->logger, "applying snapshot",
+             LOG_U64("current-snapshot-index", s->snapshot.recorded_index),
+             LOG_U64("current-applied-index", s->facts.applied_index),
+             LOG_U64("incoming-leader-snapshot-index", m->snapshot->index),
+             LOG_U64("incoming-leader-snapshot-term", m->snapshot->term));
+    uint64_t seq = append(s, m);
+    install_begin_received(&s->install, &image, seq);
+    storage_work_append(&s->work, m, seq, s->facts.now_ms);
 }
 
 static void persist(struct server *s, const struct raft_message *m)
 {
-    assert(!m->snapshot || m->snapshot->index == 0); /* hear_message lets none in */
-
-    storage_work_append(&s->work, m, append(s, m), s->facts.now_ms);
+    if (m->snapshot && m->snapshot->index > 0)
+        persist_snapshot(s, m);
+    else
+        storage_work_append(&s->work, m, append(s, m), s->facts.now_ms);
 }
 
-/* Work that waits for nothing newer than what is durable already. */
+/* Work that waits for nothing newer than what is durable already, nor for an image to be
+ * installed. */
 static void deliver_durable(struct server *s)
 {
-    uint64_t durable = wal_durable(s->wal);
+    uint64_t durable = wal_durable(s->wal), held = install_held_seq(&s->install);
 
+    if (durable >= held)
+        durable = held - 1;
     for (struct raft_message *m; (m = storage_work_take_durable(&s->work, durable));)
         deliver(s, m);
 }
@@ -372,7 +394,7 @@ static void propose_change(struct server *s)
  * who was removed. */
 static void hear_message(struct server *s, const struct raft_message *m)
 {
-    if (m->type == RAFT_MSG_SNAP) { /* it comes by a way of its own, or not at all */
+    if (m->type == RAFT_MSG_SNAP) { /* it comes with its image (receiving.h), or not at all */
         log_warn(s->logger, "a snapshot came as a plain message; it was dropped",
                  LOG_ID("from", m->from));
         return;
@@ -397,17 +419,13 @@ static void hear_result(struct server *s, const struct peer_event *e)
     }
 }
 
-/* Snapshots are neither sent nor received yet. */
+/* One that was sent, or one that comes. */
 static void hear_snapshot(struct server *s, const struct peer_event *e)
 {
-    if (e->kind == PEER_SNAPSHOT_BEGIN)
-        peers_respond(s->peering.peers, e->id,
-                      &(struct peer_response){.status = 501,
-                                              .content_type = "text/plain; charset=utf-8",
-                                              .body = BYTES("snapshots are not received yet\n"),
-                                              .with_cluster_id = true});
-    else if (e->kind == PEER_SNAPSHOT_SENT || e->kind == PEER_SNAPSHOT_FAILED)
+    if (e->kind == PEER_SNAPSHOT_SENT || e->kind == PEER_SNAPSHOT_FAILED)
         raft_report_snapshot(s->raft, e->member, e->kind == PEER_SNAPSHOT_SENT);
+    else
+        receiving_hear(s, e);
 }
 
 static void hear_peer(struct server *s, const struct peer_event *e)
@@ -634,7 +652,7 @@ static void begin_snapshot(struct server *s)
     struct backend_position durable = backend_durable(s->state.backend);
 
     if (!log_snapshot_is_due(&s->snapshot, durable.index, s->facts.now_ms) ||
-        install_is_busy(&s->install))
+        install_is_busy(&s->install) || receiving_is_ready(&s->receiving))
         return;
     struct snapfile_membership m = state_membership(&s->state);
     log_snapshot_begin(&s->snapshot,
@@ -768,6 +786,7 @@ static void work(struct server *s)
     record_snapshot(s);
     install_some(s);
     cutting_some(s);
+    receiving_some(s);
     stop_some(s);
     tick(s);
     hear_peers(s);
