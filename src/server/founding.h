@@ -2,8 +2,7 @@
  * founding: what is found out before a new cluster begins, and takes time.
  *
  *     names    What --initial-cluster says of this member, and what it advertises, must be the same
- *              places. Where their texts differ names are resolved to tell; what cannot be is tried
- *              again each second, for half a minute.
+ *              places. Where their texts differ names are resolved to tell (names.h).
  *     others   Does one of the other members know this one as running? Then it has lost its data
  *              directory, and with it what it had promised. Under the same id it must not begin
  *              anew: it would vote twice. Whoever does not answer within a second does not know.
@@ -19,8 +18,7 @@
 #pragma once
 
 #include "cluster/cluster.h"
-#include "io/clock.h"
-#include "io/resolve.h"
+#include "server/names.h"
 
 struct config;
 struct io;
@@ -36,16 +34,11 @@ struct founding_options {
     struct buf *why;
 };
 
-struct founding_name; /* a URL that is being resolved */
-
 struct founding {
     struct founding_options o;
     struct arena arena;
-    struct founding_name *names; /* of what is advertised, then of what is configured */
-    size_t name_count, advertised_count;
-    size_t under_way; /* of them, with a lookup that will report */
-    uint64_t began_ms;
-    struct timer timer;   /* until names are tried again */
+    struct names names; /* of what is advertised, then of what is configured, from these on */
+    size_t advertised, configured;
     struct url_list asks; /* the others' URLs, */
     size_t asked;         /* how many have been asked, the last of them perhaps now, */
     bool is_asking;
