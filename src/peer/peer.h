@@ -126,8 +126,8 @@ void peers_flush(struct peers *p);
  */
 void peers_snapshot_begin(struct peers *p, const struct raft_message *m, uint64_t image_bytes);
 /* How many bytes may be handed in now, no more than are missing; 0 also before there is a
- * connection and when none is under way. In one turn PEER_SNAPSHOT_TURN_BYTES at most. When there
- * is credit again the turn is woken. */
+ * connection and when none is under way. In one turn PEER_SNAPSHOT_TURN_BYTES at most, which those
+ * that are under way share. When there is credit again the turn is woken. */
 size_t peers_snapshot_credit(const struct peers *p, uint64_t member);
 /* Never more than there is credit for (asserted). Copied; leaves with the next peers_flush, or
  * before. */

@@ -3,10 +3,13 @@
  *
  *     0   somebody at the port            1   the body of a member's post, behind a good head
  *     2   a member that we have dialled   3   the same, in chunks behind a good head
+ *     4   the body of a snapshot's post   5   the same, in chunks that are the input's
+ *     6   a member that we send a snapshot, who says all it has to say at once
  *
  * The room goes on, its invariants hold, and it ends with nothing left.
  */
 #include "base/assert.h"
+#include "base/limits.h"
 #include "io/fake_world.h"
 #include "peer/peer.h"
 
@@ -25,8 +28,18 @@ struct speaker {
     bool is_used;
 };
 
+/* The last snapshot that was announced to us. */
+struct coming {
+    uint64_t id;
+    size_t step, credit, received;
+    bool is_over;
+};
+
 static struct speaker speaker;
 static struct peers *room;
+static struct coming coming;
+static unsigned outgoing;
+static const uint8_t image[PEER_SNAPSHOT_CREDIT_BYTES];
 
 static void on_said(struct conn_write *w, enum err e)
 {
@@ -94,6 +107,50 @@ static struct listener *listen_at(struct net *net, const char *where,
     return l;
 }
 
+/* Credit is `step` bytes at a time; whoever has brought more than a hundred is refused. */
+static void hear_snapshot(const struct peer_event *e)
+{
+    switch (e->kind) {
+    case PEER_SNAPSHOT_BEGIN:
+        assert(e->message->type == RAFT_MSG_SNAP);
+        assert(e->message->snapshot);
+        assert(e->message->to == 0x11);
+        coming = (struct coming){.id = e->id, .credit = coming.step, .step = coming.step};
+        peers_snapshot_grant(room, e->id, coming.step);
+        break;
+    case PEER_SNAPSHOT_BYTES:
+        if (e->id != coming.id)
+            break;
+        assert(e->body.len > 0);
+        assert(e->body.len <= coming.credit);
+        assert(!coming.is_over);
+        coming.credit -= e->body.len;
+        coming.received += e->body.len;
+        if (coming.received > 100) {
+            coming.is_over = true;
+            peers_respond(room, e->id, &(struct peer_response){.status = 500});
+        }
+        coming.credit += coming.step;
+        peers_snapshot_grant(room, e->id, coming.step);
+        break;
+    case PEER_SNAPSHOT_END:
+    case PEER_SNAPSHOT_GONE:
+        if (e->id != coming.id)
+            break;
+        assert(!coming.is_over);
+        coming.is_over = true;
+        peers_respond(room, e->id, &(struct peer_response){.status = 204});
+        break;
+    case PEER_SNAPSHOT_SENT:
+    case PEER_SNAPSHOT_FAILED:
+        assert(outgoing == 1); /* exactly one end */
+        outgoing--;
+        break;
+    default:
+        break;
+    }
+}
+
 static void turn(void)
 {
     struct peer_event e;
@@ -101,10 +158,25 @@ static void turn(void)
     while (peers_take(room, &e) || peers_take_append(room, &e)) {
         if (e.kind == PEER_REQUEST)
             peers_respond(room, e.id, &(struct peer_response){.status = 200, .body = e.body});
+        hear_snapshot(&e);
         peer_event_free(&e);
     }
+    for (size_t credit; (credit = peers_snapshot_credit(room, 0x22)) > 0;)
+        peers_snapshot_write(room, 0x22, bytes_of(image, credit));
     peers_flush(room);
     peers_check(room);
+}
+
+static void send_snapshot(void)
+{
+    struct raft_snapshot snapshot = {.index = 7, .term = 3};
+
+    outgoing++;
+    peers_snapshot_begin(
+        room,
+        &(struct raft_message){
+            .type = RAFT_MSG_SNAP, .from = 0x11, .to = 0x22, .term = 3, .snapshot = &snapshot},
+        2 * MIB);
 }
 
 static void compose(unsigned from, struct bytes bytes)
@@ -119,6 +191,12 @@ static void compose(unsigned from, struct bytes bytes)
                    "HTTP/1.1 200 OK\r\nX-Server-Version: 3.7.1\r\n"
                    "Transfer-Encoding: chunked\r\n\r\n%zx\r\n",
                    bytes.len);
+    if (from == 4)
+        buf_printf(text, "POST /raft/snapshot HTTP/1.1\r\n" FIELDS "Content-Length: %zu\r\n\r\n",
+                   bytes.len);
+    if (from == 5)
+        buf_append_str(text, "POST /raft/snapshot HTTP/1.1\r\n" FIELDS
+                             "Transfer-Encoding: chunked\r\n\r\n");
     buf_append(text, bytes);
     if (from == 3)
         buf_append_str(text, "\r\n");
@@ -131,7 +209,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
     if (size < 2)
         return 0;
-    unsigned from = data[0] % 4;
+    unsigned from = data[0] % 7;
     struct fake_world *w = fake_world_new(data[1]);
     struct net *other = fake_wire_add_host(w->wire, &w->inbox, "10.0.0.2");
     struct listener *port = listen_at(w->io.net, "10.0.0.1:2380", on_accept);
@@ -147,8 +225,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
                                               .seed = data[1],
                                               .heartbeat_ms = 100,
                                               .election_ms = 1000});
-    if (from >= 2) {
+    coming = (struct coming){.step = 1 + data[1]};
+    if (from == 2 || from == 3 || from == 6) {
         peers_add(room, 0x22, (const char *const[]){"http://10.0.0.2:2380"}, 1);
+        if (from == 6)
+            send_snapshot();
     } else {
         struct net_address a;
         enum err e = net_address_parse("10.0.0.1:2380", &a);
@@ -162,6 +243,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     listener_close(port);
     listener_close(far);
     peers_stop(room);
+    turn();
+    assert(outgoing == 0);
     while (!peers_is_idle(room) || speaker.conns > 0) {
         bool is_alive = fake_world_step(w);
         assert(is_alive);

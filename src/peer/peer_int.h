@@ -308,6 +308,7 @@ struct peers {
     struct inflow strangers;
     struct inflow announced; /* snapshots that have begun, by their messages */
     struct list snapshots;   /* snapshot_posts */
+    size_t snapshot_count;   /* of them */
     struct list told, told_appends;
     struct map requests; /* id -> struct port_conn that waits for peers_respond */
     uint64_t last_request;

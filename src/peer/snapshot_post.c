@@ -7,7 +7,8 @@
  *
  * The image is the server's, who reads it from its store; here is no more of it than one gathering,
  * and what the socket did not take of that. However fast the socket is, one turn hands in no more
- * than PEER_SNAPSHOT_TURN_BYTES; then the turn is woken again, and hears others first.
+ * than PEER_SNAPSHOT_TURN_BYTES, to all members together; then the turn is woken again, and hears
+ * others first.
  *
  * etcd waits for ever for a receiver that stalls. Here an image may hold up a compaction, so there
  * are limits, long ones: while the socket takes nothing, and until there is a response.
@@ -63,6 +64,7 @@ static void free_post(struct snapshot_post *s)
     peer_timer_stop(peer->peers, &s->timer);
     dial_drop(s->dial);
     list_remove(&s->link);
+    peer->peers->snapshot_count--;
     buf_free(&s->message);
     buf_free(&s->result);
     mem_free(s);
@@ -268,6 +270,7 @@ void peers_snapshot_begin(struct peers *p, const struct raft_message *m, uint64_
                                 .timer.on_time = on_time};
     list_init(&s->link);
     list_push_back(&p->snapshots, &s->link);
+    p->snapshot_count++;
     peer->snapshot = s;
     peer->status.snapshots_sending++;
     put_message(&s->message, m);
@@ -322,16 +325,18 @@ void peers_snapshot_cancel(struct peers *p, uint64_t member)
         failed(s, "the image cannot be read");
 }
 
-/* Who has used up a turn's share is woken for another, if the socket would take more. */
+/* Who has used up his share of a turn is woken for another, if the socket would take more. */
 void snapshot_post_flush_all(struct peers *p)
 {
+    size_t share = PEER_SNAPSHOT_TURN_BYTES / (p->snapshot_count > 0 ? p->snapshot_count : 1);
+
     LIST_FOREACH (link, &p->snapshots) {
         struct snapshot_post *s = container_of(link, struct snapshot_post, link);
         bool is_used_up = s->turn_left == 0;
 
         if (s->gathered > 0)
             send_gathered(s);
-        s->turn_left = PEER_SNAPSHOT_TURN_BYTES;
+        s->turn_left = share;
         if (is_used_up && credit_of(s) > 0)
             peers_wake(p);
     }

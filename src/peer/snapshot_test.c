@@ -133,25 +133,38 @@ TEST(without_credit_nothing_is_handed_on_and_the_sender_waits)
     peer_rig_close(r);
 }
 
-/* As fast as the fake wire is, a turn hands in its share and no more. */
-TEST(a_turn_hands_in_a_share)
+static size_t hand_in_all(struct peers *p, uint64_t member)
 {
-    struct peer_rig *r = peer_rig_connected(2);
-    struct peers *p = r->at[1].peers;
+    static const uint8_t zeroes[PEER_SNAPSHOT_CREDIT_BYTES];
     size_t handed_in = 0;
 
-    r->at[1].snapshot.stops_at = 1; /* the rest by hand */
-    r->at[2].snapshot.window = 64 * MIB;
-    peer_rig_snapshot(r, 1, 2, 7, 16 * MIB);
-    peer_rig_until(r, &r->at[2].snapshot.begun, 1);
-    for (size_t credit; (credit = peers_snapshot_credit(p, peer_rig_id(2))) > 0;) {
-        peers_snapshot_write(p, peer_rig_id(2), bytes_of(r->at[1].snapshot.source.at, credit));
-        handed_in += credit;
+    for (size_t credit; (credit = peers_snapshot_credit(p, member)) > 0; handed_in += credit)
+        peers_snapshot_write(p, member, bytes_of(zeroes, credit));
+    return handed_in;
+}
+
+/* However fast the sockets are, a turn hands in its share and no more, to all members together. */
+TEST(a_turn_hands_in_a_share)
+{
+    enum { MEMBERS = 4 };
+    struct peer_rig *r = peer_rig_connected(MEMBERS);
+    struct rig_member *m = &r->at[1];
+    size_t handed_in = 0;
+
+    m->snapshot.stops_at = 1; /* the rest by hand */
+    for (unsigned i = 2; i <= MEMBERS; i++) {
+        peer_rig_snapshot(r, 1, i, 7, 16 * MIB);
+        peer_rig_until(r, &r->at[i].snapshot.begun, 1);
     }
-    CHECK(handed_in > 0);
+    for (unsigned i = 2; i <= MEMBERS; i++) {
+        size_t now = hand_in_all(m->peers, peer_rig_id(i));
+        CHECK(now > PEER_SNAPSHOT_TURN_BYTES / MEMBERS);
+        handed_in += now;
+    }
     CHECK(handed_in <= PEER_SNAPSHOT_TURN_BYTES);
-    peers_snapshot_cancel(p, peer_rig_id(2));
-    check_ends(r, 1, 0, 1);
+    for (unsigned i = 2; i <= MEMBERS; i++)
+        peers_snapshot_cancel(m->peers, peer_rig_id(i));
+    check_ends(r, 1, 0, MEMBERS - 1);
     peer_rig_close(r);
 }
 
