@@ -146,14 +146,15 @@ static void pass_truncation(void *context, uint64_t from)
 }
 
 /* Does the log go on from there without a gap? Its first segments may be gone, and where a snapshot
- * of another member was installed entries are missing. */
+ * of another member was installed entries are missing, or others than those that count. */
 static bool can_begin_at(struct boot *b, struct wal_place place)
 {
     struct wal_options opt = wal_settings(b->s);
     struct wal_visitor visitor = {.on_entry = pass_entry, .on_truncate = pass_truncation};
     struct wal_found found = {0};
 
-    return wal_replay(b->s->io->disk, &opt, place, &visitor, &found) == ERR_OK && found.start_found;
+    return wal_replay(b->s->io->disk, &opt, place, &visitor, &found) == ERR_OK &&
+           found.start_found && !found.replaced;
 }
 
 /*

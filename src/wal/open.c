@@ -324,6 +324,7 @@ static void report_found(struct replay *r)
     r->found->state = r->scan.state;
     r->found->last_index = r->scan.last;
     r->found->start_found = r->scan.start_found;
+    r->found->replaced = r->scan.replaced;
 }
 
 static enum err replay_names(struct replay *r, struct wal_place start, const struct names *names)

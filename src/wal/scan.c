@@ -184,6 +184,8 @@ static const char *on_snapshot(struct scan *s, const struct frame *f, struct sca
     out->data = f->data;
     if (at.index == s->start.index)
         meet_start(s, out);
+    else if (at.index > s->start.index && at.index > s->state.commit)
+        s->replaced = true;
     if (s->written < at.index) {
         s->written = at.index;
         s->term = at.term;

@@ -23,6 +23,7 @@
 struct scan {
     struct wal_place start; /* index UINT64_MAX: no entry is of interest */
     bool start_found;
+    bool replaced;             /* by a snapshot behind it */
     uint64_t start_entry_term; /* of the last entry seen at start.index; 0 if there is none */
 
     uint32_t crc;

@@ -103,6 +103,8 @@ struct wal_found {
     struct raft_hard_state state; /* the last one; all zero if there is none */
     uint64_t last_index;          /* of the log; start.index if no entry follows it */
     bool start_found;             /* the snapshot to start from is in the log */
+    bool replaced;                /* behind the start a leader's snapshot took the log's place: what
+                                     was shown up to there is not what was committed */
     bool torn;                    /* a torn last record was dropped: fault says where */
     struct wal_fault fault;       /* also on ERR_CORRUPT */
 };

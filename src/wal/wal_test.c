@@ -315,6 +315,29 @@ TEST(a_leaders_snapshot_takes_the_place_of_the_log)
     end(rig);
 }
 
+/* Entries that follow the snapshot close the gap, here: from the beginning the log looks whole. */
+TEST(a_log_read_from_before_a_leaders_snapshot_says_that_it_was_replaced)
+{
+    struct wal_rig *rig = wal_rig_new(test_seed(), 1 << 16);
+    struct wal_found found;
+
+    start(rig);
+    wal_rig_entries(rig, 1, 30, 20);
+    wal_rig_state(rig, 2, 0, 12);
+    wal_rig_snapshot(rig, 10);
+    wal_rig_settle(rig);
+    CHECK_EQ(wal_replay(rig->disk, &rig->opt, (struct wal_place){0}, NULL, &found), ERR_OK);
+    CHECK(!found.replaced); /* by one that was made of it */
+    wal_rig_install(rig, 20, 3, 2);
+    wal_rig_settle(rig);
+
+    CHECK_EQ(wal_replay(rig->disk, &rig->opt, (struct wal_place){0}, NULL, &found), ERR_OK);
+    CHECK(found.replaced);
+    CHECK_EQ(wal_replay(rig->disk, &rig->opt, (struct wal_place){20, 3}, NULL, &found), ERR_OK);
+    CHECK(!found.replaced);
+    end(rig);
+}
+
 /* The snapshot's commit index comes before the entries, which otherwise would follow on nothing. */
 TEST(a_leaders_snapshot_and_its_entries_can_be_torn_anywhere)
 {
