@@ -92,14 +92,6 @@ static void refuse(struct receiving *r, struct receiving_post *p, const char *wh
     buf_free(&text);
 }
 
-static void say_it_begins(const struct receiving *r)
-{
-    log_info(r->o.logger, "receiving database snapshot", LOG_ID("local-member-id", r->o.member_id),
-             LOG_ID("remote-snapshot-sender-id", r->now.message->from),
-             LOG_U64("incoming-snapshot-index", snapshot_of(&r->now)->index),
-             LOG_U64("incoming-snapshot-term", snapshot_of(&r->now)->term));
-}
-
 static void say_it_is_here(const struct receiving *r, uint64_t now_ms)
 {
     struct buf size = {0};
@@ -217,7 +209,6 @@ static void start(struct receiving *r, const struct receiving_post *post, uint64
     atomic_store_explicit(&r->is_canceled, false, memory_order_relaxed);
     r->path = path_in(r->o.snap_dir, "tmp", post->id, "");
     r->db_path = path_in(r->o.snap_dir, "", snapshot_of(post)->index, ".snap.db");
-    say_it_begins(r);
     r->step = RECEIVING_OPENING;
     submit_op(
         r, &(struct disk_op){

@@ -1,5 +1,6 @@
 /* Snapshots that come: taken, refused, given up, and what a crash leaves of them. */
 #include "backend/backend.h"
+#include "base/mem.h"
 #include "peer/peer.h"
 #include "raft/raft.h"
 #include "server/cluster_rig_test.h"
@@ -20,7 +21,7 @@ struct sender {
     uint64_t to;
     struct bytes image;
     size_t sent_bytes;
-    unsigned sent, failed;
+    unsigned begun, sent, failed;
 };
 
 static uint64_t id_of(struct cluster_rig *r, unsigned n)
@@ -131,6 +132,13 @@ static void shot_free(struct shot *p)
     arena_free(&p->arena);
 }
 
+/* Until there is a response, or the connection has gone. */
+static void until_over(struct sender *s)
+{
+    while (s->sent + s->failed < s->begun)
+        sender_step(s);
+}
+
 static void send_some_of(struct sender *s, const struct shot *p, uint64_t announced, size_t bytes)
 {
     struct raft_message m = {.type = RAFT_MSG_SNAP,
@@ -139,8 +147,10 @@ static void send_some_of(struct sender *s, const struct shot *p, uint64_t announ
                              .term = p->term,
                              .snapshot = &p->snapshot};
 
+    until_over(s); /* the last one, of which nobody waited to hear */
     s->image = bytes_of(p->image.at, bytes);
     s->sent_bytes = 0;
+    s->begun++;
     peers_snapshot_begin(s->peers, &m, announced);
     peers_flush(s->peers);
 }
@@ -148,15 +158,6 @@ static void send_some_of(struct sender *s, const struct shot *p, uint64_t announ
 static void send_shot(struct sender *s, const struct shot *p)
 {
     send_some_of(s, p, p->image.len, p->image.len);
-}
-
-/* Until there is a response, or the connection has gone. */
-static void until_over(struct sender *s)
-{
-    unsigned before = s->sent + s->failed;
-
-    while (s->sent + s->failed == before)
-        sender_step(s);
 }
 
 /* --- three members, of which one has missed too much --- */
@@ -215,12 +216,12 @@ static struct server *behind(struct stage *t)
 }
 
 /* What lies in its folder of snapshots, but for .snap files. */
-static const char *left_over(struct stage *t)
+static const char *files_of(struct cluster_rig *r, unsigned n)
 {
     static char kept[512];
     struct buf names = {0}, text = {0};
 
-    CHECK_EQ(disk_list(t->r.at[t->behind]->io.disk, "/data/member/snap", 1 * MIB, &names), ERR_OK);
+    CHECK_EQ(disk_list(r->at[n]->io.disk, "/data/member/snap", 1 * MIB, &names), ERR_OK);
     struct bytes left = buf_bytes(&names);
     for (const char *name; (name = disk_next_name(&left));)
         if (strlen(name) != SNAPFILE_NAME_BYTES - 1)
@@ -231,6 +232,15 @@ static const char *left_over(struct stage *t)
     return kept;
 }
 
+static void check_same_digest(const struct digest *a, const struct digest *b)
+{
+    CHECK_EQ(a->applied, b->applied);
+    CHECK_EQ(a->revision, b->revision);
+    CHECK_EQ(a->compact_revision, b->compact_revision);
+    for (size_t i = 0; i < DIGEST_PARTS; i++)
+        CHECK_EQ(a->parts[i], b->parts[i]);
+}
+
 static void check_equal(struct stage *t)
 {
     struct digest a, b;
@@ -238,10 +248,7 @@ static void check_equal(struct stage *t)
     cluster_rig_until_equal(&t->r, t->leader);
     CHECK(server_digest(t->r.at[t->leader]->server, &a));
     CHECK(server_digest(behind(t), &b));
-    CHECK_EQ(a.applied, b.applied);
-    CHECK_EQ(a.revision, b.revision);
-    for (size_t i = 0; i < DIGEST_PARTS; i++)
-        CHECK_EQ(a.parts[i], b.parts[i]);
+    check_same_digest(&a, &b);
 }
 
 TEST(a_member_that_is_behind_takes_a_snapshot_and_goes_on_from_it)
@@ -260,7 +267,7 @@ TEST(a_member_that_is_behind_takes_a_snapshot_and_goes_on_from_it)
     CHECK_STR(cluster_rig_get(&t.r, t.behind, "k059", true), "value");
     put_some(&t, 20);
     check_equal(&t);
-    CHECK_STR(left_over(&t), "");
+    CHECK_STR(files_of(&t.r, t.behind), "");
     CHECK(cluster_rig_logged(&t.r, t.behind, "received and saved database snapshot"));
     CHECK(cluster_rig_logged(&t.r, t.behind, "applying snapshot"));
     CHECK(cluster_rig_logged(&t.r, t.behind, "applied snapshot"));
@@ -269,4 +276,531 @@ TEST(a_member_that_is_behind_takes_a_snapshot_and_goes_on_from_it)
     cluster_rig_start(&t.r, t.behind);
     check_equal(&t);
     stage_close(&t);
+}
+
+/* --- a member that is alone, and a sender who knows what is to come --- */
+
+enum { STRANGER = 0x77, PUTS = 5, AHEAD = 20 };
+
+static void put_be64(uint8_t *at, uint64_t value)
+{
+    for (int i = 0; i < 8; i++)
+        at[i] = (uint8_t)(value >> (56 - 8 * i));
+}
+
+static struct bytes revision_key(struct shot *p, int64_t main)
+{
+    uint8_t *key = arena_alloc(&p->arena, 17);
+
+    put_be64(key, (uint64_t)main);
+    key[8] = '_';
+    put_be64(key + 9, 0);
+    return bytes_of(key, 17);
+}
+
+static struct rig_entry *find_entry(struct shot *p, enum bucket bucket, const char *key)
+{
+    struct rig_bucket *b = &p->buckets[bucket];
+
+    for (size_t i = 0; i < b->count; i++)
+        if (bytes_equal(b->entries[i].key, bytes_of_str(key)))
+            return &b->entries[i];
+    test_fail(__FILE__, __LINE__, "no %s", key);
+}
+
+static void set_number(struct shot *p, const char *key, uint64_t value)
+{
+    uint8_t *at = arena_alloc(&p->arena, 8);
+
+    put_be64(at, value);
+    find_entry(p, BUCKET_META, key)->value = bytes_of(at, 8);
+}
+
+static void set_position(struct shot *p, uint64_t index, uint64_t term)
+{
+    p->snapshot.index = index;
+    p->snapshot.term = term;
+    set_number(p, "consistent_index", index);
+    set_number(p, "term", term);
+}
+
+/* So many puts of "k" further on, in the next term. */
+static void look_ahead(struct shot *p, int64_t revision, unsigned count, size_t value_bytes)
+{
+    uint8_t *value = arena_alloc(&p->arena, value_bytes);
+
+    for (unsigned i = 1; i <= count; i++) {
+        struct buf kv = {0};
+        struct pb_key_value put = {.key = BYTES("k"),
+                                   .create_revision = 2,
+                                   .mod_revision = revision + i,
+                                   .version = revision - 1 + i,
+                                   .value = bytes_of(value, value_bytes)};
+        pb_encode_key_value(&put, &kv);
+        rig_add(&p->buckets[BUCKET_KEY], revision_key(p, revision + i),
+                arena_copy(&p->arena, buf_bytes(&kv)));
+        buf_free(&kv);
+    }
+    p->from = STRANGER;
+    p->term++;
+    set_position(p, p->snapshot.index + count, p->term);
+}
+
+struct alone {
+    struct cluster_rig r;
+    struct sender sender;
+    struct shot shot;
+    int64_t revision; /* before */
+};
+
+static struct server *member(struct alone *t)
+{
+    return t->r.at[1]->server;
+}
+
+static void alone_look_ahead(struct alone *t, size_t value_bytes)
+{
+    shot_free(&t->shot);
+    shot_take(&t->shot, &t->r, 1);
+    t->revision = server_status(member(t)).revision;
+    look_ahead(&t->shot, t->revision, AHEAD, value_bytes);
+    shot_write(&t->shot);
+}
+
+static void alone_start(struct alone *t, const char *const *with_flags)
+{
+    *t = (struct alone){0};
+    cluster_rig_open(&t->r, 1, with_flags);
+    cluster_rig_start_all(&t->r);
+    for (unsigned i = 0; i < PUTS; i++)
+        cluster_rig_put(&t->r, 1, "k", "v");
+    cluster_rig_for_ms(&t->r, 1000); /* it has nothing to do any more */
+    alone_look_ahead(t, 100);
+    sender_open(&t->sender, &t->r, STRANGER, 1);
+}
+
+static void alone_open(struct alone *t)
+{
+    alone_start(t, NULL);
+}
+
+static void alone_close(struct alone *t)
+{
+    sender_close(&t->sender);
+    shot_free(&t->shot);
+    cluster_rig_close(&t->r);
+}
+
+static void until_idle(struct alone *t)
+{
+    until_over(&t->sender);
+    while (!receiving_is_idle(&member(t)->receiving) || install_is_busy(&member(t)->install))
+        sender_step(&t->sender);
+}
+
+/* It is taken, and the member goes on from there. */
+static void check_taken(struct alone *t)
+{
+    uint64_t before = server_installed(member(t));
+
+    send_shot(&t->sender, &t->shot);
+    until_over(&t->sender);
+    until_idle(t);
+    CHECK_EQ(server_installed(member(t)), before + 1);
+    CHECK_EQ(server_status(member(t)).revision, t->revision + AHEAD);
+    while (!server_status(member(t)).is_leader) /* of the cluster that it is alone in */
+        sender_step(&t->sender);
+    cluster_rig_put(&t->r, 1, "k", "later");
+    CHECK_EQ(server_status(member(t)).revision, t->revision + AHEAD + 1);
+    CHECK_STR(files_of(&t->r, 1), "");
+}
+
+/* Sends it, and it is refused for this reason; nothing has changed. */
+static void check_refused(struct alone *t, const char *why)
+{
+    struct digest before, after;
+    struct server_status status = server_status(member(t));
+    unsigned failed = t->sender.failed;
+
+    CHECK(server_digest(member(t), &before));
+    buf_clear(&t->r.at[1]->logged);
+    send_shot(&t->sender, &t->shot);
+    until_over(&t->sender);
+    until_idle(t);
+
+    CHECK_EQ(t->sender.failed, failed + 1);
+    CHECK_EQ(server_received(member(t)), 0);
+    CHECK(cluster_rig_logged(&t->r, 1, "failed to save incoming database snapshot"));
+    if (!cluster_rig_logged(&t->r, 1, why))
+        test_fail(__FILE__, __LINE__, "not \"%s\" but: %s", why, buf_str(&t->r.at[1]->logged));
+    CHECK(server_digest(member(t), &after));
+    check_same_digest(&before, &after);
+    CHECK_EQ(server_status(member(t)).log_last, status.log_last);
+    CHECK_EQ(server_status(member(t)).term, status.term);
+    CHECK_STR(files_of(&t->r, 1), "");
+}
+
+TEST(a_snapshot_of_a_later_leader_is_taken_by_a_member_that_was_alone)
+{
+    struct alone t;
+    alone_open(&t);
+
+    check_taken(&t);
+    cluster_rig_stop(&t.r, 1);
+    cluster_rig_start(&t.r, 1);
+    cluster_rig_until_ready(&t.r, 1);
+
+    CHECK_STR(cluster_rig_get(&t.r, 1, "k", false), "later");
+    alone_look_ahead(&t, 100); /* and once more, in the next life */
+    check_taken(&t);
+    alone_close(&t);
+}
+
+/* --- what is refused --- */
+
+/* The nth page of this kind; bbolt's layout. */
+static uint8_t *find_page(struct buf *image, uint16_t kind, unsigned nth)
+{
+    for (size_t at = 0; at < image->len; at += 4096) {
+        uint16_t flags_of_page;
+        memcpy(&flags_of_page, image->at + at + 8, sizeof(flags_of_page));
+        if (flags_of_page == kind && nth-- == 0)
+            return image->at + at;
+    }
+    test_fail(__FILE__, __LINE__, "no such page");
+}
+
+enum { PAGE_BRANCH = 1, PAGE_LEAF = 2 };
+
+TEST(a_file_that_is_no_sound_image_is_refused_whole)
+{
+    struct alone t;
+    struct buf sound = {0};
+    uint64_t own;
+    alone_open(&t);
+    alone_look_ahead(&t, 3000); /* large enough for a tree of two levels */
+    buf_append(&sound, buf_bytes(&t.shot.image));
+    struct buf *image = &t.shot.image;
+
+    image->len = 0;
+    check_refused(&t, ".snap.db: offset 16: the file ends before its meta");
+    image->len = 5000;
+    check_refused(&t, ".snap.db: offset ");
+    image->len = sound.len - 4096;
+    check_refused(&t, ".snap.db: offset ");
+    image->len = sound.len;
+    image->at[16 + 8] ^= 1; /* in the first meta, which has a hash */
+    check_refused(&t, ".snap.db: offset ");
+    image->at[16 + 8] ^= 1;
+    buf_append(image, BYTES("one byte more, or some"));
+    check_refused(&t, ".snap.db: offset ");
+    image->len = sound.len;
+
+    uint8_t *branch = find_page(image, PAGE_BRANCH, 0);
+    memcpy(&own, branch, sizeof(own));
+    memcpy(branch + 16 + 8, &own, sizeof(own)); /* its first child is itself */
+    check_refused(&t, ".snap.db: offset ");
+    memcpy(image->at, sound.at, sound.len);
+    branch = find_page(image, PAGE_BRANCH, 0);
+    memcpy(branch + 32 + 8, branch + 16 + 8, 8); /* its second child is its first */
+    check_refused(&t, ".snap.db: offset ");
+    memcpy(image->at, sound.at, sound.len);
+    uint8_t *leaf = find_page(image, PAGE_LEAF, 1);
+    memset(leaf + 16, 0xff, 16);
+    check_refused(&t, ".snap.db: offset ");
+
+    memcpy(image->at, sound.at, sound.len);
+    check_taken(&t);
+    buf_free(&sound);
+    alone_close(&t);
+}
+
+TEST(an_image_that_is_not_what_its_message_says_is_refused)
+{
+    struct alone t;
+    alone_open(&t);
+    struct shot *p = &t.shot;
+    uint64_t index = p->snapshot.index, term = p->snapshot.term;
+
+    p->snapshot.index = index + 1;
+    check_refused(&t, "its consistent index");
+    p->snapshot.index = index;
+    p->snapshot.term = term - 1;
+    check_refused(&t, "its consistent index");
+    p->snapshot.term = term;
+    p->snapshot.conf_state.voters.at[p->snapshot.conf_state.voters.count++] = 0x1234;
+    check_refused(&t, "its members are not those");
+    p->snapshot.conf_state.voters.count--;
+    p->snapshot.conf_state.learners = (struct raft_ids){.count = 1, .at = {0x1234}};
+    check_refused(&t, "its members are not those");
+    p->snapshot.conf_state.learners.count = 0;
+    p->snapshot.conf_state.voters_outgoing = p->snapshot.conf_state.voters;
+    check_refused(&t, "its members are not those");
+    p->snapshot.conf_state.voters_outgoing.count = 0;
+
+    check_taken(&t);
+    alone_close(&t);
+}
+
+TEST(entries_that_nobody_can_have_written_are_refused)
+{
+    static const struct {
+        enum bucket bucket;
+        struct bytes key, value;
+        const char *why;
+    } cases[] = {
+        {BUCKET_KEY, BYTES("\xff\0\0\0\0\0\0\2_\0\0\0\0\0\0\0"), BYTES(""), "not a revision"},
+        {BUCKET_KEY, BYTES("\x7f\0\0\0\0\0\0\2_\0\0\0\0\0\0\0\0"), BYTES("\n\1k\0"),
+         "not a mvccpb.KeyValue"},
+        {BUCKET_META, BYTES("zleatPart"), BYTES("\5k"), NULL},
+        {BUCKET_LEASE, BYTES("\0\0\0\0\0\0\0\7"), BYTES("\xff\xff"), "lease"},
+        {BUCKET_MEMBERS, BYTES("zz"), BYTES("not json"), "member"},
+    };
+
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        struct alone t;
+        alone_open(&t);
+        rig_add(&t.shot.buckets[cases[i].bucket], cases[i].key, cases[i].value);
+        shot_write(&t.shot);
+
+        if (cases[i].why)
+            check_refused(&t, cases[i].why);
+        else
+            check_taken(&t); /* a key that we do not know does no harm */
+
+        alone_close(&t);
+    }
+}
+
+TEST(a_note_of_our_own_is_refused_in_an_image)
+{
+    struct alone t;
+    alone_open(&t);
+    struct rig_bucket *meta = &t.shot.buckets[BUCKET_META];
+    rig_add(meta, (struct bytes){0}, (struct bytes){0});
+    for (size_t i = meta->count - 1; i > 0; i--)
+        meta->entries[i] = meta->entries[i - 1];
+    meta->entries[0] = (struct rig_entry){BYTES("cleatPart"), BYTES("\5k")};
+    shot_write(&t.shot);
+
+    check_refused(&t, "a note of work that a running member is to do");
+
+    alone_close(&t);
+}
+
+/* Raft answers the leader how far this member is, and nothing of the image is read. */
+TEST(a_snapshot_that_is_not_above_what_is_committed_is_told_to_raft_and_not_read)
+{
+    struct alone t;
+    struct digest before, after;
+    alone_open(&t);
+    CHECK(server_digest(member(&t), &before));
+    t.shot.snapshot.index = server_status(member(&t)).committed;
+
+    send_shot(&t.sender, &t.shot);
+    until_over(&t.sender);
+
+    CHECK_EQ(t.sender.sent, 1);
+    CHECK_EQ(t.sender.sent_bytes < t.shot.image.len || t.shot.image.len < 300000, true);
+    CHECK_EQ(server_received(member(&t)), 0);
+    CHECK(receiving_is_idle(&member(&t)->receiving));
+    CHECK(server_digest(member(&t), &after));
+    check_same_digest(&before, &after);
+
+    t.shot.snapshot.index += AHEAD;
+    t.shot.snapshot.conf_state.voters = (struct raft_ids){.count = 1, .at = {0x1234}};
+    send_shot(&t.sender, &t.shot);
+    until_over(&t.sender);
+
+    CHECK_EQ(t.sender.sent, 2);
+    CHECK_EQ(server_received(member(&t)), 0);
+    alone_close(&t);
+}
+
+TEST(a_hundred_gigabytes_that_do_not_come_leave_nothing)
+{
+    struct alone t;
+    alone_open(&t);
+    alone_look_ahead(&t, 60000);
+
+    send_some_of(&t.sender, &t.shot, 100ull << 30, 1000000);
+    until_over(&t.sender);
+    until_idle(&t);
+
+    CHECK_EQ(t.sender.failed, 1);
+    CHECK(cluster_rig_logged(&t.r, 1, "the sender has gone"));
+    CHECK_STR(files_of(&t.r, 1), "");
+    check_taken(&t);
+    alone_close(&t);
+}
+
+/* --- one instead of another --- */
+
+static void until_step(struct alone *t, enum receiving_step step)
+{
+    while (member(t)->receiving.step != step)
+        sender_step(&t->sender);
+}
+
+TEST(a_snapshot_of_a_later_term_takes_the_place_of_one_that_comes_or_is_looked_at)
+{
+    static const enum receiving_step when[] = {RECEIVING_OPENING, RECEIVING_BYTES,
+                                               RECEIVING_BUILDING};
+
+    for (size_t i = 0; i < ARRAY_LEN(when); i++) {
+        struct alone t;
+        struct sender other;
+        alone_open(&t);
+        alone_look_ahead(&t, 60000);
+        t.r.at[1]->workers.delay =
+            (struct fake_delay){.min_ns = 2000 * NS_PER_MS, .max_ns = 2000 * NS_PER_MS};
+        sender_open(&other, &t.r, 0x78, 1);
+
+        send_shot(&t.sender, &t.shot);
+        until_step(&t, when[i]);
+        t.shot.from = 0x78;
+        send_shot(&other, &t.shot); /* of the same term: no */
+        until_over(&other);
+        CHECK_EQ(other.failed, 1);
+        CHECK(cluster_rig_logged(&t.r, 1, "another one is being received"));
+        if (member(&t)->receiving.step == when[i]) {
+            t.shot.term++;
+            send_shot(&other, &t.shot);
+            until_over(&other);
+            CHECK_EQ(other.sent, 1);
+            CHECK(cluster_rig_logged(&t.r, 1, "another one has begun"));
+            CHECK_EQ(t.sender.sent, 0);
+        }
+        until_idle(&t);
+
+        CHECK_EQ(server_installed(member(&t)), 1);
+        CHECK_STR(files_of(&t.r, 1), "");
+        sender_close(&other);
+        alone_close(&t);
+    }
+}
+
+/* --- disks --- */
+
+/* Nothing else is written meanwhile. The first failure that hits the log instead is the last: the
+ * record of a snapshot that raft has taken. */
+TEST(a_disk_without_space_refuses_a_snapshot_and_the_member_lives)
+{
+    unsigned refused = 0;
+
+    for (uint64_t nth = 1;; nth++) {
+        struct alone t;
+        alone_open(&t);
+        alone_look_ahead(&t, 60000);
+        t.r.at[1]->may_fail = true;
+
+        fake_disk_fail(t.r.at[1]->disk,
+                       (struct fake_fault){
+                           .kind = DISK_WRITE, .nth = nth, .err = ERR_NO_SPACE, .written = 10});
+        send_shot(&t.sender, &t.shot);
+        while (t.sender.failed + t.sender.sent == 0 && !t.r.at[1]->failed)
+            sender_step(&t.sender);
+
+        if (t.sender.failed == 0 || t.r.at[1]->failed) {
+            cluster_rig_crash(&t.r, 1);
+            alone_close(&t);
+            break;
+        }
+        refused++;
+        CHECK(cluster_rig_logged(&t.r, 1, "no space left on device"));
+        until_idle(&t);
+        CHECK_STR(files_of(&t.r, 1), "");
+        check_taken(&t); /* when there is space again */
+        alone_close(&t);
+    }
+    CHECK(refused >= 3);
+}
+
+/* The image's store, on the other hand, is on the page store's disk. */
+TEST(an_image_that_cannot_be_written_is_refused_and_the_member_lives)
+{
+    unsigned refused = 0;
+
+    for (uint64_t nth = 1;; nth++) {
+        struct alone t;
+        alone_open(&t);
+        t.r.at[1]->may_fail = true;
+
+        memory_disk_fail_at(t.r.at[1]->memory, nth);
+        send_shot(&t.sender, &t.shot);
+        while (t.sender.failed + t.sender.sent == 0 && !t.r.at[1]->failed)
+            sender_step(&t.sender);
+
+        if (t.sender.sent > 0 || t.r.at[1]->failed) {
+            memory_disk_fail_at(t.r.at[1]->memory, 0);
+            if (t.r.at[1]->failed)
+                cluster_rig_crash(&t.r, 1);
+            alone_close(&t);
+            break;
+        }
+        refused++;
+        until_idle(&t);
+        CHECK_STR(files_of(&t.r, 1), "");
+        check_taken(&t);
+        alone_close(&t);
+    }
+    CHECK(refused >= 2);
+}
+
+/* --- the end, and crashes --- */
+
+TEST(a_member_stops_while_a_snapshot_comes_or_is_looked_at)
+{
+    for (unsigned steps = 0; steps < 60; steps += 3) {
+        struct alone t;
+        alone_open(&t);
+
+        send_shot(&t.sender, &t.shot);
+        for (unsigned i = 0; i < steps; i++)
+            sender_step(&t.sender);
+        cluster_rig_stop(&t.r, 1);
+        until_over(&t.sender);
+
+        CHECK_STR(files_of(&t.r, 1), "");
+        cluster_rig_start(&t.r, 1);
+        cluster_rig_until_ready(&t.r, 1);
+        alone_look_ahead(&t, 100);
+        check_taken(&t);
+        alone_close(&t);
+    }
+}
+
+TEST(a_crash_at_any_step_of_a_snapshot_leaves_the_old_state_or_the_new_one)
+{
+    bool is_over = false;
+    unsigned olds = 0, news = 0, cleaned = 0;
+
+    for (unsigned steps = 0; !is_over; steps++) {
+        struct alone t;
+        alone_open(&t);
+        send_shot(&t.sender, &t.shot);
+        for (unsigned i = 0; i < steps && server_installed(member(&t)) == 0; i++)
+            sender_step(&t.sender);
+        is_over = server_installed(member(&t)) > 0;
+        bool had_file = *files_of(&t.r, 1) != 0;
+
+        cluster_rig_crash(&t.r, 1);
+        until_over(&t.sender); /* or it would be heard by the next life */
+        cluster_rig_start(&t.r, 1);
+        cluster_rig_until_ready(&t.r, 1);
+
+        int64_t revision = server_status(member(&t)).revision;
+        CHECK(revision == t.revision || revision == t.revision + AHEAD);
+        CHECK(!is_over || revision == t.revision + AHEAD);
+        news += revision > t.revision && !is_over;
+        olds += revision == t.revision;
+        cleaned += had_file;
+        CHECK_STR(files_of(&t.r, 1), "");
+        alone_look_ahead(&t, 100);
+        check_taken(&t); /* what is left over is in nobody's way */
+        alone_close(&t);
+    }
+    CHECK(olds > 0);
+    CHECK(news > 0); /* which a boot has installed */
+    CHECK(cleaned > 0);
 }
