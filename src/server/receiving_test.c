@@ -308,6 +308,25 @@ static struct rig_entry *find_entry(struct shot *p, enum bucket bucket, const ch
     test_fail(__FILE__, __LINE__, "no %s", key);
 }
 
+/* Where it belongs. */
+static void insert_entry(struct shot *p, enum bucket bucket, struct bytes key, struct bytes value)
+{
+    struct rig_bucket *b = &p->buckets[bucket];
+    size_t at = b->count;
+
+    rig_add(b, key, value);
+    for (; at > 0 && bytes_compare(b->entries[at - 1].key, key) > 0; at--)
+        b->entries[at] = b->entries[at - 1];
+    b->entries[at] = (struct rig_entry){key, value};
+}
+
+static void remove_first(struct rig_bucket *b, size_t count)
+{
+    for (size_t i = count; i < b->count; i++)
+        b->entries[i - count] = b->entries[i];
+    b->count -= count;
+}
+
 static void set_number(struct shot *p, const char *key, uint64_t value)
 {
     uint8_t *at = arena_alloc(&p->arena, 8);
@@ -576,11 +595,7 @@ TEST(a_note_of_our_own_is_refused_in_an_image)
 {
     struct alone t;
     alone_open(&t);
-    struct rig_bucket *meta = &t.shot.buckets[BUCKET_META];
-    rig_add(meta, (struct bytes){0}, (struct bytes){0});
-    for (size_t i = meta->count - 1; i > 0; i--)
-        meta->entries[i] = meta->entries[i - 1];
-    meta->entries[0] = (struct rig_entry){BYTES("cleatPart"), BYTES("\5k")};
+    insert_entry(&t.shot, BUCKET_META, BYTES("cleatPart"), BYTES("\5k"));
     shot_write(&t.shot);
 
     check_refused(&t, "a note of work that a running member is to do");
@@ -803,4 +818,198 @@ TEST(a_crash_at_any_step_of_a_snapshot_leaves_the_old_state_or_the_new_one)
     CHECK(olds > 0);
     CHECK(news > 0); /* which a boot has installed */
     CHECK(cleaned > 0);
+}
+
+/* --- watchers --- */
+
+static void watch_from(struct alone *t, struct visit *v, int64_t revision)
+{
+    struct pb_watch_create_request create = {.key = BYTES("k"), .start_revision = revision};
+    struct client *c = t->r.at[1]->client;
+
+    *v = (struct visit){0};
+    v->call = client_start(
+        c, &(struct client_request){.path = "/etcdserverpb.Watch/Watch", .context = v});
+    api_rig_say(v, &pb_watch_request_schema,
+                &(struct pb_watch_request){.which = PB_WATCH_CREATE, .create = &create});
+    client_flush(c);
+}
+
+static void ask_progress(struct alone *t, struct visit *v)
+{
+    static const struct pb_empty progress;
+
+    api_rig_say(v, &pb_watch_request_schema,
+                &(struct pb_watch_request){.which = PB_WATCH_PROGRESS, .progress = &progress});
+    client_flush(t->r.at[1]->client);
+}
+
+struct seen {
+    int64_t next, compact_revision;
+    unsigned progress;
+};
+
+/* Each revision once and in order; a progress message never before what it tells of; no header that
+ * steps back. */
+static struct seen check_events(const struct visit *v, int64_t next)
+{
+    struct arena arena = {0};
+    struct seen seen = {.next = next};
+    int64_t revision = 0;
+
+    for (size_t i = 0; i < v->message_count; i++) {
+        struct pb_watch_response m;
+        visit_decode(v, i, &pb_watch_response_schema, &arena, &m);
+        for (size_t j = 0; j < m.events.count; j++)
+            CHECK_EQ(m.events.at[j].kv->mod_revision, seen.next++);
+        if (m.canceled) {
+            seen.compact_revision = m.compact_revision;
+            continue;
+        }
+        CHECK(m.header->revision >= revision);
+        revision = m.header->revision;
+        if (m.events.count > 0 || m.created)
+            continue;
+        CHECK_EQ(seen.next, revision + 1);
+        seen.progress++;
+    }
+    arena_free(&arena);
+    return seen;
+}
+
+TEST(a_watcher_of_a_member_that_was_behind_misses_nothing_and_hears_nothing_twice)
+{
+    struct alone t;
+    struct visit live, soon, next, later;
+    alone_open(&t);
+    watch_from(&t, &live, 2);
+    watch_from(&t, &soon, t.revision + 7); /* the image has it */
+    watch_from(&t, &next, t.revision + AHEAD + 1);
+    watch_from(&t, &later, t.revision + AHEAD + 3);
+    cluster_rig_for_ms(&t.r, 100);
+
+    send_shot(&t.sender, &t.shot);
+    while (server_installed(member(&t)) == 0) {
+        if (server_received(member(&t)) > 0) { /* all the time while it is exchanged */
+            ask_progress(&t, &live);
+            ask_progress(&t, &soon);
+        }
+        sender_step(&t.sender);
+    }
+    ask_progress(&t, &live);
+    ask_progress(&t, &soon);
+    while (!server_status(member(&t)).is_leader)
+        sender_step(&t.sender);
+    ask_progress(&t, &live);
+    ask_progress(&t, &soon);
+    for (unsigned i = 0; i < 4; i++)
+        cluster_rig_put(&t.r, 1, "k", "later");
+    cluster_rig_for_ms(&t.r, 1000);
+
+    int64_t end = t.revision + AHEAD + 5;
+    struct seen seen = check_events(&live, 2);
+    CHECK_EQ(seen.next, end);
+    CHECK(seen.progress > 0);
+    seen = check_events(&soon, t.revision + 7);
+    CHECK_EQ(seen.next, end);
+    CHECK(seen.progress > 0);
+    CHECK_EQ(check_events(&next, t.revision + AHEAD + 1).next, end);
+    CHECK_EQ(check_events(&later, t.revision + AHEAD + 3).next, end);
+
+    visit_free(&live);
+    visit_free(&soon);
+    visit_free(&next);
+    visit_free(&later);
+    alone_close(&t);
+}
+
+TEST(a_watcher_below_the_compact_revision_of_a_snapshot_is_cancelled_and_others_go_on)
+{
+    struct alone t;
+    struct visit live, below, at;
+    alone_open(&t);
+    int64_t compact = t.revision + 10;
+    struct rig_bucket *keys = &t.shot.buckets[BUCKET_KEY];
+    size_t gone = 0;
+    while (bytes_compare(keys->entries[gone].key, revision_key(&t.shot, compact)) < 0)
+        gone++;
+    remove_first(keys, gone);
+    insert_entry(&t.shot, BUCKET_META, BYTES("finishedCompactRev"), revision_key(&t.shot, compact));
+    insert_entry(&t.shot, BUCKET_META, BYTES("scheduledCompactRev"),
+                 revision_key(&t.shot, compact));
+    shot_write(&t.shot);
+    watch_from(&t, &live, 2);
+    watch_from(&t, &below, compact - 1);
+    watch_from(&t, &at, compact + 1);
+    cluster_rig_for_ms(&t.r, 100);
+
+    check_taken(&t);
+    cluster_rig_for_ms(&t.r, 1000);
+
+    struct seen seen = check_events(&live, 2);
+    CHECK_EQ(seen.next, t.revision + 1);
+    CHECK_EQ(seen.compact_revision, compact);
+    seen = check_events(&below, compact - 1);
+    CHECK_EQ(seen.next, compact - 1);
+    CHECK_EQ(seen.compact_revision, compact);
+    seen = check_events(&at, compact + 1);
+    CHECK_EQ(seen.next, t.revision + AHEAD + 2);
+    CHECK_EQ(seen.compact_revision, 0);
+
+    visit_free(&live);
+    visit_free(&below);
+    visit_free(&at);
+    alone_close(&t);
+}
+
+/* --- members --- */
+
+/* The third was removed while this one was away. */
+TEST(a_member_that_the_snapshot_does_not_have_is_gone_for_good)
+{
+    struct stage t;
+    struct peer_status status;
+    stage_open(&t);
+    unsigned third = 6 - t.leader - t.behind;
+    uint64_t gone = id_of(&t.r, third);
+    struct server *s = behind(&t);
+    char name[17];
+    snprintf(name, sizeof(name), "%016llx", (unsigned long long)gone);
+    struct raft_ids *voters = &t.shot.snapshot.conf_state.voters;
+    for (size_t i = 0; i < voters->count; i++)
+        if (voters->at[i] == gone)
+            voters->at[i] = voters->at[--voters->count];
+    struct rig_bucket *members = &t.shot.buckets[BUCKET_MEMBERS];
+    for (size_t i = 0; i < members->count; i++)
+        if (bytes_equal(members->entries[i].key, bytes_of_str(name)) ||
+            bytes_equal(members->entries[i].key, bytes_of_str(name + strspn(name, "0")))) {
+            insert_entry(&t.shot, BUCKET_MEMBERS_REMOVED, members->entries[i].key,
+                         BYTES("removed"));
+            members->entries[i] = members->entries[--members->count];
+            break;
+        }
+    if (members->count == 2 &&
+        bytes_compare(members->entries[0].key, members->entries[1].key) > 0) {
+        struct rig_entry swap = members->entries[0];
+        members->entries[0] = members->entries[1];
+        members->entries[1] = swap;
+    }
+    CHECK_EQ(members->count, 2);
+    shot_write(&t.shot);
+    CHECK(peers_status(s->peering.peers, gone, &status));
+
+    send_shot(&t.sender, &t.shot);
+    while (server_installed(s) == 0)
+        sender_step(&t.sender);
+
+    CHECK_EQ(t.sender.sent, 1);
+    CHECK(!peers_status(s->peering.peers, gone, &status));
+    CHECK(peers_status(s->peering.peers, id_of(&t.r, t.leader), &status));
+    CHECK_EQ(s->conf_state.voters.count, 2);
+    client_close(t.r.at[third]->client);
+    t.r.at[third]->client = NULL;
+    /* It is told, and ends. */
+    while (!cluster_rig_logged(&t.r, third, "permanently removed from the cluster"))
+        sender_step(&t.sender);
+    stage_close(&t);
 }
