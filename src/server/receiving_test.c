@@ -1,12 +1,15 @@
 /* Snapshots that come: taken, refused, given up, and what a crash leaves of them. */
 #include "backend/backend.h"
 #include "base/mem.h"
+#include "harness/peer_test.h"
+#include "mvcc/mvcc.h"
 #include "peer/peer.h"
 #include "raft/raft.h"
 #include "server/cluster_rig_test.h"
 #include "server/digest.h"
 #include "server/server_int.h"
 #include "snap/bolt_rig_test.h"
+#include "snap/db.h"
 
 #include <stdio.h>
 
@@ -1002,6 +1005,7 @@ TEST(a_member_that_the_snapshot_does_not_have_is_gone_for_good)
     while (server_installed(s) == 0)
         sender_step(&t.sender);
 
+    until_over(&t.sender);
     CHECK_EQ(t.sender.sent, 1);
     CHECK(!peers_status(s->peering.peers, gone, &status));
     CHECK(peers_status(s->peering.peers, id_of(&t.r, t.leader), &status));
@@ -1012,4 +1016,87 @@ TEST(a_member_that_the_snapshot_does_not_have_is_gone_for_good)
     while (!cluster_rig_logged(&t.r, third, "permanently removed from the cluster"))
         sender_step(&t.sender);
     stage_close(&t);
+}
+
+/* --- etcd's own --- */
+
+/* An etcd that is the same member of the same cluster, by its URL, and has come further. */
+static void run_etcd(struct peer *etcd)
+{
+    peer_open(etcd, arena_printf(&etcd->arena, "%s/etcd", test_tmp_dir()));
+    etcd->advertised_url = "http://10.0.0.1:2380";
+    peer_start(etcd, "--snapshot-count 10");
+    for (unsigned i = 0; i < 30; i++)
+        PEER_CTL(etcd, "put k%u value%u", i % 7, i);
+    PEER_CTL(etcd, "lease grant 3600 >/dev/null; " PEERS "etcdctl --endpoints %s del k3",
+             etcd->client_url);
+    PEER_CTL(etcd, "compact 20 --physical");
+    PEER_CTL(etcd, "put k9 last");
+}
+
+/* What a leader would post: the file that it has saved, without the digest at its end. */
+static void take_from_etcd(struct shot *p, struct peer *etcd, struct alone *t)
+{
+    const char *path = arena_printf(&etcd->arena, "%s/saved", test_tmp_dir());
+    struct bolt_memory memory;
+    struct bolt_fault fault;
+    struct db db = {0};
+    struct buf why = {0};
+
+    PEER_CTL(etcd, "snapshot save %s", path);
+    buf_clear(&p->image);
+    rig_read_file(path, &p->image);
+    bolt_memory_init(&memory, buf_bytes(&p->image));
+    CHECK_EQ(bolt_check_digest(&memory.source, &fault), ERR_OK);
+    p->image.len = memory.source.size;
+
+    struct disk *disk = t->r.at[1]->io.disk;
+    CHECK_EQ(disk_write_file(disk, "/saved", 0600, buf_bytes(&p->image)), ERR_OK);
+    CHECK_EQ(db_open(&db,
+                     &(struct db_options){
+                         .disk = disk, .path = "/saved", .kind = BOLT_IMAGE, .why = &why}),
+             ERR_OK);
+    p->snapshot.index = db.position.index;
+    p->snapshot.term = db.position.term;
+    db_close(&db);
+    buf_free(&why);
+}
+
+TEST(a_snapshot_that_real_etcd_has_made_is_taken)
+{
+    struct peer etcd = {0};
+    struct alone t;
+    struct mvcc_hash h = {0};
+    peer_need();
+    alone_open(&t);
+    run_etcd(&etcd);
+    take_from_etcd(&t.shot, &etcd, &t);
+    CHECK(t.shot.snapshot.index > server_status(member(&t)).committed);
+
+    send_shot(&t.sender, &t.shot);
+    until_over(&t.sender);
+    until_idle(&t);
+
+    CHECK_EQ(t.sender.sent, 1);
+    CHECK_EQ(server_installed(member(&t)), 1);
+    struct mvcc *mvcc = member(&t)->state.mvcc;
+    const char *json = PEER_CTL(&etcd, "endpoint hashkv -w json 2>/dev/null");
+    h.revision = mvcc_revision(mvcc);
+    CHECK_EQ(mvcc_hash_open(mvcc, &h), MVCC_OK);
+    while (!mvcc_hash_some(mvcc, &h, 100))
+        ;
+    CHECK_EQ(h.hash, peer_json_number(json, "hash"));
+    CHECK_EQ(h.compact_revision, peer_json_number(json, "compact_revision"));
+    CHECK_EQ(h.revision, peer_json_number(json, "revision"));
+    mvcc_hash_close(mvcc, &h);
+    CHECK_STR(cluster_rig_get(&t.r, 1, "k9", true), "last");
+    CHECK_STR(files_of(&t.r, 1), "");
+
+    cluster_rig_crash(&t.r, 1);
+    cluster_rig_start(&t.r, 1);
+    cluster_rig_until_ready(&t.r, 1);
+    CHECK_STR(cluster_rig_get(&t.r, 1, "k9", false), "last");
+    peer_stop(&etcd);
+    peer_close(&etcd);
+    alone_close(&t);
 }
