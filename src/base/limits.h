@@ -188,7 +188,9 @@ enum {
     MVCC_CHANGES_MAX = 1024, /* of one revision, shown one by one; more must be read from history */
     MVCC_SLICE_STEPS = 500,  /* a sensible budget for one slice: half a millisecond or so */
     MVCC_RANGE_TOMBSTONE_KEYS_MIN = 1000, /* a delete of fewer keys is done on the spot */
-    MVCC_VIEW_ENTRIES = 4096, /* loaded through one view: then its pages may be used again */
+    MVCC_VIEW_ENTRIES = 4096,    /* loaded through one view: then its pages may be used again */
+    MVCC_HASHES_MAX = 10,        /* of compactions, remembered for HashKV: as many as etcd does */
+    MVCC_HASH_STEP_BYTES = 4096, /* so much of a value costs as much as one more entry */
 };
 
 /* --- watch --------------------------------------------------------------------------------- */

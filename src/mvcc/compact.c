@@ -21,8 +21,11 @@ enum mvcc_result mvcc_compact(struct mvcc *m, int64_t revision)
         return MVCC_FUTURE;
 
     put_note(m, BYTES(MVCC_SCHEDULED_KEY), revision);
+    struct compaction asked = {.revision = revision,
+                               .note_batch = backend_open_batch(m->backend),
+                               .before = m->compact_revision,
+                               .is_to_be_hashed = m->finished == m->compact_revision};
     m->compact_revision = revision;
-    struct compaction asked = {revision, backend_open_batch(m->backend)};
     /* One that waits for its turn may be passed over: a later one removes all that it would. */
     if (m->now.revision < 0)
         m->now = asked;
@@ -134,9 +137,24 @@ static void learn_what_is_durable(struct mvcc *m)
         m->finished_durable = m->finished;
 }
 
+/* What is now asked for at its revision is no longer there, so from here on it is remembered. */
+static void remember_hash(struct mvcc *m)
+{
+    if (!m->now.is_to_be_hashed)
+        return;
+    if (m->hash_count == MVCC_HASHES_MAX) {
+        memmove(m->hashes, m->hashes + 1, (MVCC_HASHES_MAX - 1) * sizeof(*m->hashes));
+        m->hash_count--;
+    }
+    assert(m->hash_count == 0 || m->hashes[m->hash_count - 1].revision < m->now.revision);
+    m->hashes[m->hash_count++] = (struct compaction_hash){
+        .revision = m->now.revision, .compact_revision = m->now.before, .hash = m->hashing.hash};
+}
+
 static void finish(struct mvcc *m)
 {
     learn_what_is_durable(m);
+    remember_hash(m);
     /* The note is in the batch, and the deletions go ahead of it: so it is never there without
      * them, and a crash before it only means that all keys are walked once more. */
     put_note(m, BYTES(MVCC_FINISHED_KEY), m->now.revision);
@@ -152,13 +170,34 @@ static void finish(struct mvcc *m)
         mvcc_stop_waiting(&m->compaction);
 }
 
+static void begin(struct mvcc *m)
+{
+    m->removing = true;
+    if (m->now.is_to_be_hashed)
+        mvcc_compaction_hash_begin(m);
+}
+
+/* True: it may begin to remove. */
+static bool hash_some(struct mvcc *m, unsigned steps)
+{
+    if (!m->hashing.open)
+        return true;
+    if (!mvcc_compaction_hash_some(m, steps))
+        return false;
+    mvcc_compaction_hash_end(m);
+    return true;
+}
+
 bool mvcc_compact_some(struct mvcc *m, unsigned steps)
 {
     assert(steps > 0);
 
     if (!mvcc_compact_pending(m) || mvcc_compact_waiting(m))
         return true;
-    m->removing = true;
+    if (!m->removing)
+        begin(m);
+    if (!hash_some(m, steps))
+        return false;
     backend_upkeep_begin(m->backend);
     bool done = keyindex_compact_some(m->index, &m->place, m->now.revision, steps, note_dropped, m);
     delete_dropped(m);

@@ -3,6 +3,39 @@
 
 /* --- HashKV ------------------------------------------------------------------------------- */
 
+/* 0 is the newest, also where somebody has compacted at 0. (etcd gives that one's from then on.) */
+static bool recall(const struct mvcc *m, struct mvcc_hash *h)
+{
+    for (size_t i = 0; i < m->hash_count; i++) {
+        const struct compaction_hash *known = &m->hashes[i];
+        if (known->revision != h->revision || h->revision == 0)
+            continue;
+        h->hash = known->hash;
+        h->compact_revision = known->compact_revision;
+        return true;
+    }
+    return false;
+}
+
+static void begin_hash(struct mvcc *m, struct mvcc_hash *h)
+{
+    struct key_range all = key_range(BYTES(""), BYTES("\0")); /* a bump counts, too */
+
+    h->hash = crc32c(0, BYTES("key"));
+    h->next = (struct revision){0, 0};
+    keyindex_cursor_open(m->index, &all, revision_whole(h->revision), false, &h->pin.cursor);
+    h->pin.walking = true;
+    h->has_keep = false;
+}
+
+static void end_hash(struct mvcc_hash *h)
+{
+    if (h->pin.walking)
+        keyindex_cursor_close(&h->pin.cursor);
+    h->pin.walking = false;
+    h->open = false;
+}
+
 /*
  * The pin stands at the compact revision, not at the hash's own: a later compaction, although it
  * keeps whatever can be read at its revision, would remove some of what is yet to be hashed.
@@ -11,6 +44,10 @@ enum mvcc_result mvcc_hash_open(struct mvcc *m, struct mvcc_hash *h)
 {
     assert(!h->open);
 
+    h->is_known = recall(m, h);
+    h->open = h->is_known;
+    if (h->is_known)
+        return MVCC_OK;
     if (h->revision > 0 && h->revision < m->compact_revision)
         return MVCC_COMPACTED;
     if (h->revision > m->revision)
@@ -18,14 +55,9 @@ enum mvcc_result mvcc_hash_open(struct mvcc *m, struct mvcc_hash *h)
     if (h->revision == 0)
         h->revision = m->revision;
     h->compact_revision = m->compact_revision;
-    h->hash = crc32c(0, BYTES("key"));
-    h->next = (struct revision){0, 0};
     h->pin = (struct mvcc_scan){.question.at = revision_whole(m->compact_revision)};
     mvcc_pin(m, &h->pin);
-    struct key_range all = key_range(BYTES(""), BYTES("\0")); /* a bump counts, too */
-    keyindex_cursor_open(m->index, &all, revision_whole(h->revision), false, &h->pin.cursor);
-    h->pin.walking = true;
-    h->has_keep = false;
+    begin_hash(m, h);
     h->open = true;
     return MVCC_OK;
 }
@@ -34,12 +66,30 @@ void mvcc_hash_close(struct mvcc *m, struct mvcc_hash *h)
 {
     if (!h->open)
         return;
-    if (h->pin.walking)
-        keyindex_cursor_close(&h->pin.cursor);
-    h->pin.walking = false;
     mvcc_stop_waiting(&h->waiter);
-    mvcc_unpin(m, &h->pin);
-    h->open = false;
+    if (!h->is_known)
+        mvcc_unpin(m, &h->pin);
+    end_hash(h);
+}
+
+/* Is there a change of this revision? */
+static bool has_change_at(struct mvcc *m, int64_t main)
+{
+    struct revision_key space;
+    struct revision at = {0};
+    struct backend_view v;
+    struct backend_cursor c;
+    struct bytes key, value;
+    bool tombstone;
+
+    backend_view_open(m->backend, &v);
+    backend_cursor_open(&v, BUCKET_KEY, revision_encode((struct revision){main, 0}, false, &space),
+                        &c);
+    bool found = backend_cursor_next(&c, &key, &value) == ERR_OK &&
+                 revision_decode(key, &at, &tombstone) && at.main == main;
+    backend_cursor_close(&c);
+    backend_view_close(&v);
+    return found;
 }
 
 /*
@@ -47,6 +97,9 @@ void mvcc_hash_close(struct mvcc *m, struct mvcc_hash *h)
  * revision would keep; but if that would keep nothing at all, because no key was alive then, it
  * hashes whatever is still there. When the compaction is through, that is what it has kept itself.
  * So we take its own revision for the rule then, and need not wait for it.
+ *
+ * To a compaction that hashes, tombstones at its very revision are kept too, and make the
+ * difference between something and nothing. Where no key is alive, its changes are tombstones.
  */
 static bool find_keep(struct mvcc *m, struct mvcc_hash *h, unsigned *steps)
 {
@@ -57,6 +110,8 @@ static bool find_keep(struct mvcc *m, struct mvcc_hash *h, unsigned *steps)
         any = keyindex_keeps(m->index, found.key, found.mod, h->revision);
     if (!any && *steps == 0)
         return false;
+    if (!any && h->of_compaction)
+        any = has_change_at(m, h->revision);
     h->keep = any ? h->revision : h->compact_revision;
     h->has_keep = true;
     keyindex_cursor_close(&h->pin.cursor);
@@ -92,29 +147,64 @@ static bool hash_walk(struct mvcc *m, struct mvcc_hash *h, struct backend_view *
     bool ended = false;
 
     backend_cursor_open(v, BUCKET_KEY, revision_encode(h->next, false, &space), &c);
-    for (; steps > 0 && !ended; steps--) {
+    while (steps > 0 && !ended) {
         enum err e = backend_cursor_next(&c, &key, &value);
         if (e == ERR_CORRUPT)
             mvcc_walk_damage(m, v);
         ended = e != ERR_OK || !hash_entry(m, h, key, value);
+        size_t cost = 1 + (ended ? 0 : value.len / MVCC_HASH_STEP_BYTES);
+        steps -= cost < steps ? (unsigned)cost : steps;
     }
     backend_cursor_close(&c);
     return ended;
 }
 
-bool mvcc_hash_some(struct mvcc *m, struct mvcc_hash *h, unsigned steps)
+static bool hash_some(struct mvcc *m, struct mvcc_hash *h, unsigned steps)
 {
     struct backend_view v;
-    assert(h->open);
 
-    if (!mvcc_when_settled(m, &h->waiter, h->revision))
-        return false;
     if (!h->has_keep && !find_keep(m, h, &steps))
         return false;
     backend_view_open(m->backend, &v);
     bool ended = hash_walk(m, h, &v, steps);
     backend_view_close(&v);
     return ended;
+}
+
+bool mvcc_hash_some(struct mvcc *m, struct mvcc_hash *h, unsigned steps)
+{
+    assert(h->open);
+
+    if (h->is_known)
+        return true;
+    return mvcc_when_settled(m, &h->waiter, h->revision) && hash_some(m, h, steps);
+}
+
+/* --- of compactions ----------------------------------------------------------------------- */
+
+/* It needs no pin: no other compaction begins before this one has ended. */
+void mvcc_compaction_hash_begin(struct mvcc *m)
+{
+    assert(!m->hashing.open);
+
+    m->hashing = (struct mvcc_hash){.revision = m->now.revision,
+                                    .compact_revision = m->now.before,
+                                    .of_compaction = true,
+                                    .open = true};
+    begin_hash(m, &m->hashing);
+}
+
+bool mvcc_compaction_hash_some(struct mvcc *m, unsigned steps)
+{
+    assert(m->hashing.open);
+    assert(mvcc_is_settled(m, INT64_MAX));
+
+    return hash_some(m, &m->hashing, steps);
+}
+
+void mvcc_compaction_hash_end(struct mvcc *m)
+{
+    end_hash(&m->hashing);
 }
 
 /* --- Hash --------------------------------------------------------------------------------- */

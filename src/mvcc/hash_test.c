@@ -85,6 +85,7 @@ TEST(hashkv_of_a_store_without_living_keys)
     mvcc_rig_delete(&r, "a");
     uint32_t pending = mvcc_rig_hash(&r, 4);
     mvcc_rig_settle(&r);
+    mvcc_rig_reopen(&r); /* so that nothing is remembered of the compaction */
 
     CHECK_EQ(mvcc_rig_hash(&r, 3), before);
     CHECK_EQ(mvcc_rig_hash(&r, 4), pending);
@@ -94,6 +95,113 @@ TEST(hashkv_of_a_store_without_living_keys)
     uint32_t hash = crc32c(crc32c(0, BYTES("key")), put);
     CHECK_EQ(before, hash);
     CHECK_EQ(pending, crc32c(hash, tombstone));
+    mvcc_rig_free(&r);
+}
+
+/* --- at the revision of a compaction --- */
+
+static uint32_t hash_between(struct mvcc_rig *r, int64_t compact_revision, int64_t revision)
+{
+    struct mvcc_hash h = {.revision = revision};
+
+    CHECK_EQ(mvcc_hash_open(r->m, &h), MVCC_OK);
+    while (!mvcc_hash_some(r->m, &h, 3))
+        ;
+    CHECK_EQ(h.compact_revision, compact_revision);
+    CHECK_EQ(h.revision, revision);
+    mvcc_hash_close(r->m, &h);
+    return h.hash;
+}
+
+static void check_compaction_hashes(enum backend_rig_kind kind)
+{
+    static const uint32_t expected[] = {4082599214, 2279933401, 3284231217, 126286495,
+                                        900108730,  2475485232, 1226296507, 2503661030};
+    struct mvcc_rig r;
+
+    mvcc_rig_init(&r, kind);
+    for (int i = 0; i < (int)ARRAY_LEN(expected); i++) {
+        put_numbers(&r, i * 71, i * 71 + 71);
+        CHECK_EQ(mvcc_rig_compact(&r, i * 71 + 35), MVCC_OK);
+        CHECK(hash_between(&r, i * 71 + 35, i * 71 + 35) != expected[i]);
+        mvcc_rig_settle(&r);
+        for (int past = 0; past <= i; past++)
+            CHECK_EQ(hash_between(&r, past == 0 ? -1 : past * 71 - 36, past * 71 + 35),
+                     expected[past]);
+    }
+    mvcc_rig_free(&r);
+}
+
+/* One member may have compacted and another not yet, and both are asked for the same revision. */
+TEST(hashkv_at_a_compaction_is_what_it_was_before_it)
+{
+    check_compaction_hashes(BACKEND_RIG_MEMORY);
+    check_compaction_hashes(BACKEND_RIG_LMDB);
+}
+
+TEST(hashkv_remembers_ten_compactions_and_no_more)
+{
+    struct mvcc_rig r;
+
+    mvcc_rig_init(&r, BACKEND_RIG_MEMORY);
+    put_numbers(&r, 0, 20);
+    for (int i = 2; i <= 12; i++) {
+        CHECK_EQ(mvcc_rig_compact(&r, i), MVCC_OK);
+        mvcc_rig_settle(&r);
+    }
+
+    struct mvcc_hash oldest = {.revision = 2};
+    CHECK_EQ(mvcc_hash_open(r.m, &oldest), MVCC_COMPACTED);
+    (void)hash_between(&r, 2, 3);
+    (void)hash_between(&r, 11, 12);
+    mvcc_rig_reopen(&r);
+    (void)hash_between(&r, 12, 12);
+    mvcc_rig_free(&r);
+}
+
+/* It has not found all that the one before it has kept: another member may have. */
+TEST(hashkv_has_none_of_a_compaction_that_began_too_early_or_was_interrupted)
+{
+    struct mvcc_rig r;
+
+    mvcc_rig_init(&r, BACKEND_RIG_MEMORY);
+    put_numbers(&r, 0, 40);
+    CHECK_EQ(mvcc_rig_compact(&r, 10), MVCC_OK);
+    CHECK_EQ(mvcc_rig_compact(&r, 20), MVCC_OK); /* before the first is through */
+    mvcc_rig_settle(&r);
+    (void)hash_between(&r, -1, 10);
+    (void)hash_between(&r, 20, 20);
+
+    CHECK_EQ(mvcc_rig_compact(&r, 30), MVCC_OK);
+    mvcc_rig_commit(&r);
+    CHECK(!mvcc_compact_some(r.m, 1));
+    mvcc_rig_crash(&r);
+    CHECK(mvcc_compact_pending(r.m));
+    mvcc_rig_settle(&r);
+    (void)hash_between(&r, 30, 30);
+    mvcc_rig_free(&r);
+}
+
+/* A tombstone at the compaction's revision is something that it keeps. Then what the one before it
+ * has kept, and is dead, does not count; with nothing kept, it would. */
+TEST(hashkv_at_a_compaction_that_keeps_nothing_but_a_tombstone)
+{
+    struct bytes put = BYTES("\0\0\0\0\0\0\0\2_\0\0\0\0\0\0\0\0"
+                             "\n\1a\x10\2\x18\2 \1*\1\61");
+    struct bytes tombstone = BYTES("\0\0\0\0\0\0\0\3_\0\0\0\0\0\0\0\0t\n\1a");
+    uint32_t none = crc32c(0, BYTES("key"));
+    struct mvcc_rig r;
+
+    mvcc_rig_init(&r, BACKEND_RIG_MEMORY);
+    mvcc_rig_put(&r, "a", "1");
+    CHECK_EQ(mvcc_rig_compact(&r, 2), MVCC_OK);
+    mvcc_rig_settle(&r);
+    mvcc_rig_delete(&r, "a");
+    CHECK_EQ(mvcc_rig_hash(&r, 3), crc32c(crc32c(none, put), tombstone));
+    CHECK_EQ(mvcc_rig_compact(&r, 3), MVCC_OK);
+    mvcc_rig_settle(&r);
+
+    CHECK_EQ(hash_between(&r, 2, 3), crc32c(none, tombstone));
     mvcc_rig_free(&r);
 }
 

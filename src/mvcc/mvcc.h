@@ -23,7 +23,7 @@
  *            but a place, so a reply of a gigabyte costs no memory. A scan pins its revision.
  * Compacting mvcc_compact makes older revisions unreadable at once; mvcc_compact_some removes them
  *            from index and store in slices, once the note of it is durable and no pin needs them,
- *            a scan's or an image's.
+ *            a scan's or an image's, and after it has hashed them, for HashKV.
  *            Only the history floor (mvcc_keep_history) lets watchers that were live when history
  *            was cut read on below it, and the removal waits for them too.
  * Settling   whoever needs the tombstones of large deletes to be stored waits at one barrier,
@@ -43,10 +43,7 @@
  *            7. Memory: the index; of a scan that is not in key order, 64 bytes a key; of a slice
  *               of compaction, 24 bytes a step; MVCC_CHANGES_MAX changes of the write under way,
  *               beyond which they are read from history. Nothing else grows.
- * Not here   Which requests are allowed (api), leases (lease), transactions' logic (apply). The
- *            hashes that etcd keeps of its last ten compactions: HashKV at exactly such a revision
- *            is computed afresh here, with the compact revision of now. Members that see another
- *            compact revision than their own do not compare the two.
+ * Not here   Which requests are allowed (api), leases (lease), transactions' logic (apply).
  * Leans on   backend, pb, base. No clock, no thread.
  */
 #pragma once
@@ -321,9 +318,9 @@ bool mvcc_compact_waiting(const struct mvcc *m);
 /* Would a commit of the backend end its waiting? */
 bool mvcc_compact_needs_commit(const struct mvcc *m);
 
-/* Looks at no more than `steps` keys or revisions and removes what history no longer needs. True
- * when nothing is left to be done for now: all is removed, or it waits. A compaction that was asked
- * for meanwhile comes next. */
+/* Looks at no more than `steps` keys or revisions, hashes or removes what history no longer needs.
+ * True when nothing is left to be done for now: all is removed, or it waits. A compaction that was
+ * asked for meanwhile comes next. */
 bool mvcc_compact_some(struct mvcc *m, unsigned steps);
 
 /* The newest compaction that is finished, and durably so: for physical=true. */
@@ -346,6 +343,13 @@ void mvcc_image_unpin(struct mvcc *m);
 /*
  * HashKV in slices. All zeroes with `revision` filled in (0: the newest). While it is open no later
  * compaction begins: it hashes everything between the last one and its revision.
+ *
+ * Members may be compared at any revision that they all have, but by the time they are asked one
+ * may have compacted and another not yet. So a compaction hashes what it finds up to its revision
+ * before it removes anything, and the newest MVCC_HASHES_MAX of these are remembered, until the
+ * store is closed: at such a revision that hash is the result, with the compact revision before it.
+ * There is none of a compaction that was asked for before the one before it was through, nor of one
+ * that goes on after a restart: what it finds does not begin where the one before it ended.
  */
 struct mvcc_hash {
     int64_t revision;
@@ -354,11 +358,12 @@ struct mvcc_hash {
     struct mvcc_scan pin;     /* from here on mvcc's own */
     struct revision next;
     int64_t keep; /* of what is at or below the compact revision, what this one would keep counts */
-    bool open, has_keep;
+    bool open, has_keep, is_known, of_compaction;
     struct mvcc_waiter waiter;
 };
 
-/* MVCC_OK, and then it must be closed. */
+/* MVCC_OK, and then it must be closed. COMPACTED: below the compact revision, and not one of the
+ * remembered. */
 enum mvcc_result mvcc_hash_open(struct mvcc *m, struct mvcc_hash *h);
 /* True: the hash is there. History up to its revision has to be settled first. */
 bool mvcc_hash_some(struct mvcc *m, struct mvcc_hash *h, unsigned steps);

@@ -21,6 +21,14 @@
 struct compaction {
     int64_t revision; /* -1: none */
     uint64_t note_batch;
+    int64_t before;       /* the compact revision until then; -1: there was none */
+    bool is_to_be_hashed; /* that one was through */
+};
+
+/* What HashKV says at the revision of a compaction. */
+struct compaction_hash {
+    int64_t revision, compact_revision;
+    uint32_t hash;
 };
 
 /* Something to be deleted from the store. */
@@ -60,6 +68,9 @@ struct mvcc {
 
     struct compaction now, then; /* being removed, or to be; and what comes after it */
     bool removing;               /* `now` has begun */
+    struct mvcc_hash hashing;    /* first: open while `now` hashes what it finds */
+    struct compaction_hash hashes[MVCC_HASHES_MAX]; /* oldest first */
+    size_t hash_count;
     struct keyindex_compaction place;
     struct dropped *dropped; /* by the slice under way */
     size_t dropped_count, dropped_cap;
@@ -174,6 +185,14 @@ MUST_CHECK bool range_tombstone_decode(struct bytes value, struct key_range *ran
 /* Does a reader keep it from beginning, a scan or whoever has put the floor? Or an image from going
  * on? */
 bool mvcc_compact_held_back(const struct mvcc *m);
+
+/* --- hash.c --- */
+
+/* Of the compaction that has just begun: over what there is before it removes anything. True: it is
+ * in m->hashing.hash. */
+void mvcc_compaction_hash_begin(struct mvcc *m);
+bool mvcc_compaction_hash_some(struct mvcc *m, unsigned steps);
+void mvcc_compaction_hash_end(struct mvcc *m); /* again is fine */
 
 /* --- pins --- */
 

@@ -128,6 +128,7 @@ void mvcc_close(struct mvcc *m)
     mvcc_stop_waiting(&m->compaction);
     assert(list_empty(&m->waiters));
 
+    mvcc_compaction_hash_end(m);
     keyindex_compaction_end(&m->place);
     mem_free(m->dropped);
     keyindex_free(m->index);
@@ -256,6 +257,7 @@ static void check_compaction(const struct mvcc *m)
     assert(!m->removing || !mvcc_pin_in_the_way(m));
     assert(!m->removing || m->history_floor > m->now.revision);
     assert(m->history_floor > m->finished);
+    assert(!m->hashing.open || (m->removing && m->now.is_to_be_hashed));
 }
 
 void mvcc_check(const struct mvcc *m)

@@ -316,11 +316,13 @@ static bool counts(const struct naive *n, const struct naive_change *c, int64_t 
     return !c->tombstone && is_newest_at(n, c, main) && !first_tombstone_at(n, c->key, main);
 }
 
-static bool any_counts(const struct naive *n, int64_t main)
+static bool any_counts(const struct naive *n, int64_t main, bool with_tombstones)
 {
-    for (size_t i = 0; i < n->published; i++)
-        if (counts(n, &n->changes[i], main))
+    for (size_t i = 0; i < n->published; i++) {
+        const struct naive_change *c = &n->changes[i];
+        if (counts(n, c, main) || (with_tombstones && c->tombstone && c->at.main == main))
             return true;
+    }
     return false;
 }
 
@@ -328,14 +330,14 @@ static bool any_counts(const struct naive *n, int64_t main)
  * Of what lies at or below the compact revision, those count that a compaction at the revision
  * asked for would keep; or if it would keep nothing at all, what the last one has kept.
  */
-uint32_t naive_hash(const struct naive *n, int64_t revision)
+uint32_t naive_hash(const struct naive *n, int64_t compacted, int64_t revision, bool of_compaction)
 {
     uint32_t hash = crc32c(0, BYTES("key"));
-    int64_t keep = any_counts(n, revision) ? revision : n->compact_revision;
+    int64_t keep = any_counts(n, revision, of_compaction) ? revision : compacted;
 
     for (size_t i = 0; i < n->published; i++) {
         const struct naive_change *c = &n->changes[i];
-        if (c->at.main > revision || (c->at.main <= n->compact_revision && !counts(n, c, keep)))
+        if (c->at.main > revision || (c->at.main <= compacted && !counts(n, c, keep)))
             continue;
         hash = hash_change(n, c, hash);
     }

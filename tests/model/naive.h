@@ -83,8 +83,11 @@ struct naive_result {
 /* What a scan must say. The caller frees out->bytes. */
 void naive_range(const struct naive *n, const struct mvcc_question *q, struct naive_result *out);
 
-/* HashKV at a revision that may be read. */
-uint32_t naive_hash(const struct naive *n, int64_t revision);
+/* HashKV at a revision, when history was last compacted at `compacted`. A compaction there hashes
+ * in the same way what it finds, but that it counts tombstones at its own revision among what it
+ * keeps.
+ */
+uint32_t naive_hash(const struct naive *n, int64_t compacted, int64_t revision, bool of_compaction);
 
 /* Must the store still have this change once all compaction is done? */
 bool naive_keeps(const struct naive *n, const struct naive_change *c);

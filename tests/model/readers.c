@@ -153,14 +153,17 @@ static void open_hasher(struct episode *e, struct hasher *h)
 
     *h = (struct hasher){.hash.revision = asked};
     enum mvcc_result got = mvcc_hash_open(e->mvcc, &h->hash);
-    if (got != want)
+    /* What a compaction has found may be remembered; it has begun where the one before it ended. */
+    bool is_recalled =
+        got == MVCC_OK && at <= e->naive.compact_revision && h->hash.compact_revision < at;
+    if (got != want && !is_recalled)
         episode_broken(e, "hash", "revision %" PRId64 " is answered %d, not %d", asked, got, want);
     if (got != MVCC_OK)
         return;
     h->open = true;
-    h->want = naive_hash(&e->naive, at);
     h->want_revision = at;
-    h->want_compact = e->naive.compact_revision;
+    h->want_compact = is_recalled ? h->hash.compact_revision : e->naive.compact_revision;
+    h->want = naive_hash(&e->naive, h->want_compact, at, is_recalled);
     episode_say(e, "a hash at %" PRId64 ", compacted at %" PRId64, at, h->want_compact);
 }
 
