@@ -628,6 +628,7 @@ void backend_pump(struct backend *b)
     b->freeing_stores = b->unused_stores;
     b->unused_batches = NULL;
     b->unused_stores = NULL;
+    b->defrag.is_given_up = b->cancels_defrag;
     b->job = (struct job){.run = run_job, .on_done = job_done};
     job_submit(b->workers, &b->job);
 }

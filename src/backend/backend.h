@@ -344,6 +344,10 @@ struct backend_defrag {
 /* False if one is under way already, which the caller tells its client. */
 bool backend_defrag_start(struct backend *b, struct backend_defrag *d);
 
+/* Gives up the one under way, if there is one: it ends with ERR_CANCELED, after the slice that is
+ * being copied; or well, if that was the last. */
+void backend_defrag_cancel(struct backend *b);
+
 /* --- another image ------------------------------------------------------------------------ */
 
 /*

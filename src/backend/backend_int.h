@@ -101,6 +101,7 @@ struct defrag {
     enum bucket bucket;             /* of earlier buckets everything is copied, */
     struct buf key;                 /* of this one everything up to and with this key */
     bool adopted;
+    bool is_given_up; /* the next slice is not copied: as the core thread has asked before it */
     enum err err;
 };
 
@@ -173,6 +174,7 @@ struct backend {
     enum err job_err;
     char job_text[FAILURE_TEXT_BYTES];
     struct defrag defrag;
+    bool cancels_defrag;             /* asked for by the core thread */
     struct backend_install *install; /* NULL: none is asked for */
 
     /* To be freed on the backend thread, since unmapping or freeing many megabytes takes time:

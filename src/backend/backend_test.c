@@ -240,7 +240,8 @@ struct random_run {
         struct backend_view view;
     } views[4];
     struct backend_defrag defrag;
-    unsigned defrags, crashes, commits;
+    unsigned defrags, cancels, crashes, commits;
+    bool canceled; /* the one under way, if there is one */
     bool crashing;
 };
 
@@ -335,8 +336,16 @@ static void defrag_done(struct backend_defrag *d, enum err e)
 {
     struct random_run *t = container_of(d, struct random_run, defrag);
 
-    CHECK(e == ERR_OK || t->crashing);
+    CHECK(e == ERR_OK || t->crashing || (e == ERR_CANCELED && t->canceled));
+    t->canceled = false;
     t->defrags += e == ERR_OK;
+    t->cancels += e == ERR_CANCELED;
+}
+
+static void cancel_defrag(struct random_run *t)
+{
+    backend_defrag_cancel(t->s.b);
+    t->canceled = true;
 }
 
 static void random_step(struct random_run *t)
@@ -353,8 +362,10 @@ static void random_step(struct random_run *t)
         backend_rig_run(&t->s);
     else if (what < 960)
         report(t);
+    else if (what < 988)
+        t->canceled = !backend_defrag_start(t->s.b, &t->defrag) && t->canceled;
     else if (what < 990)
-        backend_defrag_start(t->s.b, &t->defrag);
+        cancel_defrag(t);
     else
         crash(t);
 }
@@ -376,6 +387,7 @@ static void run_randomly(enum backend_rig_kind kind, uint64_t steps)
     close_views(&t);
     CHECK(t.commits > steps / 50);
     CHECK(t.defrags > 0);
+    CHECK(t.cancels > 0);
     CHECK(t.crashes > 0);
     backend_rig_close(&t.s);
     backend_rig_free(&t.s);

@@ -19,11 +19,17 @@ bool backend_defrag_start(struct backend *b, struct backend_defrag *d)
     b->defrag.request = d;
     b->defrag.bucket = 0;
     b->defrag.adopted = false;
+    b->cancels_defrag = false;
     b->defrag.err = ERR_OK;
     buf_clear(&b->defrag.key);
     d->before = d->after = b->sizes;
     backend_pump(b);
     return true;
+}
+
+void backend_defrag_cancel(struct backend *b)
+{
+    b->cancels_defrag = true;
 }
 
 void defrag_drop(struct backend *b)
@@ -147,7 +153,7 @@ static void install(struct backend *b)
 enum err defrag_slice(struct backend *b)
 {
     bool certain = true;
-    enum err e = next_slice(b);
+    enum err e = b->defrag.is_given_up ? ERR_CANCELED : next_slice(b);
 
     if (e == ERR_OK)
         return ERR_OK;
