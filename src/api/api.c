@@ -160,6 +160,11 @@ bool api_take_need(struct api *a, struct api_need *out)
         *out = (struct api_need){.need = API_QUOTA_EXCEEDED};
         return true;
     }
+    if (a->move_leader_to != 0) {
+        *out = (struct api_need){.need = API_MOVE_LEADER, .member = a->move_leader_to};
+        a->move_leader_to = 0;
+        return true;
+    }
     struct list *link = list_pop_front(&a->needs);
     if (!link)
         return false;
@@ -230,6 +235,15 @@ void api_forwarded(struct api *a, struct api_call *base, const struct api_forwar
         c->on->forwarded(c, f);
 }
 
+void api_hashed(struct api *a, struct api_call *base, uint32_t hash)
+{
+    struct call *c = api_call_of(base);
+
+    assert(base->api == a);
+    if (take_back(c))
+        c->on->hashed(c, hash);
+}
+
 void api_failed(struct api *a, struct api_call *base, enum result why)
 {
     struct call *c = api_call_of(base);
@@ -270,16 +284,20 @@ static struct api_signs read_signs(const struct api *a)
 {
     return (struct api_signs){.applied_index = a->facts->applied_index,
                               .tenths_of_seconds = a->facts->now_ms / 100,
+                              .leader = a->facts->leader,
                               .compact_finished = mvcc_compact_finished(a->o.mvcc),
                               .is_compacting = mvcc_compact_pending(a->o.mvcc),
-                              .is_leader = a->facts->is_leader};
+                              .is_leader = a->facts->is_leader,
+                              .is_settling = mvcc_is_settling(a->o.mvcc),
+                              .is_defragmenting = a->is_defragmenting};
 }
 
 static bool signs_equal(const struct api_signs *x, const struct api_signs *y)
 {
     return x->applied_index == y->applied_index && x->tenths_of_seconds == y->tenths_of_seconds &&
-           x->compact_finished == y->compact_finished && x->is_compacting == y->is_compacting &&
-           x->is_leader == y->is_leader;
+           x->leader == y->leader && x->compact_finished == y->compact_finished &&
+           x->is_compacting == y->is_compacting && x->is_leader == y->is_leader &&
+           x->is_settling == y->is_settling && x->is_defragmenting == y->is_defragmenting;
 }
 
 /* Looks at those who wait, if something has changed; at no more than *steps of them in one go. */
@@ -326,11 +344,12 @@ bool api_work(struct api *a, unsigned steps)
     go_on(a, &steps);
     bool all_sent = api_watch_send_some(a, messages);
     return all_sent && list_empty(&a->busy) && a->unchecked_waits == 0 && list_empty(&a->needs) &&
-           !a->quota_exceeded;
+           !a->quota_exceeded && a->move_leader_to == 0;
 }
 
 void api_state_replaced(struct api *a, const struct api_state *state)
 {
+    api_hash_state_replaced(a, state->mvcc);
     a->o.apply = state->apply;
     a->o.mvcc = state->mvcc;
     a->o.leases = state->leases;
@@ -398,4 +417,5 @@ void api_check(const struct api *a)
     assert(list_length(&a->waits) == a->wait_count);
     assert(list_length(&a->spare) == a->spare_count);
     assert(a->spare_count <= API_SPARE_CALLS_MAX);
+    assert(a->is_defragmenting || !a->defrag_call);
 }

@@ -8,10 +8,14 @@
  *
  *     rpc_event --> api_event --> checks --+--> answered at once
  *                                          +--> api_take_need: PROPOSE, CONFIGURE, READ_INDEX,
- *                                                              FORWARD, FORGET, QUOTA_EXCEEDED
- *     server --> api_applied, api_read_index_done, api_forwarded, api_failed -->
+ *                                                              FORWARD, HASH, FORGET,
+ *                                                              QUOTA_EXCEEDED, MOVE_LEADER
+ *     server --> api_applied, api_read_index_done, api_forwarded, api_hashed, api_failed -->
  *     the line
  *     api_work: long reads in slices, watch messages to their streams, compactions waited for
+ *
+ * Defragmentation is asked of the backend from here: it goes on beside everything else, and who has
+ * asked for it waits.
  *
  * In a turn: api_event for what is on the line, then the needs, the log and apply, then api_work
  * and rpc_flush.
@@ -103,8 +107,11 @@ enum api_need_kind {
     API_READ_INDEX, /* a linearizable read: api_read_index_done once everything up to now is applied
                        here */
     API_FORWARD,    /* only the leader can answer, and this member does not lead: api_forwarded */
+    API_HASH,       /* the whole store, as of some entry after this: api_hashed */
     API_FORGET,     /* the call is gone: it must not be spoken of again; freed after this need */
     API_QUOTA_EXCEEDED, /* a write was refused for it: the NOSPACE alarm is due. Without a call */
+    API_MOVE_LEADER,    /* `member` is to lead instead of this one. Without a call: whoever waits
+                           for it sees it by the facts */
 };
 
 /* A change of the members. */
@@ -144,6 +151,7 @@ struct api_need {
     const struct pb_internal_raft_request *request;
     const struct api_change *change; /* CONFIGURE: lives as long as the call */
     struct api_forward forward;      /* FORWARD */
+    uint64_t member;                 /* MOVE_LEADER */
 };
 
 /* Takes the content over. */
@@ -160,6 +168,7 @@ bool api_take_need(struct api *a, struct api_need *out);
 void api_applied(struct api *a, struct api_call *c, struct apply_effects *e);
 void api_read_index_done(struct api *a, struct api_call *c);
 void api_forwarded(struct api *a, struct api_call *c, const struct api_forwarded *f);
+void api_hashed(struct api *a, struct api_call *c, uint32_t hash);
 void api_failed(struct api *a, struct api_call *c, enum result why);
 
 /* Goes on with what takes long, and sends watch messages. True if there is nothing left to do until

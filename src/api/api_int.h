@@ -7,7 +7,7 @@
  *     body.c         answers that are still in the store
  *     header.c       the response's header
  *     kv.c range_stream.c txn_check.c   KV
- *     watch.c lease.c cluster.c maintenance.c health.c http.c   the others
+ *     watch.c lease.c cluster.c maintenance.c hash.c health.c http.c   the others
  *     authorize.c    may they?
  *
  * A call goes through its handler's functions:
@@ -26,11 +26,13 @@
 
 #include "api/api.h"
 #include "api/authorize.h"
+#include "backend/backend.h"
 #include "base/buf_pool.h"
 #include "base/logger.h"
 #include "base/rng.h"
 #include "cluster/cluster.h"
 #include "lease/lease.h"
+#include "mvcc/mvcc.h"
 #include "watch/watch.h"
 
 struct call;
@@ -48,6 +50,7 @@ struct handler {
     void (*applied)(struct call *c, struct apply_effects *e); /* NULL: the reply goes out */
     void (*confirmed)(struct call *c);
     void (*forwarded)(struct call *c, const struct api_forwarded *f);
+    void (*hashed)(struct call *c, uint32_t hash);
     void (*failed)(struct call *c, enum result why); /* NULL: the call ends with it */
     void (*released)(struct call *c);                /* gives back what the call holds */
 };
@@ -107,6 +110,10 @@ struct reconfiguration {
     struct index_wait wait;
 };
 
+struct leader_move {
+    uint64_t from, to, until_ms;
+};
+
 struct body; /* body.c */
 
 /* What a number on the line stands for: a call, and what is still to be given of its bodies. */
@@ -147,14 +154,16 @@ struct call {
         struct lease_question question;
         struct compaction compaction;
         struct reconfiguration reconfiguration;
+        struct mvcc_hash *hash; /* in the arena; NULL: none yet */
+        struct leader_move move;
     };
 };
 
 /* When these change, those who wait are looked at again. */
 struct api_signs {
-    uint64_t applied_index, tenths_of_seconds;
+    uint64_t applied_index, tenths_of_seconds, leader;
     int64_t compact_finished;
-    bool is_compacting, is_leader;
+    bool is_compacting, is_leader, is_settling, is_defragmenting;
 };
 
 struct api {
@@ -176,7 +185,12 @@ struct api {
     size_t spare_count;
     struct call *forgotten; /* handed out as the last need: freed with the next */
 
-    bool quota_exceeded; /* and the server was not told yet */
+    bool quota_exceeded;     /* and the server was not told yet */
+    uint64_t move_leader_to; /* likewise; 0: nobody is to lead instead of us */
+
+    struct backend_defrag defrag;
+    struct call *defrag_call; /* who waits for it; NULL: has gone */
+    bool is_defragmenting;
 
     uint64_t leaderless_since_ms; /* UINT64_MAX: there is a leader */
     uint64_t next_lease;          /* number, for those that name no id */
@@ -223,6 +237,7 @@ void api_call_propose(struct call *c);
 void api_call_configure(struct call *c);
 void api_call_read_index(struct call *c);
 void api_call_forward(struct call *c, const struct api_forward *what);
+void api_call_hash(struct call *c);
 
 /* Goes on in slices, or when `ready` says so. */
 void api_call_step_later(struct call *c, call_step *step);
@@ -304,6 +319,11 @@ enum result api_range_check(const struct pb_range_request *r);
 enum result api_put_check(const struct pb_put_request *r);
 enum result api_delete_range_check(const struct pb_delete_range_request *r);
 
+/* --- hash.c --- */
+
+/* Another store is hashed from now on. The old one is still there. */
+void api_hash_state_replaced(struct api *a, struct mvcc *mvcc);
+
 /* --- handlers, by method --- */
 
 extern const struct handler api_kv_range, api_kv_range_stream, api_kv_put, api_kv_delete_range,
@@ -314,6 +334,8 @@ extern const struct handler api_lease_time_to_live, api_lease_leases;
 extern const struct handler api_cluster_member_add, api_cluster_member_remove,
     api_cluster_member_update, api_cluster_member_list, api_cluster_member_promote;
 extern const struct handler api_maintenance_alarm, api_maintenance_status;
+extern const struct handler api_maintenance_defragment, api_maintenance_move_leader;
+extern const struct handler api_maintenance_hash, api_maintenance_hash_kv;
 extern const struct handler api_health_check, api_health_list, api_health_watch;
 extern const struct handler api_http_health;
 

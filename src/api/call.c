@@ -314,6 +314,13 @@ void api_call_forward(struct call *c, const struct api_forward *what)
     need(c, API_FORWARD);
 }
 
+void api_call_hash(struct call *c)
+{
+    assert(c->is_authorized);
+
+    need(c, API_HASH);
+}
+
 enum result api_call_check_quota(struct call *c)
 {
     struct api *a = api_of(c);

@@ -1,8 +1,7 @@
 /*
- * Maintenance: how this member is doing, and alarms.
+ * Maintenance: how this member is doing, alarms, defragmentation, and who is to lead.
  */
 #include "api/api_int.h"
-#include "backend/backend.h"
 
 /* --- Alarm --- */
 
@@ -118,4 +117,131 @@ const struct handler api_maintenance_status = {
     .schema = &pb_status_request_schema,
     .for_learners = true,
     .run = run_status,
+};
+
+/* --- Defragment --- */
+
+/*
+ * An image that took the store's place has ended the defragmentation of what was there before. It
+ * was built beside it and has no holes: so what was asked for is done.
+ */
+static enum err defragment_result(enum err e)
+{
+    return e == ERR_CANCELED ? ERR_OK : e;
+}
+
+static void defragmented(struct backend_defrag *d, enum err e)
+{
+    struct api *a = container_of(d, struct api, defrag);
+    struct call *c = a->defrag_call;
+
+    assert(a->is_defragmenting);
+    a->is_defragmenting = false;
+    a->defrag_call = NULL;
+    e = defragment_result(e);
+    if (e == ERR_OK)
+        log_info(a->o.logger, "finished defragment",
+                 LOG_U64("current-db-size-bytes-diff", d->before.file_bytes - d->after.file_bytes),
+                 LOG_U64("current-db-size-bytes", d->after.file_bytes));
+    else
+        log_warn(a->o.logger, "failed to defragment", LOG_STR("error", err_text(e)));
+    if (!c)
+        return;
+    if (e == ERR_OK)
+        api_call_respond(c, &pb_defragment_response_schema, &(struct pb_header_response){0});
+    else
+        api_call_finish_text(c, RPC_UNKNOWN, err_text(e));
+}
+
+/* One at a time; who comes while another's is under way gets one of its own after it, as in etcd:
+ * part of the store was copied before he asked. */
+static bool defragment_begins(struct call *c)
+{
+    struct api *a = api_of(c);
+
+    if (a->is_defragmenting)
+        return false;
+    api_call_stop_working(c);
+    a->defrag = (struct backend_defrag){.on_done = defragmented};
+    bool started = backend_defrag_start(a->o.backend, &a->defrag);
+    assert(started); /* nobody else asks for any */
+    log_info(a->o.logger, "starting defragment");
+    a->is_defragmenting = true;
+    a->defrag_call = c;
+    return true;
+}
+
+static void run_defragment(struct call *c, const void *request)
+{
+    (void)request;
+    api_call_wait(c, defragment_begins);
+}
+
+/* It goes on without him. */
+static void leave_defragment(struct call *c)
+{
+    struct api *a = api_of(c);
+
+    if (a->defrag_call == c)
+        a->defrag_call = NULL;
+}
+
+const struct handler api_maintenance_defragment = {
+    .schema = &pb_defragment_request_schema,
+    .run = run_defragment,
+    .released = leave_defragment,
+};
+
+/* --- MoveLeader --- */
+
+static enum result check_move_leader(struct call *c, const void *request)
+{
+    const struct pb_move_leader_request *r = request;
+    struct api *a = api_of(c);
+
+    if (a->facts->leader != a->facts->member_id)
+        return RESULT_NOT_LEADER;
+    const struct pb_member *target = cluster_find(a->o.cluster, r->target_id);
+    return target && !target->is_learner ? RESULT_OK : RESULT_BAD_LEADER_TRANSFEREE;
+}
+
+static bool leader_has_moved(struct call *c)
+{
+    struct api *a = api_of(c);
+    const struct leader_move *move = &c->move;
+
+    if (a->facts->leader == move->to) {
+        log_info(a->o.logger, "leadership transfer finished",
+                 LOG_ID("local-member-id", a->facts->member_id),
+                 LOG_ID("old-leader-member-id", move->from),
+                 LOG_ID("new-leader-member-id", move->to));
+        api_call_respond(c, &pb_move_leader_response_schema, &(struct pb_header_response){0});
+        return true;
+    }
+    if (a->facts->now_ms < move->until_ms)
+        return false;
+    api_call_finish(c, RESULT_TIMEOUT_LEADER_TRANSFER);
+    return true;
+}
+
+/* etcd waits for as long as its client does. Raft has given it up after an election timeout, and
+ * what is not done by the time limit of a request will not be. */
+static void run_move_leader(struct call *c, const void *request)
+{
+    struct api *a = api_of(c);
+    uint64_t to = ((const struct pb_move_leader_request *)request)->target_id;
+
+    c->move = (struct leader_move){.from = a->facts->leader,
+                                   .to = to,
+                                   .until_ms = a->facts->now_ms + API_MOVE_LEADER_MS +
+                                               2 * a->facts->election_ms};
+    if (to != a->facts->leader)
+        a->move_leader_to = to;
+    api_call_wait(c, leader_has_moved);
+}
+
+const struct handler api_maintenance_move_leader = {
+    .schema = &pb_move_leader_request_schema,
+    .check = check_move_leader,
+    .run = run_move_leader,
 };

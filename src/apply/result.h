@@ -48,6 +48,8 @@
       "etcdserver: request timed out, possibly due to connection lost")                            \
     X(TIMEOUT_APPLIED_INDEX, 14,                                                                   \
       "etcdserver: request timed out, waiting for the applied index took too long")                \
+    X(TIMEOUT_LEADER_TRANSFER, 2, "etcdserver: request timed out, leader transfer took too long")  \
+    X(BAD_LEADER_TRANSFEREE, 9, "etcdserver: bad leader transferee")                               \
     X(UNHEALTHY, 14, "etcdserver: unhealthy cluster")                                              \
     X(CORRUPT, 15, "etcdserver: corrupt cluster")                                                  \
     X(NOT_SUPPORTED_FOR_LEARNER, 9, "etcdserver: rpc not supported for learner")                   \

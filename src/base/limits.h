@@ -425,6 +425,7 @@ enum {
     API_READ_STEPS = 500, /* of a read that takes longer, in one slice */
     API_SPARE_CALLS_MAX = 1024,
     API_TXN_OPS_DEFAULT = 128,  /* etcd's --max-txn-ops */
+    API_MOVE_LEADER_MS = 5000,  /* and two election timeouts: as long as any request may take */
     API_PIN_MS_MAX = 60000,     /* a reply that holds up a compaction for longer is given up */
     API_APPLIED_WAIT_MS = 1000, /* for the applied index, before a lease is said to be unknown */
 };

@@ -295,6 +295,7 @@ static void tell_rooms(struct server *s)
                                                            .backend = now->backend});
     housekeeping_state_replaced(&s->housekeeping, now);
     peer_requests_state_replaced(&s->peer_requests, now);
+    hashing_state_replaced(&s->hashing);
     tell_peers(s);
 }
 

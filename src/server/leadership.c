@@ -151,6 +151,18 @@ static bool hand_over(struct server *s)
     return true;
 }
 
+/* If it leads no more, it has changed its mind in the turn in which it was asked; whoever asked
+ * sees who leads. */
+void leadership_move(struct server *s, uint64_t to)
+{
+    if (raft_status(s->raft).soft_state.role != RAFT_LEADER)
+        return;
+    log_info(
+        s->logger, "leadership transfer starting", LOG_ID("local-member-id", s->facts.member_id),
+        LOG_ID("current-leader-member-id", s->facts.leader), LOG_ID("transferee-member-id", to));
+    raft_transfer_leader(s->raft, to);
+}
+
 void leadership_resign(struct server *s)
 {
     if (!s->facts.is_leader)

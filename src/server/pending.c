@@ -459,8 +459,10 @@ void pending_need(struct pending *p, const struct api_need *w)
     case API_FORGET:
         stop_waiting(p, w->call);
         return;
-    case API_FORWARD:        /* is not for here */
-    case API_QUOTA_EXCEEDED: /* is about no call */
+    case API_FORWARD: /* are not for here */
+    case API_HASH:
+    case API_QUOTA_EXCEEDED: /* are about no call */
+    case API_MOVE_LEADER:
         break;
     }
     unreachable();

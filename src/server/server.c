@@ -156,6 +156,7 @@ static void open_parts(struct server *s, const struct boot *b)
                                                                  .facts = &s->facts,
                                                                  .map_seed = s->map_seed,
                                                                  .limit_ms = limit_ms});
+    hashing_init(&s->hashing);
 }
 
 static void tick_is_due(struct timer *t)
@@ -312,6 +313,7 @@ static void server_free(struct server *s, bool crashed)
     own_image_free(&s->own_image);
     cutting_free(&s->cutting);
     receiving_free(&s->receiving);
+    hashing_free(&s->hashing);
     install_free(&s->install);
     state_close(&s->state);
     if (crashed && s->wal)

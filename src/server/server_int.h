@@ -20,6 +20,7 @@
  *     peer_requests.h   what they want to know of us
  *     pending.h         who waits for what: proposals, reads, time limits
  *     forwarding.h      what only the leader can answer
+ *     hashing.h         the whole store in one number
  *     storage_work.h    what raft has handed out to be written and applied
  *     log_snapshot.h    notes that let go of the log
  *     install.h         the state replaced by another image of it
@@ -38,6 +39,7 @@
 #include "server/cutting.h"
 #include "server/forwarding.h"
 #include "server/founding.h"
+#include "server/hashing.h"
 #include "server/housekeeping.h"
 #include "server/install.h"
 #include "server/log_snapshot.h"
@@ -105,6 +107,7 @@ struct server {
 
     struct pending pending;
     struct forwarding forwarding;
+    struct hashing hashing;
     struct housekeeping housekeeping;
 
     /* the end: stop.c */
@@ -134,6 +137,8 @@ void leadership_tick(struct server *s);
 void leadership_stalled(struct server *s);
 void leadership_confirmed(struct server *s);
 void leadership_campaign_alone(struct server *s);
+/* A client wants this member to lead instead. */
+void leadership_move(struct server *s, uint64_t to);
 /* At the end: somebody else is to lead, if this member does. */
 void leadership_resign(struct server *s);
 bool leadership_is_resigning(const struct server *s);

@@ -10,7 +10,7 @@ void server_stop(struct server *s)
 {
     if (s->is_stopping)
         return;
-    s->is_stopping = true;
+    s->is_stopping = s->facts.is_stopping = true;
     s->stop_ms = server_now_ms(s);
     log_info(s->logger, "closing etcd server", LOG_STR("name", s->config->name),
              LOG_STR("data-dir", s->config->data_dir));
@@ -21,6 +21,7 @@ void server_stop(struct server *s)
         cutting_stop(&s->cutting);
         receiving_stop(&s->receiving);
         api_stop(s->clients.api, RESULT_STOPPED);
+        backend_defrag_cancel(s->state.backend); /* nobody waits for it any more */
     }
     clients_stop(&s->clients);
     server_come_back(s);
@@ -42,7 +43,8 @@ void stop_some(struct server *s)
     }
     if (!s->boot && !s->final_sync_asked && !leadership_is_resigning(s) &&
         !log_snapshot_is_busy(&s->snapshot) && !install_is_busy(&s->install) &&
-        receiving_is_idle(&s->receiving) && s->own_image.step == OWN_IMAGE_IDLE) {
+        receiving_is_idle(&s->receiving) && s->own_image.step == OWN_IMAGE_IDLE &&
+        hashing_is_idle(&s->hashing)) {
         s->final_sync_asked = true;
         peering_stop(&s->peering);
         s->final_seq = wal_sync(s->wal);

@@ -577,11 +577,18 @@ static void hear_need(struct server *s, const struct api_need *need)
         forwarding_need(&s->forwarding, need);
         return;
     case API_FORGET:
-        if (!forwarding_forget(&s->forwarding, need->call))
+        if (!forwarding_forget(&s->forwarding, need->call) &&
+            !hashing_forget(&s->hashing, need->call))
             pending_need(&s->pending, need);
         return;
     case API_CONFIGURE:
         hear_change(s, need);
+        return;
+    case API_HASH:
+        hashing_need(&s->hashing, need);
+        return;
+    case API_MOVE_LEADER:
+        leadership_move(s, need->member);
         return;
     case API_PROPOSE:
     case API_READ_INDEX:
@@ -616,6 +623,14 @@ static void serve_forwarded(struct server *s)
             api_forwarded(s->clients.api, c, &answer);
         else
             api_failed(s->clients.api, c, why);
+}
+
+static void serve_hashed(struct server *s)
+{
+    uint32_t hash;
+
+    for (struct api_call *c; can_reply(s) && (c = hashing_take(&s->hashing, &hash));)
+        api_hashed(s->clients.api, c, hash);
 }
 
 /* Nobody is heard before the cluster knows us; nor while there is no room for what they may want.
@@ -787,6 +802,7 @@ static void work(struct server *s)
     install_some(s);
     cutting_some(s);
     receiving_some(s);
+    hashing_some(s);
     stop_some(s);
     tick(s);
     hear_peers(s);
@@ -802,6 +818,7 @@ static void work(struct server *s)
     leadership_campaign_alone(s);
     serve_reads(s);
     serve_forwarded(s);
+    serve_hashed(s);
     fail_some(s);
     bool more = !work_for_watchers(s);
     if (!api_work(s->clients.api, MVCC_SLICE_STEPS))
