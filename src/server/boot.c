@@ -365,6 +365,9 @@ static enum err open_state(struct boot *b)
                                     .max_learners = (unsigned)s->config->max_learners,
                                     .quota_bytes = s->config->quota_backend_bytes,
                                     .range_tombstone_keys_min = s->options.range_tombstone_keys_min,
+                                    .lease_checkpoint = gates_lease_checkpoint(s->config->gates),
+                                    .lease_checkpoint_persist =
+                                        gates_lease_checkpoint_persist(s->config->gates),
                                     .on_failed = server_on_failed,
                                     .context = s};
 

@@ -548,6 +548,38 @@ TEST(a_lease_outlives_its_leader)
     cluster_rig_close(&r);
 }
 
+/* Unless it has told the others, who then count from there; and remember it over their own end. */
+TEST(a_new_leader_goes_on_where_a_checkpoint_says)
+{
+    struct cluster_rig r;
+    size_t keys;
+    cluster_rig_open(&r, 3,
+                     (const char *const[]){
+                         "--feature-gates=LeaseCheckpoint=true,LeaseCheckpointPersist=true", NULL});
+    cluster_rig_start_all(&r);
+    unsigned first = cluster_rig_leader(&r), follower = cluster_rig_follower(&r);
+    grant(&r, first, 7, 1000);
+    cluster_rig_for_ms(&r, LEASE_CHECKPOINT_INTERVAL_MS + 5000);
+    cluster_rig_until_equal(&r, first);
+
+    cluster_rig_crash(&r, first);
+    int64_t left = ask_time_to_live(&r, follower, 7, &keys); /* waits for a leader */
+    CHECK(left > 690 && left <= 701);
+    for (unsigned n = 1; n <= 3; n++)
+        if (n != first)
+            cluster_rig_crash(&r, n);
+    for (unsigned n = 1; n <= 3; n++)
+        cluster_rig_start(&r, n);
+    cluster_rig_until_ready(&r, follower);
+    left = ask_time_to_live(&r, follower, 7, &keys);
+    CHECK(left > 690 && left <= 701);
+    CHECK_EQ(renew(&r, follower, 7), 1000); /* and all forget of it */
+    cluster_rig_crash(&r, cluster_rig_leader(&r));
+    cluster_rig_for_ms(&r, 5000);
+    CHECK(ask_time_to_live(&r, cluster_rig_follower(&r), 7, &keys) > 990);
+    cluster_rig_close(&r);
+}
+
 /*
  * A leader that did not run while another was elected must not say that it has renewed a lease: the
  * other counts its time, and will end it sooner. It hears nothing from the others when it goes on:

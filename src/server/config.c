@@ -200,6 +200,10 @@ static bool check_config_file(struct maker *m)
 
 static bool check_support(struct maker *m)
 {
+    const char *gate = gates_not_built(m->out->gates);
+
+    if (gate)
+        return refuse(m, "feature gate %s is not supported yet", gate);
     for (size_t id = FLAG_WORKING_COUNT; id < FLAG_SUPPORT_COUNT; id++) {
         if (!flags_is_default(&m->flags, (enum flag_id)id))
             return refuse_support(m, (enum flag_id)id);
@@ -458,6 +462,24 @@ static bool check_discovery(struct maker *m)
     return true;
 }
 
+static bool read_gates(struct maker *m)
+{
+    struct gates gates = value_of(m, FLAG_FEATURE_GATES)->gates;
+    bool checkpoint = gates_lease_checkpoint(gates),
+         persist = gates_lease_checkpoint_persist(gates);
+
+    if (persist && !checkpoint)
+        return refuse(m, "enabling feature gate LeaseCheckpointPersist requires enabling feature "
+                         "gate LeaseCheckpoint");
+    if (checkpoint && !persist)
+        note(m, LOG_WARN,
+             "Detected that checkpointing is enabled without persistence. Consider enabling "
+             "feature gate LeaseCheckpointPersist",
+             NULL, NULL);
+    m->out->gates = gates;
+    return true;
+}
+
 static bool check_compaction(struct maker *m)
 {
     const char *mode = value_of(m, FLAG_AUTO_COMPACTION_MODE)->text;
@@ -467,10 +489,8 @@ static bool check_compaction(struct maker *m)
         return refuse(m, "undefined auto-compaction-mode");
     if (strcmp(mode, "periodic") != 0 && strcmp(mode, "revision") != 0)
         return refuse(m, "unknown auto-compaction-mode %s", quoted(m, bytes_of_str(mode)));
-    if (gates_persist_checkpoints_alone(value_of(m, FLAG_FEATURE_GATES)->gates)) {
-        return refuse(m, "enabling feature gate LeaseCheckpointPersist requires enabling feature "
-                         "gate LeaseCheckpoint");
-    }
+    if (!read_gates(m))
+        return false;
     if (hash_ns <= 0)
         return refuse(m, "--compact-hash-check-time must be >0 (set to %gs)",
                       (double)hash_ns / (double)NS_PER_S);

@@ -24,6 +24,7 @@
 #include "base/logger.h"
 #include "cluster/urls.h"
 #include "io/net.h"
+#include "server/config_gates.h"
 
 enum { CONFIG_LOG_OUTPUTS_MAX = 8 };
 
@@ -77,6 +78,7 @@ struct config {
     struct url_list log_outputs; /* "stderr", "stdout" or paths; "default" has become "stderr" */
     int64_t watch_progress_notify_ns;
     int64_t warning_apply_ns; /* an entry that takes longer is told of in the log */
+    struct gates gates;       /* of features */
     bool unsafe_no_fsync;
 
     const struct config_note *notes; /* in order */

@@ -91,6 +91,9 @@ enum flag_section { SECTION_MEMBER, SECTION_CLUSTER, SECTION_LOG, SECTION_TUNING
       "Time between two notices of progress to a watcher (0: 10m).")                               \
     X(WARNING_APPLY_DURATION, "warning-apply-duration", DURATION, "100ms", TUNING,                 \
       "Time that one entry may take before the log tells of it.")                                  \
+    X(FEATURE_GATES, "feature-gates", GATES, "", TUNING,                                           \
+      "Features that are turned on or off, as Name=true,Name=false: LeaseCheckpoint, "             \
+      "LeaseCheckpointPersist; etcd's others as they are.")                                        \
     X(UNSAFE_NO_FSYNC, "unsafe-no-fsync", BOOL, "false", UNSAFE,                                   \
       "Do not sync the log. A power cut then loses what was promised.")
 
@@ -107,7 +110,6 @@ enum flag_section { SECTION_MEMBER, SECTION_CLUSTER, SECTION_LOG, SECTION_TUNING
     X(RAFT_READ_TIMEOUT, "raft-read-timeout", DURATION, "5s")                                      \
     X(RAFT_WRITE_TIMEOUT, "raft-write-timeout", DURATION, "5s")                                    \
     X(ENABLE_GRPC_GATEWAY, "enable-grpc-gateway", BOOL, "true")                                    \
-    X(FEATURE_GATES, "feature-gates", GATES, "")                                                   \
     X(CONFIG_FILE, "config-file", TEXT, "")                                                        \
     X(DISCOVERY_TOKEN, "discovery-token", TEXT, "")                                                \
     X(DISCOVERY_ENDPOINTS, "discovery-endpoints", SET, "")                                         \

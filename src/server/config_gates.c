@@ -18,18 +18,19 @@ static const struct gate {
     const char *name;
     enum stage stage;
     bool is_on;
+    bool is_built; /* it can be turned; the two that stand for a stage do nothing by themselves */
 } gate_table[] = {
-    {"StopGRPCServiceOnDefrag", ALPHA, false},
-    {"InitialCorruptCheck", ALPHA, false},
-    {"CompactHashCheck", ALPHA, false},
-    {"TxnModeWriteWithSharedBuffer", BETA, true},
-    [GATE_LEASE_CHECKPOINT] = {"LeaseCheckpoint", ALPHA, false},
-    [GATE_LEASE_CHECKPOINT_PERSIST] = {"LeaseCheckpointPersist", ALPHA, false},
-    {"SetMemberLocalAddr", ALPHA, false},
-    {"FastLeaseKeepAlive", BETA, true},
-    {"PriorityRequest", ALPHA, false},
-    [GATE_ALL_ALPHA] = {"AllAlpha", ALPHA, false},
-    [GATE_ALL_BETA] = {"AllBeta", BETA, false},
+    {"StopGRPCServiceOnDefrag", ALPHA, false, false},
+    {"InitialCorruptCheck", ALPHA, false, false},
+    {"CompactHashCheck", ALPHA, false, false},
+    {"TxnModeWriteWithSharedBuffer", BETA, true, false},
+    [GATE_LEASE_CHECKPOINT] = {"LeaseCheckpoint", ALPHA, false, true},
+    [GATE_LEASE_CHECKPOINT_PERSIST] = {"LeaseCheckpointPersist", ALPHA, false, true},
+    {"SetMemberLocalAddr", ALPHA, false, false},
+    {"FastLeaseKeepAlive", BETA, true, false},
+    {"PriorityRequest", ALPHA, false, false},
+    [GATE_ALL_ALPHA] = {"AllAlpha", ALPHA, false, true},
+    [GATE_ALL_BETA] = {"AllBeta", BETA, false, true},
 };
 
 static struct bytes trimmed(struct bytes text)
@@ -120,17 +121,36 @@ static bool gate_is_on(struct gates g, size_t id)
     return g.said >> id & 1 ? g.on >> id & 1 : gate_table[id].is_on;
 }
 
+static bool is_turned(struct gates g, size_t id)
+{
+    return gate_is_on(g, id) != gate_table[id].is_on;
+}
+
 /* The two that stand for a whole stage do nothing by themselves. */
 bool gates_are_default(struct gates g)
 {
     for (size_t id = 0; id < GATE_ALL_ALPHA; id++) {
-        if (gate_is_on(g, id) != gate_table[id].is_on)
+        if (is_turned(g, id))
             return false;
     }
     return true;
 }
 
-bool gates_persist_checkpoints_alone(struct gates g)
+const char *gates_not_built(struct gates g)
 {
-    return gate_is_on(g, GATE_LEASE_CHECKPOINT_PERSIST) && !gate_is_on(g, GATE_LEASE_CHECKPOINT);
+    for (size_t id = 0; id < ARRAY_LEN(gate_table); id++) {
+        if (!gate_table[id].is_built && is_turned(g, id))
+            return gate_table[id].name;
+    }
+    return NULL;
+}
+
+bool gates_lease_checkpoint(struct gates g)
+{
+    return gate_is_on(g, GATE_LEASE_CHECKPOINT);
+}
+
+bool gates_lease_checkpoint_persist(struct gates g)
+{
+    return gate_is_on(g, GATE_LEASE_CHECKPOINT_PERSIST);
 }

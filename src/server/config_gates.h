@@ -1,9 +1,10 @@
 /*
  * config_gates: etcd's feature gates, "Name=true,Other=false", read as etcd reads them.
  *
- * None of them can be turned here yet. They are read so that the ways of writing "all as they are"
- * can be told from a request for something else, and so that a misspelled name is refused as such.
- * Private to config.
+ * Every gate of etcd 3.7 is known by name, so that a misspelled one is refused as such. Those that
+ * are built are asked for by a function each, at the end of this header; the others cannot be
+ * turned: config refuses them by name unless they are left, in whatever words, as they are. (The
+ * --experimental flags that gates took the place of are gone from etcd 3.7, and unknown here too.)
  */
 #pragma once
 
@@ -22,5 +23,12 @@ bool gates_set(struct gates *g, struct bytes text, struct arena *arena, struct b
 /* Is every gate as it would be if nobody had said anything? */
 bool gates_are_default(struct gates g);
 
-/* etcd keeps a lease's checkpoint on disk only where there are checkpoints. */
-bool gates_persist_checkpoints_alone(struct gates g);
+/* The first that is turned and not built; NULL: there is none. */
+const char *gates_not_built(struct gates g);
+
+/* --- those that are built --- */
+
+/* The leader tells the others how much of a lease's time is left. */
+bool gates_lease_checkpoint(struct gates g);
+/* And they keep it on disk; from cluster version 3.6 on they do so anyway. */
+bool gates_lease_checkpoint_persist(struct gates g);

@@ -109,6 +109,8 @@ static void describe(const struct config *c, struct buf *out)
     append_list(out, "log_outputs", c->log_outputs);
     buf_printf(out, "notify_ns=%" PRId64 "\nwarning_apply_ns=%" PRId64 "\nno_fsync=%d\n",
                c->watch_progress_notify_ns, c->warning_apply_ns, c->unsafe_no_fsync);
+    buf_printf(out, "checkpoint=%d\ncheckpoint_persist=%d\n", gates_lease_checkpoint(c->gates),
+               gates_lease_checkpoint_persist(c->gates));
 }
 
 TEST(no_flags_are_etcds_defaults)
@@ -151,7 +153,9 @@ TEST(no_flags_are_etcds_defaults)
                              "log_outputs=stderr\n"
                              "notify_ns=600000000000\n"
                              "warning_apply_ns=100000000\n"
-                             "no_fsync=0\n");
+                             "no_fsync=0\n"
+                             "checkpoint=0\n"
+                             "checkpoint_persist=0\n");
     CHECK(has_note(&l.config, "'data-dir' was empty; using default", "default.etcd"));
     buf_free(&got);
     line_free(&l);
@@ -243,6 +247,14 @@ static const struct {
     {"--watch-progress-notify-interval=5s", "notify_ns=5000000000"},
     {"--watch-progress-notify-interval=1ms", "notify_ns=100000000"},
     {"--watch-progress-notify-interval=-1s", "notify_ns=600000000000"},
+    {"--feature-gates=LeaseCheckpoint=true", "checkpoint=1"},
+    {"--feature-gates=LeaseCheckpoint=true", "checkpoint_persist=0"},
+    {"--feature-gates=LeaseCheckpoint=t|--feature-gates=LeaseCheckpointPersist=1",
+     "checkpoint_persist=1"},
+    {"--feature-gates=AllAlpha=true,StopGRPCServiceOnDefrag=false,InitialCorruptCheck=false,"
+     "CompactHashCheck=false,SetMemberLocalAddr=false,PriorityRequest=false",
+     "checkpoint_persist=1"},
+    {"--feature-gates=LeaseCheckpoint=true|--feature-gates=LeaseCheckpoint=false", "checkpoint=0"},
     {"--unsafe-no-fsync", "no_fsync=1"},
     {"--unsafe-no-fsync|--", "no_fsync=1"},
 };
@@ -408,9 +420,12 @@ const struct config_refusal config_refusals[] = {
      "--backend-batch-interval must not be negative"},
     {"--listen-peer-urls=unix:///x", "", CONFIG_BAD, "listen unix : not the path of a socket"},
     {"--cert-file=x", "", CONFIG_BAD, "flag --cert-file is not supported yet"},
-    {"--feature-gates=AllBeta=false", "", CONFIG_BAD, "flag --feature-gates is not supported yet"},
-    {"--feature-gates=AllAlpha=true|--feature-gates=CompactHashCheck=false", "", CONFIG_BAD,
-     "flag --feature-gates is not supported yet"},
+    {"--feature-gates=AllBeta=false", "", CONFIG_BAD,
+     "feature gate TxnModeWriteWithSharedBuffer is not supported yet"},
+    {"--feature-gates=AllAlpha=true|--feature-gates=StopGRPCServiceOnDefrag=false", "", CONFIG_BAD,
+     "feature gate InitialCorruptCheck is not supported yet"},
+    {"--feature-gates=LeaseCheckpoint=true,PriorityRequest=true", "", CONFIG_BAD,
+     "feature gate PriorityRequest is not supported yet"},
     {"--backend-bbolt-freelist-type=array", "", CONFIG_BAD,
      "flag --backend-bbolt-freelist-type is not supported yet"},
     {"--metrics=extensive", "", CONFIG_BAD, "flag --metrics is not supported yet"},
@@ -566,7 +581,8 @@ TEST(what_the_operator_should_know_is_noted)
 
     CHECK_EQ(parse(&l,
                    "--max-snapshots=3|--v2-deprecation=gone|--vv|--listen-peer-urls="
-                   "http://0.0.0.0:2380|--watch-progress-notify-interval=1ms",
+                   "http://0.0.0.0:2380|--watch-progress-notify-interval=1ms|"
+                   "--feature-gates=LeaseCheckpoint=true",
                    ""),
              CONFIG_OK);
 
@@ -581,6 +597,10 @@ TEST(what_the_operator_should_know_is_noted)
     CHECK(
         has_note(&l.config, "adjusting watch progress notify interval to minimum period", "100ms"));
     CHECK(has_note(&l.config, "failed to detect default host", NULL));
+    CHECK(has_note(&l.config,
+                   "Detected that checkpointing is enabled without persistence. Consider enabling "
+                   "feature gate LeaseCheckpointPersist",
+                   NULL));
     CHECK(has_note(&l.config,
                    "it isn't recommended to use default name, please set a value for --name. Note "
                    "that etcd might run into issue when multiple members have the same default "
@@ -661,7 +681,7 @@ TEST(the_help_tells_of_what_works)
         line_free(&l);
     }
 
-    CHECK_EQ(flags, 35);
+    CHECK_EQ(flags, 36);
     CHECK(strstr(buf_str(&help), "--data-dir") && strstr(buf_str(&help), "--unsafe-no-fsync"));
     CHECK(!strstr(buf_str(&help), "--cert-file") && !strstr(buf_str(&help), "--vv"));
     buf_free(&help);

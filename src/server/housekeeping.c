@@ -109,12 +109,18 @@ static bool take_alarm(struct housekeeping *h, struct pb_internal_raft_request *
 
 /* --- leases --- */
 
+static bool counts_time(const struct housekeeping *h)
+{
+    const struct api_facts *facts = h->o.facts;
+
+    return facts->is_leader && lease_is_primary(h->o.leases) && !facts->tick_is_late;
+}
+
 static void look_for_expired(struct housekeeping *h)
 {
     const struct api_facts *facts = h->o.facts;
 
-    if (!facts->is_leader || !lease_is_primary(h->o.leases) || facts->tick_is_late ||
-        facts->now_ms < h->next_lease_ms)
+    if (!counts_time(h) || facts->now_ms < h->next_lease_ms)
         return;
     h->next_lease_ms = facts->now_ms + HOUSEKEEPING_LEASE_MS;
     h->revoked = 0;
@@ -130,6 +136,27 @@ static bool take_revocation(struct housekeeping *h, struct pb_internal_raft_requ
         return false;
     h->lease = (struct pb_lease_id){.id = h->expired[h->revoked++]};
     *out = (struct pb_internal_raft_request){.lease_revoke = &h->lease};
+    return true;
+}
+
+/* A batch that is full has others behind it, which wait for another turn; not for as long as one
+ * would otherwise not look. */
+static bool take_checkpoints(struct housekeeping *h, struct pb_internal_raft_request *out)
+{
+    struct lease_remaining due[LEASE_CHECKPOINTS_MAX];
+    uint64_t now_ms = h->o.facts->now_ms;
+
+    if (!counts_time(h) || now_ms < h->next_checkpoint_ms)
+        return false;
+    size_t count = lease_take_checkpoints(h->o.leases, now_ms, due, ARRAY_LEN(due));
+    h->next_checkpoint_ms = now_ms + (count == ARRAY_LEN(due) ? 1 : HOUSEKEEPING_LEASE_MS);
+    if (count == 0)
+        return false;
+    for (size_t i = 0; i < count; i++)
+        h->checkpoints[i] =
+            (struct pb_lease_checkpoint){.id = due[i].id, .remaining_ttl = due[i].remaining_ttl};
+    h->checkpoint = (struct pb_lease_checkpoint_request){.checkpoints = {h->checkpoints, count}};
+    *out = (struct pb_internal_raft_request){.lease_checkpoint = &h->checkpoint};
     return true;
 }
 
@@ -231,8 +258,8 @@ static bool take_publication(struct housekeeping *h, struct pb_internal_raft_req
 
 bool housekeeping_take_proposal(struct housekeeping *h, struct pb_internal_raft_request *out)
 {
-    return take_alarm(h, out) || take_revocation(h, out) || take_publication(h, out) ||
-           take_version(h, out);
+    return take_alarm(h, out) || take_revocation(h, out) || take_checkpoints(h, out) ||
+           take_publication(h, out) || take_version(h, out);
 }
 
 /* Only the publication is recognized when it comes back: the others show by what they have done. */

@@ -2,7 +2,8 @@
  * housekeeping: what is due from time to time, whether or not anybody calls.
  *
  *     the store     is committed; history is compacted, large deletes are settled, in slices
- *     leases        that have expired are revoked, by the leader
+ *     leases        that have expired are revoked, by the leader; and if it is to, it tells the
+ *                   others how much of their time is left
  *     versions      the cluster's is raised, by the leader that has asked all members for theirs;
  * the store's follows it the quota     exceeded, it raises the NOSPACE alarm this member   is made
  * known to its cluster; clients are heard from then on
@@ -17,8 +18,8 @@
  * Promises   1. No call does more than a slice of each kind of work.
  *            2. An alarm is on its way once per election timeout at most, a publication once per
  *               time limit of a proposal.
- *            3. Only a leader that is on time revokes leases: one that was stalled may have been
- *               replaced, and another may have renewed them.
+ *            3. Only a leader that is on time revokes leases, or tells of their time: one that was
+ *               stalled may have been replaced, and another may have renewed them.
  * Not here   Snapshots of the log (log_snapshot.h). Reading the store's version at boot
  *            (storage_version.h).
  * Leans on   backend, mvcc, lease, cluster, apply; a clock for one pause.
@@ -51,7 +52,7 @@ struct housekeeping_options {
 struct housekeeping {
     struct housekeeping_options o;
     uint64_t last_commit_ms;
-    uint64_t next_lease_ms, next_version_ms, next_publish_ms, next_alarm_ms;
+    uint64_t next_lease_ms, next_checkpoint_ms, next_version_ms, next_publish_ms, next_alarm_ms;
     struct timer settle_timer;
     char storage_version[VERSION_TEXT_MAX], cluster_version[VERSION_TEXT_MAX];
     bool alarm_is_due;
@@ -63,6 +64,8 @@ struct housekeeping {
     /* what the proposal that was taken last points to */
     struct pb_alarm_request alarm;
     struct pb_lease_id lease;
+    struct pb_lease_checkpoint_request checkpoint;
+    struct pb_lease_checkpoint checkpoints[LEASE_CHECKPOINTS_MAX];
     struct pb_cluster_member_attr_set_request publication;
     struct pb_cluster_version_set_request version;
     char version_text[VERSION_TEXT_MAX];

@@ -62,9 +62,12 @@ enum err state_open(struct state *state, const struct state_options *o, struct b
     state_fails_to(state, o->on_failed, o->context);
     enum err e = storage_version_read(b, state->storage_version, why);
     if (e == ERR_OK)
-        e = lease_open(
-            &(struct lease_options){.backend = b, .min_ttl = min_ttl, .hash_seed = o->map_seed},
-            why, &state->leases);
+        e = lease_open(&(struct lease_options){.backend = b,
+                                               .min_ttl = min_ttl,
+                                               .checkpoint = o->lease_checkpoint,
+                                               .checkpoint_persist = o->lease_checkpoint_persist,
+                                               .hash_seed = o->map_seed},
+                       why, &state->leases);
     state->links->leases = state->leases;
     if (e == ERR_OK)
         e = mvcc_open(
@@ -89,6 +92,7 @@ enum err state_open(struct state *state, const struct state_options *o, struct b
                                               .cluster = state->cluster,
                                               .own_id = o->member_id,
                                               .quota_bytes = o->quota_bytes,
+                                              .checkpoint_persist = o->lease_checkpoint_persist,
                                               .on_refused = refused,
                                               .context = state->links},
                       why, &state->apply);

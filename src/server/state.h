@@ -36,8 +36,9 @@ struct state_options {
     uint64_t cluster_id, member_id;
     uint64_t election_ms, map_seed;
     unsigned max_learners;
-    int64_t quota_bytes;              /* 0: apply's default; negative: none */
-    int64_t range_tombstone_keys_min; /* of mvcc_options; 0: as mvcc has it */
+    int64_t quota_bytes;                             /* 0: apply's default; negative: none */
+    int64_t range_tombstone_keys_min;                /* of mvcc_options; 0: as mvcc has it */
+    bool lease_checkpoint, lease_checkpoint_persist; /* of lease_options */
 
     /* Whatever it is, this member can go no further. */
     void (*on_failed)(void *context, const char *text);

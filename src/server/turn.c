@@ -718,7 +718,8 @@ static void propose_own(struct server *s)
     struct pb_internal_raft_request request;
 
     while (housekeeping_take_proposal(&s->housekeeping, &request)) {
-        bool is_leading = request.lease_revoke || request.cluster_version_set;
+        bool is_leading =
+            request.lease_revoke || request.lease_checkpoint || request.cluster_version_set;
         uint64_t id = is_leading ? pending_propose_leading(&s->pending, &request)
                                  : pending_propose_own(&s->pending, &request);
         housekeeping_proposed(&s->housekeeping, &request, id);
