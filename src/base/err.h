@@ -11,6 +11,7 @@
 #define ERR_LIST(X)                                                                                \
     X(ERR_OK, "ok")                                                                                \
     X(ERR_IO, "input/output error")                                                                \
+    X(ERR_SYNC, "a sync failed: what the disk has kept is unknown")                                \
     X(ERR_NO_SPACE, "no space left on device")                                                     \
     X(ERR_NO_FILES, "too many open files")                                                         \
     X(ERR_NOT_FOUND, "not found")                                                                  \

@@ -99,7 +99,7 @@ void install_begin(struct install *i, const struct state *image)
  * that could not start, and so the log must not rely on it. */
 const struct raft_snapshot *install_take_record(struct install *i)
 {
-    if (i->step != INSTALL_FILE_SAVED)
+    if (i->step != INSTALL_FILE_SAVED || i->err == ERR_SYNC)
         return NULL;
     if (i->err == ERR_OK)
         return &i->snapshot;
@@ -350,6 +350,8 @@ void install_some(struct server *s)
     own_image_some(s);
     if (install_is_idle(i))
         return;
+    if (i->step == INSTALL_FILE_SAVED && i->err == ERR_SYNC)
+        server_fail(s, "cannot save the snapshot file of an image: %s", err_text(i->err));
     if (!log_snapshot_is_busy(&s->snapshot) && (record = install_take_record(i)))
         install_recorded_as(i, wal_append_snapshot(s->wal, record));
     install_durable(i, wal_durable(s->wal), s->state.backend);

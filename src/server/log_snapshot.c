@@ -133,7 +133,7 @@ void log_snapshot_begin(struct log_snapshot *n, const struct log_snapshot_conten
 
 const struct raft_snapshot *log_snapshot_take_record(struct log_snapshot *n, uint64_t now_ms)
 {
-    if (n->state != LOG_SNAPSHOT_WRITTEN)
+    if (n->state != LOG_SNAPSHOT_WRITTEN || n->err == ERR_SYNC)
         return NULL;
     if (n->err != ERR_OK) {
         log_warn(n->o.logger, "failed to save a snapshot of the log; trying again later",
@@ -143,6 +143,11 @@ const struct raft_snapshot *log_snapshot_take_record(struct log_snapshot *n, uin
         return NULL;
     }
     return &n->snapshot;
+}
+
+bool log_snapshot_is_unsynced(const struct log_snapshot *n)
+{
+    return n->state == LOG_SNAPSHOT_WRITTEN && n->err == ERR_SYNC;
 }
 
 void log_snapshot_recorded_as(struct log_snapshot *n, uint64_t seq)

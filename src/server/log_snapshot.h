@@ -100,6 +100,9 @@ void log_snapshot_recorded_as(struct log_snapshot *n, uint64_t seq);
  * follow. */
 const struct raft_snapshot *log_snapshot_take_record(struct log_snapshot *n, uint64_t now_ms);
 
+/* A sync of the file has failed: the member must end. */
+bool log_snapshot_is_unsynced(const struct log_snapshot *n);
+
 /* A record has become durable: the log may be released up to *index, which is 0 if nothing of it
  * may be. `applied` is raft's. */
 bool log_snapshot_take_release(struct log_snapshot *n, uint64_t durable_seq, uint64_t applied,

@@ -683,6 +683,8 @@ static void record_snapshot(struct server *s)
     const struct raft_snapshot *record = log_snapshot_take_record(&s->snapshot, s->facts.now_ms);
     uint64_t index;
 
+    if (log_snapshot_is_unsynced(&s->snapshot))
+        server_fail(s, "cannot save a snapshot of the log: %s", err_text(ERR_SYNC));
     if (record)
         log_snapshot_recorded_as(&s->snapshot, wal_append_snapshot(s->wal, record));
     if (!log_snapshot_take_release(&s->snapshot, wal_durable(s->wal), raft_status(s->raft).applied,

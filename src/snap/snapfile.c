@@ -95,11 +95,11 @@ static enum err write_file(struct disk *disk, const char *path, struct bytes con
         return e;
     e = disk_write(disk, f, 0, content);
     if (e == ERR_OK && disk_sync(disk, f) != ERR_OK)
-        fatal("cannot sync %s: what the disk has kept is unknown", path);
+        e = ERR_SYNC;
     enum err closed = disk_close(disk, f);
     if (e == ERR_OK)
         e = closed;
-    if (e != ERR_OK && disk_remove(disk, path) != ERR_OK)
+    if (e != ERR_OK && e != ERR_SYNC && disk_remove(disk, path) != ERR_OK)
         return ERR_IO; /* a broken file may stay: loading will find it out */
     return e;
 }
@@ -118,7 +118,7 @@ enum err snapfile_save(struct disk *disk, const char *dir, const struct raft_sna
     snapfile_name(snapshot->term, snapshot->index, name);
     e = write_file(disk, path_of(&arena, dir, name), buf_bytes(&content));
     if (e == ERR_OK && disk_sync_opened_dir(disk, dir, opened) != ERR_OK)
-        fatal("cannot sync %s: what the disk has kept is unknown", dir);
+        e = ERR_SYNC;
     enum err closed = disk_close(disk, opened);
     (void)closed; /* it was only opened to be synced */
     buf_free(&content);

@@ -45,8 +45,8 @@ void snapfile_encode(const struct raft_snapshot *snapshot, struct buf *out);
 MUST_CHECK enum err snapfile_decode(struct bytes file, struct arena *arena,
                                     struct raft_snapshot *out, const char **why);
 
-/* Writes the file into `dir` and makes it durable; a failed sync is fatal. What could not be
- * written whole is removed. */
+/* Writes the file into `dir` and makes it durable. What could not be written whole is removed.
+ * ERR_SYNC: the caller ends the process. */
 MUST_CHECK enum err snapfile_save(struct disk *disk, const char *dir,
                                   const struct raft_snapshot *snapshot);
 
