@@ -35,14 +35,17 @@ struct arguments {
 
 static void print(const struct sim_result *r, uint64_t seed)
 {
+    const struct sickness_counts *c = &r->sick;
+    unsigned sick = c->slow + c->hung + c->failing + c->flipped + c->wiped;
+
     if (!r->ok)
         printf("broken: %s\n", r->problem);
     printf("seed %" PRIu64 " %s: members %u, steps %" PRIu64 ", operations %" PRIu64
            ", seconds %" PRIu64 ".%03u, crashes %u, states compared %" PRIu64 " of %" PRIu64
-           ", revision %" PRId64 ", hash %016" PRIx64 "\n",
+           ", installs %" PRIu64 ", sick disks %u, revision %" PRId64 ", hash %016" PRIx64 "\n",
            seed, r->ok ? "ok" : "FAILED", r->members, r->steps, r->operations, r->virtual_ms / 1000,
-           (unsigned)(r->virtual_ms % 1000), r->crashes, r->compared, r->digests, r->revision,
-           r->hash);
+           (unsigned)(r->virtual_ms % 1000), r->crashes, r->compared, r->digests, r->installs, sick,
+           r->revision, r->hash);
     fflush(stdout);
 }
 
@@ -134,6 +137,31 @@ static int run_to_first(const struct arguments *a)
 
 /* --- one after the other --- */
 
+static struct sickness_counts all_sick; /* in all runs */
+
+static void add_sick(const struct sickness_counts *c)
+{
+    all_sick.slow += c->slow;
+    all_sick.hung += c->hung;
+    all_sick.failing += c->failing;
+    all_sick.flipped += c->flipped;
+    all_sick.wiped += c->wiped;
+    all_sick.gave_up += c->gave_up;
+    all_sick.refused += c->refused;
+    all_sick.refused_wiped += c->refused_wiped;
+}
+
+static void print_sick(void)
+{
+    const struct sickness_counts *c = &all_sick;
+
+    printf(
+        "disks: slow %u, hung %u, failing %u, flipped %u, wiped %u; members that gave up %u, did "
+        "not start %u, were refused %u\n",
+        c->slow, c->hung, c->failing, c->flipped, c->wiped, c->gave_up, c->refused,
+        c->refused_wiped);
+}
+
 static bool run_seed(const struct arguments *a, const struct sim_options *o)
 {
     struct sim_result r = run_once(a, o);
@@ -150,6 +178,7 @@ static bool run_seed(const struct arguments *a, const struct sim_options *o)
     if (!r.ok && !o->picture && a->runs == 1)
         draw_failure(a, o);
     print(&r, o->seed);
+    add_sick(&r.sick);
     return r.ok && same;
 }
 
@@ -324,7 +353,9 @@ int main(int argc, char **argv)
     struct sim_options o = a.options;
     for (uint64_t n = 0; n < a.runs; n++, o.seed++)
         failed += !(a.every_write ? run_every_write(&a, &o) : run_seed(&a, &o));
-    if (a.runs > 1)
+    if (a.runs > 1) {
+        print_sick();
         printf("%" PRIu64 " of %" PRIu64 " runs failed\n", failed, a.runs);
+    }
     return failed != 0;
 }

@@ -13,6 +13,8 @@ static const char *const fault_names[SIM_FAULTS] = {
     [FAULT_LATENCY] = "latency",     [FAULT_BANDWIDTH] = "bandwidth", [FAULT_RESET] = "reset",
     [FAULT_HALF_OPEN] = "half-open", [FAULT_REPEAT] = "repeat",       [FAULT_PAUSE] = "pause",
     [FAULT_DRIFT] = "drift",         [FAULT_JUMP] = "jump",           [FAULT_FILES] = "files",
+    [FAULT_SLOW_DISK] = "slow-disk", [FAULT_HANG] = "hang",           [FAULT_EIO] = "eio",
+    [FAULT_FLIP] = "flip",           [FAULT_WIPE] = "wipe",
 };
 
 const char *sim_fault_name(enum sim_fault fault)
@@ -95,7 +97,7 @@ static void draw_faults(struct climate *c, struct rng *rng)
 {
     uint64_t kind = rng_below(rng, 8);
 
-    for (unsigned f = 0; f < SIM_FAULTS; f++) {
+    for (unsigned f = 0; f < FAULT_SLOW_DISK; f++) {
         bool on = rng_chance(rng, 1, 2);
         if (kind == 1 || (kind > 1 && on))
             c->faults |= 1u << f;
@@ -125,6 +127,19 @@ void climate_draw_installs(struct climate *c, struct rng *rng)
 {
     if (rng_chance(rng, 1, 2))
         c->install_turns = (unsigned)ONE_OF(rng, 3, 10, 30, 100, 300);
+}
+
+/* What is lost for good needs others who have it. */
+void climate_draw_disks(struct climate *c, struct rng *rng)
+{
+    bool is_sick = rng_chance(rng, 1, 2);
+
+    for (unsigned f = FAULT_SLOW_DISK; f < SIM_FAULTS; f++) {
+        bool on = rng_chance(rng, 1, 2);
+        bool is_for_good = f == FAULT_FLIP || f == FAULT_WIPE;
+        if (is_sick && on && (c->members >= 3 || !is_for_good))
+            c->faults |= 1u << f;
+    }
 }
 
 /* --- flags --- */

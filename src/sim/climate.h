@@ -33,7 +33,18 @@ enum sim_fault {
     FAULT_DRIFT,     /* of clocks */
     FAULT_JUMP,      /* of wall clocks */
     FAULT_FILES,     /* few file descriptors, and clients who take them */
+    /* of the disks (sickness.h): */
+    FAULT_SLOW_DISK,
+    FAULT_HANG, /* a disk does nothing for a while, or never again */
+    FAULT_EIO,  /* a call of it fails */
+    FAULT_FLIP, /* a bit of it is another */
+    FAULT_WIPE, /* a member comes back with an empty one */
     SIM_FAULTS,
+};
+
+enum {
+    SIM_DISK_FAULTS =
+        1 << FAULT_SLOW_DISK | 1 << FAULT_HANG | 1 << FAULT_EIO | 1 << FAULT_FLIP | 1 << FAULT_WIPE
 };
 
 const char *sim_fault_name(enum sim_fault fault); /* "one-way" */
@@ -74,6 +85,9 @@ void climate_draw(struct climate *c, struct rng *rng, unsigned members);
 
 /* By itself, and with a chance of its own, so that the stories without it stay what they were. */
 void climate_draw_installs(struct climate *c, struct rng *rng);
+
+/* The same. Half of all worlds have sick disks, each with some of the faults. */
+void climate_draw_disks(struct climate *c, struct rng *rng);
 
 static inline bool climate_has(const struct climate *c, enum sim_fault fault)
 {

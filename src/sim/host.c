@@ -51,7 +51,6 @@ static void set_clock(struct sim_host *h)
 struct sim_host *sim_host_new(struct fake_time *time, struct fake_wire *wire, unsigned number,
                               const struct climate *climate, const struct logger *logger)
 {
-    static const struct fake_delay disk_delay = {.min_ns = 20000, .max_ns = 3 * NS_PER_MS};
     struct sim_host *h = mem_new(struct sim_host);
     char ip[32];
 
@@ -65,9 +64,10 @@ struct sim_host *sim_host_new(struct fake_time *time, struct fake_wire *wire, un
     fake_workers_init(&h->workers, time, &h->inbox);
     fake_workers_init(&h->store_worker, time, &h->inbox);
     fake_resolver_init(&h->resolver, time, &h->inbox);
-    h->disk = fake_disk_new(
-        time, &h->inbox,
-        &(struct fake_disk_options){.delay = disk_delay, .write_back_percent = 10, .fds = &h->fds});
+    h->disk =
+        fake_disk_new(time, &h->inbox,
+                      &(struct fake_disk_options){
+                          .delay = sim_host_disk_delay, .write_back_percent = 10, .fds = &h->fds});
     uint64_t memory_seed = rng_next(&time->rng);
     h->memory = climate->data_dir ? NULL : memory_disk_new(memory_seed);
     h->io = (struct io){

@@ -18,6 +18,9 @@
 /* What a clock of the climate's may be off by, either way. */
 enum { SIM_CLOCK_RATE_OFF_MAX = FAKE_CLOCK_RATE / 10 };
 
+/* What an operation of its disk takes, while it is well. */
+static const struct fake_delay sim_host_disk_delay = {.min_ns = 20000, .max_ns = 3000000};
+
 struct sim_host {
     unsigned number; /* from 0; its address is 10.0.0.(number + 1) */
     struct fake_time *time;

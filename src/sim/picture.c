@@ -1,6 +1,7 @@
 #include "sim/picture.h"
 
 #include "io/clock.h"
+#include "sim/climate.h"
 #include "sim/history.h"
 
 #include <inttypes.h>
@@ -98,7 +99,8 @@ static void draw_head(const struct drawing *d)
         "fill:none;opacity:.45}.m .lost{stroke:#d00;stroke-dasharray:3 2;opacity:.9}"
         "path,line{vector-effect:non-scaling-stroke}.ok{stroke:#080}.unknown{stroke:#e60}"
         ".refused{stroke:#999}.cut{fill:#d22}.clog{fill:#e90}.slow{fill:#dc5}.pause{fill:#000;"
-        "opacity:.35}.second{stroke:#ddd}.phase{stroke:#06c;stroke-dasharray:6 3}"
+        "opacity:.35}.sick,.disk{fill:#70c}.second{stroke:#ddd}.phase{stroke:#06c;stroke-dasharray:"
+        "6 3}"
         ".broken{stroke:#c00;stroke-width:2.5}.problem{color:#c00;font-weight:bold}"
         ".problem-text{fill:#c00;font-weight:bold}.crash{fill:#c00;font-weight:bold;font-size:16px}"
         ".start{fill:#080}.key{font-size:12px;color:#555}.hit:hover{stroke-width:3;opacity:1}";
@@ -120,7 +122,7 @@ static void draw_head(const struct drawing *d)
         "a "
         "term. Ticks: operations, green answered, orange unknown, grey refused. Rows below: red "
         "nothing gets here from there, orange it waits, yellow it is slow. Grey over a bar: "
-        "paused. "
+        "paused; violet: its disk is slow or hangs. "
         "Wheel: zoom; drag: move; double click: all.</p>\n");
     double height = bottom_of(d) + 30;
     buf_printf(d->out,
@@ -236,33 +238,53 @@ static void draw_lives(struct drawing *d)
         draw_bar(d, m, &lives[m], d->end_ns);
 }
 
-static void draw_pause(struct drawing *d, unsigned member, uint64_t from_ns, uint64_t until_ns)
+/* What a member, or its disk, is in from when to when. A crash ends it, too. */
+struct spell {
+    enum story_kind begins, ends;
+    const char *class, *what;
+    double from, height; /* of the bar */
+};
+
+static void draw_spell(struct drawing *d, const struct spell *s, unsigned member, uint64_t from_ns,
+                       uint64_t until_ns)
 {
     double x = x_of(d, from_ns);
 
     if (from_ns == 0 || !has_credit(d))
         return;
     buf_printf(d->out,
-               "<rect class=\"pause\" x=\"%.2f\" y=\"%.0f\" width=\"%.2f\" height=\"%.0f\"><title>"
-               "member %u is paused for %.3f ms</title></rect>\n",
-               x, y_of(d, member), x_of(d, until_ns) - x, BAR, member, ms_of(until_ns - from_ns));
+               "<rect class=\"%s\" x=\"%.2f\" y=\"%.0f\" width=\"%.2f\" height=\"%.0f\"><title>"
+               "member %u %s for %.3f ms</title></rect>\n",
+               s->class, x, y_of(d, member) + s->from, x_of(d, until_ns) - x, s->height, member,
+               s->what, ms_of(until_ns - from_ns));
 }
 
-/* Over the bars. A crash ends one, too. */
-static void draw_pauses(struct drawing *d)
+static void draw_spells_of(struct drawing *d, const struct spell *s)
 {
     uint64_t since_ns[STORY_PLACES_MAX] = {0};
 
     for (size_t i = 0; i < d->s->count; i++) {
         const struct story_event *e = &d->s->events[i];
-        bool ends = e->kind == STORY_RESUMED || e->kind == STORY_CRASHED;
-        if (e->from >= d->s->members || (!ends && e->kind != STORY_PAUSED))
+        bool ends = e->kind == s->ends || e->kind == STORY_CRASHED;
+        if (e->from >= d->s->members || (!ends && e->kind != s->begins))
             continue;
-        draw_pause(d, e->from, since_ns[e->from], e->at_ns);
+        draw_spell(d, s, e->from, since_ns[e->from], e->at_ns);
         since_ns[e->from] = ends ? 0 : e->at_ns;
     }
     for (unsigned m = 0; m < d->s->members; m++)
-        draw_pause(d, m, since_ns[m], d->end_ns);
+        draw_spell(d, s, m, since_ns[m], d->end_ns);
+}
+
+/* Over the bars. */
+static void draw_spells(struct drawing *d)
+{
+    const struct spell spells[] = {
+        {STORY_PAUSED, STORY_RESUMED, "pause", "is paused", 0, BAR},
+        {STORY_DISK_SICK, STORY_DISK_WELL, "sick", "has a sick disk", BAR - 4, 4},
+    };
+
+    for (size_t i = 0; i < ARRAY_LEN(spells); i++)
+        draw_spells_of(d, &spells[i]);
 }
 
 /* Over everything: what happened to it at one moment. */
@@ -273,22 +295,25 @@ static void draw_marks(struct drawing *d)
     } marks[] = {
         [STORY_STARTED] = {"start", "&#9650;"},      [STORY_CRASHED] = {"crash", "&#10007;"},
         [STORY_STOPPED] = {"crash", "&#9632;"},      [STORY_CLOCK_JUMPED] = {"clock", "&#9684;"},
-        [STORY_CLOCK_DRIFTS] = {"clock", "&#9684;"},
+        [STORY_CLOCK_DRIFTS] = {"clock", "&#9684;"}, [STORY_DISK_SICK] = {"disk", "&#9888;"},
+        [STORY_DISK_SPOILED] = {"disk", "&#9888;"},
     };
     static const char *const how[] = {": killed", ": power cut", ": torn"};
 
     for (size_t i = 0; i < d->s->count; i++) {
         const struct story_event *e = &d->s->events[i];
         bool is_crash = e->kind == STORY_CRASHED && e->number < ARRAY_LEN(how);
+        bool is_disk = e->kind == STORY_DISK_SICK || e->kind == STORY_DISK_SPOILED;
+        const char *fault = is_disk ? sim_fault_name((enum sim_fault)e->number) : "";
         if (e->from >= d->s->members || e->kind >= ARRAY_LEN(marks) || !marks[e->kind].mark ||
             !has_credit(d))
             continue;
         buf_printf(d->out,
-                   "<text class=\"%s\" x=\"%.2f\" y=\"%.0f\">%s<title>member %u %s%s at %.3f "
+                   "<text class=\"%s\" x=\"%.2f\" y=\"%.0f\">%s<title>member %u %s%s%s%s at %.3f "
                    "ms</title></text>\n",
                    marks[e->kind].class, x_of(d, e->at_ns) - 4, y_of(d, e->from) + 17,
                    marks[e->kind].mark, e->from, story_kind_name((enum story_kind)e->kind),
-                   is_crash ? how[e->number] : "", ms_of(e->at_ns));
+                   is_crash ? how[e->number] : "", is_disk ? ": " : "", fault, ms_of(e->at_ns));
     }
 }
 
@@ -476,7 +501,7 @@ void picture_draw(const struct picture *p, struct buf *out)
     draw_seconds(&d);
     draw_messages(&d);
     draw_lives(&d);
-    draw_pauses(&d);
+    draw_spells(&d);
     draw_paths(&d);
     draw_operations(&d);
     draw_marks(&d);

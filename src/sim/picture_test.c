@@ -1,6 +1,7 @@
 /* Pages that anybody can open: well formed, small, and with everything on them. */
 #include "harness/test.h"
 #include "io/clock.h"
+#include "sim/climate.h"
 #include "sim/history.h"
 #include "sim/picture.h"
 
@@ -97,6 +98,9 @@ TEST(a_picture_shows_all_that_happened)
     note(&s, 510, STORY_CLOGGED, 4, 1, 0);
     note(&s, 600, STORY_PAUSED, 1, 0, 0);
     note(&s, 700, STORY_RESUMED, 1, 0, 0);
+    note(&s, 800, STORY_DISK_SICK, 0, 0, FAULT_HANG);
+    note(&s, 850, STORY_DISK_WELL, 0, 0, FAULT_HANG);
+    note(&s, 860, STORY_DISK_SPOILED, 1, 0, FAULT_FLIP);
     note(&s, 900, STORY_MENDED, 0, 2, 0);
     note(&s, 1500, STORY_CRASHED, 0, 0, 1);
     note(&s, 1600, STORY_CLOCK_JUMPED, 2, 0, 5000);
@@ -128,6 +132,9 @@ TEST(a_picture_shows_all_that_happened)
     shows(text, "member 0 leads, term 2, from 300.000 to 1500.000 ms");
     shows(text, "member 1 follows member 0, term 2, from 310.000 to");
     shows(text, "member 0 crashed: power cut at 1500.000 ms");
+    shows(text, "member 0 has a sick disk for 50.000 ms");
+    shows(text, "member 0 has a sick disk: hang at 800.000 ms");
+    shows(text, "member 1 has a spoiled disk: flip at 860.000 ms");
     shows(text, "member 1 is paused for 100.000 ms");
     shows(text, "member 0 to member 2: cut for 400.000 ms");
     shows(text, "client 4 to member 1: clogged for");

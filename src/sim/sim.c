@@ -5,6 +5,7 @@
 #include "sim/idle.h"
 #include "sim/member_view.h"
 #include "sim/picture.h"
+#include "sim/sickness.h"
 #include "sim/weather.h"
 
 #include <inttypes.h>
@@ -58,8 +59,11 @@ struct sim_member {
     uint64_t turns;
     uint64_t term, leader; /* as it last was */
     bool leads, stays_down;
-    uint64_t digested;  /* the applied index of the last digest in this life */
-    uint64_t torn_call; /* of its disks: it crashes there while it is founded; or UINT64_MAX */
+    bool is_out;           /* what its disk has is lost: it is never started again */
+    uint64_t applied;      /* as it last was */
+    uint64_t published_at; /* it had told the others where clients find it; 0: not yet */
+    uint64_t digested;     /* the applied index of the last digest in this life */
+    uint64_t torn_call;    /* of its disks: it crashes there while it is founded; or UINT64_MAX */
 };
 
 struct sim {
@@ -68,6 +72,7 @@ struct sim {
     struct fake_time time;
     struct fake_wire *wire;
     struct weather *weather;
+    struct sickness *sickness;
     struct sim_member members[MEMBERS_MAX];
     unsigned member_count;
     struct net *hosts[MEMBERS_MAX + CLIENTS_MAX];
@@ -80,6 +85,7 @@ struct sim {
     struct cluster_check *cluster;
 
     struct rng fate, order, installs; /* the last for when images are installed */
+    struct rng disks;                 /* for what comes of those that are sick */
     struct rng digests;               /* for when they are taken */
     uint64_t digests_taken, digests_compared;
     uint64_t digest_due; /* by the first member that has applied so much */
@@ -147,7 +153,10 @@ static void tell_event(struct sim *s, struct story_event e)
         return;
     place_name(s, e.from, from);
     place_name(s, e.to, to);
-    if (e.kind >= STORY_CUT)
+    if (e.kind >= STORY_DISK_SICK && e.kind <= STORY_DISK_SPOILED)
+        trace(s, "%s %s: %s\n", from, story_kind_name(e.kind),
+              sim_fault_name((enum sim_fault)e.number));
+    else if (e.kind >= STORY_CUT)
         trace(s, "%s -> %s %s %" PRIu64 " (after %.3f ms)\n", from, to, story_kind_name(e.kind),
               e.number, (double)(e.until_ns - e.at_ns) / 1e6);
     else
@@ -256,7 +265,7 @@ static bool take_digest(struct sim *s, struct sim_member *m)
 {
     struct digest d;
 
-    if (!server_digest(m->host->server, &d))
+    if (sickness_is_in_store(s->sickness, m->number) || !server_digest(m->host->server, &d))
         return false;
     m->digested = d.applied;
     s->digests_taken++;
@@ -302,13 +311,13 @@ static void plan_torn_founding(struct sim *s, struct sim_member *m)
         m->torn_call = sim_host_disk_calls(m->host) + rng_between(&s->fate, 1, FOUNDING_CALLS);
 }
 
-static void crash_member(struct sim *s, struct sim_member *m)
+static void crash_member(struct sim *s, struct sim_member *m, struct rng *rng)
 {
-    uint64_t draw = rng_below(&s->fate, 3);
+    uint64_t draw = rng_below(rng, 3);
     bool power_may_go = climate_has(&s->climate, FAULT_POWER) || s->o.crash_at_call != 0;
     enum fake_crash how = power_may_go ? (enum fake_crash)draw : FAKE_KILLED;
-    bool is_long = rng_chance(&s->fate, 1, 5);
-    uint64_t down_ms = rng_between(&s->fate, 1, is_long ? LONG_DOWN_MS_MAX : DOWN_MS_MAX);
+    bool is_long = rng_chance(rng, 1, 5);
+    uint64_t down_ms = rng_between(rng, 1, is_long ? LONG_DOWN_MS_MAX : DOWN_MS_MAX);
 
     note(s, 1000 + (uint64_t)how);
     tell(s, STORY_CRASHED, m->number, m->number, how);
@@ -318,11 +327,12 @@ static void crash_member(struct sim *s, struct sim_member *m)
         take_digest(s, m); /* to be found again when it has replayed its log */
     }
     sim_host_crash(m->host, how);
+    sickness_crashed(s->sickness, m->number);
     cluster_check_down(s->cluster, m->number);
     s->history.witness_is_live = false; /* it may not know it yet */
     m->leads = false;
     m->leader = 0;
-    if (!m->stays_down)
+    if (!m->stays_down && !m->is_out)
         fake_time_at(&s->time, &m->restart, s->time.now_ns + down_ms * NS_PER_MS);
 }
 
@@ -334,18 +344,35 @@ static void crash(struct sim *s)
 
     if (s->crashes_left > 0)
         s->crashes_left--;
-    crash_member(s, &s->members[first]);
+    crash_member(s, &s->members[first], &s->fate);
     for (unsigned i = 0; i < s->member_count && all; i++)
         if (i != first && s->members[i].host->server)
-            crash_member(s, &s->members[i]);
+            crash_member(s, &s->members[i], &s->fate);
     plan_crash(s);
 }
 
 /* What is founded again may be torn again. */
 static void tear_founding(struct sim *s, struct sim_member *m)
 {
-    crash_member(s, m);
+    crash_member(s, m, &s->fate);
     plan_torn_founding(s, m);
+}
+
+/* It ended by itself, or did not start, which is right if its disk is sick. Only one that has lost
+ * what it had is of no use any more. */
+static void gave_up(struct sim *s, struct sim_member *m, bool while_starting)
+{
+    const char *why = buf_str(&m->host->why);
+
+    if (!sickness_excuses(s->sickness, m->number, why, while_starting)) {
+        history_fail(&s->history, "member m%u %s: %s", m->number + 1,
+                     while_starting ? "does not start" : "gave up", why);
+        return;
+    }
+    trace(s, "m%u %s, as it should: %s\n", m->number + 1,
+          while_starting ? "does not start" : "gave up", why);
+    m->is_out = sickness_is_lost(s->sickness, m->number);
+    crash_member(s, m, &s->disks);
 }
 
 /* Boot is one step, so fate can only reach into it by way of the disk itself. */
@@ -373,8 +400,7 @@ static void boot(struct sim *s, struct sim_member *m)
     }
     fake_disk_die_at(m->host->disk, 0);
     if (!ok)
-        history_fail(&s->history, "member m%u does not start: %s", m->number + 1,
-                     buf_str(&m->host->why));
+        gave_up(s, m, true);
 }
 
 static void start_member(struct fake_task *t)
@@ -383,6 +409,61 @@ static void start_member(struct fake_task *t)
 
     boot(m->sim, m);
 }
+
+/* --- the disks --- */
+
+static void on_sick(void *context, unsigned member, enum sim_fault fault, uint64_t ms)
+{
+    struct sim *s = context;
+
+    note(s, 3000 + member);
+    note(s, fault);
+    note(s, ms);
+    bool passes = fault == FAULT_SLOW_DISK || fault == FAULT_HANG;
+    tell(s, passes ? STORY_DISK_SICK : STORY_DISK_SPOILED, member, member, fault);
+}
+
+static void on_well(void *context, unsigned member, enum sim_fault fault)
+{
+    tell(context, STORY_DISK_WELL, member, member, fault);
+}
+
+static void kill_member(void *context, unsigned member)
+{
+    struct sim *s = context;
+
+    if (s->members[member].host->server)
+        crash_member(s, &s->members[member], &s->disks);
+}
+
+static void take_away(void *context, unsigned member)
+{
+    struct sim *s = context;
+    struct sim_member *m = &s->members[member];
+
+    m->stays_down = true;
+    fake_time_cancel(&s->time, &m->restart);
+    if (m->host->server)
+        crash_member(s, m, &s->disks);
+}
+
+static bool all_know_member(void *context, unsigned member)
+{
+    const struct sim *s = context;
+    uint64_t at = s->members[member].published_at;
+
+    for (unsigned i = 0; i < s->member_count; i++)
+        if (at == 0 || s->members[i].applied < at)
+            return false;
+    return true;
+}
+
+static const struct sickness_handlers sickness_handlers = {.on_sick = on_sick,
+                                                           .on_well = on_well,
+                                                           .kill = kill_member,
+                                                           .take_away = take_away,
+                                                           .has_run = all_know_member,
+                                                           .leader = some_leader};
 
 /* --- opening --- */
 
@@ -398,6 +479,7 @@ static void add_member(struct sim *s)
     m->host = sim_host_new(&s->time, s->wire, m->number, &s->climate, &m->logger);
     s->hosts[s->host_count++] = m->host->io.net;
     s->member_count++;
+    sickness_add(s->sickness, m->host);
     if (climate_has(&s->climate, FAULT_DRIFT))
         tell(s, STORY_CLOCK_DRIFTS, m->number, m->number, m->host->clock_rate);
 }
@@ -486,6 +568,7 @@ static void draw_climate(struct sim *s)
     struct climate *c = &s->climate;
 
     climate_draw(c, &s->fate, s->o.members);
+    climate_draw_disks(c, &s->disks);
     c->faults &= ~s->o.without;
     c->data_dir = s->o.data_dir;
     if (s->o.calls > 0) { /* a short story */
@@ -500,6 +583,9 @@ static void draw_climate(struct sim *s)
         c->quota_bytes = 0;
     if (!climate_has(c, FAULT_CRASH) || s->o.data_dir)
         c->crashes = 0;
+    if (s->o.data_dir || s->o.crash_at_call != 0 ||
+        s->o.calls > 0) /* such a machine cannot crash; nor any other */
+        c->faults &= ~(uint32_t)SIM_DISK_FAULTS;
     c->torn_founding &= c->crashes > 0 && s->o.crash_at_call == 0;
     s->history.lease_late_ns = LEASE_LATE_NS + 2 * c->election_ms * NS_PER_MS;
     if (climate_has(c, FAULT_DRIFT))
@@ -514,7 +600,8 @@ static void draw_climate(struct sim *s)
     s->crashes_left = c->crashes * (c->members > 1 || c->install_turns > 0 ? 2 : 1);
     s->history.has_installs = c->install_turns > 0;
     s->history.members = c->members;
-    s->history.connections_break = connections_break(c);
+    /* A member whose disk fails ends when it likes. */
+    s->history.connections_break = connections_break(c) || (c->faults & SIM_DISK_FAULTS) != 0;
 }
 
 static void open_weather(struct sim *s)
@@ -528,6 +615,15 @@ static void open_weather(struct sim *s)
                                                        .context = s});
 }
 
+static void open_sickness(struct sim *s)
+{
+    s->sickness = sickness_new(&(struct sickness_options){.time = &s->time,
+                                                          .climate = &s->climate,
+                                                          .seed = rng_next(&s->disks),
+                                                          .on = &sickness_handlers,
+                                                          .context = s});
+}
+
 static void begin(struct sim *s, const struct sim_options *o)
 {
     *s = (struct sim){.o = *o, .hash = 0xcbf29ce484222325ull, .history.seen = 1};
@@ -535,6 +631,7 @@ static void begin(struct sim *s, const struct sim_options *o)
     fake_time_init(&s->time, rng_next(&s->fate));
     rng_seed(&s->order, rng_next(&s->fate));
     rng_seed(&s->installs, ~o->seed);
+    rng_seed(&s->disks, o->seed << 32 | 2);
     rng_seed(&s->digests, o->seed << 32 | 1); /* so that taking them changes no story */
     draw_climate(s);
 }
@@ -557,6 +654,7 @@ static void sim_open(struct sim *s, const struct sim_options *o)
     if (s->story || o->trace)
         wire.on_event = on_wire_event;
     s->wire = fake_wire_new(&s->time, &wire);
+    open_sickness(s);
     for (unsigned i = 0; i < s->climate.members; i++)
         add_member(s);
     s->cluster = cluster_check_new(s->member_count, s->member_count);
@@ -604,6 +702,7 @@ static void clients_close(struct sim *s)
 static void sim_close(struct sim *s)
 {
     weather_calm(s->weather);
+    sickness_calm(s->sickness);
     for (unsigned i = 0; i < s->client_count; i++)
         if (s->clients[i].actor)
             actor_free(s->clients[i].actor);
@@ -620,6 +719,7 @@ static void sim_close(struct sim *s)
     for (unsigned i = 0; i < s->member_count; i++)
         sim_host_free(s->members[i].host);
     weather_free(s->weather);
+    sickness_free(s->sickness);
     fake_wire_free(s->wire);
     fake_time_free(&s->time);
     story_free(&s->told);
@@ -658,6 +758,8 @@ static void look_for_crash(struct sim *s)
     if (!is_safe)
         return;
     look_for_torn_founding(s);
+    if (m->is_out || sickness_is_wiped(s->sickness, m->number))
+        plan_crash(s); /* it cannot be this one any more */
     if (!m->host->server)
         return;
     if (sim_host_disk_calls(m->host) >= s->crash_call || m->turns >= s->crash_turn ||
@@ -671,8 +773,7 @@ static void look_at_members(struct sim *s)
         struct sim_host *h = s->members[i].host;
         if (!h->failed || fake_disk_is_dead(h->disk))
             continue;
-        history_fail(&s->history, "member m%u gave up: %s", i + 1, buf_str(&h->why));
-        return;
+        gave_up(s, &s->members[i], false);
     }
     look_for_crash(s);
 }
@@ -682,6 +783,12 @@ static void check_cluster(struct sim *s, struct sim_member *m)
     struct member_view now;
 
     member_view(m->host->server, &now);
+    if (sickness_is_wiped(s->sickness, m->number)) {
+        if (now.view.id != 0)
+            history_fail(&s->history, "member m%u came back with an empty disk, and was let in",
+                         m->number + 1);
+        return;
+    }
     cluster_check_turned(s->cluster, m->number, &now.view);
     cluster_check_time(s->cluster, s->time.now_ns);
     const char *problem = cluster_check_problem(s->cluster);
@@ -777,6 +884,9 @@ static void member_turned(struct sim *s, struct sim_member *m)
     note(s, (uint64_t)now.revision);
     note(s, now.durable_store);
     s->history.server_revision[m->number] = now.revision;
+    m->applied = now.applied;
+    if (now.ready && m->published_at == 0)
+        m->published_at = now.applied;
     if (s->member_count == 1) {
         note_installs(s, s->installed + server_installed(m->host->server));
         install_now_and_then(s, m);
@@ -887,20 +997,57 @@ static void storm(struct sim *s)
         step(s);
 }
 
+/* So many members cannot be counted on in the calm: they are down, or their disks are not well. */
+static unsigned absent_count(const struct sim *s)
+{
+    unsigned count = 0;
+
+    for (unsigned i = 0; i < s->member_count; i++)
+        count += s->members[i].stays_down || sickness_is_lost(s->sickness, i);
+    return count;
+}
+
 /* A minority goes down, or is down, and stays so for now. */
 static void keep_minority_down(struct sim *s)
 {
-    unsigned count = (unsigned)rng_below(&s->fate, (s->member_count - 1) / 2 + 1);
+    unsigned minority = (s->member_count - 1) / 2;
+    unsigned count = (unsigned)rng_below(&s->fate, minority + 1);
     unsigned first = (unsigned)rng_below(&s->fate, s->member_count);
 
     if (s->o.calls > 0 || s->o.data_dir || !climate_has(&s->climate, FAULT_CRASH))
         return;
-    for (unsigned i = 0; i < count; i++) {
+    for (unsigned i = 0; i < count && absent_count(s) < minority; i++) {
         struct sim_member *m = &s->members[(first + i) % s->member_count];
+        if (sickness_is_lost(s->sickness, m->number))
+            continue;
         m->stays_down = true;
         fake_time_cancel(&s->time, &m->restart);
         if (m->host->server)
-            crash_member(s, m);
+            crash_member(s, m, &s->fate);
+    }
+}
+
+/* A leader whose disk does nothing any more must not take the others with it. */
+static void hang_leader(struct sim *s)
+{
+    unsigned leader = some_leader(s);
+    const struct sim_member *m = &s->members[leader];
+
+    if (!climate_has(&s->climate, FAULT_HANG) || absent_count(s) >= (s->member_count - 1) / 2 ||
+        !m->host->server || sickness_is_lost(s->sickness, leader))
+        return;
+    sickness_hang(s->sickness, leader);
+}
+
+/* Now that a majority is up and can speak, whoever has lost everything is known to them. */
+static void start_wiped(struct sim *s)
+{
+    for (unsigned i = 0; i < s->member_count; i++) {
+        if (!sickness_is_wiped(s->sickness, i))
+            continue;
+        s->members[i].stays_down = false;
+        fake_time_at(&s->time, &s->members[i].restart,
+                     s->time.now_ns + 2 * s->climate.election_ms * NS_PER_MS);
     }
 }
 
@@ -923,7 +1070,10 @@ static void calm(struct sim *s)
     for (unsigned i = 0; i < s->member_count; i++)
         s->members[i].torn_call = UINT64_MAX;
     weather_calm(s->weather);
+    sickness_calm(s->sickness);
     keep_minority_down(s);
+    hang_leader(s);
+    start_wiped(s);
     uint64_t bound_ns = calm_bound_ns(s), until_ns = s->time.now_ns + bound_ns;
     uint64_t wanted = s->o.calls > 0 ? 0 : operations(s) + PROGRESS_MIN;
 
@@ -945,27 +1095,64 @@ static bool all_members_agree(struct sim *s)
     uint64_t applied = 0;
 
     for (unsigned i = 0; i < s->member_count; i++) {
+        if (s->members[i].is_out)
+            continue;
         if (!s->members[i].host->server)
             return false;
         struct server_status now = server_status(s->members[i].host->server);
-        if (now.applied != now.committed || (i > 0 && now.applied != applied))
+        if (now.applied != now.committed || (applied > 0 && now.applied != applied))
             return false;
         applied = now.applied;
     }
     for (unsigned i = 0; i < s->member_count; i++)
-        if (s->members[i].digested != applied && !take_digest(s, &s->members[i]))
+        if (!s->members[i].is_out && s->members[i].digested != applied &&
+            !take_digest(s, &s->members[i]))
             return false; /* a large delete is not settled yet */
     return true;
+}
+
+static bool all_wiped_are_refused(const struct sim *s)
+{
+    for (unsigned i = 0; i < s->member_count; i++)
+        if (sickness_is_wiped(s->sickness, i) && !s->members[i].is_out)
+            return false;
+    return true;
+}
+
+static void wait_for_refusals(struct sim *s)
+{
+    uint64_t until_ns = s->time.now_ns + calm_bound_ns(s);
+
+    while (!s->history.failed && !all_wiped_are_refused(s)) {
+        step(s);
+        if (s->time.now_ns > until_ns)
+            history_fail(&s->history, "a member came back with an empty disk, and nobody said no");
+    }
+}
+
+/* Whoever has a flipped bit and has not read it is no witness. */
+static void leave_lost_out(struct sim *s)
+{
+    for (unsigned i = 0; i < s->member_count; i++) {
+        struct sim_member *m = &s->members[i];
+        if (!sickness_is_lost(s->sickness, i) || m->is_out)
+            continue;
+        m->is_out = true;
+        fake_time_cancel(&s->time, &m->restart);
+        if (m->host->server)
+            crash_member(s, m, &s->disks);
+    }
 }
 
 /* Nobody begins anything new, whoever was down is started, and all members have the same. */
 static void come_to_rest(struct sim *s)
 {
+    wait_for_refusals(s);
+    leave_lost_out(s);
     uint64_t until_ns = s->time.now_ns + calm_bound_ns(s);
-
     for (unsigned i = 0; i < s->member_count; i++) {
         struct sim_member *m = &s->members[i];
-        if (m->stays_down)
+        if (m->stays_down && !m->is_out)
             fake_time_at(&s->time, &m->restart, s->time.now_ns);
         m->stays_down = false;
     }
@@ -979,6 +1166,7 @@ static void come_to_rest(struct sim *s)
 static void the_end(struct sim *s)
 {
     tell_text(s, STORY_PHASE, "the end");
+    sickness_calm(s->sickness);
     for (unsigned i = 0; i < s->client_count; i++)
         if (s->clients[i].actor)
             actor_wind_down(s->clients[i].actor);
@@ -986,6 +1174,8 @@ static void the_end(struct sim *s)
     run_until_idle(s);
     come_to_rest(s);
     for (unsigned i = 0; i < s->member_count && !s->history.failed; i++) {
+        if (s->members[i].is_out)
+            continue;
         actor_read_all(s->clients[1].actor, i); /* a writer: its result names the last revision */
         run_until_idle(s);
     }
@@ -1008,12 +1198,16 @@ static bool all_have_stopped(const struct sim *s)
 static void stop(struct sim *s)
 {
     for (unsigned i = 0; i < s->member_count && !s->history.failed; i++) {
+        if (s->members[i].is_out)
+            continue;
         tell(s, STORY_STOPPED, i, i, 0);
         server_stop(s->members[i].host->server);
     }
     while (!s->history.failed && !all_have_stopped(s))
         step(s);
     for (unsigned i = 0; i < s->member_count && !s->history.failed; i++) {
+        if (s->members[i].is_out)
+            continue;
         s->installed += server_installed(s->members[i].host->server);
         server_close(s->members[i].host->server);
         s->members[i].host->server = NULL;
@@ -1067,6 +1261,7 @@ struct sim_result sim_run(const struct sim_options *options)
         .members = s.member_count,
         .crashes = s.crashes,
         .installs = s.installed,
+        .sick = sickness_counts(s.sickness),
         .digests = s.digests_taken,
         .compared = s.digests_compared,
         .revision = s.history.told,

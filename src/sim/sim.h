@@ -5,7 +5,8 @@
  * machines of their own (actor.h); a wire between them all, with weather (weather.h); and a fate
  * that lets machines lose power now and then, at a write of their disks, be it the very first, or
  * at any other event, or gives members few file descriptors and clients who take them (idle.h),
- * or has a lone one replace its state by an image of it, over and over.
+ * or has a lone one replace its state by an image of it, over and over; and disks that fall ill
+ * (sickness.h).
  * What kind of world it is, what may go wrong in it, and with which flags members are started, is
  * drawn, too (climate.h). Time is virtual and everything runs in this thread, so a seed is a story
  * that can be told again, step by step, with the same trace hash at its end.
@@ -16,8 +17,8 @@
  *     storm        30 s and more, until clients have heard of 300 operations
  *     calm         everything is mended, or all but a minority, which stays down: now there must be
  *                  progress within a bound
- *     the end      clients begin nothing new; all members are up, and have the same state;
- *                  everything is checked
+ *     the end      clients begin nothing new; all members are up, but those whose disks have lost
+ *                  something, and have the same state; everything is checked
  *
  * After every turn of a member what must hold between members is checked (cluster_check.h), which
  * now and then includes their whole state. All invariants of all rooms (server_check) are checked
@@ -29,6 +30,7 @@
 
 #include "base/buf.h"
 #include "base/logger.h"
+#include "sim/sickness.h"
 
 #include <stdint.h>
 
@@ -68,6 +70,7 @@ struct sim_result {
     uint64_t operations; /* that were acknowledged */
     unsigned members, crashes;
     uint64_t installs;
+    struct sickness_counts sick;
     uint64_t digests, compared; /* of states; and how many of them with one taken before */
     int64_t revision;
     char problem[512]; /* if it is not ok */

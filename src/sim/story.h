@@ -37,6 +37,9 @@ enum story_kind {
     STORY_CAMPAIGNS,    /* no leader is known to it; number: the term */
     STORY_CLOCK_JUMPED, /* its wall clock; number: by how many ms, as int64_t */
     STORY_CLOCK_DRIFTS, /* number: its rate in millionths of the world's */
+    STORY_DISK_SICK,    /* until it is well, or a crash; number: enum sim_fault */
+    STORY_DISK_WELL,    /* number: the same */
+    STORY_DISK_SPOILED, /* at one moment: a call fails, a bit is flipped; number: the same */
 
     /* of the path from `from` to `to`, one way */
     STORY_CUT, /* nothing arrives any more */
