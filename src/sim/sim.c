@@ -1027,16 +1027,18 @@ static void keep_minority_down(struct sim *s)
     }
 }
 
-/* A leader whose disk does nothing any more must not take the others with it. */
-static void hang_leader(struct sim *s)
+/* A leader whose disk does nothing any more hands over. The others could write without it, but
+ * whoever speaks to the leader could not. */
+static struct sim_member *hang_leader(struct sim *s)
 {
     unsigned leader = some_leader(s);
-    const struct sim_member *m = &s->members[leader];
+    struct sim_member *m = &s->members[leader];
 
     if (!climate_has(&s->climate, FAULT_HANG) || absent_count(s) >= (s->member_count - 1) / 2 ||
         !m->host->server || sickness_is_lost(s->sickness, leader))
-        return;
+        return NULL;
     sickness_hang(s->sickness, leader);
+    return m;
 }
 
 /* Now that a majority is up and can speak, whoever has lost everything is known to them. */
@@ -1072,17 +1074,19 @@ static void calm(struct sim *s)
     weather_calm(s->weather);
     sickness_calm(s->sickness);
     keep_minority_down(s);
-    hang_leader(s);
+    const struct sim_member *hung = hang_leader(s);
     start_wiped(s);
     uint64_t bound_ns = calm_bound_ns(s), until_ns = s->time.now_ns + bound_ns;
     uint64_t wanted = s->o.calls > 0 ? 0 : operations(s) + PROGRESS_MIN;
 
     s->history.healed_ns = s->time.now_ns;
     cluster_check_healed(s->cluster, s->time.now_ns, bound_ns);
-    while (!s->history.failed && operations(s) < wanted) {
+    while (!s->history.failed && (operations(s) < wanted || (hung && hung->leads))) {
         step(s);
         if (s->time.now_ns > until_ns)
-            history_fail(&s->history, "all is calm, and clients get nowhere");
+            history_fail(&s->history, "all is calm, and %s",
+                         operations(s) < wanted ? "clients get nowhere"
+                                                : "a member leads whose disk hangs");
     }
     while (!s->history.failed && s->o.calls == 0 && operations(s) < OPERATIONS_MIN)
         step(s);
