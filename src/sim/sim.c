@@ -712,6 +712,8 @@ static void sim_close(struct sim *s)
         fake_time_cancel(&s->time, &m->restart);
         if (m->host->server)
             sim_host_crash(m->host, FAKE_KILLED);
+        else
+            fake_wire_power_on(m->host->io.net); /* else whoever speaks to it never ends */
     }
     let_connections_end(s);
     clients_close(s);

@@ -8,10 +8,10 @@
 #include <string.h>
 #include <sys/stat.h>
 
-static void run_seeds(uint64_t first, uint64_t count)
+static void run_seeds(uint64_t first, uint64_t count, uint32_t without)
 {
     for (uint64_t seed = first; seed < first + count; seed++) {
-        struct sim_result r = sim_run(&(struct sim_options){.seed = seed});
+        struct sim_result r = sim_run(&(struct sim_options){.seed = seed, .without = without});
         if (!r.ok)
             test_fail(__FILE__, __LINE__, "seed %llu: %s", (unsigned long long)seed, r.problem);
     }
@@ -21,7 +21,7 @@ static void run_seeds(uint64_t first, uint64_t count)
 TEST(whatever_goes_wrong_members_keep_their_word)
 {
     test_runs_in_one_thread();
-    run_seeds(test_seed(), 6 * test_effort());
+    run_seeds(test_seed(), 6 * test_effort(), 0);
 }
 
 /*
@@ -36,7 +36,7 @@ TEST(seeds_that_once_found_something_are_clean)
 
     test_runs_in_one_thread();
     for (size_t i = 0; i < ARRAY_LEN(seeds); i++)
-        run_seeds(seeds[i], 1);
+        run_seeds(seeds[i], 1, SIM_DISK_FAULTS); /* which there were none of */
 }
 
 /* Under load, with crashes, and many of them ahead of what is applied. */
@@ -53,6 +53,30 @@ TEST(a_thousand_times_the_state_is_replaced_by_an_image_and_no_client_notices)
             test_fail(__FILE__, __LINE__, "seed %llu: %s", (unsigned long long)seed, r.problem);
         installs += r.installs;
         crashes += r.crashes;
+    }
+}
+
+/* Every illness of a disk, and all that a member may say to it. */
+TEST(with_sick_disks_members_keep_their_word_or_go)
+{
+    struct sickness_counts all = {0};
+    bool met_all = false;
+
+    test_runs_in_one_thread();
+    for (uint64_t seed = test_seed(); !met_all; seed++) {
+        struct sim_result r =
+            sim_run(&(struct sim_options){.seed = seed, .members = 3, .storm_ms = 8000});
+        if (!r.ok)
+            test_fail(__FILE__, __LINE__, "seed %llu: %s", (unsigned long long)seed, r.problem);
+        CHECK(seed < test_seed() + 100);
+        all.slow += r.sick.slow;
+        all.hung += r.sick.hung;
+        all.flipped += r.sick.flipped;
+        all.gave_up += r.sick.gave_up;
+        all.refused += r.sick.refused;
+        all.refused_wiped += r.sick.refused_wiped;
+        met_all = all.slow > 0 && all.hung > 0 && all.flipped > 0 && all.gave_up > 0 &&
+                  all.refused > 0 && all.refused_wiped > 0;
     }
 }
 
