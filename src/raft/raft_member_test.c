@@ -279,6 +279,47 @@ TEST(a_read_is_answered_once_a_quorum_confirms_the_leader)
     raft_group_close(&g);
 }
 
+/* The first of this type that is on its way, to come a second time. */
+static struct raft_message *copy_flying(const struct raft_rig *g, enum raft_message_type type)
+{
+    for (size_t i = 0; i < g->flying_count; i++)
+        if (g->flying[i]->type == type)
+            return raft_message_clone(g->flying[i]);
+    return NULL;
+}
+
+/*
+ * Whoever asks again uses the same context, so an echo of the first time would fit the second. A
+ * leader that was replaced meanwhile, and gets one late, must not take it for a quorum, least of
+ * all for a read that was asked between the two. (etcd's issue 20418.)
+ */
+TEST(an_echo_of_a_read_that_is_asked_again_confirms_nothing)
+{
+    struct raft_rig g;
+    raft_group_open(&g, 3, NULL);
+    raft_group_elect(&g, 1);
+    raft_group_read(&g, 1, "context1");
+    raft_group_take(&g, 1);
+    CHECK(raft_group_deliver(&g)); /* heartbeats */
+    raft_group_take(&g, 2);
+    struct raft_message *echo = copy_flying(&g, RAFT_MSG_HEARTBEAT_RESP);
+    CHECK(echo);
+    raft_group_settle(&g);
+    CHECK_STR(raft_group_reads(&g, 1), "context1@1 ");
+
+    g.member[1].cut = true;
+    raft_group_elect(&g, 2);
+    raft_group_read(&g, 1, "context2");
+    raft_group_read(&g, 1, "context1");
+    raft_group_step(&g, *echo);
+    raft_group_take(&g, 1);
+    CHECK_EQ(raft_group_role(&g, 1), RAFT_LEADER);
+    CHECK_STR(raft_group_reads(&g, 1), "context1@1 ");
+
+    raft_message_free(echo);
+    raft_group_close(&g);
+}
+
 TEST(many_reads_ride_on_one_round)
 {
     struct raft_rig g;
