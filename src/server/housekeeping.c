@@ -11,6 +11,8 @@ void housekeeping_init(struct housekeeping *h, const struct housekeeping_options
     *h = (struct housekeeping){.o = *options};
     if (h->o.settle_steps == 0)
         h->o.settle_steps = MVCC_SLICE_STEPS;
+    if (h->o.compact_steps == 0)
+        h->o.compact_steps = MVCC_SLICE_STEPS;
     snprintf(h->storage_version, sizeof(h->storage_version), "%s", storage_version);
 }
 
@@ -56,7 +58,7 @@ static bool compact_some(struct housekeeping *h)
 {
     if (!mvcc_compact_pending(h->o.mvcc) || mvcc_compact_waiting(h->o.mvcc))
         return false;
-    bool done = mvcc_compact_some(h->o.mvcc, MVCC_SLICE_STEPS);
+    bool done = mvcc_compact_some(h->o.mvcc, h->o.compact_steps);
     if (!mvcc_compact_pending(h->o.mvcc))
         log_info(h->o.logger, "finished scheduled compaction",
                  LOG_I64("compact-revision", mvcc_compact_revision(h->o.mvcc)));

@@ -46,7 +46,7 @@ struct housekeeping_options {
     struct pb_attributes attributes; /* this member's, to be published; lent */
     uint64_t commit_interval_ms;
     uint64_t publish_retry_ms;
-    unsigned settle_steps; /* in one slice; 0: MVCC_SLICE_STEPS */
+    unsigned settle_steps, compact_steps; /* in one slice; 0: MVCC_SLICE_STEPS */
 };
 
 struct housekeeping {

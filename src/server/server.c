@@ -124,7 +124,8 @@ static void open_parts(struct server *s, const struct boot *b)
                        .client_urls = {c->advertise_clients.at, c->advertise_clients.count}},
         .commit_interval_ms = (uint64_t)c->backend_batch_interval_ns / NS_PER_MS,
         .publish_retry_ms = limit_ms,
-        .settle_steps = s->options.settle_steps};
+        .settle_steps = s->options.settle_steps,
+        .compact_steps = s->options.compact_steps};
 
     storage_work_init(&s->work, b->log.applied);
     install_init(&s->install, &(struct install_options){.disk = s->io->disk,

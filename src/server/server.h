@@ -42,6 +42,7 @@ struct server_options {
     struct memory_disk *memory; /* the simulator's page store; NULL: LMDB in the data directory */
     int64_t range_tombstone_keys_min; /* of mvcc_options; 0: as mvcc has it */
     unsigned settle_steps;            /* in one turn; 0: MVCC_SLICE_STEPS */
+    unsigned compact_steps;           /* the same, of a compaction */
     uint64_t segment_bytes;           /* of wal_options; 0: as wal has it */
     unsigned line_delay_turns_max; /* what passes between rpc and the rest is held back; 0: not */
 

@@ -69,7 +69,7 @@ struct actor {
     bool reads_final, final_done;
     int64_t lease;
     int64_t oldest_in_txn; /* the lowest revision that the last transaction reads; 0: none */
-    bool is_kept; /* a keeper's: it has a key */
+    bool is_kept;          /* a keeper's: it has a key */
 
     /* a witness or watcher */
     struct client_call *stream;

@@ -142,6 +142,14 @@ void climate_draw_disks(struct climate *c, struct rng *rng)
     }
 }
 
+/* Mostly one turn is enough for a whole compaction: then no batch of the store ever has a part of
+ * it alone, and no crash comes in its midst. */
+void climate_draw_compactions(struct climate *c, struct rng *rng)
+{
+    if (rng_chance(rng, 1, 2))
+        c->compact_steps = (unsigned)ONE_OF(rng, 1, 3, 10, 40);
+}
+
 /* --- flags --- */
 
 struct line {

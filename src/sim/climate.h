@@ -65,6 +65,7 @@ struct climate {
     uint64_t segment_bytes;
     int64_t range_tombstone_keys_min; /* a few keys are many in this world */
     unsigned settle_steps;
+    unsigned compact_steps;        /* of a compaction in a turn; 0: as many as usual */
     unsigned line_delay_turns_max; /* between the sockets' side and the rest */
 
     /* the flags that stay */
@@ -88,6 +89,9 @@ void climate_draw_installs(struct climate *c, struct rng *rng);
 
 /* The same. Half of all worlds have sick disks, each with some of the faults. */
 void climate_draw_disks(struct climate *c, struct rng *rng);
+
+/* The same for what the machines are like beyond that. */
+void climate_draw_compactions(struct climate *c, struct rng *rng);
 
 static inline bool climate_has(const struct climate *c, enum sim_fault fault)
 {

@@ -144,6 +144,7 @@ bool sim_host_start(struct sim_host *h)
                                      .range_tombstone_keys_min =
                                          h->climate->range_tombstone_keys_min,
                                      .settle_steps = h->climate->settle_steps,
+                                     .compact_steps = h->climate->compact_steps,
                                      .segment_bytes = h->climate->segment_bytes,
                                      .line_delay_turns_max = h->climate->line_delay_turns_max,
                                      .on_failed = on_failed,

@@ -30,6 +30,7 @@ enum {
     REVISIONS_PER_DIGEST = 400, /* and that often again for so many revisions */
     AHEAD_MAX = 12,             /* entries that an image may be ahead */
     STEPS_OF_INSTALL = 100,
+    STEPS_OF_COMPACTION = 400,
     STORM_MS = 30000,
     STORM_MS_MAX = 45000,
     OPERATIONS_MIN = 300,
@@ -97,7 +98,10 @@ struct sim {
     uint64_t crash_step;   /* or at this step of the world */
     bool crash_takes_all;  /* and the others with it */
     uint64_t hash, steps, turns_at_once, last_ns;
-    uint64_t installed; /* in lives that are over */
+    uint64_t installed;     /* in lives that are over */
+    struct rng compactions; /* for how long they take, and who crashes in their midst */
+    int64_t compacted;      /* the newest that somebody has asked for */
+
     size_t ops_counted; /* of the history's first, all of them done */
     uint64_t acknowledged;
 };
@@ -593,6 +597,7 @@ static void draw_climate(struct sim *s)
     /* Members cannot send each other images yet, and one that is installed takes the log's place.
      */
     climate_draw_installs(c, &s->installs);
+    climate_draw_compactions(c, &s->compactions);
     if (s->o.install_turns > 0)
         c->install_turns = s->o.install_turns == UINT32_MAX ? 0 : s->o.install_turns;
     if (c->members > 1)
@@ -633,6 +638,7 @@ static void begin(struct sim *s, const struct sim_options *o)
     rng_seed(&s->installs, ~o->seed);
     rng_seed(&s->disks, o->seed << 32 | 2);
     rng_seed(&s->digests, o->seed << 32 | 1); /* so that taking them changes no story */
+    rng_seed(&s->compactions, ~(o->seed << 32));
     draw_climate(s);
 }
 
@@ -751,12 +757,25 @@ static void look_for_torn_founding(struct sim *s)
     }
 }
 
+/* A compaction is over soon, and one that is planned by calls of the disks would hardly ever come
+ * in its midst. */
+static void plan_crash_in_compaction(struct sim *s)
+{
+    bool is_new = s->history.compacted > s->compacted;
+
+    s->compacted = s->history.compacted;
+    if (is_new && s->crashes_left > 0 && s->o.crash_at_call == 0 &&
+        rng_chance(&s->compactions, 1, 6))
+        s->crash_step = s->steps + rng_below(&s->compactions, STEPS_OF_COMPACTION);
+}
+
 static void look_for_crash(struct sim *s)
 {
     const struct sim_member *m = &s->members[s->crash_member];
     /* A witness that is to connect again must find what it has not seen. */
     bool is_safe = s->history.seen >= s->history.compacted;
 
+    plan_crash_in_compaction(s);
     if (!is_safe)
         return;
     look_for_torn_founding(s);

@@ -206,9 +206,15 @@ static void begin_crowd(struct actor *a)
 
 /* --- the rest of what it asks for --- */
 
+static bool is_newest_deleted(const struct history *h)
+{
+    return h->event_count > 0 && h->events[h->event_count - 1].deleted;
+}
+
 /* Anywhere up to the newest revision, if the witness will survive it; below what it has seen
  * otherwise, and always if there are several members: it may be just about to leave its own for one
- * that has cut its history already. */
+ * that has cut its history already. Where the newest is a delete it is often that one: nothing in
+ * the store is newer than what the compaction might remove. */
 static void begin_compaction(struct actor *a)
 {
     struct history *h = a->h;
@@ -223,6 +229,8 @@ static void begin_compaction(struct actor *a)
         newest = h->told;
     }
     int64_t revision = (int64_t)rng_between(&a->rng, (uint64_t)oldest, (uint64_t)newest);
+    if (is_newest_deleted(h) && rng_chance(&a->past, 1, 2))
+        revision = newest;
     if (is_future)
         revision += FUTURE;
     else if (revision > h->compacted)
