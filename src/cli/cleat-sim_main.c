@@ -241,11 +241,17 @@ static int run_shrink(struct arguments *a)
         printf("seed %" PRIu64 " does not fail\n", a->options.seed);
         return 0;
     }
-    unsigned members = sim_member_count(&a->options);
-    struct sim_options least = shrink(&a->options, members, run_fails, a);
+    struct shrink s = {.failing = &a->options,
+                       .members = sim_member_count(&a->options),
+                       .fails = run_fails,
+                       .context = a,
+                       .runs_max = SHRINK_RUNS_MAX};
+    struct sim_options least = shrink(&s);
     struct buf text = {0};
     shrink_arguments(&least, &text);
-    printf("least: cleat-sim %s\n", buf_str(&text));
+    printf("%s of %u runs: cleat-sim %s\n",
+           s.is_least ? "least" : "there may be a smaller one, but this is the least", s.runs,
+           buf_str(&text));
     buf_free(&text);
     run_seed(a, &least);
     return 1;

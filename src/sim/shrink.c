@@ -8,13 +8,20 @@ enum { STORM_MS_FIRST = 30000, STORM_MS_LEAST = 250 };
 
 struct search {
     struct sim_options best;
-    shrink_fails *fails;
-    void *context;
+    struct shrink *asked;
 };
+
+static bool is_over(const struct search *s)
+{
+    return s->asked->runs >= s->asked->runs_max;
+}
 
 static bool take_if_it_fails(struct search *s, const struct sim_options *smaller)
 {
-    if (!s->fails(s->context, smaller))
+    if (is_over(s))
+        return false;
+    s->asked->runs++;
+    if (!s->asked->fails(s->asked->context, smaller))
         return false;
     s->best = *smaller;
     return true;
@@ -73,21 +80,21 @@ static bool end_earlier(struct search *s)
     return smaller;
 }
 
-struct sim_options shrink(const struct sim_options *failing, unsigned members, shrink_fails *fails,
-                          void *context)
+struct sim_options shrink(struct shrink *asked)
 {
-    struct search s = {.best = *failing, .fails = fails, .context = context};
+    struct search s = {.best = *asked->failing, .asked = asked};
     bool smaller = true;
 
-    s.best.members = members;
+    s.best.members = asked->members;
     if (s.best.storm_ms == 0)
         s.best.storm_ms = STORM_MS_FIRST;
-    while (smaller) {
+    while (smaller && !is_over(&s)) {
         smaller = drop_faults(&s);
         smaller |= drop_members(&s);
         smaller |= drop_clients(&s);
         smaller |= end_earlier(&s);
     }
+    asked->is_least = !smaller && !is_over(&s);
     return s.best;
 }
 

@@ -22,13 +22,20 @@ TEST(what_a_failure_does_not_need_is_taken_away)
     struct bug bug = {.needs = 1u << FAULT_CUT | 1u << FAULT_PAUSE, .members = 3, .storm_ms = 4000};
     struct buf text = {0};
 
-    struct sim_options o = shrink(&(struct sim_options){.seed = 7}, 7, fails, &bug);
+    struct shrink s = {.failing = &(struct sim_options){.seed = 7},
+                       .members = 7,
+                       .fails = fails,
+                       .context = &bug,
+                       .runs_max = 100};
+    struct sim_options o = shrink(&s);
     shrink_arguments(&o, &text);
 
     CHECK_EQ(~o.without & ((1u << SIM_FAULTS) - 1), bug.needs);
     CHECK_STR(buf_str(&text), "--seed 7 --members 3 --writers 1 --watchers 1 --storm-ms 7500 "
                               "--without crash,power,one-way,clog,loss,latency,bandwidth,reset,"
                               "half-open,repeat,drift,jump,files");
+    CHECK(s.is_least);
+    CHECK_EQ(s.runs, bug.asked);
     CHECK(bug.asked < 100);
     buf_free(&text);
 }
@@ -37,9 +44,30 @@ TEST(a_failure_that_needs_no_fault_is_found_in_the_smallest_world)
 {
     struct bug bug = {0};
 
-    struct sim_options o = shrink(&(struct sim_options){.seed = 7}, 5, fails, &bug);
+    struct shrink s = {.failing = &(struct sim_options){.seed = 7},
+                       .members = 5,
+                       .fails = fails,
+                       .context = &bug,
+                       .runs_max = 100};
+    struct sim_options o = shrink(&s);
 
     CHECK_EQ(o.without, (1u << SIM_FAULTS) - 1);
     CHECK_EQ(o.members, 1);
     CHECK_EQ(o.storm_ms, 468);
+}
+
+TEST(a_search_for_a_smaller_failure_ends)
+{
+    struct bug bug = {.needs = 1u << FAULT_CUT, .members = 3};
+    struct shrink s = {.failing = &(struct sim_options){.seed = 7},
+                       .members = 7,
+                       .fails = fails,
+                       .context = &bug,
+                       .runs_max = 5};
+
+    struct sim_options o = shrink(&s);
+    CHECK_EQ(bug.asked, 5);
+    CHECK_EQ(s.runs, 5);
+    CHECK(!s.is_least);
+    CHECK_EQ(o.without, 1u << FAULT_CRASH | 1u << FAULT_POWER | 1u << FAULT_ONE_WAY);
 }
