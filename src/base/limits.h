@@ -470,6 +470,9 @@ enum {
     CUTTING_MEMBERS_MAX = 8,    /* of them for other members: clients leave them these */
     CUTTING_PATIENCE_MS = 1000, /* for a moment between two commits; then no entry is begun */
 
+    SENDING_PAUSE_MS = 1000, /* after a snapshot for a member has failed: the next costs a walk */
+    SENDING_LOG_MS = 30000,  /* the log is kept for a member that has taken one; etcd's */
+
     RECEIVING_WINDOW_BYTES = 1 * MIB, /* of a snapshot that comes, on their way to its file */
     INSTALL_OLD_MAX = 4,              /* states that were replaced and that somebody still reads, */
     INSTALL_OLD_MS = 60000,           /* and for how long, from when they were replaced */

@@ -261,19 +261,6 @@ TEST(a_leader_whose_disk_stalls_hands_over)
 
 /* --- behind --- */
 
-static unsigned count_logged(const struct cluster_rig *r, unsigned n, const char *text)
-{
-    const struct buf *l = &r->at[n]->logged;
-    unsigned count = 0;
-
-    for (const uint8_t *at = l->at; at;) {
-        at = memmem(at, (size_t)(l->at + l->len - at), text, strlen(text));
-        count += at != NULL;
-        at = at ? at + 1 : NULL;
-    }
-    return count;
-}
-
 /* After a restart what was applied is on disk alone, and a member that was away wants it. */
 TEST(a_member_that_was_away_gets_what_only_the_disk_has)
 {
@@ -323,37 +310,6 @@ TEST(a_leader_that_was_restarted_has_what_others_miss_before_its_snapshot)
     cluster_rig_for_ms(&r, 20000);
     CHECK(r.at[away]->ready);
     CHECK_STR(cluster_rig_get(&r, away, "k59", false), "v");
-    cluster_rig_close(&r);
-}
-
-/* No other member can bring it up to date; so an operator must hear of it, and from the leader,
- * whom he asks first. */
-TEST(a_member_that_is_behind_the_log_is_spoken_of)
-{
-    struct cluster_rig r;
-    static const char *const flags[] = {"--snapshot-count", "5", "--snapshot-catchup-entries", "1",
-                                        NULL};
-    char key[16];
-    cluster_rig_open(&r, 3, flags);
-    cluster_rig_start_all(&r);
-    unsigned away = cluster_rig_follower(&r);
-    cluster_rig_crash(&r, away);
-    for (unsigned i = 0; i < 50; i++) {
-        snprintf(key, sizeof(key), "k%u", i);
-        cluster_rig_put(&r, cluster_rig_leader(&r), key, "v");
-        cluster_rig_for_ms(&r, 50);
-    }
-
-    unsigned leader = cluster_rig_leader(&r);
-    cluster_rig_start(&r, away);
-    cluster_rig_for_ms(&r, 10000);
-    CHECK(!r.at[away]->ready);
-    CHECK_EQ(cluster_rig_leader(&r), leader);
-    CHECK_EQ(count_logged(&r, leader, "behind the log"), 1);
-    cluster_rig_put(&r, leader, "k", "v");
-    cluster_rig_for_ms(&r, 60000);
-    CHECK_EQ(count_logged(&r, leader, "behind the log"), 2);
-
     cluster_rig_close(&r);
 }
 

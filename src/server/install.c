@@ -251,17 +251,10 @@ static void pass_over_entries(struct server *s, uint64_t index)
     }
 }
 
-/*
- * Raft's log begins with the snapshot, so there is nothing to be sent to anybody who needs what was
- * before it, but this snapshot itself. And nothing of the log's files: segments from before it go.
- */
-static void begin_log_anew(struct server *s, const struct raft_snapshot *snapshot)
+/* Raft's log begins with the snapshot, and nothing of the files from before it is of use. */
+static void begin_log_anew(struct server *s, uint64_t index)
 {
-    struct raft_snapshot bare = {
-        .index = snapshot->index, .term = snapshot->term, .conf_state = snapshot->conf_state};
-
-    raft_set_snapshot(s->raft, &bare);
-    wal_release(s->wal, snapshot->index);
+    wal_release(s->wal, index);
     wal_purge(s->wal, (unsigned)s->config->max_wals);
 }
 
@@ -325,8 +318,9 @@ void install_image(struct server *s)
     s->facts.applied_term = snapshot->term;
     pass_over_entries(s, snapshot->index);
     log_snapshot_installed(&s->snapshot, snapshot->index);
+    sending_offer(s->raft, snapshot->index, snapshot->term, &snapshot->conf_state);
     if (i->is_received)
-        begin_log_anew(s, snapshot);
+        begin_log_anew(s, snapshot->index);
     add_old(i, &old, s->facts.now_ms);
     i->image = (struct state){0};
     i->seq = 0;

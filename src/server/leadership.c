@@ -2,14 +2,11 @@
 #include "api/api.h"
 #include "lease/lease.h"
 #include "raft/raft.h"
-#include "raft/tracker.h"
 #include "server/config.h"
 #include "server/server_int.h"
 
 #include <inttypes.h>
 #include <stdio.h>
-
-enum { SPEAK_OF_BEHIND_MS = 60000 }; /* how often, of members that need more than the log has */
 
 /* --- noticing --- */
 
@@ -201,36 +198,11 @@ static void resign_if_stalled(struct server *s)
         log_warn(s->logger, "no other voter is connected");
 }
 
-/*
- * Who was away for so long that the log has let go of what it needs waits for a snapshot, and raft
- * says so to nobody: it seems to be a member like the others. Once a minute, since that does not
- * pass by itself.
- */
-static void speak_of_those_behind(struct server *s)
-{
-    uint64_t base = raft_status(s->raft).base_index;
-    const struct raft_progress *p;
-
-    if (!s->facts.is_leader || s->facts.now_ms < s->speak_of_behind_ms)
-        return;
-    for (size_t i = 0; (p = raft_progress_at(s->raft, i)); i++) {
-        if (p->id == s->facts.member_id || !p->recent_active || p->next > base)
-            continue;
-        log_warn(s->logger,
-                 "a member is behind the log and cannot catch up: snapshots are not sent between "
-                 "members yet",
-                 LOG_ID("remote-member-id", p->id), LOG_U64("wanted-index", p->next),
-                 LOG_U64("first-index", base + 1));
-        s->speak_of_behind_ms = s->facts.now_ms + SPEAK_OF_BEHIND_MS;
-    }
-}
-
 void leadership_tick(struct server *s)
 {
     skip_ticks(s);
     confirm(s);
     resign_if_stalled(s);
-    speak_of_those_behind(s);
 }
 
 /* --- giving up --- */

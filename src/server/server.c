@@ -141,6 +141,12 @@ static void open_parts(struct server *s, const struct boot *b)
                                                               .logger = s->logger,
                                                               .snap_dir = s->snap_dir,
                                                               .member_id = s->facts.member_id});
+    sending_init(&s->sending, &(struct sending_options){.raft = s->raft,
+                                                        .peers = s->peering.peers,
+                                                        .cutting = &s->cutting,
+                                                        .logger = s->logger,
+                                                        .facts = &s->facts});
+    sending_offer(s->raft, b->log.applied, s->facts.applied_term, &s->conf_state);
     log_snapshot_init(&s->snapshot, &snapshots, b->snapshot.index, b->log.applied);
     pending_init(&s->pending, &pending);
     housekeeping_init(&s->housekeeping, &house, s->state.storage_version);
@@ -312,6 +318,7 @@ static void server_free(struct server *s, bool crashed)
     storage_work_free(&s->work);
     raft_close(s->raft);
     own_image_free(&s->own_image);
+    sending_free(&s->sending);
     cutting_free(&s->cutting);
     receiving_free(&s->receiving);
     hashing_free(&s->hashing);
@@ -456,6 +463,7 @@ void server_check(const struct server *s)
     install_check(&s->install);
     cutting_check(&s->cutting);
     receiving_check(&s->receiving);
+    sending_check(&s->sending);
     assert(s->facts.applied_index <= s->install.apply_up_to);
     housekeeping_check(&s->housekeeping);
     assert(s->snapshot.recorded_index <= backend_durable(s->state.backend).index);

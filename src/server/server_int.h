@@ -27,6 +27,7 @@
  *     receiving.h       such an image that another member sends
  *     own_image.h       such an image made by the member itself, for tests
  *     cutting.h         images of the state, for other members and for backups
+ *     sending.h         members that are behind the log are sent one
  *     housekeeping.h    what is due from time to time
  *     storage_version.h for which version the store is made
  */
@@ -48,6 +49,7 @@
 #include "server/peering.h"
 #include "server/pending.h"
 #include "server/receiving.h"
+#include "server/sending.h"
 #include "server/server.h"
 #include "server/state.h"
 #include "server/storage_work.h"
@@ -103,7 +105,7 @@ struct server {
     struct receiving receiving;
     struct own_image own_image;
     struct cutting cutting;
-    uint64_t speak_of_behind_ms; /* of members that need more than the log has: not before */
+    struct sending sending;
 
     struct pending pending;
     struct forwarding forwarding;

@@ -279,7 +279,10 @@ static void apply_committed(struct server *s)
 static void send_messages(struct server *s, const struct raft_output *out)
 {
     for (size_t i = 0; i < out->send_count; i++)
-        peers_send(s->peering.peers, &out->messages[i]); /* encoded there, so lent is enough */
+        if (out->messages[i].type == RAFT_MSG_SNAP)
+            sending_ask(&s->sending, &out->messages[i]);
+        else
+            peers_send(s->peering.peers, &out->messages[i]); /* encoded there: lent is enough */
     if (out->send_count > 0 && s->facts.is_leader)
         peers_flush(s->peering.peers);
 }
@@ -423,7 +426,7 @@ static void hear_result(struct server *s, const struct peer_event *e)
 static void hear_snapshot(struct server *s, const struct peer_event *e)
 {
     if (e->kind == PEER_SNAPSHOT_SENT || e->kind == PEER_SNAPSHOT_FAILED)
-        raft_report_snapshot(s->raft, e->member, e->kind == PEER_SNAPSHOT_SENT);
+        sending_result(&s->sending, e->member, e->kind == PEER_SNAPSHOT_SENT);
     else
         receiving_hear(s, e);
 }
@@ -678,6 +681,21 @@ static void begin_snapshot(struct server *s)
                                                       .membership = &m});
 }
 
+/* Whoever is being sent an image needs the log behind it. The next snapshot lets go of more. */
+static void release_log(struct server *s, uint64_t index)
+{
+    const struct raft_snapshot *last = &s->snapshot.snapshot;
+
+    sending_offer(s->raft, last->index, last->term, &last->conf_state);
+    if (sending_keeps_log(&s->sending)) {
+        log_info(s->logger, "skip compaction since there is an inflight snapshot");
+    } else if (index > 0) {
+        raft_compact(s->raft, index);
+        wal_release(s->wal, index);
+    }
+    wal_purge(s->wal, (unsigned)s->config->max_wals);
+}
+
 static void record_snapshot(struct server *s)
 {
     const struct raft_snapshot *record = log_snapshot_take_record(&s->snapshot, s->facts.now_ms);
@@ -687,14 +705,9 @@ static void record_snapshot(struct server *s)
         server_fail(s, "cannot save a snapshot of the log: %s", err_text(ERR_SYNC));
     if (record)
         log_snapshot_recorded_as(&s->snapshot, wal_append_snapshot(s->wal, record));
-    if (!log_snapshot_take_release(&s->snapshot, wal_durable(s->wal), raft_status(s->raft).applied,
-                                   &index))
-        return;
-    if (index > 0) {
-        raft_compact(s->raft, index);
-        wal_release(s->wal, index);
-    }
-    wal_purge(s->wal, (unsigned)s->config->max_wals);
+    if (log_snapshot_take_release(&s->snapshot, wal_durable(s->wal), raft_status(s->raft).applied,
+                                  &index))
+        release_log(s, index);
 }
 
 /* --- housekeeping --- */
@@ -818,6 +831,7 @@ static void work(struct server *s)
     take_raft(s);
     apply_committed(s);
     take_raft(s); /* what applying has brought about: more to apply, perhaps */
+    sending_some(&s->sending);
     leadership_campaign_alone(s);
     serve_reads(s);
     serve_forwarded(s);
