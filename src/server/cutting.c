@@ -249,11 +249,12 @@ static void cut_when_possible(struct server *s)
     bool is_busy = apply_is_busy(s->state.apply);
 
     c->holds_back = false;
-    if (backend_applied(s->state.backend).index == 0 ||
-        !mvcc_is_settled(s->state.mvcc, INT64_MAX)) {
-        (void)is_settled(s);
+    if (backend_applied(s->state.backend).index == 0)
+        return; /* of nothing there is no snapshot */
+    /* Who has waited stays at the barrier until the cut itself, or the next large delete would come
+     * before it. */
+    if (!mvcc_is_settled(s->state.mvcc, INT64_MAX) && !is_settled(s))
         return;
-    }
     if (!is_busy && can_freeze(s) && is_settled(s)) {
         wait_for_nobody(c);
         cut(s);

@@ -101,6 +101,7 @@ struct server {
     struct raft_conf_state conf_state; /* as applied */
     bool peers_left;                   /* messages that this turn had no time for, perhaps */
     struct log_snapshot snapshot;
+    uint64_t release_index; /* of the log, up to here, when nobody needs it; 0: nothing */
     struct install install;
     struct receiving receiving;
     struct own_image own_image;

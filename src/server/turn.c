@@ -681,33 +681,39 @@ static void begin_snapshot(struct server *s)
                                                       .membership = &m});
 }
 
-/* Whoever is being sent an image needs the log behind it. The next snapshot lets go of more. */
-static void release_log(struct server *s, uint64_t index)
+/* Whoever is being sent an image needs the log behind it. */
+static void release_log(struct server *s)
+{
+    if (s->release_index == 0 || sending_keeps_log(&s->sending))
+        return;
+    raft_compact(s->raft, s->release_index);
+    wal_release(s->wal, s->release_index);
+    s->release_index = 0;
+    wal_purge(s->wal, (unsigned)s->config->max_wals);
+}
+
+static void snapshot_recorded(struct server *s)
 {
     const struct raft_snapshot *last = &s->snapshot.snapshot;
 
     sending_offer(s->raft, last->index, last->term, &last->conf_state);
-    if (sending_keeps_log(&s->sending)) {
+    if (sending_keeps_log(&s->sending))
         log_info(s->logger, "skip compaction since there is an inflight snapshot");
-    } else if (index > 0) {
-        raft_compact(s->raft, index);
-        wal_release(s->wal, index);
-    }
     wal_purge(s->wal, (unsigned)s->config->max_wals);
 }
 
 static void record_snapshot(struct server *s)
 {
     const struct raft_snapshot *record = log_snapshot_take_record(&s->snapshot, s->facts.now_ms);
-    uint64_t index;
 
     if (log_snapshot_is_unsynced(&s->snapshot))
         server_fail(s, "cannot save a snapshot of the log: %s", err_text(ERR_SYNC));
     if (record)
         log_snapshot_recorded_as(&s->snapshot, wal_append_snapshot(s->wal, record));
     if (log_snapshot_take_release(&s->snapshot, wal_durable(s->wal), raft_status(s->raft).applied,
-                                  &index))
-        release_log(s, index);
+                                  &s->release_index))
+        snapshot_recorded(s);
+    release_log(s);
 }
 
 /* --- housekeeping --- */
