@@ -168,6 +168,55 @@ TEST(a_turn_hands_in_a_share)
     peer_rig_close(r);
 }
 
+/* Else the rest would wait for something else to happen. */
+TEST(more_to_do_wakes_the_turn)
+{
+    enum { OTHERS = 9 };
+    struct peer_rig *r = peer_rig_connected(3);
+    struct rig_member *from = &r->at[1], *to = &r->at[2];
+    const char *const nowhere[] = {"http://10.0.0.3:2380"};
+
+    /* Shares that are smaller than what a socket takes. */
+    from->snapshot.stops_at = 1;
+    peer_rig_snapshot(r, 1, 2, 7, 16 * MIB);
+    peer_rig_until(r, &to->snapshot.begun, 1);
+    peer_rig_crash(r, 3);
+    fake_wire_power_off(r->at[3].io.net);
+    for (uint64_t id = 1; id <= OTHERS; id++) {
+        struct raft_snapshot snapshot = {.index = 7, .term = 3};
+        peers_add(from->peers, id, nowhere, 1);
+        peers_snapshot_begin(
+            from->peers,
+            &(struct raft_message){
+                .type = RAFT_MSG_SNAP, .from = peer_rig_id(1), .to = id, .snapshot = &snapshot},
+            MIB);
+    }
+    to->snapshot.window = MIB;
+    peer_rig_run_ms(r, 100);
+    while (inbox_drain(&from->inbox, 1) > 0)
+        ;
+    CHECK(hand_in_all(from->peers, peer_rig_id(2)) > 0);
+    peers_flush(from->peers);
+    CHECK(!inbox_is_empty(&from->inbox));
+
+    /* What was held for want of credit. */
+    to->snapshot.window = 0;
+    for (unsigned i = 0; i < 50; i++) {
+        (void)hand_in_all(from->peers, peer_rig_id(2));
+        peer_rig_run_ms(r, 10);
+    }
+    while (inbox_drain(&to->inbox, 1) > 0)
+        ;
+    size_t events = to->snapshot.events;
+    to->snapshot.granted += 10;
+    peers_snapshot_grant(to->peers, to->snapshot.id, 10);
+    CHECK(!inbox_is_empty(&to->inbox));
+    peer_rig_run_ms(r, 1);
+    CHECK_EQ(to->snapshot.events, events + 1);
+    fake_wire_power_on(r->at[3].io.net);
+    peer_rig_close(r);
+}
+
 TEST(a_receiver_that_does_not_read_is_given_up)
 {
     struct peer_rig *r = peer_rig_connected(2);
