@@ -341,6 +341,27 @@ TEST(a_snapshot_is_refused_in_the_middle)
     peer_rig_close(r);
 }
 
+/* What the server has not taken yet goes with it. */
+TEST(after_a_response_nothing_is_told)
+{
+    struct peer_rig *r = peer_rig_connected(2);
+    struct rig_member *to = &r->at[2];
+
+    peer_rig_snapshot(r, 1, 2, 7, 1000);
+    peer_rig_until(r, &to->snapshot.begun, 1);
+    to->takes_nothing = true;
+    to->snapshot.window = 1000;
+    peer_rig_run_ms(r, 100);
+    CHECK(!list_empty(&to->peers->told));
+    respond(r, 2, 500, "no\n");
+    CHECK(list_empty(&to->peers->told));
+    peers_check(to->peers);
+    to->takes_nothing = false;
+    check_ends(r, 1, 0, 1);
+    CHECK_EQ(to->snapshot.events + to->snapshot.ended + to->snapshot.gone, 0);
+    peer_rig_close(r);
+}
+
 TEST(a_response_before_the_first_byte_is_taken)
 {
     struct peer_rig *r = peer_rig_connected(2);
