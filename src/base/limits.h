@@ -638,8 +638,8 @@ static_assert(RPC_MESSAGE_BYTES_DEFAULT < PEER_POST_BYTES_MAX, "so can one large
 static_assert(RAFT_MESSAGE_BYTES_MAX <= PEER_FRAME_ENTRIES_MAX, "an entry is a byte or more");
 static_assert(RAFT_MESSAGE_BYTES_MAX < PEER_DECODER_AT_ONCE_BYTES,
               "usual appends are received without copies");
-static_assert(RAFT_MEMBERS_MAX * (2 + PEER_POST_CONNS_MAX + PEER_ASK_CONNS_MAX) <= PEER_DIALS_MAX,
-              "streams, posts and requests of every member can be dialled at once");
+static_assert(RAFT_MEMBERS_MAX * (3 + PEER_POST_CONNS_MAX + PEER_ASK_CONNS_MAX) <= PEER_DIALS_MAX,
+              "streams, a snapshot, posts and requests of every member can be dialled at once");
 static_assert(2 * PEER_LINK_HEARTBEAT_MS < PEER_STREAM_SILENCE_MS,
               "one heartbeat may be late without a stream being cut");
 static_assert(PEER_REDIAL_MIN_MS < PEER_REDIAL_MAX_MS, "a pause grows");

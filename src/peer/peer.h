@@ -49,12 +49,12 @@
  *               PEER_IN_BYTES_MAX incoming; a frame of at most PEER_FRAME_BYTES_MAX while it is
  *               being received, from members alone, and PEER_RECEIVING_BYTES_MAX for all of them;
  *               others can post no more than PEER_REQUEST_BYTES_MAX. Whoever does not read is cut
- *               off after five seconds.
- *               For a snapshot being sent PEER_SNAPSHOT_CREDIT_BYTES twice, for one being received
- *               its message (PEER_SNAPSHOT_MESSAGE_BYTES_MAX, of members alone) until the image
- *               begins, then the credit and one read of the socket.
+ *               off after five seconds. For a snapshot being sent PEER_SNAPSHOT_CREDIT_BYTES twice;
+ *               for one being received its message (PEER_SNAPSHOT_MESSAGE_BYTES_MAX, of members
+ *               alone) until the image begins, then twice the credit and one read of the socket.
  *            5. Whoever has the wrong cluster, a wrong, unknown or removed id or a version that
  *               does not fit is refused with etcd's status and text, and nothing of it is shown.
+ *               A snapshot may be from somebody unknown: we may have been away when it joined.
  *            6. Any bytes at all are safe.
  *            7. A member that is not there costs about a connection attempt a second for each
  *               stream, and is dialled at once when it comes to our port.

@@ -505,7 +505,8 @@ static struct bytes raw_snapshot(const char *from, uint64_t length, size_t data,
     static struct buf all;
     struct buf message = {0}, padding = {0}, body = {0};
 
-    memset(buf_extend(&padding, data), ' ', data);
+    if (data > 0)
+        memset(buf_extend(&padding, data), ' ', data);
     struct raft_snapshot snapshot = {.index = 7, .term = 3, .data = buf_bytes(&padding)};
     raft_message_encode(&(struct raft_message){.type = RAFT_MSG_SNAP,
                                                .from = strtoull(from, NULL, 16),
