@@ -70,4 +70,5 @@ enum err db_fail(struct db *db, enum err e);
 /* Appends "path: text" to the reasons. */
 __attribute__((format(printf, 3, 4))) void db_say(struct buf *why, const char *path,
                                                   const char *format, ...);
-void db_say_v(struct buf *why, const char *path, const char *format, va_list args);
+__attribute__((format(printf, 3, 0))) void db_say_v(struct buf *why, const char *path,
+                                                    const char *format, va_list args);
