@@ -1021,9 +1021,9 @@ TEST(a_member_that_the_snapshot_does_not_have_is_gone_for_good)
 /* --- etcd's own --- */
 
 /* An etcd that is the same member of the same cluster, by its URL, and has come further. */
-static void run_etcd(struct peer *etcd)
+static void run_etcd(struct peer *etcd, struct arena *arena)
 {
-    peer_open(etcd, arena_printf(&etcd->arena, "%s/etcd", test_tmp_dir()));
+    peer_open(etcd, arena_printf(arena, "%s/etcd", test_tmp_dir()));
     etcd->advertised_url = "http://10.0.0.1:2380";
     peer_start(etcd, "--snapshot-count 10");
     for (unsigned i = 0; i < 30; i++)
@@ -1064,12 +1064,12 @@ static void take_from_etcd(struct shot *p, struct peer *etcd, struct alone *t)
 
 TEST(a_snapshot_that_real_etcd_has_made_is_taken)
 {
-    struct peer etcd = {0};
+    struct peer etcd;
     struct alone t;
     struct mvcc_hash h = {0};
     peer_need();
     alone_open(&t);
-    run_etcd(&etcd);
+    run_etcd(&etcd, &t.shot.arena);
     take_from_etcd(&t.shot, &etcd, &t);
     CHECK(t.shot.snapshot.index > server_status(member(&t)).committed);
 
