@@ -59,8 +59,8 @@ struct db_copied {
     uint64_t entries, bytes; /* keys and values, all buckets together */
 };
 
-/* Into a store that is empty, in batches of SNAP_IMPORT_BATCH_BYTES, the last of them with the
- * position; all of it is committed. `to_name` is what the store is called in `why`. */
+/* Into a store that is empty, in batches of SNAP_IMPORT_BATCH_BYTES, bucket meta with the position
+ * last; all of it is committed. `to_name` is what the store is called in `why`. */
 MUST_CHECK enum err db_copy(struct db *db, struct backend *to, const char *to_name,
                             struct db_copied *out);
 
