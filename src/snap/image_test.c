@@ -313,7 +313,8 @@ TEST(an_image_of_a_store_that_is_being_compacted_is_whole)
         put_some(&r, 100);
     mvcc_rig_compact(&r.store, mvcc_revision(r.store.m));
     mvcc_rig_commit(&r.store);
-    CHECK(!mvcc_compact_some(r.store.m, 500));
+    while (!backend_can_commit(r.store.backend_rig.b)) /* it hashes before it removes */
+        CHECK(!mvcc_compact_some(r.store.m, 500));
 
     cut(&r, &i, 1); /* with those removals in its batch */
     rig_work(&r);
