@@ -509,6 +509,10 @@ static enum err run_commit(struct backend *b)
 {
     enum err e = batch_commit_to(b->frozen, b->store, NULL);
 
+    if (e == ERR_NO_SPACE && b->defrag.copy) { /* it has space that is needed more here */
+        defrag_give_up(b, e);
+        e = batch_commit_to(b->frozen, b->store, NULL);
+    }
     /* The live store first: it is what durable means. The copy may be given up at any time. */
     if (e == ERR_OK)
         defrag_follow(b, b->frozen);
@@ -565,6 +569,7 @@ static void committed(struct backend *b)
     pthread_mutex_lock(&b->lock);
     b->frozen = NULL;
     pthread_mutex_unlock(&b->lock);
+    b->lacks_space = false;
     b->durable = done->position;
     b->durable_number = b->open_number - 1;
     backend_drop_batch(b, done);
@@ -578,12 +583,21 @@ static void fail(struct backend *b)
     b->on_failure(b->context, b->job_err, b->job_text);
 }
 
+/* Whatever has been written of it is where nobody looks, so there is nothing to be undone. */
+static void await_space(struct backend *b)
+{
+    b->lacks_space = b->awaits_space = true;
+    memcpy(b->space_text, b->job_text, sizeof(b->space_text));
+}
+
 static void settle_job(struct backend *b, enum backend_job kind)
 {
     /* Nothing runs now, so the other thread's figures may be looked at. */
     b->sizes = b->store->sizes;
     b->slice_next = kind == JOB_COMMIT;
-    if (b->job_err != ERR_OK)
+    if (b->job_err == ERR_NO_SPACE && kind == JOB_COMMIT)
+        await_space(b);
+    else if (b->job_err != ERR_OK)
         fail(b);
     else if (kind == JOB_COMMIT)
         committed(b);
@@ -609,9 +623,10 @@ static enum backend_job next_job(const struct backend *b)
     if (b->install)
         return JOB_INSTALL;
     /* Commits and slices of a copy take turns, so that neither waits for all of the other. */
-    if (b->defrag.request && (b->slice_next || !b->frozen))
+    bool commit_is_next = b->frozen && !b->awaits_space;
+    if (b->defrag.request && (b->slice_next || !commit_is_next))
         return JOB_SLICE;
-    if (b->frozen)
+    if (commit_is_next)
         return JOB_COMMIT;
     return b->unused_batches || b->unused_stores ? JOB_FREE : JOB_NONE;
 }
@@ -642,6 +657,17 @@ void backend_commit_start(struct backend *b)
     backend_pump(b);
 }
 
+bool backend_lacks_space(const struct backend *b)
+{
+    return b->lacks_space;
+}
+
+void backend_retry(struct backend *b)
+{
+    b->awaits_space = false;
+    backend_pump(b);
+}
+
 enum err backend_commit_now(struct backend *b)
 {
     assert(b->running == JOB_NONE);
@@ -663,9 +689,10 @@ enum err backend_commit_now(struct backend *b)
     return e;
 }
 
+/* The store's own words are the other thread's while a commit is under way. */
 const char *backend_failure(const struct backend *b)
 {
-    return b->store->failure;
+    return b->lacks_space ? b->space_text : b->store->failure;
 }
 
 /* --- invariants --------------------------------------------------------------------------- */
@@ -693,11 +720,13 @@ void backend_check(const struct backend *b)
         assert(b->frozen->position.index >= b->durable.index);
         assert(b->frozen->position.index <= b->applied.index);
         assert(b->open_number == b->durable_number + 2);
-        assert(b->failed || b->running != JOB_NONE);
+        assert(b->failed || b->running != JOB_NONE || b->awaits_space);
     } else {
+        assert(!b->lacks_space);
         assert(b->open_number == b->durable_number + 1);
         assert(b->running != JOB_COMMIT);
     }
+    assert(!b->awaits_space || b->lacks_space);
     assert(b->core_views <= BACKEND_CORE_VIEWS_MAX);
     assert(b->failed || !b->defrag.request || b->running != JOB_NONE);
     assert(b->failed || !b->install || b->running != JOB_NONE);

@@ -35,8 +35,12 @@
  *               gone or unreadable, the process ends and names the file.
  *            5. The writing thread never waits for the disk, and for no longer than a pointer swap
  *               for another thread; defragmentation changes nothing about that.
- *            6. Equal calls lead to equal contents and orders; no address or clock decides.
- *            7. Memory: the batches, which have a cap (BACKEND_PENDING_BYTES_DEFAULT; at it
+ *            6. A full disk is not a failed sync. A commit that finds no space leaves the store as
+ * it was; the batch stays frozen, where everybody sees it, and is committed when there is space
+ * again (backend_retry). Meanwhile the next one fills up to the cap. A commit that fails for any
+ * other reason, a failed sync above all, is the end (on_failure).
+ *            7. Equal calls lead to equal contents and orders; no address or clock decides.
+ *            8. Memory: the batches, which have a cap (BACKEND_PENDING_BYTES_DEFAULT; at it
  *               backend_is_full says so, and nothing is applied until it is less); while one is
  *               committed, about as much again for the pages it puts, and 8 MiB for what it deletes
  *               ahead. Compacting, settling and an entry in parts take a few times 4 MiB
@@ -114,7 +118,8 @@ struct backend_options {
      * store is left alone. */
     uint64_t log_index;
 
-    /* A commit has failed and nobody knows what the disk has kept: in the turn, once; after it only
+    /* A commit has failed, not for want of space, and nobody knows what the disk has kept: in the
+     * turn, once; after it only
      * views and backend_close are allowed. NULL ends the process, which a server wants; the
      * simulator crashes one member instead. */
     void (*on_failure)(void *context, enum err e, const char *text);
@@ -213,11 +218,17 @@ void backend_commit_start(struct backend *b);
  * by its result alone, never through on_failure. With nothing to commit it does nothing. */
 MUST_CHECK enum err backend_commit_now(struct backend *b);
 
-/* After backend_commit_now has failed: why. */
+/* After backend_commit_now has failed, or a commit has found no space: why. */
 const char *backend_failure(const struct backend *b);
 
 /* Has a batch been frozen and not yet dropped? */
 bool backend_is_committing(const struct backend *b);
+
+/* The last commit has found no space, and there was no other since; backend_failure says more. */
+bool backend_lacks_space(const struct backend *b);
+
+/* Once a second: tries it again, if that is so. */
+void backend_retry(struct backend *b);
 
 /* Is no job in flight? What backend_close needs. */
 bool backend_is_idle(const struct backend *b);

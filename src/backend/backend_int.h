@@ -21,7 +21,9 @@
  *
  * Readers are opened and closed under the backend's lock, and used by one thread each. The writing
  * calls are the backend thread's: begin, then changes, best with the keys of a bucket in ascending
- * order, then commit or abort. A commit that fails ends the store's writing life.
+ * order, then commit or abort. One of them that fails ends the store's writing life; unless it is
+ * with ERR_NO_SPACE, which says that the store is as it was before begin, and that no sync has
+ * failed: then all of it may be tried again.
  */
 struct store_ops {
     enum err (*reader_open)(struct store *s, struct store_reader **out);
@@ -156,7 +158,10 @@ struct backend {
     uint64_t stamp; /* of the writes made now; grows with each view */
     unsigned core_views;
     bool in_entry, in_upkeep;
-    bool failed;                /* nothing is written any more */
+    bool failed;       /* nothing is written any more */
+    bool lacks_space;  /* the last commit found none, */
+    bool awaits_space; /* and is to be tried again */
+    char space_text[FAILURE_TEXT_BYTES];
     bool replaced;              /* the same, since its image is the store now */
     size_t bytes_before_upkeep; /* of the open batch */
     uint32_t entry_buckets;     /* those the entry has written to, a bit for each */

@@ -10,9 +10,6 @@
 
 static_assert(sizeof(size_t) == 8, "the map needs 64-bit addresses");
 
-/* Slots are cheap and a reader too many would be our bug; one more is for the slices of a copy. */
-enum { READERS_MAX = BACKEND_CORE_VIEWS_MAX + BACKEND_WORKER_VIEWS_MAX + 1 };
-
 #define FORMAT_KEY BYTES("cleat")
 #define FORMAT     BYTES("1")
 
@@ -82,7 +79,7 @@ static int try_env(struct lmdb_store *s, size_t map_bytes)
     mdb_env_set_assert(s->env, on_assert);
     code = mdb_env_set_maxdbs(s->env, BUCKET_COUNT);
     if (code == MDB_SUCCESS)
-        code = mdb_env_set_maxreaders(s->env, READERS_MAX);
+        code = mdb_env_set_maxreaders(s->env, LMDB_READERS_MAX);
     if (code == MDB_SUCCESS)
         code = mdb_env_set_mapsize(s->env, map_bytes);
     if (code == MDB_SUCCESS)
@@ -122,15 +119,19 @@ static enum err watch_map(struct lmdb_store *s)
 
 static enum err open_env(struct lmdb_store *s)
 {
+    enum err e = lmdb_reserve_lock(s);
     int code = ENOMEM;
 
+    if (e != ERR_OK)
+        return e;
     /* The map cannot grow while transactions live, so it is taken so large that it never has to;
      * half as much wherever that is refused, which is ENOMEM, or EINVAL under valgrind. */
     for (size_t size = LMDB_MAP_BYTES; is_refusal(code) && size >= LMDB_MAP_BYTES_MIN; size /= 2)
         code = try_env(s, size);
     if (code != MDB_SUCCESS)
         return lmdb_failed(s, "open", code);
-    return watch_map(s);
+    e = lmdb_open_witness(s);
+    return e == ERR_OK ? watch_map(s) : e;
 }
 
 static int check_format(MDB_txn *txn, bool fresh, bool *known)
@@ -475,6 +476,8 @@ static void close_store(struct store *base)
     lmdb_map_forget(s->region, s->base.sizes.file_bytes);
     if (s->env)
         mdb_env_close(s->env);
+    enum err closed = s->witness ? disk_close(s->disk, s->witness) : ERR_OK;
+    (void)closed; /* opened for reading: nothing can be lost */
     enum err e = s->is_copy ? remove_copy(s) : s->lock ? disk_close(s->disk, s->lock) : ERR_OK;
     (void)e; /* a copy left over is removed at the next opening, and a lock goes with the process */
     lmdb_resident_close(&s->resident);

@@ -3,6 +3,7 @@
  *
  *     lmdb.c         opening, the copy beside it, closing
  *     lmdb_read.c    readers and cursors           lmdb_write.c   transactions
+ *     lmdb_space.c   what is done about a full disk
  *     lmdb_group.c   keys that are too long        lmdb_map.c     faults inside the map
  *     lmdb_resident.c   how much of the map counts as the process's memory
  *
@@ -26,6 +27,9 @@
 #include "io/disk.h"
 
 #include <lmdb.h>
+
+/* Slots are cheap and a reader too many would be our bug; one more is for the slices of a copy. */
+enum { LMDB_READERS_MAX = BACKEND_CORE_VIEWS_MAX + BACKEND_WORKER_VIEWS_MAX + 1 };
 
 /* LMDB's own limit is 511; at that length a stored key names a group of long ones. */
 enum { GROUP_KEY_BYTES = 511, CHECKSUM_BYTES = 4 };
@@ -94,8 +98,11 @@ struct lmdb_store {
     struct store base;
     struct disk *disk;
     char *dir, *path;
-    const char *name;       /* in dir, without .mdb: "store", "copy" or "image" */
-    struct disk_file *lock; /* NULL in a copy, and in a store that was replaced by one */
+    const char *name;          /* in dir, without .mdb: "store", "copy" or "image" */
+    struct disk_file *lock;    /* NULL in a copy, and in a store that was replaced by one */
+    struct disk_file *witness; /* lmdb_space.c */
+    bool lacks_space;          /* a commit has found none */
+    bool had_space;            /* and yet there was some */
     MDB_env *env;
     MDB_dbi dbis[BUCKET_COUNT];
     size_t page_bytes;
@@ -205,6 +212,23 @@ void lmdb_map_forget(int region, size_t file_bytes); /* just before it is unmapp
 
 /* Where the file with this inode is mapped with this size; NULL if it cannot be found out. */
 void *lmdb_map_find(struct disk *disk, uint64_t inode, size_t size);
+
+/*
+ * lmdb_space.c: a commit that finds no space leaves the store as it was, since no page is written
+ * over that the root before can see. But LMDB says "input/output error" where a write came up
+ * short, and what it says of a failed sync may be "no space left", too. A failed sync must end the
+ * process.
+ */
+
+/* Before and after LMDB opens the store. */
+enum err lmdb_reserve_lock(struct lmdb_store *s);
+enum err lmdb_open_witness(struct lmdb_store *s);
+
+/* A commit has failed with this code. ERR_NO_SPACE only if that is what it was, and no more. */
+enum err lmdb_commit_failed(struct lmdb_store *s, int code);
+
+/* Where the last commit has found no space: is there some by now? */
+bool lmdb_has_space(struct lmdb_store *s);
 
 /* lmdb_resident.c */
 void lmdb_resident_open(struct lmdb_resident *m);

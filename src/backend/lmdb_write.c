@@ -2,12 +2,16 @@
 
 #include "base/assert.h"
 
+#include <errno.h>
+
 enum err lmdb_begin(struct store *base)
 {
     struct lmdb_store *s = lmdb_store(base);
 
     assert(!s->writing);
     base->dirty_bytes = 0;
+    if (s->lacks_space && !lmdb_has_space(s))
+        return lmdb_failed(s, "begin a transaction", ENOSPC);
     int code = mdb_txn_begin(s->env, NULL, 0, &s->writing);
     if (code == MDB_SUCCESS)
         return ERR_OK;
@@ -203,7 +207,8 @@ enum err lmdb_commit(struct store *base)
     int code = mdb_txn_commit(s->writing);
     end_writing(s);
     if (code != MDB_SUCCESS)
-        return lmdb_failed(s, "commit", code);
+        return lmdb_commit_failed(s, code);
+    s->lacks_space = s->had_space = false;
     measure_file(s);
     lmdb_resident_committed(&s->resident, &s->touched, s->jumps, s->base.sizes.file_bytes);
     s->jumps = 0;

@@ -185,3 +185,78 @@ TEST(a_spoiled_value_is_never_read_and_another_in_its_place_is_well)
     s->ops->close(s);
     memory_disk_free(d);
 }
+
+static void give_space(struct story *t)
+{
+    if (t->waited % 2 == 0)
+        memory_disk_set_space(t->s.memory, 1 * MIB);
+}
+
+TEST(a_twin_on_a_full_disk_goes_on_when_there_is_space)
+{
+    unsigned waited = 0, defrags = 0;
+
+    for (uint64_t space = 0; space < 64 * KIB; space += 1 + space / 8) {
+        struct story t;
+        story_init(&t, BACKEND_RIG_MEMORY);
+        t.on_full = give_space;
+        CHECK_EQ(backend_rig_open(&t.s), ERR_OK);
+        memory_disk_set_space(t.s.memory, space);
+
+        story_tell(&t);
+
+        CHECK(!t.s.failed);
+        CHECK_EQ(t.reported, STORY_BATCHES);
+        waited += t.waited;
+        defrags += t.defrag_err == ERR_NO_SPACE;
+        backend_rig_close(&t.s);
+        CHECK_EQ(story_check_prefix(&t), STORY_BATCHES);
+        backend_rig_close(&t.s);
+        backend_rig_free(&t.s);
+    }
+    CHECK(waited > 20);
+    CHECK(defrags > 5);
+}
+
+/* Views have it, the next one gathers, and its end is the same as ever. */
+TEST(a_batch_that_finds_no_space_stays_frozen_where_everybody_sees_it)
+{
+    struct backend_rig s;
+    struct backend_view v;
+    struct bytes value;
+    backend_rig_init(&s, BACKEND_RIG_MEMORY);
+    CHECK_EQ(backend_rig_open(&s), ERR_OK);
+    memory_disk_set_space(s.memory, 0);
+
+    backend_put(s.b, BUCKET_KEY, BYTES("a"), BYTES("one"));
+    backend_rig_commit(&s);
+    backend_put(s.b, BUCKET_KEY, BYTES("b"), BYTES("two"));
+
+    CHECK(!s.failed);
+    CHECK(backend_lacks_space(s.b));
+    CHECK(backend_is_committing(s.b));
+    CHECK(backend_is_idle(s.b));
+    CHECK(!backend_can_commit(s.b));
+    CHECK(strstr(backend_failure(s.b), "no space left") != NULL);
+    backend_view_open(s.b, &v);
+    CHECK_EQ(backend_get(&v, BUCKET_KEY, BYTES("a"), &value), ERR_OK);
+    CHECK_EQ(backend_get(&v, BUCKET_KEY, BYTES("b"), &value), ERR_OK);
+    backend_view_close(&v);
+    backend_view_open_on_worker(s.b, &v);
+    CHECK_EQ(backend_get(&v, BUCKET_KEY, BYTES("a"), &value), ERR_OK);
+    CHECK_EQ(backend_get(&v, BUCKET_KEY, BYTES("b"), &value), ERR_NOT_FOUND);
+    backend_view_close(&v);
+    backend_retry(s.b);
+    backend_rig_settle(&s);
+    CHECK(backend_lacks_space(s.b)); /* still */
+    CHECK_EQ(backend_durable_batch(s.b), 0);
+    memory_disk_set_space(s.memory, MEMORY_DISK_NOT_FULL);
+    backend_retry(s.b);
+    CHECK(backend_lacks_space(s.b)); /* until it is done */
+    backend_rig_settle(&s);
+    CHECK(!backend_lacks_space(s.b));
+    CHECK_EQ(backend_durable_batch(s.b), 1);
+    CHECK(backend_can_commit(s.b));
+    backend_rig_close(&s);
+    backend_rig_free(&s);
+}

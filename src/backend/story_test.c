@@ -34,6 +34,16 @@ static void write_batch(struct story *t, unsigned n)
     t->states[n] = m;
 }
 
+static void await_space(struct story *t)
+{
+    CHECK(backend_failure(t->s.b)[0] != 0);
+    backend_check(t->s.b);
+    t->waited++;
+    if (t->on_full)
+        t->on_full(t);
+    backend_retry(t->s.b);
+}
+
 void story_tell(struct story *t)
 {
     for (unsigned n = 1; n <= STORY_BATCHES && !t->s.failed; n++) {
@@ -47,6 +57,8 @@ void story_tell(struct story *t)
         t->handed_over = n;
         backend_commit_start(t->s.b);
         while (backend_is_committing(t->s.b) && !t->s.failed) {
+            if (backend_lacks_space(t->s.b) && backend_is_idle(t->s.b))
+                await_space(t);
             CHECK(backend_rig_run(&t->s));
             CHECK(backend_rig_report(&t->s));
         }

@@ -11,6 +11,8 @@ enum { STORY_BATCHES = 6 };
 struct story {
     struct backend_rig s;
     struct model states[STORY_BATCHES + 1]; /* after each batch; 0 is empty */
+    unsigned waited;                        /* for space, so many times, */
+    void (*on_full)(struct story *t);       /* each of which is told here, if to anybody */
     unsigned reported;                      /* batches that were said to be durable */
     unsigned handed_over;                   /* and those that may be in the pages */
     struct backend_defrag defrag;

@@ -171,6 +171,7 @@ enum {
     BACKEND_WORKER_VIEWS_MAX = 64,            /* open at once, by all workers together */
     BACKEND_CORE_VIEWS_MAX = 16,              /* and in the turn */
 
+    LMDB_SPACE_BYTES = 1 * MIB,  /* of a disk that was full: with less no commit is tried */
     LMDB_TELL_BYTES = 1 * MIB,   /* of mapped pages, a thread's own count: then the store is told */
     LMDB_LET_GO_BYTES = 4 * MIB, /* the store's, before it lets go of them */
     LMDB_LET_GO_NS_MAX = 500000, /* a page takes 14 to 60 ns: nobody wants to wait for a GB */
