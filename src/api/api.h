@@ -52,6 +52,7 @@ struct api_facts {
     bool tick_is_late; /* a tick was over three heartbeats late, and nobody has confirmed since that
                           this member leads: confirm before renewing */
     bool is_stopping;
+    bool disk_is_full;    /* this member's: nothing can be put through the log */
     uint64_t now_ms;      /* monotonic */
     int64_t unix_seconds; /* by the wall clock: ids of new members are made of it */
     uint64_t election_ms, heartbeat_ms;

@@ -154,12 +154,16 @@ static const char *alarm_name(int32_t alarm)
     }
 }
 
-/* The first alarm that the query does not leave out, or NULL. */
+/* The first alarm that the query does not leave out, this member's own full disk before all others;
+ * or NULL. */
 static const char *find_alarm(struct api *a, struct rpc_event *e)
 {
     const struct apply_alarm *alarms;
     size_t count = apply_alarms(a->o.apply, &alarms);
 
+    if (a->facts->disk_is_full &&
+        !query_has(rpc_event_bytes(e, e->query), &a->scratch, "exclude", "NOSPACE"))
+        return "NOSPACE";
     for (size_t i = 0; i < count; i++) {
         const char *name = alarm_name(alarms[i].alarm);
         if (!query_has(rpc_event_bytes(e, e->query), &a->scratch, "exclude", name))

@@ -5,8 +5,51 @@
 
 /* --- Alarm --- */
 
+/* What a full disk has to say is this member's alone, and known to no log: server/space.h. */
+static size_t list_alarms(struct api *a, struct arena *arena, const struct apply_alarm **out)
+{
+    struct apply_alarm own = {.member = a->facts->member_id, .alarm = PB_ALARM_NOSPACE};
+    size_t count = apply_alarms(a->o.apply, out);
+
+    if (!a->facts->disk_is_full)
+        return count;
+    for (size_t i = 0; i < count; i++)
+        if ((*out)[i].member == own.member && (*out)[i].alarm == own.alarm)
+            return count;
+    struct apply_alarm *all = arena_new_array(arena, count + 1, struct apply_alarm);
+    all[0] = own;
+    if (count > 0)
+        memcpy(all + 1, *out, count * sizeof(*all));
+    *out = all;
+    return count + 1;
+}
+
+static void respond_with_alarms(struct call *c, int32_t which)
+{
+    struct api *a = api_of(c);
+    const struct apply_alarm *alarms;
+    size_t count = list_alarms(a, &c->arena, &alarms);
+    struct pb_alarm_member *members = arena_new_array(&c->arena, count, struct pb_alarm_member);
+    struct pb_response_header header = api_header_of(a, mvcc_revision(a->o.mvcc));
+    struct pb_alarm_response response = {.header = &header};
+
+    response.alarms.at = members;
+    for (size_t i = 0; i < count; i++)
+        if (which == PB_ALARM_NONE || alarms[i].alarm == which)
+            members[response.alarms.count++] =
+                (struct pb_alarm_member){.member_id = alarms[i].member, .alarm = alarms[i].alarm};
+    api_call_respond(c, &pb_alarm_response_schema, &response);
+}
+
 static void run_alarm(struct call *c, const void *request)
 {
+    const struct pb_alarm_request *r = request;
+
+    /* Whoever asks why writes are refused is to hear it from the member that refuses them. */
+    if (r->action == PB_ALARM_GET && api_of(c)->facts->disk_is_full) {
+        respond_with_alarms(c, r->alarm);
+        return;
+    }
     api_call_proposal(c)->alarm = request;
     api_call_propose(c);
 }
@@ -73,7 +116,7 @@ static struct bytes alarm_text(const struct apply_alarm *alarm, struct arena *ar
 static void list_errors(struct api *a, struct arena *arena, struct pb_status_response *out)
 {
     const struct apply_alarm *alarms;
-    size_t count = apply_alarms(a->o.apply, &alarms);
+    size_t count = list_alarms(a, arena, &alarms);
     struct bytes *errors = arena_new_array(arena, count + 1, struct bytes);
 
     if (a->facts->leader == 0)

@@ -620,13 +620,28 @@ enum err boot_disk(struct boot *b)
 {
     enum err e = b->s->options.memory ? ERR_OK : settle_store(b);
 
-    if (e == ERR_OK) /* not before: until here the directory may be etcd's */
+    b->may_wait = e == ERR_OK; /* to take over a store is a matter of minutes, and of a decision */
+    if (e == ERR_OK)           /* not before: until here the directory may be etcd's */
         e = make_dirs(b);
     if (e == ERR_OK)
         e = open_store(b, b->s->store_dir);
     if (e == ERR_OK)
         e = examine(b);
     return e;
+}
+
+void boot_undo(struct boot *b)
+{
+    struct server *s = b->s;
+    struct boot fresh = {.s = s, .why = b->why, .told_no_sync = b->told_no_sync};
+
+    state_close(&s->state);
+    backend_close(s->state.backend);
+    s->state = (struct state){0};
+    wal_close(s->wal);
+    s->wal = NULL;
+    boot_free(b);
+    *b = fresh;
 }
 
 void boot_free(struct boot *b)

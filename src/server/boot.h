@@ -7,7 +7,8 @@
  *     boot_raft    raft, with what log and store remember
  *
  * Whatever does not fit together is refused by the first two, with a sentence for the operator, and
- * nothing is served. A data directory of etcd's is taken over by it, or left as it was.
+ * nothing is served. A data directory of etcd's is taken over by it, or left as it was. If there is
+ * no space for it, all of it can be done again later: it has written nothing that is not whole.
  * Everything may block: nobody waits yet.
  */
 #pragma once
@@ -27,6 +28,7 @@ struct boot {
     struct arena arena;
     struct cluster_initial initial;
     bool has_log, founds;      /* founds: the cluster begins here and now */
+    bool may_wait;             /* what has failed for want of space may be tried again */
     bool told_no_sync;         /* the operator knows that directories cannot be synced */
     bool trial;                /* nothing is to be written but to the store, which is a copy */
     struct wal_place snapshot; /* the last that the log records */
@@ -45,6 +47,9 @@ void boot_check(const struct boot *b);
 /* How the store of an open server is opened; the directory, if there is one, lives as long as the
  * server. */
 struct backend_options boot_store_options(struct server *s);
+
+/* After boot_disk has failed: what it has opened is closed, and boot_look may come again. */
+void boot_undo(struct boot *b);
 
 /* What was only needed to get there; at any point. */
 void boot_free(struct boot *b);

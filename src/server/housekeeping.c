@@ -122,7 +122,7 @@ static void look_for_expired(struct housekeeping *h)
 {
     const struct api_facts *facts = h->o.facts;
 
-    if (!counts_time(h) || facts->now_ms < h->next_lease_ms)
+    if (!counts_time(h) || facts->disk_is_full || facts->now_ms < h->next_lease_ms)
         return;
     h->next_lease_ms = facts->now_ms + HOUSEKEEPING_LEASE_MS;
     h->revoked = 0;

@@ -1,7 +1,9 @@
 /* Who leads, as this member sees it and has a say in it. */
 #include "api/api.h"
 #include "lease/lease.h"
+#include "raft/quorum.h"
 #include "raft/raft.h"
+#include "raft/tracker.h"
 #include "server/config.h"
 #include "server/server_int.h"
 
@@ -131,14 +133,22 @@ void leadership_confirmed(struct server *s)
 
 /* --- handing over --- */
 
-/* To the voter that has been connected for the longest. False if there is none. */
-static bool hand_over(struct server *s)
+/* All other voters, or those that have what is committed. */
+static struct raft_ids other_voters(const struct server *s, bool that_keep_up)
 {
     struct raft_ids others = {0};
+    const struct raft_progress *p;
 
-    for (size_t i = 0; i < s->conf_state.voters.count; i++)
-        if (s->conf_state.voters.at[i] != s->facts.member_id)
-            others.at[others.count++] = s->conf_state.voters.at[i];
+    for (size_t i = 0; (p = raft_progress_at(s->raft, i)); i++)
+        if (p->id != s->facts.member_id && raft_ids_have(&s->conf_state.voters, p->id) &&
+            (!that_keep_up || (p->recent_active && p->match >= s->facts.committed_index)))
+            others.at[others.count++] = p->id;
+    return others;
+}
+
+/* To the one of them that has been connected for the longest. False if there is none. */
+static bool hand_over(struct server *s, struct raft_ids others)
+{
     uint64_t to = peers_longest_connected(s->peering.peers, others.at, others.count);
     if (to == RAFT_NONE)
         return false;
@@ -169,7 +179,7 @@ void leadership_resign(struct server *s)
     else if (s->conf_state.voters.count <= 1)
         log_info(s->logger, "skipped leadership transfer for single voting member cluster",
                  LOG_ID("local-member-id", s->facts.member_id));
-    else if (!hand_over(s))
+    else if (!hand_over(s, other_voters(s, false)))
         log_warn(s->logger, "leadership transfer failed; no other voter is connected",
                  LOG_ID("local-member-id", s->facts.member_id));
 }
@@ -189,13 +199,31 @@ static void resign_if_stalled(struct server *s)
     uint64_t since_ms = storage_work_oldest_append_ms(&s->work);
 
     if (!s->facts.is_leader || s->conf_state.voters.count <= 1 || since_ms == UINT64_MAX ||
-        s->facts.now_ms - since_ms <= s->config->election_ms || leadership_is_resigning(s))
+        s->facts.disk_is_full || s->facts.now_ms - since_ms <= s->config->election_ms ||
+        leadership_is_resigning(s))
         return;
     log_warn(s->logger, "the log is not written in time; handing leadership over",
              LOG_ID("local-member-id", s->facts.member_id),
              LOG_U64("outstanding-ms", s->facts.now_ms - since_ms));
-    if (!hand_over(s))
+    if (!hand_over(s, other_voters(s, false)))
         log_warn(s->logger, "no other voter is connected");
+}
+
+/*
+ * A leader with a full disk takes no proposals, and there may be others with space. One that is
+ * full itself does not keep up, unless nothing is written at all: then leadership may go round
+ * among those that are full, hence the pause.
+ */
+static void resign_if_full(struct server *s)
+{
+    struct raft_ids others;
+
+    if (!s->facts.disk_is_full || !s->facts.is_leader || leadership_is_resigning(s) ||
+        s->facts.now_ms < s->space.resign_ms)
+        return;
+    others = other_voters(s, true);
+    if (hand_over(s, others))
+        s->space.resign_ms = s->facts.now_ms + SPACE_RESIGN_MS;
 }
 
 void leadership_tick(struct server *s)
@@ -203,6 +231,7 @@ void leadership_tick(struct server *s)
     skip_ticks(s);
     confirm(s);
     resign_if_stalled(s);
+    resign_if_full(s);
 }
 
 /* --- giving up --- */

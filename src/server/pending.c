@@ -132,6 +132,10 @@ static void propose(struct pending *p, const struct api_need *w)
 {
     wait_on(p, w->call, &p->waiting);
     w->call->id = 0;
+    if (p->o.facts->disk_is_full) {
+        fail(p, w->call, RESULT_NO_SPACE);
+        return;
+    }
     if (is_overloaded(p)) {
         fail(p, w->call, RESULT_TOO_MANY_REQUESTS);
         return;
@@ -286,6 +290,21 @@ static void fail_lent(struct pending *p)
         struct api_call *c = map_get_id(&p->awaited, o->id);
         if (c)
             fail(p, c, RESULT_PROPOSAL_DROPPED);
+        proposal_free(p, o);
+    }
+}
+
+/* The server's own stay: nobody waits for them, and they are few. */
+void pending_refuse(struct pending *p, enum result why)
+{
+    assert(p->lent_count == 0);
+
+    LIST_FOREACH (link, &p->queue) {
+        struct proposal *o = container_of(link, struct proposal, link);
+        struct api_call *c = map_get_id(&p->awaited, o->id);
+        if (!c)
+            continue;
+        fail(p, c, why);
         proposal_free(p, o);
     }
 }

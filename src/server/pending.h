@@ -84,6 +84,10 @@ uint64_t pending_propose_leading(struct pending *p, const struct pb_internal_raf
 /* This member does not lead, in raft's own words: the facts may be a moment behind. */
 void pending_not_leading(struct pending *p);
 
+/* Nothing can be put through the log now: calls whose proposal raft has not been given fail. As
+ * long as the facts say that the disk is full, others fail at once. */
+void pending_refuse(struct pending *p, enum result why);
+
 /* What became of the last take_proposals, in raft: all of them or none were accepted. The first of
  * them has this index in the log; 0: nobody knows, since another member leads. */
 void pending_proposed(struct pending *p, bool accepted, uint64_t first_index);

@@ -5,7 +5,8 @@
  *     going
  *
  * All of it happens in server_open, unless a cluster is founded with others: what must be found out
- * for that takes time (founding.h), so the rest is done in a later turn.
+ * for that takes time (founding.h), so the rest is done in a later turn. So it is if the disk is
+ * full, once there is space.
  */
 #include "backend/backend.h"
 #include "io/entropy.h"
@@ -94,6 +95,11 @@ static void say_how_we_start(const struct server *s)
              LOG_STR("v2-deprecation", "write-only"));
 }
 
+static void tick_is_due(struct timer *t)
+{
+    container_of(t, struct server, tick_timer)->tick_due = true;
+}
+
 static void open_parts(struct server *s, const struct boot *b)
 {
     const struct config *c = s->config;
@@ -128,6 +134,9 @@ static void open_parts(struct server *s, const struct boot *b)
         .compact_steps = s->options.compact_steps};
 
     storage_work_init(&s->work, b->log.applied);
+    space_init(&s->space, &(struct space_options){.disk = s->io->disk,
+                                                  .logger = s->logger,
+                                                  .dir = s->config->data_dir});
     install_init(&s->install, &(struct install_options){.disk = s->io->disk,
                                                         .workers = s->io->workers,
                                                         .logger = s->logger,
@@ -164,11 +173,6 @@ static void open_parts(struct server *s, const struct boot *b)
                                                                  .map_seed = s->map_seed,
                                                                  .limit_ms = limit_ms});
     hashing_init(&s->hashing);
-}
-
-static void tick_is_due(struct timer *t)
-{
-    container_of(t, struct server, tick_timer)->tick_due = true;
 }
 
 static void set_going(struct server *s, const struct boot *b)
@@ -211,12 +215,50 @@ static void open_peering(struct server *s, const struct boot *b)
     peering_set_members(&s->peering, members, count);
 }
 
-/* The boot ends here, well or not. */
+/* The only thing that is said while it is waited for. */
+static void say_no_space(struct server *s)
+{
+    uint64_t left = 0;
+    const char *dir = s->config->data_dir;
+
+    if (disk_space(s->io->disk, dir, &left) != ERR_OK)
+        left = 0; /* there is no such directory yet, and no space for it */
+    log_error(s->logger,
+              "no space left on the disk; the member waits until there is some, and tries to start "
+              "again every second",
+              LOG_STR("data-dir", dir), LOG_U64("bytes-left", left),
+              LOG_STR("error", buf_str(s->boot->why)));
+}
+
+/* Nothing is served meanwhile, but there is nobody to start the member again who would know when.
+ */
+static void await_space(struct server *s)
+{
+    if (!s->awaits_space)
+        say_no_space(s);
+    s->awaits_space = true;
+    buf_clear(&s->why);
+    s->boot->why = &s->why; /* the caller's is gone by then */
+    boot_undo(s->boot);
+    s->tick_timer.on_time = tick_is_due;
+    s->tick_due = false;
+    timer_start(s->io->clock, &s->tick_timer, SPACE_RETRY_MS * NS_PER_MS);
+}
+
+/* The boot ends here, well or not, unless there is no space: then it has been undone. */
 static enum err open_rest(struct server *s)
 {
     struct boot *b = s->boot;
     enum err e = boot_disk(b);
 
+    if (e == ERR_NO_SPACE && b->may_wait) {
+        await_space(s);
+        return ERR_OK;
+    }
+    if (e == ERR_OK && s->awaits_space)
+        log_info(s->logger, "there is space on the disk again",
+                 LOG_STR("data-dir", s->config->data_dir));
+    s->awaits_space = false;
     if (e == ERR_OK) {
         receiving_clean(s->io->disk, s->snap_dir, s->logger);
         boot_raft(b);
@@ -273,7 +315,7 @@ static void hear_while_founding(struct server *s)
 {
     struct peer_event e;
 
-    while (peers_take(s->peering.peers, &e)) {
+    while (s->peering.peers && peers_take(s->peering.peers, &e)) {
         if (e.kind == PEER_RESULT)
             founding_result(&s->founding, &e);
         else if (e.kind == PEER_REQUEST || e.kind == PEER_SNAPSHOT_BEGIN)
@@ -286,20 +328,33 @@ static void hear_while_founding(struct server *s)
     }
 }
 
+/* There may be a log since the last time, or none any more. */
+static enum err try_again(struct server *s)
+{
+    if (!s->tick_due)
+        return ERR_OK;
+    enum err e = boot_look(s->boot);
+
+    return e == ERR_OK ? open_rest(s) : e;
+}
+
 bool server_found_some(struct server *s)
 {
-    hear_while_founding(s);
-    bool is_over = !s->is_stopping && founding_work(&s->founding);
-    enum err e = s->founding.err;
+    enum err e = ERR_OK;
 
-    if (is_over && e == ERR_OK)
-        e = open_rest(s);
-    if (is_over && e != ERR_OK)
+    hear_while_founding(s);
+    if (!s->is_stopping && s->awaits_space) {
+        e = try_again(s);
+    } else if (!s->is_stopping && founding_work(&s->founding)) {
+        e = s->founding.err;
+        if (e == ERR_OK)
+            e = open_rest(s);
+    }
+    if (e != ERR_OK)
         server_fail(s, "%s", s->why.len > 0 ? buf_str(&s->why) : err_text(e));
-    if (is_over)
-        return !s->failed;
-    peers_flush(s->peering.peers);
-    return false;
+    if (s->peering.peers)
+        peers_flush(s->peering.peers);
+    return !s->boot && !s->failed;
 }
 
 /* --- ending --- */

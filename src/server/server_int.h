@@ -29,6 +29,7 @@
  *     cutting.h         images of the state, for other members and for backups
  *     sending.h         members that are behind the log are sent one
  *     housekeeping.h    what is due from time to time
+ *     space.h           a full disk
  *     storage_version.h for which version the store is made
  */
 #pragma once
@@ -51,6 +52,7 @@
 #include "server/receiving.h"
 #include "server/sending.h"
 #include "server/server.h"
+#include "server/space.h"
 #include "server/state.h"
 #include "server/storage_work.h"
 
@@ -73,7 +75,8 @@ struct server {
     /* the beginning: server.c */
     struct boot *boot; /* NULL when it is over */
     struct founding founding;
-    struct buf why; /* it was refused after server_open had returned */
+    struct buf why;    /* it was refused after server_open had returned */
+    bool awaits_space; /* for what is opened behind the founding */
 
     struct wal *wal;
     struct raft *raft;
@@ -112,6 +115,7 @@ struct server {
     struct forwarding forwarding;
     struct hashing hashing;
     struct housekeeping housekeeping;
+    struct space space;
 
     /* the end: stop.c */
     bool is_stopping, has_cut, failed, final_sync_asked;

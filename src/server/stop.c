@@ -61,11 +61,14 @@ bool server_has_stopped(const struct server *s)
     if (s->boot)
         return s->is_stopping && founding_is_idle(&s->founding) && rpc_is_idle(s->clients.rpc) &&
                peering_is_idle(&s->peering);
-    return s->is_stopping && s->final_sync_asked && wal_durable(s->wal) >= s->final_seq &&
-           wal_is_idle(s->wal) && backend_is_idle(s->state.backend) &&
-           rpc_is_idle(s->clients.rpc) && !rpc_has_events(s->clients.rpc) &&
-           rpc_line_is_empty(s->clients.line) && peering_is_idle(&s->peering) &&
-           !log_snapshot_is_busy(&s->snapshot) && install_is_idle(&s->install) &&
-           cutting_is_idle(&s->cutting) && receiving_is_idle(&s->receiving) &&
+    /* What the log has no space for was promised to nobody. */
+    bool is_written = wal_durable(s->wal) >= s->final_seq || wal_awaits_space(s->wal);
+
+    return s->is_stopping && s->final_sync_asked && is_written && wal_is_idle(s->wal) &&
+           backend_is_idle(s->state.backend) && rpc_is_idle(s->clients.rpc) &&
+           !rpc_has_events(s->clients.rpc) && rpc_line_is_empty(s->clients.line) &&
+           peering_is_idle(&s->peering) && !log_snapshot_is_busy(&s->snapshot) &&
+           install_is_idle(&s->install) && cutting_is_idle(&s->cutting) &&
+           receiving_is_idle(&s->receiving) && space_is_idle(&s->space) &&
            s->own_image.step == OWN_IMAGE_IDLE;
 }

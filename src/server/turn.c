@@ -323,7 +323,8 @@ static void tick(struct server *s)
     raft_tick(s->raft);
     leadership_tick(s);
     leave_if_due(s);
-    wal_retry(s->wal);
+    if (!wal_lacks_space(s->wal)) /* else less often: space.h */
+        wal_retry(s->wal);
     timer_start(s->io->clock, &s->tick_timer, s->config->heartbeat_ms * NS_PER_MS);
 }
 
@@ -332,8 +333,19 @@ static void tick(struct server *s)
 static size_t log_budget(const struct server *s)
 {
     size_t pending = wal_pending_bytes(s->wal);
+    uint64_t space = s->facts.disk_is_full ? 0 : wal_space_left(s->wal);
+    size_t budget = pending < WAL_PENDING_BYTES_MAX ? WAL_PENDING_BYTES_MAX - pending : 0;
 
-    return pending < WAL_PENDING_BYTES_MAX ? WAL_PENDING_BYTES_MAX - pending : 0;
+    return budget < space ? budget : (size_t)space;
+}
+
+/* While the disk is full there are no proposals but the server's own. For one batch of those the
+ * log has something left. */
+static size_t proposal_budget(const struct server *s)
+{
+    if (!s->facts.disk_is_full)
+        return log_budget(s);
+    return wal_pending_bytes(s->wal) == 0 ? SPACE_OWN_BYTES : 0;
 }
 
 /* Where the last `count` entries of the log begin, if we are who has put them there; else 0. */
@@ -349,7 +361,7 @@ static uint64_t first_of_last(const struct server *s, size_t count)
 static void propose_some(struct server *s)
 {
     struct blob *data[256];
-    size_t total = 0, budget = log_budget(s);
+    size_t total = 0, budget = proposal_budget(s);
 
     if (raft_status(s->raft).soft_state.lead == RAFT_NONE)
         return; /* since this very turn: raft would drop them, and they can wait for the next */
@@ -820,6 +832,7 @@ static bool has_more(const struct server *s)
 static void work(struct server *s)
 {
     look_at_the_clock(s);
+    space_some(s);
     record_snapshot(s);
     install_some(s);
     cutting_some(s);
