@@ -290,7 +290,9 @@ static void take_log(struct cluster_check *c, size_t member, const struct cluste
         row_set(&m->terms, index, term);
     }
     for (uint64_t i = index + 1; i <= v->last && c->problem[0] == '\0'; i++) {
-        uint64_t before = i - 1 > v->base ? row_get(&m->terms, i - 1) : 0;
+        uint64_t before = row_get(&m->terms, i - 1);
+        if (i - 1 == v->base)
+            before = v->base > 0 ? term_of(c, member, v, v->base) : 0;
         if (before != 0)
             check_link(c, member, i, row_get(&m->terms, i), before);
     }
@@ -337,6 +339,24 @@ static void commit_one(struct cluster_check *c, size_t member, const struct clus
     row_set(&c->committed_in, index, v->term);
     if (index > c->committed_max)
         c->committed_max = index;
+}
+
+/* A log stands on what a member has released itself, or on the snapshot of another: a jump. Either
+ * way others have shown that entry as committed, since a record of it takes some turns. */
+static void check_base(struct cluster_check *c, size_t member, const struct cluster_view *v,
+                       uint64_t base_before)
+{
+    if (v->base <= c->founding || v->base == base_before)
+        return;
+    uint64_t term = term_of(c, member, v, v->base), known = row_get(&c->committed, v->base);
+    if (v->base > v->commit)
+        fail(c, "the log of member %zu begins after %" PRIu64 ", and only %" PRIu64 " is committed",
+             member, v->base, v->commit);
+    if (known != term)
+        fail(c,
+             "the log of member %zu begins after entry %" PRIu64 " of term %" PRIu64
+             ", which was committed with term %" PRIu64,
+             member, v->base, term, known);
 }
 
 /* Of what the log still has. After a crash, and when it leads for the first time, all of it. */
@@ -504,10 +524,12 @@ void cluster_check_turned(struct cluster_check *c, size_t member, const struct c
         check_founding(c, member);
         return;
     }
+    uint64_t base_before = m->is_up ? m->base : 0;
     check_life(c, member, v);
     check_vote(c, member, v);
     check_leader(c, member, v);
     take_log(c, member, v);
+    check_base(c, member, v, base_before);
     check_commit(c, member, v);
     check_completeness(c, member, v);
     check_applied(c, member, v);

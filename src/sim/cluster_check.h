@@ -16,7 +16,8 @@
  * Checks     1. A term has one leader, for all time, in everybody's eyes, by the votes of a quorum;
  *               and a vote that it needed is not forgotten, nor is that term.
  *            2. What is committed on one member keeps its term for ever, on all of them.
- *            3. Logs match: an entry of the same index and term has the same one before it.
+ *            3. Logs match: an entry of the same index and term has the same one before it. What a
+ *               log stands on, be it a snapshot from another member, was committed with that term.
  *            4. What is committed is durable on a quorum; what is applied is so here, too. A leader
  *               counts only entries of its own term, and commits older ones with them.
  *            5. A leader has everything that was committed in the terms before its own.
@@ -54,7 +55,7 @@ struct cluster_view {
     /* The log begins after base; it is durable, committed, applied up to these. */
     uint64_t base, last, stable, commit, applied;
     int64_t revision; /* when `applied` was */
-    /* The term of an entry above base, up to last. */
+    /* The term of an entry from base on, which itself is not there any more, up to last. */
     bool (*term_at)(const void *context, uint64_t index, uint64_t *out);
     const void *context;
     const struct cluster_bound *bounds;

@@ -622,6 +622,67 @@ TEST(cluster_check_finds_an_applied_index_that_decreases)
     is_refused(&r, "member 0 went back from applied index 4 to 3");
 }
 
+/* Check 3: a snapshot takes the place of a log that was empty, or another. */
+TEST(cluster_check_lets_a_member_jump_to_a_snapshot)
+{
+    struct cluster_check_rig r;
+
+    rig_open(&r);
+    show(&r, 2, "1111", 4);
+    commit_fourth(&r);
+    follow(&r, 2, 2, 0);
+    r.members[2].view.base = 4;
+    r.members[2].view.commit = 4;
+    show(&r, 2, "1112", 4);
+    r.members[2].view.applied = 4;
+    show(&r, 2, "11122", 5);
+
+    is_fine(&r);
+}
+
+TEST(cluster_check_finds_a_snapshot_of_what_was_never_committed)
+{
+    struct cluster_check_rig r;
+
+    rig_open(&r);
+    commit_fourth(&r);
+    follow(&r, 2, 2, 0);
+    r.members[2].view.base = 5;
+    r.members[2].view.commit = 5;
+    show(&r, 2, "11122", 5);
+
+    is_refused(&r, "the log of member 2 begins after entry 5 of term 2, which was committed with "
+                   "term 0");
+}
+
+TEST(cluster_check_finds_a_snapshot_of_another_term)
+{
+    struct cluster_check_rig r;
+
+    rig_open(&r);
+    commit_fourth(&r);
+    follow(&r, 2, 2, 0);
+    r.members[2].view.base = 4;
+    r.members[2].view.commit = 4;
+    show(&r, 2, "1111", 4);
+
+    is_refused(&r, "the log of member 2 begins after entry 4 of term 1, which was committed with "
+                   "term 2");
+}
+
+TEST(cluster_check_finds_a_log_that_begins_above_its_commit_index)
+{
+    struct cluster_check_rig r;
+
+    rig_open(&r);
+    commit_fourth(&r);
+    follow(&r, 2, 2, 0);
+    r.members[2].view.base = 4;
+    show(&r, 2, "1112", 4);
+
+    is_refused(&r, "the log of member 2 begins after 4, and only 3 is committed");
+}
+
 /* Check 8. */
 TEST(cluster_check_finds_a_queue_that_is_too_long)
 {
