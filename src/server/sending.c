@@ -132,7 +132,7 @@ void sending_result(struct sending *s, uint64_t member, bool is_sent)
     }
     assert(o->step == SENDING_WAITING);
     say(o, LOG_INFO, "sent merged snapshot");
-    s->keep_log_until_ms = s->o.facts->now_ms + SENDING_LOG_MS;
+    s->keep_log_until_ms = s->o.facts->now_ms + (s->o.log_ms ? s->o.log_ms : SENDING_LOG_MS);
     end_sending(o, true);
 }
 

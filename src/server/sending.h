@@ -38,6 +38,7 @@ struct sending_options {
     struct cutting *cutting;
     const struct logger *logger;
     const struct api_facts *facts; /* kept up to date by the server */
+    uint64_t log_ms;               /* 0: SENDING_LOG_MS */
 };
 
 enum sending_step {

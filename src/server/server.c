@@ -154,7 +154,8 @@ static void open_parts(struct server *s, const struct boot *b)
                                                         .peers = s->peering.peers,
                                                         .cutting = &s->cutting,
                                                         .logger = s->logger,
-                                                        .facts = &s->facts});
+                                                        .facts = &s->facts,
+                                                        .log_ms = s->options.sending_log_ms});
     sending_offer(s->raft, b->log.applied, s->facts.applied_term, &s->conf_state);
     log_snapshot_init(&s->snapshot, &snapshots, b->snapshot.index, b->log.applied);
     pending_init(&s->pending, &pending);

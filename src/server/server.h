@@ -44,6 +44,7 @@ struct server_options {
     unsigned settle_steps;            /* in one turn; 0: MVCC_SLICE_STEPS */
     unsigned compact_steps;           /* the same, of a compaction */
     uint64_t segment_bytes;           /* of wal_options; 0: as wal has it */
+    uint64_t sending_log_ms;          /* of sending_options; 0: SENDING_LOG_MS */
     unsigned line_delay_turns_max; /* what passes between rpc and the rest is held back; 0: not */
 
     /* This member can go no further; NULL: the process ends. After it only server_abandon. */

@@ -129,6 +129,13 @@ void climate_draw_installs(struct climate *c, struct rng *rng)
         c->install_turns = (unsigned)ONE_OF(rng, 3, 10, 30, 100, 300);
 }
 
+/* etcd keeps a log for half a minute for whoever was sent a snapshot, which is a whole run. */
+void climate_draw_logs(struct climate *c, struct rng *rng)
+{
+    c->short_logs = rng_chance(rng, 1, 2);
+    c->sending_log_ms = ONE_OF(rng, 1, 100, 1000, 5000);
+}
+
 /* What is lost for good needs others who have it. */
 void climate_draw_disks(struct climate *c, struct rng *rng)
 {
@@ -188,9 +195,7 @@ static void add_pace(struct line *l, const struct climate *c, struct rng *rng)
         count = 10000;
         interval_ms = 20000;
     }
-    /* Members send each other no snapshots yet: no follower may need what its leader has released,
-     * and after a restart a log begins at the member's newest snapshot. */
-    if (c->members > 1)
+    if (c->members > 1 && !c->short_logs) /* nobody ever needs what its leader has released */
         count = catch_up = 1000000;
     add_number(l, "snapshot-count", count, "");
     add_number(l, "snapshot-catchup-entries", catch_up, "");

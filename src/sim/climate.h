@@ -72,6 +72,9 @@ struct climate {
     uint64_t heartbeat_ms, election_ms, quota_bytes, notify_ms;
     bool pre_vote;
 
+    bool short_logs;         /* members that were away need a snapshot of another */
+    uint64_t sending_log_ms; /* for which a log is kept when one was sent */
+
     unsigned install_turns; /* an image of its own state is installed once in so many; 0: never */
     unsigned crashes;
     bool torn_founding; /* besides, members crash while they are being founded */
@@ -86,6 +89,9 @@ void climate_draw(struct climate *c, struct rng *rng, unsigned members);
 
 /* By itself, and with a chance of its own, so that the stories without it stay what they were. */
 void climate_draw_installs(struct climate *c, struct rng *rng);
+
+/* The same, for clusters: do they cut their logs? */
+void climate_draw_logs(struct climate *c, struct rng *rng);
 
 /* The same. Half of all worlds have sick disks, each with some of the faults. */
 void climate_draw_disks(struct climate *c, struct rng *rng);

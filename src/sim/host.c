@@ -146,6 +146,7 @@ bool sim_host_start(struct sim_host *h)
                                      .settle_steps = h->climate->settle_steps,
                                      .compact_steps = h->climate->compact_steps,
                                      .segment_bytes = h->climate->segment_bytes,
+                                     .sending_log_ms = h->climate->sending_log_ms,
                                      .line_delay_turns_max = h->climate->line_delay_turns_max,
                                      .on_failed = on_failed,
                                      .context = h};

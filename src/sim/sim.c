@@ -62,6 +62,7 @@ struct sim_member {
     bool leads, stays_down;
     bool is_out;           /* what its disk has is lost: it is never started again */
     uint64_t applied;      /* as it last was */
+    uint64_t installs;     /* in this life */
     uint64_t published_at; /* it had told the others where clients find it; 0: not yet */
     uint64_t digested;     /* the applied index of the last digest in this life */
     uint64_t torn_call;    /* of its disks: it crashes there while it is founded; or UINT64_MAX */
@@ -393,6 +394,7 @@ static void boot(struct sim *s, struct sim_member *m)
         s->history.leader_began_ns = s->time.now_ns;
     m->starts++;
     m->digested = 0;
+    m->installs = 0;
     tell(s, STORY_STARTED, m->number, m->number, m->starts);
     bool ok = sim_host_start(m->host);
     if (fake_disk_is_dead(m->host->disk)) {
@@ -594,16 +596,17 @@ static void draw_climate(struct sim *s)
     s->history.lease_late_ns = LEASE_LATE_NS + 2 * c->election_ms * NS_PER_MS;
     if (climate_has(c, FAULT_DRIFT))
         s->history.clock_ppm_max = SIM_CLOCK_RATE_OFF_MAX;
-    /* Members cannot send each other images yet, and one that is installed takes the log's place.
-     */
+    /* One that a member makes of itself takes the log's place, and others may need that. */
     climate_draw_installs(c, &s->installs);
     climate_draw_compactions(c, &s->compactions);
     if (s->o.install_turns > 0)
         c->install_turns = s->o.install_turns == UINT32_MAX ? 0 : s->o.install_turns;
-    if (c->members > 1)
+    if (c->members > 1) {
         c->install_turns = 0;
+        climate_draw_logs(c, &s->installs);
+    }
     s->crashes_left = c->crashes * (c->members > 1 || c->install_turns > 0 ? 2 : 1);
-    s->history.has_installs = c->install_turns > 0;
+    s->history.has_installs = c->install_turns > 0 || c->short_logs;
     s->history.members = c->members;
     /* A member whose disk fails ends when it likes. */
     s->history.connections_break = connections_break(c) || (c->faults & SIM_DISK_FAULTS) != 0;
@@ -855,11 +858,19 @@ static void install_now_and_then(struct sim *s, struct sim_member *m)
         s->crash_step = s->steps + rng_below(&s->installs, steps);
 }
 
-static void note_installs(struct sim *s, uint64_t count)
+/* Its state is another's now: watchers lag, and a lone leader's leases begin anew. */
+static void note_installs(struct sim *s, struct sim_member *m)
 {
-    if (count != s->history.installs)
+    uint64_t count = server_installed(m->host->server);
+
+    if (count == m->installs)
+        return;
+    if (s->member_count == 1)
         s->history.leader_began_ns = s->time.now_ns;
-    s->history.installs = count;
+    s->history.installs += count - m->installs;
+    m->installs = count;
+    trace(s, "m%u has installed a snapshot, applied %" PRIu64 "\n", m->number + 1,
+          server_status(m->host->server).applied);
 }
 
 /* A check of all rooms looks at all there is, and takes longer than a turn by far. What is broken
@@ -908,10 +919,9 @@ static void member_turned(struct sim *s, struct sim_member *m)
     m->applied = now.applied;
     if (now.ready && m->published_at == 0)
         m->published_at = now.applied;
-    if (s->member_count == 1) {
-        note_installs(s, s->installed + server_installed(m->host->server));
+    note_installs(s, m);
+    if (s->member_count == 1)
         install_now_and_then(s, m);
-    }
 }
 
 static bool client_turn(struct sim *s, struct sim_client *c)
