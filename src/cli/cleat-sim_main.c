@@ -36,7 +36,7 @@ struct arguments {
 static void print(const struct sim_result *r, uint64_t seed)
 {
     const struct sickness_counts *c = &r->sick;
-    unsigned sick = c->slow + c->hung + c->failing + c->flipped + c->wiped;
+    unsigned sick = c->slow + c->hung + c->failing + c->flipped + c->wiped + c->full;
 
     if (!r->ok)
         printf("broken: %s\n", r->problem);
@@ -146,6 +146,7 @@ static void add_sick(const struct sickness_counts *c)
     all_sick.failing += c->failing;
     all_sick.flipped += c->flipped;
     all_sick.wiped += c->wiped;
+    all_sick.full += c->full;
     all_sick.gave_up += c->gave_up;
     all_sick.refused += c->refused;
     all_sick.refused_wiped += c->refused_wiped;
@@ -155,11 +156,11 @@ static void print_sick(void)
 {
     const struct sickness_counts *c = &all_sick;
 
-    printf(
-        "disks: slow %u, hung %u, failing %u, flipped %u, wiped %u; members that gave up %u, did "
-        "not start %u, were refused %u\n",
-        c->slow, c->hung, c->failing, c->flipped, c->wiped, c->gave_up, c->refused,
-        c->refused_wiped);
+    printf("disks: slow %u, hung %u, failing %u, flipped %u, wiped %u, full %u; members that gave "
+           "up %u, did "
+           "not start %u, were refused %u\n",
+           c->slow, c->hung, c->failing, c->flipped, c->wiped, c->full, c->gave_up, c->refused,
+           c->refused_wiped);
 }
 
 static bool run_seed(const struct arguments *a, const struct sim_options *o)

@@ -39,12 +39,13 @@ enum sim_fault {
     FAULT_EIO,  /* a call of it fails */
     FAULT_FLIP, /* a bit of it is another */
     FAULT_WIPE, /* a member comes back with an empty one */
+    FAULT_FULL, /* there is no space left on it */
     SIM_FAULTS,
 };
 
 enum {
-    SIM_DISK_FAULTS =
-        1 << FAULT_SLOW_DISK | 1 << FAULT_HANG | 1 << FAULT_EIO | 1 << FAULT_FLIP | 1 << FAULT_WIPE
+    SIM_DISK_FAULTS = 1 << FAULT_SLOW_DISK | 1 << FAULT_HANG | 1 << FAULT_EIO | 1 << FAULT_FLIP |
+                      1 << FAULT_WIPE | 1 << FAULT_FULL
 };
 
 const char *sim_fault_name(enum sim_fault fault); /* "one-way" */

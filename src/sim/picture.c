@@ -122,7 +122,7 @@ static void draw_head(const struct drawing *d)
         "a "
         "term. Ticks: operations, green answered, orange unknown, grey refused. Rows below: red "
         "nothing gets here from there, orange it waits, yellow it is slow. Grey over a bar: "
-        "paused; violet: its disk is slow or hangs. "
+        "paused; violet: its disk is slow, hangs or is full. "
         "Wheel: zoom; drag: move; double click: all.</p>\n");
     double height = bottom_of(d) + 30;
     buf_printf(d->out,

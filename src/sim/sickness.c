@@ -16,7 +16,8 @@ enum {
 };
 
 static const enum sim_fault kinds[] = {
-    FAULT_SLOW_DISK, FAULT_HANG, FAULT_HANG, FAULT_EIO, FAULT_EIO, FAULT_FLIP, FAULT_WIPE,
+    FAULT_SLOW_DISK, FAULT_HANG, FAULT_HANG, FAULT_EIO,  FAULT_EIO,
+    FAULT_FLIP,      FAULT_WIPE, FAULT_FULL, FAULT_FULL,
 };
 
 struct patient {
@@ -83,6 +84,13 @@ static void hang(struct patient *p, uint64_t until_ns, bool store_too)
         fake_workers_hang(&p->host->store_worker, until_ns);
 }
 
+static void set_space(struct patient *p, uint64_t log_bytes, uint64_t store_bytes)
+{
+    fake_disk_set_space(p->host->disk, log_bytes);
+    if (p->host->memory)
+        memory_disk_set_space(p->host->memory, store_bytes);
+}
+
 static void cure(struct patient *p)
 {
     if (p->ill == SIM_FAULTS)
@@ -92,6 +100,8 @@ static void cure(struct patient *p)
         fake_disk_set_delay(p->host->disk, sim_host_disk_delay);
     if (p->ill == FAULT_HANG)
         hang(p, 0, true);
+    if (p->ill == FAULT_FULL)
+        set_space(p, FAKE_DISK_NOT_FULL, MEMORY_DISK_NOT_FULL);
     p->sickness->o.on->on_well(p->sickness->o.context, p->number, p->ill);
     p->ill = SIM_FAULTS;
 }
@@ -177,6 +187,28 @@ static void draw_failure(struct patient *p, struct rng *rng, bool allowed)
     p->sickness->o.on->on_sick(p->sickness->o.context, p->number, FAULT_EIO, 0);
 }
 
+/* Of a log whose segments are large there is always enough. */
+static void draw_full(struct patient *p, struct rng *rng, bool allowed)
+{
+    static const uint64_t most[] = {1, 1000, 20000, 200000};
+    uint64_t ms = rng_between(rng, 100, 6000);
+    uint64_t which = rng_below(rng, 3);
+    uint64_t log_max = most[rng_below(rng, ARRAY_LEN(most))];
+    uint64_t store_max = most[rng_below(rng, ARRAY_LEN(most))];
+    uint64_t log_bytes = rng_below(rng, log_max);
+    uint64_t store_bytes = rng_below(rng, store_max);
+    bool at_start = rng_chance(rng, 1, 4);
+
+    if (!allowed || p->ill != SIM_FAULTS)
+        return;
+    p->sickness->counts.full++;
+    if (at_start)
+        restart(p);
+    set_space(p, which == 1 ? FAKE_DISK_NOT_FULL : log_bytes,
+              which == 2 ? MEMORY_DISK_NOT_FULL : store_bytes);
+    fall_ill(p, FAULT_FULL, ms);
+}
+
 /* --- those that do not --- */
 
 static bool may_be_lost(const struct patient *p)
@@ -244,6 +276,8 @@ static void draw_illness(struct sickness *s)
         draw_hang(p, &rng, allowed);
     if (kind == FAULT_EIO)
         draw_failure(p, &rng, allowed);
+    if (kind == FAULT_FULL)
+        draw_full(p, &rng, allowed);
     if (kind == FAULT_FLIP)
         draw_flip(p, &rng, allowed);
     if (kind == FAULT_WIPE)

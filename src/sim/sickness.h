@@ -14,6 +14,8 @@
  *               ends, often in the middle of its start
  *     flipped   a bit of the log, of a snapshot, or of the store. The member refuses to start, or
  *               ends when it reads it, or never reads it; it must not go on with it
+ *     full      what needs more space fails, in the log's place, the store's, or both; the member
+ *               goes on without, and goes on by itself when there is some
  *     wiped     the member is down until the calm, and then started as if it were new: the others
  *               know it, and it is refused
  *
@@ -47,7 +49,7 @@ struct sickness_options {
 
 /* How often it happened. */
 struct sickness_counts {
-    unsigned slow, hung, failing, flipped, wiped;
+    unsigned slow, hung, failing, flipped, wiped, full;
     unsigned gave_up; /* members, as they should: a failure, or damage that was noticed */
     unsigned refused; /* to start: the same */
     unsigned refused_wiped;

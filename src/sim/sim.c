@@ -425,7 +425,7 @@ static void on_sick(void *context, unsigned member, enum sim_fault fault, uint64
     note(s, 3000 + member);
     note(s, fault);
     note(s, ms);
-    bool passes = fault == FAULT_SLOW_DISK || fault == FAULT_HANG;
+    bool passes = fault == FAULT_SLOW_DISK || fault == FAULT_HANG || fault == FAULT_FULL;
     tell(s, passes ? STORY_DISK_SICK : STORY_DISK_SPOILED, member, member, fault);
 }
 
@@ -526,7 +526,7 @@ static void add_actors(struct sim *s, enum actor_kind kind, unsigned count)
         .server_count = s->member_count,
         .pause_ms_max = s->climate.pause_ms_max,
         .has_herd = s->climate.has_herd,
-        .has_quota = s->climate.quota_bytes > 0,
+        .has_quota = s->climate.quota_bytes > 0 || climate_has(&s->climate, FAULT_FULL),
     };
 
     for (unsigned i = 0; i < s->member_count; i++)
