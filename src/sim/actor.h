@@ -11,13 +11,16 @@
  *     poller    linearizable reads of what is newest, a few at a time, and nothing else
  *     keeper    one lease, and renews it at any time before it ends, as long as it lasts; now and
  *               then it stops doing so
+ *     operator  hashes members' stores, at revisions of now, of the past and of compactions,
+ *               defragments them, and moves leadership, wherever it is connected to
  *     watcher   watches some of it from somewhere, now and then anew, and reads slowly
  *
  * It is connected to one member at a time. When the connection is lost, or does not come about, or
  * a watch is silent, or a call was not answered in time, it goes to another member after a while,
  * as etcd's clients do; and as with them:
  *
- *     reads, grants, revokes, renewals   are sent again, a few times
+ *     reads, grants, revokes, renewals,  are sent again, a few times
+ *     hashes, moves of leadership
  *     puts, deletes, transactions        are not, if they may have been sent: nobody knows whether
  *                                        one without an answer has happened
  *     watches                            go on after the last revision seen, or told of
@@ -41,6 +44,7 @@ enum actor_kind {
     ACTOR_LESSEE,
     ACTOR_POLLER,
     ACTOR_KEEPER,
+    ACTOR_OPERATOR,
     ACTOR_WATCHER,
 };
 

@@ -4,6 +4,7 @@
  *     actor.c      its connection and its turn
  *     writer.c     calls: what is made next, who waits for what, what the answers say
  *     requests.c   what can be asked: puts, deletes, ranges, transactions
+ *     operator.c   what an operator asks of members
  *     watcher.c    the witness and the watchers
  */
 #pragma once
@@ -20,6 +21,7 @@ enum {
     POLLS_MAX = 4,     /* that a poller has under way */
     HERD_CHUNK = 128,  /* keys in a transaction: as many as it may have */
     SENDS_MAX = 4,     /* of a call that may be sent again */
+    OPERATOR_PAUSE_MS_MAX = 1500,
     LIMIT_MS_MIN = 500,
     LIMIT_MS_MAX = 4000, /* to connect, to hear of a watch, to have a lease renewed */
 };
@@ -41,7 +43,8 @@ struct asked {
     int64_t floor;        /* the member said that it was at this revision, when it was sent */
     int64_t old_revision; /* that it reads; 0: the newest */
     bool stale;
-    bool is_future; /* a compaction that must be refused */
+    bool is_future;   /* a compaction that must be refused */
+    bool is_headless; /* its response has no header */
 };
 
 struct actor {
@@ -70,6 +73,7 @@ struct actor {
     int64_t lease;
     int64_t oldest_in_txn; /* the lowest revision that the last transaction reads; 0: none */
     bool is_kept;          /* a keeper's: it has a key */
+    uint64_t ids[ACTOR_SERVERS_MAX]; /* of members, as far as one has heard of them */
 
     /* a witness or watcher */
     struct client_call *stream;
@@ -108,6 +112,13 @@ void writer_answered(struct actor *a, struct asked *q, struct bytes message);
 /* Does this error say for certain that nothing has happened, now or when it was sent before? */
 bool writer_is_refusal(enum rpc_code code, struct bytes text, bool repeated);
 void writer_call_ended(struct actor *a, struct asked *q, const struct client_event *e);
+/* Begins an operation and sends it; there is one free. The actor's arena is reset. */
+struct asked *writer_ask(struct actor *a, enum history_kind kind, const char *path,
+                         const struct pb_schema *schema, const void *msg);
+
+/* operator.c */
+void operator_begin(struct actor *a);
+void operator_hashed(struct actor *a, const struct asked *q, struct bytes message);
 
 /* watcher.c */
 void watcher_turn(struct actor *a);

@@ -149,6 +149,11 @@ void climate_draw_disks(struct climate *c, struct rng *rng)
     }
 }
 
+void climate_draw_operators(struct climate *c, struct rng *rng)
+{
+    c->operators = rng_chance(rng, 1, 2) ? (unsigned)rng_between(rng, 1, 2) : 0;
+}
+
 /* Mostly one turn is enough for a whole compaction: then no batch of the store ever has a part of
  * it alone, and no crash comes in its midst. */
 void climate_draw_compactions(struct climate *c, struct rng *rng)

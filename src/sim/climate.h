@@ -58,6 +58,7 @@ struct climate {
 
     /* the clients */
     unsigned writers, herders, groups, readers, lessees, pollers, keepers, watchers;
+    unsigned operators;
     unsigned pause_ms_max; /* between two calls: hasty, or so that leases have time to expire */
     bool has_herd;         /* of keys: many are written and deleted at once */
 
@@ -96,6 +97,9 @@ void climate_draw_logs(struct climate *c, struct rng *rng);
 
 /* The same. Half of all worlds have sick disks, each with some of the faults. */
 void climate_draw_disks(struct climate *c, struct rng *rng);
+
+/* The same. */
+void climate_draw_operators(struct climate *c, struct rng *rng);
 
 /* The same for what the machines are like beyond that. */
 void climate_draw_compactions(struct climate *c, struct rng *rng);

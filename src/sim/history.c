@@ -27,6 +27,7 @@ void history_free(struct history *h)
     mem_free(h->ops);
     mem_free(h->events);
     mem_free(h->leases);
+    mem_free(h->hashes);
 }
 
 void history_fail(struct history *h, const char *format, ...)
@@ -79,9 +80,10 @@ uint64_t history_number(struct bytes value)
 const char *history_kind_name(enum history_kind kind)
 {
     static const char *const names[] = {
-        [OP_PUT] = "put",     [OP_DELETE] = "delete",        [OP_TXN] = "txn",
-        [OP_RANGE] = "range", [OP_KEYS] = "keys of a lease", [OP_REVOKE] = "revoke",
-        [OP_GRANT] = "grant", [OP_RENEW] = "renewal",        [OP_OTHER] = "other"};
+        [OP_PUT] = "put",      [OP_DELETE] = "delete",          [OP_TXN] = "txn",
+        [OP_RANGE] = "range",  [OP_KEYS] = "keys of a lease",   [OP_REVOKE] = "revoke",
+        [OP_GRANT] = "grant",  [OP_RENEW] = "renewal",          [OP_OTHER] = "other",
+        [OP_HASH_KV] = "hash", [OP_MAINTENANCE] = "maintenance"};
 
     assert((size_t)kind < ARRAY_LEN(names));
     return names[kind];
@@ -219,6 +221,34 @@ void history_renewed(struct history *h, uint64_t op, int64_t id, int64_t ttl)
         l->renewed_ns = history_op(h, op)->began_ns;
         may_be_renewed(h, id);
     }
+}
+
+/* --- hashes --- */
+
+/* The newest is that of a moment between the question and the answer. */
+static void check_hash_revision(struct history *h, int64_t asked, int64_t floor,
+                                const struct pb_hash_kv_response *r)
+{
+    if (asked > 0 ? r->hash_revision != asked : r->hash_revision < floor)
+        history_fail(h, "asked for the hash at %" PRId64 ", a member gave that at %" PRId64,
+                     asked > 0 ? asked : floor, r->hash_revision);
+    if (r->hash_revision > r->header->revision || r->compact_revision > r->hash_revision)
+        history_fail(h, "a member at %" PRId64 " gave a hash of %" PRId64 " to %" PRId64,
+                     r->header->revision, r->compact_revision, r->hash_revision);
+}
+
+void history_hashed(struct history *h, unsigned member, int64_t asked, int64_t floor,
+                    const struct pb_hash_kv_response *r)
+{
+    check_hash_revision(h, asked, floor, r);
+    if (h->hash_count == h->hash_cap) {
+        h->hash_cap = h->hash_cap ? 2 * h->hash_cap : 16;
+        h->hashes = mem_resize(h->hashes, h->hash_cap, sizeof(*h->hashes));
+    }
+    h->hashes[h->hash_count++] = (struct history_hash){.revision = r->hash_revision,
+                                                       .compact_revision = r->compact_revision,
+                                                       .hash = r->hash,
+                                                       .member = member};
 }
 
 /* --- the witness --- */
@@ -765,6 +795,48 @@ static void check_renewals(struct history *h)
     }
 }
 
+/* --- hashes at the end --- */
+
+static bool is_any_alive(const struct history *h, int64_t revision)
+{
+    size_t count = history_up_to(h, revision);
+
+    for (unsigned key = 0; key < HISTORY_ALL_KEYS; key++) {
+        const struct history_event *e = history_newest(h, key, count);
+        if (e && !e->deleted)
+            return true;
+    }
+    return false;
+}
+
+static const struct history_hash *find_hash(const struct history *h, size_t count,
+                                            const struct history_hash *like)
+{
+    for (size_t i = 0; i < count; i++)
+        if (h->hashes[i].revision == like->revision &&
+            h->hashes[i].compact_revision == like->compact_revision)
+            return &h->hashes[i];
+    return NULL;
+}
+
+/* Where no key was alive etcd has two hashes, and so have we: one by the compaction at that
+ * revision, to which the tombstones there count as kept, and one by whoever asks before it. */
+static void check_hashes(struct history *h)
+{
+    for (size_t i = 0; i < h->hash_count && !h->failed; i++) {
+        const struct history_hash *now = &h->hashes[i], *before = find_hash(h, i, now);
+        if (!before)
+            continue;
+        h->hashes_compared++;
+        if (before->hash != now->hash && is_any_alive(h, now->revision))
+            history_fail(h,
+                         "the hash at %" PRId64 ", compacted at %" PRId64 ", is %08" PRIx32
+                         " by member %u, and was %08" PRIx32 " by member %u",
+                         now->revision, now->compact_revision, now->hash, now->member, before->hash,
+                         before->member);
+    }
+}
+
 void history_check(struct history *h)
 {
     uint64_t *cause = mem_new_array(h->event_count + 1, uint64_t);
@@ -775,5 +847,6 @@ void history_check(struct history *h)
     check_revisions(h, cause);
     check_leases(h);
     check_renewals(h);
+    check_hashes(h);
     mem_free(cause);
 }

@@ -24,7 +24,9 @@
  *            6. A lease ends when it is revoked, or when its time is up and not before; and then it
  *               does end, with all its keys. Until then it can be renewed and put to use, and after
  *               that it cannot.
- *            7. A watcher sees exactly the history's part that it asked for, no revision in two
+ *            7. The store's hash at a revision, with what a compaction has left below it, is the
+ *               same whoever is asked, and whenever; but for a revision at which no key is alive.
+ *            8. A watcher sees exactly the history's part that it asked for, no revision in two
  *               pieces, with the values before; and a notice of progress is true: nothing up to
  *               there comes later, or never. A compaction ends none that was live and had credit
  *               for what happened until then.
@@ -56,6 +58,8 @@ enum history_kind {
     OP_REVOKE,
     OP_GRANT, /* from here on there is nothing in the answer that the judge could look at */
     OP_RENEW,
+    OP_HASH_KV,
+    OP_MAINTENANCE,
     OP_OTHER,
 };
 
@@ -99,6 +103,13 @@ struct history_lease {
     bool may_be_revoked;
 };
 
+/* What somebody was told that the store's hash is. */
+struct history_hash {
+    int64_t revision, compact_revision;
+    uint32_t hash;
+    unsigned member;
+};
+
 /* A key's events, by where they are. */
 struct history_line {
     size_t *at;
@@ -113,9 +124,12 @@ struct history {
     struct history_line lines[HISTORY_ALL_KEYS];
     struct history_lease *leases;
     size_t lease_count, lease_cap;
-    int64_t told;      /* the highest revision anybody was told */
-    int64_t seen;      /* the witness has everything up to here */
-    int64_t compacted; /* the highest compaction anybody has asked for */
+    struct history_hash *hashes;
+    size_t hash_count, hash_cap;
+    uint64_t hashes_compared; /* with one that was told before */
+    int64_t told;             /* the highest revision anybody was told */
+    int64_t seen;             /* the witness has everything up to here */
+    int64_t compacted;        /* the highest compaction anybody has asked for */
     uint64_t now_ns;
     unsigned members;                             /* 0: one */
     int64_t server_revision[HISTORY_MEMBERS_MAX]; /* as it is: clients do not know it */
@@ -160,6 +174,11 @@ void history_granted(struct history *h, uint64_t op, int64_t id, int64_t ttl);
 void history_renewed(struct history *h, uint64_t op, int64_t id, int64_t ttl);
 /* The server says that it does not exist. */
 void history_lease_is_gone(struct history *h, int64_t id);
+
+/* A member says that this is the hash of its store at a revision, with the history from another one
+ * on. `asked`: 0: of its newest, which is no lower than `floor`. */
+void history_hashed(struct history *h, unsigned member, int64_t asked, int64_t floor,
+                    const struct pb_hash_kv_response *r);
 
 /* What the witness was shown, in order. */
 void history_witness(struct history *h, const struct pb_event *e);

@@ -782,3 +782,75 @@ TEST(only_errors_that_exclude_an_effect_are_refusals)
     CHECK(!writer_is_refusal(RPC_UNKNOWN, BYTES("not a primary lessor"), false));
     CHECK(!writer_is_refusal(RPC_DEADLINE_EXCEEDED, BYTES("context deadline exceeded"), false));
 }
+
+/* --- hashes --- */
+
+static void hashed(struct history_rig *r, unsigned member, int64_t asked, int64_t compacted,
+                   int64_t revision, uint32_t hash)
+{
+    struct pb_response_header header = {.revision = 30};
+    struct pb_hash_kv_response response = {
+        .header = &header, .hash = hash, .compact_revision = compacted, .hash_revision = revision};
+
+    history_hashed(&r->h, member, asked, 10, &response);
+}
+
+TEST(hashes_of_the_same_history_are_equal)
+{
+    struct history_rig r;
+
+    rig_open(&r);
+    hashed(&r, 0, 20, 5, 20, 0x1234);
+    hashed(&r, 1, 20, 5, 20, 0x1234);
+    hashed(&r, 1, 0, 5, 21, 0x9999);
+    hashed(&r, 2, 20, 7, 20, 0x4567); /* something else was left */
+    hashed(&r, 0, 20, 7, 20, 0x4567);
+    history_check(&r.h);
+    CHECK_EQ(r.h.hashes_compared, 2);
+    is_fine(&r);
+}
+
+TEST(two_members_with_different_hashes_are_noticed)
+{
+    struct history_rig r;
+
+    rig_open(&r);
+    put_whole(&r, 3, 0);
+    hashed(&r, 0, 20, 5, 20, 0x1234);
+    hashed(&r, 0, 0, 5, 21, 0x5555);
+    hashed(&r, 1, 20, 5, 20, 0x1235);
+    is_refused(&r, "compacted at 5, is 00001235 by member 1, and was 00001234 by member 0");
+}
+
+TEST(a_hash_of_another_revision_than_asked_for_is_noticed)
+{
+    struct history_rig r;
+
+    rig_open(&r);
+    hashed(&r, 0, 20, 5, 19, 0x1234);
+    is_refused(&r, "asked for the hash at 20, a member gave that at 19");
+    rig_open(&r);
+    hashed(&r, 0, 0, 5, 9, 0x1234); /* it had said before that it was at 10 */
+    is_refused(&r, "asked for the hash at 10, a member gave that at 9");
+    rig_open(&r);
+    hashed(&r, 0, 31, 5, 31, 0x1234);
+    is_refused(&r, "a member at 30 gave a hash of 5 to 31");
+    rig_open(&r);
+    hashed(&r, 0, 20, 21, 20, 0x1234);
+    is_refused(&r, "a member at 30 gave a hash of 21 to 20");
+}
+
+/* etcd has two, then. */
+TEST(where_no_key_is_alive_hashes_may_differ)
+{
+    struct history_rig r;
+
+    rig_open(&r);
+    put_whole(&r, 3, 0);
+    uint64_t op = begin_delete(&r, 3, 4);
+    answer_delete(&r, op, 3, 1);
+    witness_delete(&r, 3, 3);
+    hashed(&r, 0, 20, 5, 20, 0x1234);
+    hashed(&r, 1, 20, 5, 20, 0x1235);
+    is_fine(&r);
+}

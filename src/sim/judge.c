@@ -329,6 +329,8 @@ static void execute(struct judge *j, const struct history_op *o)
         break;
     case OP_GRANT:
     case OP_RENEW:
+    case OP_HASH_KV:
+    case OP_MAINTENANCE:
     case OP_OTHER:
         break;
     }

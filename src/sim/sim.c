@@ -102,6 +102,7 @@ struct sim {
     uint64_t installed;     /* in lives that are over */
     struct rng compactions; /* for how long they take, and who crashes in their midst */
     int64_t compacted;      /* the newest that somebody has asked for */
+    struct rng operators;   /* for whether there are any, and what they do */
 
     size_t ops_counted; /* of the history's first, all of them done */
     uint64_t acknowledged;
@@ -534,7 +535,7 @@ static void add_actors(struct sim *s, enum actor_kind kind, unsigned count)
     for (unsigned i = 0; i < count; i++) {
         struct sim_client *c = add_client(s);
         options.io = &c->io;
-        rng_seed(&options.rng, rng_next(&s->fate));
+        rng_seed(&options.rng, rng_next(kind == ACTOR_OPERATOR ? &s->operators : &s->fate));
         c->actor = actor_new(&options);
     }
 }
@@ -599,6 +600,7 @@ static void draw_climate(struct sim *s)
     /* One that a member makes of itself takes the log's place, and others may need that. */
     climate_draw_installs(c, &s->installs);
     climate_draw_compactions(c, &s->compactions);
+    climate_draw_operators(c, &s->operators);
     if (s->o.install_turns > 0)
         c->install_turns = s->o.install_turns == UINT32_MAX ? 0 : s->o.install_turns;
     if (c->members > 1) {
@@ -642,6 +644,7 @@ static void begin(struct sim *s, const struct sim_options *o)
     rng_seed(&s->disks, o->seed << 32 | 2);
     rng_seed(&s->digests, o->seed << 32 | 1); /* so that taking them changes no story */
     rng_seed(&s->compactions, ~(o->seed << 32));
+    rng_seed(&s->operators, o->seed << 32 | 2);
     draw_climate(s);
 }
 
@@ -677,6 +680,7 @@ static void sim_open(struct sim *s, const struct sim_options *o)
     add_actors(s, ACTOR_KEEPER, s->climate.keepers);
     add_actors(s, ACTOR_WATCHER, s->climate.watchers);
     let_files_run_out(s);
+    add_actors(s, ACTOR_OPERATOR, s->climate.operators);
     s->told.members = s->member_count;
     s->told.places = s->host_count;
     open_weather(s);
@@ -1299,6 +1303,8 @@ struct sim_result sim_run(const struct sim_options *options)
         .sick = sickness_counts(s.sickness),
         .digests = s.digests_taken,
         .compared = s.digests_compared,
+        .hashes = s.history.hash_count,
+        .hashes_compared = s.history.hashes_compared,
         .revision = s.history.told,
     };
     snprintf(r.problem, sizeof(r.problem), "%s", s.history.problem);

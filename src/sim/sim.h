@@ -71,7 +71,8 @@ struct sim_result {
     unsigned members, crashes;
     uint64_t installs;
     struct sickness_counts sick;
-    uint64_t digests, compared; /* of states; and how many of them with one taken before */
+    uint64_t digests, compared;       /* of states; and how many of them with one taken before */
+    uint64_t hashes, hashes_compared; /* that operators were told of, the same way */
     int64_t revision;
     char problem[512]; /* if it is not ok */
 };

@@ -20,6 +20,7 @@ static const struct habits habits_of[] = {
     [ACTOR_LESSEE] = {20, 5, 5, 8, 2, 60, 0, 0, 0},
     [ACTOR_POLLER] = {0, 0, 0, 100, 0, 0, 0, 0, 0},
     [ACTOR_KEEPER] = {0, 0, 0, 0, 0, 100, 0, 0, 0},
+    [ACTOR_OPERATOR] = {0}, /* operator.c */
 };
 
 bool actor_is_writer(const struct actor *a)
@@ -90,7 +91,7 @@ static void send_asked(struct actor *a, struct asked *q)
         q->call = client_ask(a->client, &request, buf_bytes(&q->wire));
 }
 
-static struct asked *ask(struct actor *a, enum history_kind kind, const char *path,
+struct asked *writer_ask(struct actor *a, enum history_kind kind, const char *path,
                          const struct pb_schema *schema, const void *msg)
 {
     struct asked *q = find_free(a);
@@ -106,12 +107,13 @@ static struct asked *ask(struct actor *a, enum history_kind kind, const char *pa
 }
 
 #define ASK(a, kind, path, name, ...)                                                              \
-    ask((a), (kind), (path), &pb_##name##_schema, &(struct pb_##name){__VA_ARGS__})
+    writer_ask((a), (kind), (path), &pb_##name##_schema, &(struct pb_##name){__VA_ARGS__})
 
 static void put(struct actor *a, const struct pb_put_request *request)
 {
     int64_t lease = request->lease;
-    struct asked *q = ask(a, OP_PUT, "/etcdserverpb.KV/Put", &pb_put_request_schema, request);
+    struct asked *q =
+        writer_ask(a, OP_PUT, "/etcdserverpb.KV/Put", &pb_put_request_schema, request);
 
     history_op(a->h, q->op)->lease = lease;
 }
@@ -127,13 +129,15 @@ static void begin_delete(struct actor *a)
 {
     struct pb_delete_range_request request = request_delete(a);
 
-    ask(a, OP_DELETE, "/etcdserverpb.KV/DeleteRange", &pb_delete_range_request_schema, &request);
+    writer_ask(a, OP_DELETE, "/etcdserverpb.KV/DeleteRange", &pb_delete_range_request_schema,
+               &request);
 }
 
 static void begin_read(struct actor *a)
 {
     struct pb_range_request r = request_read(a);
-    struct asked *q = ask(a, OP_RANGE, "/etcdserverpb.KV/Range", &pb_range_request_schema, &r);
+    struct asked *q =
+        writer_ask(a, OP_RANGE, "/etcdserverpb.KV/Range", &pb_range_request_schema, &r);
 
     q->stale = r.serializable;
     q->old_revision = r.revision;
@@ -165,7 +169,7 @@ static void begin_txn(struct actor *a)
 {
     struct pb_txn_request txn = request_txn(a);
     bool is_stale = is_serializable(&txn);
-    struct asked *q = ask(a, OP_TXN, "/etcdserverpb.KV/Txn", &pb_txn_request_schema, &txn);
+    struct asked *q = writer_ask(a, OP_TXN, "/etcdserverpb.KV/Txn", &pb_txn_request_schema, &txn);
 
     q->stale = is_stale;
     q->old_revision = a->oldest_in_txn;
@@ -178,7 +182,7 @@ static void begin_herd(struct actor *a)
 {
     int64_t lease = rng_chance(&a->rng, 1, 3) ? a->lease : 0;
     struct pb_txn_request txn = request_herd(a, lease);
-    struct asked *q = ask(a, OP_TXN, "/etcdserverpb.KV/Txn", &pb_txn_request_schema, &txn);
+    struct asked *q = writer_ask(a, OP_TXN, "/etcdserverpb.KV/Txn", &pb_txn_request_schema, &txn);
 
     history_op(a->h, q->op)->lease = lease;
 }
@@ -189,7 +193,8 @@ static void begin_herd_delete(struct actor *a)
 {
     struct pb_delete_range_request request = request_herd_delete(a);
 
-    ask(a, OP_DELETE, "/etcdserverpb.KV/DeleteRange", &pb_delete_range_request_schema, &request);
+    writer_ask(a, OP_DELETE, "/etcdserverpb.KV/DeleteRange", &pb_delete_range_request_schema,
+               &request);
     a->haste = rng_chance(&a->rng, 1, 2) ? 2 : 0;
 }
 
@@ -249,8 +254,8 @@ static void begin_grant(struct actor *a)
 static void begin_renewal(struct actor *a)
 {
     struct asked *q =
-        ask(a, OP_RENEW, "/etcdserverpb.Lease/LeaseKeepAlive", &pb_lease_keep_alive_request_schema,
-            &(struct pb_lease_id){.id = a->lease});
+        writer_ask(a, OP_RENEW, "/etcdserverpb.Lease/LeaseKeepAlive",
+                   &pb_lease_keep_alive_request_schema, &(struct pb_lease_id){.id = a->lease});
 
     q->stale = a->o.server_count > 1; /* the header is the member's, from before it asked */
     history_op(a->h, q->op)->lease = a->lease;
@@ -284,8 +289,8 @@ static void begin_lease(struct actor *a)
     else if (dice == 1) {
         if (l)
             l->may_be_revoked = true;
-        q = ask(a, OP_REVOKE, "/etcdserverpb.Lease/LeaseRevoke", &pb_lease_revoke_request_schema,
-                &(struct pb_lease_id){.id = a->lease});
+        q = writer_ask(a, OP_REVOKE, "/etcdserverpb.Lease/LeaseRevoke",
+                       &pb_lease_revoke_request_schema, &(struct pb_lease_id){.id = a->lease});
         history_op(a->h, q->op)->lease = a->lease;
         a->lease = 0;
     } else if (dice == 2) {
@@ -337,6 +342,8 @@ static void begin_something(struct actor *a)
 {
     if (a->disarms)
         disarm(a);
+    else if (a->o.kind == ACTOR_OPERATOR)
+        operator_begin(a);
     else if (a->haste == 2)
         begin_put(a);
     else if (a->haste == 1)
@@ -385,6 +392,8 @@ static uint64_t longest_pause_ms(const struct actor *a)
 
     if (a->haste > 0)
         return 0;
+    if (a->o.kind == ACTOR_OPERATOR)
+        return OPERATOR_PAUSE_MS_MAX;
     return l ? (uint64_t)l->ttl * 1000 : a->o.pause_ms_max;
 }
 
@@ -415,11 +424,16 @@ void writer_answered(struct actor *a, struct asked *q, struct bytes message)
     struct arena arena = {0};
     enum err e = pb_decode(&pb_lease_revoke_response_schema, message, &arena, &any);
 
-    if (e == ERR_OK && any.header) {
+    if (e == ERR_OK && any.header && !q->is_headless) {
+        a->ids[a->server] = any.header->member_id;
         check_header(a, q, any.header->revision);
         hear_of_lease(a, q->op, message, &arena);
+        if (history_op(a->h, q->op)->kind == OP_HASH_KV)
+            operator_hashed(a, q, message);
         history_done(a->h, q->op, any.header->revision, message, q->stale);
-    } else
+    } else if (e == ERR_OK && !any.header && q->is_headless)
+        history_done(a->h, q->op, history_op(a->h, q->op)->floor, message, true);
+    else
         history_fail(a->h, "an result of %s cannot be decoded", q->path);
     if (q->is_future)
         history_fail(a->h, "a compaction was taken at a revision that is to come");
@@ -440,6 +454,17 @@ static bool is_too_many(struct bytes text)
 static bool is_dropped(struct bytes text)
 {
     return bytes_equal(text, BYTES("raft proposal dropped"));
+}
+
+/* Leadership cannot be handed over by somebody who does not have it, or is not handed over. */
+static bool is_not_leader(struct bytes text)
+{
+    return bytes_equal(text, BYTES("etcdserver: not leader"));
+}
+
+static bool is_slow_transfer(struct bytes text)
+{
+    return bytes_equal(text, BYTES("etcdserver: request timed out, leader transfer took too long"));
 }
 
 /* It believed to lead, and could not make sure. */
@@ -465,7 +490,10 @@ static bool is_expected(struct actor *a, const struct asked *q, const struct cli
     case RPC_RESOURCE_EXHAUSTED: /* no space */
         return a->o.has_quota || is_too_many(e->text);
     case RPC_UNKNOWN: /* these two have no code of their own in etcd */
-        return is_dropped(e->text) || (o->kind == OP_RENEW && is_not_primary(e->text));
+        return is_dropped(e->text) || (o->kind == OP_RENEW && is_not_primary(e->text)) ||
+               (o->kind == OP_MAINTENANCE && is_slow_transfer(e->text));
+    case RPC_FAILED_PRECONDITION:
+        return o->kind == OP_MAINTENANCE && is_not_leader(e->text);
     default:
         return false;
     }
@@ -502,7 +530,7 @@ static bool may_send_again(const struct actor *a, const struct asked *q)
 
     return q->sends < SENDS_MAX && !history_op(a->h, q->op)->done &&
            (kind == OP_RANGE || kind == OP_KEYS || kind == OP_GRANT || kind == OP_REVOKE ||
-            kind == OP_RENEW);
+            kind == OP_RENEW || kind == OP_HASH_KV || kind == OP_MAINTENANCE);
 }
 
 /* Its answer will not come from there. */
@@ -523,7 +551,8 @@ static void send_again_or_give_up(struct actor *a, struct asked *q)
 /* Somebody else may be able to answer. */
 static bool is_elsewhere(const struct client_event *e)
 {
-    return e->code == RPC_UNAVAILABLE || (e->code == RPC_UNKNOWN && is_not_primary(e->text));
+    return e->code == RPC_UNAVAILABLE || (e->code == RPC_UNKNOWN && is_not_primary(e->text)) ||
+           (e->code == RPC_FAILED_PRECONDITION && is_not_leader(e->text));
 }
 
 static void call_failed(struct actor *a, struct asked *q, const struct client_event *e)
