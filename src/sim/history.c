@@ -28,6 +28,9 @@ void history_free(struct history *h)
     mem_free(h->events);
     mem_free(h->leases);
     mem_free(h->hashes);
+    for (size_t i = 0; i < h->image_count; i++)
+        mem_free(h->images[i].kvs);
+    mem_free(h->images);
 }
 
 void history_fail(struct history *h, const char *format, ...)
@@ -237,18 +240,43 @@ static void check_hash_revision(struct history *h, int64_t asked, int64_t floor,
                      r->header->revision, r->compact_revision, r->hash_revision);
 }
 
-void history_hashed(struct history *h, unsigned member, int64_t asked, int64_t floor,
-                    const struct pb_hash_kv_response *r)
+static void add_hash(struct history *h, const struct history_hash *hash)
 {
-    check_hash_revision(h, asked, floor, r);
     if (h->hash_count == h->hash_cap) {
         h->hash_cap = h->hash_cap ? 2 * h->hash_cap : 16;
         h->hashes = mem_resize(h->hashes, h->hash_cap, sizeof(*h->hashes));
     }
-    h->hashes[h->hash_count++] = (struct history_hash){.revision = r->hash_revision,
-                                                       .compact_revision = r->compact_revision,
-                                                       .hash = r->hash,
-                                                       .member = member};
+    h->hashes[h->hash_count++] = *hash;
+}
+
+void history_hashed(struct history *h, unsigned member, int64_t asked, int64_t floor,
+                    const struct pb_hash_kv_response *r)
+{
+    check_hash_revision(h, asked, floor, r);
+    add_hash(h, &(struct history_hash){.revision = r->hash_revision,
+                                       .compact_revision = r->compact_revision,
+                                       .hash = r->hash,
+                                       .member = member});
+}
+
+/* --- images --- */
+
+void history_restored(struct history *h, unsigned member, int64_t floor,
+                      const struct history_image *image)
+{
+    if (image->index == 0)
+        history_fail(h, "a backup at revision %" PRId64 " says of no entry that it has it",
+                     image->revision);
+    if (image->revision < floor)
+        history_fail(h, "a backup is of revision %" PRId64 ", but its member had been at %" PRId64,
+                     image->revision, floor);
+    h->images = mem_resize(h->images, h->image_count + 1, sizeof(*h->images));
+    h->images[h->image_count] = *image;
+    h->images[h->image_count++].member = member;
+    add_hash(h, &(struct history_hash){.revision = image->revision,
+                                       .compact_revision = image->compact_revision,
+                                       .hash = image->hash,
+                                       .member = member});
 }
 
 /* --- the witness --- */
@@ -837,6 +865,44 @@ static void check_hashes(struct history *h)
     }
 }
 
+/* --- images at the end --- */
+
+/* Which key is the first to differ; HISTORY_ALL_KEYS if none. */
+static unsigned find_difference(const struct history *h, const struct history_image *image)
+{
+    size_t count = history_up_to(h, image->revision), n = 0;
+
+    for (unsigned key = 0; key < HISTORY_ALL_KEYS; key++) {
+        const struct history_event *e = history_newest(h, key, count);
+        bool is_there = n < image->kv_count && image->kvs[n].key == key;
+        if (is_there != (e && !e->deleted) || (is_there && !is_same(&image->kvs[n], e)))
+            return key;
+        n += is_there;
+    }
+    return HISTORY_ALL_KEYS;
+}
+
+void history_check_images(struct history *h)
+{
+    for (size_t i = 0; i < h->image_count && !h->failed; i++) {
+        const struct history_image *image = &h->images[i];
+        unsigned key = find_difference(h, image);
+        if (image->revision > h->seen)
+            history_fail(h, "a backup is of revision %" PRId64 ", and there are %" PRId64,
+                         image->revision, h->seen);
+        else if (key < HISTORY_ALL_KEYS)
+            history_fail(h,
+                         "a backup of member %u at revision %" PRId64
+                         ", restored, has something else at key %u than there was",
+                         image->member, image->revision, key);
+        for (size_t n = 0; n < i; n++)
+            if (h->images[n].index == image->index && h->images[n].revision != image->revision)
+                history_fail(
+                    h, "backups of entry %" PRIu64 " are of revisions %" PRId64 " and %" PRId64,
+                    image->index, h->images[n].revision, image->revision);
+    }
+}
+
 void history_check(struct history *h)
 {
     uint64_t *cause = mem_new_array(h->event_count + 1, uint64_t);
@@ -848,5 +914,6 @@ void history_check(struct history *h)
     check_leases(h);
     check_renewals(h);
     check_hashes(h);
+    history_check_images(h);
     mem_free(cause);
 }

@@ -26,7 +26,9 @@
  *               that it cannot.
  *            7. The store's hash at a revision, with what a compaction has left below it, is the
  *               same whoever is asked, and whenever; but for a revision at which no key is alive.
- *            8. A watcher sees exactly the history's part that it asked for, no revision in two
+ *            8. A backup, restored, has an index, and at its revision exactly the history's keys,
+ *               with values, versions and leases, and the hash that members have there.
+ *            9. A watcher sees exactly the history's part that it asked for, no revision in two
  *               pieces, with the values before; and a notice of progress is true: nothing up to
  *               there comes later, or never. A compaction ends none that was live and had credit
  *               for what happened until then.
@@ -110,6 +112,16 @@ struct history_hash {
     unsigned member;
 };
 
+/* What a backup holds, once it is restored. */
+struct history_image {
+    uint64_t index; /* of the log */
+    int64_t revision, compact_revision;
+    uint32_t hash; /* HashKV there */
+    unsigned member;
+    struct history_event *kvs; /* all that are alive, by key */
+    size_t kv_count;
+};
+
 /* A key's events, by where they are. */
 struct history_line {
     size_t *at;
@@ -126,6 +138,8 @@ struct history {
     size_t lease_count, lease_cap;
     struct history_hash *hashes;
     size_t hash_count, hash_cap;
+    struct history_image *images;
+    size_t image_count;
     uint64_t hashes_compared; /* with one that was told before */
     int64_t told;             /* the highest revision anybody was told */
     int64_t seen;             /* the witness has everything up to here */
@@ -180,6 +194,11 @@ void history_lease_is_gone(struct history *h, int64_t id);
 void history_hashed(struct history *h, unsigned member, int64_t asked, int64_t floor,
                     const struct pb_hash_kv_response *r);
 
+/* A backup of this member was restored; its kvs are taken over. It had said before that it was at
+ * revision `floor`. */
+void history_restored(struct history *h, unsigned member, int64_t floor,
+                      const struct history_image *image);
+
 /* What the witness was shown, in order. */
 void history_witness(struct history *h, const struct pb_event *e);
 
@@ -232,6 +251,7 @@ void history_check_watch(struct history *h, const struct history_watch *w);
 
 /* At the end, when the witness has seen everything. */
 void history_check(struct history *h);
+void history_check_images(struct history *h); /* of it, those alone */
 
 /* judge.c: does the operation, executed on the state before, have these events (the history's, from
  * `at` on, up to the end of that revision) and, if it was answered, its answer? */
