@@ -33,6 +33,7 @@ struct one_call {
     bool gzip_out;
     bool ended; /* client_end was called */
 
+    bool is_code_read; /* from a header block of which the rest may still come */
     bool has_code;
     enum rpc_code code;
     unsigned http_status;
@@ -263,7 +264,7 @@ static void take_field(struct one_call *c, struct bytes name, struct bytes value
     if (bytes_equal(name, BYTES("grpc-status"))) {
         bool known = text_read_number(value, RPC_UNAUTHENTICATED, &number) == ERR_OK;
         c->code = known ? (enum rpc_code)number : RPC_UNKNOWN;
-        c->has_code = true;
+        c->is_code_read = true;
     } else if (bytes_equal(name, BYTES("grpc-message")) && value.len <= STATUS_TEXT_MAX) {
         buf_clear(&c->text);
         grpc_percent_decode(value, &c->text);
@@ -292,6 +293,18 @@ static int on_header(nghttp2_session *s, const nghttp2_frame *f, const uint8_t *
     (void)context;
     if (c && c->life == LIFE_TOLD)
         take_field(c, bytes_of(name, name_len), bytes_of(value, value_len));
+    return 0;
+}
+
+/* Of a block that was cut off with its connection some fields may be read already; without the
+ * others, a status and no text, they would be something that nobody has said. */
+static int on_frame(nghttp2_session *s, const nghttp2_frame *f, void *context)
+{
+    struct one_call *c = f->hd.type == NGHTTP2_HEADERS ? call_of_stream(s, f->hd.stream_id) : NULL;
+
+    (void)context;
+    if (c && c->is_code_read)
+        c->has_code = true;
     return 0;
 }
 
@@ -369,6 +382,7 @@ static nghttp2_session_callbacks *callbacks_new(void)
     nghttp2_session_callbacks *c = h2_callbacks_new();
 
     nghttp2_session_callbacks_set_on_header_callback(c, on_header);
+    nghttp2_session_callbacks_set_on_frame_recv_callback(c, on_frame);
     nghttp2_session_callbacks_set_on_data_chunk_recv_callback(c, on_data_chunk);
     nghttp2_session_callbacks_set_on_stream_close_callback(c, on_stream_close);
     nghttp2_session_callbacks_set_send_data_callback(c, on_send_data);
