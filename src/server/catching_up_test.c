@@ -1,0 +1,89 @@
+/* Snapshots from one member to another, whole: cut, sent, received, installed. */
+#include "base/limits.h"
+#include "base/mem.h"
+#include "server/cluster_rig_test.h"
+#include "server/digest.h"
+
+#include <stdio.h>
+
+static const char *const flags[] = {"--snapshot-count", "5", "--snapshot-catchup-entries", "1",
+                                    NULL};
+
+static void put_large(struct cluster_rig *r, unsigned n)
+{
+    enum { VALUE_BYTES = 20000 };
+    char key[16], *value = mem_alloc(VALUE_BYTES + 1);
+
+    memset(value, 'a' + (int)(n % 26), VALUE_BYTES);
+    value[VALUE_BYTES] = 0;
+    snprintf(key, sizeof(key), "k%u", n % 100);
+    cluster_rig_put(r, cluster_rig_leader(r), key, value);
+    mem_free(value);
+}
+
+static void check_equal(struct cluster_rig *r)
+{
+    struct digest first, other;
+
+    cluster_rig_until_equal(r, cluster_rig_leader(r));
+    while (!server_digest(r->at[1]->server, &first))
+        cluster_rig_step(r);
+    for (unsigned n = 2; n <= r->count; n++) {
+        CHECK(server_digest(r->at[n]->server, &other));
+        CHECK_EQ(other.applied, first.applied);
+        CHECK_EQ(other.revision, first.revision);
+        for (unsigned part = 0; part < DIGEST_PARTS; part++)
+            CHECK_EQ(other.parts[part], first.parts[part]);
+    }
+}
+
+TEST(a_member_that_was_away_is_back_in_step_while_writers_go_on)
+{
+    struct cluster_rig r;
+    cluster_rig_open(&r, 3, flags);
+    cluster_rig_start_all(&r);
+    for (unsigned round = 0; round < 4; round++) {
+        unsigned away = cluster_rig_follower(&r);
+        cluster_rig_crash(&r, away);
+        for (unsigned i = 0; i < 200; i++)
+            put_large(&r, round * 31 + i);
+
+        cluster_rig_start(&r, away);
+        unsigned i = 0;
+        for (; server_installed(r.at[away]->server) == 0; i++)
+            put_large(&r, i);
+        CHECK(i < 2000);
+        cluster_rig_until_ready(&r, away);
+        put_large(&r, round);
+        cluster_rig_for_ms(&r, 2000);
+        check_equal(&r);
+        cluster_rig_for_ms(&r, SENDING_LOG_MS); /* until then the log is kept for it */
+    }
+    cluster_rig_close(&r);
+}
+
+/* Whoever leads may fall in the midst of it. */
+TEST(a_member_catches_up_though_its_leader_is_lost)
+{
+    struct cluster_rig r;
+    cluster_rig_open(&r, 5, flags);
+    cluster_rig_start_all(&r);
+    unsigned away = cluster_rig_follower(&r);
+    cluster_rig_crash(&r, away);
+    for (unsigned i = 0; i < 200; i++)
+        put_large(&r, i);
+    cluster_rig_start(&r, away);
+    unsigned leader = cluster_rig_leader(&r);
+    while (!cluster_rig_logged(&r, leader, "sending merged snapshot"))
+        cluster_rig_step(&r);
+    cluster_rig_crash(&r, leader);
+
+    while (server_installed(r.at[away]->server) == 0)
+        put_large(&r, 7);
+    cluster_rig_until_ready(&r, away);
+    cluster_rig_start(&r, leader);
+    cluster_rig_until_ready(&r, leader);
+    cluster_rig_for_ms(&r, 5000);
+    check_equal(&r);
+    cluster_rig_close(&r);
+}
