@@ -149,10 +149,13 @@ static void pass_truncation(void *context, uint64_t from)
  * of another member was installed entries are missing, or others than those that count. */
 static bool can_begin_at(struct boot *b, struct wal_place place)
 {
+    static const struct logger silent = {
+        .level = LOG_FATAL, .sink = log_sink_none, .clock = log_clock_none};
     struct wal_options opt = wal_settings(b->s);
     struct wal_visitor visitor = {.on_entry = pass_entry, .on_truncate = pass_truncation};
     struct wal_found found = {0};
 
+    opt.logger = &silent; /* a gap is nothing for an operator: the log is read from further on */
     return wal_replay(b->s->io->disk, &opt, place, &visitor, &found) == ERR_OK &&
            found.start_found && !found.replaced;
 }

@@ -278,6 +278,7 @@ TEST(a_member_that_is_behind_takes_a_snapshot_and_goes_on_from_it)
     cluster_rig_stop(&t.r, t.behind);
     cluster_rig_start(&t.r, t.behind);
     check_equal(&t);
+    CHECK(!cluster_rig_logged(&t.r, t.behind, "failed to read WAL"));
     stage_close(&t);
 }
 
