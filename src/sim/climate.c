@@ -200,8 +200,10 @@ static void add_pace(struct line *l, const struct climate *c, struct rng *rng)
         count = 10000;
         interval_ms = 20000;
     }
-    if (c->members > 1 && !c->short_logs) /* nobody ever needs what its leader has released */
-        count = catch_up = 1000000;
+    if (c->members > 1 && count < 20)
+        count = 20; /* each makes a file, and a busy cluster has tens of thousands of entries */
+    if (c->members > 1 && !c->short_logs)
+        count = catch_up = 1000000; /* nobody ever needs what its leader has released */
     add_number(l, "snapshot-count", count, "");
     add_number(l, "snapshot-catchup-entries", catch_up, "");
     add_number(l, "backend-batch-interval", interval_ms, "ms");

@@ -18,7 +18,8 @@ struct leadership {
     size_t member; /* SIZE_MAX: only others have spoken of it */
     uint64_t
         votes[CLUSTER_CHECK_MEMBERS_MAX]; /* of each member in this term, as far as was shown */
-    bool needed; /* without one of them it would not lead: they were all counted, and so durable */
+    uint32_t needed; /* a bit for each without whom it would not lead: they were counted, and so
+                        durable. One that comes later may never be */
 };
 
 struct member {
@@ -151,16 +152,18 @@ static struct leadership *leadership_of(struct cluster_check *c, uint64_t term)
 static void count_votes(struct cluster_check *c, struct leadership *l)
 {
     size_t votes = 0, unseen = 0, quorum = c->member_count / 2 + 1;
+    uint32_t seen = 0;
 
     for (size_t i = 0; i < c->member_count; i++) {
         bool is_seen = l->votes[i] == l->id;
         votes += is_seen;
+        seen |= (uint32_t)is_seen << i;
         unseen += !is_seen && c->members[i].term > l->term;
     }
     if (votes + unseen < quorum)
         fail(c, "member %zu leads term %" PRIu64 " by %zu votes of %zu", l->member, l->term, votes,
              c->member_count);
-    l->needed = votes == quorum && unseen == 0;
+    l->needed = votes == quorum && unseen == 0 ? seen : 0;
 }
 
 static void check_leader(struct cluster_check *c, size_t member, const struct cluster_view *v)
@@ -190,7 +193,7 @@ static void check_vote(struct cluster_check *c, size_t member, const struct clus
 
     for (size_t i = c->leader_count; is_new && i > 0 && c->leaders[i - 1].term >= v->term; i--) {
         const struct leadership *l = &c->leaders[i - 1];
-        bool was_counted = l->needed && l->votes[member] == l->id;
+        bool was_counted = (l->needed >> member & 1) != 0;
         if (was_counted && (l->term > v->term || v->vote != l->id))
             fail(c,
                  "member %zu has voted for %" PRIx64 " in term %" PRIu64

@@ -220,6 +220,23 @@ TEST(cluster_check_finds_a_vote_that_is_forgotten)
     is_refused(&r, "member 1 has voted for 1 in term 2, and after a restart for 0 in term 2");
 }
 
+/* Its disk hung, say: nobody heard of it. */
+TEST(cluster_check_lets_a_vote_be_forgotten_that_came_too_late_to_count)
+{
+    struct cluster_check_rig r;
+
+    rig_open(&r);
+    lead(&r, 0, 2);
+    show(&r, 0, "1112", 4);
+    vote(&r, 2, 2, 0);
+    cluster_check_down(r.check, 2);
+    r.members[2].view.term = 1;
+    r.members[2].view.vote = 0;
+    show(&r, 2, "111", 3);
+
+    is_fine(&r);
+}
+
 /* Check 1. */
 TEST(cluster_check_finds_a_term_that_is_forgotten)
 {
