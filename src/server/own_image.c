@@ -84,6 +84,7 @@ static void build(struct job *j)
         e = apply_entry(o, &o->entries[i]) ? ERR_OK : ERR_UNSUPPORTED;
     if (e == ERR_OK)
         e = backend_commit_now(o->image.backend);
+    o->lacks_space = e == ERR_NO_SPACE;
     if (e != ERR_OK && o->why.len == 0)
         buf_append_str(&o->why, err_text(e));
 }
@@ -173,10 +174,39 @@ static void lag(struct server *s)
         s->install.apply_up_to = s->facts.applied_index;
 }
 
+/* A member that ends may be held back by nothing. */
+static void take_back(struct server *s)
+{
+    mvcc_stop_waiting(&s->own_image.waiter);
+    s->install.apply_up_to = UINT64_MAX;
+    s->own_image.step = OWN_IMAGE_IDLE;
+}
+
+static void give_up(struct server *s)
+{
+    struct own_image *o = &s->own_image;
+
+    log_warn(s->logger, "no space for an image of the own state",
+             LOG_STR("error", buf_str(&o->why)));
+    forget_entries(o);
+    state_close(&o->image);
+    backend_close(o->image.backend);
+    o->image = (struct state){0};
+    buf_clear(&o->why);
+    if (backend_image_remove(&o->store) != ERR_OK)
+        server_fail(s, "cannot remove an image of the own state: %s", buf_str(&o->why));
+    o->store.why = NULL;
+    take_back(s);
+}
+
 static void hand_over(struct server *s)
 {
     struct own_image *o = &s->own_image;
 
+    if (o->lacks_space) {
+        give_up(s);
+        return;
+    }
     if (o->why.len > 0) {
         server_fail(s, "cannot make an image of the own state: %s", buf_str(&o->why));
         return;
@@ -188,14 +218,6 @@ static void hand_over(struct server *s)
     o->image = (struct state){0};
     o->store.why = NULL;
     o->step = OWN_IMAGE_IDLE;
-}
-
-/* A member that ends may be held back by nothing. */
-static void take_back(struct server *s)
-{
-    mvcc_stop_waiting(&s->own_image.waiter);
-    s->install.apply_up_to = UINT64_MAX;
-    s->own_image.step = OWN_IMAGE_IDLE;
 }
 
 void own_image_some(struct server *s)

@@ -50,7 +50,8 @@ struct own_image {
     /* the worker's */
     struct job job;
     struct state image;
-    struct buf why; /* empty, or why there is no image */
+    struct buf why;   /* empty, or why there is no image */
+    bool lacks_space; /* for this reason: the member goes on as it is */
 };
 
 /* Asks for one. False if one is under way already. */

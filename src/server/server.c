@@ -437,7 +437,8 @@ void server_abandon(struct server *s)
 struct server_status server_status(const struct server *s)
 {
     if (!s->raft)
-        return (struct server_status){.turns = s->turns}; /* being founded */
+        return (struct server_status){.turns = s->turns,
+                                      .awaits_space = s->awaits_space}; /* being founded */
     struct raft_status raft = raft_status(s->raft);
 
     return (struct server_status){

@@ -82,6 +82,7 @@ struct server_status {
     size_t log_pending_bytes; /* handed to the log and not yet durable */
     size_t reply_bytes_most;  /* that have ever waited to be sent, between the rooms */
     bool ready;
+    bool awaits_space; /* to start at all */
 };
 struct server_status server_status(const struct server *s);
 
