@@ -810,6 +810,8 @@ static void check_cluster(struct sim *s, struct sim_member *m)
 {
     struct member_view now;
 
+    if (server_status(m->host->server).awaits_space)
+        return; /* it is not being founded, though it has no log yet */
     member_view(m->host->server, &now);
     if (sickness_is_wiped(s->sickness, m->number)) {
         if (now.view.id != 0)
