@@ -78,12 +78,15 @@ static enum err make_dir(struct boot *b, const char *path)
     struct disk *disk = b->s->io->disk;
     const char *probe = arena_printf(&b->arena, "%s/.touch", path);
     enum err e = disk_make_dir(disk, path, 0700, DISK_PARENTS);
+    bool is_there = e == ERR_OK;
 
     if (e == ERR_OK)
         e = disk_write_file(disk, probe, 0600, (struct bytes){0});
     if (e == ERR_OK)
         e = disk_remove(disk, probe);
     if (e == ERR_NOT_FOUND) /* another one starts here as well; their locks will tell them apart */
+        e = ERR_OK;
+    if (e == ERR_NO_SPACE && is_there) /* it could be written to, and may have all that it needs */
         e = ERR_OK;
     if (e == ERR_OK)
         e = sync_names(b, path);

@@ -213,6 +213,7 @@ enum err cluster_rig_try_start(struct cluster_rig *r, unsigned n)
                                      .config = &h->config,
                                      .logger = &h->logger,
                                      .memory = h->memory,
+                                     .segment_bytes = r->segment_bytes,
                                      .on_failed = on_failed,
                                      .on_ready = on_ready,
                                      .context = h};

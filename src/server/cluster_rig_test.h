@@ -54,6 +54,7 @@ struct cluster_rig {
     struct timer heart; /* time passes even when nobody is up */
     struct io client_io;
     unsigned count;
+    uint64_t segment_bytes;                           /* of the logs; 0: as wal has it */
     struct cluster_rig_host *at[CLUSTER_RIG_MAX + 1]; /* from 1 */
 };
 

@@ -317,7 +317,8 @@ bool peering_take_versions(struct peering *p, struct version *lowest, bool *all)
 
 void peering_check(const struct peering *p)
 {
-    peers_check(p->peers);
+    if (p->peers)
+        peers_check(p->peers);
     assert(p->known_count <= CLUSTER_MEMBERS_MAX);
     assert(!is_known(p, p->self));
     assert(p->versions.waiting == 0 || p->versions.is_under_way);

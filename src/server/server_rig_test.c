@@ -115,6 +115,7 @@ enum err server_rig_try(struct server_rig *r)
                                      .config = &r->config,
                                      .logger = &r->logger,
                                      .memory = r->memory,
+                                     .segment_bytes = r->segment_bytes,
                                      .on_failed = on_failed,
                                      .on_ready = on_ready,
                                      .context = r};

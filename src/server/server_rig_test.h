@@ -28,7 +28,8 @@ struct server_rig {
     struct io client_io;
     struct config config;
     struct logger logger;
-    struct buf logged; /* every line */
+    struct buf logged;      /* every line */
+    uint64_t segment_bytes; /* of the log; 0: as wal has it */
 
     struct server *server;         /* NULL while it is down */
     struct client *client, *other; /* NULL while it is down */

@@ -333,19 +333,22 @@ static void tick(struct server *s)
 static size_t log_budget(const struct server *s)
 {
     size_t pending = wal_pending_bytes(s->wal);
-    uint64_t space = s->facts.disk_is_full ? 0 : wal_space_left(s->wal);
+    /* What a full store has no space for is in the log, and in memory up to the cap. */
+    bool is_full = backend_lacks_space(s->state.backend) && backend_is_full(s->state.backend);
+    uint64_t space = is_full ? 0 : wal_space_left(s->wal);
     size_t budget = pending < WAL_PENDING_BYTES_MAX ? WAL_PENDING_BYTES_MAX - pending : 0;
 
     return budget < space ? budget : (size_t)space;
 }
 
-/* While the disk is full there are no proposals but the server's own. For one batch of those the
- * log has something left. */
+/* While the disk is full there are no proposals but the server's own. For a few of those the log
+ * has something left. */
 static size_t proposal_budget(const struct server *s)
 {
-    if (!s->facts.disk_is_full)
-        return log_budget(s);
-    return wal_pending_bytes(s->wal) == 0 ? SPACE_OWN_BYTES : 0;
+    bool is_own = s->facts.disk_is_full && wal_pending_bytes(s->wal) == 0;
+    size_t budget = log_budget(s);
+
+    return is_own && budget < SPACE_OWN_BYTES ? SPACE_OWN_BYTES : budget;
 }
 
 /* Where the last `count` entries of the log begin, if we are who has put them there; else 0. */
