@@ -2,10 +2,14 @@
 
 #include "cluster/links.h"
 #include "cluster/load.h"
+#include "cluster/volume.h"
 #include "io/clock.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 enum {
     SETTLE_MS_MAX = 30000,
@@ -13,6 +17,11 @@ enum {
     BEFORE_MS_MAX = 600, /* load before something breaks */
     AFTER_MS_MAX = 400,
     STOP_MS_MAX = 30000, /* for a member that was told to stop */
+    FULL_MS_MAX = 30000, /* for it to notice that its disk is full */
+    SPACE_MS_MAX = 2000, /* for it to take writes again */
+    VOLUME_MB = 1000,    /* for all that is kept of the log, and a store */
+    LEFT_MB_MAX = 60,    /* less than a segment, and yet some space */
+    BALLAST_BYTES = 256 * KIB,
 };
 
 struct faults {
@@ -235,6 +244,116 @@ static bool partition_round(struct faults *f)
     return ok;
 }
 
+/* --- full disks --- */
+
+static const char *volume_of(struct faults *f, unsigned member)
+{
+    return arena_printf(&f->fleet.arena, "%s/m%u", f->o->dir, member + 1);
+}
+
+/* How often the member has said this. */
+static unsigned said(struct faults *f, unsigned member, const char *text)
+{
+    FILE *log = fopen(arena_printf(&f->fleet.arena, "%s/m%u.log", f->o->dir, member + 1), "re");
+    char *line = NULL;
+    size_t cap = 0;
+    unsigned count = 0;
+
+    while (log && getline(&line, &cap, log) >= 0)
+        count += strstr(line, text) != NULL;
+    free(line);
+    if (log)
+        fclose(log);
+    return count;
+}
+
+static bool await_full(struct faults *f, unsigned member, unsigned before)
+{
+    uint64_t until = now_ms(f) + FULL_MS_MAX;
+
+    while (said(f, member, "no space left on the disk") == before) {
+        if (now_ms(f) > until)
+            record_fail(&f->load.record, "m%u has not noticed that its disk is full", member + 1);
+        load_ballast(&f->load, member, BALLAST_BYTES);
+        if (!load_run_ms(&f->load, 5))
+            return false;
+    }
+    return true;
+}
+
+/* A client of its own, who wants to put by way of this very member. */
+static bool await_writes(struct faults *f, unsigned member)
+{
+    uint64_t began = now_ms(f);
+
+    load_probe_begin(&f->load, member);
+    while (!load_probe(&f->load, member)) {
+        if (now_ms(f) - began > SPACE_MS_MAX)
+            record_fail(&f->load.record, "m%u has space, and takes no writes after %d ms",
+                        member + 1, SPACE_MS_MAX);
+        if (!load_run_ms(&f->load, 10))
+            return false;
+    }
+    uint64_t took = now_ms(f) - began;
+    if (took > f->result->space_ms_max)
+        f->result->space_ms_max = took;
+    say(f, ", writes after %" PRIu64 " ms", took);
+    return true;
+}
+
+/* Now and then it is started on the full disk. */
+static bool full_disk_round(struct faults *f)
+{
+    bool is_restarted = rng_chance(&f->rng, 1, 4), fills_all = rng_chance(&f->rng, 1, 2);
+    uint64_t left = fills_all ? 0 : rng_below(&f->rng, LEFT_MB_MAX * 1000000ull);
+
+    say(f, "fill");
+    unsigned member = some_member(f), before = said(f, member, "no space left on the disk");
+
+    f->result->fills++;
+    say(f, " but for %" PRIu64 " MB", left / 1000000);
+    if (!volume_fill(volume_of(f, member), left)) {
+        record_fail(&f->load.record, "the volume of m%u cannot be filled", member + 1);
+        return false;
+    }
+    if (!await_full(f, member, before))
+        return false;
+    if (is_restarted) {
+        say(f, ", killed");
+        kill_one(f, member);
+        if (!wait_ms(f, 200) || !start(f, member))
+            return false;
+    }
+    if (!stay_broken(f))
+        return false;
+    if (!volume_give_space(volume_of(f, member))) {
+        record_fail(&f->load.record, "the volume of m%u cannot be given space", member + 1);
+        return false;
+    }
+    return await_writes(f, member);
+}
+
+static bool mount_volumes(struct faults *f)
+{
+    for (unsigned i = 0; f->o->full_disks > 0 && i < f->fleet.count; i++) {
+        if (volume_mount(volume_of(f, i), VOLUME_MB * 1000000ull))
+            continue;
+        snprintf(f->result->problem, sizeof(f->result->problem), "no volume can be mounted: %s",
+                 strerror(errno));
+        f->result->is_skipped = errno == EPERM || errno == EACCES;
+        while (i-- > 0)
+            volume_unmount(volume_of(f, i));
+        return false;
+    }
+    return true;
+}
+
+static void unmount_volumes(struct faults *f)
+{
+    for (unsigned i = 0; f->o->full_disks > 0 && i < f->fleet.count; i++)
+        volume_unmount(volume_of(f, i));
+}
+
 /* --- rounds --- */
 
 static bool settle(struct faults *f, uint64_t at_most_ms)
@@ -250,11 +369,11 @@ static bool settle(struct faults *f, uint64_t at_most_ms)
     return ok;
 }
 
-static bool run_round(struct faults *f, bool is_partition)
+static bool run_round(struct faults *f, bool (*break_something)(struct faults *f))
 {
     f->load.is_on = true;
-    return wait_ms(f, BEFORE_MS_MAX) && (is_partition ? partition_round(f) : process_round(f)) &&
-           wait_ms(f, AFTER_MS_MAX) && settle(f, SETTLE_MS_MAX);
+    return wait_ms(f, BEFORE_MS_MAX) && break_something(f) && wait_ms(f, AFTER_MS_MAX) &&
+           settle(f, SETTLE_MS_MAX);
 }
 
 static bool is_unwanted(const struct faults *f)
@@ -264,13 +383,18 @@ static bool is_unwanted(const struct faults *f)
 
 static bool run_rounds(struct faults *f)
 {
-    unsigned total = f->o->rounds + f->o->partitions, partitions = f->o->partitions;
+    unsigned partitions = f->o->partitions, fills = f->o->full_disks;
+    unsigned total = f->o->rounds + partitions + fills;
 
     for (unsigned i = 0; i < total && !is_unwanted(f); i++) {
-        bool is_partition = rng_below(&f->rng, total - i) < partitions;
+        uint64_t dice = rng_below(&f->rng, total - i);
+        bool is_partition = dice < partitions, is_fill = !is_partition && dice < partitions + fills;
         partitions -= is_partition;
+        fills -= is_fill;
         f->text[0] = 0;
-        bool ok = run_round(f, is_partition);
+        bool ok = run_round(f, is_partition ? partition_round
+                               : is_fill    ? full_disk_round
+                                            : process_round);
         if (f->o->verbose)
             printf("round %u: %s; revision %" PRId64 ", %u calls succeeded, %u failed%s\n", i + 1,
                    f->text, f->load.record.told, f->load.succeeded, f->load.failed,
@@ -332,6 +456,12 @@ static void run_all(struct faults *f)
         note_result(f);
         return;
     }
+    if (!mount_volumes(f)) {
+        links_close(&f->links);
+        while (!links_are_closed(&f->links))
+            caller_turn(&f->load.caller, 10);
+        return;
+    }
     f->load.reads_stale = f->o->plant == PLANT_STALE_READS;
     bool ok = start_all(f) && run_rounds(f);
     note_result(f);
@@ -339,6 +469,7 @@ static void run_all(struct faults *f)
         keep_record(f);
     for (unsigned i = 0; i < f->fleet.count; i++)
         fleet_kill(&f->fleet, i);
+    unmount_volumes(f);
     links_close(&f->links);
     while (!links_are_closed(&f->links))
         caller_turn(&f->load.caller, 10);

@@ -5,9 +5,10 @@
  *
  * Members are killed, paused, stopped and started again: the leader, a random one, two, or all of
  * them at once; or links between them are cut, stalled and dropped, in both directions or in one
- * (links.h). Once it is healed, writes by way of every member must succeed within a bound, all
- * watchers must have seen everything, the stores must have the same hash, and everything that
- * anybody was told must be true (record.h).
+ * (links.h); or the disk of one of them is full for a while, and has space again (volume.h). Once
+ * it is healed, writes by way of every member must succeed within a bound, all watchers must have
+ * seen everything, the stores must have the same hash, and everything that anybody was told must be
+ * true (record.h).
  */
 #pragma once
 
@@ -29,6 +30,7 @@ struct faults_options {
     unsigned pause_ms;    /* that each of them waits at most between its calls */
     unsigned rounds;      /* of killing, pausing, stopping */
     unsigned partitions;  /* rounds of those */
+    unsigned full_disks;  /* and of those: each member gets a small volume, if we may mount one */
     uint64_t seed;
     enum faults_plant plant;
     bool verbose;               /* a line for each round, on standard output */
@@ -37,11 +39,13 @@ struct faults_options {
 
 struct faults_result {
     unsigned rounds;
-    unsigned kills, pauses, stops, cuts;
+    unsigned kills, pauses, stops, cuts, fills;
+    bool is_skipped; /* there are no volumes to be had: nothing was done */
     unsigned operations, failed, reads, watches;
     int64_t revision;
     uint64_t peak_bytes;    /* resident, of the members that run in the end, at most */
     uint64_t settle_ms_max; /* from healing to everybody well */
+    uint64_t space_ms_max;  /* from space to the first write by way of the member that had none */
     char problem[1024];     /* empty: none */
 };
 

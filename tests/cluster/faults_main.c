@@ -1,14 +1,17 @@
 /*
  * cluster-faults: breaks a cluster of real processes, round after round (faults.h).
  *
- *     cluster-faults [--server FILE] [--other FILE] [--rounds N] [--partitions N] [--seed S]
+ *     cluster-faults [--server FILE] [--other FILE] [--rounds N] [--partitions N]
+ *                    [--full-disks N] [--seed S]
  *                    [--members N] [--clients N] [--pause-ms N] [--election-ms N]
  *                    [--flags "..."] [--quiet] [--forgetting] [--stale-reads]
  *
  * The server is build/cleat, or build/peers/etcd to see that the checks are fair; --other is that
  * of every second member. Status 0 when everything was as it should be, 1 when not: then the
  * directory with data, logs and the record is left and named. The seed decides what is broken and
- * when; the rest is up to the machine. The last two flags do something wrong, which must be found.
+ * when; the rest is up to the machine. Full disks are for root, who may mount a tmpfs for each
+ * member; who may not is told that nothing was done. The last two flags do something wrong, which
+ * must be found.
  */
 #include "cluster/faults.h"
 #include "cluster/tool.h"
@@ -18,11 +21,15 @@
 
 static void print(const struct faults_options *o, const struct faults_result *r)
 {
-    printf("seed %" PRIu64 ", %u rounds: %u kills, %u pauses, %u stops, %u partitions; %u calls "
+    printf("seed %" PRIu64
+           ", %u rounds: %u kills, %u pauses, %u stops, %u partitions, %u full disks; "
+           "%u calls "
            "succeeded (%u reads), %u failed; revision %" PRId64 ", %u watches; well again within "
            "%" PRIu64 " ms; %" PRIu64 " MB resident at most\n",
-           o->seed, r->rounds, r->kills, r->pauses, r->stops, r->cuts, r->operations, r->reads,
-           r->failed, r->revision, r->watches, r->settle_ms_max, r->peak_bytes / 1000000);
+           o->seed, r->rounds, r->kills, r->pauses, r->stops, r->cuts, r->fills, r->operations,
+           r->reads, r->failed, r->revision, r->watches, r->settle_ms_max, r->peak_bytes / 1000000);
+    if (r->fills > 0)
+        printf("writes were taken within %" PRIu64 " ms of there being space\n", r->space_ms_max);
     if (r->problem[0])
         printf("PROBLEM: %s\nlook at %s\n", r->problem, o->dir);
     else if (tool_is_unwanted)
@@ -41,6 +48,7 @@ int main(int argc, char **argv)
         {"--flags", .text = &o.flags},
         {"--rounds", .number = &o.rounds, .max = 1000000},
         {"--partitions", .number = &o.partitions, .max = 1000000},
+        {"--full-disks", .number = &o.full_disks, .max = 1000000},
         {"--members", .number = &o.members, .max = 7},
         {"--clients", .number = &o.clients, .max = 500},
         {"--pause-ms", .number = &o.pause_ms, .max = 10000},
@@ -61,6 +69,11 @@ int main(int argc, char **argv)
     o.verbose = !is_quiet;
     o.plant = forgets ? PLANT_FORGETTING : reads_stale ? PLANT_STALE_READS : PLANT_NOTHING;
     bool ok = faults_run(&o, &result);
+    if (result.is_skipped) {
+        printf("SKIPPED, nothing was done: %s\n", result.problem);
+        tool_close(true);
+        return 0;
+    }
     print(&o, &result);
     tool_close(ok);
     return ok && !tool_is_unwanted ? 0 : 1;

@@ -409,6 +409,25 @@ static void compact_some(struct load *l)
               &(struct pb_compaction_request){.revision = revision});
 }
 
+void load_ballast(struct load *l, unsigned member, size_t bytes)
+{
+    struct line *line = l->probes[member].ask.line;
+
+    if (!ask_is_over(&l->ballast) || !line->is_open || line->is_gone)
+        return;
+    l->ballast.line = line;
+    struct pb_put_request put = {.key = BYTES("ballast"),
+                                 .value = bytes_of(arena_alloc(&l->arena, bytes), bytes)};
+    struct pb_request_op success = {.which = PB_OP_PUT, .put = &put};
+    struct pb_compare never = {.target = PB_TARGET_MOD,
+                               .key = put.key,
+                               .which = PB_OPERAND_MOD_REVISION,
+                               .mod_revision = INT64_MAX};
+    struct pb_txn_request txn = {.compare = {&never, 1}, .success = {&success, 1}};
+    ask_start(&l->ballast, "/etcdserverpb.KV/Txn", &pb_txn_request_schema, &txn);
+    arena_reset(&l->arena);
+}
+
 /* --- all of it --- */
 
 enum err load_open(struct load *l, const struct load_options *o)
@@ -428,7 +447,7 @@ enum err load_open(struct load *l, const struct load_options *o)
         client_open_for(l, &l->probes[i], i, false);
         watcher_open(l, i);
     }
-    l->compaction.timeout_ns = STATUS_TIMEOUT_MS * NS_PER_MS;
+    l->compaction.timeout_ns = l->ballast.timeout_ns = STATUS_TIMEOUT_MS * NS_PER_MS;
     return ERR_OK;
 }
 
@@ -443,6 +462,7 @@ void load_close(struct load *l)
         ask_free(&l->watchers[i].ask);
     }
     ask_free(&l->compaction);
+    ask_free(&l->ballast);
     caller_close(&l->caller);
     record_free(&l->record);
     arena_free(&l->arena);
@@ -455,6 +475,8 @@ static bool probe_is_ready(struct load *l, struct load_client *c)
 
     if (is_lost && l->compaction.line == c->ask.line)
         ask_cancel(&l->compaction);
+    if (is_lost && l->ballast.line == c->ask.line)
+        ask_cancel(&l->ballast);
     return client_is_ready(c);
 }
 
@@ -499,17 +521,27 @@ static bool calls_are_over(const struct load *l)
     return true;
 }
 
+void load_probe_begin(struct load *l, unsigned member)
+{
+    l->probes[member].put_done = false;
+}
+
+bool load_probe(struct load *l, unsigned member)
+{
+    struct load_client *c = &l->probes[member];
+
+    if (!c->put_done && probe_is_ready(l, c))
+        load_put(c, member, TIMEOUT_MS_MAX);
+    return c->put_done;
+}
+
 /* A put by way of each member, until one has succeeded. */
 static bool probes_are_through(struct load *l)
 {
     bool all = true;
 
-    for (unsigned i = 0; i < l->fleet->count; i++) {
-        struct load_client *c = &l->probes[i];
-        all &= c->put_done;
-        if (!c->put_done && probe_is_ready(l, c))
-            load_put(c, i, TIMEOUT_MS_MAX);
-    }
+    for (unsigned i = 0; i < l->fleet->count; i++)
+        all &= load_probe(l, i);
     return all;
 }
 
@@ -542,7 +574,7 @@ bool load_settle(struct load *l, uint64_t at_most_ms)
 
     l->is_on = false;
     for (unsigned i = 0; i < l->fleet->count; i++)
-        l->probes[i].put_done = false;
+        load_probe_begin(l, i);
     while (!calls_are_over(l) || !probes_are_through(l) || !watchers_are_done(l)) {
         if (now_ns(l) > until)
             record_fail(&l->record, "%" PRIu64 " ms after everything was healed: %s", at_most_ms,

@@ -56,7 +56,7 @@ struct load {
     struct load_client readers[FLEET_MAX * LOAD_READERS];
     unsigned client_count, pause_ms_max;
     struct load_watcher watchers[FLEET_MAX];
-    struct ask compaction;
+    struct ask compaction, ballast;
     int64_t compacted;
     bool is_on;
     bool reads_stale; /* linearizable reads are not asked to be: a wrong that must be found */
@@ -82,6 +82,15 @@ void load_put(struct load_client *c, unsigned key, uint64_t timeout_ms);
 
 /* Everything goes on for so long. False if there is a problem, of the record or of the fleet. */
 MUST_CHECK bool load_run_ms(struct load *l, uint64_t ms);
+
+/* A put by way of this very member: begin, and then one after the other in the course of
+ * load_run_ms, until one has succeeded, which is true. */
+void load_probe_begin(struct load *l, unsigned member);
+MUST_CHECK bool load_probe(struct load *l, unsigned member);
+
+/* So many bytes for the log, by way of this member: a transaction that does nothing, and makes no
+ * revision that nobody is told of. Unless the last one is still under way. */
+void load_ballast(struct load *l, unsigned member, size_t bytes);
 
 /* Ends the load: waits until no call is under way, a put by way of each member has succeeded, and
  * all watchers have seen everything. False, and a problem, if that takes longer. */
