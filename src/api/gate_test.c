@@ -446,6 +446,31 @@ TEST(http_health_tells_of_alarms_that_are_not_left_out)
     api_rig_close(&k);
 }
 
+/* Known to no log: whoever asks another member hears nothing of it. */
+TEST(a_full_disk_is_this_members_own_alarm)
+{
+    struct api_rig k;
+    struct arena arena = {0};
+    struct pb_status_response s;
+    api_rig_open(&k);
+    k.facts.disk_is_full = true;
+
+    check_http(&k, "GET /health", "503", "{\"health\":\"false\",\"reason\":\"ALARM NOSPACE\"}\n");
+    check_http(&k, "GET /health?exclude=NOSPACE", "200", "{\"health\":\"true\",\"reason\":\"\"}");
+    get_status(&k, &arena, &s);
+    CHECK_EQ(s.errors.count, 1);
+    CHECK(memmem(s.errors.at[0].at, s.errors.at[0].len, " alarm:NOSPACE", 14) != NULL);
+    alarm(&k, PB_ALARM_ACTIVATE, k.facts.member_id, PB_ALARM_NOSPACE);
+    get_status(&k, &arena, &s);
+    CHECK_EQ(s.errors.count, 1); /* it is the same */
+    k.facts.disk_is_full = false;
+    get_status(&k, &arena, &s);
+    CHECK_EQ(s.errors.count, 1); /* and somebody else's to lift */
+
+    arena_free(&arena);
+    api_rig_close(&k);
+}
+
 TEST(http_health_is_forgotten_when_its_client_goes)
 {
     struct api_rig k;

@@ -18,6 +18,7 @@ enum {
     AFTER_MS_MAX = 400,
     STOP_MS_MAX = 30000, /* for a member that was told to stop */
     FULL_MS_MAX = 30000, /* for it to notice that its disk is full */
+    REFILL_MS = 3000,    /* what it has given back meanwhile is taken, too */
     SPACE_MS_MAX = 2000, /* for it to take writes again */
     VOLUME_MB = 1000,    /* for all that is kept of the log, and a store */
     LEFT_MB_MAX = 60,    /* less than a segment, and yet some space */
@@ -269,11 +270,14 @@ static unsigned said(struct faults *f, unsigned member, const char *text)
 
 static bool await_full(struct faults *f, unsigned member, unsigned before)
 {
-    uint64_t until = now_ms(f) + FULL_MS_MAX;
+    uint64_t until = now_ms(f) + FULL_MS_MAX, refill = now_ms(f) + REFILL_MS;
 
     while (said(f, member, "no space left on the disk") == before) {
         if (now_ms(f) > until)
             record_fail(&f->load.record, "m%u has not noticed that its disk is full", member + 1);
+        /* A log that is purged makes space for itself. */
+        if (now_ms(f) > refill && !volume_fill(volume_of(f, member), 0))
+            record_fail(&f->load.record, "the volume of m%u cannot be filled again", member + 1);
         load_ballast(&f->load, member, BALLAST_BYTES);
         if (!load_run_ms(&f->load, 5))
             return false;

@@ -47,14 +47,15 @@ bool volume_fill(const char *path, uint64_t left)
 {
     char name[PATH_BYTES];
     struct statvfs fs;
+    struct stat st;
     int fd = open(filler(path, name), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
 
     if (fd < 0)
         return false;
-    bool ok = fstatvfs(fd, &fs) == 0;
+    bool ok = fstatvfs(fd, &fs) == 0 && fstat(fd, &st) == 0;
     uint64_t free_bytes = ok ? (uint64_t)fs.f_bavail * fs.f_frsize : 0;
     if (ok && free_bytes > left)
-        ok = fallocate(fd, 0, 0, (off_t)(free_bytes - left)) == 0 || errno == ENOSPC;
+        ok = fallocate(fd, 0, st.st_size, (off_t)(free_bytes - left)) == 0 || errno == ENOSPC;
     if (ok && left == 0)
         ok = write_all(fd);
     close(fd);

@@ -13,6 +13,7 @@
 bool volume_mount(const char *path, uint64_t bytes);
 void volume_unmount(const char *path);
 
-/* So many bytes are left, about; 0: not one, but for what the member itself may still give back. */
+/* So many bytes are left, about; 0: not one, but for what the member itself may still give back; so
+ * it can be done again. */
 bool volume_fill(const char *path, uint64_t left);
 bool volume_give_space(const char *path);
