@@ -106,8 +106,18 @@ const struct raft_snapshot *install_take_record(struct install *i)
     log_warn(i->o.logger, "failed to save the snapshot file of an image; trying again",
              LOG_STR("error", err_text(i->err)), LOG_U64("snapshot-index", i->snapshot.index));
     i->step = INSTALL_FILE;
-    job_submit(i->o.workers, &i->job);
+    i->file_is_due = true;
     return NULL;
+}
+
+/* On a full disk it may take long. */
+static void try_file_again(struct install *i, uint64_t now_ms)
+{
+    if (!i->file_is_due || now_ms < i->file_ms)
+        return;
+    i->file_is_due = false;
+    i->file_ms = now_ms + SPACE_RETRY_MS;
+    job_submit(i->o.workers, &i->job);
 }
 
 void install_recorded_as(struct install *i, uint64_t seq)
@@ -188,6 +198,7 @@ static void old_tick(struct install *i, struct install_old *old, uint64_t now_ms
 
 void install_tick(struct install *i, uint64_t now_ms)
 {
+    try_file_again(i, now_ms);
     LIST_FOREACH (link, &i->olds)
         old_tick(i, container_of(link, struct install_old, link), now_ms);
 }

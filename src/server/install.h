@@ -91,6 +91,8 @@ struct install {
     struct raft_snapshot snapshot;
     struct job job;
     enum err err;     /* the worker's */
+    bool file_is_due; /* the file could not be saved, and is to be tried again, */
+    uint64_t file_ms; /* not before that */
     uint64_t seq;     /* of the record in the log */
     bool is_received; /* from another member: raft's log, too, begins with it */
     struct backend_install swap;
@@ -119,7 +121,8 @@ void install_recorded_as(struct install *i, uint64_t seq);
 /* What the log has durable, and the store that is to be replaced. */
 void install_durable(struct install *i, uint64_t durable_seq, struct backend *old);
 
-/* Time has passed: old states that nobody reads any more go. */
+/* Time has passed: old states that nobody reads any more go; a file that could not be saved is
+ * tried again. */
 void install_tick(struct install *i, uint64_t now_ms);
 
 /* --- take --- */

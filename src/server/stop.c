@@ -27,6 +27,22 @@ void server_stop(struct server *s)
     server_come_back(s);
 }
 
+/*
+ * What waits for a full log, or for space of its own, may wait for ever. It is not waited for: the
+ * next start finds what a crash would have left.
+ */
+static bool snapshot_is_over(const struct server *s)
+{
+    return !log_snapshot_is_busy(&s->snapshot) ||
+           (s->snapshot.state == LOG_SNAPSHOT_RECORDING && wal_awaits_space(s->wal));
+}
+
+static bool install_is_over(const struct server *s)
+{
+    return !install_is_busy(&s->install) || s->install.file_is_due ||
+           (s->install.step == INSTALL_RECORDING && wal_awaits_space(s->wal));
+}
+
 /* Called in every turn. */
 void stop_some(struct server *s)
 {
@@ -41,10 +57,9 @@ void stop_some(struct server *s)
         }
         return;
     }
-    if (!s->boot && !s->final_sync_asked && !leadership_is_resigning(s) &&
-        !log_snapshot_is_busy(&s->snapshot) && !install_is_busy(&s->install) &&
-        receiving_is_idle(&s->receiving) && s->own_image.step == OWN_IMAGE_IDLE &&
-        hashing_is_idle(&s->hashing)) {
+    if (!s->boot && !s->final_sync_asked && !leadership_is_resigning(s) && snapshot_is_over(s) &&
+        install_is_over(s) && receiving_is_idle(&s->receiving) &&
+        s->own_image.step == OWN_IMAGE_IDLE && hashing_is_idle(&s->hashing)) {
         s->final_sync_asked = true;
         peering_stop(&s->peering);
         s->final_seq = wal_sync(s->wal);
@@ -67,8 +82,8 @@ bool server_has_stopped(const struct server *s)
     return s->is_stopping && s->final_sync_asked && is_written && wal_is_idle(s->wal) &&
            backend_is_idle(s->state.backend) && rpc_is_idle(s->clients.rpc) &&
            !rpc_has_events(s->clients.rpc) && rpc_line_is_empty(s->clients.line) &&
-           peering_is_idle(&s->peering) && !log_snapshot_is_busy(&s->snapshot) &&
-           install_is_idle(&s->install) && cutting_is_idle(&s->cutting) &&
+           peering_is_idle(&s->peering) && snapshot_is_over(s) && install_is_over(s) &&
+           list_empty(&s->install.olds) && cutting_is_idle(&s->cutting) &&
            receiving_is_idle(&s->receiving) && space_is_idle(&s->space) &&
            s->own_image.step == OWN_IMAGE_IDLE;
 }

@@ -63,6 +63,27 @@ TEST(two_members_of_ours_and_one_of_etcd_keep_them_together)
     peer_close(&ours);
 }
 
+/* For root, who may mount a small disk for it. */
+TEST(a_member_whose_disk_is_full_for_a_while_keeps_its_promises)
+{
+    struct peer ours;
+    struct faults_options o = few_rounds(our_program(&ours));
+    struct faults_result result;
+    o.members = 1;
+    o.full_disks = o.rounds;
+    o.rounds = o.partitions = 0;
+    o.pause_ms = 5;
+
+    bool ok = faults_run(&o, &result);
+    if (result.is_skipped)
+        SKIP("%s", result.problem);
+    if (!ok)
+        test_fail(__FILE__, __LINE__, "%s", result.problem);
+    CHECK_EQ(result.fills, o.full_disks);
+    CHECK(result.space_ms_max <= 2000);
+    peer_close(&ours);
+}
+
 /* What it promises, we promise; and what it does not keep cannot be asked of us. */
 TEST(the_checks_are_fair_to_three_members_of_real_etcd)
 {
