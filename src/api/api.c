@@ -1,4 +1,5 @@
 #include "api/api_int.h"
+#include "snap/image.h"
 
 /* --- life --- */
 
@@ -242,6 +243,17 @@ void api_hashed(struct api *a, struct api_call *base, uint32_t hash)
     assert(base->api == a);
     if (take_back(c))
         c->on->hashed(c, hash);
+}
+
+void api_cut(struct api *a, struct api_call *base, struct image *image)
+{
+    struct call *c = api_call_of(base);
+
+    assert(base->api == a);
+    if (take_back(c))
+        c->on->cut(c, image);
+    else
+        image_close(image);
 }
 
 void api_failed(struct api *a, struct api_call *base, enum result why)

@@ -8,10 +8,10 @@
  *
  *     rpc_event --> api_event --> checks --+--> answered at once
  *                                          +--> api_take_need: PROPOSE, CONFIGURE, READ_INDEX,
- *                                                              FORWARD, HASH, FORGET,
+ *                                                              FORWARD, HASH, IMAGE, FORGET,
  *                                                              QUOTA_EXCEEDED, MOVE_LEADER
- *     server --> api_applied, api_read_index_done, api_forwarded, api_hashed, api_failed -->
- *     the line
+ *     server --> api_applied, api_read_index_done, api_forwarded, api_hashed, api_cut, api_failed
+ *     --> the line
  *     api_work: long reads in slices, watch messages to their streams, compactions waited for
  *
  * Defragmentation is asked of the backend from here: it goes on beside everything else, and who has
@@ -29,7 +29,7 @@
  * Not here   Bytes on the wire (rpc), executing (apply). Whether a proposal is one too many or too
  *            large with its header, and how long it and a confirmation may take; whether the
  *            cluster is in a state to be reconfigured (server).
- * Leans on   rpc's line, apply, mvcc, watch, lease, cluster, backend.
+ * Leans on   rpc's line, apply, mvcc, watch, lease, cluster, backend; snap's images.
  */
 #pragma once
 
@@ -40,6 +40,7 @@
 #include "rpc/line.h"
 
 struct api; /* opaque */
+struct image;
 struct watch;
 
 /* How things stand, kept up to date by the server before each call in here. */
@@ -109,6 +110,7 @@ enum api_need_kind {
                        here */
     API_FORWARD,    /* only the leader can answer, and this member does not lead: api_forwarded */
     API_HASH,       /* the whole store, as of some entry after this: api_hashed */
+    API_IMAGE,      /* of the state, as of some entry after this: api_cut */
     API_FORGET,     /* the call is gone: it must not be spoken of again; freed after this need */
     API_QUOTA_EXCEEDED, /* a write was refused for it: the NOSPACE alarm is due. Without a call */
     API_MOVE_LEADER,    /* `member` is to lead instead of this one. Without a call: whoever waits
@@ -170,6 +172,7 @@ void api_applied(struct api *a, struct api_call *c, struct apply_effects *e);
 void api_read_index_done(struct api *a, struct api_call *c);
 void api_forwarded(struct api *a, struct api_call *c, const struct api_forwarded *f);
 void api_hashed(struct api *a, struct api_call *c, uint32_t hash);
+void api_cut(struct api *a, struct api_call *c, struct image *image); /* taken over */
 void api_failed(struct api *a, struct api_call *c, enum result why);
 
 /* Goes on with what takes long, and sends watch messages. True if there is nothing left to do until

@@ -7,7 +7,7 @@
  *     body.c         answers that are still in the store
  *     header.c       the response's header
  *     kv.c range_stream.c txn_check.c   KV
- *     watch.c lease.c cluster.c maintenance.c hash.c health.c http.c   the others
+ *     watch.c lease.c cluster.c maintenance.c hash.c snapshot.c health.c http.c   the others
  *     authorize.c    may they?
  *
  * A call goes through its handler's functions:
@@ -51,6 +51,7 @@ struct handler {
     void (*confirmed)(struct call *c);
     void (*forwarded)(struct call *c, const struct api_forwarded *f);
     void (*hashed)(struct call *c, uint32_t hash);
+    void (*cut)(struct call *c, struct image *image);
     void (*failed)(struct call *c, enum result why); /* NULL: the call ends with it */
     void (*released)(struct call *c);                /* gives back what the call holds */
 };
@@ -110,6 +111,8 @@ struct reconfiguration {
     struct index_wait wait;
 };
 
+struct backup;
+
 struct leader_move {
     uint64_t from, to, until_ms;
 };
@@ -156,6 +159,7 @@ struct call {
         struct reconfiguration reconfiguration;
         struct mvcc_hash *hash; /* in the arena; NULL: none yet */
         struct leader_move move;
+        struct backup *backup; /* snapshot.c; in the arena; NULL: not yet */
     };
 };
 
@@ -238,6 +242,7 @@ void api_call_configure(struct call *c);
 void api_call_read_index(struct call *c);
 void api_call_forward(struct call *c, const struct api_forward *what);
 void api_call_hash(struct call *c);
+void api_call_image(struct call *c);
 
 /* Goes on in slices, or when `ready` says so. */
 void api_call_step_later(struct call *c, call_step *step);
@@ -336,6 +341,7 @@ extern const struct handler api_cluster_member_add, api_cluster_member_remove,
 extern const struct handler api_maintenance_alarm, api_maintenance_status;
 extern const struct handler api_maintenance_defragment, api_maintenance_move_leader;
 extern const struct handler api_maintenance_hash, api_maintenance_hash_kv;
+extern const struct handler api_maintenance_snapshot;
 extern const struct handler api_health_check, api_health_list, api_health_watch;
 extern const struct handler api_http_health;
 

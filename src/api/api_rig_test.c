@@ -9,6 +9,7 @@ struct held_need {
     enum api_need_kind need;
     struct api_call *call;
     const struct pb_internal_raft_request *request;
+    uint64_t member;
     struct held_need *next;
 };
 
@@ -168,6 +169,12 @@ static void fulfil(struct api_rig *k, const struct held_need *w)
         api_failed(k->api, w->call, RESULT_NO_LEADER);
     else if (w->need == API_QUOTA_EXCEEDED)
         raise_alarm(k);
+    else if (w->need == API_HASH)
+        api_hashed(k->api, w->call, API_RIG_HASH);
+    else if (w->need == API_IMAGE)
+        api_failed(k->api, w->call, RESULT_TOO_MANY_REQUESTS);
+    else if (w->need == API_MOVE_LEADER)
+        k->facts.leader = w->member;
     else
         apply_request(k, w->request, w->call);
 }
@@ -214,7 +221,8 @@ static void take_needs(struct api_rig *k)
     struct api_need need;
 
     while (api_take_need(k->api, &need)) {
-        struct held_need w = {.need = need.need, .call = need.call, .request = need.request};
+        struct held_need w = {
+            .need = need.need, .call = need.call, .request = need.request, .member = need.member};
         k->proposed += need.need == API_PROPOSE;
         k->confirmed += need.need == API_READ_INDEX;
         if (need.need == API_FORWARD)

@@ -3,7 +3,8 @@
  *
  * Everything below api is real, on fakes: rpc and its client on the fake wire, apply with the rooms
  * it stands on (apply's rig) on the memory twin. The server is a few lines: what is proposed is
- * applied at once, what is to be confirmed is; unless the test says that it holds them back.
+ * applied at once, what is to be confirmed is; unless the test says that it holds them back. Nobody
+ * gets an image: there are none without a server.
  */
 #pragma once
 
@@ -16,6 +17,7 @@
 
 #define API_RIG_CLUSTER_ID 0xc1
 #define API_RIG_TERM       3
+#define API_RIG_HASH       77 /* of any store */
 
 /* One call, as the client sees it. */
 struct visit {

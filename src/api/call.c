@@ -321,6 +321,13 @@ void api_call_hash(struct call *c)
     need(c, API_HASH);
 }
 
+void api_call_image(struct call *c)
+{
+    assert(c->is_authorized);
+
+    need(c, API_IMAGE);
+}
+
 enum result api_call_check_quota(struct call *c)
 {
     struct api *a = api_of(c);

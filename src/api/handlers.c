@@ -15,7 +15,6 @@ static_assert(API_METHOD_COUNT == 52, "etcd 3.7 has that many");
 
 /* Known, but not built yet. */
 static const struct handler unsupported = {0};
-static const struct handler unsupported_for_learners_too = {.for_learners = true};
 
 static const struct handler *const handlers[API_METHOD_COUNT] = {
     [API_KV_RANGE] = &api_kv_range,
@@ -41,7 +40,7 @@ static const struct handler *const handlers[API_METHOD_COUNT] = {
     [API_MAINTENANCE_HASH] = &api_maintenance_hash,
     [API_MAINTENANCE_HASH_KV] = &api_maintenance_hash_kv,
     [API_MAINTENANCE_MOVE_LEADER] = &api_maintenance_move_leader,
-    [API_MAINTENANCE_SNAPSHOT] = &unsupported_for_learners_too,
+    [API_MAINTENANCE_SNAPSHOT] = &api_maintenance_snapshot,
     [API_HEALTH_CHECK] = &api_health_check,
     [API_HEALTH_LIST] = &api_health_list,
     [API_HEALTH_WATCH] = &api_health_watch,

@@ -1,13 +1,16 @@
 /* What an operator asks of one member, through a whole one or a cluster of them. */
+#include "io/hash.h"
 #include "server/cluster_rig_test.h"
 #include "server/server_int.h"
 #include "server/server_rig_test.h"
+#include "snap/bolt_rig_test.h"
 
 #include <stdio.h>
 
 #define DEFRAGMENT  "/etcdserverpb.Maintenance/Defragment", &pb_defragment_request_schema
 #define HASH        "/etcdserverpb.Maintenance/Hash", &pb_hash_request_schema
 #define HASH_KV     "/etcdserverpb.Maintenance/HashKV", &pb_hash_kv_request_schema
+#define SNAPSHOT    "/etcdserverpb.Maintenance/Snapshot", &pb_snapshot_request_schema
 #define MOVE_LEADER "/etcdserverpb.Maintenance/MoveLeader", &pb_move_leader_request_schema
 #define COMPACT     "/etcdserverpb.KV/Compact", &pb_compaction_request_schema
 
@@ -228,6 +231,176 @@ TEST(defragment_outlives_its_client_and_not_the_member)
     server_rig_start(&r);
     CHECK_EQ(server_status(r.server).revision, 51);
 
+    server_rig_close(&r);
+}
+
+/* ---- Snapshot ---- */
+
+static void ask_snapshot(struct client *c, struct visit *v)
+{
+    server_rig_ask(c, v, SNAPSHOT, &(struct pb_empty){0});
+}
+
+/* The file that the messages make, which are all as etcd's are. */
+static void gather(const struct visit *v, struct buf *file)
+{
+    struct arena arena = {0};
+    struct pb_snapshot_response last, now;
+
+    CHECK(v->message_count >= 2);
+    visit_decode(v, v->message_count - 1, &pb_snapshot_response_schema, &arena, &last);
+    CHECK_EQ(last.remaining_bytes, 0);
+    CHECK_EQ(last.blob.len, HASH_SHA256_BYTES);
+    uint64_t total = 0;
+    for (size_t i = 0; i + 1 < v->message_count; i++) {
+        visit_decode(v, i, &pb_snapshot_response_schema, &arena, &now);
+        total += now.blob.len;
+    }
+    for (size_t i = 0; i + 1 < v->message_count; i++) {
+        visit_decode(v, i, &pb_snapshot_response_schema, &arena, &now);
+        buf_append(file, now.blob);
+        CHECK(!now.header);
+        CHECK_EQ(now.remaining_bytes, total - file->len);
+        CHECK_EQ(now.blob.len, i + 2 < v->message_count
+                                   ? API_SNAPSHOT_BLOB_BYTES
+                                   : (total - 1) % API_SNAPSHOT_BLOB_BYTES + 1);
+        CHECK_BYTES(now.version, last.version);
+    }
+    buf_append(file, last.blob);
+    arena_free(&arena);
+}
+
+static void check_backup(struct bytes file)
+{
+    struct bolt_fault fault = {0};
+    struct bolt_memory source;
+    struct bolt *bolt;
+
+    CHECK_EQ(file.len % 512, HASH_SHA256_BYTES);
+    bolt_memory_init(&source, file);
+    CHECK_EQ(bolt_check_digest(&source.source, &fault), ERR_OK);
+    CHECK_EQ(bolt_open(&source.source, BOLT_IMAGE, &fault, &bolt), ERR_OK);
+    CHECK_EQ(bolt_check(bolt), ERR_OK);
+    bolt_close(bolt);
+}
+
+TEST(a_snapshot_is_a_file_with_its_digest_though_writes_go_on)
+{
+    struct server_rig r;
+    struct visit v;
+    struct buf file = {0};
+    server_rig_open(&r, NULL);
+    server_rig_start(&r);
+    put_many(&r, 2000);
+
+    ask_snapshot(r.other, &v);
+    put_many(&r, 100);
+    server_rig_until_over(&r, &v);
+    CHECK_EQ(v.code, RPC_OK);
+    gather(&v, &file);
+    check_backup(buf_bytes(&file));
+    CHECK(file.len > 2 * API_SNAPSHOT_BLOB_BYTES);
+    CHECK_EQ(mvcc_status(r.server->state.mvcc).image_pins, 0);
+    CHECK(server_rig_logged(&r, "successfully sent database snapshot to client"));
+
+    buf_free(&file);
+    visit_free(&v);
+    server_rig_close(&r);
+}
+
+static bool is_compacted(const struct server_rig *r)
+{
+    return !mvcc_compact_pending(r->server->state.mvcc);
+}
+
+/* It keeps compaction away, so it is ended; with what was sent, the client cannot take it for
+ * whole.
+ */
+TEST(a_snapshot_whose_client_does_not_read_ends)
+{
+    struct server_rig r;
+    struct visit v, compaction;
+    server_rig_open(&r, NULL);
+    server_rig_start(&r);
+    put_many(&r, 20000); /* beyond what the connection takes in */
+
+    ask_snapshot(r.other, &v);
+    while (!server_rig_logged(&r, "sending database snapshot to client"))
+        server_rig_step(&r);
+    conn_pause(client_conn(r.other));
+    server_rig_ask(r.client, &compaction, COMPACT, &(struct pb_compaction_request){.revision = 9});
+    server_rig_until_over(&r, &compaction);
+    server_rig_for_ms(&r, IMAGE_STALLED_MS / 2);
+    CHECK(!is_compacted(&r));
+    server_rig_for_ms(&r, IMAGE_STALLED_MS);
+    CHECK(is_compacted(&r));
+    conn_resume(client_conn(r.other));
+    server_rig_until_over(&r, &v);
+    CHECK_EQ(v.code, RPC_UNKNOWN);
+    CHECK(strncmp(buf_str(&v.text), "etcdserver: snapshot ended early: ", 34) == 0);
+
+    visit_free(&v);
+    visit_free(&compaction);
+    server_rig_close(&r);
+}
+
+/* Whoever goes lets go of the image; so does a member that stops or crashes. */
+TEST(a_snapshot_may_be_left_at_any_moment)
+{
+    struct server_rig r;
+    struct visit v;
+    server_rig_open(&r, NULL);
+    server_rig_start(&r);
+    put_many(&r, 2000);
+
+    for (unsigned steps = 1; steps < 60; steps++) {
+        ask_snapshot(r.other, &v);
+        for (unsigned i = 0; i < steps; i++)
+            server_rig_step(&r);
+        visit_free(&v);
+        server_rig_for_ms(&r, 1000);
+        CHECK_EQ(mvcc_status(r.server->state.mvcc).image_pins, 0);
+        server_check(r.server);
+    }
+    for (unsigned steps = 1; steps < 40; steps++) {
+        ask_snapshot(r.other, &v);
+        for (unsigned i = 0; i < steps; i++)
+            server_rig_step(&r);
+        if (steps % 2) {
+            server_rig_stop(&r);
+        } else {
+            server_rig_crash(&r, FAKE_KILLED);
+        }
+        v.call = NULL; /* it has gone with its connection */
+        visit_free(&v);
+        server_rig_start(&r);
+    }
+    server_rig_close(&r);
+}
+
+TEST(too_many_snapshots_are_refused)
+{
+    enum { MANY = CUTTING_IMAGES_MAX - CUTTING_MEMBERS_MAX + 2 };
+    struct server_rig r;
+    struct visit v[MANY];
+    unsigned refused = 0;
+    server_rig_open(&r, NULL);
+    server_rig_start(&r);
+    put_many(&r, 2000);
+
+    for (unsigned i = 0; i < MANY; i++)
+        ask_snapshot(r.other, &v[i]);
+    for (unsigned i = 0; i < MANY; i++) {
+        server_rig_until_over(&r, &v[i]);
+        if (v[i].code == RPC_OK)
+            continue;
+        CHECK_STR(buf_str(&v[i].text), "etcdserver: too many requests");
+        refused++;
+    }
+    CHECK_EQ(refused, 2);
+
+    for (unsigned i = 0; i < MANY; i++)
+        visit_free(&v[i]);
     server_rig_close(&r);
 }
 

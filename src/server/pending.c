@@ -480,6 +480,7 @@ void pending_need(struct pending *p, const struct api_need *w)
         return;
     case API_FORWARD: /* are not for here */
     case API_HASH:
+    case API_IMAGE:
     case API_QUOTA_EXCEEDED: /* are about no call */
     case API_MOVE_LEADER:
         break;

@@ -174,6 +174,7 @@ static void open_parts(struct server *s, const struct boot *b)
                                                                  .map_seed = s->map_seed,
                                                                  .limit_ms = limit_ms});
     hashing_init(&s->hashing);
+    backups_init(&s->backups, &s->cutting);
 }
 
 static void set_going(struct server *s, const struct boot *b)
@@ -375,6 +376,7 @@ static void server_free(struct server *s, bool crashed)
     raft_close(s->raft);
     own_image_free(&s->own_image);
     sending_free(&s->sending);
+    backups_free(&s->backups);
     cutting_free(&s->cutting);
     receiving_free(&s->receiving);
     hashing_free(&s->hashing);
@@ -513,6 +515,7 @@ void server_check(const struct server *s)
     pending_check(&s->pending);
     peer_requests_check(&s->peer_requests);
     forwarding_check(&s->forwarding);
+    backups_check(&s->backups);
     storage_work_check(&s->work);
     assert(s->work.applied_index == s->facts.applied_index);
     struct raft_status raft = raft_status(s->raft);

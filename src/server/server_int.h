@@ -27,6 +27,7 @@
  *     receiving.h       such an image that another member sends
  *     own_image.h       such an image made by the member itself, for tests
  *     cutting.h         images of the state, for other members and for backups
+ *     backups.h         backups
  *     sending.h         members that are behind the log are sent one
  *     housekeeping.h    what is due from time to time
  *     space.h           a full disk
@@ -37,6 +38,7 @@
 #include "io/clock.h"
 #include "io/inbox.h"
 #include "io/io.h"
+#include "server/backups.h"
 #include "server/clients.h"
 #include "server/cutting.h"
 #include "server/forwarding.h"
@@ -114,6 +116,7 @@ struct server {
     struct pending pending;
     struct forwarding forwarding;
     struct hashing hashing;
+    struct backups backups;
     struct housekeeping housekeeping;
     struct space space;
 

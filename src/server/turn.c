@@ -596,7 +596,7 @@ static void hear_need(struct server *s, const struct api_need *need)
         return;
     case API_FORGET:
         if (!forwarding_forget(&s->forwarding, need->call) &&
-            !hashing_forget(&s->hashing, need->call))
+            !hashing_forget(&s->hashing, need->call) && !backups_forget(&s->backups, need->call))
             pending_need(&s->pending, need);
         return;
     case API_CONFIGURE:
@@ -604,6 +604,9 @@ static void hear_need(struct server *s, const struct api_need *need)
         return;
     case API_HASH:
         hashing_need(&s->hashing, need);
+        return;
+    case API_IMAGE:
+        backups_need(&s->backups, need);
         return;
     case API_MOVE_LEADER:
         leadership_move(s, need->member);
@@ -649,6 +652,18 @@ static void serve_hashed(struct server *s)
 
     for (struct api_call *c; can_reply(s) && (c = hashing_take(&s->hashing, &hash));)
         api_hashed(s->clients.api, c, hash);
+}
+
+static void serve_backups(struct server *s)
+{
+    struct image *image;
+
+    for (struct api_call *c; can_reply(s) && (c = backups_take(&s->backups, &image));)
+        if (image)
+            api_cut(s->clients.api, c, image);
+        else
+            api_failed(s->clients.api, c,
+                       s->is_stopping ? RESULT_STOPPED : RESULT_TOO_MANY_REQUESTS);
 }
 
 /* Nobody is heard before the cluster knows us; nor while there is no room for what they may want.
@@ -858,6 +873,7 @@ static void work(struct server *s)
     serve_reads(s);
     serve_forwarded(s);
     serve_hashed(s);
+    serve_backups(s);
     fail_some(s);
     bool more = !work_for_watchers(s);
     if (!api_work(s->clients.api, MVCC_SLICE_STEPS))
