@@ -81,6 +81,7 @@ void actor_free(struct actor *a)
     }
     for (size_t i = 0; i < a->asked_max; i++)
         buf_free(&a->asked[i].wire);
+    buf_free(&a->backup);
     mem_free(a->asked);
     arena_free(&a->arena);
     mem_free(a);
@@ -161,6 +162,8 @@ static void take(struct actor *a)
 
 void actor_turn(struct actor *a)
 {
+    if (actor_is_writer(a) && a->timer_due)
+        a->dozing = false; /* one that reads slowly reads on */
     take(a);
     if (a->limit_due)
         limit_reached(a);

@@ -12,7 +12,8 @@
  *     keeper    one lease, and renews it at any time before it ends, as long as it lasts; now and
  *               then it stops doing so
  *     operator  hashes members' stores, at revisions of now, of the past and of compactions,
- *               defragments them, and moves leadership, wherever it is connected to
+ *               defragments them, moves leadership, and makes backups, fast or slowly, which it
+ *               restores; wherever it is connected to
  *     watcher   watches some of it from somewhere, now and then anew, and reads slowly
  *
  * It is connected to one member at a time. When the connection is lost, or does not come about, or
@@ -20,7 +21,8 @@
  * as etcd's clients do; and as with them:
  *
  *     reads, grants, revokes, renewals,  are sent again, a few times
- *     hashes, moves of leadership
+ *     hashes, moves of leadership,
+ *     backups, from their beginning
  *     puts, deletes, transactions        are not, if they may have been sent: nobody knows whether
  *                                        one without an answer has happened
  *     watches                            go on after the last revision seen, or told of

@@ -20,6 +20,7 @@ enum {
     CROWD_MAX = 2500,  /* calls at a time */
     POLLS_MAX = 4,     /* that a poller has under way */
     HERD_CHUNK = 128,  /* keys in a transaction: as many as it may have */
+    BACKUP_S_MAX = 30, /* a slow reader's; then it gives up */
     SENDS_MAX = 4,     /* of a call that may be sent again */
     OPERATOR_PAUSE_MS_MAX = 1500,
     LIMIT_MS_MIN = 500,
@@ -45,6 +46,7 @@ struct asked {
     bool stale;
     bool is_future;   /* a compaction that must be refused */
     bool is_headless; /* its response has no header */
+    bool is_backup;   /* it is answered in pieces */
 };
 
 struct actor {
@@ -70,9 +72,12 @@ struct actor {
     struct client_call *keepalive; /* a lessee's stream; NULL: none */
     uint64_t call_timeout_ns;
     bool reads_final, final_done;
+    bool is_kept;      /* a keeper's: it has a key */
+    bool reads_slowly; /* an operator */
     int64_t lease;
     int64_t oldest_in_txn; /* the lowest revision that the last transaction reads; 0: none */
-    bool is_kept;          /* a keeper's: it has a key */
+    struct buf backup;     /* an operator's, as far as it has come */
+    uint64_t backup_bytes; /* that there are to be */
     uint64_t ids[ACTOR_SERVERS_MAX]; /* of members, as far as one has heard of them */
 
     /* a witness or watcher */
@@ -117,8 +122,11 @@ struct asked *writer_ask(struct actor *a, enum history_kind kind, const char *pa
                          const struct pb_schema *schema, const void *msg);
 
 /* operator.c */
+extern const char operator_backup_path[];
 void operator_begin(struct actor *a);
 void operator_hashed(struct actor *a, const struct asked *q, struct bytes message);
+void operator_hears_piece(struct actor *a, struct bytes message);
+void operator_has_backup(struct actor *a, const struct asked *q);
 
 /* watcher.c */
 void watcher_turn(struct actor *a);

@@ -1,5 +1,10 @@
 /* What an operator asks of members, one after the other. */
 #include "sim/actor_int.h"
+#include "sim/restored.h"
+
+const char operator_backup_path[] = "/etcdserverpb.Maintenance/Snapshot";
+
+enum { DOZE_MS_MAX = 400 /* between two pieces of a backup, of one that reads slowly */ };
 
 /*
  * Now; at the newest compaction, which the member may have finished, begun or not heard of; or
@@ -67,11 +72,20 @@ static bool begin_move(struct actor *a)
     return false;
 }
 
+static void begin_backup(struct actor *a)
+{
+    a->reads_slowly = rng_chance(&a->rng, 1, 3);
+    writer_ask(a, OP_MAINTENANCE, operator_backup_path, &pb_snapshot_request_schema,
+               &(struct pb_empty){0});
+}
+
 void operator_begin(struct actor *a)
 {
-    uint64_t dice = rng_below(&a->rng, 10);
+    uint64_t dice = rng_below(&a->rng, 12);
 
-    if (dice < 2)
+    if (dice >= 10)
+        begin_backup(a);
+    else if (dice < 2)
         begin_defragmentation(a);
     else if (dice < 3)
         begin_hash(a);
@@ -89,4 +103,44 @@ void operator_hashed(struct actor *a, const struct asked *q, struct bytes messag
     else
         history_fail(a->h, "a hash cannot be decoded");
     arena_free(&arena);
+}
+
+/* --- backups --- */
+
+/* Each piece says how much is still to come. */
+void operator_hears_piece(struct actor *a, struct bytes message)
+{
+    struct arena arena = {0};
+    struct pb_snapshot_response r;
+
+    if (pb_decode_snapshot_response(message, &arena, &r) != ERR_OK || r.header) {
+        history_fail(a->h, "a piece of a backup cannot be decoded");
+        arena_free(&arena);
+        return;
+    }
+    if (a->backup.len == 0)
+        a->backup_bytes = r.blob.len + r.remaining_bytes;
+    buf_append(&a->backup, r.blob);
+    if (a->backup.len + r.remaining_bytes < a->backup_bytes)
+        history_fail(a->h, "a backup of %" PRIu64 " bytes has only %zu, and %" PRIu64 " to come",
+                     a->backup_bytes, a->backup.len, r.remaining_bytes);
+    arena_free(&arena);
+    if (a->reads_slowly && !a->winding_down) {
+        a->dozing = true;
+        actor_wait_ms(a, DOZE_MS_MAX);
+    }
+}
+
+void operator_has_backup(struct actor *a, const struct asked *q)
+{
+    struct history_image image;
+    struct buf why = {0};
+
+    history_done(a->h, q->op, history_op(a->h, q->op)->floor, (struct bytes){0}, true);
+    if (restored_read(buf_bytes(&a->backup), &image, &why))
+        history_restored(a->h, (unsigned)a->server, q->floor, &image);
+    else
+        history_fail(a->h, "%s", buf_str(&why));
+    buf_free(&why);
+    buf_clear(&a->backup);
 }

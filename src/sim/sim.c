@@ -1306,6 +1306,7 @@ struct sim_result sim_run(const struct sim_options *options)
         .digests = s.digests_taken,
         .compared = s.digests_compared,
         .hashes = s.history.hash_count,
+        .backups = s.history.image_count,
         .hashes_compared = s.history.hashes_compared,
         .revision = s.history.told,
     };

@@ -73,6 +73,7 @@ struct sim_result {
     struct sickness_counts sick;
     uint64_t digests, compared;       /* of states; and how many of them with one taken before */
     uint64_t hashes, hashes_compared; /* that operators were told of, the same way */
+    uint64_t backups;                 /* that were restored, and held against the history */
     int64_t revision;
     char problem[512]; /* if it is not ok */
 };

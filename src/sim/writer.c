@@ -79,10 +79,11 @@ static void send_asked(struct actor *a, struct asked *q)
 {
     struct client_request request = actor_request(a, q->path);
 
-    request.timeout_ns = a->call_timeout_ns;
+    request.timeout_ns = q->is_backup ? BACKUP_S_MAX * NS_PER_S : a->call_timeout_ns;
     request.context = q;
     q->waits = false;
     q->sends++;
+    buf_clear(&a->backup);
     q->floor = a->conn_told;
     history_sent(a->h, q->op, (unsigned)a->server);
     if (history_op(a->h, q->op)->kind == OP_RENEW)
@@ -97,7 +98,7 @@ struct asked *writer_ask(struct actor *a, enum history_kind kind, const char *pa
     struct asked *q = find_free(a);
 
     buf_free(&q->wire);
-    *q = (struct asked){.path = path};
+    *q = (struct asked){.path = path, .is_backup = path == operator_backup_path};
     pb_encode(schema, msg, &q->wire);
     q->op = history_begin(a->h, kind, buf_bytes(&q->wire));
     a->asked_count++;
@@ -422,6 +423,11 @@ void writer_answered(struct actor *a, struct asked *q, struct bytes message)
 {
     struct pb_header_response any = {0}; /* the header is field 1 of all of them */
     struct arena arena = {0};
+
+    if (q->is_backup) {
+        operator_hears_piece(a, message);
+        return;
+    }
     enum err e = pb_decode(&pb_lease_revoke_response_schema, message, &arena, &any);
 
     if (e == ERR_OK && any.header && !q->is_headless) {
@@ -595,8 +601,11 @@ void writer_call_ended(struct actor *a, struct asked *q, const struct client_eve
         return; /* a stream of renewals, and nobody waits on it */
     if (e->code != RPC_OK)
         call_failed(a, q, e);
-    else
+    else {
+        if (q->is_backup)
+            operator_has_backup(a, q);
         call_over(a, q);
+    }
     if (is_bad)
         leave(a);
 }
