@@ -130,7 +130,7 @@ void sending_result(struct sending *s, uint64_t member, bool is_sent)
         pause_sending(o);
         return;
     }
-    assert(o->step == SENDING_WAITING);
+    drop_image(o); /* a member that has no use for it says so before it has all of it */
     say(o, LOG_INFO, "sent merged snapshot");
     s->keep_log_until_ms = s->o.facts->now_ms + (s->o.log_ms ? s->o.log_ms : SENDING_LOG_MS);
     end_sending(o, true);

@@ -64,6 +64,7 @@ struct actor_options {
     unsigned pause_ms_max; /* between two calls */
     bool has_herd;         /* it also writes, reads and deletes hundreds of keys at once */
     bool has_quota;        /* the member may be full */
+    bool disk_may_fail;    /* or its disk, or that may be sick */
 };
 
 struct actor *actor_new(const struct actor_options *options);

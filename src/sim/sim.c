@@ -528,6 +528,9 @@ static void add_actors(struct sim *s, enum actor_kind kind, unsigned count)
         .pause_ms_max = s->climate.pause_ms_max,
         .has_herd = s->climate.has_herd,
         .has_quota = s->climate.quota_bytes > 0 || climate_has(&s->climate, FAULT_FULL),
+        .disk_may_fail = climate_has(&s->climate, FAULT_FULL) ||
+                         climate_has(&s->climate, FAULT_EIO) ||
+                         climate_has(&s->climate, FAULT_FLIP),
     };
 
     for (unsigned i = 0; i < s->member_count; i++)

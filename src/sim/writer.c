@@ -473,6 +473,21 @@ static bool is_slow_transfer(struct bytes text)
     return bytes_equal(text, BYTES("etcdserver: request timed out, leader transfer took too long"));
 }
 
+/* A defragmentation that could not make its copy has ended, and nothing else. */
+static bool is_disks_error(struct bytes text)
+{
+    return bytes_equal(text, BYTES("no space left on device")) ||
+           bytes_equal(text, BYTES("input/output error"));
+}
+
+/* What is damaged is not shown to anybody. */
+static bool is_ended_backup(struct bytes text)
+{
+    struct bytes begin = BYTES("etcdserver: snapshot ended early: ");
+
+    return text.len > begin.len && memcmp(text.at, begin.at, begin.len) == 0;
+}
+
 /* It believed to lead, and could not make sure. */
 static bool is_not_primary(struct bytes text)
 {
@@ -495,8 +510,10 @@ static bool is_expected(struct actor *a, const struct asked *q, const struct cli
         return o->lease != 0;
     case RPC_RESOURCE_EXHAUSTED: /* no space */
         return a->o.has_quota || is_too_many(e->text);
-    case RPC_UNKNOWN: /* these two have no code of their own in etcd */
+    case RPC_UNKNOWN: /* these have no code of their own in etcd */
         return is_dropped(e->text) || (o->kind == OP_RENEW && is_not_primary(e->text)) ||
+               (q->is_headless && a->o.disk_may_fail && is_disks_error(e->text)) ||
+               (q->is_backup && a->o.disk_may_fail && is_ended_backup(e->text)) ||
                (o->kind == OP_MAINTENANCE && is_slow_transfer(e->text));
     case RPC_FAILED_PRECONDITION:
         return o->kind == OP_MAINTENANCE && is_not_leader(e->text);
