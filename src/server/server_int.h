@@ -77,8 +77,7 @@ struct server {
     /* the beginning: server.c */
     struct boot *boot; /* NULL when it is over */
     struct founding founding;
-    struct buf why;    /* it was refused after server_open had returned */
-    bool awaits_space; /* for what is opened behind the founding */
+    struct buf why; /* it was refused after server_open had returned */
 
     struct wal *wal;
     struct raft *raft;
@@ -92,6 +91,7 @@ struct server {
     struct timer tick_timer;
     struct event again; /* in the inbox while a turn has left work behind */
     bool tick_due;
+    bool awaits_space; /* a boot, which is tried again when a tick is due */
     uint64_t last_tick_ms;
     uint64_t skip_ticks_until_ms; /* a member that starts may hurry until then */
     uint64_t lead_elected_ms;     /* when we heard of who leads now, or led last */
