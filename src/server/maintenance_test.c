@@ -320,9 +320,16 @@ TEST(a_snapshot_whose_client_does_not_read_ends)
 {
     struct server_rig r;
     struct visit v, compaction;
+    static char value[32 * KIB];
     server_rig_open(&r, NULL);
     server_rig_start(&r);
-    put_many(&r, 20000); /* beyond what the connection takes in */
+    memset(value, 'v', sizeof(value) - 1);
+    value[sizeof(value) - 1] = 0;
+    for (unsigned i = 0; i < 100; i++) { /* beyond what the connection takes in */
+        char key[16];
+        snprintf(key, sizeof(key), "k%04u", i);
+        server_rig_put(&r, key, value);
+    }
 
     ask_snapshot(r.other, &v);
     while (!server_rig_logged(&r, "sending database snapshot to client"))
