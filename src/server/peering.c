@@ -21,7 +21,10 @@ static void accepted(struct listener *l, struct conn *c)
 {
     struct peering *p = l->options.context;
 
-    peers_accept(p->peers, c);
+    if (p->peers)
+        peers_accept(p->peers, c);
+    else
+        conn_close(c, ERR_OK); /* a member that waits for space to start does not know who it is */
 }
 
 enum err peering_listen(struct peering *p, const struct peering_options *options, struct buf *why)
