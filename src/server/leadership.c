@@ -133,7 +133,9 @@ void leadership_confirmed(struct server *s)
 
 /* --- handing over --- */
 
-/* All other voters, or those that have what is committed. */
+/* All other voters, or those that have what is committed. That they were heard of since the last
+ * check of the quorum must not be asked: a transfer is given up at that very tick, and nobody was.
+ */
 static struct raft_ids other_voters(const struct server *s, bool that_keep_up)
 {
     struct raft_ids others = {0};
@@ -141,7 +143,7 @@ static struct raft_ids other_voters(const struct server *s, bool that_keep_up)
 
     for (size_t i = 0; (p = raft_progress_at(s->raft, i)); i++)
         if (p->id != s->facts.member_id && raft_ids_have(&s->conf_state.voters, p->id) &&
-            (!that_keep_up || (p->recent_active && p->match >= s->facts.committed_index)))
+            (!that_keep_up || p->match >= s->facts.committed_index))
             others.at[others.count++] = p->id;
     return others;
 }
@@ -205,7 +207,8 @@ static void resign_if_stalled(struct server *s)
     log_warn(s->logger, "the log is not written in time; handing leadership over",
              LOG_ID("local-member-id", s->facts.member_id),
              LOG_U64("outstanding-ms", s->facts.now_ms - since_ms));
-    if (!hand_over(s, other_voters(s, false)))
+    /* One that is behind is brought up first, and for a snapshot our disk is needed. */
+    if (!hand_over(s, other_voters(s, true)) && !hand_over(s, other_voters(s, false)))
         log_warn(s->logger, "no other voter is connected");
 }
 
