@@ -492,6 +492,7 @@ enum {
     FOUNDING_NAMES_MS = 30000,         /* for all names together */
     FOUNDING_RETRY_MS = 1000,          /* between two looks at those that are missing */
     FOUNDING_ASK_MS = 1000,            /* for one URL */
+    JOINING_MEMBERS_MS = 10000,        /* the same for whoever joins; etcd's */
     PEERING_VERSION_MS = 7000,         /* for a member to say its version; etcd's request timeout */
     PEER_QUESTIONS_MAX = 4096,         /* of other members, that wait for a result */
     PEER_REQUESTS_APPLIED_MS = 1000,   /* for what was committed to be applied */

@@ -11,6 +11,7 @@
  *                      downgrade        {"target-version":"","enabled":false}
  *
  *     --initial-cluster --> cluster_initial --> the first entries of a new cluster's log
+ *                                           --> one of the members of a cluster that exists
  *     member_json_write --> a proposal's context --> the log
  *     a committed conf change --> cluster_apply_conf_change --> what raft is told, or why not
  *
@@ -83,6 +84,29 @@ bool cluster_initial_needs_names(const struct cluster_initial *initial, struct b
 bool cluster_initial_verify(const struct cluster_initial *initial, struct bytes name,
                             struct url_list advertised, const struct cluster_resolved *resolved,
                             bool joins_existing, struct buf *why);
+
+/* A cluster that exists, as one of its members tells of it; lent. */
+struct cluster_existing {
+    const struct pb_member *members;
+    size_t count;
+    uint64_t cluster_id;
+};
+
+/* Where its members live and where --initial-cluster says so, with numbers in place of the hosts'
+ * names: lists in the order of the members, each sorted. */
+struct cluster_places {
+    const struct url_list *existing, *configured;
+    struct bytes failure; /* why some could not be had, in etcd's words; empty: all were */
+};
+
+/*
+ * Is this the cluster that --initial-cluster speaks of? There must be as many members, and each
+ * that exists must be at the URLs of one that is configured. Then those have the ids of the members
+ * that exist, and the cluster has its id: a member that joins does not make them up. Without
+ * resolved names (NULL) texts are compared, and *why may be NULL: only names can tell, perhaps.
+ */
+bool cluster_initial_join(struct cluster_initial *initial, const struct cluster_existing *existing,
+                          const struct cluster_places *resolved, struct buf *why);
 
 /* By its name; NULL if there is none. */
 const struct pb_member *cluster_initial_find(const struct cluster_initial *initial,

@@ -340,6 +340,126 @@ bool cluster_initial_verify(const struct cluster_initial *initial, struct bytes 
     return is_good;
 }
 
+/* ---- Joining ---- */
+
+static bool is_same_member(const struct cluster_initial *initial, size_t configured,
+                           const struct cluster_existing *existing, size_t nth,
+                           const struct cluster_places *resolved, struct arena *arena)
+{
+    struct url_list told = url_list_sorted(urls_of(&existing->members[nth]), arena);
+
+    return url_list_equal(told, urls_of(&initial->members[configured])) ||
+           (resolved && resolved->failure.len == 0 &&
+            url_list_equal(resolved->existing[nth], resolved->configured[configured]));
+}
+
+/* Numbers of the configured members, by the order of those that exist. How many were found, up to
+ * the first that was not. */
+static size_t match_all(const struct cluster_initial *initial,
+                        const struct cluster_existing *existing,
+                        const struct cluster_places *resolved, size_t *matches)
+{
+    struct arena arena = {0};
+    size_t found = 0;
+
+    for (; found < existing->count; found++) {
+        size_t at = 0;
+        while (at < initial->count &&
+               !is_same_member(initial, at, existing, found, resolved, &arena))
+            at++;
+        if (at == initial->count)
+            break;
+        matches[found] = at;
+    }
+    arena_free(&arena);
+    return found;
+}
+
+static void append_plain_list(struct buf *out, const struct bytes *texts, size_t count)
+{
+    buf_append_byte(out, '[');
+    for (size_t i = 0; i < count; i++) {
+        if (i > 0)
+            buf_append_byte(out, ' ');
+        buf_append(out, texts[i]);
+    }
+    buf_append_byte(out, ']');
+}
+
+/* As Go prints the struct that etcd has. */
+static void append_existing(struct buf *out, const struct cluster_existing *existing)
+{
+    buf_printf(out, "{ClusterID:%llx Members:[", (unsigned long long)existing->cluster_id);
+    for (size_t i = 0; i < existing->count; i++) {
+        const struct pb_member *m = &existing->members[i];
+        buf_printf(out, "%s&{ID:%llx RaftAttributes:{PeerURLs:", i > 0 ? " " : "",
+                   (unsigned long long)m->id);
+        append_plain_list(out, m->peer_urls.at, m->peer_urls.count);
+        buf_printf(out, " IsLearner:%s} Attributes:{Name:", m->is_learner ? "true" : "false");
+        buf_append(out, m->name);
+        buf_append_str(out, " ClientURLs:");
+        append_plain_list(out, m->client_urls.at, m->client_urls.count);
+        buf_append_str(out, "}}");
+    }
+    buf_append_str(out, "] RemovedMemberIDs:[]}");
+}
+
+/* With the difference to the last one that it was compared with. */
+static void append_unmatched(struct buf *out, const struct cluster_initial *initial,
+                             const struct cluster_existing *existing, size_t nth,
+                             const struct cluster_places *resolved)
+{
+    const struct pb_member *m = &existing->members[nth];
+    size_t last = initial->count - 1;
+    struct cluster_resolved pair = {.failure = resolved->failure};
+    struct arena arena = {0};
+
+    if (pair.failure.len == 0) {
+        pair.advertised = resolved->existing[nth];
+        pair.configured = resolved->configured[last];
+    }
+    buf_printf(out, "PeerURLs: no match found for existing member (%llx, ",
+               (unsigned long long)m->id);
+    append_plain_list(out, m->peer_urls.at, m->peer_urls.count);
+    buf_append_str(out, "), last resolver error (");
+    append_difference(out, url_list_sorted(urls_of(m), &arena), urls_of(&initial->members[last]),
+                      &pair);
+    buf_append_byte(out, ')');
+    arena_free(&arena);
+}
+
+static void take_ids(struct cluster_initial *initial, const struct cluster_existing *existing,
+                     const size_t *matches)
+{
+    for (size_t i = 0; i < existing->count; i++)
+        initial->members[matches[i]].id = existing->members[i].id;
+    qsort(initial->members, initial->count, sizeof(*initial->members), compare_members);
+    initial->cluster_id = existing->cluster_id;
+}
+
+bool cluster_initial_join(struct cluster_initial *initial, const struct cluster_existing *existing,
+                          const struct cluster_places *resolved, struct buf *why)
+{
+    size_t matches[CLUSTER_MEMBERS_MAX];
+    bool is_equal = existing->count == initial->count;
+    size_t found = is_equal ? match_all(initial, existing, resolved, matches) : 0;
+
+    if (is_equal && found == existing->count) {
+        take_ids(initial, existing, matches);
+        return true;
+    }
+    if (!why)
+        return false;
+    buf_append_str(why, "error validating peerURLs ");
+    append_existing(why, existing);
+    buf_append_str(why, ": ");
+    if (is_equal)
+        append_unmatched(why, initial, existing, found, resolved);
+    else
+        buf_append_str(why, "member count is unequal");
+    return false;
+}
+
 /* ---- The first entries ---- */
 
 void cluster_initial_entry(const struct cluster_initial *initial, size_t nth, struct buf *out)

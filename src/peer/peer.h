@@ -88,6 +88,10 @@ struct peers *peers_open(const struct peers_options *options);
 void peers_close(struct peers *p);   /* after peers_stop, when idle (asserted). NULL is fine */
 void peers_abandon(struct peers *p); /* as in a crash: sockets and timers are gone already */
 
+/* Who we are, if it was not known when it was opened (self was RAFT_NONE): whoever joins a cluster
+ * asks others first. Until then no member is known, and whoever comes is told to come again. */
+void peers_identify(struct peers *p, uint64_t self, uint64_t cluster_id);
+
 /* A connection that one of the peer port's listeners has announced. */
 void peers_accept(struct peers *p, struct conn *c);
 

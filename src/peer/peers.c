@@ -473,6 +473,23 @@ void peers_flush(struct peers *p)
 
 /* --- life --- */
 
+static void set_identity(struct peers *p, uint64_t self, uint64_t cluster_id)
+{
+    p->options.self = self;
+    p->options.cluster_id = cluster_id;
+    int len = snprintf(p->self_hex, sizeof(p->self_hex), "%" PRIx64, self);
+    assert(len > 0);
+    len = snprintf(p->cluster_hex, sizeof(p->cluster_hex), "%" PRIx64, cluster_id);
+    assert(len > 0);
+}
+
+void peers_identify(struct peers *p, uint64_t self, uint64_t cluster_id)
+{
+    assert(p->options.self == RAFT_NONE);
+    assert(p->members.count == 0);
+    set_identity(p, self, cluster_id);
+}
+
 struct peers *peers_open(const struct peers_options *options)
 {
     struct peers *p = mem_new(struct peers);
@@ -484,10 +501,7 @@ struct peers *peers_open(const struct peers_options *options)
     p->logger = options->logger;
     p->urls = peer_copy_text(bytes_of_str(options->urls));
     p->version = peer_copy_text(bytes_of_str(options->version));
-    int len = snprintf(p->self_hex, sizeof(p->self_hex), "%" PRIx64, options->self);
-    assert(len > 0);
-    len = snprintf(p->cluster_hex, sizeof(p->cluster_hex), "%" PRIx64, options->cluster_id);
-    assert(len > 0);
+    set_identity(p, options->self, options->cluster_id);
     rng_seed(&p->rng, options->seed);
     map_seed = rng_next(&p->rng);
     wire_pool_init(&p->pool);

@@ -270,6 +270,15 @@ static void refuse_stranger(struct port_conn *c, uint64_t from)
     refuse_stream(c, 404, "error sender not found");
 }
 
+/* etcd would not answer yet: it does not listen before it knows. */
+static bool refuse_early(struct port_conn *c)
+{
+    if (c->peers->options.self != RAFT_NONE)
+        return false;
+    refuse(c, (struct response){.status = 503}, "etcdserver: not started yet");
+    return true;
+}
+
 static void stream_head(struct port_conn *c, struct bytes path)
 {
     struct peers *p = c->peers;
@@ -280,6 +289,8 @@ static void stream_head(struct port_conn *c, struct bytes path)
         refuse_method(c, "GET");
         return;
     }
+    if (refuse_early(c))
+        return;
     enum check check = check_request(p, r);
     if (check != CHECK_OK) {
         refuse_stream(c, 412,
@@ -339,6 +350,8 @@ static bool check_post(struct port_conn *c)
         refuse_method(c, "POST");
         return false;
     }
+    if (refuse_early(c))
+        return false;
     enum check check = check_request(c->peers, r);
     if (check == CHECK_OK)
         return true;

@@ -2,10 +2,11 @@
  * From a data directory to an open server.
  *
  *     no log         a new cluster: --initial-cluster says who, ids follow from it; first others
- * are asked whether they know us already (founding.h) a log          its metadata says who we are;
- * it is read from a snapshot recorded in it, some way before the last, and the store says how much
- * of it is applied already etcd's store   is imported first (snap/transfer.h), if there is a log to
- * go with it
+ *                    are asked whether they know us already (founding.h). Or one that exists: then
+ *                    they are asked for the ids (joining.h), and we begin with nothing.
+ *     a log          its metadata says who we are; it is read from a snapshot recorded in it, some
+ *                    way before the last, and the store says how much of it is applied already
+ *     etcd's store   is imported first (snap/transfer.h), if there is a log to go with it
  *
  * A directory of etcd's is not touched before it is certain that we can serve it: whoever is turned
  * away by us must find it as it was, and start etcd on it. So everything that boot could refuse is
@@ -278,7 +279,8 @@ static enum err parse_initial_cluster(struct boot *b)
                : ERR_MALFORMED;
 }
 
-static void identify_by_flags(struct boot *b)
+/* With ids that follow from the flags, or were found out by their means. */
+void boot_identify(struct boot *b)
 {
     struct bytes name = bytes_of_str(b->s->config->name);
 
@@ -295,18 +297,14 @@ static enum err read_initial_cluster(struct boot *b)
 
     if (e != ERR_OK)
         return e;
-    bool is_later = cluster_initial_find(&b->initial, name) && founding_is_needed(&b->initial, c) &&
-                    !c->joins_existing;
+    b->joins = c->joins_existing;
+    bool is_later =
+        cluster_initial_find(&b->initial, name) && founding_is_needed(&b->initial, c) && !b->joins;
     if (!is_later && !cluster_initial_verify(&b->initial, name, c->advertise_peers, NULL,
                                              c->joins_existing, b->why))
         return ERR_MALFORMED;
-    if (c->joins_existing) {
-        buf_append_str(b->why,
-                       "joining a cluster that exists (--initial-cluster-state existing) is "
-                       "not supported yet");
-        return ERR_UNSUPPORTED;
-    }
-    identify_by_flags(b);
+    if (!b->joins)
+        boot_identify(b);
     return ERR_OK;
 }
 
@@ -321,16 +319,20 @@ static bool describes(const struct cluster_initial *initial, const struct pb_wal
 
 /*
  * The log was made by a boot that was cut short: the cluster has not begun here. Unless it is the
- * log of somebody who was to join one, and crashed before he heard of it. He must not found another
- * one, whatever the flags say by now: ids of later members are made of the time as well, so his own
- * is none that follows from --initial-cluster.
+ * log of somebody who was to join one, and crashed before he had heard much of it. He must not
+ * found another one, whatever the flags say by now: ids of later members are made of the time as
+ * well, so his own is none that follows from --initial-cluster. The others know where he is, and
+ * will tell him the rest; but a founder whose flags have changed would wait for them for ever.
  */
-static enum err found_again(struct boot *b)
+static enum err begin_again(struct boot *b)
 {
     enum err e = parse_initial_cluster(b);
 
     if (e != ERR_OK || describes(&b->initial, &b->identity))
         return e;
+    b->founds = false;
+    if (b->s->config->joins_existing)
+        return ERR_OK;
     buf_printf(b->why,
                "the log in %s has not begun, and is of member %llx of cluster %llx, which "
                "--initial-cluster does not describe",
@@ -346,7 +348,7 @@ static enum err identify(struct boot *b)
 
     if (e != ERR_OK)
         return e;
-    b->founds = !b->has_log || replay_is_founding(&b->log);
+    b->founds = b->has_log ? replay_is_founding(&b->log) : !b->joins;
     if (!b->has_log && applied > 0) {
         buf_printf(b->why,
                    "the store has applied entries up to %llu, but there is no log of them in %s",
@@ -355,7 +357,7 @@ static enum err identify(struct boot *b)
     }
     if (!b->has_log)
         return create_log(b);
-    return b->founds ? found_again(b) : ERR_OK;
+    return b->founds ? begin_again(b) : ERR_OK;
 }
 
 /* --- the rooms --- */
@@ -384,7 +386,8 @@ static enum err open_state(struct boot *b)
  * The voters and learners are the store's members, as in etcd, and not what it has under confState:
  * `etcdutl snapshot restore` gives a backup new members and leaves the old ones' ids there. Whoever
  * believed it would wait for the votes of members that are no more. A store that was committed
- * between two founders' entries does not know all of them; the rest is in the log.
+ * between two founders' entries does not know all of them; the rest is in the log. So it is with
+ * one who has joined, and has not come to the entry that adds him.
  */
 static enum err read_members(struct boot *b)
 {
@@ -397,11 +400,11 @@ static enum err read_members(struct boot *b)
                                "taken over yet");
         return ERR_UNSUPPORTED;
     }
-    if (backend_applied(b->s->state.backend).index > 0 &&
-        !cluster_find(b->s->state.cluster, self) && !replay_adds(&b->log, self)) {
-        buf_printf(b->why, "member %llx, whose log this is, is not a member of its cluster%s",
-                   (unsigned long long)self,
-                   cluster_is_removed(b->s->state.cluster, self) ? ": it was removed" : "");
+    if (cluster_is_removed(b->s->state.cluster, self)) {
+        buf_printf(b->why,
+                   "the member has been permanently removed from the cluster (member %llx, whose "
+                   "log this is); the data-dir used by this member must be removed",
+                   (unsigned long long)self);
         return ERR_UNSUPPORTED;
     }
     return ERR_OK;
@@ -626,8 +629,10 @@ enum err boot_disk(struct boot *b)
 {
     enum err e = b->s->options.memory ? ERR_OK : settle_store(b);
 
-    b->may_wait = e == ERR_OK; /* to take over a store is a matter of minutes, and of a decision */
-    if (e == ERR_OK)           /* not before: until here the directory may be etcd's */
+    /* To take over a store is a matter of minutes, and of a decision; and who joins would have to
+     * ask the others again. */
+    b->may_wait = e == ERR_OK && !b->joins;
+    if (e == ERR_OK) /* not before: until here the directory may be etcd's */
         e = make_dirs(b);
     if (e == ERR_OK)
         e = open_store(b, b->s->store_dir);
@@ -667,7 +672,7 @@ void boot_check(const struct boot *b)
     assert(!b->founds || b->initial.count > 0);
     assert(!b->founds || !b->has_log || replay_is_founding(&b->log));
     assert(!b->founds || b->log.applied == 0);
-    assert(b->has_log || b->founds);
+    assert(b->has_log || b->founds || b->joins);
     /* What the store has applied is what raft begins with. */
     assert(raft_status(b->s->raft).applied == b->log.applied);
 }

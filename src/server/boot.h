@@ -29,6 +29,7 @@ struct boot {
     struct cluster_initial initial;
     bool has_log, founds;      /* founds: the cluster begins here and now */
     bool may_wait;             /* what has failed for want of space may be tried again */
+    bool joins;                /* one that exists; it was asked who we are (joining.h) */
     bool told_no_sync;         /* the operator knows that directories cannot be synced */
     bool trial;                /* nothing is to be written but to the store, which is a copy */
     struct wal_place snapshot; /* the last that the log records */
@@ -38,6 +39,8 @@ struct boot {
 };
 
 MUST_CHECK enum err boot_look(struct boot *b);
+/* After boot_look, if it joins: its initial cluster has ids by now. */
+void boot_identify(struct boot *b);
 MUST_CHECK enum err boot_disk(struct boot *b);
 void boot_raft(struct boot *b);
 

@@ -216,9 +216,7 @@ static bool read_time_to_live(struct forward *w, struct bytes body)
 
 static bool read_members(struct forward *w, struct bytes body)
 {
-    struct bytes kept = arena_copy(&w->arena, body);
-
-    return member_json_read_list(kept, &w->arena, &w->answer.members, &w->answer.member_count) ==
+    return member_json_read_list(body, &w->arena, &w->answer.members, &w->answer.member_count) ==
            ERR_OK;
 }
 

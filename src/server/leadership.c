@@ -186,6 +186,25 @@ void leadership_resign(struct server *s)
                  LOG_ID("local-member-id", s->facts.member_id));
 }
 
+/*
+ * A leader that was removed hands over at once, or the others would notice only after an election
+ * timeout that nobody leads. They listen to it for a moment longer (peering.h), but do not believe
+ * in it any more: what clients propose waits for the next leader, since one that hands over, or has
+ * gone, loses it.
+ */
+void leadership_member_removed(struct server *s, uint64_t id)
+{
+    enum raft_result result = RAFT_OK;
+
+    if (id == RAFT_NONE || id != s->facts.leader)
+        return;
+    if (s->facts.is_leader)
+        leadership_resign(s);
+    else
+        result = raft_forget_leader(s->raft);
+    assert(result == RAFT_OK);
+}
+
 /* Raft itself gives it up after an election timeout. */
 bool leadership_is_resigning(const struct server *s)
 {

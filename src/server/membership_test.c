@@ -1,128 +1,9 @@
 /* Members come and go: what clients may ask for, what is refused, and what becomes of those who
  * were removed. */
 #include "cluster/cluster.h"
-#include "server/cluster_rig_test.h"
+#include "server/membership_rig_test.h"
 
 #include <stdio.h>
-
-/* --- asking --- */
-
-/* In order of address, since ids are made of the time: "1:m1 2:m2 4:- 5:m5(learner)", by the last
- * number of the first peer URL. */
-static void list(struct buf *out, const struct pb_member *members, size_t count)
-{
-    buf_clear(out);
-    for (unsigned host = 1; host < 10; host++) {
-        for (size_t i = 0; i < count; i++) {
-            const struct pb_member *m = &members[i];
-            CHECK(m->peer_urls.count > 0);
-            CHECK(m->peer_urls.at[0].len > 14);
-            if (m->peer_urls.at[0].at[14] != '0' + host)
-                continue;
-            buf_printf(out, "%s%u:", out->len > 0 ? " " : "", host);
-            buf_append(out, m->name.len > 0 ? m->name : BYTES("-"));
-            buf_append_str(out, m->is_learner ? "(learner)" : "");
-        }
-    }
-}
-
-/* The members that a response names, or its error. Good until the next. */
-static const char *told(struct cluster_rig *r, struct visit *v, uint64_t *added)
-{
-    static char text[256];
-    struct arena arena = {0};
-    struct pb_member_add_response add = {0};
-    struct pb_members_response change = {0};
-    struct buf out = {0};
-
-    cluster_rig_until_over(r, v);
-    if (v->message_count == 0) {
-        buf_append(&out, buf_bytes(&v->text));
-    } else if (added) {
-        visit_decode(v, 0, &pb_member_add_response_schema, &arena, &add);
-        CHECK_EQ(add.header->revision, 0);
-        *added = add.member->id;
-        list(&out, add.members.at, add.members.count);
-    } else {
-        visit_decode(v, 0, &pb_member_list_response_schema, &arena, &change);
-        CHECK_EQ(change.header->revision, 0);
-        list(&out, change.members.at, change.members.count);
-    }
-    snprintf(text, sizeof(text), "%s", buf_str(&out));
-    buf_free(&out);
-    arena_free(&arena);
-    visit_free(v);
-    return text;
-}
-
-static void begin_add(struct cluster_rig *r, unsigned n, const char *url, bool is_learner,
-                      struct visit *v)
-{
-    struct bytes urls[] = {bytes_of_str(url)};
-    struct pb_member_add_request add = {.is_learner = is_learner};
-
-    add.peer_urls.at = urls;
-    add.peer_urls.count = *url ? 1 : 0;
-    cluster_rig_ask(r, n, v, "/etcdserverpb.Cluster/MemberAdd", &pb_member_add_request_schema,
-                    &add);
-}
-
-static const char *add(struct cluster_rig *r, unsigned n, const char *url, bool is_learner,
-                       uint64_t *id)
-{
-    struct visit v;
-    uint64_t unused;
-
-    begin_add(r, n, url, is_learner, &v);
-    return told(r, &v, id ? id : &unused);
-}
-
-static const char *change(struct cluster_rig *r, unsigned n, const char *method, uint64_t id)
-{
-    struct visit v;
-    char path[64];
-
-    snprintf(path, sizeof(path), "/etcdserverpb.Cluster/%s", method);
-    cluster_rig_ask(r, n, &v, path, &pb_member_remove_request_schema,
-                    &(struct pb_member_id){.id = id});
-    return told(r, &v, NULL);
-}
-
-static const char *update(struct cluster_rig *r, unsigned n, uint64_t id, const char *url)
-{
-    struct visit v;
-    struct bytes urls[] = {bytes_of_str(url)};
-    struct pb_member_update_request request = {.id = id};
-
-    request.peer_urls.at = urls;
-    request.peer_urls.count = *url ? 1 : 0;
-    cluster_rig_ask(r, n, &v, "/etcdserverpb.Cluster/MemberUpdate",
-                    &pb_member_update_request_schema, &request);
-    return told(r, &v, NULL);
-}
-
-static const char *members(struct cluster_rig *r, unsigned n, bool linearizable)
-{
-    struct visit v;
-
-    cluster_rig_ask(r, n, &v, "/etcdserverpb.Cluster/MemberList", &pb_member_list_request_schema,
-                    &(struct pb_member_list_request){.linearizable = linearizable});
-    return told(r, &v, NULL);
-}
-
-static uint64_t id_of(const struct cluster_rig *r, unsigned n)
-{
-    return server_status(r->at[n]->server).member_id;
-}
-
-/* A cluster that has been together for long enough to be called healthy. */
-static void open_healthy(struct cluster_rig *r, unsigned count, const char *const *flags)
-{
-    cluster_rig_open(r, count, flags);
-    cluster_rig_start_all(r);
-    cluster_rig_leader(r);
-    cluster_rig_for_ms(r, 6000);
-}
 
 #define NOT_ENOUGH_STARTED "etcdserver: re-configuration failed due to not enough started members"
 #define UNHEALTHY          "etcdserver: unhealthy cluster"
@@ -133,15 +14,16 @@ TEST(members_are_added_updated_and_removed_by_whichever_member)
 {
     struct cluster_rig r;
     uint64_t fourth;
-    open_healthy(&r, 3, NULL);
+    membership_open(&r, 3, NULL);
 
     for (unsigned n = 1; n <= 3; n++) {
-        CHECK_STR(add(&r, n, "http://10.0.0.4:2380", false, &fourth), "1:m1 2:m2 3:m3 4:-");
-        CHECK_STR(members(&r, 1, true), "1:m1 2:m2 3:m3 4:-");
-        CHECK_STR(update(&r, n, fourth, "http://10.0.0.5:2380"), "1:m1 2:m2 3:m3 5:-");
-        CHECK_STR(members(&r, 2, true), "1:m1 2:m2 3:m3 5:-");
-        CHECK_STR(change(&r, n, "MemberRemove", fourth), "1:m1 2:m2 3:m3");
-        CHECK_STR(members(&r, 3, true), "1:m1 2:m2 3:m3");
+        CHECK_STR(membership_add(&r, n, "http://10.0.0.4:2380", false, &fourth),
+                  "1:m1 2:m2 3:m3 4:-");
+        CHECK_STR(membership_list(&r, 1, true), "1:m1 2:m2 3:m3 4:-");
+        CHECK_STR(membership_update(&r, n, fourth, "http://10.0.0.5:2380"), "1:m1 2:m2 3:m3 5:-");
+        CHECK_STR(membership_list(&r, 2, true), "1:m1 2:m2 3:m3 5:-");
+        CHECK_STR(membership_change(&r, n, "MemberRemove", fourth), "1:m1 2:m2 3:m3");
+        CHECK_STR(membership_list(&r, 3, true), "1:m1 2:m2 3:m3");
         cluster_rig_for_ms(&r, 1000); /* ids are made of seconds, and never come back */
     }
 
@@ -154,10 +36,10 @@ TEST(the_id_of_a_new_member_is_made_of_its_urls_and_the_time)
     struct cluster_rig r;
     struct bytes urls[] = {BYTES("http://10.0.0.4:2380")};
     uint64_t id;
-    open_healthy(&r, 1, NULL);
+    membership_open(&r, 1, NULL);
     int64_t seconds = (int64_t)(clock_wall_ns(&r.at[1]->clock.base) / (1000 * NS_PER_MS));
 
-    CHECK_STR(add(&r, 1, "http://10.0.0.4:2380", true, &id), "1:m1 4:-(learner)");
+    CHECK_STR(membership_add(&r, 1, "http://10.0.0.4:2380", true, &id), "1:m1 4:-(learner)");
 
     struct url_list list = {urls, 1};
     CHECK(id == cluster_new_member_id(list, seconds) ||
@@ -170,15 +52,15 @@ TEST(two_changes_at_once_are_made_one_after_the_other)
     struct cluster_rig r;
     struct visit first, second;
     uint64_t id;
-    open_healthy(&r, 3, NULL);
+    membership_open(&r, 3, NULL);
     unsigned leader = cluster_rig_leader(&r);
 
-    begin_add(&r, leader, "http://10.0.0.4:2380", true, &first);
+    membership_begin_add(&r, leader, "http://10.0.0.4:2380", true, &first);
     cluster_rig_ask(&r, leader, &second, "/etcdserverpb.Cluster/MemberRemove",
                     &pb_member_remove_request_schema, &(struct pb_member_id){.id = 7});
 
-    CHECK_STR(told(&r, &first, &id), "1:m1 2:m2 3:m3 4:-(learner)");
-    CHECK_STR(told(&r, &second, NULL), "etcdserver: member not found");
+    CHECK_STR(membership_told(&r, &first, &id), "1:m1 2:m2 3:m3 4:-(learner)");
+    CHECK_STR(membership_told(&r, &second, NULL), "etcdserver: member not found");
     cluster_rig_close(&r);
 }
 
@@ -187,31 +69,34 @@ TEST(two_changes_at_once_are_made_one_after_the_other)
 TEST(a_change_that_makes_no_sense_is_refused_in_etcds_words)
 {
     struct cluster_rig r;
-    open_healthy(&r, 1, NULL);
-    uint64_t self = id_of(&r, 1), learner;
+    membership_open(&r, 1, NULL);
+    uint64_t self = membership_id(&r, 1), learner;
 
-    CHECK_STR(add(&r, 1, "", false, NULL), "etcdserver: given member URLs are invalid");
-    CHECK_STR(add(&r, 1, "http://10.0.0.4", false, NULL),
+    CHECK_STR(membership_add(&r, 1, "", false, NULL), "etcdserver: given member URLs are invalid");
+    CHECK_STR(membership_add(&r, 1, "http://10.0.0.4", false, NULL),
               "etcdserver: given member URLs are invalid");
-    CHECK_STR(add(&r, 1, "http://10.0.0.1:2380", false, NULL),
+    CHECK_STR(membership_add(&r, 1, "http://10.0.0.1:2380", false, NULL),
               "etcdserver: Peer URLs already exists");
-    CHECK_STR(change(&r, 1, "MemberRemove", 7), "etcdserver: member not found");
-    CHECK_STR(update(&r, 1, 7, "http://10.0.0.4:2380"), "etcdserver: member not found");
-    CHECK_STR(update(&r, 1, self, "nonsense"), "etcdserver: given member URLs are invalid");
-    CHECK_STR(change(&r, 1, "MemberPromote", 7), "etcdserver: member not found");
-    CHECK_STR(change(&r, 1, "MemberPromote", self),
+    CHECK_STR(membership_change(&r, 1, "MemberRemove", 7), "etcdserver: member not found");
+    CHECK_STR(membership_update(&r, 1, 7, "http://10.0.0.4:2380"), "etcdserver: member not found");
+    CHECK_STR(membership_update(&r, 1, self, "nonsense"),
+              "etcdserver: given member URLs are invalid");
+    CHECK_STR(membership_change(&r, 1, "MemberPromote", 7), "etcdserver: member not found");
+    CHECK_STR(membership_change(&r, 1, "MemberPromote", self),
               "etcdserver: can only promote a learner member");
-    CHECK_STR(change(&r, 1, "MemberRemove", self), NOT_ENOUGH_STARTED);
+    CHECK_STR(membership_change(&r, 1, "MemberRemove", self), NOT_ENOUGH_STARTED);
 
-    CHECK_STR(add(&r, 1, "http://10.0.0.4:2380", true, &learner), "1:m1 4:-(learner)");
-    CHECK_STR(add(&r, 1, "http://10.0.0.5:2380", true, NULL),
+    CHECK_STR(membership_add(&r, 1, "http://10.0.0.4:2380", true, &learner), "1:m1 4:-(learner)");
+    CHECK_STR(membership_add(&r, 1, "http://10.0.0.5:2380", true, NULL),
               "etcdserver: too many learner members in cluster");
-    CHECK_STR(update(&r, 1, self, "http://10.0.0.4:2380"), "etcdserver: Peer URLs already exists");
-    CHECK_STR(change(&r, 1, "MemberPromote", learner),
+    CHECK_STR(membership_update(&r, 1, self, "http://10.0.0.4:2380"),
+              "etcdserver: Peer URLs already exists");
+    CHECK_STR(membership_change(&r, 1, "MemberPromote", learner),
               "etcdserver: can only promote a learner member which is in sync with leader");
-    CHECK_STR(change(&r, 1, "MemberRemove", learner), "1:m1");
-    CHECK_STR(change(&r, 1, "MemberRemove", learner), "etcdserver: member not found");
-    CHECK_STR(update(&r, 1, learner, "http://10.0.0.4:2380"), "etcdserver: member not found");
+    CHECK_STR(membership_change(&r, 1, "MemberRemove", learner), "1:m1");
+    CHECK_STR(membership_change(&r, 1, "MemberRemove", learner), "etcdserver: member not found");
+    CHECK_STR(membership_update(&r, 1, learner, "http://10.0.0.4:2380"),
+              "etcdserver: member not found");
     cluster_rig_close(&r);
 }
 
@@ -219,11 +104,12 @@ TEST(so_many_learners_as_the_operator_allows)
 {
     static const char *const flags[] = {"--max-learners", "2", NULL};
     struct cluster_rig r;
-    open_healthy(&r, 1, flags);
+    membership_open(&r, 1, flags);
 
-    CHECK_STR(add(&r, 1, "http://10.0.0.4:2380", true, NULL), "1:m1 4:-(learner)");
-    CHECK_STR(add(&r, 1, "http://10.0.0.5:2380", true, NULL), "1:m1 4:-(learner) 5:-(learner)");
-    CHECK_STR(add(&r, 1, "http://10.0.0.6:2380", true, NULL),
+    CHECK_STR(membership_add(&r, 1, "http://10.0.0.4:2380", true, NULL), "1:m1 4:-(learner)");
+    CHECK_STR(membership_add(&r, 1, "http://10.0.0.5:2380", true, NULL),
+              "1:m1 4:-(learner) 5:-(learner)");
+    CHECK_STR(membership_add(&r, 1, "http://10.0.0.6:2380", true, NULL),
               "etcdserver: too many learner members in cluster");
     cluster_rig_close(&r);
 }
@@ -232,29 +118,30 @@ TEST(so_many_learners_as_the_operator_allows)
 TEST(nobody_is_added_while_too_few_have_started)
 {
     struct cluster_rig r;
-    open_healthy(&r, 3, NULL);
+    membership_open(&r, 3, NULL);
 
-    CHECK_STR(add(&r, 1, "http://10.0.0.4:2380", false, NULL), "1:m1 2:m2 3:m3 4:-");
-    CHECK_STR(add(&r, 1, "http://10.0.0.5:2380", false, NULL), "1:m1 2:m2 3:m3 4:- 5:-");
-    CHECK_STR(add(&r, 1, "http://10.0.0.6:2380", false, NULL), NOT_ENOUGH_STARTED);
-    CHECK_STR(add(&r, 1, "http://10.0.0.6:2380", true, NULL), UNHEALTHY);
-    CHECK_STR(change(&r, 1, "MemberRemove", id_of(&r, 2)), NOT_ENOUGH_STARTED);
+    CHECK_STR(membership_add(&r, 1, "http://10.0.0.4:2380", false, NULL), "1:m1 2:m2 3:m3 4:-");
+    CHECK_STR(membership_add(&r, 1, "http://10.0.0.5:2380", false, NULL), "1:m1 2:m2 3:m3 4:- 5:-");
+    CHECK_STR(membership_add(&r, 1, "http://10.0.0.6:2380", false, NULL), NOT_ENOUGH_STARTED);
+    CHECK_STR(membership_add(&r, 1, "http://10.0.0.6:2380", true, NULL), UNHEALTHY);
+    CHECK_STR(membership_change(&r, 1, "MemberRemove", membership_id(&r, 2)), NOT_ENOUGH_STARTED);
     cluster_rig_close(&r);
 }
 
 TEST(a_cluster_that_is_not_whole_is_not_changed)
 {
     struct cluster_rig r;
-    open_healthy(&r, 3, NULL);
-    uint64_t second = id_of(&r, 2), third = id_of(&r, 3);
+    membership_open(&r, 3, NULL);
+    uint64_t second = membership_id(&r, 2), third = membership_id(&r, 3);
     cluster_rig_crash(&r, 3);
     cluster_rig_leader(&r);
     cluster_rig_for_ms(&r, 6000);
 
-    CHECK_STR(add(&r, 1, "http://10.0.0.4:2380", false, NULL), UNHEALTHY);
-    CHECK_STR(add(&r, 1, "http://10.0.0.4:2380", true, NULL), UNHEALTHY);
-    CHECK_STR(change(&r, 1, "MemberRemove", second), UNHEALTHY);
-    CHECK_STR(change(&r, 1, "MemberRemove", third), "1:m1 2:m2"); /* it is down: no loss */
+    CHECK_STR(membership_add(&r, 1, "http://10.0.0.4:2380", false, NULL), UNHEALTHY);
+    CHECK_STR(membership_add(&r, 1, "http://10.0.0.4:2380", true, NULL), UNHEALTHY);
+    CHECK_STR(membership_change(&r, 1, "MemberRemove", second), UNHEALTHY);
+    CHECK_STR(membership_change(&r, 1, "MemberRemove", third),
+              "1:m1 2:m2"); /* it is down: no loss */
     cluster_rig_close(&r);
 }
 
@@ -264,9 +151,10 @@ TEST(a_cluster_is_healthy_when_it_was_together_for_five_seconds)
     cluster_rig_open(&r, 3, NULL);
     cluster_rig_start_all(&r);
 
-    CHECK_STR(add(&r, 1, "http://10.0.0.4:2380", true, NULL), UNHEALTHY);
+    CHECK_STR(membership_add(&r, 1, "http://10.0.0.4:2380", true, NULL), UNHEALTHY);
     cluster_rig_for_ms(&r, 6000);
-    CHECK_STR(add(&r, 1, "http://10.0.0.4:2380", true, NULL), "1:m1 2:m2 3:m3 4:-(learner)");
+    CHECK_STR(membership_add(&r, 1, "http://10.0.0.4:2380", true, NULL),
+              "1:m1 2:m2 3:m3 4:-(learner)");
     cluster_rig_close(&r);
 }
 
@@ -276,14 +164,16 @@ TEST(an_operator_may_do_without_the_checks_but_not_remove_the_last_voter)
     struct cluster_rig r;
     cluster_rig_open(&r, 3, flags);
     cluster_rig_start_all(&r);
-    uint64_t third = id_of(&r, 3), second = id_of(&r, 2);
+    uint64_t third = membership_id(&r, 3), second = membership_id(&r, 2);
 
-    CHECK_STR(add(&r, 1, "http://10.0.0.4:2380", true, NULL), "1:m1 2:m2 3:m3 4:-(learner)");
-    CHECK_STR(change(&r, 1, "MemberRemove", third), "1:m1 2:m2 4:-(learner)");
+    CHECK_STR(membership_add(&r, 1, "http://10.0.0.4:2380", true, NULL),
+              "1:m1 2:m2 3:m3 4:-(learner)");
+    CHECK_STR(membership_change(&r, 1, "MemberRemove", third), "1:m1 2:m2 4:-(learner)");
     cluster_rig_expel(&r, 3);
-    CHECK_STR(change(&r, 1, "MemberRemove", second), "1:m1 4:-(learner)");
+    cluster_rig_for_ms(&r, 3000); /* another leads perhaps, and has applied all of it */
+    CHECK_STR(membership_change(&r, 1, "MemberRemove", second), "1:m1 4:-(learner)");
     cluster_rig_expel(&r, 2);
-    CHECK_STR(change(&r, 1, "MemberRemove", id_of(&r, 1)), NOT_ENOUGH_STARTED);
+    CHECK_STR(membership_change(&r, 1, "MemberRemove", membership_id(&r, 1)), NOT_ENOUGH_STARTED);
     cluster_rig_close(&r);
 }
 
@@ -291,13 +181,13 @@ TEST(an_operator_may_do_without_the_checks_but_not_remove_the_last_voter)
 TEST(a_linearizable_list_needs_a_quorum)
 {
     struct cluster_rig r;
-    open_healthy(&r, 3, NULL);
+    membership_open(&r, 3, NULL);
     cluster_rig_crash(&r, 2);
     cluster_rig_crash(&r, 3);
     cluster_rig_for_ms(&r, 3000);
 
-    CHECK_STR(members(&r, 1, false), "1:m1 2:m2 3:m3");
-    CHECK_STR(members(&r, 1, true), "etcdserver: request timed out");
+    CHECK_STR(membership_list(&r, 1, false), "1:m1 2:m2 3:m3");
+    CHECK_STR(membership_list(&r, 1, true), "etcdserver: request timed out");
     cluster_rig_close(&r);
 }
 
@@ -308,11 +198,11 @@ TEST(a_member_that_removes_itself_answers_and_stops)
 {
     for (unsigned leads = 0; leads < 2; leads++) {
         struct cluster_rig r;
-        open_healthy(&r, 3, NULL);
+        membership_open(&r, 3, NULL);
         unsigned gone = leads ? cluster_rig_leader(&r) : cluster_rig_follower(&r);
         uint64_t began_ms = cluster_rig_now_ms(&r);
 
-        CHECK(change(&r, gone, "MemberRemove", id_of(&r, gone))[0] != 'e');
+        CHECK(membership_change(&r, gone, "MemberRemove", membership_id(&r, gone))[0] != 'e');
         cluster_rig_expel(&r, gone);
         cluster_rig_until_stopped(&r, gone);
         CHECK(cluster_rig_now_ms(&r) - began_ms >= 1000);
@@ -324,21 +214,38 @@ TEST(a_member_that_removes_itself_answers_and_stops)
         cluster_rig_put(&r, leader, "k", "v");
         CHECK_STR(cluster_rig_get(&r, cluster_rig_follower(&r), "k", false), "v");
         CHECK(cluster_rig_try_start(&r, gone) != ERR_OK);
-        CHECK(strstr(buf_str(&r.at[gone]->why), "it was removed"));
+        CHECK(strstr(buf_str(&r.at[gone]->why), "permanently removed from the cluster"));
         cluster_rig_close(&r);
     }
+}
+
+/* Nobody waits for an election timeout, nor sends anything to a leader that is gone. */
+TEST(a_leader_that_is_removed_is_followed_by_another_at_once)
+{
+    struct cluster_rig r;
+    membership_open(&r, 3, NULL);
+    unsigned first = cluster_rig_leader(&r), other = cluster_rig_follower(&r);
+    uint64_t began_ms = cluster_rig_now_ms(&r);
+
+    CHECK(membership_change(&r, other, "MemberRemove", membership_id(&r, first))[0] != 'e');
+    cluster_rig_expel(&r, first);
+    cluster_rig_put(&r, other, "k", "v");
+
+    CHECK(cluster_rig_now_ms(&r) - began_ms < 500);
+    CHECK(cluster_rig_leader(&r) != first);
+    cluster_rig_close(&r);
 }
 
 /* It was away while it was removed: the others tell it so when it comes back. */
 TEST(a_removed_member_that_does_not_know_it_is_told)
 {
     struct cluster_rig r;
-    open_healthy(&r, 3, NULL);
+    membership_open(&r, 3, NULL);
     unsigned gone = cluster_rig_follower(&r);
-    uint64_t id = id_of(&r, gone);
+    uint64_t id = membership_id(&r, gone);
     cluster_rig_crash(&r, gone);
     cluster_rig_for_ms(&r, 6000);
-    CHECK(change(&r, cluster_rig_leader(&r), "MemberRemove", id)[0] != 'e');
+    CHECK(membership_change(&r, cluster_rig_leader(&r), "MemberRemove", id)[0] != 'e');
 
     cluster_rig_start(&r, gone);
     cluster_rig_expel(&r, gone);

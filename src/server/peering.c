@@ -1,5 +1,6 @@
 #include "server/peering.h"
 
+#include "io/clock.h"
 #include "io/io.h"
 #include "raft/raft.h"
 #include "server/config.h"
@@ -66,6 +67,12 @@ void peering_open(struct peering *p, uint64_t self, uint64_t cluster_id, uint64_
                                                   .heartbeat_ms = c->heartbeat_ms,
                                                   .election_ms = c->election_ms});
     buf_free(&urls);
+}
+
+void peering_identify(struct peering *p, uint64_t self, uint64_t cluster_id)
+{
+    p->self = self;
+    peers_identify(p->peers, self, cluster_id);
 }
 
 void peering_serve(const struct peering *p)
@@ -175,8 +182,34 @@ void peering_set_removed(struct peering *p, const uint64_t *ids, size_t count)
             remove_member(p, ids[i]);
 }
 
+static uint64_t now_ms(const struct peering *p)
+{
+    return clock_now_ns(p->o.io->clock) / NS_PER_MS;
+}
+
+static void remove_by_change(struct peering *p, uint64_t id, uint64_t leader)
+{
+    if (p->leaving == RAFT_NONE && id == leader) {
+        p->leaving = id;
+        p->leaving_until_ms = now_ms(p) + LEAVE_DELAY_MS / 2;
+    } else {
+        remove_member(p, id);
+    }
+}
+
+/* In half of the time that it has before it stops, so that it is not told that it was removed. */
+void peering_tick(struct peering *p, uint64_t leader)
+{
+    if (p->leaving == RAFT_NONE)
+        return;
+    if ((leader == RAFT_NONE || leader == p->leaving) && now_ms(p) < p->leaving_until_ms)
+        return;
+    remove_member(p, p->leaving);
+    p->leaving = RAFT_NONE;
+}
+
 void peering_member_changed(struct peering *p, const struct raft_conf_change *change,
-                            const struct cluster *cluster)
+                            const struct cluster *cluster, uint64_t leader)
 {
     const struct pb_member *m = cluster_find(cluster, change->node_id);
     struct peer_status status;
@@ -184,7 +217,7 @@ void peering_member_changed(struct peering *p, const struct raft_conf_change *ch
     if (change->node_id == RAFT_NONE || change->node_id == p->self)
         return; /* it was refused; or is about us */
     if (change->type == RAFT_REMOVE_NODE)
-        remove_member(p, change->node_id);
+        remove_by_change(p, change->node_id, leader);
     else if (m && (change->type == RAFT_UPDATE_NODE || !peers_status(p->peers, m->id, &status)))
         add_member(p, m);
 }

@@ -11,8 +11,8 @@
  * Bytes and connections are peer's. What is here is the server's side: tokens of what was asked,
  * reads of the log under way, who is known.
  *
- * Life       peering_listen, peering_open once we know who we are; peering_stop when nobody new is
- *            wanted; when peering_is_idle, peering_close; or as in a crash peering_abandon.
+ * Life       peering_listen, peering_open once we know who we are, or as RAFT_NONE; peering_stop
+ * when nobody new is wanted; when peering_is_idle, peering_close; or as in a crash peering_abandon.
  */
 #pragma once
 
@@ -59,12 +59,16 @@ struct peering {
     size_t known_count;
     struct list fetches; /* struct peering_fetch */
     struct peering_versions versions;
+    uint64_t leaving; /* was removed while it led, and may still hand over; RAFT_NONE: nobody */
+    uint64_t leaving_until_ms;
 };
 
 /* On one that is all zeroes. Also when it fails, peering_close takes what there is. */
 MUST_CHECK enum err peering_listen(struct peering *p, const struct peering_options *options,
                                    struct buf *why);
 void peering_open(struct peering *p, uint64_t self, uint64_t cluster_id, uint64_t seed);
+/* If it was opened as nobody, because we are about to join a cluster. */
+void peering_identify(struct peering *p, uint64_t self, uint64_t cluster_id);
 void peering_stop(struct peering *p);
 /* After peering_stop: no connection is left, and no read of the log is under way. */
 bool peering_is_idle(const struct peering *p);
@@ -81,9 +85,12 @@ void peering_serve(const struct peering *p);
  * later than the one that had. */
 void peering_set_members(struct peering *p, const struct pb_member *members, size_t count);
 void peering_set_removed(struct peering *p, const uint64_t *ids, size_t count);
-/* A conf change was applied to the cluster's table. What founders learn again is no news. */
+/* A conf change was applied to the cluster's table. What founders learn again is no news. A leader
+ * that was removed is listened to for a moment: it hands over. */
 void peering_member_changed(struct peering *p, const struct raft_conf_change *change,
-                            const struct cluster *cluster);
+                            const struct cluster *cluster, uint64_t leader);
+/* Time has passed, and this one leads now. */
+void peering_tick(struct peering *p, uint64_t leader);
 
 /* Has this one been connected since before then? */
 bool peering_is_connected_since(const struct peering *p, uint64_t id, uint64_t since_ms);

@@ -85,26 +85,6 @@ bool replay_is_founding(const struct replay *l)
     return l->start.index == 0 && l->applied == 0 && l->found.state.term == 0 && !has_more;
 }
 
-static bool entry_adds(const struct raft_entry *e, uint64_t member)
-{
-    struct raft_conf_change_v2 change;
-
-    if (!raft_entry_conf_change(e, &change))
-        return false;
-    for (size_t i = 0; i < change.change_count; i++)
-        if (change.changes[i].node_id == member && change.changes[i].type != RAFT_REMOVE_NODE)
-            return true;
-    return false;
-}
-
-bool replay_adds(const struct replay *l, uint64_t member)
-{
-    for (size_t i = 0; i < l->count; i++)
-        if (l->entries[i].index > l->applied && entry_adds(&l->entries[i], member))
-            return true;
-    return false;
-}
-
 /*
  * In the log, entries come before the term that came along with them, and the power may have gone
  * in between. Whoever has an entry has heard of its term; and it has not voted in it, since a vote

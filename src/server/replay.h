@@ -42,9 +42,6 @@ bool replay_is_founding(const struct replay *l);
 /* Do the log and the store fit together? ERR_CORRUPT, and *why says what is missing. */
 MUST_CHECK enum err replay_verify(const struct replay *l, const char *wal_dir, struct buf *why);
 
-/* Does an entry that is not applied yet make this one a member? */
-bool replay_adds(const struct replay *l, uint64_t member);
-
 /* Everything that raft_open wants; conf_state is the store's. *out looks into l. */
 void replay_remember(const struct replay *l, const struct raft_conf_state *conf_state,
                      struct raft_boot *out);

@@ -172,29 +172,6 @@ TEST(whoever_has_heard_of_a_term_does_not_found)
     CHECK(!replay_is_founding(&l));
 }
 
-/* The store may have been committed when only some founders' entries were applied. */
-TEST(whom_an_entry_adds_that_is_not_applied_yet_is_known)
-{
-    struct replay l = {.applied = 1};
-    struct wal_visitor v = replay_visitor(&l);
-    struct buf data[2] = {0};
-
-    for (unsigned i = 0; i < 2; i++) {
-        raft_conf_change_encode(&(struct raft_conf_change){.node_id = 7 + i}, &data[i]);
-        v.on_entry(v.context, &(struct raft_entry){.index = 1 + i,
-                                                   .term = 1,
-                                                   .type = RAFT_ENTRY_CONF_CHANGE,
-                                                   .data = buf_bytes(&data[i])});
-    }
-    CHECK(!replay_adds(&l, 7)); /* it was, and may have been removed since */
-    CHECK(replay_adds(&l, 8));
-    CHECK(!replay_adds(&l, 9));
-
-    replay_free(&l);
-    buf_free(&data[0]);
-    buf_free(&data[1]);
-}
-
 /* --- what does not fit together --- */
 
 static void check_refused(const struct replay *l, const char *text)

@@ -1,12 +1,12 @@
 /*
  * The life of a member: everything is opened in order, and closed in the opposite one.
  *
- *     places to listen --> [founding] --> disk: log, store and state --> raft --> clients --> set
- *     going
+ *     places to listen --> [founding or joining] --> disk: log, store and state --> raft -->
+ *     clients --> set going
  *
- * All of it happens in server_open, unless a cluster is founded with others: what must be found out
- * for that takes time (founding.h), so the rest is done in a later turn. So it is if the disk is
- * full, once there is space.
+ * All of it happens in server_open, unless a cluster is founded with others, or joined: what must
+ * be found out for that takes time (founding.h, joining.h), so the rest is done in a later turn. So
+ * it is if the disk is full, once there is space.
  */
 #include "backend/backend.h"
 #include "io/entropy.h"
@@ -209,7 +209,7 @@ static void open_peering(struct server *s, const struct boot *b)
         peering_open(&s->peering, b->identity.node_id, b->identity.cluster_id, rng_next(&s->rng));
     const uint64_t *removed = cluster_removed(s->state.cluster, &count);
     peering_set_removed(&s->peering, removed, count);
-    if (b->founds) {
+    if (b->founds || b->joins) {
         peering_set_members(&s->peering, b->initial.members, b->initial.count);
         return;
     }
@@ -290,6 +290,22 @@ static void found_with_others(struct server *s)
     server_come_back(s);
 }
 
+/* The initial cluster will have the ids that the others tell. */
+static void join_others(struct server *s)
+{
+    struct boot *b = s->boot;
+
+    peering_open(&s->peering, RAFT_NONE, 0, rng_next(&s->rng));
+    joining_start(&s->joining, &(struct joining_options){.io = s->io,
+                                                         .logger = s->logger,
+                                                         .config = s->config,
+                                                         .initial = &b->initial,
+                                                         .peers = s->peering.peers,
+                                                         .why = &s->why});
+    b->why = &s->why;
+    server_come_back(s);
+}
+
 static enum err open_all(struct server *s, struct buf *why)
 {
     struct peering_options peering = {.io = s->io, .config = s->config, .logger = s->logger};
@@ -305,20 +321,25 @@ static enum err open_all(struct server *s, struct buf *why)
         e = boot_look(s->boot);
     if (e != ERR_OK)
         return e;
-    if (s->boot->has_log || !founding_is_needed(&s->boot->initial, s->config))
+    if (s->boot->joins)
+        join_others(s);
+    else if (s->boot->has_log || !founding_is_needed(&s->boot->initial, s->config))
         return open_rest(s);
-    found_with_others(s);
+    else
+        found_with_others(s);
     return ERR_OK;
 }
 
-/* --- founding, in turns --- */
+/* --- founding or joining, in turns --- */
 
 static void hear_while_founding(struct server *s)
 {
     struct peer_event e;
 
     while (s->peering.peers && peers_take(s->peering.peers, &e)) {
-        if (e.kind == PEER_RESULT)
+        if (e.kind == PEER_RESULT && s->boot->joins)
+            joining_result(&s->joining, &e);
+        else if (e.kind == PEER_RESULT)
             founding_result(&s->founding, &e);
         else if (e.kind == PEER_REQUEST || e.kind == PEER_SNAPSHOT_BEGIN)
             /* etcd would not have answered yet */
@@ -340,18 +361,38 @@ static enum err try_again(struct server *s)
     return e == ERR_OK ? open_rest(s) : e;
 }
 
+/* True: it is over. */
+static bool join_some(struct server *s, enum err *e)
+{
+    if (!joining_work(&s->joining))
+        return false;
+    *e = s->joining.err;
+    if (*e != ERR_OK)
+        return true;
+    boot_identify(s->boot);
+    peering_identify(&s->peering, s->boot->identity.node_id, s->boot->identity.cluster_id);
+    return true;
+}
+
+static bool found_some(struct server *s, enum err *e)
+{
+    bool is_over = founding_work(&s->founding);
+
+    *e = s->founding.err;
+    return is_over;
+}
+
 bool server_found_some(struct server *s)
 {
     enum err e = ERR_OK;
 
     hear_while_founding(s);
-    if (!s->is_stopping && s->awaits_space) {
+    bool is_over = !s->is_stopping && !s->awaits_space &&
+                   (s->boot->joins ? join_some(s, &e) : found_some(s, &e));
+    if (!s->is_stopping && s->awaits_space)
         e = try_again(s);
-    } else if (!s->is_stopping && founding_work(&s->founding)) {
-        e = s->founding.err;
-        if (e == ERR_OK)
-            e = open_rest(s);
-    }
+    else if (is_over && e == ERR_OK)
+        e = open_rest(s);
     if (e != ERR_OK)
         server_fail(s, "%s", s->why.len > 0 ? buf_str(&s->why) : err_text(e));
     if (s->peering.peers)
@@ -393,6 +434,7 @@ static void server_free(struct server *s, bool crashed)
     backend_close(s->state.backend);
     log_snapshot_free(&s->snapshot);
     founding_free(&s->founding);
+    joining_free(&s->joining);
     if (s->boot)
         boot_free(s->boot);
     mem_free(s->boot);

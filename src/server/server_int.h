@@ -11,6 +11,8 @@
  * The parts, each with a header, a check and tests of its own:
  *
  *     founding.h        what a cluster of several needs to know before it begins
+ *     joining.h         what a member needs to know before it joins one
+ *     names.h           whether two URLs are the same place, for either
  *     boot.h            from a data directory to an open log, store, state and raft
  *     replay.h          the log as raft needs to remember it
  *     state.h           the rooms that hold what the log has made
@@ -46,6 +48,7 @@
 #include "server/hashing.h"
 #include "server/housekeeping.h"
 #include "server/install.h"
+#include "server/joining.h"
 #include "server/log_snapshot.h"
 #include "server/own_image.h"
 #include "server/peer_requests.h"
@@ -77,6 +80,7 @@ struct server {
     /* the beginning: server.c */
     struct boot *boot; /* NULL when it is over */
     struct founding founding;
+    struct joining joining;
     struct buf why; /* it was refused after server_open had returned */
 
     struct wal *wal;
@@ -149,6 +153,8 @@ void leadership_confirmed(struct server *s);
 void leadership_campaign_alone(struct server *s);
 /* A client wants this member to lead instead. */
 void leadership_move(struct server *s, uint64_t to);
+/* A removal was applied; of RAFT_NONE: it was refused. */
+void leadership_member_removed(struct server *s, uint64_t id);
 /* At the end: somebody else is to lead, if this member does. */
 void leadership_resign(struct server *s);
 bool leadership_is_resigning(const struct server *s);

@@ -16,6 +16,7 @@ void server_stop(struct server *s)
              LOG_STR("data-dir", s->config->data_dir));
     if (s->boot) {
         founding_stop(&s->founding);
+        joining_stop(&s->joining);
     } else {
         leadership_resign(s);
         cutting_stop(&s->cutting);
@@ -74,8 +75,8 @@ bool server_has_stopped(const struct server *s)
     if (s->again.queued)
         return false;
     if (s->boot)
-        return s->is_stopping && founding_is_idle(&s->founding) && rpc_is_idle(s->clients.rpc) &&
-               peering_is_idle(&s->peering);
+        return s->is_stopping && founding_is_idle(&s->founding) && joining_is_idle(&s->joining) &&
+               rpc_is_idle(s->clients.rpc) && peering_is_idle(&s->peering);
     /* What the log has no space for was promised to nobody. */
     bool is_written = wal_durable(s->wal) >= s->final_seq || wal_awaits_space(s->wal);
 

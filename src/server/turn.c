@@ -93,10 +93,16 @@ static void leave_cluster(struct server *s)
 }
 
 /*
- * A moment after the removal is applied. Until then the member serves as before: whoever has asked
- * it for the removal is answered, and if it leads, the others hear that it is committed. Without
- * that they would wait for an election, and apply it only then.
+ * A moment after the removal is applied, or was told of by another member. Until then the member
+ * serves as before: whoever has asked it for the removal is answered, and if it leads, the others
+ * hear that it is committed. Without that they would wait for an election, and apply it only then.
  */
+static void leave_later(struct server *s)
+{
+    if (s->leave_ms == 0)
+        s->leave_ms = s->facts.now_ms + LEAVE_DELAY_MS;
+}
+
 static void leave_if_due(struct server *s)
 {
     if (s->leave_ms != 0 && s->facts.now_ms >= s->leave_ms)
@@ -120,10 +126,12 @@ static void configure(struct server *s, struct apply_effects *e, struct buf *jso
 
 static void follow_members(struct server *s, const struct apply_effects *e)
 {
-    peering_member_changed(&s->peering, &e->conf_change, s->state.cluster);
+    peering_member_changed(&s->peering, &e->conf_change, s->state.cluster, s->facts.leader);
     s->facts.is_learner = cluster_is_own_learner(s->state.cluster);
+    if (e->conf_change.type == RAFT_REMOVE_NODE)
+        leadership_member_removed(s, e->conf_change.node_id);
     if (e->removed_self)
-        s->leave_ms = s->facts.now_ms + LEAVE_DELAY_MS;
+        leave_later(s);
 }
 
 /* Whoever waits behind a slow entry wants to know what it was. The next one begins when this one
@@ -323,6 +331,7 @@ static void tick(struct server *s)
     raft_tick(s->raft);
     leadership_tick(s);
     leave_if_due(s);
+    peering_tick(&s->peering, s->facts.leader);
     if (!wal_lacks_space(s->wal)) /* else less often: space.h */
         wal_retry(s->wal);
     timer_start(s->io->clock, &s->tick_timer, s->config->heartbeat_ms * NS_PER_MS);
@@ -417,6 +426,8 @@ static void hear_message(struct server *s, const struct raft_message *m)
                  LOG_ID("from", m->from));
         return;
     }
+    if (m->from == s->peering.leaving && m->from != RAFT_NONE && m->type != RAFT_MSG_TIMEOUT_NOW)
+        return; /* a leader that was removed: its heartbeats would make it one again */
     enum raft_result result = raft_step(s->raft, m);
     if (result != RAFT_OK)
         log_debug(s->logger, "raft ignored a message", LOG_ID("from", m->from),
@@ -456,7 +467,7 @@ static void hear_peer(struct server *s, const struct peer_event *e)
         raft_report_unreachable(s->raft, e->member);
         return;
     case PEER_REMOVED:
-        leave_cluster(s);
+        leave_later(s);
         return;
     case PEER_REQUEST:
         peer_requests_hear(&s->peer_requests, e);

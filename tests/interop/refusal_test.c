@@ -228,7 +228,7 @@ TEST(a_store_of_a_member_that_was_removed_is_left_alone)
     c.two.pid = 0;
     peer_stop(&c.one);
 
-    check_left_alone(&c.two, "is not a member of its cluster: it was removed");
+    check_left_alone(&c.two, "the member has been permanently removed from the cluster");
 
     close_pair(&c);
 }
