@@ -1,0 +1,236 @@
+/*
+ * Members of both kinds in one cluster, and etcdctl's words about them.
+ *
+ *     the same commands to real etcd and to us     print the same, ids of new members too
+ *     one of ours joins two of etcd's              and serves; and the other way round
+ */
+#include "base/buf.h"
+#include "base/mem.h"
+#include "harness/peer_test.h"
+#include "harness/test.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+
+/* --- the same words --- */
+
+/* Ports are either side's own. Ids are compared: they are made of URLs and of the second. */
+static void normalize(const char *text, struct buf *out)
+{
+    while (*text) {
+        if (strncmp(text, "127.0.0.1:", 10) != 0) {
+            buf_append_byte(out, (uint8_t)*text++);
+            continue;
+        }
+        buf_append_str(out, "HOST");
+        text += 10;
+        while (isdigit((unsigned char)*text))
+            text++;
+    }
+}
+
+/* $L is the last member that was added, $M the first one. Both sides are asked at once; to add one,
+ * when a second has just begun. */
+static void ask_both(struct peer *etcd, struct peer *ours, const char *command)
+{
+    peer_run(&etcd->arena,
+             "ask() { CTL=\"" PEERS "etcdctl --endpoints $1\"; "
+             "M=$($CTL member list | grep ', m, ' | cut -d, -f1); "
+             "L=$($CTL member list | grep -v ', m, ' | cut -d, -f1); "
+             "[ -n \"$L\" ] || L=7; "
+             "S=$(date +%%s); while %s [ $(date +%%s) = $S ]; do sleep 0.02; done; "
+             "{ $CTL %s; echo \"status $?\"; } 2>&1 | sed /retry_interceptor/d; }; "
+             "ask %s >%s.said & ask %s >%s.said; wait",
+             strstr(command, " add ") ? "" : "false &&", command, etcd->client_url, etcd->dir,
+             ours->client_url, ours->dir);
+}
+
+static void compare(struct peer *etcd, struct peer *ours, const char *command)
+{
+    struct buf want = {0}, got = {0};
+
+    ask_both(etcd, ours, command);
+    normalize(peer_run(&etcd->arena, "cat %s.said", etcd->dir), &want);
+    normalize(peer_run(&ours->arena, "cat %s.said", ours->dir), &got);
+    if (!bytes_equal(buf_bytes(&want), buf_bytes(&got)))
+        test_fail(__FILE__, __LINE__, "etcdctl %s: etcd says\n%s\nwe say\n%s", command,
+                  buf_str(&want), buf_str(&got));
+    buf_free(&want);
+    buf_free(&got);
+}
+
+TEST(etcdctl_prints_the_same_about_members)
+{
+    static const char *const commands[] = {
+        "member list",
+        "member list -w table",
+        "member list --consistency=s",
+        "member add two",
+        "member add two --peer-urls http://10.9.9.9",
+        "member add two --peer-urls ''",
+        "member promote $M",
+        "member promote 7",
+        "member remove 7",
+        "member remove $M",
+        "member update 7 --peer-urls http://10.9.9.9:1",
+        "member add two --peer-urls http://10.9.9.9:1 --learner",
+        "member list",
+        "member list -w json | sed 's/\"raft_term\":[0-9]*//'",
+        "member list -w fields",
+        "member add two --peer-urls http://10.9.9.9:1",
+        "member add two --peer-urls http://10.9.9.8:1 --learner",
+        "member promote $L",
+        "member update $M --peer-urls http://10.9.9.9:1",
+        "member update $L --peer-urls http://10.9.9.7:1,http://10.9.9.6:1",
+        "member list",
+        "member remove $L",
+        "member list",
+        "member add two --peer-urls http://10.9.9.9:1 --learner -w json",
+        "member update $L --peer-urls http://10.9.9.7:1 -w json",
+        "member remove $L -w json",
+        "member add two --peer-urls http://10.9.9.9:1 --learner -w fields",
+        "member remove $L -w fields",
+    };
+    struct peer etcd, ours;
+    char dir[256];
+
+    snprintf(dir, sizeof(dir), "%s/etcd", test_tmp_dir());
+    peer_open(&etcd, dir);
+    snprintf(dir, sizeof(dir), "%s/ours", test_tmp_dir());
+    peer_open_ours(&ours, dir);
+    ours.advertised_url = etcd.advertised_url;
+    peer_start(&etcd, "");
+    peer_start(&ours, "");
+
+    for (size_t i = 0; i < ARRAY_LEN(commands); i++)
+        compare(&etcd, &ours, commands[i]);
+
+    peer_stop(&etcd);
+    peer_stop(&ours);
+    peer_close(&etcd);
+    peer_close(&ours);
+}
+
+/* --- one cluster of both --- */
+
+enum { MEMBERS_MAX = 4 };
+
+struct mixed {
+    struct peer at[MEMBERS_MAX]; /* called m0, m1, ... */
+    unsigned count;
+};
+
+/* Five seconds of health before each change would be long; the checks have tests of their own. */
+#define LAX "--strict-reconfig-check=false"
+
+/* One more, which joins all before it; the first founds. */
+static struct peer *mixed_join(struct mixed *x, bool is_ours, bool is_learner)
+{
+    unsigned n = x->count++;
+    struct peer *p = &x->at[n];
+    char dir[256];
+    struct buf flags = {0};
+
+    snprintf(dir, sizeof(dir), "%s/m%u", test_tmp_dir(), n);
+    if (is_ours)
+        peer_open_ours(p, dir);
+    else
+        peer_open(p, dir);
+    buf_printf(&flags, LAX " --name m%u --initial-cluster-state %s --initial-cluster ", n,
+               n == 0 ? "new" : "existing");
+    for (unsigned i = 0; i <= n; i++)
+        buf_printf(&flags, "%sm%u=%s", i > 0 ? "," : "", i, x->at[i].peer_url);
+    if (n > 0)
+        PEER_CTL(&x->at[0], "member add m%u --peer-urls %s %s", n, p->peer_url,
+                 is_learner ? "--learner" : "");
+    peer_launch(p, buf_str(&flags));
+    buf_free(&flags);
+    peer_run(&p->arena,
+             "until " PEERS "etcdctl --endpoints %s member list 2>/dev/null | "
+             "grep -q ' started, m%u, '; do sleep 0.1; done",
+             x->at[0].client_url, n);
+    return p;
+}
+
+static void mixed_close(struct mixed *x)
+{
+    for (unsigned i = 0; i < x->count; i++) {
+        if (x->at[i].pid != 0)
+            peer_kill(&x->at[i]);
+        peer_close(&x->at[i]);
+    }
+}
+
+static const char *id_of(struct mixed *x, unsigned by, unsigned n)
+{
+    return PEER_CTL(&x->at[by], "member list | grep ', m%u, ' | cut -d, -f1", n);
+}
+
+/* All that run say so of each other, and have the same. */
+static void check_equal(struct mixed *x, const char *value)
+{
+    struct buf want = {0};
+
+    for (unsigned i = 0; i < x->count; i++) {
+        if (x->at[i].pid == 0)
+            continue;
+        CHECK_STR(PEER_CTL(&x->at[i], "get k --print-value-only"), value);
+        const char *list = PEER_CTL(&x->at[i], "member list");
+        if (want.len == 0)
+            buf_append_str(&want, list);
+        CHECK_STR(list, buf_str(&want));
+    }
+    buf_free(&want);
+}
+
+TEST(one_of_ours_joins_two_of_etcds_and_serves)
+{
+    struct mixed x = {0};
+    mixed_join(&x, false, false);
+    PEER_CTL(&x.at[0], "put k before");
+    mixed_join(&x, false, false);
+
+    struct peer *ours = mixed_join(&x, true, false);
+    check_equal(&x, "before");
+    PEER_CTL(ours, "put k ours");
+    check_equal(&x, "ours");
+
+    /* and is asked for everything: a learner of etcd's kind, its promotion, a removal */
+    mixed_join(&x, false, true);
+    PEER_CTL(ours, "member promote %s", id_of(&x, 2, 3));
+    check_equal(&x, "ours");
+    PEER_CTL(ours, "member remove %s", id_of(&x, 2, 1));
+    int status;
+    CHECK_EQ(waitpid(x.at[1].pid, &status, 0), x.at[1].pid); /* it notices */
+    x.at[1].pid = 0;
+    PEER_CTL(&x.at[3], "put k after");
+    check_equal(&x, "after");
+    mixed_close(&x);
+}
+
+/* And the leader, which is ours for once, goes: it hands over, etcd's lead, and take it back. */
+TEST(two_of_etcds_join_one_of_ours_and_outlive_it)
+{
+    struct mixed x = {0};
+    int status;
+    struct peer *ours = mixed_join(&x, true, false);
+    PEER_CTL(ours, "put k before");
+    mixed_join(&x, false, true);
+    PEER_CTL(ours, "member promote %s", id_of(&x, 0, 1));
+    mixed_join(&x, false, false);
+    check_equal(&x, "before");
+
+    PEER_CTL(&x.at[1], "member remove %s", id_of(&x, 1, 0));
+    CHECK_EQ(waitpid(ours->pid, &status, 0), ours->pid);
+    ours->pid = 0;
+    CHECK(WIFEXITED(status));
+    CHECK_EQ(WEXITSTATUS(status), 0);
+    /* what etcd's has sent to a leader that was removed is lost */
+    peer_run(&x.at[2].arena,
+             "until " PEERS "etcdctl --endpoints %s put k after 2>/dev/null; do sleep 0.1; done",
+             x.at[2].client_url);
+    check_equal(&x, "after");
+    mixed_close(&x);
+}
