@@ -134,6 +134,26 @@ void raft_bootstrap(struct raft *r, const struct raft_founder *founders, size_t 
     }
 }
 
+/* They count when they are applied, like any other. Until then nobody campaigns, since a committed
+ * conf change is not applied. */
+void raft_force_conf_changes(struct raft *r, const struct raft_conf_change *changes, size_t count)
+{
+    assert(r->role == RAFT_FOLLOWER && r->lead == RAFT_NONE);
+    assert(r->log.committed == raft_log_last(&r->log));
+
+    for (size_t i = 0; i < count; i++) {
+        struct buf data = {0};
+        raft_conf_change_encode(&changes[i], &data);
+        struct raft_entry entry = {.term = r->term,
+                                   .index = raft_log_last(&r->log) + 1,
+                                   .type = RAFT_ENTRY_CONF_CHANGE,
+                                   .data = buf_bytes(&data)};
+        raft_log_append(&r->log, &entry, 1);
+        buf_free(&data);
+    }
+    raft_log_commit_to(&r->log, raft_log_last(&r->log));
+}
+
 /* --- roles --- */
 
 static void reset_randomized_election_timeout(struct raft *r)

@@ -175,6 +175,13 @@ struct raft_founder {
 };
 void raft_bootstrap(struct raft *r, const struct raft_founder *founders, size_t count);
 
+/*
+ * For a cluster that has lost its majority for good, and whose operator says that this member is to
+ * go on by itself: these changes are appended as if they were committed. What was given to
+ * raft_open must be committed to its end, and nothing else was told before (asserted).
+ */
+void raft_force_conf_changes(struct raft *r, const struct raft_conf_change *changes, size_t count);
+
 /* ---- Tell ----------------------------------------------------------------------------------- */
 
 enum raft_result {

@@ -32,6 +32,8 @@
 #include "snap/transfer.h"
 #include "wal/wal.h"
 
+#include <stdlib.h>
+
 /* --- directories --- */
 
 /* The directory that a path is in. */
@@ -410,6 +412,103 @@ static enum err read_members(struct boot *b)
     return ERR_OK;
 }
 
+/* --- a new cluster by force --- */
+
+static void add_id(struct raft_ids *ids, uint64_t id)
+{
+    for (size_t i = 0; i < ids->count; i++)
+        if (ids->at[i] == id)
+            return;
+    if (id != RAFT_NONE && ids->count < ARRAY_LEN(ids->at))
+        ids->at[ids->count++] = id;
+}
+
+static void remove_id(struct raft_ids *ids, uint64_t id)
+{
+    for (size_t i = 0; i < ids->count; i++)
+        if (ids->at[i] == id)
+            ids->at[i--] = ids->at[--ids->count];
+}
+
+static void follow_change(struct raft_ids *ids, const struct raft_entry *e)
+{
+    struct raft_conf_change_v2 change;
+
+    if (!raft_entry_conf_change(e, &change))
+        return;
+    for (size_t i = 0; i < change.change_count; i++) {
+        enum raft_conf_change_type type = change.changes[i].type;
+        if (type == RAFT_REMOVE_NODE)
+            remove_id(ids, change.changes[i].node_id);
+        else if (type != RAFT_UPDATE_NODE)
+            add_id(ids, change.changes[i].node_id);
+    }
+}
+
+static int compare_ids(const void *a, const void *b)
+{
+    uint64_t left = *(const uint64_t *)a, right = *(const uint64_t *)b;
+
+    return (left > right) - (left < right);
+}
+
+/*
+ * Who is a member when all that the log has is applied: by the store, and the entries that it has
+ * not seen. What is not known as committed is taken for it. etcd drops it; but the commit index on
+ * disk is behind what was acknowledged, and whoever was not told of a write may find it done.
+ */
+static enum err plan_new_cluster(struct boot *b)
+{
+    struct raft_ids *ids = &b->others;
+    const struct raft_conf_state *c = &b->conf_state;
+
+    if (!b->s->config->force_new_cluster || !b->has_log || b->founds)
+        return ERR_OK;
+    if (cluster_is_own_learner(b->s->state.cluster)) {
+        buf_append_str(b->why, "this member is a learner, and cannot be a cluster by itself "
+                               "(--force-new-cluster)");
+        return ERR_UNSUPPORTED;
+    }
+    b->log.found.state.commit = b->log.found.last_index;
+    for (size_t i = 0; i < c->voters.count; i++)
+        add_id(ids, c->voters.at[i]);
+    for (size_t i = 0; i < c->learners.count; i++)
+        add_id(ids, c->learners.at[i]);
+    for (size_t i = 0; i < b->log.count; i++)
+        if (b->log.entries[i].index > b->log.applied)
+            follow_change(ids, &b->log.entries[i]);
+    size_t count = ids->count;
+    remove_id(ids, b->identity.node_id);
+    b->must_add_self = ids->count == count;
+    qsort(ids->at, ids->count, sizeof(ids->at[0]), compare_ids);
+    log_info(b->s->logger, "forcing restart member", LOG_ID("cluster-id", b->identity.cluster_id),
+             LOG_ID("local-member-id", b->identity.node_id),
+             LOG_U64("commit-index", b->log.found.state.commit));
+    return ERR_OK;
+}
+
+/* Itself first: a configuration without voters is none. */
+static void force_new_cluster(struct boot *b)
+{
+    struct raft_conf_change changes[RAFT_MEMBERS_MAX + 1];
+    struct bytes url[] = {BYTES("http://localhost:2380")};
+    struct pb_member self = {.id = b->identity.node_id};
+    struct buf context = {0};
+    size_t count = 0;
+
+    self.peer_urls.at = url;
+    self.peer_urls.count = 1;
+    member_json_write(&self, &context);
+    if (b->must_add_self)
+        changes[count++] = (struct raft_conf_change){
+            .type = RAFT_ADD_NODE, .node_id = self.id, .context = buf_bytes(&context)};
+    for (size_t i = 0; i < b->others.count; i++)
+        changes[count++] =
+            (struct raft_conf_change){.type = RAFT_REMOVE_NODE, .node_id = b->others.at[i]};
+    raft_force_conf_changes(b->s->raft, changes, count);
+    buf_free(&context);
+}
+
 /* --- raft --- */
 
 static void raft_says(void *context, enum raft_log_level level, const char *text)
@@ -487,6 +586,8 @@ void boot_raft(struct boot *b)
     b->s->raft = raft_open(&config, &memory);
     if (b->founds)
         found(b);
+    else if (b->others.count > 0 || b->must_add_self)
+        force_new_cluster(b);
 }
 
 /* --- all that could be refused --- */
@@ -502,6 +603,8 @@ static enum err examine(struct boot *b)
         e = read_members(b);
     if (e == ERR_OK)
         e = check_raft(b);
+    if (e == ERR_OK)
+        e = plan_new_cluster(b);
     return e;
 }
 

@@ -36,6 +36,8 @@ struct boot {
     struct replay log;
     struct pb_wal_metadata identity;
     struct raft_conf_state conf_state; /* as of what the store has applied */
+    struct raft_ids others;            /* that --force-new-cluster removes */
+    bool must_add_self;                /* and the entry that adds this member is lost */
 };
 
 MUST_CHECK enum err boot_look(struct boot *b);

@@ -623,6 +623,7 @@ static void read_plain(struct maker *m)
     c->max_txn_ops = value_of(m, FLAG_MAX_TXN_OPS)->number;
     c->max_concurrent_streams = (uint32_t)value_of(m, FLAG_MAX_CONCURRENT_STREAMS)->number;
     c->strict_reconfig_check = value_of(m, FLAG_STRICT_RECONFIG_CHECK)->boolean;
+    c->force_new_cluster = value_of(m, FLAG_FORCE_NEW_CLUSTER)->boolean;
     c->pre_vote = value_of(m, FLAG_PRE_VOTE)->boolean;
     c->joins_existing = value_of(m, FLAG_INITIAL_CLUSTER_STATE)->boolean;
     c->unsafe_no_fsync = value_of(m, FLAG_UNSAFE_NO_FSYNC)->boolean;

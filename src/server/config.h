@@ -70,6 +70,7 @@ struct config {
     const char *initial_cluster_token;
     bool joins_existing; /* --initial-cluster-state=existing */
     bool strict_reconfig_check;
+    bool force_new_cluster;
     bool pre_vote;
     uint64_t max_learners;
 

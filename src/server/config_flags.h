@@ -80,6 +80,8 @@ enum flag_section { SECTION_MEMBER, SECTION_CLUSTER, SECTION_LOG, SECTION_TUNING
     X(STRICT_RECONFIG_CHECK, "strict-reconfig-check", BOOL, "true", CLUSTER,                       \
       "Refuse changes of the membership that would lose the majority.")                            \
     X(PRE_VOTE, "pre-vote", BOOL, "true", CLUSTER, "Ask around before starting an election.")      \
+    X(FORCE_NEW_CLUSTER, "force-new-cluster", BOOL, "false", CLUSTER,                              \
+      "Begin anew with this member alone, on its data: for a cluster that has lost its majority.") \
     X(MAX_LEARNERS, "max-learners", INT, "1", CLUSTER, "Members that may learn at once.")          \
     X(LOGGER, "logger", TEXT, "zap", LOG, "The shape of the log. There is only 'zap'.")            \
     X(LOG_OUTPUTS, "log-outputs", SET, "default", LOG,                                             \
@@ -175,8 +177,7 @@ enum flag_section { SECTION_MEMBER, SECTION_CLUSTER, SECTION_LOG, SECTION_TUNING
     X(COMPACTION_BATCH_LIMIT, "compaction-batch-limit", INT, "0")                                  \
     X(COMPACTION_SLEEP_INTERVAL, "compaction-sleep-interval", DURATION, "0s")                      \
     X(DOWNGRADE_CHECK_TIME, "downgrade-check-time", DURATION, "5s")                                \
-    X(BOOTSTRAP_DEFRAG_THRESHOLD, "bootstrap-defrag-threshold-megabytes", UINT, "0")               \
-    X(FORCE_NEW_CLUSTER, "force-new-cluster", BOOL, "false")
+    X(BOOTSTRAP_DEFRAG_THRESHOLD, "bootstrap-defrag-threshold-megabytes", UINT, "0")
 
 /* X(id, name, kind, default): etcd takes them and does nothing, so there is nothing to support. */
 #define FLAGS_OF_OLD(X)                                                                            \

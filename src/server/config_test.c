@@ -441,7 +441,6 @@ const struct config_refusal config_refusals[] = {
     {"--backend-batch-limit=10", "", CONFIG_BAD, "flag --backend-batch-limit is not supported yet"},
     {"--listen-metrics-urls=http://127.0.0.1:1", "", CONFIG_BAD,
      "flag --listen-metrics-urls is not supported yet"},
-    {"--force-new-cluster", "", CONFIG_BAD, "flag --force-new-cluster is not supported yet"},
     {"--auto-compaction-retention=1", "", CONFIG_BAD,
      "flag --auto-compaction-retention is not supported yet"},
     {"", "ETCD_CONFIG_FILE=x", CONFIG_BAD, "flag --config-file is not supported yet"},

@@ -242,6 +242,75 @@ TEST(a_member_that_was_away_learns_who_the_members_are_now)
     cluster_rig_close(&r);
 }
 
+/* --- by force --- */
+
+/* The majority is lost for good, and an operator says who is to go on. */
+TEST(one_of_three_goes_on_by_itself_if_it_is_told_to)
+{
+    static const char *const force[] = {"--force-new-cluster", NULL};
+    struct cluster_rig r;
+    membership_open(&r, 3, NULL);
+    cluster_rig_put(&r, 1, "k", "before");
+    cluster_rig_until_equal(&r, 1);
+    uint64_t id = membership_id(&r, 1), second = membership_id(&r, 2);
+    uint64_t cluster_id = server_status(r.at[1]->server).cluster_id;
+    for (unsigned n = 1; n <= 3; n++)
+        cluster_rig_crash(&r, n);
+    r.at[2]->is_out = r.at[3]->is_out = true;
+
+    cluster_rig_set_flags(&r, 1, force);
+    cluster_rig_start(&r, 1);
+    cluster_rig_until_ready(&r, 1);
+    CHECK_STR(membership_list(&r, 1, true), "1:m1");
+    CHECK_EQ(membership_id(&r, 1), id);
+    CHECK_EQ(server_status(r.at[1]->server).cluster_id, cluster_id);
+    CHECK_STR(cluster_rig_get(&r, 1, "k", false), "before");
+    cluster_rig_put(&r, 1, "k", "alone");
+    for (unsigned i = 0; i < 2; i++) { /* with the flag once more, then without */
+        cluster_rig_crash(&r, 1);
+        cluster_rig_set_flags(&r, 1, i == 0 ? force : NULL);
+        cluster_rig_start(&r, 1);
+        cluster_rig_until_ready(&r, 1);
+        CHECK_STR(cluster_rig_get(&r, 1, "k", false), "alone");
+    }
+
+    cluster_rig_start(&r, 2); /* and whoever comes back of the others is told */
+    cluster_rig_expel(&r, 2);
+    cluster_rig_until_stopped(&r, 2);
+    CHECK_STR(membership_change(&r, 1, "MemberRemove", second), "etcdserver: member not found");
+    unsigned n = join(&r, false);
+    CHECK_STR(cluster_rig_get(&r, n, "k", false), "alone");
+    cluster_rig_close(&r);
+}
+
+/* At whatever moment power goes meanwhile. */
+TEST(a_new_cluster_by_force_that_is_cut_short_is_made_good)
+{
+    static const char *const force[] = {"--force-new-cluster", NULL};
+
+    for (unsigned steps = 1; steps < 60; steps += 3) {
+        struct cluster_rig r;
+        membership_open(&r, 3, NULL);
+        cluster_rig_put(&r, 1, "k", "v");
+        cluster_rig_until_equal(&r, 1);
+        for (unsigned n = 1; n <= 3; n++)
+            cluster_rig_crash(&r, n);
+        r.at[2]->is_out = r.at[3]->is_out = true;
+
+        cluster_rig_set_flags(&r, 1, force);
+        cluster_rig_start(&r, 1);
+        for (unsigned i = 0; i < steps; i++)
+            cluster_rig_step(&r);
+        cluster_rig_crash(&r, 1);
+        cluster_rig_start(&r, 1);
+        cluster_rig_until_ready(&r, 1);
+
+        CHECK_STR(membership_list(&r, 1, true), "1:m1");
+        CHECK_STR(cluster_rig_get(&r, 1, "k", false), "v");
+        cluster_rig_close(&r);
+    }
+}
+
 /* --- what is refused --- */
 
 static void check_refused(struct cluster_rig *r, unsigned n, const char *why)
