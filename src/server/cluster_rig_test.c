@@ -204,11 +204,19 @@ void cluster_rig_close(struct cluster_rig *r)
 
 /* --- members --- */
 
+static void open_client(struct cluster_rig_host *h)
+{
+    struct client_options client = {.io = &h->rig->client_io};
+    char address[32];
+
+    snprintf(address, sizeof(address), "10.0.0.%u:2379", h->number);
+    CHECK_EQ(net_address_parse(address, &client.address), ERR_OK);
+    h->client = client_open(&client);
+}
+
 enum err cluster_rig_try_start(struct cluster_rig *r, unsigned n)
 {
     struct cluster_rig_host *h = r->at[n];
-    char address[32];
-    struct client_options client = {.io = &r->client_io};
     struct server_options options = {.io = &h->io,
                                      .config = &h->config,
                                      .logger = &h->logger,
@@ -224,9 +232,7 @@ enum err cluster_rig_try_start(struct cluster_rig *r, unsigned n)
     enum err e = server_open(&options, &h->why, &h->server);
     if (e != ERR_OK)
         return e;
-    snprintf(address, sizeof(address), "10.0.0.%u:2379", n);
-    CHECK_EQ(net_address_parse(address, &client.address), ERR_OK);
-    h->client = client_open(&client);
+    open_client(h);
     return ERR_OK;
 }
 
@@ -273,6 +279,13 @@ void cluster_rig_expel(struct cluster_rig *r, unsigned n)
     drop_client(r->at[n]);
 }
 
+void cluster_rig_readmit(struct cluster_rig *r, unsigned n)
+{
+    r->at[n]->is_out = false;
+    if (r->at[n]->server)
+        open_client(r->at[n]);
+}
+
 void cluster_rig_until_stopped(struct cluster_rig *r, unsigned n)
 {
     struct cluster_rig_host *h = r->at[n];
@@ -309,7 +322,8 @@ void cluster_rig_crash(struct cluster_rig *r, unsigned n)
 
 void cluster_rig_lose_disks(struct cluster_rig *r, unsigned n)
 {
-    cluster_rig_crash(r, n);
+    if (r->at[n]->server)
+        cluster_rig_crash(r, n);
     close_disks(r->at[n]);
     open_disks(r, r->at[n]);
 }

@@ -20,7 +20,7 @@
 #include "server/config.h"
 #include "server/server.h"
 
-enum { CLUSTER_RIG_MAX = 5 };
+enum { CLUSTER_RIG_MAX = 9 };
 
 struct cluster_rig_host {
     struct cluster_rig *rig;
@@ -78,10 +78,11 @@ enum err cluster_rig_try_start(struct cluster_rig *r, unsigned n);
 void cluster_rig_stop(struct cluster_rig *r, unsigned n);
 /* It is no member any more, or about to be none: its client goes, nobody asks who it follows. */
 void cluster_rig_expel(struct cluster_rig *r, unsigned n);
+void cluster_rig_readmit(struct cluster_rig *r, unsigned n); /* it is one after all */
 /* Goes on until it has stopped by itself. */
 void cluster_rig_until_stopped(struct cluster_rig *r, unsigned n);
 void cluster_rig_crash(struct cluster_rig *r, unsigned n);
-/* Crashes it and takes its disks away: it begins with empty ones. */
+/* Crashes it, if it is up, and takes its disks away: it begins with empty ones. */
 void cluster_rig_lose_disks(struct cluster_rig *r, unsigned n);
 void cluster_rig_cut(struct cluster_rig *r, unsigned n, bool cut);
 /* Its process does not run, or goes on. */

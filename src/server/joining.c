@@ -43,10 +43,17 @@ static uint64_t request_timeout_ms(const struct joining *j)
 
 /* --- members --- */
 
+static void begin_names(struct joining *j);
+static void members_match(struct joining *j);
+
+/* The first whose members are those of the flags decides. etcd takes whoever answers first; but one
+ * that has not applied yet that we were added does not know us, and the next one does. */
 static void ask_members(struct joining *j)
 {
     if (j->next < j->asks.count)
         ask(j, "/members", JOINING_MEMBERS_MS);
+    else if (j->existing.count > 0)
+        begin_names(j);
     else
         fail(j, "cannot fetch cluster info from peer urls: could not retrieve cluster information "
                 "from the given URLs");
@@ -84,29 +91,27 @@ static bool have_ids(const struct cluster_existing *x)
     return true;
 }
 
-static void begin_names(struct joining *j);
-static void members_match(struct joining *j);
-
 static void look_at_members(struct joining *j, const struct peer_event *e)
 {
-    struct cluster_existing *x = &j->existing;
+    struct cluster_existing told = {.cluster_id = e->result_cluster_id}, *x = &j->existing;
 
     if (e->status == 0 ||
-        member_json_read_list(e->body, &j->arena, &x->members, &x->count) != ERR_OK ||
-        e->result_cluster_id == 0 || x->count > CLUSTER_MEMBERS_MAX || !have_ids(x)) {
+        member_json_read_list(e->body, &j->arena, &told.members, &told.count) != ERR_OK ||
+        told.cluster_id == 0 || told.count > CLUSTER_MEMBERS_MAX || !have_ids(&told)) {
         log_warn(j->o.logger, "failed to get cluster response",
                  LOG_BYTES("address", j->asks.at[j->next - 1]), LOG_U64("status", e->status));
         ask_members(j);
         return;
     }
-    x->cluster_id = e->result_cluster_id;
+    if (x->count == 0 || told.count == j->o.initial->count)
+        *x = told;
     if (x->count == 0)
         fail(j, "cannot fetch cluster info from peer urls: failed to get raft cluster member(s) "
                 "from the given URLs");
     else if (cluster_initial_join(j->o.initial, x, NULL, NULL))
         members_match(j);
     else
-        begin_names(j);
+        ask_members(j);
 }
 
 /* --- names --- */
