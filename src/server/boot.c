@@ -393,15 +393,9 @@ static enum err open_state(struct boot *b)
  */
 static enum err read_members(struct boot *b)
 {
-    struct raft_conf_state *c = &b->conf_state;
     uint64_t self = b->identity.node_id;
 
-    cluster_conf_state(b->s->state.cluster, c);
-    if (b->trial && c->voters.count + c->learners.count > 1) {
-        buf_append_str(b->why, "a store of etcd's in a cluster of more than one member cannot be "
-                               "taken over yet");
-        return ERR_UNSUPPORTED;
-    }
+    cluster_conf_state(b->s->state.cluster, &b->conf_state);
     if (cluster_is_removed(b->s->state.cluster, self)) {
         buf_printf(b->why,
                    "the member has been permanently removed from the cluster (member %llx, whose "

@@ -234,3 +234,43 @@ TEST(two_of_etcds_join_one_of_ours_and_outlive_it)
     check_equal(&x, "after");
     mixed_close(&x);
 }
+
+/* --- directories --- */
+
+/* The same member, from now on of the other kind. */
+static void change_kind(struct mixed *x, unsigned n, const char *flags)
+{
+    struct peer *p = &x->at[n], as_ours;
+
+    peer_stop(p);
+    peer_open_ours(&as_ours, p->dir);
+    p->program = arena_printf(&p->arena, "%s", as_ours.program);
+    p->is_ours = true;
+    peer_close(&as_ours);
+    peer_launch(p, flags);
+    peer_run(&p->arena,
+             "until " PEERS "etcdctl --endpoints %s get k 2>/dev/null; do sleep 0.1; done",
+             p->client_url);
+}
+
+/* One after the other, while the others serve; a learner that is not there yet comes along. */
+TEST(directories_of_three_members_are_taken_over_one_after_the_other)
+{
+    struct mixed x = {0};
+    char value[8];
+    for (unsigned n = 0; n < 3; n++)
+        mixed_join(&x, false, false);
+    PEER_CTL(&x.at[0], "put k v");
+    PEER_CTL(&x.at[0], "member add --learner x --peer-urls http://127.0.0.1:1");
+
+    for (unsigned n = 0; n < 3; n++) {
+        change_kind(&x, n, arena_printf(&x.at[n].arena, "--name m%u", n));
+        snprintf(value, sizeof(value), "v%u", n);
+        peer_run(&x.at[n].arena,
+                 "until " PEERS "etcdctl --endpoints %s put k %s 2>/dev/null; do sleep 0.1; done",
+                 x.at[n].client_url, value);
+        check_equal(&x, value);
+    }
+    CHECK_STR(PEER_CTL(&x.at[1], "member list | grep -c ', true$'"), "1");
+    mixed_close(&x);
+}
