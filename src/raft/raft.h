@@ -26,6 +26,8 @@
  *   - A leader that is the only voter answers reads only after the first commit of its term, like
  *     any other leader: the commit index on disk may lag behind what was acknowledged. And a leader
  *     that has been removed or demoted asks a single remaining voter too.
+ *   - A conf change that could not be applied, such as one that leaves no voter, is not let into
+ * the log: etcd's members panic when they come to it.
  *   - A candidate elected by others alone leads only when its own vote is durable, too.
  *   - Waiting reads and the size of a configuration have bounds.
  *

@@ -62,6 +62,24 @@ TEST(only_one_conf_change_is_on_its_way_at_a_time)
     raft_group_close(&g);
 }
 
+/* Two members that are asked to remove each other must not both be heard. */
+TEST(the_last_voter_is_not_removed)
+{
+    struct raft_rig g;
+    raft_group_open(&g, 1, NULL);
+    raft_group_elect(&g, 1);
+    struct raft_conf_change remove = {.type = RAFT_REMOVE_NODE, .node_id = 1};
+
+    CHECK_EQ(raft_propose_conf_change(raft_group_raft(&g, 1), &remove), RAFT_OK);
+    CHECK(raft_group_logged(&g, 1,
+                            "1 ignoring conf change transition:ConfChangeTransitionAuto "
+                            "changes:{type:ConfChangeRemoveNode node_id:1} at config voters=(1): "
+                            "removed all voters"));
+    raft_group_settle(&g);
+    raft_group_check_conf(&g, 1, "voters=(1)");
+    raft_group_close(&g);
+}
+
 TEST(a_joint_configuration_is_left_by_itself)
 {
     struct raft_rig g;

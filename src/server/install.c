@@ -301,6 +301,7 @@ static void tell_rooms(struct server *s)
     peer_requests_state_replaced(&s->peer_requests, now);
     hashing_state_replaced(&s->hashing);
     tell_peers(s);
+    server_members_replaced(s);
 }
 
 /*

@@ -141,6 +141,8 @@ uint64_t server_now_ms(const struct server *s);
 bool server_found_some(struct server *s);
 
 /* turn.c */
+/* The members are those of another image of the state. */
+void server_members_replaced(struct server *s);
 /* There is something to do that no event will announce. */
 void server_come_back(struct server *s);
 

@@ -134,6 +134,14 @@ static void follow_members(struct server *s, const struct apply_effects *e)
         leave_later(s);
 }
 
+/* It may have been promoted, or removed, by an entry that is in the image. */
+void server_members_replaced(struct server *s)
+{
+    s->facts.is_learner = cluster_is_own_learner(s->state.cluster);
+    if (cluster_is_removed(s->state.cluster, s->facts.member_id))
+        leave_later(s);
+}
+
 /* Whoever waits behind a slow entry wants to know what it was. The next one begins when this one
  * ends, so the clock is read once for each. */
 static void say_if_slow(struct server *s, const struct apply_effects *e)
