@@ -680,7 +680,7 @@ TEST(the_help_tells_of_what_works)
         line_free(&l);
     }
 
-    CHECK_EQ(flags, 36);
+    CHECK_EQ(flags, 37);
     CHECK(strstr(buf_str(&help), "--data-dir") && strstr(buf_str(&help), "--unsafe-no-fsync"));
     CHECK(!strstr(buf_str(&help), "--cert-file") && !strstr(buf_str(&help), "--vv"));
     buf_free(&help);
