@@ -92,8 +92,8 @@ struct api_call {
     uint64_t id;      /* that its proposal carries */
     struct list link; /* on the server's lists */
     uint64_t started_ms, started_index;
-    enum result failure;                   /* while it waits to be told */
     const struct raft_conf_change *change; /* that it waits for; of CONFIGURE */
+    enum result failure;                   /* while it waits to be told */
     /* ---- */
     bool is_waiting; /* the server has it: from api_take_need until it is answered or forgotten */
     struct api *api;
