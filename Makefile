@@ -10,6 +10,7 @@
 #   make bench      micro-benchmarks
 #   make sim        whole clusters in the simulator, each told twice: SEED=1 RUNS=100
 #   make cluster-faults  three real members, killed, paused and cut off: ROUNDS=100 PARTITIONS=30
+#   make cluster-installs  the same for MINUTES=30, with a snapshot for some member every minute or so
 #   make cluster-failover  for how long nobody can write when the leader goes: KILLS=50 STOPS=20
 #   make peers      real etcd and its tools, from the Go module registry, into build/peers
 #   make install PREFIX=/usr/local
@@ -78,7 +79,8 @@ PROGRAMS += $(patsubst tests/raft/%_main.c,$(BUILD)/raft-%,$(filter tests/raft/%
 PROGRAMS += $(patsubst tests/model/%_main.c,$(BUILD)/model-%,$(filter tests/model/%_main.c,$(TOOLS)))
 PROGRAMS += $(patsubst tests/cluster/%_main.c,$(BUILD)/cluster-%,$(filter tests/cluster/%_main.c,$(TOOLS)))
 
-.PHONY: all run run-cluster test check asan tsan fuzz lint format bench sim cluster-faults cluster-failover peers install clean FORCE
+.PHONY: all run run-cluster test check asan tsan fuzz lint format bench sim cluster-faults cluster-installs \
+        cluster-failover peers install clean FORCE
 .DELETE_ON_ERROR:
 .SECONDARY:
 all: $(PROGRAMS) compile_commands.json
@@ -173,6 +175,12 @@ PARTITIONS ?= 30
 cluster-faults: all
 	@$(BUILD)/cluster-faults --server $(SERVER) --rounds $(ROUNDS) --partitions $(PARTITIONS) \
 	    --seed $(SEED) --flags '--log-level warn --snapshot-count 1000000'
+# Members that keep ten entries: whoever is away for a while is sent a snapshot.
+MINUTES ?= 30
+cluster-installs: all
+	@$(BUILD)/cluster-faults --server $(SERVER) --rounds 6 --partitions 2 --behind 4 \
+	    --minutes $(MINUTES) --install-s 120 --seed $(SEED) \
+	    --flags '--snapshot-count 50 --snapshot-catchup-entries 10'
 KILLS ?= 50
 STOPS ?= 20
 cluster-failover: all

@@ -23,6 +23,8 @@ enum {
     VOLUME_MB = 1000,    /* for all that is kept of the log, and a store */
     LEFT_MB_MAX = 60,    /* less than a segment, and yet some space */
     BALLAST_BYTES = 256 * KIB,
+    BEHIND_REVISIONS = 1000, /* made while somebody is away, for his log to be too old */
+    BEHIND_MS_MAX = 60000,
 };
 
 struct faults {
@@ -32,7 +34,12 @@ struct faults {
     struct links links;
     struct load load;
     struct rng rng;
-    char text[160]; /* what this round does */
+    char text[160];                /* what this round does */
+    uint64_t began_ms, install_ms; /* the whole run; the last install that was seen */
+    struct faults_log {
+        long read_to;
+        unsigned watches; /* begun on this member, before the round */
+    } logs[FLEET_MAX];
 };
 
 static uint64_t now_ms(struct faults *f)
@@ -77,6 +84,30 @@ static unsigned some_member(struct faults *f)
 
     say(f, " m%u%s", member + 1, (int)member == leader ? " (leader)" : "");
     return member;
+}
+
+/* How often the member has said this, in the lines of its log that begin there or later; then it is
+ * where the next one will begin. */
+static unsigned said(struct faults *f, unsigned member, const char *text, long *from)
+{
+    char path[4096];
+    char *line = NULL;
+    size_t cap = 0;
+    ssize_t len;
+    unsigned count = 0;
+
+    snprintf(path, sizeof(path), "%s/m%u.log", f->o->dir, member + 1);
+    FILE *log = fopen(path, "re");
+    if (!log)
+        return 0;
+    if (fseek(log, *from, SEEK_SET) == 0)
+        while ((len = getline(&line, &cap, log)) > 0 && line[len - 1] == '\n') {
+            count += strstr(line, text) != NULL;
+            *from += len;
+        }
+    free(line);
+    fclose(log);
+    return count;
 }
 
 /* --- processes --- */
@@ -245,6 +276,35 @@ static bool partition_round(struct faults *f)
     return ok;
 }
 
+/* --- members that are away for so long that the log does not reach back to them --- */
+
+/* Half of the time its process lives, and the watch on it, too. */
+static bool behind_round(struct faults *f)
+{
+    bool is_killed = rng_chance(&f->rng, 1, 2);
+
+    say(f, is_killed ? "left behind: kill" : "left behind: cut off");
+    unsigned member = some_member(f);
+    int64_t until = f->load.record.told + BEHIND_REVISIONS;
+    uint64_t began = now_ms(f);
+
+    if (is_killed)
+        kill_one(f, member);
+    else {
+        f->result->cuts++;
+        break_links(f, member, ISOLATED, LINK_CUT);
+    }
+    while (f->load.record.told < until) {
+        if (now_ms(f) - began > BEHIND_MS_MAX)
+            record_fail(&f->load.record, "%d revisions have not been made in %d ms without m%u",
+                        BEHIND_REVISIONS, BEHIND_MS_MAX, member + 1);
+        if (!load_run_ms(&f->load, 10))
+            return false;
+    }
+    links_set_all(&f->links, LINK_OPEN);
+    return start(f, member);
+}
+
 /* --- full disks --- */
 
 static const char *volume_of(struct faults *f, unsigned member)
@@ -252,27 +312,18 @@ static const char *volume_of(struct faults *f, unsigned member)
     return arena_printf(&f->fleet.arena, "%s/m%u", f->o->dir, member + 1);
 }
 
-/* How often the member has said this. */
-static unsigned said(struct faults *f, unsigned member, const char *text)
+static unsigned said_ever(struct faults *f, unsigned member, const char *text)
 {
-    FILE *log = fopen(arena_printf(&f->fleet.arena, "%s/m%u.log", f->o->dir, member + 1), "re");
-    char *line = NULL;
-    size_t cap = 0;
-    unsigned count = 0;
+    long from = 0;
 
-    while (log && getline(&line, &cap, log) >= 0)
-        count += strstr(line, text) != NULL;
-    free(line);
-    if (log)
-        fclose(log);
-    return count;
+    return said(f, member, text, &from);
 }
 
 static bool await_full(struct faults *f, unsigned member, unsigned before)
 {
     uint64_t until = now_ms(f) + FULL_MS_MAX, refill = now_ms(f) + REFILL_MS;
 
-    while (said(f, member, "no space left on the disk") == before) {
+    while (said_ever(f, member, "no space left on the disk") == before) {
         if (now_ms(f) > until)
             record_fail(&f->load.record, "m%u has not noticed that its disk is full", member + 1);
         /* A log that is purged makes space for itself. */
@@ -312,7 +363,7 @@ static bool full_disk_round(struct faults *f)
     uint64_t left = fills_all ? 0 : rng_below(&f->rng, LEFT_MB_MAX * 1000000ull);
 
     say(f, "fill");
-    unsigned member = some_member(f), before = said(f, member, "no space left on the disk");
+    unsigned member = some_member(f), before = said_ever(f, member, "no space left on the disk");
 
     f->result->fills++;
     say(f, " but for %" PRIu64 " MB", left / 1000000);
@@ -373,40 +424,93 @@ static bool settle(struct faults *f, uint64_t at_most_ms)
     return ok;
 }
 
+/* Those that were installed in this round. One that has left the watch as it was is of interest:
+ * what the watcher is shown next must be what comes next (record.h), although the member itself has
+ * never applied it. */
+static void note_installs(struct faults *f)
+{
+    uint64_t now = now_ms(f);
+    unsigned all = 0;
+
+    for (unsigned i = 0; i < f->fleet.count; i++) {
+        struct faults_log *log = &f->logs[i];
+        unsigned fresh = said(f, i, "\"applied snapshot\"", &log->read_to);
+        all += fresh;
+        if (f->load.watchers[i].begun == log->watches)
+            f->result->watched_installs += fresh;
+        log->watches = f->load.watchers[i].begun;
+    }
+    f->result->installs += all;
+    if (all > 0)
+        say(f, "; %u installed", all);
+    uint64_t without = now - f->install_ms;
+    if (without > f->result->install_ms_max)
+        f->result->install_ms_max = without;
+    if (f->o->install_s > 0 && without > f->o->install_s * 1000ull)
+        record_fail(&f->load.record, "nobody has installed a snapshot for %" PRIu64 " ms", without);
+    if (all > 0)
+        f->install_ms = now;
+}
+
 static bool run_round(struct faults *f, bool (*break_something)(struct faults *f))
 {
     f->load.is_on = true;
-    return wait_ms(f, BEFORE_MS_MAX) && break_something(f) && wait_ms(f, AFTER_MS_MAX) &&
-           settle(f, SETTLE_MS_MAX);
+    if (!wait_ms(f, BEFORE_MS_MAX) || !break_something(f) || !wait_ms(f, AFTER_MS_MAX) ||
+        !settle(f, SETTLE_MS_MAX))
+        return false;
+    note_installs(f);
+    return !f->load.record.problem[0];
 }
 
-static bool is_unwanted(const struct faults *f)
+static bool is_over(struct faults *f)
 {
-    return f->o->is_unwanted && *f->o->is_unwanted;
+    bool is_unwanted = f->o->is_unwanted && *f->o->is_unwanted;
+
+    return is_unwanted ||
+           (f->o->minutes > 0 && now_ms(f) - f->began_ms >= f->o->minutes * 60000ull);
 }
 
+static bool run_and_tell(struct faults *f, bool (*break_something)(struct faults *f))
+{
+    f->text[0] = 0;
+    bool ok = run_round(f, break_something);
+    f->result->rounds++;
+    if (f->o->verbose)
+        printf("round %u: %s; revision %" PRId64 ", %u calls succeeded, %u failed%s\n",
+               f->result->rounds, f->text, f->load.record.told, f->load.succeeded, f->load.failed,
+               ok ? "" : ": PROBLEM");
+    return ok;
+}
+
+/* So many of each kind, in random order. */
 static bool run_rounds(struct faults *f)
 {
-    unsigned partitions = f->o->partitions, fills = f->o->full_disks;
-    unsigned total = f->o->rounds + partitions + fills;
+    unsigned partitions = f->o->partitions, fills = f->o->full_disks, behind = f->o->behind;
+    unsigned total = f->o->rounds + partitions + fills + behind;
 
-    for (unsigned i = 0; i < total && !is_unwanted(f); i++) {
+    for (unsigned i = 0; i < total && !is_over(f); i++) {
         uint64_t dice = rng_below(&f->rng, total - i);
         bool is_partition = dice < partitions, is_fill = !is_partition && dice < partitions + fills;
+        bool is_behind = !is_partition && !is_fill && dice < partitions + fills + behind;
         partitions -= is_partition;
         fills -= is_fill;
-        f->text[0] = 0;
-        bool ok = run_round(f, is_partition ? partition_round
-                               : is_fill    ? full_disk_round
-                                            : process_round);
-        if (f->o->verbose)
-            printf("round %u: %s; revision %" PRId64 ", %u calls succeeded, %u failed%s\n", i + 1,
-                   f->text, f->load.record.told, f->load.succeeded, f->load.failed,
-                   ok ? "" : ": PROBLEM");
-        if (!ok)
+        behind -= is_behind;
+        if (!run_and_tell(f, is_partition ? partition_round
+                             : is_fill    ? full_disk_round
+                             : is_behind  ? behind_round
+                                          : process_round))
             return false;
-        f->result->rounds++;
     }
+    return true;
+}
+
+/* All of that once, or again and again until the time is up. */
+static bool run_for_long(struct faults *f)
+{
+    do
+        if (!run_rounds(f))
+            return false;
+    while (f->o->minutes > 0 && !is_over(f));
     return true;
 }
 
@@ -415,7 +519,10 @@ static bool start_all(struct faults *f)
     for (unsigned i = 0; i < f->fleet.count; i++)
         if (!fleet_start(&f->fleet, i))
             return false;
-    return settle(f, START_MS_MAX);
+    if (!settle(f, START_MS_MAX))
+        return false;
+    f->began_ms = f->install_ms = now_ms(f);
+    return true;
 }
 
 /* --- the whole --- */
@@ -467,7 +574,7 @@ static void run_all(struct faults *f)
         return;
     }
     f->load.reads_stale = f->o->plant == PLANT_STALE_READS;
-    bool ok = start_all(f) && run_rounds(f);
+    bool ok = start_all(f) && run_for_long(f);
     note_result(f);
     if (!ok)
         keep_record(f);

@@ -2,7 +2,7 @@
  * cluster-faults: breaks a cluster of real processes, round after round (faults.h).
  *
  *     cluster-faults [--server FILE] [--other FILE] [--rounds N] [--partitions N]
- *                    [--full-disks N] [--seed S]
+ *                    [--full-disks N] [--behind N] [--minutes N] [--install-s N] [--seed S]
  *                    [--members N] [--clients N] [--pause-ms N] [--election-ms N]
  *                    [--flags "..."] [--quiet] [--forgetting] [--stale-reads]
  *
@@ -12,6 +12,9 @@
  * when; the rest is up to the machine. Full disks are for root, who may mount a tmpfs for each
  * member; who may not is told that nothing was done. The last two flags do something wrong, which
  * must be found.
+ *
+ * With --minutes the rounds are done again and again until these are up. For --behind members must
+ * keep few entries, and tell: --flags "--snapshot-count 50 --snapshot-catchup-entries 10".
  */
 #include "cluster/faults.h"
 #include "cluster/tool.h"
@@ -28,6 +31,10 @@ static void print(const struct faults_options *o, const struct faults_result *r)
            "%" PRIu64 " ms; %" PRIu64 " MB resident at most\n",
            o->seed, r->rounds, r->kills, r->pauses, r->stops, r->cuts, r->fills, r->operations,
            r->reads, r->failed, r->revision, r->watches, r->settle_ms_max, r->peak_bytes / 1000000);
+    if (r->installs > 0 || o->install_s > 0)
+        printf("%u snapshots installed, %u of them in the midst of a watch; %" PRIu64
+               " ms between two of them at most\n",
+               r->installs, r->watched_installs, r->install_ms_max);
     if (r->fills > 0)
         printf("writes were taken within %" PRIu64 " ms of there being space\n", r->space_ms_max);
     if (r->problem[0])
@@ -49,6 +56,9 @@ int main(int argc, char **argv)
         {"--rounds", .number = &o.rounds, .max = 1000000},
         {"--partitions", .number = &o.partitions, .max = 1000000},
         {"--full-disks", .number = &o.full_disks, .max = 1000000},
+        {"--behind", .number = &o.behind, .max = 1000000},
+        {"--minutes", .number = &o.minutes, .max = 100000},
+        {"--install-s", .number = &o.install_s, .max = 100000},
         {"--members", .number = &o.members, .max = 7},
         {"--clients", .number = &o.clients, .max = 500},
         {"--pause-ms", .number = &o.pause_ms, .max = 10000},

@@ -63,6 +63,40 @@ TEST(two_members_of_ours_and_one_of_etcd_keep_them_together)
     peer_close(&ours);
 }
 
+/* The log keeps ten entries, and a member is away for a thousand: it gets an image, and the watch
+ * on it shows what nobody has told it entry by entry. */
+TEST(members_that_need_a_snapshot_keep_their_promises)
+{
+    struct peer ours;
+    struct faults_options o = few_rounds(our_program(&ours));
+    struct faults_result result;
+    o.flags = "--snapshot-count 50 --snapshot-catchup-entries 10";
+    o.rounds = o.partitions = 0;
+    o.behind = 2 * (unsigned)test_effort();
+
+    if (!faults_run(&o, &result))
+        test_fail(__FILE__, __LINE__, "%s", result.problem);
+
+    CHECK(result.installs > 0);
+    peer_close(&ours);
+}
+
+TEST(a_run_in_which_nobody_needs_a_snapshot_is_found_out)
+{
+    struct peer ours;
+    struct faults_options o = few_rounds(our_program(&ours)); /* which keep the whole log */
+    struct faults_result result;
+    o.rounds = 0;
+    o.partitions = 1;
+    o.minutes = 1;
+    o.install_s = 1;
+
+    CHECK(!faults_run(&o, &result));
+
+    CHECK(strstr(result.problem, "nobody has installed a snapshot"));
+    peer_close(&ours);
+}
+
 /* For root, who may mount a small disk for it. */
 TEST(a_member_whose_disk_is_full_for_a_while_keeps_its_promises)
 {

@@ -377,6 +377,7 @@ static void watcher_turn(struct load_watcher *w)
         return;
     }
     watcher_begin(w);
+    w->begun++;
     l->watches++;
 }
 

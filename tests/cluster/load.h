@@ -43,7 +43,8 @@ struct load_watcher {
     struct ask ask;
     unsigned member;
     uint64_t next_ns;
-    int64_t last; /* the last revision of the last response, which is whole */
+    int64_t last;   /* the last revision of the last response, which is whole */
+    unsigned begun; /* watches, one after the other */
 };
 
 struct load {
