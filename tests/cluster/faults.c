@@ -86,30 +86,6 @@ static unsigned some_member(struct faults *f)
     return member;
 }
 
-/* How often the member has said this, in the lines of its log that begin there or later; then it is
- * where the next one will begin. */
-static unsigned said(struct faults *f, unsigned member, const char *text, long *from)
-{
-    char path[4096];
-    char *line = NULL;
-    size_t cap = 0;
-    ssize_t len;
-    unsigned count = 0;
-
-    snprintf(path, sizeof(path), "%s/m%u.log", f->o->dir, member + 1);
-    FILE *log = fopen(path, "re");
-    if (!log)
-        return 0;
-    if (fseek(log, *from, SEEK_SET) == 0)
-        while ((len = getline(&line, &cap, log)) > 0 && line[len - 1] == '\n') {
-            count += strstr(line, text) != NULL;
-            *from += len;
-        }
-    free(line);
-    fclose(log);
-    return count;
-}
-
 /* --- processes --- */
 
 static bool start(struct faults *f, unsigned member)
@@ -316,7 +292,7 @@ static unsigned said_ever(struct faults *f, unsigned member, const char *text)
 {
     long from = 0;
 
-    return said(f, member, text, &from);
+    return fleet_said(&f->fleet, member, text, &from);
 }
 
 static bool await_full(struct faults *f, unsigned member, unsigned before)
@@ -434,7 +410,7 @@ static void note_installs(struct faults *f)
 
     for (unsigned i = 0; i < f->fleet.count; i++) {
         struct faults_log *log = &f->logs[i];
-        unsigned fresh = said(f, i, "\"applied snapshot\"", &log->read_to);
+        unsigned fresh = fleet_said(&f->fleet, i, "\"applied snapshot\"", &log->read_to);
         all += fresh;
         if (f->load.watchers[i].begun == log->watches)
             f->result->watched_installs += fresh;

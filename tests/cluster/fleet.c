@@ -213,7 +213,7 @@ bool fleet_look(struct fleet *f)
     return !f->problem[0];
 }
 
-uint64_t fleet_peak_bytes(const struct fleet *f, unsigned member)
+static uint64_t status_bytes(const struct fleet *f, unsigned member, const char *field)
 {
     char path[64], line[256];
     uint64_t kilobytes = 0;
@@ -221,9 +221,41 @@ uint64_t fleet_peak_bytes(const struct fleet *f, unsigned member)
     snprintf(path, sizeof(path), "/proc/%d/status", (int)f->members[member].pid);
     FILE *status = f->members[member].pid > 0 ? fopen(path, "re") : NULL;
     while (status && fgets(line, sizeof(line), status))
-        if (strncmp(line, "VmHWM:", 6) == 0)
-            kilobytes = strtoull(line + 6, NULL, 10);
+        if (strncmp(line, field, strlen(field)) == 0)
+            kilobytes = strtoull(line + strlen(field), NULL, 10);
     if (status)
         fclose(status);
     return kilobytes * 1024;
+}
+
+uint64_t fleet_peak_bytes(const struct fleet *f, unsigned member)
+{
+    return status_bytes(f, member, "VmHWM:");
+}
+
+uint64_t fleet_anonymous_bytes(const struct fleet *f, unsigned member)
+{
+    return status_bytes(f, member, "RssAnon:");
+}
+
+unsigned fleet_said(const struct fleet *f, unsigned member, const char *text, long *from)
+{
+    char path[4096];
+    char *line = NULL;
+    size_t cap = 0;
+    ssize_t len;
+    unsigned count = 0;
+
+    snprintf(path, sizeof(path), "%s/m%u.log", f->dir, member + 1);
+    FILE *log = fopen(path, "re");
+    if (!log)
+        return 0;
+    if (fseek(log, *from, SEEK_SET) == 0)
+        while ((len = getline(&line, &cap, log)) > 0 && line[len - 1] == '\n') {
+            count += strstr(line, text) != NULL;
+            *from += len;
+        }
+    free(line);
+    fclose(log);
+    return count;
 }

@@ -72,3 +72,10 @@ MUST_CHECK bool fleet_look(struct fleet *f);
 
 /* The most that it has had resident since it was started; 0 if it does not run. */
 uint64_t fleet_peak_bytes(const struct fleet *f, unsigned member);
+
+/* Resident, and no file's: what it has allocated; 0 if it does not run. */
+uint64_t fleet_anonymous_bytes(const struct fleet *f, unsigned member);
+
+/* How often it has said this, in the lines of its log that begin there or later; then it is where
+ * the next one will begin. */
+unsigned fleet_said(const struct fleet *f, unsigned member, const char *text, long *from);
