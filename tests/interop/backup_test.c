@@ -42,8 +42,8 @@ static void write_history(struct peer *p)
 
 /* ---- A backup ---- */
 
-/* While somebody writes; until he has written all that he wants to. */
-static void back_up_under_load(struct peer *p, const char *to)
+/* While somebody writes at these members; until he has written all that he wants to. */
+static void back_up_under_load(struct peer *p, const char *load_urls, const char *to)
 {
     peer_run(&p->arena,
              PEERS "benchmark --endpoints %s --clients 8 put --total 20000 --val-size 512 "
@@ -51,7 +51,7 @@ static void back_up_under_load(struct peer *p, const char *to)
                    "while [ -z \"$(" PEERS "etcdctl --endpoints %s get '' --prefix --rev 200 "
                    "--limit 1 2>/dev/null)\" ]; do kill -0 $L || exit 1; done; " PEERS
                    "etcdctl --endpoints %s snapshot save %s 2>&1; kill -0 $L && wait $L",
-             p->client_url, to, p->client_url, p->client_url, to);
+             load_urls, to, p->client_url, p->client_url, to);
 }
 
 static void restore(struct peer *p, const char *backup)
@@ -76,7 +76,7 @@ TEST(a_backup_of_ours_under_load_restores_in_etcd_and_in_cleat)
     PEER_CTL(&source, "compact 8 --physical");
     PEER_CTL(&source, "lease grant 3600");
 
-    back_up_under_load(&source, backup);
+    back_up_under_load(&source, source.client_url, backup);
     const char *status =
         peer_run(&a, PEERS "etcdutl snapshot status %s -w json 2>/dev/null", backup);
     int64_t revision = peer_json_number(status, "revision");
@@ -97,6 +97,104 @@ TEST(a_backup_of_ours_under_load_restores_in_etcd_and_in_cleat)
     peer_stop(&source);
     peer_close(&source);
     arena_free(&a);
+}
+
+/* ---- A backup of a cluster ---- */
+
+enum { MEMBERS = 3 };
+
+struct cluster {
+    struct arena arena;
+    struct peer members[MEMBERS];
+    const char *client_urls; /* of all, as etcdctl wants them */
+};
+
+static void cluster_open(struct cluster *c)
+{
+    *c = (struct cluster){0};
+    const char *named = "", *urls = "";
+    for (int i = 0; i < MEMBERS; i++) {
+        struct peer *p = &c->members[i];
+        peer_open_ours(p, path_of(&c->arena, arena_printf(&c->arena, "member%d", i)));
+        named = arena_printf(&c->arena, "%s%sm%d=%s", named, i ? "," : "", i, p->advertised_url);
+        urls = arena_printf(&c->arena, "%s%s%s", urls, i ? "," : "", p->client_url);
+    }
+    c->client_urls = urls;
+    for (int i = 0; i < MEMBERS; i++)
+        peer_launch(&c->members[i],
+                    arena_printf(&c->arena, "--name m%d --initial-cluster %s", i, named));
+    for (int i = 0; i < MEMBERS; i++)
+        peer_await(&c->members[i]);
+}
+
+static void cluster_close(struct cluster *c)
+{
+    for (int i = 0; i < MEMBERS; i++) {
+        peer_kill(&c->members[i]);
+        peer_close(&c->members[i]);
+    }
+    arena_free(&c->arena);
+}
+
+/* The one that leads, or does not. */
+static struct peer *cluster_member(struct cluster *c, bool leads)
+{
+    for (int i = 0; i < MEMBERS; i++) {
+        const char *json = PEER_CTL(&c->members[i], "endpoint status -w json");
+        bool is_leader = peer_json_number(json, "member_id") == peer_json_number(json, "leader");
+        if (is_leader == leads)
+            return &c->members[i];
+    }
+    test_fail(__FILE__, __LINE__, "no member %s", leads ? "leads" : "follows");
+}
+
+/* It has what each member has, at the revision of the backup and before it. */
+static void check_restored(struct cluster *c, struct peer *p, const char *backup, int64_t revision)
+{
+    restore(p, backup);
+    peer_start(p, "");
+    CHECK_EQ(newest(p), revision);
+    CHECK(strstr(hash_at(p, revision), arena_printf(&c->arena, " %" PRId64 " 8", revision)));
+    for (int i = 0; i < MEMBERS; i++) {
+        CHECK_STR(hash_at(p, revision), hash_at(&c->members[i], revision));
+        CHECK_STR(hash_at(p, 12), hash_at(&c->members[i], 12));
+    }
+    peer_stop(p);
+    peer_close(p);
+}
+
+static void check_backup_at(bool leads)
+{
+    struct cluster c;
+    struct peer etcd, cleat;
+    peer_need();
+    cluster_open(&c);
+    peer_open(&etcd, path_of(&c.arena, "etcd"));
+    peer_open_ours(&cleat, path_of(&c.arena, "cleat"));
+    write_history(&c.members[0]);
+    PEER_CTL(&c.members[0], "compact 8 --physical");
+    struct peer *source = cluster_member(&c, leads);
+    const char *backup = path_of(&c.arena, "backup");
+
+    back_up_under_load(source, c.client_urls, backup);
+
+    int64_t revision = peer_json_number(
+        peer_run(&c.arena, PEERS "etcdutl snapshot status %s -w json 2>/dev/null", backup),
+        "revision");
+    CHECK(revision < newest(source)); /* it was cut while somebody wrote */
+    check_restored(&c, &etcd, backup, revision);
+    check_restored(&c, &cleat, backup, revision);
+    cluster_close(&c);
+}
+
+TEST(a_backup_of_a_leader_under_load_is_what_its_cluster_had)
+{
+    check_backup_at(true);
+}
+
+TEST(a_backup_of_a_follower_under_load_is_what_its_cluster_had)
+{
+    check_backup_at(false);
 }
 
 /* ---- What etcdctl says ---- */
