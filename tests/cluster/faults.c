@@ -39,6 +39,7 @@ struct faults {
     struct faults_log {
         long read_to;
         unsigned watches; /* begun on this member, before the round */
+        pid_t pid;        /* who it was then */
     } logs[FLEET_MAX];
 };
 
@@ -400,32 +401,40 @@ static bool settle(struct faults *f, uint64_t at_most_ms)
     return ok;
 }
 
-/* Those that were installed in this round. One that has left the watch as it was is of interest:
- * what the watcher is shown next must be what comes next (record.h), although the member itself has
- * never applied it. */
+/* Those of the last round. A watch lives through one as if nothing had been: what it shows next
+ * must be what comes next (record.h), although the member itself has never applied it. */
+static unsigned installs_of(struct faults *f, unsigned member)
+{
+    struct faults_log *log = &f->logs[member];
+    unsigned fresh = fleet_said(&f->fleet, member, "\"applied snapshot\"", &log->read_to);
+    bool is_same_watch = f->load.watchers[member].begun == log->watches;
+    bool is_same_process = f->fleet.members[member].pid == log->pid;
+
+    if (fresh > 0 && is_same_process && !is_same_watch)
+        record_fail(&f->load.record, "the watch on m%u has ended by an install", member + 1);
+    if (is_same_watch)
+        f->result->watched_installs += fresh;
+    log->watches = f->load.watchers[member].begun;
+    log->pid = f->fleet.members[member].pid;
+    return fresh;
+}
+
 static void note_installs(struct faults *f)
 {
-    uint64_t now = now_ms(f);
+    uint64_t now = now_ms(f), without = now - f->install_ms;
     unsigned all = 0;
 
-    for (unsigned i = 0; i < f->fleet.count; i++) {
-        struct faults_log *log = &f->logs[i];
-        unsigned fresh = fleet_said(&f->fleet, i, "\"applied snapshot\"", &log->read_to);
-        all += fresh;
-        if (f->load.watchers[i].begun == log->watches)
-            f->result->watched_installs += fresh;
-        log->watches = f->load.watchers[i].begun;
-    }
+    for (unsigned i = 0; i < f->fleet.count; i++)
+        all += installs_of(f, i);
     f->result->installs += all;
-    if (all > 0)
-        say(f, "; %u installed", all);
-    uint64_t without = now - f->install_ms;
     if (without > f->result->install_ms_max)
         f->result->install_ms_max = without;
     if (f->o->install_s > 0 && without > f->o->install_s * 1000ull)
         record_fail(&f->load.record, "nobody has installed a snapshot for %" PRIu64 " ms", without);
-    if (all > 0)
-        f->install_ms = now;
+    if (all == 0)
+        return;
+    say(f, "; %u installed", all);
+    f->install_ms = now;
 }
 
 static bool run_round(struct faults *f, bool (*break_something)(struct faults *f))
@@ -498,6 +507,7 @@ static bool start_all(struct faults *f)
     if (!settle(f, START_MS_MAX))
         return false;
     f->began_ms = f->install_ms = now_ms(f);
+    note_installs(f); /* none yet; but who is watched, and where the logs end */
     return true;
 }
 

@@ -343,12 +343,12 @@ static void watcher_told(struct load_watcher *w, const struct pb_watch_response 
         record_saw(r, w->member, &response->events.at[i]);
     if (response->events.count > 0)
         w->last = record_watched(r, w->member);
-    if (response->canceled && response->compact_revision > 0)
-        record_fail(
-            r, "the watcher of member %u at %" PRId64 " was cancelled by a compaction at %" PRId64,
-            w->member + 1, w->last + 1, response->compact_revision);
-    if (response->canceled)
-        ask_cancel(&w->ask);
+    if (response->canceled) /* no reason is a good one: compactions stay behind all watchers */
+        record_fail(r,
+                    "the watcher of member %u at %" PRId64 " was cancelled, compaction %" PRId64
+                    ": %.*s",
+                    w->member + 1, w->last + 1, response->compact_revision,
+                    (int)response->cancel_reason.len, (const char *)response->cancel_reason.at);
 }
 
 static void watcher_heard(struct ask *a, struct bytes message)
@@ -546,10 +546,17 @@ static bool probes_are_through(struct load *l)
     return all;
 }
 
+/* Of the last revision all events, too: the order knows how many it has. */
+static bool watcher_is_done(const struct load *l, unsigned member)
+{
+    return l->watchers[member].last >= l->record.told &&
+           l->record.watched[member] == l->record.event_count;
+}
+
 static bool watchers_are_done(const struct load *l)
 {
     for (unsigned i = 0; i < l->fleet->count; i++)
-        if (l->watchers[i].last < l->record.told)
+        if (!watcher_is_done(l, i))
             return false;
     return true;
 }
@@ -562,9 +569,11 @@ static const char *what_is_missing(struct load *l)
         if (!l->probes[i].put_done)
             return arena_printf(&l->arena, "no put by way of m%u has succeeded: %d %s", i + 1,
                                 (int)l->probes[i].ask.code, buf_str(&l->probes[i].ask.text));
-        if (l->watchers[i].last < l->record.told)
-            return arena_printf(&l->arena, "the watcher of m%u has seen %" PRId64 " of %" PRId64,
-                                i + 1, l->watchers[i].last, l->record.told);
+        if (!watcher_is_done(l, i))
+            return arena_printf(
+                &l->arena,
+                "the watcher of m%u has seen %" PRId64 " of %" PRId64 ", %zu events of %zu", i + 1,
+                l->watchers[i].last, l->record.told, l->record.watched[i], l->record.event_count);
     }
     return "nothing";
 }
