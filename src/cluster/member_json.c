@@ -482,3 +482,82 @@ enum err hash_json_read(struct bytes json, int64_t *revision)
     json_object_put(object);
     return e;
 }
+
+/* Zeroes are left out, as Go's encoder does with them. */
+static void put_if_set(struct json *j, const char *name, int64_t value)
+{
+    if (value != 0)
+        json_put_signed(j, name, value);
+}
+
+void hash_json_write(int64_t revision, struct buf *out)
+{
+    struct json j = {.out = out};
+
+    json_begin_object(&j, NULL);
+    put_if_set(&j, "revision", revision);
+    json_end_object(&j);
+}
+
+void member_hash_json_write(const struct member_hash *h, struct buf *out)
+{
+    struct json j = {.out = out};
+
+    json_begin_object(&j, NULL);
+    json_begin_object(&j, "header");
+    put_if_set(&j, "revision", h->newest);
+    json_end_object(&j);
+    put_if_set(&j, "hash", h->hash);
+    put_if_set(&j, "compact_revision", h->compact_revision);
+    put_if_set(&j, "hash_revision", h->revision);
+    json_end_object(&j);
+}
+
+static bool read_hash_header(struct json_object *header, struct member_hash *out)
+{
+    if (!header)
+        return true;
+    if (!json_object_is_type(header, json_type_object))
+        return false;
+    json_object_object_foreach(header, key, value)
+    {
+        if (is_named(key, "revision") && !read_revision(value, &out->newest))
+            return false;
+    }
+    return true;
+}
+
+static bool read_member_hash(struct json_object *object, struct member_hash *out)
+{
+    int64_t hash = 0;
+
+    json_object_object_foreach(object, key, value)
+    {
+        if (is_named(key, "header") && !read_hash_header(value, out))
+            return false;
+        if (is_named(key, "hash") && !read_revision(value, &hash))
+            return false;
+        if (is_named(key, "compact_revision") && !read_revision(value, &out->compact_revision))
+            return false;
+        if (is_named(key, "hash_revision") && !read_revision(value, &out->revision))
+            return false;
+    }
+    out->hash = (uint32_t)hash;
+    return hash >= 0 && hash <= UINT32_MAX;
+}
+
+enum err member_hash_json_read(struct bytes json, struct member_hash *out)
+{
+    struct json_object *object;
+    enum err e = parse(json, json_type_object, &object);
+
+    *out = (struct member_hash){0};
+    if (e != ERR_OK)
+        return e;
+    if (!read_member_hash(object, out)) {
+        *out = (struct member_hash){0};
+        e = ERR_MALFORMED;
+    }
+    json_object_put(object);
+    return e;
+}

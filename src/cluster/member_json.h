@@ -8,7 +8,8 @@
  *     downgrade    {"target-version":"3.6.0","enabled":true}
  *     conf state   {"voters":[9372538179322589801],"auto_leave":false}
  *     versions     {"etcdserver":"3.7.1","etcdcluster":"3.7.0","storage":"3.7.0"}
- *     hash         {"revision":5}, to be asked for
+ *     hash         {"revision":5}, to be asked for; as it is told
+ *                  {"header":{"revision":7},"hash":1,"compact_revision":3,"hash_revision":5}
  *
  * They are in the backend, in the log's conf changes and in answers between members. isLearner,
  * name and clientURLs are left out when they say nothing, as are a conf state's empty lists.
@@ -71,4 +72,14 @@ MUST_CHECK enum err versions_json_read(struct bytes json, struct arena *arena,
                                        struct member_versions *out);
 
 /* Which revision's hash a member asks for; 0: the newest. */
+void hash_json_write(int64_t revision, struct buf *out);
 MUST_CHECK enum err hash_json_read(struct bytes json, int64_t *revision);
+
+/* What it is told: the hash at a revision, made with a compact revision, by a member whose newest
+ * revision was `newest`. */
+struct member_hash {
+    int64_t newest, revision, compact_revision;
+    uint32_t hash;
+};
+void member_hash_json_write(const struct member_hash *h, struct buf *out);
+MUST_CHECK enum err member_hash_json_read(struct bytes json, struct member_hash *out);

@@ -64,6 +64,7 @@ static void check_hash(struct bytes json)
     int64_t revision;
 
     (void)!hash_json_read(json, &revision);
+    (void)!member_hash_json_read(json, &(struct member_hash){0});
 }
 
 static void check_downgrade(struct bytes json, struct arena *arena)

@@ -288,3 +288,33 @@ TEST(a_hash_is_asked_for_by_its_revision)
     CHECK_EQ(hash_json_read(BYTES("{\"revision\":\"1\"}"), &revision), ERR_MALFORMED);
     CHECK_EQ(hash_json_read(BYTES(""), &revision), ERR_MALFORMED);
 }
+
+TEST(a_hash_is_told_with_its_compact_revision)
+{
+    struct member_hash told = {
+        .newest = 9, .revision = 7, .compact_revision = -1, .hash = 4082599214};
+    struct member_hash got;
+    struct buf out = {0};
+
+    hash_json_write(7, &out);
+    hash_json_write(0, &out);
+    CHECK_STR(buf_str(&out), "{\"revision\":7}{}");
+    buf_clear(&out);
+    member_hash_json_write(&told, &out);
+    CHECK_STR(buf_str(&out), "{\"header\":{\"revision\":9},\"hash\":4082599214,"
+                             "\"compact_revision\":-1,\"hash_revision\":7}");
+    CHECK_EQ(member_hash_json_read(buf_bytes(&out), &got), ERR_OK);
+    CHECK_EQ(got.newest, 9);
+    CHECK_EQ(got.revision, 7);
+    CHECK_EQ(got.compact_revision, -1);
+    CHECK_EQ(got.hash, 4082599214);
+
+    CHECK_EQ(member_hash_json_read(BYTES("{\"header\":null}"), &got), ERR_OK);
+    CHECK_EQ(got.hash, 0);
+    CHECK_EQ(member_hash_json_read(BYTES("{\"hash\":4294967296}"), &got), ERR_MALFORMED);
+    CHECK_EQ(member_hash_json_read(BYTES("{\"hash\":-1}"), &got), ERR_MALFORMED);
+    CHECK_EQ(member_hash_json_read(BYTES("{\"header\":7}"), &got), ERR_MALFORMED);
+    CHECK_EQ(member_hash_json_read(BYTES("{\"hash_revision\":{}}"), &got), ERR_MALFORMED);
+    CHECK_EQ(member_hash_json_read(BYTES("not started yet"), &got), ERR_MALFORMED);
+    buf_free(&out);
+}

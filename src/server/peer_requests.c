@@ -1,7 +1,6 @@
 #include "server/peer_requests.h"
 
 #include "apply/result.h"
-#include "base/json.h"
 #include "cluster/cluster.h"
 #include "lease/lease.h"
 #include "pb/codec.h"
@@ -490,26 +489,15 @@ void peer_requests_state_replaced(struct peer_requests *r, const struct state *s
     r->o.apply = state->apply;
 }
 
-/* Zeroes are left out, as Go's encoder does with them. */
-static void put_if_set(struct json *j, const char *name, int64_t value)
-{
-    if (value != 0)
-        json_put_signed(j, name, value);
-}
-
 static void answer_hash(struct peer_question *q)
 {
+    struct member_hash told = {.newest = mvcc_revision(q->requests->o.mvcc),
+                               .revision = q->hash.revision,
+                               .compact_revision = q->hash.compact_revision,
+                               .hash = q->hash.hash};
     struct buf body = {0};
-    struct json j = {.out = &body};
 
-    json_begin_object(&j, NULL);
-    json_begin_object(&j, "header");
-    put_if_set(&j, "revision", mvcc_revision(q->requests->o.mvcc));
-    json_end_object(&j);
-    put_if_set(&j, "hash", q->hash.hash);
-    put_if_set(&j, "compact_revision", q->hash.compact_revision);
-    put_if_set(&j, "hash_revision", q->hash.revision);
-    json_end_object(&j);
+    member_hash_json_write(&told, &body);
     answer(q->requests, q->request, "application/json", buf_bytes(&body), true);
     buf_free(&body);
     question_free(q);
