@@ -207,6 +207,17 @@ void mvcc_compaction_hash_end(struct mvcc *m)
     end_hash(&m->hashing);
 }
 
+bool mvcc_compaction_hash(const struct mvcc *m, size_t nth, struct mvcc_hash *out)
+{
+    if (nth >= m->hash_count)
+        return false;
+    const struct compaction_hash *h = &m->hashes[m->hash_count - 1 - nth];
+
+    *out = (struct mvcc_hash){
+        .revision = h->revision, .hash = h->hash, .compact_revision = h->compact_revision};
+    return true;
+}
+
 /* --- Hash --------------------------------------------------------------------------------- */
 
 /* These differ between members that hold the same data. */

@@ -150,11 +150,19 @@ TEST(hashkv_remembers_ten_compactions_and_no_more)
         mvcc_rig_settle(&r);
     }
 
-    struct mvcc_hash oldest = {.revision = 2};
+    struct mvcc_hash oldest = {.revision = 2}, listed;
     CHECK_EQ(mvcc_hash_open(r.m, &oldest), MVCC_COMPACTED);
+    for (unsigned i = 0; i < 10; i++) {
+        CHECK(mvcc_compaction_hash(r.m, i, &listed));
+        CHECK_EQ(listed.revision, 12 - i);
+        CHECK_EQ(listed.compact_revision, 11 - i);
+    }
+    CHECK_EQ(listed.hash, hash_between(&r, 2, 3));
+    CHECK(!mvcc_compaction_hash(r.m, 10, &listed));
     (void)hash_between(&r, 2, 3);
     (void)hash_between(&r, 11, 12);
     mvcc_rig_reopen(&r);
+    CHECK(!mvcc_compaction_hash(r.m, 0, &listed));
     (void)hash_between(&r, 12, 12);
     mvcc_rig_free(&r);
 }

@@ -369,6 +369,10 @@ enum mvcc_result mvcc_hash_open(struct mvcc *m, struct mvcc_hash *h);
 bool mvcc_hash_some(struct mvcc *m, struct mvcc_hash *h, unsigned steps);
 void mvcc_hash_close(struct mvcc *m, struct mvcc_hash *h); /* again is fine */
 
+/* Those of compactions that are remembered, the newest first: the nth, without its pin. False:
+ * there are no more. */
+bool mvcc_compaction_hash(const struct mvcc *m, size_t nth, struct mvcc_hash *out);
+
 /* Hash over all buckets of a view: for tests of etcd's, in one go. ERR_CORRUPT. */
 MUST_CHECK enum err mvcc_hash_store(struct backend_view *v, uint32_t *out);
 
