@@ -484,6 +484,7 @@ static bool check_compaction(struct maker *m)
 {
     const char *mode = value_of(m, FLAG_AUTO_COMPACTION_MODE)->text;
     int64_t hash_ns = value_of(m, FLAG_COMPACT_HASH_CHECK_TIME)->integer;
+    int64_t corrupt_ns = value_of(m, FLAG_CORRUPT_CHECK_TIME)->integer;
 
     if (mode[0] == 0)
         return refuse(m, "undefined auto-compaction-mode");
@@ -494,6 +495,10 @@ static bool check_compaction(struct maker *m)
     if (hash_ns <= 0)
         return refuse(m, "--compact-hash-check-time must be >0 (set to %gs)",
                       (double)hash_ns / (double)NS_PER_S);
+    if (corrupt_ns < 0) /* etcd dies of it, when it starts the clock */
+        return refuse(m, "--corrupt-check-time must not be negative");
+    m->out->compact_hash_check_ns = hash_ns;
+    m->out->corrupt_check_ns = corrupt_ns;
     return true;
 }
 

@@ -78,8 +78,10 @@ struct config {
     enum log_format log_format;
     struct url_list log_outputs; /* "stderr", "stdout" or paths; "default" has become "stderr" */
     int64_t watch_progress_notify_ns;
-    int64_t warning_apply_ns; /* an entry that takes longer is told of in the log */
-    struct gates gates;       /* of features */
+    int64_t warning_apply_ns;      /* an entry that takes longer is told of in the log */
+    int64_t corrupt_check_ns;      /* between two checks of the whole store; 0: there are none */
+    int64_t compact_hash_check_ns; /* between two of compactions, where the gate is on */
+    struct gates gates;            /* of features */
     bool unsafe_no_fsync;
 
     const struct config_note *notes; /* in order */

@@ -93,9 +93,13 @@ enum flag_section { SECTION_MEMBER, SECTION_CLUSTER, SECTION_LOG, SECTION_TUNING
       "Time between two notices of progress to a watcher (0: 10m).")                               \
     X(WARNING_APPLY_DURATION, "warning-apply-duration", DURATION, "100ms", TUNING,                 \
       "Time that one entry may take before the log tells of it.")                                  \
+    X(CORRUPT_CHECK_TIME, "corrupt-check-time", DURATION, "0s", TUNING,                            \
+      "Time between two comparisons of all members' stores, by the leader (0: none).")             \
+    X(COMPACT_HASH_CHECK_TIME, "compact-hash-check-time", DURATION, "1m0s", TUNING,                \
+      "Time between two comparisons of compactions, if CompactHashCheck is on.")                   \
     X(FEATURE_GATES, "feature-gates", GATES, "", TUNING,                                           \
-      "Features that are turned on or off, as Name=true,Name=false: LeaseCheckpoint, "             \
-      "LeaseCheckpointPersist; etcd's others as they are.")                                        \
+      "Features that are turned on or off, as Name=true,Name=false: InitialCorruptCheck, "         \
+      "CompactHashCheck, LeaseCheckpoint, LeaseCheckpointPersist; etcd's others as they are.")     \
     X(UNSAFE_NO_FSYNC, "unsafe-no-fsync", BOOL, "false", UNSAFE,                                   \
       "Do not sync the log. A power cut then loses what was promised.")
 
@@ -172,8 +176,6 @@ enum flag_section { SECTION_MEMBER, SECTION_CLUSTER, SECTION_LOG, SECTION_TUNING
     X(TRACING_SERVICE_NAME, "distributed-tracing-service-name", TEXT, "etcd")                      \
     X(TRACING_INSTANCE_ID, "distributed-tracing-instance-id", TEXT, "")                            \
     X(TRACING_SAMPLING_RATE, "distributed-tracing-sampling-rate", INT, "0")                        \
-    X(CORRUPT_CHECK_TIME, "corrupt-check-time", DURATION, "0s")                                    \
-    X(COMPACT_HASH_CHECK_TIME, "compact-hash-check-time", DURATION, "1m0s")                        \
     X(COMPACTION_BATCH_LIMIT, "compaction-batch-limit", INT, "0")                                  \
     X(COMPACTION_SLEEP_INTERVAL, "compaction-sleep-interval", DURATION, "0s")                      \
     X(DOWNGRADE_CHECK_TIME, "downgrade-check-time", DURATION, "5s")                                \

@@ -8,6 +8,8 @@
 enum stage { ALPHA, BETA };
 
 enum {
+    GATE_INITIAL_CORRUPT_CHECK = 1,
+    GATE_COMPACT_HASH_CHECK,
     GATE_LEASE_CHECKPOINT = 4,
     GATE_LEASE_CHECKPOINT_PERSIST,
     GATE_ALL_ALPHA = 9,
@@ -21,8 +23,8 @@ static const struct gate {
     bool is_built; /* it can be turned; the two that stand for a stage do nothing by themselves */
 } gate_table[] = {
     {"StopGRPCServiceOnDefrag", ALPHA, false, false},
-    {"InitialCorruptCheck", ALPHA, false, false},
-    {"CompactHashCheck", ALPHA, false, false},
+    [GATE_INITIAL_CORRUPT_CHECK] = {"InitialCorruptCheck", ALPHA, false, true},
+    [GATE_COMPACT_HASH_CHECK] = {"CompactHashCheck", ALPHA, false, true},
     {"TxnModeWriteWithSharedBuffer", BETA, true, false},
     [GATE_LEASE_CHECKPOINT] = {"LeaseCheckpoint", ALPHA, false, true},
     [GATE_LEASE_CHECKPOINT_PERSIST] = {"LeaseCheckpointPersist", ALPHA, false, true},
@@ -153,4 +155,14 @@ bool gates_lease_checkpoint(struct gates g)
 bool gates_lease_checkpoint_persist(struct gates g)
 {
     return gate_is_on(g, GATE_LEASE_CHECKPOINT_PERSIST);
+}
+
+bool gates_initial_corrupt_check(struct gates g)
+{
+    return gate_is_on(g, GATE_INITIAL_CORRUPT_CHECK);
+}
+
+bool gates_compact_hash_check(struct gates g)
+{
+    return gate_is_on(g, GATE_COMPACT_HASH_CHECK);
 }

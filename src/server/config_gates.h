@@ -32,3 +32,7 @@ const char *gates_not_built(struct gates g);
 bool gates_lease_checkpoint(struct gates g);
 /* And they keep it on disk; from cluster version 3.6 on they do so anyway. */
 bool gates_lease_checkpoint_persist(struct gates g);
+/* Before it serves, a member compares its store with the others' (corruption.h). */
+bool gates_initial_corrupt_check(struct gates g);
+/* The leader compares the hashes of compactions with the others', from time to time. */
+bool gates_compact_hash_check(struct gates g);

@@ -111,6 +111,10 @@ static void describe(const struct config *c, struct buf *out)
                c->watch_progress_notify_ns, c->warning_apply_ns, c->unsafe_no_fsync);
     buf_printf(out, "checkpoint=%d\ncheckpoint_persist=%d\n", gates_lease_checkpoint(c->gates),
                gates_lease_checkpoint_persist(c->gates));
+    buf_printf(out, "corrupt_check_ns=%" PRId64 "\ninitial_check=%d\n", c->corrupt_check_ns,
+               gates_initial_corrupt_check(c->gates));
+    buf_printf(out, "compact_check_ns=%" PRId64 "\ncompact_check=%d\n", c->compact_hash_check_ns,
+               gates_compact_hash_check(c->gates));
 }
 
 TEST(no_flags_are_etcds_defaults)
@@ -155,7 +159,11 @@ TEST(no_flags_are_etcds_defaults)
                              "warning_apply_ns=100000000\n"
                              "no_fsync=0\n"
                              "checkpoint=0\n"
-                             "checkpoint_persist=0\n");
+                             "checkpoint_persist=0\n"
+                             "corrupt_check_ns=0\n"
+                             "initial_check=0\n"
+                             "compact_check_ns=60000000000\n"
+                             "compact_check=0\n");
     CHECK(has_note(&l.config, "'data-dir' was empty; using default", "default.etcd"));
     buf_free(&got);
     line_free(&l);
@@ -255,6 +263,10 @@ static const struct {
      "CompactHashCheck=false,SetMemberLocalAddr=false,PriorityRequest=false",
      "checkpoint_persist=1"},
     {"--feature-gates=LeaseCheckpoint=true|--feature-gates=LeaseCheckpoint=false", "checkpoint=0"},
+    {"--feature-gates=InitialCorruptCheck=true", "initial_check=1"},
+    {"--feature-gates=InitialCorruptCheck=true,CompactHashCheck=true", "compact_check=1"},
+    {"--corrupt-check-time=10s", "corrupt_check_ns=10000000000"},
+    {"--compact-hash-check-time=1s", "compact_check_ns=1000000000"},
     {"--unsafe-no-fsync", "no_fsync=1"},
     {"--unsafe-no-fsync|--", "no_fsync=1"},
 };
@@ -423,7 +435,8 @@ const struct config_refusal config_refusals[] = {
     {"--feature-gates=AllBeta=false", "", CONFIG_BAD,
      "feature gate TxnModeWriteWithSharedBuffer is not supported yet"},
     {"--feature-gates=AllAlpha=true|--feature-gates=StopGRPCServiceOnDefrag=false", "", CONFIG_BAD,
-     "feature gate InitialCorruptCheck is not supported yet"},
+     "feature gate SetMemberLocalAddr is not supported yet"},
+    {"--corrupt-check-time=-1s", "", CONFIG_BAD, "--corrupt-check-time must not be negative"},
     {"--feature-gates=LeaseCheckpoint=true,PriorityRequest=true", "", CONFIG_BAD,
      "feature gate PriorityRequest is not supported yet"},
     {"--backend-bbolt-freelist-type=array", "", CONFIG_BAD,
@@ -680,7 +693,7 @@ TEST(the_help_tells_of_what_works)
         line_free(&l);
     }
 
-    CHECK_EQ(flags, 37);
+    CHECK_EQ(flags, 39);
     CHECK(strstr(buf_str(&help), "--data-dir") && strstr(buf_str(&help), "--unsafe-no-fsync"));
     CHECK(!strstr(buf_str(&help), "--cert-file") && !strstr(buf_str(&help), "--vv"));
     buf_free(&help);

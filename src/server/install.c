@@ -300,6 +300,7 @@ static void tell_rooms(struct server *s)
     housekeeping_state_replaced(&s->housekeeping, now);
     peer_requests_state_replaced(&s->peer_requests, now);
     hashing_state_replaced(&s->hashing);
+    corruption_state_replaced(&s->corruption, now);
     tell_peers(s);
     server_members_replaced(s);
 }

@@ -31,6 +31,7 @@ enum peering_token {
     PEERING_TOKEN_FOUNDING = 0,
     PEERING_TOKEN_VERSION = 1,
     PEERING_TOKEN_FORWARD = 2,
+    PEERING_TOKEN_HASH = 3,
 };
 
 struct peering_options {

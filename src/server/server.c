@@ -6,7 +6,9 @@
  *
  * All of it happens in server_open, unless a cluster is founded with others, or joined: what must
  * be found out for that takes time (founding.h, joining.h), so the rest is done in a later turn. So
- * it is if the disk is full, once there is space.
+ * it is if the disk is full, once there is space. And where the operator wants a member's store to
+ * be compared with the others' before it serves (corruption.h), it takes part in nothing but that
+ * until it is over.
  */
 #include "backend/backend.h"
 #include "io/entropy.h"
@@ -100,6 +102,12 @@ static void tick_is_due(struct timer *t)
     container_of(t, struct server, tick_timer)->tick_due = true;
 }
 
+/* Never 0 for what is not. */
+static uint64_t whole_ms(int64_t ns)
+{
+    return ((uint64_t)ns + NS_PER_MS - 1) / NS_PER_MS;
+}
+
 static void open_parts(struct server *s, const struct boot *b)
 {
     const struct config *c = s->config;
@@ -175,6 +183,30 @@ static void open_parts(struct server *s, const struct boot *b)
                                                                  .limit_ms = limit_ms});
     hashing_init(&s->hashing);
     backups_init(&s->backups, &s->cutting);
+    bool compares = gates_compact_hash_check(c->gates);
+    corruption_init(&s->corruption,
+                    &(struct corruption_options){
+                        .peers = s->peering.peers,
+                        .cluster = s->state.cluster,
+                        .mvcc = s->state.mvcc,
+                        .facts = &s->facts,
+                        .logger = s->logger,
+                        .limit_ms = limit_ms,
+                        .periodic_ms = whole_ms(c->corrupt_check_ns),
+                        .compact_period_ms = compares ? whole_ms(c->compact_hash_check_ns) : 0});
+}
+
+static void begin_serving(struct server *s)
+{
+    s->last_tick_ms = s->facts.now_ms;
+    s->skip_ticks_until_ms = s->facts.now_ms + SKIP_TICKS_MS;
+    s->tick_timer.on_time = tick_is_due;
+    s->tick_due = true; /* which also sets the timer */
+    peering_serve(&s->peering);
+    log_info(s->logger, "starting etcd server", LOG_ID("local-member-id", s->facts.member_id),
+             LOG_STR("local-server-version", SERVER_VERSION),
+             LOG_ID("cluster-id", s->facts.cluster_id),
+             LOG_U64("applied-index", s->facts.applied_index));
 }
 
 static void set_going(struct server *s, const struct boot *b)
@@ -186,18 +218,16 @@ static void set_going(struct server *s, const struct boot *b)
     s->facts.applied_term = backend_applied(s->state.backend).term;
     s->facts.election_ms = s->config->election_ms;
     s->facts.heartbeat_ms = s->config->heartbeat_ms;
-    s->facts.now_ms = s->last_tick_ms = server_now_ms(s);
+    s->facts.now_ms = server_now_ms(s);
     s->facts.is_learner = cluster_is_own_learner(s->state.cluster);
-    s->skip_ticks_until_ms = s->facts.now_ms + SKIP_TICKS_MS;
     open_parts(s, b);
-    s->tick_timer.on_time = tick_is_due;
-    s->tick_due = true; /* which also sets the timer */
+    /* One without a log has nothing that could differ. */
+    s->is_checking = b->has_log && gates_initial_corrupt_check(s->config->gates);
+    if (s->is_checking)
+        corruption_begin_initial(&s->corruption);
+    else
+        begin_serving(s);
     server_come_back(s);
-    peering_serve(&s->peering);
-    log_info(s->logger, "starting etcd server", LOG_ID("local-member-id", s->facts.member_id),
-             LOG_STR("local-server-version", SERVER_VERSION),
-             LOG_ID("cluster-id", s->facts.cluster_id),
-             LOG_U64("applied-index", s->facts.applied_index));
 }
 
 /* Who the others are; before the first entries are applied, only the flags know. */
@@ -332,6 +362,16 @@ static enum err open_all(struct server *s, struct buf *why)
 
 /* --- founding or joining, in turns --- */
 
+/* etcd would not have answered yet. */
+static void turn_away(struct server *s, const struct peer_event *e)
+{
+    if (e->kind == PEER_REQUEST || e->kind == PEER_SNAPSHOT_BEGIN)
+        peers_respond(s->peering.peers, e->id,
+                      &(struct peer_response){.status = 503,
+                                              .content_type = "text/plain; charset=utf-8",
+                                              .body = BYTES("etcdserver: not started yet\n")});
+}
+
 static void hear_while_founding(struct server *s)
 {
     struct peer_event e;
@@ -341,12 +381,8 @@ static void hear_while_founding(struct server *s)
             joining_result(&s->joining, &e);
         else if (e.kind == PEER_RESULT)
             founding_result(&s->founding, &e);
-        else if (e.kind == PEER_REQUEST || e.kind == PEER_SNAPSHOT_BEGIN)
-            /* etcd would not have answered yet */
-            peers_respond(s->peering.peers, e.id,
-                          &(struct peer_response){.status = 503,
-                                                  .content_type = "text/plain; charset=utf-8",
-                                                  .body = BYTES("etcdserver: not started yet\n")});
+        else
+            turn_away(s, &e);
         peer_event_free(&e);
     }
 }
@@ -400,6 +436,66 @@ bool server_found_some(struct server *s)
     return !s->boot && !s->failed;
 }
 
+/* --- the check before it serves, in turns --- */
+
+/*
+ * Others that start at the same time ask us the same, and are told: were they turned away, members
+ * that are all started at once would compare nothing. (In etcd they would not be heard, and wait in
+ * vain.) Raft's messages are dropped: they come again.
+ */
+static void hear_while_checking(struct server *s)
+{
+    struct peer_event e;
+
+    while (peers_take(s->peering.peers, &e)) {
+        if (e.kind == PEER_RESULT)
+            corruption_result(&s->corruption, &e);
+        else if (e.kind == PEER_REQUEST && bytes_equal(e.path, BYTES("/members/hashkv")))
+            peer_requests_hear(&s->peer_requests, &e);
+        else
+            turn_away(s, &e);
+        peer_event_free(&e);
+    }
+}
+
+static void refuse_to_serve(struct server *s)
+{
+    struct buf why = {0};
+
+    buf_printf(&why, "%llx found data inconsistency with peers",
+               (unsigned long long)s->facts.member_id);
+    log_error(s->logger, "checkInitialHashKV failed", LOG_STR("error", buf_str(&why)));
+    server_fail(s, "%s", buf_str(&why));
+    buf_free(&why);
+}
+
+static void end_checking(struct server *s)
+{
+    s->is_checking = false;
+    if (corruption_differs(&s->corruption))
+        refuse_to_serve(s);
+    else
+        begin_serving(s);
+}
+
+/* The store goes on with what it was doing before: hashes wait for large deletes to be settled. */
+bool server_check_some(struct server *s)
+{
+    s->facts.now_ms = server_now_ms(s);
+    hear_while_checking(s);
+    bool more = housekeeping_work(&s->housekeeping);
+    if (!peer_requests_work(&s->peer_requests, MVCC_SLICE_STEPS))
+        more = true;
+    if (!corruption_work(&s->corruption, MVCC_SLICE_STEPS))
+        more = true;
+    peers_flush(s->peering.peers);
+    if (corruption_is_idle(&s->corruption) || s->is_stopping)
+        end_checking(s);
+    else if (more)
+        server_come_back(s);
+    return !s->is_checking && !s->failed;
+}
+
 /* --- ending --- */
 
 /* What a crash leaves is freed without a word to the disk; what a boot was refused with may be
@@ -421,6 +517,7 @@ static void server_free(struct server *s, bool crashed)
     cutting_free(&s->cutting);
     receiving_free(&s->receiving);
     hashing_free(&s->hashing);
+    corruption_free(&s->corruption);
     install_free(&s->install);
     state_close(&s->state);
     if (crashed && s->wal)
@@ -568,6 +665,7 @@ void server_check(const struct server *s)
     sending_check(&s->sending);
     assert(s->facts.applied_index <= s->install.apply_up_to);
     housekeeping_check(&s->housekeeping);
+    corruption_check(&s->corruption);
     assert(s->snapshot.recorded_index <= backend_durable(s->state.backend).index);
     assert(backend_durable(s->state.backend).index <= s->facts.applied_index);
     assert(s->facts.applied_index == raft.applied);

@@ -23,6 +23,8 @@
  *     pending.h         who waits for what: proposals, reads, time limits
  *     forwarding.h      what only the leader can answer
  *     hashing.h         the whole store in one number
+ *     corruption.h      do all members hold the same?
+ *     hash_round.h      the others' hashes, for that
  *     storage_work.h    what raft has handed out to be written and applied
  *     log_snapshot.h    notes that let go of the log
  *     install.h         the state replaced by another image of it
@@ -42,6 +44,7 @@
 #include "io/io.h"
 #include "server/backups.h"
 #include "server/clients.h"
+#include "server/corruption.h"
 #include "server/cutting.h"
 #include "server/forwarding.h"
 #include "server/founding.h"
@@ -122,6 +125,8 @@ struct server {
     struct hashing hashing;
     struct backups backups;
     struct housekeeping housekeeping;
+    struct corruption corruption;
+    bool is_checking; /* before it serves */
     struct space space;
 
     /* the end: stop.c */
@@ -139,6 +144,8 @@ void server_on_failed(void *context, const char *text); /* the same, for options
 uint64_t server_now_ms(const struct server *s);
 /* Goes on with a founding. True: it is over, and everything is open. */
 bool server_found_some(struct server *s);
+/* The same with the check before it serves. True: it is over, and it serves. */
+bool server_check_some(struct server *s);
 
 /* turn.c */
 /* The members are those of another image of the state. */

@@ -451,6 +451,9 @@ static void hear_result(struct server *s, const struct peer_event *e)
     case PEERING_TOKEN_FORWARD:
         forwarding_result(&s->forwarding, e);
         return;
+    case PEERING_TOKEN_HASH:
+        corruption_result(&s->corruption, e);
+        return;
     case PEERING_TOKEN_FOUNDING:
         break; /* it is over */
     }
@@ -566,6 +569,8 @@ static void serve_reads(struct server *s)
             api_read_index_done(s->clients.api, c);
         else if (c == &s->confirmation)
             leadership_confirmed(s);
+        else if (c == &s->corruption.call)
+            corruption_confirmed(&s->corruption);
         else
             peer_requests_confirmed(&s->peer_requests, c);
 }
@@ -589,6 +594,8 @@ static void fail_some(struct server *s)
             why = leadership_timeout(s, c);
         if (c == &s->confirmation)
             s->is_confirming = false; /* the next tick asks again */
+        else if (c == &s->corruption.call)
+            corruption_unconfirmed(&s->corruption, why);
         else
             tell_failed(s, c, why);
     }
@@ -797,6 +804,22 @@ static void propose_own(struct server *s)
 }
 
 /* True if there is more to be done at once. */
+static bool check_corruption(struct server *s)
+{
+    struct pb_internal_raft_request request;
+    struct api_need need;
+    bool more = !corruption_work(&s->corruption, MVCC_SLICE_STEPS);
+
+    if (corruption_take_need(&s->corruption, &need)) {
+        pending_need(&s->pending, &need);
+        more = true;
+    }
+    for (; corruption_take_proposal(&s->corruption, &request); more = true)
+        (void)pending_propose_own(&s->pending, &request);
+    return more;
+}
+
+/* True if there is more to be done at once. */
 static bool keep_house(struct server *s)
 {
     if (s->final_sync_asked)
@@ -808,7 +831,7 @@ static bool keep_house(struct server *s)
     begin_snapshot(s);
     decide_version(s);
     propose_own(s);
-    return more;
+    return check_corruption(s) || more;
 }
 
 /* --- the turn --- */
@@ -948,7 +971,8 @@ void server_turn(struct server *s)
         return;
     }
 
-    work(s);
+    if (!s->is_checking || server_check_some(s))
+        work(s);
     if (!s->failed)
         backend_turn_ended(s->state.backend);
     note_length(s, began);
