@@ -7,7 +7,8 @@
  *     body.c         answers that are still in the store
  *     header.c       the response's header
  *     kv.c range_stream.c txn_check.c   KV
- *     watch.c lease.c cluster.c maintenance.c hash.c snapshot.c health.c http.c   the others
+ *     watch.c lease.c cluster.c maintenance.c downgrade.c hash.c snapshot.c health.c http.c   the
+ *                    others
  *     authorize.c    may they?
  *
  * A call goes through its handler's functions:
@@ -159,7 +160,8 @@ struct call {
         struct reconfiguration reconfiguration;
         struct mvcc_hash *hash; /* in the arena; NULL: none yet */
         struct leader_move move;
-        struct backup *backup; /* snapshot.c; in the arena; NULL: not yet */
+        struct version downgrade_target; /* major and minor; of a Downgrade but to cancel */
+        struct backup *backup;           /* snapshot.c; in the arena; NULL: not yet */
     };
 };
 
@@ -341,7 +343,7 @@ extern const struct handler api_cluster_member_add, api_cluster_member_remove,
 extern const struct handler api_maintenance_alarm, api_maintenance_status;
 extern const struct handler api_maintenance_defragment, api_maintenance_move_leader;
 extern const struct handler api_maintenance_hash, api_maintenance_hash_kv;
-extern const struct handler api_maintenance_snapshot;
+extern const struct handler api_maintenance_snapshot, api_maintenance_downgrade;
 extern const struct handler api_health_check, api_health_list, api_health_watch;
 extern const struct handler api_http_health;
 

@@ -41,6 +41,7 @@ static const struct handler *const handlers[API_METHOD_COUNT] = {
     [API_MAINTENANCE_HASH_KV] = &api_maintenance_hash_kv,
     [API_MAINTENANCE_MOVE_LEADER] = &api_maintenance_move_leader,
     [API_MAINTENANCE_SNAPSHOT] = &api_maintenance_snapshot,
+    [API_MAINTENANCE_DOWNGRADE] = &api_maintenance_downgrade,
     [API_HEALTH_CHECK] = &api_health_check,
     [API_HEALTH_LIST] = &api_health_list,
     [API_HEALTH_WATCH] = &api_health_watch,

@@ -52,6 +52,12 @@
     X(BAD_LEADER_TRANSFEREE, 9, "etcdserver: bad leader transferee")                               \
     X(UNHEALTHY, 14, "etcdserver: unhealthy cluster")                                              \
     X(CORRUPT, 15, "etcdserver: corrupt cluster")                                                  \
+    X(WRONG_DOWNGRADE_VERSION_FORMAT, 3, "etcdserver: wrong downgrade target version format")      \
+    X(INVALID_DOWNGRADE_TARGET_VERSION, 3, "etcdserver: invalid downgrade target version")         \
+    X(CLUSTER_VERSION_UNAVAILABLE, 9, "etcdserver: cluster version not found during downgrade")    \
+    X(DOWNGRADE_IN_PROCESS, 9, "etcdserver: cluster has a downgrade job in progress")              \
+    X(NO_INFLIGHT_DOWNGRADE, 9, "etcdserver: no inflight downgrade job")                           \
+    X(UNKNOWN_METHOD, 2, "etcdserver: unknown method")                                             \
     X(NOT_SUPPORTED_FOR_LEARNER, 9, "etcdserver: rpc not supported for learner")                   \
     X(CANCELED, 1, "etcdserver: request canceled")                                                 \
     X(CONTEXT_CANCELED, 1, "context canceled")                                                     \

@@ -700,6 +700,13 @@ static bool is_one_below(struct version above, struct version v)
     return above.minor > 0 && v.major == above.major && v.minor == above.minor - 1 && v.patch == 0;
 }
 
+bool cluster_may_downgrade_to(const struct cluster *c, struct version target)
+{
+    struct version now;
+
+    return version_parse(cluster_version(c), &now) && is_one_below(now, target);
+}
+
 /* Down to the target, once the whole cluster could go there. */
 static bool next_while_downgrading(const struct cluster *c, struct version now,
                                    struct version lowest, struct version *out)

@@ -211,6 +211,10 @@ struct cluster_downgrade {
 };
 struct cluster_downgrade cluster_downgrade(const struct cluster *c);
 
+/* Is this the one version that the cluster can be downgraded to? While its own is not decided there
+ * is none. */
+bool cluster_may_downgrade_to(const struct cluster *c, struct version target);
+
 /*
  * What a leader should propose as the cluster's version, from the lowest version among all servers
  * (NULL: somebody did not answer). False: leave it as it is.
