@@ -12,7 +12,8 @@
 #   make cluster-faults  three real members, killed, paused and cut off: ROUNDS=100 PARTITIONS=30
 #   make cluster-installs  the same for MINUTES=30, with a snapshot for some member every minute or so
 #   make cluster-failover  for how long nobody can write when the leader goes: KILLS=50 STOPS=20
-#   make peers      real etcd and its tools, from the Go module registry, into build/peers
+#   make peers      real etcd and its tools, from the Go module registry, into build/peers, and those
+#                   of the release before into build/peers36 (make peers36 for them alone)
 #   make install PREFIX=/usr/local
 #
 # How files find their place, by name alone:
@@ -80,7 +81,7 @@ PROGRAMS += $(patsubst tests/model/%_main.c,$(BUILD)/model-%,$(filter tests/mode
 PROGRAMS += $(patsubst tests/cluster/%_main.c,$(BUILD)/cluster-%,$(filter tests/cluster/%_main.c,$(TOOLS)))
 
 .PHONY: all run run-cluster test check asan tsan fuzz lint format bench sim cluster-faults cluster-installs \
-        cluster-failover peers install clean FORCE
+        cluster-failover peers peers36 install clean FORCE
 .DELETE_ON_ERROR:
 .SECONDARY:
 all: $(PROGRAMS) compile_commands.json
@@ -219,7 +220,10 @@ format:
 
 # --- the rest ---
 
-peers: ; @scripts/peers build/peers
+peers: peers36
+	@scripts/peers tests/peers build/peers
+peers36:
+	@scripts/peers tests/peers36 build/peers36
 install: $(BUILD)/cleat $(BUILD)/cleatutl
 	install -D -m 755 -t $(DESTDIR)$(PREFIX)/bin $^
 clean:
