@@ -88,6 +88,8 @@ static const char *command_line(struct fleet *f, unsigned member)
     for (unsigned i = 0; i < f->count; i++)
         buf_printf(&line, "%sm%u=http://127.0.0.1:%u", i ? "," : "", i + 1,
                    f->members[i].advertised_port);
+    if (m->joins)
+        buf_append_str(&line, " --initial-cluster-state existing");
     buf_printf(&line, " --heartbeat-interval %u --election-timeout %u %s >>%s/m%u.log 2>&1",
                f->election_ms / 10, f->election_ms, f->flags, f->dir, member + 1);
     const char *text = arena_copy_str(&f->arena, buf_bytes(&line));
@@ -178,6 +180,12 @@ void fleet_stop(struct fleet *f, unsigned member)
 {
     assert(f->members[member].pid > 0);
     kill(f->members[member].pid, SIGTERM);
+    f->members[member].is_stopping = true;
+}
+
+void fleet_let_end(struct fleet *f, unsigned member)
+{
+    assert(f->members[member].pid > 0);
     f->members[member].is_stopping = true;
 }
 

@@ -24,6 +24,7 @@ struct fleet_member {
     const char *program;
     pid_t pid;        /* 0 when it does not run */
     bool is_stopping; /* it was told to, and may end */
+    bool joins;       /* its cluster is there already: all others are in it */
     uint16_t client_port, peer_port;
     uint16_t advertised_port;   /* where its peers look for it */
     struct net_address address; /* of its client port */
@@ -61,6 +62,9 @@ void fleet_forget(struct fleet *f, unsigned member);
 
 /* SIGTERM. It runs on until fleet_look finds that it has ended: then its pid is 0. */
 void fleet_stop(struct fleet *f, unsigned member);
+
+/* It is being removed from its cluster, and will end by itself. */
+void fleet_let_end(struct fleet *f, unsigned member);
 
 /* SIGSTOP, SIGCONT. */
 void fleet_pause(struct fleet *f, unsigned member);

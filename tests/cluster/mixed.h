@@ -1,0 +1,51 @@
+/*
+ * mixed: one cluster, members of ours and of real etcd, and everything that such a cluster goes
+ * through while it becomes one of the other kind, under load.
+ *
+ *     TOGETHER     each member leads in turn, by etcdctl move-leader; while it does, one after the
+ *                  other of the rest is killed and stays away until the log has left it behind, so
+ *                  that a snapshot has to bring it back; then the leader is killed. In the end each
+ *                  member is removed and a new one of its kind added.
+ *     MEMBERS      all members are etcd's; one after the other is removed, and a new one of ours
+ *                  added in its place; then the same the other way round
+ *     DIRECTORIES  the same, but each member stays who it is: it is stopped, and the other program
+ *                  started on its directory, by way of cleatutl export when it goes to etcd
+ *
+ * After every step writes by way of every member must succeed within a bound, all watchers must
+ * have seen everything, the stores must have the same hash, with compactions on the way, and
+ * everything that anybody was told must be true (record.h). A client may only see errors as a
+ * change of leaders gives them (load.h), and in MEMBERS and DIRECTORIES, where nobody is killed,
+ * nobody may go without a write for longer than that takes.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum mixed_plan { MIXED_TOGETHER, MIXED_MEMBERS, MIXED_DIRECTORIES };
+
+struct mixed_options {
+    enum mixed_plan plan;
+    const char *cleat; /* cleatutl stands beside it */
+    const char *etcd;  /* etcdctl stands beside it */
+    const char *dir;   /* of the caller: for data and logs */
+    unsigned ours;     /* TOGETHER: members of ours, of three */
+    bool is_one_way;   /* MEMBERS, DIRECTORIES: not back again */
+    uint64_t seed;
+    volatile bool *is_unwanted; /* set by somebody: end soon; may be NULL */
+};
+
+struct mixed_result {
+    unsigned steps, hashes; /* hashes: steps after which all members were found to have the same */
+    unsigned snapshots[2][2]; /* brought back a member; [sender is ours][receiver is ours] */
+    unsigned operations, failed;
+    int64_t revision, compacted;
+    uint64_t gap_ms_max; /* for so long nobody could write */
+    uint64_t settle_ms_max;
+    bool is_skipped;    /* there is no etcd: nothing was done */
+    char problem[1024]; /* empty: none */
+};
+
+/* False, and a problem, if something was not as it should be. A line for each step goes to standard
+ * output. */
+bool mixed_run(const struct mixed_options *options, struct mixed_result *out);
