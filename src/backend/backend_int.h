@@ -154,19 +154,19 @@ struct backend {
     unsigned worker_views;
 
     /* The core thread's. */
-    struct batch *open;
-    uint64_t stamp; /* of the writes made now; grows with each view */
     unsigned core_views;
+    struct batch *open;
+    uint64_t stamp;             /* of the writes made now; grows with each view */
+    size_t bytes_before_upkeep; /* of the open batch */
+    struct buf part_note;       /* where the entry begins; empty: it is not one for parts */
+    uint32_t entry_buckets;     /* those the entry has written to, a bit for each */
     bool in_entry, in_upkeep;
+    bool has_parts;    /* of the entry, in a batch that is frozen or committed */
     bool failed;       /* nothing is written any more */
+    bool replaced;     /* the same, since its image is the store now */
     bool lacks_space;  /* the last commit found none, */
     bool awaits_space; /* and is to be tried again */
     char space_text[FAILURE_TEXT_BYTES];
-    bool replaced;              /* the same, since its image is the store now */
-    size_t bytes_before_upkeep; /* of the open batch */
-    uint32_t entry_buckets;     /* those the entry has written to, a bit for each */
-    struct buf part_note;       /* where the entry begins; empty: it is not one for parts */
-    bool has_parts;             /* of the entry, in a batch that is frozen or committed */
     uint64_t open_number, durable_number;
     struct backend_position applied, durable;
     struct backend_position noted; /* the last one written into a batch */
@@ -175,11 +175,11 @@ struct backend {
     /* The one job in flight: prepared and settled by the core thread, run by the other. */
     struct job job;
     enum backend_job running;
-    bool slice_next; /* after a commit a slice gets its turn, so that neither starves */
     enum err job_err;
     char job_text[FAILURE_TEXT_BYTES];
     struct defrag defrag;
-    bool cancels_defrag;             /* asked for by the core thread */
+    bool slice_next;     /* after a commit a slice gets its turn, so that neither starves */
+    bool cancels_defrag; /* asked for by the core thread */
     struct backend_install *install; /* NULL: none is asked for */
 
     /* To be freed on the backend thread, since unmapping or freeing many megabytes takes time:
