@@ -107,7 +107,7 @@ struct replay {
     struct wal_found *found;
     struct wal *wal; /* keeps the segments; opened for appending if `writes` */
     bool writes;
-    void (*on_snapshot)(void *context, struct bytes data);
+    void (*on_record)(void *context, const struct scan_event *event); /* may be NULL */
     void *context;
 
     struct scan scan;
@@ -162,8 +162,8 @@ static void show(struct replay *r, struct wal_segment *s, uint64_t offset, uint3
         if (v && v->on_entry)
             v->on_entry(v->context, &event->entry);
     }
-    if (event->type == WAL_SNAPSHOT && r->on_snapshot)
-        r->on_snapshot(r->context, event->data);
+    if (r->on_record)
+        r->on_record(r->context, event);
 }
 
 /* A frame that is whole: means what? */
@@ -388,9 +388,8 @@ struct collecting {
     enum err err;
 };
 
-static void collect(void *context, struct bytes data)
+static void collect_snapshot(struct collecting *c, struct bytes data)
 {
-    struct collecting *c = context;
     struct wal_snapshots *all = c->out;
 
     if (all->count == c->cap) {
@@ -407,13 +406,39 @@ static void collect(void *context, struct bytes data)
         c->err = e;
 }
 
+/*
+ * Nobody writes an entry below a snapshot that counts. So the installation of those above it was
+ * cut short, before its commit index, and the log has gone on where it was: with entries that some
+ * member still had. The image is gone. Once they are committed the commit index covers the record
+ * as well, and whoever began there would miss what the store has not applied yet.
+ */
+static void drop_from(struct wal_snapshots *all, uint64_t index)
+{
+    size_t kept = 0;
+
+    for (size_t i = 0; i < all->count; i++)
+        if (all->at[i].index < index)
+            all->at[kept++] = all->at[i];
+    all->count = kept;
+}
+
+static void collect(void *context, const struct scan_event *event)
+{
+    struct collecting *c = context;
+
+    if (event->type == WAL_SNAPSHOT)
+        collect_snapshot(c, event->data);
+    else if (event->type == WAL_ENTRY)
+        drop_from(c->out, event->entry.index);
+}
+
 enum err wal_snapshots(struct disk *disk, const struct wal_options *opt, struct arena *arena,
                        struct wal_snapshots *out)
 {
     struct collecting c = {.arena = arena, .out = out};
     struct wal_found found;
     struct replay r = {
-        .disk = disk, .opt = opt, .found = &found, .on_snapshot = collect, .context = &c};
+        .disk = disk, .opt = opt, .found = &found, .on_record = collect, .context = &c};
 
     *out = (struct wal_snapshots){0};
     r.wal = wal_new(disk, opt);

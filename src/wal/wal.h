@@ -131,7 +131,8 @@ MUST_CHECK enum err wal_replay(struct disk *disk, const struct wal_options *opt,
                                struct wal_found *found);
 
 /* The snapshots that a log can be opened at: those recorded, in order, that the last hard state
- * calls committed, without their data. They live in the arena. */
+ * calls committed and behind which the log has not gone on from below, without their data. They
+ * live in the arena. */
 struct wal_snapshots {
     struct raft_snapshot *at;
     size_t count;

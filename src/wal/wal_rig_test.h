@@ -52,8 +52,9 @@ struct wal_rig {
 
     uint64_t term, vote, commit, last;
     uint64_t terms[8192]; /* of the entries in the log */
-    /* A leader's snapshot of which only the first record survived. What it holds is committed, so
-     * the leader will send it again, and nobody else will write there. */
+    /* A leader's snapshot of which only the first record survived. What it holds is committed: here
+     * the leader sends it again, and nobody else writes there. (Others may, with the same entries.)
+     */
     struct wal_place orphan;
     struct rng rng;
 };

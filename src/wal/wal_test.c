@@ -296,6 +296,43 @@ TEST(only_snapshots_that_are_committed_can_be_opened_at)
     end(rig);
 }
 
+/*
+ * The power goes between the record of a leader's snapshot and its commit index, so that the image
+ * is given up. Then another leader has the entries after all, and commits them: with that the
+ * commit index is above the snapshot that never was.
+ */
+TEST(a_snapshot_whose_installation_was_cut_short_does_not_count_once_the_log_has_gone_on)
+{
+    struct wal_rig *rig = wal_rig_new(test_seed(), 1 << 16);
+    struct raft_snapshot leaders = {.index = 30, .term = 1};
+    struct arena arena = {0};
+    struct wal_snapshots all;
+    struct wal_found found;
+
+    start(rig);
+    wal_rig_entries(rig, 1, 10, 20);
+    wal_rig_state(rig, 1, 7, 10);
+    wal_append(rig->wal, &(struct wal_save){.installed = &leaders}); /* and no hard state */
+    wal_rig_settle(rig);
+    wal_close(rig->wal);
+    CHECK_EQ(wal_snapshots(rig->disk, &rig->opt, &arena, &all), ERR_OK);
+    CHECK_EQ(all.count, 1);
+    CHECK_EQ(wal_open(rig->disk, &rig->opt, (struct wal_place){0}, NULL, &found, &rig->wal),
+             ERR_OK);
+    CHECK_EQ(found.last_index, 10);
+    rig->seq = rig->durable = 0;
+    wal_rig_entries(rig, 11, 30, 20);
+    wal_rig_state(rig, 2, 7, 40);
+    wal_rig_settle(rig);
+
+    CHECK_EQ(wal_snapshots(rig->disk, &rig->opt, &arena, &all), ERR_OK);
+    CHECK_EQ(all.count, 1);
+    CHECK_EQ(all.at[0].index, 0);
+    arena_free(&arena);
+    wal_close(rig->wal);
+    wal_rig_free(rig);
+}
+
 /* A follower far behind gets a snapshot; what its log had beyond it was another leader's. */
 TEST(a_leaders_snapshot_takes_the_place_of_the_log)
 {
