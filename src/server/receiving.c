@@ -547,6 +547,8 @@ static bool supersedes(const struct receiving *r, const struct raft_message *m)
 {
     const struct raft_message *now = r->now.message;
 
+    if (r->step == RECEIVING_OFFERED)
+        return false; /* raft has it already: this one may come again in the next turn */
     if (r->next.message)
         return m->term > r->next.message->term;
     if (r->step == RECEIVING_ENDING || is_canceled(r))

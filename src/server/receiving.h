@@ -23,7 +23,8 @@
  * an earlier term, or not meant for us) is shown to raft without its image, whose response tells
  * the leader how far we are: 204, and the body is not read. One that comes while another is under
  * way gets a 500, unless it is of a later term, or its sender has begun anew: then the older one
- * is given up, by its worker too. What cannot be stored, or is damaged, gets a 500 with the reason.
+ * is given up, by its worker too, as long as raft has not taken it. What cannot be stored, or is
+ * damaged, gets a 500 with the reason.
  *
  * Promises   1. Nothing of this member's state or log is touched before raft has taken the
  *               snapshot; a refused one leaves no file behind.

@@ -699,6 +699,39 @@ TEST(a_snapshot_of_a_later_term_takes_the_place_of_one_that_comes_or_is_looked_a
     }
 }
 
+/* In the turn in which raft has it, and before what raft has to say of it is taken. */
+TEST(a_snapshot_of_a_later_term_is_turned_away_when_raft_has_just_taken_one)
+{
+    struct alone t;
+    alone_open(&t);
+    struct server *s = member(&t);
+    struct raft_snapshot later = t.shot.snapshot;
+    struct raft_message m = {.type = RAFT_MSG_SNAP,
+                             .from = t.shot.from,
+                             .to = t.sender.to,
+                             .term = t.shot.term + 1,
+                             .snapshot = &later};
+
+    later.index++;
+    t.r.at[1]->workers.delay =
+        (struct fake_delay){.min_ns = 2000 * NS_PER_MS, .max_ns = 2000 * NS_PER_MS};
+    send_shot(&t.sender, &t.shot);
+    until_step(&t, RECEIVING_BUILDING);
+    fake_workers_finish(&t.r.at[1]->workers);
+    while (!s->receiving.is_done)
+        CHECK(inbox_drain(s->io->inbox, 1) > 0);
+    receiving_some(s);
+    CHECK_EQ(s->receiving.step, RECEIVING_OFFERED);
+    receiving_hear(
+        s, &(struct peer_event){.kind = PEER_SNAPSHOT_BEGIN, .id = UINT64_MAX, .message = &m});
+    until_idle(&t);
+
+    CHECK(cluster_rig_logged(&t.r, 1, "another one is being received"));
+    CHECK_EQ(server_installed(s), 1);
+    CHECK(!s->receiving.next.message);
+    alone_close(&t);
+}
+
 /* --- disks --- */
 
 /* Nothing else is written meanwhile. The first failure that hits the log instead is the last: the
