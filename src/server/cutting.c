@@ -260,7 +260,9 @@ static void cut_when_possible(struct server *s)
         cut(s);
         return;
     }
-    bool is_patient = s->facts.now_ms - c->since_ms < CUTTING_PATIENCE_MS;
+    /* A commit that waits for space may wait for long, and nobody is to miss entries for that. */
+    bool is_patient = s->facts.now_ms - c->since_ms < CUTTING_PATIENCE_MS ||
+                      backend_lacks_space(s->state.backend);
     c->holds_back = is_busy || (backend_is_committing(s->state.backend) && !is_patient);
 }
 

@@ -2,6 +2,7 @@
  * A member whose disk is full, alone and one of three, and what becomes of it when there is space.
  */
 #include "server/cluster_rig_test.h"
+#include "server/server_int.h"
 #include "server/server_rig_test.h"
 
 #include "base/mem.h"
@@ -326,6 +327,36 @@ TEST(a_follower_with_a_full_disk_takes_no_memory_and_catches_up_later)
     cluster_rig_until_equal(&r, leader);
 
     CHECK(cluster_rig_now_ms(&r) - began_ms < 2000);
+    cluster_rig_close(&r);
+}
+
+static void never_cut(struct cutting_request *request, struct image *image, const char *why)
+{
+    (void)request;
+    (void)image;
+    (void)why;
+    test_fail(__FILE__, __LINE__, "an image was cut where nothing can be committed");
+}
+
+/* A commit may be waited for before an image is cut, but not one that waits for space. */
+TEST(a_follower_with_a_full_store_applies_what_comes_while_an_image_is_asked_for)
+{
+    struct cluster_rig r;
+    struct cutting_request request = {.on_cut = never_cut};
+    cluster_rig_open(&r, 3, NULL);
+    cluster_rig_start_all(&r);
+    unsigned leader = cluster_rig_leader(&r), full = cluster_rig_follower(&r);
+
+    memory_disk_set_space(r.at[full]->memory, 0);
+    while (!is_full(&r, full))
+        cluster_rig_put(&r, leader, "k", "before");
+    cutting_ask(&r.at[full]->server->cutting, &request);
+    cluster_rig_for_ms(&r, 2 * CUTTING_PATIENCE_MS);
+    cluster_rig_put(&r, leader, "k", "after");
+
+    CHECK_STR(cluster_rig_get(&r, full, "k", false), "after");
+    cutting_forget(&r.at[full]->server->cutting, &request);
+    memory_disk_set_space(r.at[full]->memory, MEMORY_DISK_NOT_FULL);
     cluster_rig_close(&r);
 }
 
