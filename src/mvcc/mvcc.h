@@ -381,6 +381,7 @@ struct mvcc_status {
     size_t index_bytes;
     size_t pins;
     size_t image_pins;
+    size_t waiters; /* at the barrier, compaction left out */
 };
 struct mvcc_status mvcc_status(const struct mvcc *m);
 

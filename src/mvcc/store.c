@@ -205,6 +205,15 @@ uint32_t mvcc_length_before(struct mvcc *m, struct bytes key, int64_t main)
     return find_before(m, key, main, &found) ? found.length : 0;
 }
 
+static size_t count_waiters(const struct mvcc *m)
+{
+    size_t count = 0;
+
+    LIST_FOREACH (link, &m->waiters)
+        count += link != &m->compaction.link;
+    return count;
+}
+
 struct mvcc_status mvcc_status(const struct mvcc *m)
 {
     return (struct mvcc_status){
@@ -212,6 +221,7 @@ struct mvcc_status mvcc_status(const struct mvcc *m)
         .index_bytes = keyindex_bytes(m->index),
         .pins = m->pin_count,
         .image_pins = m->image_pins,
+        .waiters = count_waiters(m),
     };
 }
 

@@ -145,6 +145,11 @@ void cutting_stop(struct cutting *c)
             image_fail(c->images[n].image, "the member stops");
 }
 
+void cutting_state_replaced(struct cutting *c)
+{
+    mvcc_stop_waiting(&c->waiter);
+}
+
 /* --- the cut --- */
 
 /* Those who ask again meanwhile get the next one. */
@@ -232,15 +237,9 @@ static bool can_freeze(const struct server *s)
            (backend_can_commit(b) || backend_durable(b).index == backend_applied(b).index);
 }
 
-/* The state may have been replaced since he began to wait. */
 static bool is_settled(struct server *s)
 {
-    struct cutting *c = &s->cutting;
-
-    if (c->waits_for != s->state.mvcc)
-        mvcc_stop_waiting(&c->waiter);
-    c->waits_for = s->state.mvcc;
-    return mvcc_when_settled(s->state.mvcc, &c->waiter, INT64_MAX);
+    return mvcc_when_settled(s->state.mvcc, &s->cutting.waiter, INT64_MAX);
 }
 
 static void cut_when_possible(struct server *s)

@@ -64,9 +64,8 @@ struct cutting {
     struct cutting_options o;
     struct list requests;
     struct mvcc_waiter waiter;
-    struct mvcc *waits_for; /* whose barrier that is */
-    uint64_t since_ms;      /* the first of them waits; 0: nobody does */
-    bool holds_back;        /* no entry may begin */
+    uint64_t since_ms; /* the first of them waits; 0: nobody does */
+    bool holds_back;   /* no entry may begin */
     bool is_new, is_stopping;
     struct cutting_image images[CUTTING_IMAGES_MAX];
     uint64_t count; /* cut so far */
@@ -84,6 +83,9 @@ void cutting_forget(struct cutting *c, struct cutting_request *r); /* again is f
 
 /* The member stops: all images fail, and nobody gets another one. */
 void cutting_stop(struct cutting *c);
+
+/* Another state is about to take the place of the one whose history may be waited for. */
+void cutting_state_replaced(struct cutting *c);
 
 /* --- ask --- */
 

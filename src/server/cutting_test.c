@@ -317,6 +317,43 @@ TEST(an_image_of_a_state_that_was_replaced_can_be_read_for_a_minute)
     server_rig_close(&r);
 }
 
+/* Whoever closes the old state, on another thread, finds nobody waiting there. */
+TEST(a_request_that_waits_for_a_large_delete_is_served_of_the_state_that_takes_its_place)
+{
+    enum { AHEAD = 8 };
+    struct server_rig r;
+    struct reader d;
+    struct visit v[AHEAD];
+    bool has_waited = false;
+    server_rig_open(&r, NULL);
+    server_rig_start(&r);
+    put_many(&r, 5000);
+    uint64_t before = server_installed(r.server);
+
+    CHECK(server_install_own_image(r.server, AHEAD));
+    server_rig_ask(r.client, &v[0], "/etcdserverpb.KV/DeleteRange", &pb_delete_range_request_schema,
+                   &(struct pb_delete_range_request){.key = BYTES("k"), .range_end = BYTES("l")});
+    for (unsigned i = 1; i < AHEAD; i++)
+        server_rig_ask(r.client, &v[i], PUT, &(struct pb_put_request){.key = BYTES("other")});
+    while (!mvcc_is_settling(r.server->state.mvcc))
+        step(&r);
+    ask(&r, &d);
+    while (server_installed(r.server) == before) {
+        has_waited = r.server->cutting.waiter.waits;
+        step(&r);
+    }
+    CHECK(has_waited);
+    read_all(&r, &d);
+
+    CHECK_EQ(index_in(buf_bytes(&d.bytes)), image_snapshot(d.image)->index);
+    for (unsigned i = 0; i < AHEAD; i++) {
+        server_rig_until_over(&r, &v[i]);
+        visit_free(&v[i]);
+    }
+    free_reader(&d);
+    server_rig_close(&r);
+}
+
 /* --- the end --- */
 
 static void close_image(void *context)

@@ -301,6 +301,8 @@ static void tell_rooms(struct server *s)
     peer_requests_state_replaced(&s->peer_requests, now);
     hashing_state_replaced(&s->hashing);
     corruption_state_replaced(&s->corruption, now);
+    cutting_state_replaced(&s->cutting);
+    mvcc_stop_waiting(&s->own_image.waiter);
     tell_peers(s);
     server_members_replaced(s);
 }
@@ -325,6 +327,7 @@ void install_image(struct server *s)
     if (leads(s, snapshot->term))
         lease_promote(s->state.leases, s->facts.now_ms, s->config->election_ms);
     tell_rooms(s);
+    assert(mvcc_status(old.mvcc).waiters == 0); /* a worker may close it from now on */
     s->conf_state = snapshot->conf_state;
     s->facts.is_learner = cluster_is_own_learner(s->state.cluster);
     s->facts.applied_index = snapshot->index;
