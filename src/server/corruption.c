@@ -23,6 +23,12 @@ void corruption_init(struct corruption *c, const struct corruption_options *opti
                  LOG_NS("interval", (int64_t)(options->periodic_ms * NS_PER_MS)));
 }
 
+void corruption_stop(struct corruption *c)
+{
+    if (c->o.clock)
+        timer_stop(c->o.clock, &c->timer);
+}
+
 void corruption_free(struct corruption *c)
 {
     if (c->o.mvcc)
@@ -448,6 +454,31 @@ static void begin_periodic(struct corruption *c)
     begin_hashing(c, CORRUPTION_HASHING);
 }
 
+static void go_on_checking(struct timer *t)
+{
+    (void)t; /* it made the inbox wake us: that was all */
+}
+
+/* Heartbeats wake us often enough, but not when it is due: an operator who has asked for a second
+ * gets a second. */
+static void wait_for_next(struct corruption *c)
+{
+    uint64_t next_ms = c->o.periodic_ms > 0 ? c->next_periodic_ms : UINT64_MAX;
+
+    if (c->o.compact_period_ms > 0 && c->next_compaction_ms < next_ms)
+        next_ms = c->next_compaction_ms;
+    if (next_ms == UINT64_MAX || timer_is_set(&c->timer))
+        return;
+    c->timer.on_time = go_on_checking;
+    timer_start(c->o.clock, &c->timer, (next_ms - c->o.facts->now_ms) * NS_PER_MS);
+}
+
+/* As a clock does that strikes: however late the last one was, the next is on time. */
+static uint64_t next_strike(uint64_t last_ms, uint64_t period_ms, uint64_t now_ms)
+{
+    return now_ms - last_ms < period_ms ? last_ms + period_ms : now_ms + period_ms;
+}
+
 /* Who does not lead is not late: it begins to count anew. */
 static void begin_what_is_due(struct corruption *c)
 {
@@ -460,7 +491,7 @@ static void begin_what_is_due(struct corruption *c)
         compaction = !periodic;
     }
     if (periodic)
-        c->next_periodic_ms = now_ms + c->o.periodic_ms;
+        c->next_periodic_ms = next_strike(c->next_periodic_ms, c->o.periodic_ms, now_ms);
     if (compaction)
         c->next_compaction_ms = now_ms + c->o.compact_period_ms;
     if (periodic && c->o.facts->is_leader)
@@ -503,6 +534,8 @@ bool corruption_work(struct corruption *c, unsigned steps)
     switch (c->step) {
     case CORRUPTION_IDLE:
         begin_what_is_due(c);
+        if (corruption_is_idle(c))
+            wait_for_next(c);
         return corruption_is_idle(c);
     case CORRUPTION_HASHING:
     case CORRUPTION_HASHING_AGAIN:

@@ -30,6 +30,7 @@
 #pragma once
 
 #include "api/api.h"
+#include "io/clock.h"
 #include "mvcc/mvcc.h"
 #include "server/hash_round.h"
 
@@ -40,6 +41,7 @@ struct corruption_options {
     struct peers *peers;
     struct cluster *cluster;
     struct mvcc *mvcc;
+    struct clock *clock;
     const struct api_facts *facts; /* kept up to date by the server */
     const struct logger *logger;
     uint64_t limit_ms;                       /* for one URL of a member to respond */
@@ -61,6 +63,7 @@ struct corruption {
     enum corruption_step step;
     enum corruption_kind kind; /* of the check under way */
     uint64_t next_periodic_ms, next_compaction_ms;
+    struct timer timer; /* for the next of them, while none is under way */
 
     struct mvcc_hash hashing; /* our own */
     struct member_hash own;   /* that the others are compared with */
@@ -80,6 +83,7 @@ struct corruption {
 
 /* The facts are those of a member that knows who it is. */
 void corruption_init(struct corruption *c, const struct corruption_options *options);
+void corruption_stop(struct corruption *c); /* its timer; also one that is all zeroes */
 /* The store is still there. Also one that is all zeroes. */
 void corruption_free(struct corruption *c);
 

@@ -189,6 +189,7 @@ static void open_parts(struct server *s, const struct boot *b)
                         .peers = s->peering.peers,
                         .cluster = s->state.cluster,
                         .mvcc = s->state.mvcc,
+                        .clock = s->io->clock,
                         .facts = &s->facts,
                         .logger = s->logger,
                         .limit_ms = limit_ms,
@@ -561,6 +562,7 @@ void server_close(struct server *s)
     assert(server_has_stopped(s));
     timer_stop(s->io->clock, &s->tick_timer);
     housekeeping_stop(&s->housekeeping);
+    corruption_stop(&s->corruption);
     log_info(s->logger, "closed etcd server", LOG_NS("longest-turn", (int64_t)s->longest_turn_ns),
              LOG_NS("longest-turn-cpu", (int64_t)s->longest_busy_ns));
     server_free(s, false);
