@@ -529,7 +529,12 @@ TEST(a_store_of_a_newer_version_or_of_none_is_refused)
 
     check_refused(&r, BYTES("3.7.9"), ERR_OK, "");
     check_refused(&r, BYTES("3.8.0"), ERR_UNSUPPORTED,
-                  "the store was written by version 3.8.0, which is newer than 3.7.1");
+                  "Failed to validate schema: version \"3.8.0\" is not supported");
+    check_refused(&r, BYTES("3.3.0"), ERR_UNSUPPORTED,
+                  "Failed to validate schema: version \"3.4.0\" is not supported");
+    check_refused(&r, BYTES("4.0.0"), ERR_UNSUPPORTED,
+                  "Failed to validate schema: changing major storage version is not supported");
+    check_refused(&r, BYTES("3.5.0"), ERR_OK, "");
     check_refused(&r, BYTES("new"), ERR_CORRUPT, "the store's version is not one: \"new\"");
     storage_version_write(r.apply_rig.backend_rig.b, BYTES(""));
 

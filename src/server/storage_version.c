@@ -4,15 +4,21 @@
 
 #define KEY_STORAGE_VERSION BYTES("storageVersion")
 
-static enum err check(const char *text, struct version found, struct buf *why)
+/* What etcd knows steps for, one minor version at a time: from 3.5 to its own. */
+static enum err check(struct version found, struct buf *why)
 {
-    struct version ours = version_of_server();
+    struct version ours = version_of_server(), unknown = {.major = found.major};
+    char text[VERSION_TEXT_MAX];
 
-    found.patch = ours.patch = 0;
-    if (version_compare(found, ours) <= 0)
+    if (found.major == ours.major && found.minor >= 5 && found.minor <= ours.minor)
         return ERR_OK;
-    buf_printf(why, "the store was written by version %s, which is newer than %s", text,
-               SERVER_VERSION);
+    buf_append_str(why, "Failed to validate schema: ");
+    if (found.major != ours.major) {
+        buf_append_str(why, "changing major storage version is not supported");
+    } else {
+        unknown.minor = found.minor < 5 ? found.minor + 1 : found.minor;
+        buf_printf(why, "version \"%s\" is not supported", version_text(unknown, text));
+    }
     return ERR_UNSUPPORTED;
 }
 
@@ -33,7 +39,7 @@ enum err storage_version_read(struct backend *b, char out[VERSION_TEXT_MAX], str
     }
     if (e == ERR_OK) {
         snprintf(out, VERSION_TEXT_MAX, "%.*s", (int)text.len, text.at);
-        e = check(out, found, why);
+        e = check(found, why);
     }
     backend_view_close(&view);
     return e == ERR_NOT_FOUND ? ERR_OK : e;

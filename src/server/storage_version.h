@@ -10,8 +10,8 @@
 #include "base/buf.h"
 #include "cluster/cluster.h"
 
-/* Empty if there is none. ERR_UNSUPPORTED if it is newer than this server, ERR_CORRUPT if it is no
- * version: `why` gets a sentence. */
+/* Empty if there is none. ERR_UNSUPPORTED if this server cannot get from there to its own version,
+ * ERR_CORRUPT if it is no version: `why` gets a sentence, etcd's where it refuses the same. */
 MUST_CHECK enum err storage_version_read(struct backend *b, char out[VERSION_TEXT_MAX],
                                          struct buf *why);
 
