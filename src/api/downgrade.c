@@ -11,8 +11,6 @@
  */
 #include "api/api_int.h"
 
-#include <inttypes.h>
-
 static int32_t action_of(const struct call *c)
 {
     return ((const struct pb_downgrade_request *)c->request)->action;
@@ -23,15 +21,15 @@ static void respond_with_version(struct call *c)
     struct api *a = api_of(c);
     struct pb_response_header header = api_header_of(a, mvcc_revision(a->o.mvcc));
     struct version v;
+    char text[VERSION_TEXT_MAX];
 
     if (!version_parse(cluster_version(a->o.cluster), &v)) {
         api_call_finish(c, RESULT_CLUSTER_VERSION_UNAVAILABLE); /* etcd panics */
         return;
     }
-    const char *text = arena_printf(&c->arena, "%" PRIu64 ".%" PRIu64, v.major, v.minor);
-    api_call_respond(
-        c, &pb_downgrade_response_schema,
-        &(struct pb_downgrade_response){.header = &header, .version = bytes_of_str(text)});
+    struct pb_downgrade_response response = {.header = &header,
+                                             .version = bytes_of_str(version_minor_text(v, text))};
+    api_call_respond(c, &pb_downgrade_response_schema, &response);
 }
 
 static void refuse_downgrade(struct call *c, enum result why)

@@ -742,6 +742,18 @@ bool cluster_next_version(const struct cluster *c, const struct version *lowest,
     return true;
 }
 
+bool cluster_is_downgraded(const struct cluster *c, const struct version_range *servers)
+{
+    struct version target, low = servers->lowest, high = servers->highest;
+
+    if (!c->tables->downgrade_enabled)
+        return false;
+    bool is_version = version_parse(buf_bytes(&c->tables->downgrade_target), &target);
+    assert(is_version);
+    target.patch = low.patch = high.patch = 0;
+    return version_compare(low, target) == 0 && version_compare(high, target) == 0;
+}
+
 struct voters {
     size_t all, started;
 };

@@ -222,6 +222,9 @@ bool cluster_may_downgrade_to(const struct cluster *c, struct version target);
 bool cluster_next_version(const struct cluster *c, const struct version *lowest,
                           char out[static VERSION_TEXT_MAX]);
 
+/* Is a downgrade enabled whose target all servers run? Then it is over. */
+bool cluster_is_downgraded(const struct cluster *c, const struct version_range *servers);
+
 /* Strict reconfiguration: would a majority of the voters have started afterwards? A member has once
  * it has told its name. */
 bool cluster_may_add_voter(const struct cluster *c);

@@ -63,6 +63,12 @@ const char *version_text(struct version v, char out[static VERSION_TEXT_MAX])
     return out;
 }
 
+const char *version_minor_text(struct version v, char out[static VERSION_TEXT_MAX])
+{
+    snprintf(out, VERSION_TEXT_MAX, "%" PRIu64 ".%" PRIu64, v.major, v.minor);
+    return out;
+}
+
 static int compare_numbers(uint64_t a, uint64_t b)
 {
     return (a > b) - (a < b);

@@ -18,6 +18,11 @@ struct version {
     uint64_t major, minor, patch;
 };
 
+/* What the servers of a cluster run. */
+struct version_range {
+    struct version lowest, highest;
+};
+
 enum { VERSION_TEXT_MAX = 64 }; /* with its final zero */
 
 /* Three decimal numbers; what follows a '-' or '+' (a pre-release, say) is checked and left out. */
@@ -25,6 +30,8 @@ bool version_parse(struct bytes text, struct version *out);
 
 /* "3.7.1". Returns out. */
 const char *version_text(struct version v, char out[static VERSION_TEXT_MAX]);
+/* "3.7": what etcd shows of a cluster's version. Returns out. */
+const char *version_minor_text(struct version v, char out[static VERSION_TEXT_MAX]);
 
 /* As numbers, the leftmost first. */
 int version_compare(struct version a, struct version b);

@@ -592,6 +592,14 @@ static void read_notices(struct maker *m)
     m->out->warning_apply_ns = value_of(m, FLAG_WARNING_APPLY_DURATION)->integer;
 }
 
+/* 0 is never. Go's timers take a negative time for no time at all: all the time, then. */
+static void read_checks(struct maker *m)
+{
+    int64_t ns = value_of(m, FLAG_DOWNGRADE_CHECK_TIME)->integer;
+
+    m->out->downgrade_check_ms = ns < (int64_t)NS_PER_MS ? ns != 0 : (uint64_t)ns / NS_PER_MS;
+}
+
 static bool read_sizes(struct maker *m)
 {
     struct config *c = m->out;
@@ -747,6 +755,7 @@ static bool make(struct maker *m)
     read_plain(m);
     read_keepalive(m);
     read_notices(m);
+    read_checks(m);
     if (!read_sizes(m) || !read_listens(m, FLAG_LISTEN_PEER_URLS, &m->out->listen_peers) ||
         !read_listens(m, FLAG_LISTEN_CLIENT_URLS, &m->out->listen_clients))
         return false;

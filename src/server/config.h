@@ -73,6 +73,7 @@ struct config {
     bool force_new_cluster;
     bool pre_vote;
     uint64_t max_learners;
+    uint64_t downgrade_check_ms; /* 0: never */
 
     enum log_level log_level;
     enum log_format log_format;

@@ -97,6 +97,8 @@ enum flag_section { SECTION_MEMBER, SECTION_CLUSTER, SECTION_LOG, SECTION_TUNING
       "Time between two comparisons of all members' stores, by the leader (0: none).")             \
     X(COMPACT_HASH_CHECK_TIME, "compact-hash-check-time", DURATION, "1m0s", TUNING,                \
       "Time between two comparisons of compactions, if CompactHashCheck is on.")                   \
+    X(DOWNGRADE_CHECK_TIME, "downgrade-check-time", DURATION, "5s", TUNING,                        \
+      "Time between two looks whether a downgrade is over (0: none).")                             \
     X(FEATURE_GATES, "feature-gates", GATES, "", TUNING,                                           \
       "Features that are turned on or off, as Name=true,Name=false: InitialCorruptCheck, "         \
       "CompactHashCheck, LeaseCheckpoint, LeaseCheckpointPersist; etcd's others as they are.")     \
@@ -178,7 +180,6 @@ enum flag_section { SECTION_MEMBER, SECTION_CLUSTER, SECTION_LOG, SECTION_TUNING
     X(TRACING_SAMPLING_RATE, "distributed-tracing-sampling-rate", INT, "0")                        \
     X(COMPACTION_BATCH_LIMIT, "compaction-batch-limit", INT, "0")                                  \
     X(COMPACTION_SLEEP_INTERVAL, "compaction-sleep-interval", DURATION, "0s")                      \
-    X(DOWNGRADE_CHECK_TIME, "downgrade-check-time", DURATION, "5s")                                \
     X(BOOTSTRAP_DEFRAG_THRESHOLD, "bootstrap-defrag-threshold-megabytes", UINT, "0")
 
 /* X(id, name, kind, default): etcd takes them and does nothing, so there is nothing to support. */

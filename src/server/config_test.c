@@ -109,6 +109,7 @@ static void describe(const struct config *c, struct buf *out)
     append_list(out, "log_outputs", c->log_outputs);
     buf_printf(out, "notify_ns=%" PRId64 "\nwarning_apply_ns=%" PRId64 "\nno_fsync=%d\n",
                c->watch_progress_notify_ns, c->warning_apply_ns, c->unsafe_no_fsync);
+    buf_printf(out, "downgrade_check_ms=%" PRIu64 "\n", c->downgrade_check_ms);
     buf_printf(out, "checkpoint=%d\ncheckpoint_persist=%d\n", gates_lease_checkpoint(c->gates),
                gates_lease_checkpoint_persist(c->gates));
     buf_printf(out, "corrupt_check_ns=%" PRId64 "\ninitial_check=%d\n", c->corrupt_check_ns,
@@ -158,6 +159,7 @@ TEST(no_flags_are_etcds_defaults)
                              "notify_ns=600000000000\n"
                              "warning_apply_ns=100000000\n"
                              "no_fsync=0\n"
+                             "downgrade_check_ms=5000\n"
                              "checkpoint=0\n"
                              "checkpoint_persist=0\n"
                              "corrupt_check_ns=0\n"
@@ -250,6 +252,10 @@ static const struct {
     {"--log-format=console", "log_format=1"},
     {"--log-outputs=stdout,a.log,stdout", "log_outputs=a.log,stdout"},
     {"--log-outputs=default", "log_outputs=stderr"},
+    {"--downgrade-check-time=2m", "downgrade_check_ms=120000"},
+    {"--downgrade-check-time=0s", "downgrade_check_ms=0"},
+    {"--downgrade-check-time=1us", "downgrade_check_ms=1"},
+    {"--downgrade-check-time=-1s", "downgrade_check_ms=1"},
     {"--warning-apply-duration=1s", "warning_apply_ns=1000000000"},
     {"--logger=zap", "log_format=0"},
     {"--watch-progress-notify-interval=5s", "notify_ns=5000000000"},
@@ -693,7 +699,7 @@ TEST(the_help_tells_of_what_works)
         line_free(&l);
     }
 
-    CHECK_EQ(flags, 39);
+    CHECK_EQ(flags, 40);
     CHECK(strstr(buf_str(&help), "--data-dir") && strstr(buf_str(&help), "--unsafe-no-fsync"));
     CHECK(!strstr(buf_str(&help), "--cert-file") && !strstr(buf_str(&help), "--vv"));
     buf_free(&help);

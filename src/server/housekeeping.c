@@ -5,17 +5,6 @@
 
 #include <stdio.h>
 
-void housekeeping_init(struct housekeeping *h, const struct housekeeping_options *options,
-                       const char *storage_version)
-{
-    *h = (struct housekeeping){.o = *options};
-    if (h->o.settle_steps == 0)
-        h->o.settle_steps = MVCC_SLICE_STEPS;
-    if (h->o.compact_steps == 0)
-        h->o.compact_steps = MVCC_SLICE_STEPS;
-    snprintf(h->storage_version, sizeof(h->storage_version), "%s", storage_version);
-}
-
 void housekeeping_stop(struct housekeeping *h)
 {
     if (h->o.clock)
@@ -164,21 +153,87 @@ static bool take_checkpoints(struct housekeeping *h, struct pb_internal_raft_req
 
 /* --- versions --- */
 
+static bool downgrade_check_is_due(const struct housekeeping *h)
+{
+    return h->o.downgrade_check_ms > 0 && h->o.facts->now_ms >= h->next_downgrade_ms &&
+           cluster_downgrade(h->o.cluster).enabled;
+}
+
 bool housekeeping_wants_versions(struct housekeeping *h)
 {
     const struct api_facts *facts = h->o.facts;
 
-    if (!facts->is_leader || facts->now_ms < h->next_version_ms)
+    if (!facts->is_leader)
         return false;
-    h->next_version_ms = facts->now_ms + HOUSEKEEPING_VERSION_MS;
+    if (facts->now_ms >= h->next_version_ms)
+        h->next_version_ms = facts->now_ms + HOUSEKEEPING_VERSION_MS;
+    else if (!downgrade_check_is_due(h))
+        return false;
     return true;
 }
 
-/* Whoever leads no more by the time all have answered leaves it to the next. */
-void housekeeping_versions(struct housekeeping *h, const struct version *lowest)
+/* Somebody runs what is too old or too new to be downgraded like this: only an operator can help.
+ */
+static void say_if_stuck(const struct housekeeping *h, const struct version_range *servers)
 {
+    struct cluster_downgrade downgrade = cluster_downgrade(h->o.cluster);
+    struct bytes version = cluster_version(h->o.cluster);
+    char lowest[VERSION_TEXT_MAX];
+
+    if (!downgrade.enabled || bytes_equal(downgrade.target_version, version))
+        return;
+    log_error(h->o.logger, "Failed to monitor cluster version",
+              LOG_BYTES("downgrade-target", downgrade.target_version),
+              LOG_BYTES("cluster-version", version),
+              LOG_STR("minimal-server-version", version_text(servers->lowest, lowest)),
+              LOG_STR("error", "invalid downgrade target"));
+}
+
+static void end_downgrade_if_over(struct housekeeping *h, const struct version_range *servers)
+{
+    if (!downgrade_check_is_due(h))
+        return;
+    h->next_downgrade_ms = h->o.facts->now_ms + h->o.downgrade_check_ms;
+    h->downgrade_is_over = servers && cluster_is_downgraded(h->o.cluster, servers);
+    if (h->downgrade_is_over)
+        log_info(h->o.logger, "the cluster has been downgraded",
+                 LOG_BYTES("cluster-version", cluster_downgrade(h->o.cluster).target_version));
+}
+
+/* Whoever leads no more by the time all have answered leaves it to the next. */
+void housekeeping_versions(struct housekeeping *h, const struct version_range *servers)
+{
+    h->version_is_due = h->downgrade_is_over = false;
+    if (!h->o.facts->is_leader)
+        return;
     h->version_is_due =
-        h->o.facts->is_leader && cluster_next_version(h->o.cluster, lowest, h->version_text);
+        cluster_next_version(h->o.cluster, servers ? &servers->lowest : NULL, h->version_text);
+    if (servers && !h->version_is_due)
+        say_if_stuck(h, servers);
+    end_downgrade_if_over(h, servers);
+}
+
+static const char *minor_of(struct bytes version, char out[static VERSION_TEXT_MAX])
+{
+    struct version v;
+    bool is_version = version_parse(version, &v);
+
+    assert(is_version);
+    return version_minor_text(v, out);
+}
+
+static void say_new_version(const struct housekeeping *h)
+{
+    struct bytes now = cluster_version(h->o.cluster);
+    char from[VERSION_TEXT_MAX], to[VERSION_TEXT_MAX];
+
+    minor_of(bytes_of_str(h->version_text), to);
+    if (now.len == 0)
+        log_info(h->o.logger, "setting up initial cluster version using v3 API",
+                 LOG_STR("cluster-version", to));
+    else
+        log_info(h->o.logger, "updating cluster version using v3 API",
+                 LOG_STR("from", minor_of(now, from)), LOG_STR("to", to));
 }
 
 static bool take_version(struct housekeeping *h, struct pb_internal_raft_request *out)
@@ -186,43 +241,104 @@ static bool take_version(struct housekeeping *h, struct pb_internal_raft_request
     if (!h->version_is_due)
         return false;
     h->version_is_due = false;
-    if (cluster_version(h->o.cluster).len == 0)
-        log_info(h->o.logger, "setting up initial cluster version using v3 API",
-                 LOG_STR("cluster-version", h->version_text));
+    say_new_version(h);
     h->version = (struct pb_cluster_version_set_request){.ver = bytes_of_str(h->version_text)};
     *out = (struct pb_internal_raft_request){.cluster_version_set = &h->version};
     return true;
 }
 
+static bool take_end_of_downgrade(struct housekeeping *h, struct pb_internal_raft_request *out)
+{
+    if (!h->downgrade_is_over)
+        return false;
+    h->downgrade_is_over = false;
+    h->downgrade = (struct pb_downgrade_info_set_request){.enabled = false};
+    *out = (struct pb_internal_raft_request){.downgrade_info_set = &h->downgrade};
+    return true;
+}
+
 static void say_version(struct housekeeping *h, struct bytes version)
 {
+    char from[VERSION_TEXT_MAX], to[VERSION_TEXT_MAX];
+
     if (bytes_equal(version, bytes_of_str(h->cluster_version)))
         return;
-    log_info(h->o.logger,
-             h->cluster_version[0] ? "updated cluster version" : "set initial cluster version",
-             LOG_ID("cluster-id", h->o.facts->cluster_id),
-             LOG_ID("local-member-id", h->o.facts->member_id),
-             LOG_BYTES("cluster-version", version));
+    minor_of(version, to);
+    if (h->cluster_version[0] == 0)
+        log_info(h->o.logger, "set initial cluster version",
+                 LOG_ID("cluster-id", h->o.facts->cluster_id),
+                 LOG_ID("local-member-id", h->o.facts->member_id), LOG_STR("cluster-version", to));
+    else
+        log_info(
+            h->o.logger, "updated cluster version", LOG_ID("cluster-id", h->o.facts->cluster_id),
+            LOG_ID("local-member-id", h->o.facts->member_id),
+            LOG_STR("from", minor_of(bytes_of_str(h->cluster_version), from)), LOG_STR("to", to));
     snprintf(h->cluster_version, sizeof(h->cluster_version), "%.*s", (int)version.len, version.at);
 }
 
-/* While an entry is being applied the store is in the middle of it, and the note would be part of
- * that entry: another turn will do. */
-static void follow_version(struct housekeeping *h)
+/* The note that the store is to have. False: leave it as it is, the cluster's version is not
+ * decided. */
+static bool next_storage_version(const struct housekeeping *h, struct bytes *out)
 {
     struct bytes version = cluster_version(h->o.cluster);
 
-    say_version(h, version);
     if (version.len == 0 || bytes_equal(version, BYTES(CLUSTER_VERSION_MIN)))
+        return false;
+    *out = storage_version_of_cluster(version);
+    return !bytes_equal(*out, bytes_of_str(h->storage_version));
+}
+
+static bool is_lowering(const struct housekeeping *h, struct bytes next)
+{
+    struct version from, to;
+
+    if (!version_parse(bytes_of_str(h->storage_version), &from))
+        return false;
+    return !version_parse(next, &to) || version_compare(to, from) < 0;
+}
+
+static void say_if_ready(const struct housekeeping *h)
+{
+    struct cluster_downgrade downgrade = cluster_downgrade(h->o.cluster);
+
+    if (downgrade.enabled)
+        log_info(h->o.logger, "The server is ready to downgrade",
+                 LOG_BYTES("target-version", downgrade.target_version),
+                 LOG_STR("server-version", SERVER_VERSION));
+}
+
+/*
+ * While an entry is being applied the store is in the middle of it, and the note would be part of
+ * that entry: another turn will do. And as long as the log has entries of before the cluster's
+ * version was lowered, an older server that trusts the note could meet what it cannot read. etcd
+ * looks at all of them, to find what is newer than the target; a snapshot is on its way anyhow, and
+ * behind it there are none.
+ */
+static void follow_version(struct housekeeping *h)
+{
+    struct bytes version;
+
+    say_version(h, cluster_version(h->o.cluster));
+    if (!next_storage_version(h, &version) || apply_is_busy(h->o.apply))
         return;
-    version = storage_version_of_cluster(version);
-    if (bytes_equal(version, bytes_of_str(h->storage_version)) || apply_is_busy(h->o.apply))
+    if (is_lowering(h, version) && log_snapshot_is_wanted(h->o.snapshot))
         return;
     snprintf(h->storage_version, sizeof(h->storage_version), "%.*s", (int)version.len,
              (const char *)version.at);
     storage_version_write(h->o.backend, version);
     log_info(h->o.logger, "updated storage version",
              LOG_STR("new-storage-version", h->storage_version));
+    say_if_ready(h);
+}
+
+/* We may have ended between the lowering of the cluster's version and the snapshot: nobody has
+ * asked for it since. */
+static void want_snapshot_if_lowering(struct housekeeping *h)
+{
+    struct bytes version;
+
+    if (next_storage_version(h, &version) && is_lowering(h, version))
+        log_snapshot_want(h->o.snapshot, h->o.facts->applied_index);
 }
 
 /* --- being known, and open for business --- */
@@ -258,10 +374,22 @@ static bool take_publication(struct housekeeping *h, struct pb_internal_raft_req
 
 /* --- all of it --- */
 
+void housekeeping_init(struct housekeeping *h, const struct housekeeping_options *options,
+                       const char *storage_version)
+{
+    *h = (struct housekeeping){.o = *options};
+    if (h->o.settle_steps == 0)
+        h->o.settle_steps = MVCC_SLICE_STEPS;
+    if (h->o.compact_steps == 0)
+        h->o.compact_steps = MVCC_SLICE_STEPS;
+    snprintf(h->storage_version, sizeof(h->storage_version), "%s", storage_version);
+    want_snapshot_if_lowering(h);
+}
+
 bool housekeeping_take_proposal(struct housekeeping *h, struct pb_internal_raft_request *out)
 {
     return take_alarm(h, out) || take_revocation(h, out) || take_checkpoints(h, out) ||
-           take_publication(h, out) || take_version(h, out);
+           take_publication(h, out) || take_version(h, out) || take_end_of_downgrade(h, out);
 }
 
 /* Only the publication is recognized when it comes back: the others show by what they have done. */

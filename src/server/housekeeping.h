@@ -4,9 +4,11 @@
  *     the store     is committed; history is compacted, large deletes are settled, in slices
  *     leases        that have expired are revoked, by the leader; and if it is to, it tells the
  *                   others how much of their time is left
- *     versions      the cluster's is raised, by the leader that has asked all members for theirs;
- * the store's follows it the quota     exceeded, it raises the NOSPACE alarm this member   is made
- * known to its cluster; clients are heard from then on
+ *     versions      the cluster's is raised, by the leader that has asked all members for theirs,
+ *                   or lowered if a downgrade is enabled, which is ended when all run its target;
+ *                   the store's follows it
+ *     the quota     exceeded, it raises the NOSPACE alarm
+ *     this member   is made known to its cluster; clients are heard from then on
  *
  * What can be done here is done by housekeeping_work, a slice at a time. What must go through the
  * log is taken by the server as a proposal; if it is lost on the way, the same need shows itself
@@ -20,9 +22,11 @@
  *               time limit of a proposal.
  *            3. Only a leader that is on time revokes leases, or tells of their time: one that was
  *               stalled may have been replaced, and another may have renewed them.
- * Not here   Snapshots of the log (log_snapshot.h). Reading the store's version at boot
+ *            4. The store's version is not lowered before the log begins with a snapshot of the
+ *               lowered version: whoever reads the one can read the other.
+ * Not here   Making snapshots of the log (log_snapshot.h). Reading the store's version at boot
  *            (storage_version.h).
- * Leans on   backend, mvcc, lease, cluster, apply; a clock for one pause.
+ * Leans on   backend, mvcc, lease, cluster, apply, log_snapshot; a clock for one pause.
  */
 #pragma once
 
@@ -32,6 +36,7 @@
 #include "cluster/cluster.h"
 #include "io/clock.h"
 #include "lease/lease.h"
+#include "server/log_snapshot.h"
 #include "server/state.h"
 
 struct housekeeping_options {
@@ -42,17 +47,20 @@ struct housekeeping_options {
     const struct apply *apply;
     struct clock *clock;
     const struct logger *logger;
+    struct log_snapshot *snapshot;
     const struct api_facts *facts;   /* kept up to date by the server */
     struct pb_attributes attributes; /* this member's, to be published; lent */
     uint64_t commit_interval_ms;
     uint64_t publish_retry_ms;
+    uint64_t downgrade_check_ms; /* how often to see whether a downgrade is over; 0: never */
     unsigned settle_steps, compact_steps; /* in one slice; 0: MVCC_SLICE_STEPS */
 };
 
 struct housekeeping {
     struct housekeeping_options o;
     uint64_t last_commit_ms;
-    uint64_t next_lease_ms, next_checkpoint_ms, next_version_ms, next_publish_ms, next_alarm_ms;
+    uint64_t next_lease_ms, next_checkpoint_ms, next_version_ms, next_downgrade_ms;
+    uint64_t next_publish_ms, next_alarm_ms;
     struct timer settle_timer;
     char storage_version[VERSION_TEXT_MAX], cluster_version[VERSION_TEXT_MAX];
     bool alarm_is_due;
@@ -70,9 +78,11 @@ struct housekeeping {
     struct pb_cluster_version_set_request version;
     char version_text[VERSION_TEXT_MAX];
     bool version_is_due; /* that one, to be proposed */
+    struct pb_downgrade_info_set_request downgrade;
+    bool downgrade_is_over; /* to be proposed */
 };
 
-/* The store's version is the one that storage_version_read found. */
+/* The store's version is the one that storage_version_read found. The log's snapshots are ready. */
 void housekeeping_init(struct housekeeping *h, const struct housekeeping_options *options,
                        const char *storage_version);
 void housekeeping_stop(struct housekeeping *h); /* its timer; also one that is all zeroes */
@@ -82,9 +92,9 @@ void housekeeping_stop(struct housekeeping *h); /* its timer; also one that is a
 /* The store has grown beyond its quota, or a write was refused because it would have. */
 void housekeeping_quota_exceeded(struct housekeeping *h);
 
-/* What housekeeping_wants_versions wanted to know: the lowest version of all servers; NULL: one of
- * them did not tell. */
-void housekeeping_versions(struct housekeeping *h, const struct version *lowest);
+/* What housekeeping_wants_versions wanted to know: what all servers run; NULL: one of them did not
+ * tell. */
+void housekeeping_versions(struct housekeeping *h, const struct version_range *servers);
 
 /* The proposal that was taken has been given this id. */
 void housekeeping_proposed(struct housekeeping *h, const struct pb_internal_raft_request *request,
@@ -102,7 +112,8 @@ bool housekeeping_work(struct housekeeping *h);
 
 /* --- take --- */
 
-/* All servers are to be asked for their versions; once per HOUSEKEEPING_VERSION_MS, of a leader. */
+/* All servers are to be asked for their versions; once per HOUSEKEEPING_VERSION_MS, of a leader,
+ * and while a downgrade is enabled as often as it is checked. */
 bool housekeeping_wants_versions(struct housekeeping *h);
 
 /* Something to be put through the log, without a header; what it points to lives until the next

@@ -10,6 +10,7 @@
 
 #define ELECTION_MS 1000
 #define RETRY_MS    7000
+#define CHECK_MS    5000
 
 struct housekeeping_rig {
     struct fake_world *world;
@@ -17,15 +18,16 @@ struct housekeeping_rig {
     struct api_facts facts;
     struct logger logger;
     struct housekeeping house;
-    uint64_t proposals;    /* so far: the next one's id is one more */
-    struct version lowest; /* of all servers */
-    bool is_silent;        /* one of them does not tell */
+    uint64_t proposals; /* so far: the next one's id is one more */
+    struct log_snapshot snapshot;
+    struct version_range servers;
+    bool is_silent; /* one of them does not tell */
 };
 
 static void rig_open(struct housekeeping_rig *r)
 {
     *r = (struct housekeeping_rig){
-        .lowest = version_of_server(),
+        .servers = {.lowest = version_of_server(), .highest = version_of_server()},
         .world = fake_world_new(test_seed()),
         .facts = {.member_id = APPLY_RIG_OWN_ID, .now_ms = 50000, .election_ms = ELECTION_MS},
         .logger = {.level = LOG_FATAL, .sink = log_sink_none, .clock = log_clock_none}};
@@ -39,10 +41,12 @@ static void rig_open(struct housekeeping_rig *r)
                                                      .apply = r->apply_rig.apply,
                                                      .clock = fake_world_io(r->world)->clock,
                                                      .logger = &r->logger,
+                                                     .snapshot = &r->snapshot,
                                                      .facts = &r->facts,
                                                      .attributes = {.name = BYTES("m")},
                                                      .commit_interval_ms = 100,
                                                      .publish_retry_ms = RETRY_MS,
+                                                     .downgrade_check_ms = CHECK_MS,
                                                      .settle_steps = 1},
                       "");
     r->house.last_commit_ms = r->facts.now_ms;
@@ -72,7 +76,7 @@ static const char *take(struct housekeeping_rig *r)
 
     buf_clear(&text);
     if (housekeeping_wants_versions(&r->house))
-        housekeeping_versions(&r->house, r->is_silent ? NULL : &r->lowest);
+        housekeeping_versions(&r->house, r->is_silent ? NULL : &r->servers);
     if (housekeeping_take_proposal(&r->house, &request)) {
         if (request.alarm)
             buf_printf(&text, "alarm %d of %" PRIx64, (int)request.alarm->alarm,
@@ -82,6 +86,8 @@ static const char *take(struct housekeeping_rig *r)
         if (request.cluster_version_set)
             buf_printf(&text, "version %.*s", (int)request.cluster_version_set->ver.len,
                        (const char *)request.cluster_version_set->ver.at);
+        if (request.downgrade_info_set)
+            buf_append_str(&text, request.downgrade_info_set->enabled ? "downgrade" : "done");
         if (request.cluster_member_attr_set)
             buf_printf(&text, "publish %.*s",
                        (int)request.cluster_member_attr_set->member_attributes->name.len,
@@ -368,7 +374,7 @@ TEST(a_cluster_is_of_the_version_that_all_its_servers_have)
     r.facts.now_ms += HOUSEKEEPING_VERSION_MS;
     CHECK_STR(take(&r), "");
     r.is_silent = false;
-    r.lowest = (struct version){3, 6, 4};
+    r.servers.lowest = (struct version){3, 6, 4};
     r.facts.now_ms += HOUSEKEEPING_VERSION_MS;
     CHECK_STR(take(&r), "version 3.6.0");
 
@@ -383,7 +389,7 @@ TEST(whoever_leads_no_more_sets_no_version)
     CHECK(housekeeping_wants_versions(&r.house));
 
     r.facts.is_leader = false;
-    housekeeping_versions(&r.house, &r.lowest);
+    housekeeping_versions(&r.house, &r.servers);
     CHECK_STR(take(&r), "");
 
     rig_close(&r);
@@ -436,6 +442,110 @@ TEST(the_version_of_the_store_is_not_written_in_the_middle_of_an_entry)
     apply_rig_done(&r.apply_rig);
     work(&r);
     check_note(&r, "3.7.0");
+
+    rig_close(&r);
+}
+
+/* Behind it, the log has nothing that the lower version could fail to read. */
+TEST(the_version_of_the_store_is_lowered_once_the_log_begins_there)
+{
+    struct housekeeping_rig r;
+    rig_open(&r);
+    set_version(&r, "3.7.0");
+    work(&r);
+
+    set_version(&r, "3.6.0");
+    log_snapshot_want(&r.snapshot, 2);
+    work(&r);
+    check_note(&r, "3.7.0");
+    log_snapshot_installed(&r.snapshot, 2);
+    work(&r);
+    check_note(&r, "3.6.0");
+
+    rig_close(&r);
+}
+
+/* It ended before it had made the snapshot that was wanted: the next start wants it too. */
+TEST(a_store_that_is_to_be_lowered_at_boot_wants_a_snapshot_first)
+{
+    struct housekeeping_rig r;
+    rig_open(&r);
+    set_version(&r, "3.7.0");
+    work(&r);
+    set_version(&r, "3.6.0");
+    r.facts.applied_index = 2;
+    struct housekeeping_options options = r.house.o;
+
+    housekeeping_init(&r.house, &options, "3.7.0");
+    CHECK(log_snapshot_is_wanted(&r.snapshot));
+    work(&r);
+    check_note(&r, "3.7.0");
+    log_snapshot_installed(&r.snapshot, 2);
+    housekeeping_init(&r.house, &options, "3.7.0");
+    CHECK(!log_snapshot_is_wanted(&r.snapshot)); /* there is one */
+    work(&r);
+    check_note(&r, "3.6.0");
+
+    rig_close(&r);
+}
+
+static void enable_downgrade(struct housekeeping_rig *r, const char *target)
+{
+    struct pb_downgrade_info_set_request set = {.enabled = true, .ver = bytes_of_str(target)};
+
+    CHECK_EQ(
+        apply_rig_do(&r->apply_rig, &(struct pb_internal_raft_request){.downgrade_info_set = &set}),
+        RESULT_OK);
+}
+
+TEST(a_leader_lowers_the_version_of_the_cluster_when_a_downgrade_is_enabled)
+{
+    struct housekeeping_rig r;
+    rig_open(&r);
+    r.facts.is_leader = true;
+    CHECK_STR(take(&r), "version 3.7.0");
+    set_version(&r, "3.7.0");
+    enable_downgrade(&r, "3.6.0");
+
+    r.facts.now_ms += HOUSEKEEPING_VERSION_MS;
+    r.is_silent = true;
+    CHECK_STR(take(&r), ""); /* perhaps somebody is too new to get there */
+    r.is_silent = false;
+    r.facts.now_ms += HOUSEKEEPING_VERSION_MS;
+    CHECK_STR(take(&r), "version 3.6.0");
+    set_version(&r, "3.6.0");
+    for (unsigned i = 0; i < 4; i++) { /* nothing else until all are replaced */
+        r.facts.now_ms += HOUSEKEEPING_VERSION_MS;
+        CHECK_STR(take(&r), "");
+    }
+
+    rig_close(&r);
+}
+
+/* To 3.7, from a version that is still to come. */
+TEST(a_downgrade_is_over_when_all_servers_run_its_target)
+{
+    struct housekeeping_rig r;
+    rig_open(&r);
+    r.facts.is_leader = true;
+    set_version(&r, "3.7.0");
+    enable_downgrade(&r, "3.7.0");
+
+    r.servers.highest = (struct version){3, 8, 0};
+    CHECK_STR(take(&r), "");
+    r.servers.highest = (struct version){3, 7, 9};
+    r.facts.now_ms += CHECK_MS - 1;
+    CHECK_STR(take(&r), ""); /* it was looked at a moment ago */
+    r.facts.now_ms++;
+    r.is_silent = true;
+    CHECK_STR(take(&r), "");
+    r.is_silent = false;
+    CHECK(!housekeeping_wants_versions(&r.house)); /* whoever is silent is not pestered */
+    r.facts.now_ms += CHECK_MS;
+    CHECK_STR(take(&r), "done");
+    r.house.o.downgrade_check_ms = 0;
+    r.facts.now_ms += 2 * CHECK_MS;
+    CHECK_STR(take(&r), ""); /* the operator does it himself */
 
     rig_close(&r);
 }

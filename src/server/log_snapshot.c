@@ -29,9 +29,14 @@ void log_snapshot_want(struct log_snapshot *n, uint64_t index)
     n->wanted_index = index;
 }
 
+bool log_snapshot_is_wanted(const struct log_snapshot *n)
+{
+    return n->wanted_index > n->recorded_index;
+}
+
 static bool is_forced(const struct log_snapshot *n, uint64_t durable_index)
 {
-    return n->wanted_index > n->recorded_index && durable_index >= n->wanted_index;
+    return log_snapshot_is_wanted(n) && durable_index >= n->wanted_index;
 }
 
 /*

@@ -113,6 +113,8 @@ bool log_snapshot_take_release(struct log_snapshot *n, uint64_t durable_seq, uin
 /* Is it time, with the store durable up to this index? */
 bool log_snapshot_is_due(const struct log_snapshot *n, uint64_t durable_index, uint64_t now_ms);
 bool log_snapshot_is_busy(const struct log_snapshot *n);
+/* The one that was wanted is not recorded yet. */
+bool log_snapshot_is_wanted(const struct log_snapshot *n);
 
 /* On a worker, for whoever has made another file: removes the oldest of them until `keep` are left;
  * 0: none. */

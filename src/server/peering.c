@@ -291,7 +291,9 @@ void peering_ask_versions(struct peering *p, const struct pb_member *members, si
     assert(!v->is_under_way);
     assert(count <= CLUSTER_MEMBERS_MAX);
     *v = (struct peering_versions){
-        .round = (v->round + 1) & UINT32_MAX, .lowest = version_of_server(), .is_under_way = true};
+        .round = (v->round + 1) & UINT32_MAX,
+        .servers = {.lowest = version_of_server(), .highest = version_of_server()},
+        .is_under_way = true};
     for (size_t i = 0; i < count; i++) {
         if (members[i].id == p->self)
             continue;
@@ -332,19 +334,21 @@ void peering_version(struct peering *p, const struct peer_event *e)
         log_warn(p->o.logger, "failed to get version",
                  LOG_ID("remote-member-id", v->asked[e->id & UINT8_MAX]),
                  LOG_U64("status", e->status));
-    } else if (version_compare(told, v->lowest) < 0) {
-        v->lowest = told;
+    } else if (version_compare(told, v->servers.lowest) < 0) {
+        v->servers.lowest = told;
+    } else if (version_compare(told, v->servers.highest) > 0) {
+        v->servers.highest = told;
     }
 }
 
-bool peering_take_versions(struct peering *p, struct version *lowest, bool *all)
+bool peering_take_versions(struct peering *p, struct version_range *out, bool *all)
 {
     struct peering_versions *v = &p->versions;
 
     if (!v->is_done)
         return false;
     v->is_done = v->is_under_way = false;
-    *lowest = v->lowest;
+    *out = v->servers;
     *all = !v->is_missing;
     return true;
 }

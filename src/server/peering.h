@@ -46,7 +46,7 @@ struct peering_versions {
     uint64_t asked[CLUSTER_MEMBERS_MAX]; /* by what the tokens end with */
     size_t waiting;                      /* members that have not answered */
     bool is_missing;                     /* somebody did not, or not with a version */
-    struct version lowest;
+    struct version_range servers;
     bool is_under_way, is_done;
 };
 
@@ -111,9 +111,9 @@ void peering_ask_versions(struct peering *p, const struct pb_member *members, si
 bool peering_is_asking_versions(const struct peering *p);
 /* A PEER_RESULT with a token of that kind. */
 void peering_version(struct peering *p, const struct peer_event *e);
-/* True once for each round, when all have answered or failed to; *lowest is the lowest version of
- * all servers, this one's included, and *all says whether everybody has told it. */
-bool peering_take_versions(struct peering *p, struct version *lowest, bool *all);
+/* True once for each round, when all have answered or failed to; *out is what all servers run, this
+ * one included, and *all says whether everybody has told it. */
+bool peering_take_versions(struct peering *p, struct version_range *out, bool *all);
 
 /* All invariants, asserted. */
 void peering_check(const struct peering *p);

@@ -133,11 +133,13 @@ static void open_parts(struct server *s, const struct boot *b)
         .apply = s->state.apply,
         .clock = s->io->clock,
         .logger = s->logger,
+        .snapshot = &s->snapshot,
         .facts = &s->facts,
         .attributes = {.name = bytes_of_str(c->name),
                        .client_urls = {c->advertise_clients.at, c->advertise_clients.count}},
         .commit_interval_ms = (uint64_t)c->backend_batch_interval_ns / NS_PER_MS,
         .publish_retry_ms = limit_ms,
+        .downgrade_check_ms = c->downgrade_check_ms,
         .settle_steps = s->options.settle_steps,
         .compact_steps = s->options.compact_steps};
 
@@ -197,6 +199,16 @@ static void open_parts(struct server *s, const struct boot *b)
                         .compact_period_ms = compares ? whole_ms(c->compact_hash_check_ns) : 0});
 }
 
+static void say_if_downgrading(const struct server *s)
+{
+    struct cluster_downgrade downgrade = cluster_downgrade(s->state.cluster);
+
+    if (downgrade.enabled)
+        log_info(s->logger, "cluster is downgrading to target version",
+                 LOG_BYTES("target-cluster-version", downgrade.target_version),
+                 LOG_STR("current-server-version", SERVER_VERSION));
+}
+
 static void begin_serving(struct server *s)
 {
     s->last_tick_ms = s->facts.now_ms;
@@ -208,6 +220,7 @@ static void begin_serving(struct server *s)
              LOG_STR("local-server-version", SERVER_VERSION),
              LOG_ID("cluster-id", s->facts.cluster_id),
              LOG_U64("applied-index", s->facts.applied_index));
+    say_if_downgrading(s);
 }
 
 static void set_going(struct server *s, const struct boot *b)

@@ -777,7 +777,7 @@ static void record_snapshot(struct server *s)
 /* The leader decides it, from what all of them run. */
 static void decide_version(struct server *s)
 {
-    struct version lowest;
+    struct version_range servers;
     size_t count;
     bool all;
 
@@ -786,8 +786,8 @@ static void decide_version(struct server *s)
         const struct pb_member *members = cluster_members(s->state.cluster, &count);
         peering_ask_versions(&s->peering, members, count);
     }
-    if (peering_take_versions(&s->peering, &lowest, &all))
-        housekeeping_versions(&s->housekeeping, all ? &lowest : NULL);
+    if (peering_take_versions(&s->peering, &servers, &all))
+        housekeeping_versions(&s->housekeeping, all ? &servers : NULL);
 }
 
 static void propose_own(struct server *s)
@@ -795,8 +795,8 @@ static void propose_own(struct server *s)
     struct pb_internal_raft_request request;
 
     while (housekeeping_take_proposal(&s->housekeeping, &request)) {
-        bool is_leading =
-            request.lease_revoke || request.lease_checkpoint || request.cluster_version_set;
+        bool is_leading = request.lease_revoke || request.lease_checkpoint ||
+                          request.cluster_version_set || request.downgrade_info_set;
         uint64_t id = is_leading ? pending_propose_leading(&s->pending, &request)
                                  : pending_propose_own(&s->pending, &request);
         housekeeping_proposed(&s->housekeeping, &request, id);
