@@ -440,6 +440,7 @@ static void compare_file(const char *client, const char *program, const char *na
 }
 
 #define NEW_CTL "3.7", PEERS "etcdctl"
+#define CTL_36  "3.7", "build/peers36/etcdctl" /* speaks as 3.7's does */
 #define OLD_CTL "3.4", "/usr/bin/etcdctl"
 
 TEST(etcdctl_sees_no_difference_in_keys)
@@ -465,6 +466,16 @@ TEST(etcdctl_sees_no_difference_in_leases)
 TEST(etcdctl_sees_no_difference_in_the_member)
 {
     compare_file(NEW_CTL, "member");
+}
+
+TEST(etcdctl_sees_no_difference_in_a_downgrade)
+{
+    compare_file(NEW_CTL, "downgrade");
+}
+
+TEST(the_etcdctl_before_sees_no_difference_in_a_downgrade)
+{
+    compare_file(CTL_36, "downgrade");
 }
 
 TEST(old_etcdctl_sees_no_difference_in_keys)
