@@ -63,7 +63,7 @@ struct load {
     bool reads_stale; /* linearizable reads are not asked to be: a wrong that must be found */
     unsigned succeeded, failed, reads, watches; /* calls, reads of them, watches begun */
     unsigned hashes; /* times that all members had the same, after the same compaction */
-    void (*on_turn)(void *context);             /* in each turn; may be NULL */
+    void (*on_turn)(void *context); /* in each turn; may be NULL */
     void *context;
 };
 
