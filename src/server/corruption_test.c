@@ -1,8 +1,10 @@
 /* Members that do not hold the same: who notices, who is named, and what it does to clients. */
 #include "server/corruption.h"
 
+#include "peer/peer.h"
 #include "server/cluster_rig_test.h"
 #include "server/damage_test.h"
+#include "server/server_int.h"
 
 #include <stdio.h>
 
@@ -211,6 +213,73 @@ TEST(a_member_that_does_not_answer_is_not_named)
     cluster_rig_close(&r);
 }
 
+/* What one follower tells, beside the leader's own: added to its newest revision and its hash, and
+ * the compact revision, which is 5 at the leader. */
+struct scripted {
+    int64_t newer;
+    int64_t compact_revision;
+    uint32_t other;
+};
+
+/* In place of the nth follower, before it can. */
+static void tell_scripted(struct corruption *c, size_t nth, const struct scripted *script)
+{
+    struct member_hash told = {.newest = c->own.revision + script->newer,
+                               .revision = c->own.revision,
+                               .compact_revision = script->compact_revision,
+                               .hash = c->own.hash + script->other};
+    struct buf body = {0};
+
+    member_hash_json_write(&told, &body);
+    corruption_result(
+        c, &(struct peer_event){.kind = PEER_RESULT,
+                                .id = (uint64_t)PEERING_TOKEN_HASH << PEERING_TOKEN_SHIFT |
+                                      c->round.number << 8 | nth,
+                                .status = 200,
+                                .body = buf_bytes(&body)});
+    buf_free(&body);
+}
+
+/* Who of the two is named: a bit for each. */
+static unsigned named_by_script(const struct scripted *first, const struct scripted *second)
+{
+    struct cluster_rig r;
+    unsigned named = 0;
+
+    open_with(&r, 3, periodic);
+    unsigned leader = cluster_rig_leader(&r);
+    compact(&r, leader, 5);
+    struct corruption *c = &r.at[leader]->server->corruption;
+    while (c->step != CORRUPTION_ASKING || c->own.compact_revision != 5)
+        cluster_rig_step(&r);
+    tell_scripted(c, 0, first);
+    tell_scripted(c, 1, second);
+    CHECK(hash_round_is_over(&c->round));
+    buf_clear(&r.at[leader]->logged);
+    until_logged(&r, leader, PERIODIC_END);
+    const char *told = alarms(&r, leader, PB_ALARM_GET, 0);
+    for (unsigned i = 0; i < 2; i++) {
+        char id[32];
+        snprintf(id, sizeof(id), " %llx:2", (unsigned long long)c->round.replies[i].member);
+        named |= strstr(told, id) ? 1u << i : 0;
+    }
+    cluster_rig_close(&r);
+    return named;
+}
+
+TEST(a_follower_is_named_for_what_cannot_be_and_no_more)
+{
+    static const struct scripted same = {0, 5, 0}, differs = {0, 5, 1}, behind = {0, 3, 1},
+                                 compacted = {0, 6, 1}, ahead = {1, 5, 0};
+
+    CHECK_EQ(named_by_script(&same, &same), 0);
+    CHECK_EQ(named_by_script(&same, &differs), 2);
+    CHECK_EQ(named_by_script(&behind, &same), 0); /* a hash of something else */
+    CHECK_EQ(named_by_script(&compacted, &same), 1);
+    CHECK_EQ(named_by_script(&same, &ahead), 2);
+    CHECK_EQ(named_by_script(&differs, &differs), 1); /* the first */
+}
+
 /* --- compactions --- */
 
 static const char *const compactions[] = {"--compact-hash-check-time=3s",
@@ -257,10 +326,10 @@ TEST(without_a_majority_nobody_can_be_named)
     struct cluster_rig r;
 
     open_with(&r, 2, compactions);
-    unsigned leader = cluster_rig_leader(&r), bad = cluster_rig_follower(&r);
+    unsigned bad = cluster_rig_follower(&r);
     damage(&r, bad);
     restart(&r, bad);
-    leader = cluster_rig_leader(&r);
+    unsigned leader = cluster_rig_leader(&r);
     compact(&r, leader, LAST);
     until_logged(&r, leader, "cannot identify the corrupted members");
     until_checked(&r, leader, COMPACTION_END);
