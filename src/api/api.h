@@ -50,8 +50,6 @@ struct api_facts {
     uint64_t committed_index;
     uint64_t leader; /* 0: unknown */
     bool is_leader, is_learner;
-    bool tick_is_late; /* a tick was over three heartbeats late, and nobody has confirmed since that
-                          this member leads: confirm before renewing */
     bool is_stopping;
     bool disk_is_full;    /* this member's: nothing can be put through the log */
     uint64_t now_ms;      /* monotonic */

@@ -85,17 +85,12 @@ struct index_wait {
 struct renewal {
     int64_t id, ttl;
     int64_t revision; /* the store's before the renewal */
-    struct index_wait wait;
-    bool has_waited;
-    bool is_confirmed; /* a quorum has said since that we lead */
-    bool is_busy;      /* with a request; the next one is not taken before it is answered */
-    bool is_held;      /* answered, but the client does not read */
+    bool is_busy;     /* with a request; the next one is not taken before it is answered */
+    bool is_held;     /* answered, but the client does not read */
     bool half_closed;
 };
 
 struct lease_question {
-    struct index_wait wait;
-    bool is_confirmed;
     struct buf text; /* the response so far */
     struct buf last; /* the last key in it */
 };

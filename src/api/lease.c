@@ -86,26 +86,21 @@ static void answer_renewal(struct call *c, int64_t ttl)
     take_next(c);
 }
 
-static void renew(struct call *c);
-
-/* Another leads; or this member, but since so short a time that its leases do not run yet. */
-static void ask_leader(struct call *c)
+/*
+ * Whoever renews promises the whole time, and only who leads can keep that. A leader that was
+ * replaced need not know: where the whole machine stood still, its clock did too, so nothing here
+ * says that time has passed. So a quorum says that this member leads, asked after the renewal had
+ * come: whoever leads next is elected later than that, and lets the lease's time begin anew then.
+ * By the end of such a round the first entry of our term is applied, so leases run; and so is
+ * everything that was committed before, so one that is not found has ended.
+ */
+static void begin_renewal(struct call *c)
 {
-    api_call_forward(c, &(struct api_forward){.kind = API_FORWARD_RENEW, .lease = c->renewal.id});
-}
-
-static bool renewal_is_decided(struct call *c)
-{
-    enum wait_state state = api_index_wait_state(api_of(c), &c->renewal.wait);
-
-    if (state == WAIT_ON)
-        return false;
-    api_call_stop_working(c);
-    if (state == WAIT_OVER)
-        renew(c);
+    if (api_of(c)->facts->is_leader)
+        api_call_read_index(c);
     else
-        api_call_finish(c, RESULT_TIMEOUT_APPLIED_INDEX);
-    return true;
+        api_call_forward(c,
+                         &(struct api_forward){.kind = API_FORWARD_RENEW, .lease = c->renewal.id});
 }
 
 /* Its time is up and the revoke is on its way: what the client is told must not be undone by it. */
@@ -118,33 +113,8 @@ static bool expired_lease_is_gone(struct call *c)
         info.expired)
         return false;
     api_call_stop_working(c);
-    if (a->facts->is_leader)
-        renew(c);
-    else
-        ask_leader(c); /* nobody revokes it from here */
+    begin_renewal(c); /* also where this member leads no more: nobody revokes it from here */
     return true;
-}
-
-/*
- * To its client a lease that is not found has ended, with all its keys. A leader that was replaced
- * without having noticed has not heard of leases granted since; so a quorum has to say that we lead
- * before we say so. Where the lease is found, nothing is lost by being wrong for a moment.
- */
-static void lease_is_unknown(struct call *c)
-{
-    struct renewal *r = &c->renewal;
-
-    if (r->is_confirmed) {
-        answer_renewal(c, 0);
-        return;
-    }
-    if (r->has_waited) {
-        api_call_read_index(c);
-        return;
-    }
-    r->has_waited = true;
-    r->wait = api_index_wait(api_of(c));
-    api_call_wait(c, renewal_is_decided);
 }
 
 /* A remaining time that was spread to the others must be taken back before the client relies on
@@ -166,7 +136,7 @@ static void propose_full_time(struct call *c)
     api_call_propose(c);
 }
 
-static void renew(struct call *c)
+static void keep_alive_confirmed(struct call *c)
 {
     struct api *a = api_of(c);
     struct renewal *r = &c->renewal;
@@ -180,13 +150,13 @@ static void renew(struct call *c)
             answer_renewal(c, r->ttl);
         return;
     case LEASE_NOT_FOUND:
-        lease_is_unknown(c);
+        answer_renewal(c, 0);
         return;
     case LEASE_EXPIRED:
         api_call_wait(c, expired_lease_is_gone);
         return;
     case LEASE_NOT_PRIMARY:
-        ask_leader(c);
+        begin_renewal(c); /* it led when the quorum said so, and does not now, or does again */
         return;
     case LEASE_EXISTS:
     case LEASE_TTL_TOO_LARGE:
@@ -202,21 +172,9 @@ static void run_keep_alive(struct call *c, const void *request)
 
     assert(!r->is_busy);
     r->is_busy = true;
-    r->has_waited = r->is_confirmed = false;
     r->id = ((const struct pb_lease_id *)request)->id;
     r->revision = mvcc_revision(a->o.mvcc);
-    if (!a->facts->is_leader)
-        ask_leader(c);
-    else if (a->facts->tick_is_late)
-        api_call_read_index(c); /* somebody else may lead by now, and count the time */
-    else
-        renew(c);
-}
-
-static void keep_alive_confirmed(struct call *c)
-{
-    c->renewal.is_confirmed = true;
-    renew(c);
+    begin_renewal(c);
 }
 
 static void keep_alive_applied(struct call *c, struct apply_effects *e)
@@ -230,14 +188,19 @@ static void keep_alive_applied(struct call *c, struct apply_effects *e)
 static void keep_alive_forwarded(struct call *c, const struct api_forwarded *f)
 {
     if (f->is_here)
-        renew(c);
+        begin_renewal(c);
     else
         answer_renewal(c, f->response ? f->response->ttl : 0);
 }
 
+/* Whose leader has changed asks the new one. To those who have asked a quorum in vain etcd says
+ * what it says here. */
 static void keep_alive_failed(struct call *c, enum result why)
 {
-    api_call_finish(c, c->need == API_READ_INDEX ? RESULT_NOT_PRIMARY_LESSOR : why);
+    if (c->need == API_READ_INDEX && why == RESULT_LEADER_CHANGED)
+        begin_renewal(c);
+    else
+        api_call_finish(c, c->need == API_READ_INDEX ? RESULT_NOT_PRIMARY_LESSOR : why);
 }
 
 static void keep_alive_ended(struct call *c)
@@ -324,10 +287,6 @@ static void answer_question(struct call *c)
     struct lease_info info;
 
     bool found = lease_look(a->o.leases, request->id, a->facts->now_ms, &info);
-    if (!found && !c->question.is_confirmed) {
-        api_call_read_index(c); /* as for renewals */
-        return;
-    }
     if (found) {
         response.ttl = info.remaining;
         response.granted_ttl = info.granted_ttl;
@@ -347,52 +306,34 @@ static bool is_amid_entry(const struct call *c)
     return request->keys && apply_is_busy(api_of(c)->o.apply);
 }
 
-/* Time runs only from when the leader's first entry is applied. */
-static enum wait_state look_at_question(const struct api *a, const struct index_wait *w)
-{
-    enum wait_state state = api_index_wait_state(a, w);
-
-    if (state != WAIT_OVER || lease_is_primary(a->o.leases))
-        return state;
-    return a->facts->now_ms < w->until_ms ? WAIT_ON : WAIT_TOO_LONG;
-}
-
+/* Time runs only where this member leads. */
 static bool question_is_decided(struct call *c)
 {
-    struct api *a = api_of(c);
-    enum wait_state state = look_at_question(a, &c->question.wait);
+    bool runs = lease_is_primary(api_of(c)->o.leases);
 
-    bool waits = state == WAIT_ON || (state == WAIT_OVER && is_amid_entry(c));
-    if (a->facts->is_leader && waits)
+    if (runs && is_amid_entry(c))
         return false;
     api_call_stop_working(c);
-    if (!a->facts->is_leader)
-        api_call_finish(c, RESULT_LEADER_CHANGED);
-    else if (state == WAIT_OVER)
+    if (runs)
         answer_question(c);
     else
-        api_call_finish(c, RESULT_TIMEOUT_APPLIED_INDEX);
+        api_call_finish(c, RESULT_LEADER_CHANGED);
     return true;
-}
-
-static void look_at_lease(struct call *c)
-{
-    c->question.wait = api_index_wait(api_of(c));
-    api_call_wait(c, question_is_decided);
 }
 
 static void question_confirmed(struct call *c)
 {
-    c->question.is_confirmed = true;
-    look_at_lease(c);
+    api_call_wait(c, question_is_decided);
 }
 
+/* A quorum is asked as for renewals: a leader that was replaced counts a time that is not the
+ * lease's any more. */
 static void run_time_to_live(struct call *c, const void *request)
 {
     const struct pb_lease_time_to_live_request *question = request;
 
     if (api_of(c)->facts->is_leader)
-        look_at_lease(c);
+        api_call_read_index(c);
     else
         api_call_forward(c, &(struct api_forward){.kind = API_FORWARD_TIME_TO_LIVE,
                                                   .lease = question->id,
@@ -408,7 +349,7 @@ static void time_to_live_forwarded(struct call *c, const struct api_forwarded *f
     struct pb_lease_time_to_live_response response = {.id = question->id, .ttl = -1};
 
     if (f->is_here) {
-        look_at_lease(c);
+        api_call_read_index(c);
         return;
     }
     if (f->response)

@@ -142,34 +142,41 @@ TEST(time_to_live_shows_what_is_left_and_the_keys)
     api_rig_close(&k);
 }
 
-TEST(time_to_live_waits_for_what_is_committed)
+/* Known or not: a leader that was replaced counts a time that nobody else does. */
+TEST(time_to_live_is_told_when_a_quorum_says_that_we_lead)
 {
     struct api_rig k;
     struct visit v;
     api_rig_open(&k);
-    api_rig_put(&k, "a", "one");
-    k.facts.committed_index = 5;
+    grant(&k, 7, 30);
+    k.is_slow = true;
 
-    api_rig_ask(&k, &v, TIME_TO_LIVE, &(struct pb_lease_time_to_live_request){.id = 7});
-    api_rig_for_ms(&k, 500);
-    CHECK(!v.is_over);
-    k.facts.applied_index = 5;
-    api_rig_expect(&k, &v, RPC_OK, "");
-    visit_free(&v);
-
-    k.facts.committed_index = 6;
-    api_rig_ask(&k, &v, TIME_TO_LIVE, &(struct pb_lease_time_to_live_request){.id = 7});
-    api_rig_for_ms(&k, 1300);
-    CHECK(v.is_over);
-    api_rig_expect(&k, &v, RPC_UNAVAILABLE,
-                   "etcdserver: request timed out, waiting for the applied index took too long");
-    visit_free(&v);
+    for (int64_t id = 7; id <= 8; id++) {
+        api_rig_ask(&k, &v, TIME_TO_LIVE, &(struct pb_lease_time_to_live_request){.id = id});
+        api_rig_for_ms(&k, 500);
+        CHECK(!v.is_over);
+        api_rig_fulfil(&k);
+        api_rig_expect(&k, &v, RPC_OK, "");
+        visit_free(&v);
+    }
+    CHECK_EQ(k.confirmed, 2);
 
     api_rig_ask(&k, &v, TIME_TO_LIVE, &(struct pb_lease_time_to_live_request){.id = 7});
     api_rig_for_ms(&k, 300);
-    k.facts.is_leader = false;
+    k.failure = RESULT_TIMEOUT; /* there was no quorum */
+    api_rig_fulfil(&k);
+    api_rig_expect(&k, &v, RPC_UNAVAILABLE, "etcdserver: request timed out");
+    visit_free(&v);
+    k.failure = RESULT_OK;
+
+    api_rig_ask(&k, &v, TIME_TO_LIVE, &(struct pb_lease_time_to_live_request){.id = 7});
+    api_rig_for_ms(&k, 300);
+    k.facts.is_leader = false; /* since the quorum said so */
+    lease_demote(k.apply_rig.leases);
+    api_rig_fulfil(&k);
     api_rig_expect(&k, &v, RPC_UNAVAILABLE, "etcdserver: leader changed");
     visit_free(&v);
+    k.is_slow = false;
     api_rig_refused(&k, TIME_TO_LIVE, &(struct pb_lease_time_to_live_request){.id = 7},
                     RPC_UNAVAILABLE, "etcdserver: no leader");
 
@@ -205,13 +212,17 @@ TEST(a_follower_has_leases_renewed_by_the_leader)
     say_id(&v, 8);
     api_rig_until_messages(&k, &v, 2);
     CHECK_EQ(renewed_ttl(&v, 1, 8, NULL), 0);
+    k.leader_says = &(struct api_forwarded){.is_here = true};
+    k.is_slow = true;
+    say_id(&v, 7);
+    api_rig_for_ms(&k, 300);
     k.facts.is_leader = true; /* by the time that it was asked */
     lease_promote(k.apply_rig.leases, k.facts.now_ms, 1000);
-    k.facts.is_leader = false;
-    k.leader_says = &(struct api_forwarded){.is_here = true};
-    say_id(&v, 7);
+    api_rig_fulfil(&k);
+    k.is_slow = false;
     api_rig_until_messages(&k, &v, 3);
     CHECK_EQ(renewed_ttl(&v, 2, 7, NULL), 50);
+    CHECK_EQ(k.confirmed, 1);
     visit_free(&v);
 
     api_rig_close(&k);
@@ -309,32 +320,65 @@ TEST(keep_alive_without_a_message_ends_well)
     api_rig_close(&k);
 }
 
-TEST(keep_alive_waits_before_it_says_that_a_lease_is_unknown)
+/* Only who leads can keep what a renewal promises, and say that there is no such lease. */
+TEST(keep_alive_is_answered_when_a_quorum_says_that_we_lead)
 {
     struct api_rig k;
     struct visit v;
     api_rig_open(&k);
-    api_rig_put(&k, "a", "one");
-    k.facts.committed_index = 2; /* the grant, on its way */
+    grant(&k, 7, 20);
+    k.is_slow = true;
 
     api_rig_stream(&k, &v, KEEP_ALIVE);
     say_id(&v, 7);
-    client_end(v.call);
     api_rig_for_ms(&k, 300);
     CHECK_EQ(v.message_count, 0);
-    struct pb_lease_grant_request request = {.id = 7, .ttl = 30};
-    api_rig_apply(&k, &(struct pb_internal_raft_request){.lease_grant = &request});
-    api_rig_expect(&k, &v, RPC_OK, "");
-    CHECK_EQ(renewed_ttl(&v, 0, 7, NULL), 30);
+    api_rig_fulfil(&k);
+    api_rig_until_messages(&k, &v, 1);
+    CHECK_EQ(renewed_ttl(&v, 0, 7, NULL), 20);
+    say_id(&v, 8);
+    api_rig_for_ms(&k, 300);
+    CHECK_EQ(v.message_count, 1);
+    api_rig_fulfil(&k);
+    api_rig_until_messages(&k, &v, 2);
+    CHECK_EQ(renewed_ttl(&v, 1, 8, NULL), 0);
+    CHECK_EQ(k.confirmed, 2);
+    k.failure = RESULT_TIMEOUT; /* there was no quorum */
+    say_id(&v, 7);
+    api_rig_for_ms(&k, 300);
+    api_rig_fulfil(&k);
+    api_rig_expect(&k, &v, RPC_UNKNOWN, "not a primary lessor");
     visit_free(&v);
 
-    k.facts.committed_index = 9;
-    api_rig_stream(&k, &v, KEEP_ALIVE);
-    say_id(&v, 8);
-    api_rig_for_ms(&k, 1300);
-    api_rig_expect(&k, &v, RPC_UNAVAILABLE,
-                   "etcdserver: request timed out, waiting for the applied index took too long");
-    visit_free(&v);
+    api_rig_close(&k);
+}
+
+/* By the time that the quorum says so, or cannot any more. */
+TEST(keep_alive_goes_to_the_next_leader_when_we_lead_no_more)
+{
+    struct api_rig k;
+    struct pb_lease_time_to_live_response told = {.id = 7, .ttl = 40};
+    api_rig_open(&k);
+    grant(&k, 7, 50);
+
+    for (unsigned i = 0; i < 2; i++) {
+        struct visit v;
+        k.facts.is_leader = k.is_slow = true;
+        lease_promote(k.apply_rig.leases, k.facts.now_ms, 1000);
+        api_rig_stream(&k, &v, KEEP_ALIVE);
+        say_id(&v, 7);
+        api_rig_for_ms(&k, 300);
+        CHECK_EQ(k.confirmed, i + 1);
+        follow(&k);
+        k.failure = i == 0 ? RESULT_OK : RESULT_LEADER_CHANGED;
+        api_rig_fulfil(&k);
+        k.failure = RESULT_OK;
+        k.is_slow = false;
+        k.leader_says = &(struct api_forwarded){.response = &told};
+        api_rig_until_messages(&k, &v, 1);
+        CHECK_EQ(renewed_ttl(&v, 0, 7, NULL), 40);
+        visit_free(&v);
+    }
 
     api_rig_close(&k);
 }
@@ -381,28 +425,6 @@ TEST(keep_alive_ends_when_we_do_not_lead)
     api_rig_stream(&k, &v, KEEP_ALIVE);
     say_id(&v, 7);
     api_rig_expect(&k, &v, RPC_UNAVAILABLE, "etcdserver: no leader");
-    visit_free(&v);
-
-    api_rig_close(&k);
-}
-
-/* A leader that has not ticked for long may have been replaced, and the time may be another's. */
-TEST(keep_alive_confirms_leadership_when_the_tick_is_late)
-{
-    struct api_rig k;
-    struct visit v;
-    api_rig_open(&k);
-    grant(&k, 7, 20);
-    k.facts.tick_is_late = true;
-
-    api_rig_stream(&k, &v, KEEP_ALIVE);
-    say_id(&v, 7);
-    api_rig_until_messages(&k, &v, 1);
-    CHECK_EQ(renewed_ttl(&v, 0, 7, NULL), 20);
-    CHECK_EQ(k.confirmed, 1);
-    k.failure = RESULT_TIMEOUT;
-    say_id(&v, 7);
-    api_rig_expect(&k, &v, RPC_UNKNOWN, "not a primary lessor");
     visit_free(&v);
 
     api_rig_close(&k);

@@ -595,9 +595,9 @@ static void freeze(struct cluster_rig *r, unsigned n, bool freeze)
 }
 
 /*
- * Five members, of which the leader and `*follower` stand still, their clocks included, while the
- * others elect another leader, and it grants lease 7. Then these are gone, and the two go on: they
- * have not heard of any of it, nor can they know that any time has passed.
+ * Five members that all know of lease 6. The leader and `*follower` stand still, their clocks
+ * included, while the others elect another leader, and it grants lease 7. Then these are gone, and
+ * the two go on: they have not heard of any of it, nor can they know that any time has passed.
  */
 static unsigned replace_leader(struct cluster_rig *r, unsigned *follower)
 {
@@ -605,6 +605,7 @@ static unsigned replace_leader(struct cluster_rig *r, unsigned *follower)
     cluster_rig_start_all(r);
     unsigned first = cluster_rig_leader(r);
     *follower = cluster_rig_follower(r);
+    grant(r, first, 6, 60);
     cluster_rig_until_equal(r, first);
 
     freeze(r, first, true);
@@ -621,8 +622,8 @@ static unsigned replace_leader(struct cluster_rig *r, unsigned *follower)
     return first;
 }
 
-/* Whoever is told so gives his lease up, with all that hangs on it. */
-static void check_lease_is_not_gone(struct cluster_rig *r, unsigned n)
+/* Neither how much time it has, nor that it is gone. */
+static void check_lease_is_not_told_of(struct cluster_rig *r, unsigned n, int64_t lease)
 {
     struct visit renewed = {0}, looked = {0};
     struct buf wire = {0};
@@ -631,43 +632,54 @@ static void check_lease_is_not_gone(struct cluster_rig *r, unsigned n)
     renewed.call =
         client_start(c, &(struct client_request){.path = "/etcdserverpb.Lease/LeaseKeepAlive",
                                                  .context = &renewed});
-    pb_encode(&pb_lease_keep_alive_request_schema, &(struct pb_lease_id){.id = 7}, &wire);
+    pb_encode(&pb_lease_keep_alive_request_schema, &(struct pb_lease_id){.id = lease}, &wire);
     client_send(renewed.call, buf_bytes(&wire));
     cluster_rig_ask(r, n, &looked, "/etcdserverpb.Lease/LeaseTimeToLive",
                     &pb_lease_time_to_live_request_schema,
-                    &(struct pb_lease_time_to_live_request){.id = 7});
+                    &(struct pb_lease_time_to_live_request){.id = lease});
     cluster_rig_for_ms(r, 20000);
-    CHECK(renewed.is_over);
     CHECK_EQ(renewed.message_count, 0);
-    CHECK(looked.is_over);
+    CHECK(renewed.is_over);
     CHECK_EQ(looked.message_count, 0);
+    CHECK(looked.is_over);
     buf_free(&wire);
     visit_free(&renewed);
     visit_free(&looked);
 }
 
-TEST(a_replaced_leader_does_not_say_that_a_lease_is_gone)
+/* What the replaced leader, or its follower, says of a lease: nothing. */
+static void check_replaced_leader(bool at_follower, int64_t lease)
 {
     struct cluster_rig r;
     unsigned follower;
     unsigned first = replace_leader(&r, &follower);
 
-    check_lease_is_not_gone(&r, first);
+    check_lease_is_not_told_of(&r, at_follower ? follower : first, lease);
     for (unsigned n = 1; n <= r.count; n++)
         cluster_rig_cut(&r, n, false);
     cluster_rig_close(&r);
 }
 
+/* Whoever is told so gives his lease up, with all that hangs on it. */
+TEST(a_replaced_leader_does_not_say_that_a_lease_is_gone)
+{
+    check_replaced_leader(false, 7);
+}
+
 TEST(nor_does_it_tell_a_follower_so)
 {
-    struct cluster_rig r;
-    unsigned follower;
-    (void)replace_leader(&r, &follower);
+    check_replaced_leader(true, 7);
+}
 
-    check_lease_is_not_gone(&r, follower);
-    for (unsigned n = 1; n <= r.count; n++)
-        cluster_rig_cut(&r, n, false);
-    cluster_rig_close(&r);
+/* The other counts its time, and will end it sooner. */
+TEST(a_replaced_leader_whose_clock_stood_renews_nothing)
+{
+    check_replaced_leader(false, 6);
+}
+
+TEST(nor_does_it_renew_for_a_follower)
+{
+    check_replaced_leader(true, 6);
 }
 
 /* So many bytes that its log takes no more until the disk has them. */

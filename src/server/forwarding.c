@@ -144,8 +144,6 @@ static void look_at(struct forwarding *f, struct forward *w)
     }
 }
 
-/* One that comes while this member leads is one that it could not answer: it leads since a moment
- * ago, and knows nothing of leases yet. */
 void forwarding_need(struct forwarding *f, const struct api_need *need)
 {
     const struct api_facts *facts = f->o.facts;
@@ -156,8 +154,7 @@ void forwarding_need(struct forwarding *f, const struct api_need *need)
                           .asked = need->forward,
                           .token = (uint64_t)PEERING_TOKEN_FORWARD << PEERING_TOKEN_SHIFT |
                                    (++f->last_token & UINT32_MAX),
-                          .until_ms = facts->now_ms + f->o.limit_ms,
-                          .retry_ms = facts->now_ms + (facts->is_leader ? FORWARDING_RETRY_MS : 0)};
+                          .until_ms = facts->now_ms + f->o.limit_ms};
     need->call->id = w->token;
     list_init(&w->link);
     list_push_back(&f->waiting, &w->link);

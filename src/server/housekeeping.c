@@ -104,7 +104,7 @@ static bool counts_time(const struct housekeeping *h)
 {
     const struct api_facts *facts = h->o.facts;
 
-    return facts->is_leader && lease_is_primary(h->o.leases) && !facts->tick_is_late;
+    return facts->is_leader && lease_is_primary(h->o.leases);
 }
 
 static void look_for_expired(struct housekeeping *h)

@@ -20,8 +20,8 @@
  * Promises   1. No call does more than a slice of each kind of work.
  *            2. An alarm is on its way once per election timeout at most, a publication once per
  *               time limit of a proposal.
- *            3. Only a leader that is on time revokes leases, or tells of their time: one that was
- *               stalled may have been replaced, and another may have renewed them.
+ *            3. Only a leader revokes leases, or tells of their time. One that was replaced and has
+ *               not heard of it finds nobody who takes that from it.
  *            4. The store's version is not lowered before the log begins with a snapshot of the
  *               lowered version: whoever reads the one can read the other.
  * Not here   Making snapshots of the log (log_snapshot.h). Reading the store's version at boot

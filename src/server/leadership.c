@@ -48,8 +48,6 @@ void leadership_changed(struct server *s, const struct raft_soft_state *now)
     }
     s->facts.leader = now->lead;
     s->facts.is_leader = now->role == RAFT_LEADER;
-    if (!led && s->facts.is_leader)
-        s->facts.tick_is_late = false; /* a quorum has just said so */
     if (led && !s->facts.is_leader)
         lease_demote(s->state.leases);
 }
@@ -97,38 +95,6 @@ static void skip_ticks(struct server *s)
              LOG_ID("local-member-id", s->facts.member_id), LOG_U64("forward-ticks", ticks - 2));
     for (uint64_t i = 2; i < ticks; i++)
         raft_tick(s->raft);
-}
-
-/* --- being sure --- */
-
-/*
- * A leader that did not run for a while may have been replaced, and will hear of it only when its
- * connections are back, or when it notices after an election timeout of its own that nobody
- * responds. Until then it must not renew leases, which another counts the time of by now, and has
- * revoked perhaps. etcd is sure again with the next tick; here a quorum has to say so.
- */
-void leadership_stalled(struct server *s)
-{
-    s->facts.tick_is_late = true;
-    s->stalled_ms = s->facts.now_ms;
-}
-
-static void confirm(struct server *s)
-{
-    if (!s->facts.tick_is_late || !s->facts.is_leader || s->is_confirming)
-        return;
-    s->is_confirming = true;
-    s->confirmation = (struct api_call){0};
-    pending_need(&s->pending, &(struct api_need){.need = API_READ_INDEX, .call = &s->confirmation});
-}
-
-/* The round was asked for after the call had come, so what it says is younger than the stall,
- * unless there was another one meanwhile. */
-void leadership_confirmed(struct server *s)
-{
-    s->is_confirming = false;
-    if (s->facts.is_leader && s->confirmation.started_ms >= s->stalled_ms)
-        s->facts.tick_is_late = false;
 }
 
 /* --- handing over --- */
@@ -251,7 +217,6 @@ static void resign_if_full(struct server *s)
 void leadership_tick(struct server *s)
 {
     skip_ticks(s);
-    confirm(s);
     resign_if_stalled(s);
     resign_if_full(s);
 }

@@ -13,6 +13,9 @@
 static const char applied_too_late[] =
     "waiting for node to catch up its applied index has timed out";
 
+static const char not_found[] = "lease not found";
+static const char not_primary[] = "not a primary lessor";
+
 enum kind { RENEW, TIME_TO_LIVE, HASH, DOWNGRADE, PROMOTE };
 
 /* One that could not be answered at once. */
@@ -24,9 +27,10 @@ struct peer_question {
     uint64_t index;    /* to be applied first */
     uint64_t until_ms; /* but no later than this */
     int64_t lease, ttl;
-    bool with_keys, has_renewed;
-    bool is_confirming, is_confirmed; /* whether we lead, before a lease is said to be gone */
-    struct buf keys, last;            /* of a lease: those listed so far, and the last of them */
+    bool with_keys;
+    bool is_confirmed; /* of a lease: a quorum has said since it came that we lead */
+    bool has_renewed;
+    struct buf keys, last; /* of a lease: those listed so far, and the last of them */
     struct mvcc_hash hash;
     uint64_t member; /* to be promoted */
     bool is_changing;
@@ -174,13 +178,31 @@ static bool decode(struct peer_requests *r, const struct peer_event *e,
     return false;
 }
 
+/*
+ * As api does it: a quorum is asked whether we lead before anything is said of a lease, since a
+ * leader that was replaced need not know. Who does not lead says so at once, and the asker finds
+ * out who does.
+ */
+static struct peer_question *lease_question_new(struct peer_requests *r, const struct peer_event *e,
+                                                enum kind kind)
+{
+    if (!r->o.facts->is_leader) {
+        refuse(r, e->id, kind == RENEW ? 400 : 500, not_primary, false);
+        return NULL;
+    }
+    struct peer_question *q = question_new(r, e, kind);
+    if (q)
+        list_push_back(&r->needs, &q->need_link);
+    return q;
+}
+
 static void hear_renewal(struct peer_requests *r, const struct peer_event *e)
 {
     struct pb_lease_id asked = {0};
     struct arena arena = {0};
 
     if (decode(r, e, &pb_lease_keep_alive_request_schema, &arena, &asked)) {
-        struct peer_question *q = question_new(r, e, RENEW);
+        struct peer_question *q = lease_question_new(r, e, RENEW);
         if (q)
             q->lease = asked.id;
     }
@@ -193,7 +215,7 @@ static void hear_time_to_live(struct peer_requests *r, const struct peer_event *
     struct arena arena = {0};
 
     if (decode(r, e, &pb_lease_internal_request_schema, &arena, &asked)) {
-        struct peer_question *q = question_new(r, e, TIME_TO_LIVE);
+        struct peer_question *q = lease_question_new(r, e, TIME_TO_LIVE);
         if (q && asked.request) {
             q->lease = asked.request->id;
             q->with_keys = asked.request->keys;
@@ -219,17 +241,6 @@ static void propose_full_time(struct peer_question *q)
     list_push_back(&q->requests->needs, &q->need_link);
 }
 
-/* As api does it: whoever was replaced as leader, and does not know, lacks leases granted since. */
-static void lease_is_unknown(struct peer_question *q)
-{
-    if (q->is_confirmed) {
-        refuse_question(q, 404, "lease not found");
-        return;
-    }
-    q->is_confirming = true;
-    list_push_back(&q->requests->needs, &q->need_link);
-}
-
 /* One whose time is up waits until its revoke has been applied: then it is not found. */
 static void renew(struct peer_question *q)
 {
@@ -244,12 +255,12 @@ static void renew(struct peer_question *q)
             answer_renewal(q);
         return;
     case LEASE_NOT_FOUND:
-        lease_is_unknown(q);
+        refuse_question(q, 404, not_found);
         return;
     case LEASE_EXPIRED:
         return;
     case LEASE_NOT_PRIMARY:
-        refuse_question(q, 400, "not a primary lessor");
+        refuse_question(q, 400, not_primary);
         return;
     case LEASE_EXISTS:
     case LEASE_TTL_TOO_LARGE:
@@ -319,11 +330,11 @@ static bool look_at_lease(struct peer_question *q, unsigned steps)
     if (q->with_keys && apply_is_busy(r->o.apply))
         return true; /* keys of half an entry hang on it; when it is done they all do */
     if (!lease_look(r->o.leases, q->lease, r->o.facts->now_ms, &info)) {
-        lease_is_unknown(q);
+        refuse_question(q, 404, not_found);
         return true;
     }
     if (!lease_is_primary(r->o.leases)) {
-        refuse_question(q, 500, "not a primary lessor");
+        refuse_question(q, 500, not_primary);
         return true;
     }
     if (q->with_keys && !list_keys(q, steps))
@@ -557,9 +568,15 @@ void peer_requests_hear(struct peer_requests *r, const struct peer_event *e)
 
 /* --- working --- */
 
+static bool is_of_lease(const struct peer_question *q)
+{
+    return q->kind == RENEW || q->kind == TIME_TO_LIVE;
+}
+
 static bool is_pending(const struct peer_question *q)
 {
-    return q->kind == DOWNGRADE || q->has_renewed || q->is_confirming || q->is_changing;
+    return q->kind == DOWNGRADE || (is_of_lease(q) && !q->is_confirmed) || q->has_renewed ||
+           q->is_changing;
 }
 
 /* True: what was committed when it came is applied. Otherwise q may be gone. */
@@ -574,12 +591,6 @@ static bool has_caught_up(struct peer_question *q)
     return false;
 }
 
-/* Somebody else may lead by now, and count the time: the server is finding out. */
-static bool is_sure(const struct peer_requests *r)
-{
-    return !r->o.facts->is_leader || !r->o.facts->tick_is_late;
-}
-
 /* False: it wants to go on at once. */
 static bool go_on(struct peer_question *q, unsigned steps)
 {
@@ -591,11 +602,10 @@ static bool go_on(struct peer_question *q, unsigned steps)
         }
         return mvcc_is_settling(q->requests->o.mvcc); /* that goes on by itself */
     case RENEW:
-        if (has_caught_up(q) && is_sure(q->requests))
-            renew(q);
+        renew(q);
         return true;
     case TIME_TO_LIVE:
-        return !has_caught_up(q) || look_at_lease(q, steps);
+        return look_at_lease(q, steps);
     case PROMOTE:
         if (has_caught_up(q))
             promote(q);
@@ -649,7 +659,6 @@ void peer_requests_confirmed(struct peer_requests *r, struct api_call *c)
     bool enabled = cluster_downgrade(r->o.cluster).enabled;
 
     if (q->kind != DOWNGRADE) {
-        q->is_confirming = false;
         q->is_confirmed = true; /* peer_requests_work goes on with it */
         return;
     }

@@ -4,7 +4,8 @@
  *     GET  /members            who is in the cluster
  *     GET  /version            what this member runs
  *     GET  /downgrade/enabled  as a linearizable read
- *     POST /leases             a renewal, for a client of another member; only the leader can
+ *     POST /leases             a renewal, for a client of another member; only the leader can, and
+ *                              first a read round says that this member leads
  *     POST /leases/internal    how long a lease has to live, likewise
  *     GET  /members/hashkv     the hash of the store at a revision
  *     POST /members/promote/N  a learner becomes a voter; only the leader can say whether it may

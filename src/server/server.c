@@ -211,7 +211,6 @@ static void say_if_downgrading(const struct server *s)
 
 static void begin_serving(struct server *s)
 {
-    s->last_tick_ms = s->facts.now_ms;
     s->skip_ticks_until_ms = s->facts.now_ms + SKIP_TICKS_MS;
     s->tick_timer.on_time = tick_is_due;
     s->tick_due = true; /* which also sets the timer */

@@ -98,13 +98,9 @@ struct server {
     struct timer tick_timer;
     struct event again; /* in the inbox while a turn has left work behind */
     bool tick_due;
-    bool awaits_space; /* a boot, which is tried again when a tick is due */
-    uint64_t last_tick_ms;
+    bool awaits_space;            /* a boot, which is tried again when a tick is due */
     uint64_t skip_ticks_until_ms; /* a member that starts may hurry until then */
     uint64_t lead_elected_ms;     /* when we heard of who leads now, or led last */
-    uint64_t stalled_ms;          /* when it was noticed that a tick is late */
-    struct api_call confirmation; /* that this member leads nevertheless: a read of its own */
-    bool is_confirming;
 
     /* raft's work */
     struct storage_work work;          /* that it has handed out */
@@ -156,9 +152,6 @@ void server_come_back(struct server *s);
 /* leadership.c */
 void leadership_changed(struct server *s, const struct raft_soft_state *now);
 void leadership_tick(struct server *s);
-/* A tick is late; and a read round says that this member still leads. */
-void leadership_stalled(struct server *s);
-void leadership_confirmed(struct server *s);
 void leadership_campaign_alone(struct server *s);
 /* A client wants this member to lead instead. */
 void leadership_move(struct server *s, uint64_t to);

@@ -335,7 +335,6 @@ static void tick(struct server *s)
     if (!s->tick_due)
         return;
     s->tick_due = false;
-    s->last_tick_ms = s->facts.now_ms;
     raft_tick(s->raft);
     leadership_tick(s);
     leave_if_due(s);
@@ -567,8 +566,6 @@ static void serve_reads(struct server *s)
     for (struct api_call *c; can_reply(s) && (c = pending_take_confirmed(&s->pending));)
         if (c->api)
             api_read_index_done(s->clients.api, c);
-        else if (c == &s->confirmation)
-            leadership_confirmed(s);
         else if (c == &s->corruption.call)
             corruption_confirmed(&s->corruption);
         else
@@ -592,9 +589,7 @@ static void fail_some(struct server *s)
     for (struct api_call *c; (c = pending_take_failed(&s->pending, &why));) {
         if (why == RESULT_TIMEOUT)
             why = leadership_timeout(s, c);
-        if (c == &s->confirmation)
-            s->is_confirming = false; /* the next tick asks again */
-        else if (c == &s->corruption.call)
+        if (c == &s->corruption.call)
             corruption_unconfirmed(&s->corruption, why);
         else
             tell_failed(s, c, why);
@@ -839,8 +834,6 @@ static bool keep_house(struct server *s)
 static void look_at_the_clock(struct server *s)
 {
     s->facts.now_ms = server_now_ms(s);
-    if (s->facts.now_ms - s->last_tick_ms > 3 * s->config->heartbeat_ms)
-        leadership_stalled(s);
     s->facts.unix_seconds = (int64_t)(clock_wall_ns(s->io->clock) / (1000 * NS_PER_MS));
     s->facts.is_stopping = s->is_stopping;
 }
