@@ -37,10 +37,15 @@ static void choose_server(struct actor *a)
         a->server = (a->server + 1 + rng_below(&a->rng, others)) % a->o.server_count;
 }
 
-void actor_wait_ms(struct actor *a, uint64_t max)
+void actor_wait_between_ms(struct actor *a, uint64_t min, uint64_t max)
 {
     a->timer_due = false;
-    timer_start(a->o.io->clock, &a->timer, rng_between(&a->rng, 0, max * NS_PER_MS));
+    timer_start(a->o.io->clock, &a->timer, rng_between(&a->rng, min * NS_PER_MS, max * NS_PER_MS));
+}
+
+void actor_wait_ms(struct actor *a, uint64_t max)
+{
+    actor_wait_between_ms(a, 0, max);
 }
 
 struct actor *actor_new(const struct actor_options *options)

@@ -9,8 +9,8 @@
  *     reader    ranges of all options, mostly of the past
  *     lessee    leases, and renews them on a stream that it keeps
  *     poller    linearizable reads of what is newest, a few at a time, and nothing else
- *     keeper    one lease, and renews it at any time before it ends, as long as it lasts; now and
- *               then it stops doing so
+ *     keeper    one lease, and renews it shortly before it ends, as long as it lasts; now and then
+ *               it stops doing so
  *     operator  hashes members' stores, at revisions of now, of the past and of compactions,
  *               defragments them, moves leadership, and makes backups, fast or slowly, which it
  *               restores; wherever it is connected to

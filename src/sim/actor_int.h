@@ -90,6 +90,7 @@ struct actor {
 
 /* actor.c */
 void actor_wait_ms(struct actor *a, uint64_t max);
+void actor_wait_between_ms(struct actor *a, uint64_t min, uint64_t max);
 /* It waits so long for something that may never come, from now on. */
 void actor_limit(struct actor *a);
 /* The connection is closed; another is made after a while, to another member if there is one. */

@@ -48,7 +48,7 @@ static void draw_clients(struct climate *c, struct rng *rng)
     c->readers = rng_chance(rng, 1, 2);
     c->lessees = rng_chance(rng, 1, 3);
     c->pollers = rng_chance(rng, 1, 2) ? (unsigned)rng_between(rng, 1, 3) : 0;
-    c->keepers = rng_chance(rng, 1, 2) ? (unsigned)rng_between(rng, 1, 3) : 0;
+    c->keepers = rng_chance(rng, 3, 4) ? (unsigned)rng_between(rng, 1, 3) : 0;
     c->watchers = (unsigned)rng_between(rng, 1, 3);
     c->pause_ms_max = rng_chance(rng, 1, 3) ? 400 : 40;
     c->has_herd = c->herders > 0 || rng_chance(rng, 1, 10); /* it writes a lot */

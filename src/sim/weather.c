@@ -266,7 +266,9 @@ static uint64_t draw_pause(struct weather *w, struct rng *rng, struct spell *s, 
     s->effect.cut = whole_machine || without_members;
     if (allowed)
         w->o.on->on_pause(w->o.context, s->member, whole_machine);
-    return draw_ms(rng, 10, 6000);
+    /* Half of them are long enough for another to be elected, and to lead for a while. */
+    bool is_long = rng_chance(rng, 1, 2);
+    return is_long ? rng_between(rng, 2000, 6000) : draw_ms(rng, 10, 6000);
 }
 
 static void draw_reset(struct weather *w, struct rng *rng, bool allowed)

@@ -246,10 +246,13 @@ static void begin_compaction(struct actor *a)
     q->is_future = is_future;
 }
 
+/* A keeper's lasts for longer than it takes to elect another leader, and that one extends it. */
 static void begin_grant(struct actor *a)
 {
+    bool keeps = a->o.kind == ACTOR_KEEPER;
+
     ASK(a, OP_GRANT, "/etcdserverpb.Lease/LeaseGrant", lease_grant_request,
-        .ttl = (int64_t)rng_between(&a->rng, 1, 5));
+        .ttl = (int64_t)rng_between(&a->rng, keeps ? 3 : 1, keeps ? 6 : 5));
 }
 
 static void begin_renewal(struct actor *a)
@@ -386,16 +389,23 @@ static void hear_of_lease(struct actor *a, uint64_t op, struct bytes message, st
     }
 }
 
-/* A keeper that renewed all the time would never notice that one renewal was worth nothing. */
-static uint64_t longest_pause_ms(const struct actor *a)
+/*
+ * A keeper that renewed all the time would never notice that one renewal was worth nothing. Nor
+ * would it be told anything worthless: time is promised from when it is asked for, and whoever asks
+ * a leader that has just stopped asks before another leads.
+ */
+static void wait_for_next(struct actor *a)
 {
     const struct history_lease *l = a->is_kept ? history_lease(a->h, a->lease) : NULL;
 
     if (a->haste > 0)
-        return 0;
-    if (a->o.kind == ACTOR_OPERATOR)
-        return OPERATOR_PAUSE_MS_MAX;
-    return l ? (uint64_t)l->ttl * 1000 : a->o.pause_ms_max;
+        actor_wait_ms(a, 0);
+    else if (a->o.kind == ACTOR_OPERATOR)
+        actor_wait_ms(a, OPERATOR_PAUSE_MS_MAX);
+    else if (l)
+        actor_wait_between_ms(a, (uint64_t)l->ttl * 750, (uint64_t)l->ttl * 1000);
+    else
+        actor_wait_ms(a, a->o.pause_ms_max);
 }
 
 static void call_over(struct actor *a, struct asked *q)
@@ -405,7 +415,7 @@ static void call_over(struct actor *a, struct asked *q)
     q->waits = false;
     a->asked_count--;
     if (a->asked_count == 0)
-        actor_wait_ms(a, longest_pause_ms(a));
+        wait_for_next(a);
 }
 
 static void check_header(struct actor *a, const struct asked *q, int64_t revision)
