@@ -121,6 +121,10 @@ enum {
 #define RAFT_RESIDENT_ENTRIES_MAX 10000
 #define RAFT_RESIDENT_BYTES_MAX   (32 * MIB)
 
+/* Entries that are committed and wait for the store, which may be slower than the log for minutes:
+ * with more of them a follower takes in no further ones. */
+#define RAFT_UNAPPLIED_BYTES_MAX (16 * MIB)
+
 /* Reads waiting to be confirmed, or for the term's first commit. Reads may be lost, so beyond this
  * many the newest are. */
 #define RAFT_READS_MAX 65536

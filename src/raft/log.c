@@ -100,6 +100,11 @@ static uint64_t size_upto(const struct raft_log *l, uint64_t index)
     return l->sizes[l->head + (index - l->resident)];
 }
 
+uint64_t raft_log_unapplied_bytes(const struct raft_log *l)
+{
+    return size_upto(l, l->committed) - size_upto(l, l->applied);
+}
+
 static void array_push(struct raft_log *l, const struct raft_entry *e)
 {
     uint64_t size = size_upto(l, raft_log_last(l)) + raft_entry_size(e);

@@ -122,6 +122,8 @@ const struct raft_entry *raft_log_slice(const struct raft_log *l, uint64_t low, 
                                         uint64_t max_bytes, size_t *count);
 
 bool raft_log_has_unapplied_conf_change(const struct raft_log *l);
+/* The encoded size of what is committed and not applied. */
+uint64_t raft_log_unapplied_bytes(const struct raft_log *l);
 
 /* --- appending --- */
 

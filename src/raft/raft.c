@@ -530,6 +530,7 @@ struct raft_status raft_status(const struct raft *r)
         .stable_index = r->log.unstable - 1,
         .last_index = raft_log_last(&r->log),
         .resident_bytes = r->log.resident_bytes,
+        .unapplied_bytes = raft_log_unapplied_bytes(&r->log),
         .pending_conf_index = r->pending_conf_index,
         .uncommitted_bytes = r->uncommitted_bytes,
         .election_elapsed = r->election_elapsed,

@@ -331,7 +331,8 @@ struct raft_status {
     bool is_learner;
     /* base: compacted up to. resident: first entry in memory. stable: durable up to, as told. */
     uint64_t base_index, resident_index, stable_index, last_index;
-    uint64_t resident_bytes; /* data of the entries in memory */
+    uint64_t resident_bytes;  /* data of the entries in memory */
+    uint64_t unapplied_bytes; /* encoded size of those that are committed and not applied */
     uint64_t pending_conf_index, uncommitted_bytes;
     unsigned election_elapsed, heartbeat_elapsed, randomized_election_timeout;
 };

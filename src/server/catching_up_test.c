@@ -87,3 +87,31 @@ TEST(a_member_catches_up_though_its_leader_is_lost)
     check_equal(&r);
     cluster_rig_close(&r);
 }
+
+/* Its log takes whatever is sent, and its store is slow: what lies between the two is in memory. */
+TEST(a_member_whose_store_hangs_does_not_take_in_what_it_cannot_apply)
+{
+    enum { VALUE_BYTES = 1000000, PUTS = 200 };
+    struct cluster_rig r;
+    char *value = mem_alloc(VALUE_BYTES + 1);
+    uint64_t most = 0;
+    memset(value, 'v', VALUE_BYTES);
+    value[VALUE_BYTES] = 0;
+    cluster_rig_open(&r, 3, NULL);
+    cluster_rig_start_all(&r);
+    unsigned slow = cluster_rig_follower(&r), leader = cluster_rig_leader(&r);
+
+    fake_workers_hang(&r.at[slow]->store_worker, FAKE_DISK_FOR_EVER);
+    for (unsigned i = 0; i < PUTS; i++) {
+        cluster_rig_put(&r, leader, "k", value);
+        struct server_status s = server_status(r.at[slow]->server);
+        most = s.committed - s.applied > most ? s.committed - s.applied : most;
+    }
+    CHECK(most > 1); /* or this test shows nothing */
+    CHECK(most * VALUE_BYTES <= RAFT_UNAPPLIED_BYTES_MAX + PEER_IN_BYTES_MAX);
+
+    fake_workers_hang(&r.at[slow]->store_worker, 0);
+    cluster_rig_until_equal(&r, leader);
+    mem_free(value);
+    cluster_rig_close(&r);
+}

@@ -357,6 +357,20 @@ static size_t log_budget(const struct server *s)
     return budget < space ? budget : (size_t)space;
 }
 
+/*
+ * Bytes of entries that may come from others: none, either, while much waits for the store, which
+ * may be slower than the log by far, as when a leader sends all that was written while a snapshot
+ * was under way. What is committed is applied without hearing of anything new, so this ends. To
+ * count what is not committed, too, would not do: a new leader's first entry has to come in behind
+ * it, for any of it to be committed.
+ */
+static size_t append_budget(const struct server *s)
+{
+    bool is_behind = raft_status(s->raft).unapplied_bytes >= RAFT_UNAPPLIED_BYTES_MAX;
+
+    return is_behind ? 0 : log_budget(s);
+}
+
 /* While the disk is full there are no proposals but the server's own. For a few of those the log
  * has something left. */
 static size_t proposal_budget(const struct server *s)
@@ -518,15 +532,15 @@ static bool take_append(struct server *s, size_t budget, uint64_t until_ns, stru
 }
 
 /*
- * Before clients: heartbeats, votes and answers come in however far the log is behind, and entries
- * only while it is not. What is left of them is dropped by peer in the end, and the leader sends it
- * again.
+ * Before clients: heartbeats, votes and answers come in however far log or store are behind, and
+ * entries only while they are not. What is left of them is dropped by peer in the end, and the
+ * leader sends it again.
  */
 static void hear_peers(struct server *s)
 {
     uint64_t until_ns = clock_now_ns(s->io->clock) + TURN_PEERS_US * 1000ull;
     struct peer_event e;
-    size_t budget = log_budget(s);
+    size_t budget = append_budget(s);
     unsigned count = 0;
 
     for (; count < TURN_PEERS_MAX && peers_take(s->peering.peers, &e); count++) {
@@ -879,7 +893,8 @@ static bool has_more(const struct server *s)
         return true;
     if (raft_has_output(s->raft) || may_configure(s))
         return true;
-    return (pending_has_proposals(&s->pending) || s->peers_left) && log_budget(s) > 0;
+    return (pending_has_proposals(&s->pending) && log_budget(s) > 0) ||
+           (s->peers_left && append_budget(s) > 0);
 }
 
 static void work(struct server *s)
