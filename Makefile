@@ -12,6 +12,7 @@
 #   make cluster-faults  three real members, killed, paused and cut off: ROUNDS=100 PARTITIONS=30
 #   make cluster-installs  the same for MINUTES=30, with a snapshot for some member every minute or so
 #   make cluster-failover  for how long nobody can write when the leader goes: KILLS=50 STOPS=20
+#   make cluster-catchup  what it costs to bring back a member that was away: KEYS=1000000
 #   make interop    members of ours and of real etcd in one cluster, and from one kind to the other
 #   make peers      real etcd and its tools, from the Go module registry, into build/peers, and those
 #                   of the release before into build/peers36 (make peers36 for them alone)
@@ -26,7 +27,8 @@
 #   tests/<tool>/         what a test program is made of, by the same endings: tests/raft holds
 #                         build/raft-scenarios and build/raft-cluster, tests/model holds
 #                         build/model-episodes, tests/cluster holds build/cluster-faults,
-#                         build/cluster-failover and build/cluster-mixed, all with their unit tests
+#                         build/cluster-failover, build/cluster-catchup and build/cluster-mixed, all
+#                         with their unit tests
 #   src/pb/proto/x.proto  compiled by protoc-c; the result is a second opinion for tests only
 #
 # A variant is the same build in another directory: make BUILD=build/clang CC=clang-19.
@@ -82,7 +84,7 @@ PROGRAMS += $(patsubst tests/model/%_main.c,$(BUILD)/model-%,$(filter tests/mode
 PROGRAMS += $(patsubst tests/cluster/%_main.c,$(BUILD)/cluster-%,$(filter tests/cluster/%_main.c,$(TOOLS)))
 
 .PHONY: all run run-cluster test check asan tsan fuzz lint format bench sim cluster-faults cluster-installs \
-        cluster-failover interop peers peers36 install clean FORCE
+        cluster-failover cluster-catchup interop peers peers36 install clean FORCE
 .DELETE_ON_ERROR:
 .SECONDARY:
 all: $(PROGRAMS) compile_commands.json
@@ -188,6 +190,12 @@ STOPS ?= 20
 cluster-failover: all
 	@$(BUILD)/cluster-failover --server $(SERVER) --kills $(KILLS) --stops $(STOPS) \
 	    --flags '--log-level warn'
+
+# A gigabyte is written while one of them is away. Once the leader lives, once it is killed in between.
+KEYS ?= 1000000
+cluster-catchup: all
+	@$(BUILD)/cluster-catchup --server $(SERVER) --keys $(KEYS)
+	@$(BUILD)/cluster-catchup --server $(SERVER) --keys $(KEYS) --kill-leader
 
 # Back to 3.6 there is a way only before the last member has gone to 3.7: so that is one way here.
 MIXED = $(BUILD)/cluster-mixed --cleat $(BUILD)/cleat --seed $(SEED)

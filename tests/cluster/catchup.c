@@ -21,7 +21,6 @@ enum {
     PUT_TIMEOUT_MS = 1000,  /* one that the leader has taken with it is tried again then */
     ASK_TIMEOUT_MS = 60000, /* a hash of everything takes a while */
     WELL_MS_MAX = 60000,
-    BEFORE_MS = 5000, /* at half speed, before the member is started */
     CATCH_UP_MS_MAX = 600000,
     PAGE_KEYS = 10000, /* of a read */
     KEY_BYTES = 16,
@@ -361,17 +360,18 @@ static uint64_t store_bytes(struct catchup *c, unsigned member)
 /* Of a snapshot that comes in; 0 if none does. */
 static uint64_t incoming_bytes(struct catchup *c, unsigned member)
 {
-    char path[4096];
+    char dir_path[4096], path[8192];
     const struct dirent *entry;
     struct stat st;
     uint64_t bytes = 0;
 
-    snprintf(path, sizeof(path), "%s/m%u/member/snap", c->o->dir, member + 1);
-    DIR *dir = opendir(path);
-    while (dir && (entry = readdir(dir)))
-        if (strncmp(entry->d_name, "tmp", 3) == 0 &&
-            fstatat(dirfd(dir), entry->d_name, &st, 0) == 0)
+    snprintf(dir_path, sizeof(dir_path), "%s/m%u/member/snap", c->o->dir, member + 1);
+    DIR *dir = opendir(dir_path);
+    while (dir && (entry = readdir(dir))) {
+        snprintf(path, sizeof(path), "%s/%s", dir_path, entry->d_name);
+        if (strncmp(entry->d_name, "tmp", 3) == 0 && stat(path, &st) == 0)
             bytes += (uint64_t)st.st_size;
+    }
     if (dir)
         closedir(dir);
     return bytes;
@@ -441,7 +441,7 @@ static bool look_before(struct catchup *c)
 {
     forget_most(c);
     write_at(c, c->r->fill_per_s / 2);
-    if (!run_ms(c, BEFORE_MS))
+    if (!run_ms(c, c->o->before_ms))
         return false;
     for (unsigned i = 0; i < c->fleet.count; i++) {
         c->r->members[i].anonymous_before = c->most[i];
@@ -591,6 +591,7 @@ static bool check_all(struct catchup *c)
 
 static void open_clients(struct catchup *c)
 {
+    assert(c->fleet.count > 0);
     for (unsigned i = 0; i < c->fleet.count; i++)
         c->lines[i] = caller_connect_to(&c->caller, &c->fleet.members[i].address);
     for (unsigned i = 0; i < c->o->clients; i++) {

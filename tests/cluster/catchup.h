@@ -29,6 +29,7 @@ struct catchup_options {
     unsigned keys;        /* that are written while it is away */
     unsigned value_bytes;
     unsigned clients;
+    unsigned before_ms; /* at half speed, until the member is started */
     bool kills_leader;
     volatile bool *is_unwanted; /* may be NULL */
 };

@@ -102,6 +102,7 @@ int main(int argc, char **argv)
                                 .old_keys = 10000,
                                 .value_bytes = 1000,
                                 .clients = 64,
+                                .before_ms = 5000,
                                 .members = 3,
                                 .election_ms = 1000};
     const char *more = "";
@@ -121,7 +122,8 @@ int main(int argc, char **argv)
 
     if (!tool_parse(options, argc, argv))
         return 2;
-    /* A gigabyte of values is more than two of store, the default's quota. */
+    /* A gigabyte of values, and what is written meanwhile, takes nearly the two that are allowed.
+     */
     snprintf(flags, sizeof(flags), "--quota-backend-bytes 8000000000 %s", more);
     o.flags = flags;
     o.dir = tool_open();
