@@ -108,6 +108,8 @@ bool peers_is_idle(const struct peers *p);
 void peers_add(struct peers *p, uint64_t id, const char *const *urls, size_t url_count);
 /* For good: whoever comes with this id is told so. */
 void peers_remove(struct peers *p, uint64_t id);
+/* The same for one that is not known as a member, and may become one again. */
+void peers_drop(struct peers *p, uint64_t id);
 
 /* --- tell: messages --- */
 

@@ -172,6 +172,16 @@ void peers_remove(struct peers *p, uint64_t id)
              LOG_ID("removed-remote-peer-id", id));
 }
 
+void peers_drop(struct peers *p, uint64_t id)
+{
+    struct peer *peer = find_any(p, id);
+
+    if (!peer)
+        return;
+    peer_free(peer);
+    log_info(p->logger, "stopped remote peer", LOG_ID("remote-peer-id", id));
+}
+
 /*
  * A cluster may have grown while we were away. The new members write to us, and raft responds; so
  * where they live is remembered, though nothing more is done about them until the log says that

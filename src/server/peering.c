@@ -146,7 +146,7 @@ static void add_member(struct peering *p, const struct pb_member *m)
     arena_free(&arena);
 }
 
-static void remove_member(struct peering *p, uint64_t id)
+static void forget_member(struct peering *p, uint64_t id)
 {
     size_t kept = 0;
 
@@ -154,7 +154,18 @@ static void remove_member(struct peering *p, uint64_t id)
         if (p->known[i] != id)
             p->known[kept++] = p->known[i];
     p->known_count = kept;
+}
+
+static void remove_member(struct peering *p, uint64_t id)
+{
+    forget_member(p, id);
     peers_remove(p->peers, id);
+}
+
+static void drop_member(struct peering *p, uint64_t id)
+{
+    forget_member(p, id);
+    peers_drop(p->peers, id);
 }
 
 static bool is_among(const struct pb_member *members, size_t count, uint64_t id)
@@ -169,7 +180,7 @@ void peering_set_members(struct peering *p, const struct pb_member *members, siz
 {
     for (size_t i = p->known_count; i-- > 0;)
         if (!is_among(members, count, p->known[i]))
-            remove_member(p, p->known[i]);
+            drop_member(p, p->known[i]);
     for (size_t i = 0; i < count; i++)
         if (members[i].id != p->self)
             add_member(p, &members[i]);

@@ -82,8 +82,8 @@ void peering_serve(const struct peering *p);
 /* --- members --- */
 
 /* At the beginning, and when the state was replaced: these are all of them, and those are gone for
- * good. So is whoever was known and is not among the first: the table that does not have him is
- * later than the one that had. */
+ * good. Whoever was known and is in neither table is not, or not yet: who joins has asked somebody
+ * for the members that may have been ahead of whom the snapshot is of. */
 void peering_set_members(struct peering *p, const struct pb_member *members, size_t count);
 void peering_set_removed(struct peering *p, const uint64_t *ids, size_t count);
 /* A conf change was applied to the cluster's table. What founders learn again is no news. A leader

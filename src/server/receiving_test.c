@@ -1001,54 +1001,83 @@ TEST(a_watcher_below_the_compact_revision_of_a_snapshot_is_cancelled_and_others_
 
 /* --- members --- */
 
-/* The third was removed while this one was away. */
-TEST(a_member_that_the_snapshot_does_not_have_is_gone_for_good)
+/* Leaves a member out of the image, which knows that it was removed, or does not know of it. */
+static void leave_out(struct shot *p, uint64_t id, bool was_removed)
 {
-    struct stage t;
-    struct peer_status status;
-    stage_open(&t);
-    unsigned third = 6 - t.leader - t.behind;
-    uint64_t gone = id_of(&t.r, third);
-    struct server *s = behind(&t);
+    struct raft_ids *voters = &p->snapshot.conf_state.voters;
+    struct rig_bucket *members = &p->buckets[BUCKET_MEMBERS];
     char name[17];
-    snprintf(name, sizeof(name), "%016llx", (unsigned long long)gone);
-    struct raft_ids *voters = &t.shot.snapshot.conf_state.voters;
+
+    snprintf(name, sizeof(name), "%016llx", (unsigned long long)id);
     for (size_t i = 0; i < voters->count; i++)
-        if (voters->at[i] == gone)
+        if (voters->at[i] == id)
             voters->at[i] = voters->at[--voters->count];
-    struct rig_bucket *members = &t.shot.buckets[BUCKET_MEMBERS];
-    for (size_t i = 0; i < members->count; i++)
-        if (bytes_equal(members->entries[i].key, bytes_of_str(name)) ||
-            bytes_equal(members->entries[i].key, bytes_of_str(name + strspn(name, "0")))) {
-            insert_entry(&t.shot, BUCKET_MEMBERS_REMOVED, members->entries[i].key,
-                         BYTES("removed"));
-            members->entries[i] = members->entries[--members->count];
-            break;
-        }
-    if (members->count == 2 &&
-        bytes_compare(members->entries[0].key, members->entries[1].key) > 0) {
+    for (size_t i = 0; i < members->count; i++) {
+        struct bytes key = members->entries[i].key;
+        if (!bytes_equal(key, bytes_of_str(name)) &&
+            !bytes_equal(key, bytes_of_str(name + strspn(name, "0"))))
+            continue;
+        if (was_removed)
+            insert_entry(p, BUCKET_MEMBERS_REMOVED, key, BYTES("removed"));
+        members->entries[i] = members->entries[--members->count];
+        break;
+    }
+    CHECK_EQ(members->count, 2);
+    if (bytes_compare(members->entries[0].key, members->entries[1].key) > 0) {
         struct rig_entry swap = members->entries[0];
         members->entries[0] = members->entries[1];
         members->entries[1] = swap;
     }
-    CHECK_EQ(members->count, 2);
-    shot_write(&t.shot);
+    shot_write(p);
+}
+
+/* The one who is behind takes an image that has not the third of them, whose number is returned. */
+static unsigned take_without_third(struct stage *t, bool was_removed)
+{
+    struct peer_status status;
+    unsigned third = 6 - t->leader - t->behind;
+    uint64_t gone = id_of(&t->r, third);
+    struct server *s = behind(t);
+
+    leave_out(&t->shot, gone, was_removed);
     CHECK(peers_status(s->peering.peers, gone, &status));
-
-    send_shot(&t.sender, &t.shot);
+    send_shot(&t->sender, &t->shot);
     while (server_installed(s) == 0)
-        sender_step(&t.sender);
-
-    until_over(&t.sender);
-    CHECK_EQ(t.sender.sent, 1);
+        sender_step(&t->sender);
+    until_over(&t->sender);
+    CHECK_EQ(t->sender.sent, 1);
     CHECK(!peers_status(s->peering.peers, gone, &status));
-    CHECK(peers_status(s->peering.peers, id_of(&t.r, t.leader), &status));
+    CHECK(peers_status(s->peering.peers, id_of(&t->r, t->leader), &status));
     CHECK_EQ(s->conf_state.voters.count, 2);
+    return third;
+}
+
+/* The third was removed while this one was away. */
+TEST(a_member_that_was_removed_before_the_snapshot_is_gone_for_good)
+{
+    struct stage t;
+    stage_open(&t);
+    unsigned third = take_without_third(&t, true);
+
     client_close(t.r.at[third]->client);
     t.r.at[third]->client = NULL;
     /* It is told, and ends. */
     while (!cluster_rig_logged(&t.r, third, "permanently removed from the cluster"))
         sender_step(&t.sender);
+    stage_close(&t);
+}
+
+/* Who joins knows the members by somebody's word, and the image may be of a moment before that. */
+TEST(a_member_that_the_snapshot_does_not_know_yet_is_not_told_that_it_was_removed)
+{
+    struct stage t;
+    stage_open(&t);
+    unsigned third = take_without_third(&t, false);
+
+    for (uint64_t until_ms = cluster_rig_now_ms(&t.r) + 3000; cluster_rig_now_ms(&t.r) < until_ms;)
+        sender_step(&t.sender);
+
+    CHECK(!cluster_rig_logged(&t.r, third, "permanently removed from the cluster"));
     stage_close(&t);
 }
 
