@@ -391,14 +391,30 @@ static bool leave_behind_all(struct mixed *x, unsigned leader)
     return true;
 }
 
+/*
+ * Each by a new one of its kind. When the last of etcd's members goes, the cluster may become one
+ * of our version at once, which an older etcd cannot join; so then a second one comes first, in the
+ * place of one of ours, for as long as that takes.
+ */
+static bool replace_all(struct mixed *x)
+{
+    bool needs_second = x->o->ours == MEMBERS - 1;
+
+    if (needs_second && !step_replace(x, 0, false, false))
+        return false;
+    for (unsigned i = 1; i < MEMBERS; i++)
+        if (!step_replace(x, i, x->is_ours[i], i % 2 == 0))
+            return false;
+    return step_replace(x, 0, true, true);
+}
+
 static void run_together(struct mixed *x)
 {
     for (unsigned leader = 0; leader < MEMBERS; leader++)
         if (!step_lead(x, leader) || !leave_behind_all(x, leader) || !step_kill(x, leader))
             return;
-    for (unsigned i = 0; i < MEMBERS; i++)
-        if (!step_replace(x, i, x->is_ours[i], i % 2 == 0))
-            return;
+    if (!replace_all(x))
+        return;
     if (x->result->snapshots[0][1] == 0 || x->result->snapshots[1][0] == 0)
         problem(x, "snapshots did not go both ways", "nobody was left behind far enough");
 }
