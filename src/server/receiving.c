@@ -43,6 +43,7 @@ static void forget(struct receiving *r)
     r->path = r->db_path = NULL;
     r->file = NULL;
     r->bytes = 0;
+    r->is_beyond_us = false;
     r->step = RECEIVING_IDLE;
 }
 
@@ -374,6 +375,7 @@ static enum err open_rooms(struct receiving *r)
 {
     enum err e = state_open(&r->image, &r->rooms, &r->why);
 
+    r->is_beyond_us = e == ERR_UNSUPPORTED;
     if (e == ERR_OK)
         e = check_members(r);
     if (e == ERR_OK && r->why.len > 0)
@@ -472,12 +474,29 @@ static bool step(struct server *s, struct receiving_post *p)
            raft_status(s->raft).base_index == snapshot_of(p)->index;
 }
 
+/*
+ * The cluster is in a state that this server cannot execute, as with an entry that it cannot apply:
+ * this member ends, and says why. If it only refused, the leader would send it all again at once,
+ * ten times a second, for ever. One that is old news is no reason to end.
+ */
+static void end_if_beyond_us(struct server *s)
+{
+    struct receiving *r = &s->receiving;
+    struct raft_status status = raft_status(s->raft);
+
+    if (r->is_beyond_us && r->now.message->term >= status.hard_state.term &&
+        snapshot_of(&r->now)->index > status.hard_state.commit)
+        server_fail(s, "cannot go on from the leader's snapshot: %s", buf_str(&r->why));
+}
+
 static void offer(struct server *s)
 {
     struct receiving *r = &s->receiving;
 
-    if (r->why.len > 0 && !is_canceled(r))
+    if (r->why.len > 0 && !is_canceled(r)) {
         refuse(r, &r->now, buf_str(&r->why));
+        end_if_beyond_us(s);
+    }
     if (r->why.len > 0 || is_canceled(r)) {
         end(r);
         return;

@@ -24,7 +24,9 @@
  * the leader how far we are: 204, and the body is not read. One that comes while another is under
  * way gets a 500, unless it is of a later term, or its sender has begun anew: then the older one
  * is given up, by its worker too, as long as raft has not taken it. What cannot be stored, or is
- * damaged, gets a 500 with the reason.
+ * damaged, gets a 500 with the reason. So does a sound image of a state that this server cannot
+ * execute, such as one with auth enabled; but then the member ends, as it does at an entry that it
+ * cannot apply.
  *
  * Promises   1. Nothing of this member's state or log is touched before raft has taken the
  *               snapshot; a refused one leaves no file behind.
@@ -92,6 +94,7 @@ struct receiving {
     struct disk_file *file;
     struct disk_op op;
     bool is_writing, has_written; /* the op is under way; is done and was not looked at */
+    bool is_beyond_us;            /* there is no image: it holds what this server cannot execute */
     struct buf gathered, being_written;
     struct bytes piece; /* of the write */
     uint64_t bytes;     /* in the file */

@@ -607,6 +607,29 @@ TEST(a_note_of_our_own_is_refused_in_an_image)
     alone_close(&t);
 }
 
+/* Or the leader would send it for ever, and nobody would look why this member does not come back.
+ */
+TEST(a_state_that_we_cannot_execute_ends_the_member)
+{
+    struct alone t;
+    alone_open(&t);
+    t.r.at[1]->may_fail = true;
+    insert_entry(&t.shot, BUCKET_AUTH, BYTES("authEnabled"), BYTES("\1"));
+    shot_write(&t.shot);
+
+    send_shot(&t.sender, &t.shot);
+    while (!t.r.at[1]->failed && t.sender.failed + t.sender.sent == 0)
+        sender_step(&t.sender);
+
+    CHECK(t.r.at[1]->failed);
+    CHECK_STR(buf_str(&t.r.at[1]->why),
+              "cannot go on from the leader's snapshot: auth is enabled in this store, and not "
+              "built in this server yet");
+    CHECK_STR(files_of(&t.r, 1), "");
+    cluster_rig_crash(&t.r, 1);
+    alone_close(&t);
+}
+
 /* Raft answers the leader how far this member is, and nothing of the image is read. */
 TEST(a_snapshot_that_is_not_above_what_is_committed_is_told_to_raft_and_not_read)
 {
