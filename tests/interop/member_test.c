@@ -3,6 +3,10 @@
  *
  *     the same commands to real etcd and to us     print the same, ids of new members too
  *     one of ours joins two of etcd's              and serves; and the other way round
+ *     what we cannot execute                       stops ours with a line that says so, and nobody
+ * else
+ *
+ * Under load, with all that can happen to such a cluster: cluster/mixed.h, make interop.
  */
 #include "base/buf.h"
 #include "base/mem.h"
@@ -120,6 +124,7 @@ enum { MEMBERS_MAX = 4 };
 struct mixed {
     struct peer at[MEMBERS_MAX]; /* called m0, m1, ... */
     unsigned count;
+    const char *flags; /* further ones, of all; NULL: none */
 };
 
 /* Five seconds of health before each change would be long; the checks have tests of their own. */
@@ -138,8 +143,8 @@ static struct peer *mixed_join(struct mixed *x, bool is_ours, bool is_learner)
         peer_open_ours(p, dir);
     else
         peer_open(p, dir);
-    buf_printf(&flags, LAX " --name m%u --initial-cluster-state %s --initial-cluster ", n,
-               n == 0 ? "new" : "existing");
+    buf_printf(&flags, LAX " %s --name m%u --initial-cluster-state %s --initial-cluster ",
+               x->flags ? x->flags : "", n, n == 0 ? "new" : "existing");
     for (unsigned i = 0; i <= n; i++)
         buf_printf(&flags, "%sm%u=%s", i > 0 ? "," : "", i, x->at[i].peer_url);
     if (n > 0)
@@ -272,5 +277,74 @@ TEST(directories_of_three_members_are_taken_over_one_after_the_other)
         check_equal(&x, value);
     }
     CHECK_STR(PEER_CTL(&x.at[1], "member list | grep -c ', true$'"), "1");
+    mixed_close(&x);
+}
+
+/* --- what we cannot execute --- */
+
+/* It ends by itself, and the last line of its log tells why. */
+static void check_gave_up(struct peer *ours, const char *why)
+{
+    int status;
+
+    CHECK_EQ(waitpid(ours->pid, &status, 0), ours->pid);
+    ours->pid = 0;
+    CHECK(WIFEXITED(status));
+    CHECK_EQ(WEXITSTATUS(status), 1);
+    const char *last = peer_run(&ours->arena, "tail -n 1 %s.log", ours->dir);
+    CHECK(strstr(last, "\"level\":\"fatal\""));
+    if (!strstr(last, why))
+        test_fail(__FILE__, __LINE__, "it should end because \"%s\", and says\n%s", why, last);
+}
+
+/* The two of etcd's go on; ours ends at the same entry however often it is started, and what it has
+ * up to there is good: etcd takes it from there. */
+TEST(a_request_we_cannot_execute_stops_our_member_alone_and_etcd_goes_on_with_its_directory)
+{
+    struct mixed x = {0};
+    mixed_join(&x, false, false);
+    mixed_join(&x, false, false);
+    struct peer *ours = mixed_join(&x, true, false);
+    PEER_CTL(ours, "put k before");
+
+    PEER_CTL(&x.at[0], "user add u:p");
+    check_gave_up(ours, "it is a request auth_user_add, and auth is not built in this server yet");
+    PEER_CTL(&x.at[1], "put k after");
+    check_equal(&x, "after");
+    peer_launch(ours, "--name m2");
+    check_gave_up(ours, "it is a request auth_user_add");
+
+    peer_run(&ours->arena, "%sutl export %s", ours->program, ours->dir);
+    ours->program = x.at[0].program;
+    ours->is_ours = false;
+    peer_launch(ours, "--name m2");
+    peer_await(ours);
+    check_equal(&x, "after");
+    CHECK_STR(PEER_CTL(ours, "user list"), "u");
+    mixed_close(&x);
+}
+
+/* The same when it comes as a snapshot, after ours was away for long. */
+TEST(a_snapshot_with_auth_enabled_stops_our_member)
+{
+    struct mixed x = {.flags = "--snapshot-count 50 --snapshot-catchup-entries 10"};
+    mixed_join(&x, false, false);
+    mixed_join(&x, false, false);
+    struct peer *ours = mixed_join(&x, true, false);
+    PEER_CTL(ours, "put k before");
+    peer_kill(ours);
+
+    PEER_CTL(&x.at[0], "user add root:p");
+    PEER_CTL(&x.at[0], "role add root");
+    PEER_CTL(&x.at[0], "user grant-role root root");
+    PEER_CTL(&x.at[0], "auth enable");
+    peer_run(&x.at[0].arena, PEERS "benchmark --endpoints %s --user root:p put --total 500",
+             x.at[0].client_url);
+
+    peer_launch(ours, "--name m2");
+    check_gave_up(ours, "auth is enabled");
+    peer_launch(ours, "--name m2");
+    check_gave_up(ours, "auth is enabled");
+    CHECK_STR(PEER_CTL(&x.at[1], "--user root:p get k --print-value-only"), "before");
     mixed_close(&x);
 }
