@@ -408,12 +408,21 @@ static bool replace_all(struct mixed *x)
     return step_replace(x, 0, true, true);
 }
 
+/* Each of ours to etcd and back, on its directory. */
+static bool change_directories(struct mixed *x)
+{
+    for (unsigned i = 0; i < x->o->ours; i++)
+        if (!step_take_over(x, i, false) || !step_take_over(x, i, true))
+            return false;
+    return true;
+}
+
 static void run_together(struct mixed *x)
 {
     for (unsigned leader = 0; leader < MEMBERS; leader++)
         if (!step_lead(x, leader) || !leave_behind_all(x, leader) || !step_kill(x, leader))
             return;
-    if (!replace_all(x))
+    if (!change_directories(x) || !replace_all(x))
         return;
     if (x->result->snapshots[0][1] == 0 || x->result->snapshots[1][0] == 0)
         problem(x, "snapshots did not go both ways", "nobody was left behind far enough");

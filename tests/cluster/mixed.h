@@ -4,8 +4,9 @@
  *
  *     TOGETHER     each member leads in turn, by etcdctl move-leader; while it does, one after the
  *                  other of the rest is killed and stays away until the log has left it behind, so
- *                  that a snapshot has to bring it back; then the leader is killed. In the end each
- *                  member is removed and a new one of its kind added.
+ *                  that a snapshot has to bring it back; then the leader is killed. Each of ours
+ *                  goes to etcd and back on its directory. In the end each member is removed
+ *                  and a new one of its kind added.
  *     MEMBERS      all members are etcd's; one after the other is removed, and a new one of ours
  *                  added in its place; then the same the other way round
  *     DIRECTORIES  the same, but each member stays who it is: it is stopped, and the other program
