@@ -1,9 +1,7 @@
 /*
  * A cluster is about to be downgraded, or is not after all: what its members do about it, whole.
  */
-#include "server/cluster_rig_test.h"
-
-#include "harness/test.h"
+#include "server/membership_rig_test.h"
 
 #include <stdio.h>
 
@@ -136,6 +134,30 @@ TEST(a_member_that_was_away_follows_a_downgrade)
     cluster_rig_start(&r, away);
     cluster_rig_until_ready(&r, away);
     until_all(&r, "3.7.0");
+
+    cluster_rig_close(&r);
+}
+
+/* Of whichever version it is: it would have to be one below the cluster's, which is lowered
+ * already.
+ */
+TEST(nobody_joins_a_cluster_that_is_being_downgraded)
+{
+    struct cluster_rig r;
+    membership_open(&r, 3, NULL);
+    CHECK_STR(downgrade(&r, 1, PB_DOWNGRADE_ENABLE, "3.6"), "3.7");
+    until_all(&r, "3.6.0 to 3.6.0");
+    unsigned n = cluster_rig_add_host(&r, NULL);
+    CHECK_STR(membership_add(&r, 1, "http://10.0.0.4:2380", false, NULL), "1:m1 2:m2 3:m3 4:-");
+
+    r.at[n]->may_fail = true;
+    cluster_rig_start(&r, n);
+    uint64_t until_ms = cluster_rig_now_ms(&r) + 20000;
+    while (!r.at[n]->failed && cluster_rig_now_ms(&r) < until_ms)
+        cluster_rig_step(&r);
+    CHECK(r.at[n]->failed);
+    CHECK_STR(buf_str(&r.at[n]->why), "incompatible with current running cluster");
+    cluster_rig_crash(&r, n);
 
     cluster_rig_close(&r);
 }
