@@ -643,6 +643,16 @@ bool server_term_at(const struct server *s, uint64_t index, uint64_t *out)
     return raft_term_at(s->raft, index, out);
 }
 
+bool server_members(const struct server *s, const struct cluster **table,
+                    struct raft_conf_state *conf)
+{
+    if (!s->raft || s->failed)
+        return false;
+    *table = s->state.cluster;
+    raft_conf_state(s->raft, conf);
+    return true;
+}
+
 bool server_digest(const struct server *s, struct digest *out)
 {
     if (!s->raft || s->failed || !digest_take(&s->state, out))

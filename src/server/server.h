@@ -29,10 +29,12 @@
 #include "base/err.h"
 #include "base/logger.h"
 
+struct cluster;
 struct config;
 struct digest;
 struct io;
 struct memory_disk;
+struct raft_conf_state;
 struct server; /* opaque */
 
 struct server_options {
@@ -88,6 +90,11 @@ struct server_status server_status(const struct server *s);
 
 /* The term of an entry of the log; false if it is compacted away or not there yet. */
 bool server_term_at(const struct server *s, uint64_t index, uint64_t *out);
+
+/* Who the members are, as of what is applied: the table (cluster.h), which the server owns, and
+ * what raft counts. False: it is being founded, or has ended. */
+bool server_members(const struct server *s, const struct cluster **table,
+                    struct raft_conf_state *conf);
 
 /* For tests: what has been applied, in a few numbers (digest.h), between two turns. False while
  * there is no saying: it is being founded, or something is half done. */

@@ -22,9 +22,17 @@ struct leadership {
                         durable. One that comes later may never be */
 };
 
+/* Who votes and who learns, and from which entry on, as far as that was shown. */
+struct conf {
+    uint64_t from;
+    struct raft_ids voters, learners;
+};
+
 struct member {
     bool is_up, is_leader;
-    uint64_t id, term, commit, applied;
+    uint64_t id, term, commit, applied, vote, lead;
+    size_t conf;      /* plus one, its place; 0: none was shown in this life */
+    uint32_t removed; /* a bit for each that it knows to be */
     struct row terms; /* of its log; what is above `last` is not there any more */
     uint64_t base, last, stable;
 };
@@ -33,12 +41,18 @@ struct cluster_check {
     size_t member_count;
     uint64_t founding;
     struct member members[CLUSTER_CHECK_MEMBERS_MAX];
+    struct conf *confs;
+    size_t conf_count, conf_cap;
+    size_t newest_conf; /* plus one */
+    uint64_t newest_conf_at;
+    uint32_t removed;           /* a bit for each that anybody knows to be */
     struct leadership *leaders; /* by term */
     size_t leader_count, leader_cap;
 
     struct row committed;    /* its term */
     struct row committed_in; /* the term in which that was first seen */
     struct row revision;     /* plus one, of the state after it */
+    struct row conf_of;      /* plus one, the place of the configuration after it */
     struct row digest_of;    /* plus one, its place among these */
     struct shown_digest {
         struct digest digest;
@@ -118,10 +132,188 @@ void cluster_check_free(struct cluster_check *c)
     mem_free(c->committed.at);
     mem_free(c->committed_in.at);
     mem_free(c->revision.at);
+    mem_free(c->conf_of.at);
+    mem_free(c->confs);
     mem_free(c->digest_of.at);
     mem_free(c->digests);
     mem_free(c->links);
     mem_free(c);
+}
+
+/* --- configurations --- */
+
+static bool has_id(const struct raft_ids *ids, uint64_t id)
+{
+    for (size_t i = 0; i < ids->count; i++)
+        if (ids->at[i] == id)
+            return true;
+    return false;
+}
+
+static bool same_ids(const struct raft_ids *a, const struct raft_ids *b)
+{
+    bool same = a->count == b->count;
+
+    for (size_t i = 0; i < a->count && same; i++)
+        same = a->at[i] == b->at[i];
+    return same;
+}
+
+static bool is_conf(const struct conf *conf, const struct raft_conf_state *now)
+{
+    return same_ids(&conf->voters, &now->voters) && same_ids(&conf->learners, &now->learners);
+}
+
+/* Of which entry: raft has a snapshot's members before its state is installed. */
+static uint64_t conf_index(const struct cluster_view *v)
+{
+    return v->applied > v->base ? v->applied : v->base;
+}
+
+/* The place of it, plus one. A learner that came and went leaves the one from before: then it is
+ * the newest of those. */
+static size_t find_conf(struct cluster_check *c, const struct member *m,
+                        const struct cluster_view *v)
+{
+    if (m->is_up && m->conf > 0 && is_conf(&c->confs[m->conf - 1], v->conf))
+        return m->conf;
+    for (size_t i = c->conf_count; i > 0; i--)
+        if (is_conf(&c->confs[i - 1], v->conf))
+            return i;
+    if (c->conf_count == c->conf_cap) {
+        c->conf_cap = c->conf_cap ? 2 * c->conf_cap : 32;
+        c->confs = mem_resize(c->confs, c->conf_cap, sizeof(*c->confs));
+    }
+    c->confs[c->conf_count] = (struct conf){
+        .from = conf_index(v), .voters = v->conf->voters, .learners = v->conf->learners};
+    return ++c->conf_count;
+}
+
+/* SIZE_MAX: nobody has shown it yet. */
+static size_t member_of(const struct cluster_check *c, uint64_t id)
+{
+    for (size_t i = 0; i < c->member_count && id != 0; i++)
+        if (c->members[i].id == id)
+            return i;
+    return SIZE_MAX;
+}
+
+static bool votes_in(const struct cluster_check *c, size_t conf, size_t member)
+{
+    uint64_t id = c->members[member].id;
+
+    return conf == 0 || (id != 0 && has_id(&c->confs[conf - 1].voters, id));
+}
+
+static size_t quorum_of(const struct cluster_check *c, size_t conf)
+{
+    return (conf == 0 ? c->member_count : c->confs[conf - 1].voters.count) / 2 + 1;
+}
+
+bool cluster_check_is_voter(const struct cluster_check *c, size_t member)
+{
+    return votes_in(c, c->newest_conf, member);
+}
+
+size_t cluster_check_voter_count(const struct cluster_check *c)
+{
+    return c->newest_conf == 0 ? c->member_count : c->confs[c->newest_conf - 1].voters.count;
+}
+
+size_t cluster_check_size(const struct cluster_check *c)
+{
+    size_t learners = c->newest_conf == 0 ? 0 : c->confs[c->newest_conf - 1].learners.count;
+
+    return cluster_check_voter_count(c) + learners;
+}
+
+bool cluster_check_knows_others(const struct cluster_check *c, size_t member)
+{
+    const struct member *m = &c->members[member];
+
+    for (size_t i = 0; i < c->member_count && m->conf > 0; i++) {
+        uint64_t id = c->members[i].id;
+        const struct conf *own = &c->confs[m->conf - 1];
+        if (i != member && cluster_check_is_up_to_date(c, i) &&
+            (has_id(&own->voters, id) || has_id(&own->learners, id)))
+            return true;
+    }
+    return false;
+}
+
+bool cluster_check_is_removed(const struct cluster_check *c, size_t member)
+{
+    return (c->removed >> member & 1) != 0;
+}
+
+bool cluster_check_is_up_to_date(const struct cluster_check *c, size_t member)
+{
+    const struct member *m = &c->members[member];
+    const struct conf *newest = &c->confs[c->newest_conf - 1];
+
+    return m->is_up && m->conf == c->newest_conf && m->conf > 0 &&
+           (has_id(&newest->voters, m->id) || has_id(&newest->learners, m->id));
+}
+
+static uint32_t removed_bits(const struct cluster_check *c, const struct cluster_view *v)
+{
+    uint32_t bits = 0;
+
+    for (size_t i = 0; i < v->removed_count; i++) {
+        size_t member = member_of(c, v->removed[i]);
+        if (member != SIZE_MAX)
+            bits |= 1u << member;
+    }
+    return bits;
+}
+
+/* Until the founders' entries are applied, a member that is started again knows only some. */
+static void take_conf(struct cluster_check *c, size_t member, const struct cluster_view *v)
+{
+    struct member *m = &c->members[member];
+
+    if (!v->conf)
+        return;
+    uint64_t index = conf_index(v);
+    size_t conf = find_conf(c, m, v), known = row_get(&c->conf_of, index);
+    if (v->conf->voters_outgoing.count > 0 || v->conf->learners_next.count > 0)
+        fail(c, "member %zu is in a joint configuration, which nobody has asked for", member);
+    if (index > c->founding && known != 0 && !is_conf(&c->confs[known - 1], v->conf))
+        fail(c,
+             "after entry %" PRIu64 " member %zu has %zu voters and %zu learners, or others than"
+             " another, which had %zu and %zu",
+             index, member, v->conf->voters.count, v->conf->learners.count,
+             c->confs[known - 1].voters.count, c->confs[known - 1].learners.count);
+    row_set(&c->conf_of, index, conf);
+    if (index >= c->newest_conf_at) {
+        c->newest_conf_at = index;
+        c->newest_conf = conf;
+    }
+    uint32_t removed = removed_bits(c, v);
+    if (m->is_up && (m->removed & ~removed) != 0)
+        fail(c, "member %zu has forgotten who was removed", member);
+    m->removed = removed;
+    c->removed |= removed;
+    m->conf = conf;
+}
+
+/* What it knew before this turn: whoever is removed in its midst may have been heard before that.
+ */
+static void check_removed(struct cluster_check *c, size_t member, const struct cluster_view *v)
+{
+    const struct member *m = &c->members[member];
+    size_t vote = member_of(c, v->vote), lead = member_of(c, v->lead);
+
+    if (!m->is_up)
+        return;
+    if (vote != SIZE_MAX && vote != member && (m->removed >> vote & 1) != 0 &&
+        (v->vote != m->vote || v->term != m->term))
+        fail(c, "member %zu votes in term %" PRIu64 " for member %zu, which it knows was removed",
+             member, v->term, vote);
+    if (lead != SIZE_MAX && lead != member && (m->removed >> lead & 1) != 0 &&
+        (v->lead != m->lead || v->term != m->term))
+        fail(c, "member %zu follows member %zu in term %" PRIu64 ", which it knows was removed",
+             member, lead, v->term);
 }
 
 /* --- leaders --- */
@@ -149,24 +341,42 @@ static struct leadership *leadership_of(struct cluster_check *c, uint64_t term)
  * such members it is known who has voted, and if it was just enough, all of them were counted: a
  * vote counts when it is durable.
  */
-static void count_votes(struct cluster_check *c, struct leadership *l)
+static bool has_votes(struct cluster_check *c, struct leadership *l, size_t conf, size_t *votes)
 {
-    size_t votes = 0, unseen = 0, quorum = c->member_count / 2 + 1;
+    size_t unseen = 0, quorum = quorum_of(c, conf);
     uint32_t seen = 0;
 
+    *votes = 0;
     for (size_t i = 0; i < c->member_count; i++) {
-        bool is_seen = l->votes[i] == l->id;
-        votes += is_seen;
+        bool counts = votes_in(c, conf, i), is_seen = counts && l->votes[i] == l->id;
+        *votes += is_seen;
         seen |= (uint32_t)is_seen << i;
-        unseen += !is_seen && c->members[i].term > l->term;
+        unseen += counts && !is_seen && c->members[i].term > l->term;
     }
-    if (votes + unseen < quorum)
-        fail(c, "member %zu leads term %" PRIu64 " by %zu votes of %zu", l->member, l->term, votes,
-             c->member_count);
-    l->needed = votes == quorum && unseen == 0 ? seen : 0;
+    l->needed = *votes == quorum && unseen == 0 ? seen : 0;
+    return *votes + unseen >= quorum;
 }
 
-static void check_leader(struct cluster_check *c, size_t member, const struct cluster_view *v)
+/* In the turn in which it wins, a member may also apply a change. Then it is not known which of the
+ * votes it needed. */
+static void count_votes(struct cluster_check *c, struct leadership *l, size_t before, size_t now)
+{
+    size_t votes;
+
+    if (!votes_in(c, before, l->member) && !votes_in(c, now, l->member))
+        fail(c, "member %zu leads term %" PRIu64 ", and is no voter", l->member, l->term);
+    if (has_votes(c, l, now, &votes)) {
+        l->needed = before == now ? l->needed : 0;
+        return;
+    }
+    if (!has_votes(c, l, before, &votes))
+        fail(c, "member %zu leads term %" PRIu64 " by %zu votes, and needs %zu", l->member, l->term,
+             votes, quorum_of(c, before));
+    l->needed = before == now ? l->needed : 0;
+}
+
+static void check_leader(struct cluster_check *c, size_t member, const struct cluster_view *v,
+                         size_t conf_before)
 {
     if (v->lead == 0)
         return;
@@ -181,7 +391,7 @@ static void check_leader(struct cluster_check *c, size_t member, const struct cl
              v->term, l->id, member, v->lead);
     if (v->is_leader && l->member == SIZE_MAX) {
         l->member = member;
-        count_votes(c, l);
+        count_votes(c, l, conf_before, c->members[member].conf);
     }
 }
 
@@ -309,19 +519,55 @@ static void take_log(struct cluster_check *c, size_t member, const struct cluste
 
 /* --- what is committed --- */
 
-static bool is_durable_on_quorum(const struct cluster_check *c, uint64_t index, uint64_t term)
+static bool is_durable_in(const struct cluster_check *c, size_t conf, uint64_t index, uint64_t term)
 {
     size_t count = 0;
 
     for (size_t i = 0; i < c->member_count; i++) {
         const struct member *m = &c->members[i];
-        count += m->stable >= index && (index <= m->base || row_get(&m->terms, index) == term);
+        count += votes_in(c, conf, i) && m->stable >= index &&
+                 (index <= m->base || row_get(&m->terms, index) == term);
     }
-    return count > c->member_count / 2;
+    return count >= quorum_of(c, conf);
+}
+
+static size_t difference(const struct raft_ids *a, const struct raft_ids *b)
+{
+    size_t count = 0;
+
+    for (size_t i = 0; i < a->count; i++)
+        count += !has_id(b, a->at[i]);
+    for (size_t i = 0; i < b->count; i++)
+        count += !has_id(a, b->at[i]);
+    return count;
+}
+
+/*
+ * By the configuration that a leader was in before its turn or is in now. If it has applied several
+ * changes at once, it may have been one that nobody has seen. A follower is told of what its leader
+ * has committed, by whichever configuration since its own; mostly others have shown it before.
+ */
+static bool is_durable_on_quorum(const struct cluster_check *c, size_t member, size_t conf_before,
+                                 bool leads, uint64_t index, uint64_t term)
+{
+    size_t now = c->members[member].conf;
+
+    if (is_durable_in(c, now, index, term) || is_durable_in(c, conf_before, index, term))
+        return true;
+    if (now == 0)
+        return false;
+    if (conf_before > 0 && now != conf_before &&
+        difference(&c->confs[conf_before - 1].voters, &c->confs[now - 1].voters) > 1)
+        return true;
+    uint64_t from = c->confs[(conf_before > 0 ? conf_before : now) - 1].from;
+    for (size_t i = 0; i < c->conf_count && !leads; i++)
+        if (c->confs[i].from >= from && is_durable_in(c, i + 1, index, term))
+            return true;
+    return false;
 }
 
 static void commit_one(struct cluster_check *c, size_t member, const struct cluster_view *v,
-                       uint64_t index)
+                       size_t conf_before, uint64_t index)
 {
     uint64_t term = row_get(&c->members[member].terms, index);
     uint64_t known = row_get(&c->committed, index);
@@ -333,7 +579,8 @@ static void commit_one(struct cluster_check *c, size_t member, const struct clus
              index, known, member, term);
     if (known != 0)
         return;
-    if (index > c->founding && !is_durable_on_quorum(c, index, term))
+    if (index > c->founding &&
+        !is_durable_on_quorum(c, member, conf_before, v->is_leader, index, term))
         fail(c,
              "member %zu says that entry %" PRIu64 " of term %" PRIu64
              " is committed, and it is not durable on a quorum",
@@ -363,7 +610,8 @@ static void check_base(struct cluster_check *c, size_t member, const struct clus
 }
 
 /* Of what the log still has. After a crash, and when it leads for the first time, all of it. */
-static void check_commit(struct cluster_check *c, size_t member, const struct cluster_view *v)
+static void check_commit(struct cluster_check *c, size_t member, const struct cluster_view *v,
+                         size_t conf_before)
 {
     const struct member *m = &c->members[member];
     uint64_t from = m->is_up ? m->commit : v->base;
@@ -374,7 +622,7 @@ static void check_commit(struct cluster_check *c, size_t member, const struct cl
     if (from < v->base)
         from = v->base;
     for (uint64_t i = from + 1; i <= v->commit && c->problem[0] == '\0'; i++)
-        commit_one(c, member, v, i);
+        commit_one(c, member, v, conf_before, i);
     bool led = m->is_up && m->is_leader && m->term == v->term;
     if (led && v->is_leader && v->commit > m->commit && row_get(&m->terms, v->commit) != v->term)
         fail(c,
@@ -529,18 +777,25 @@ void cluster_check_turned(struct cluster_check *c, size_t member, const struct c
     }
     uint64_t base_before = m->is_up ? m->base : 0;
     check_life(c, member, v);
+    m->id = v->id;
+    check_removed(c, member, v);
+    size_t conf_before = m->is_up ? m->conf : 0;
+    take_conf(c, member, v);
+    if (conf_before == 0)
+        conf_before = m->conf;
     check_vote(c, member, v);
-    check_leader(c, member, v);
+    check_leader(c, member, v, conf_before);
     take_log(c, member, v);
     check_base(c, member, v, base_before);
-    check_commit(c, member, v);
+    check_commit(c, member, v, conf_before);
     check_completeness(c, member, v);
     check_applied(c, member, v);
     check_bounds(c, member, v);
     m->is_up = true;
     m->is_leader = v->is_leader;
-    m->id = v->id;
     m->term = v->term;
+    m->vote = v->vote;
+    m->lead = v->lead;
     m->commit = v->commit;
     m->applied = v->applied;
 }

@@ -187,7 +187,7 @@ TEST(cluster_check_finds_a_leader_without_a_quorum_of_votes)
     r.members[0].view.is_leader = true;
     show(&r, 0, "111", 3);
 
-    is_refused(&r, "member 0 leads term 2 by 1 votes of 3");
+    is_refused(&r, "member 0 leads term 2 by 1 votes, and needs 2");
 }
 
 /* Check 1: somebody else may have voted and gone on in the same turn. */
@@ -742,4 +742,135 @@ TEST(cluster_check_demands_nothing_in_a_storm)
     cluster_check_time(r.check, 90000000000);
 
     is_fine(&r);
+}
+
+/* --- members that come and go --- */
+
+/* The first `voters` of them vote, and the next `learners` learn, as far as this member knows. */
+static void configure(struct cluster_check_rig *r, size_t member, struct raft_conf_state *conf,
+                      size_t voters, size_t learners)
+{
+    *conf = (struct raft_conf_state){.voters.count = voters, .learners.count = learners};
+    for (size_t i = 0; i < voters; i++)
+        conf->voters.at[i] = i + 1;
+    for (size_t i = 0; i < learners; i++)
+        conf->learners.at[i] = voters + i + 1;
+    r->members[member].view.conf = conf;
+    r->members[member].view.applied = 3;
+}
+
+static void configure_all(struct cluster_check_rig *r, struct raft_conf_state *conf, size_t voters,
+                          size_t learners)
+{
+    for (size_t i = 0; i < MEMBERS; i++) {
+        configure(r, i, conf, voters, learners);
+        show(r, i, "111", 3);
+    }
+}
+
+TEST(cluster_check_counts_no_learner_for_a_commit)
+{
+    struct cluster_check_rig r;
+    struct raft_conf_state conf;
+
+    rig_open(&r);
+    configure_all(&r, &conf, 2, 1);
+    lead(&r, 0, 2);
+    show(&r, 0, "1112", 4);
+    follow(&r, 2, 2, 0);
+    show(&r, 2, "1112", 4);
+    r.members[0].view.commit = 4;
+    show(&r, 0, "1112", 4);
+    is_refused(&r, "not durable on a quorum");
+}
+
+TEST(cluster_check_lets_two_voters_commit_beside_a_learner)
+{
+    struct cluster_check_rig r;
+    struct raft_conf_state conf;
+
+    rig_open(&r);
+    configure_all(&r, &conf, 2, 1);
+    commit_fourth(&r);
+    CHECK_EQ(cluster_check_voter_count(r.check), 2);
+    CHECK_EQ(cluster_check_size(r.check), 3);
+    CHECK(!cluster_check_is_voter(r.check, 2));
+    CHECK(cluster_check_is_up_to_date(r.check, 2));
+    is_fine(&r);
+}
+
+TEST(cluster_check_refuses_a_learner_that_leads)
+{
+    struct cluster_check_rig r;
+    struct raft_conf_state conf;
+
+    rig_open(&r);
+    configure_all(&r, &conf, 2, 1);
+    vote(&r, 0, 2, 2);
+    vote(&r, 1, 2, 2);
+    r.members[2].view = (struct cluster_view){.id = 3,
+                                              .term = 2,
+                                              .vote = 3,
+                                              .lead = 3,
+                                              .is_leader = true,
+                                              .commit = 3,
+                                              .applied = 3,
+                                              .revision = 1,
+                                              .conf = &conf};
+    show(&r, 2, "111", 3);
+    is_refused(&r, "is no voter");
+}
+
+TEST(cluster_check_counts_no_vote_of_one_that_is_no_member)
+{
+    struct cluster_check_rig r;
+    struct raft_conf_state conf;
+
+    rig_open(&r);
+    configure_all(&r, &conf, 2, 0);
+    vote(&r, 2, 2, 0);
+    vote(&r, 0, 2, 0);
+    r.members[0].view.lead = 1;
+    r.members[0].view.is_leader = true;
+    show(&r, 0, "111", 3);
+    is_refused(&r, "by 1 votes, and needs 2");
+}
+
+TEST(cluster_check_wants_the_same_members_after_the_same_entry)
+{
+    struct cluster_check_rig r;
+    struct raft_conf_state conf, other;
+
+    rig_open(&r);
+    configure_all(&r, &conf, 3, 0);
+    commit_fourth(&r);
+    r.members[0].view.applied = r.members[1].view.applied = r.members[1].view.commit = 4;
+    show(&r, 0, "1112", 4);
+    configure(&r, 1, &other, 2, 1);
+    r.members[1].view.applied = 4;
+    show(&r, 1, "1112", 4);
+    is_refused(&r, "after entry 4 member 1 has 2 voters and 1 learners");
+}
+
+TEST(cluster_check_lets_nobody_listen_to_whom_it_knows_to_be_removed)
+{
+    for (int follows = 0; follows < 2; follows++) {
+        struct cluster_check_rig r;
+        struct raft_conf_state conf;
+        uint64_t removed = 3;
+
+        rig_open(&r);
+        configure_all(&r, &conf, 2, 0);
+        r.members[0].view.removed = &removed;
+        r.members[0].view.removed_count = 1;
+        show(&r, 0, "111", 3);
+        CHECK(cluster_check_is_removed(r.check, 2));
+        CHECK(!cluster_check_is_removed(r.check, 1));
+        if (follows) {
+            follow(&r, 0, 2, 2);
+            show(&r, 0, "111", 3);
+        } else
+            vote(&r, 0, 2, 2);
+        is_refused(&r, follows ? "follows member 2" : "votes in term 2 for member 2");
+    }
 }

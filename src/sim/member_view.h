@@ -10,6 +10,8 @@ enum { MEMBER_BOUNDS = 1 };
 struct member_view {
     struct cluster_view view; /* lends what is below, and the server */
     struct cluster_bound bounds[MEMBER_BOUNDS];
+    struct raft_conf_state conf;
+    uint64_t table; /* the members, as roster.h knows them; 0: there is none yet */
 };
 
 /* Until the server's next turn. */
