@@ -38,15 +38,19 @@ static void print(const struct sim_result *r, uint64_t seed)
     const struct sickness_counts *c = &r->sick;
     unsigned sick = c->slow + c->hung + c->failing + c->flipped + c->wiped + c->full;
 
+    unsigned changed = r->changes.added + r->changes.learners + r->changes.promoted +
+                       r->changes.removed + r->changes.updated;
+
     if (!r->ok)
         printf("broken: %s\n", r->problem);
     printf("seed %" PRIu64 " %s: members %u, steps %" PRIu64 ", operations %" PRIu64
            ", seconds %" PRIu64 ".%03u, crashes %u, states compared %" PRIu64 " of %" PRIu64
            ", hashes %" PRIu64 " of %" PRIu64 ", backups %" PRIu64 ", installs %" PRIu64
-           ", sick disks %u, revision %" PRId64 ", hash %016" PRIx64 "\n",
+           ", sick disks %u, members changed %u of %u, revision %" PRId64 ", hash %016" PRIx64 "\n",
            seed, r->ok ? "ok" : "FAILED", r->members, r->steps, r->operations, r->virtual_ms / 1000,
            (unsigned)(r->virtual_ms % 1000), r->crashes, r->compared, r->digests,
-           r->hashes_compared, r->hashes, r->backups, r->installs, sick, r->revision, r->hash);
+           r->hashes_compared, r->hashes, r->backups, r->installs, sick, changed, r->changes.asked,
+           r->revision, r->hash);
     fflush(stdout);
 }
 
@@ -285,6 +289,8 @@ static bool parse_switch(const char *name, struct arguments *out)
         out->every_write = true;
     else if (strcmp(name, "--shrink") == 0)
         out->shrink = true;
+    else if (strcmp(name, "--with-changes") == 0)
+        out->options.with_changes = true;
     else if (strcmp(name, "--backend=lmdb") == 0 || strcmp(name, "--backend=memory") == 0) {
         out->lmdb = strcmp(name, "--backend=lmdb") == 0;
         out->options.without_quota = true;
@@ -350,7 +356,7 @@ int main(int argc, char **argv)
         fprintf(stderr,
                 "usage: cleat-sim [--seed N] [--runs N | --seeds FROM TO] [--members N] "
                 "[--writers N] [--watchers N] [--storm-ms N] [--without FAULT,...|all] [--replay] "
-                "[--trace] [--picture FILE] [--shrink] [--backend=memory|lmdb] "
+                "[--with-changes] [--trace] [--picture FILE] [--shrink] [--backend=memory|lmdb] "
                 "[--crash-at-every-write]\n");
         return 2;
     }

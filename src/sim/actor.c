@@ -29,10 +29,31 @@ struct client_request actor_request(const struct actor *a, const char *path)
         .path = path, .metadata = &require, .metadata_count = a->requires_leader};
 }
 
+/* Any but this one, if there is another. */
+static void choose_endpoint(struct actor *a)
+{
+    bool looks = rng_chance(&a->rng, 1, 4);
+    size_t first = a->server + 1 + rng_below(&a->rng, a->o.server_count);
+
+    if ((a->follows || looks || a->winding_down) && *a->o.endpoints != 0)
+        a->endpoints = *a->o.endpoints;
+    for (size_t i = 0; i < a->o.server_count; i++) {
+        size_t server = (first + i) % a->o.server_count;
+        if ((a->endpoints >> server & 1) != 0 && server != a->server) {
+            a->server = server;
+            return;
+        }
+    }
+}
+
 static void choose_server(struct actor *a)
 {
     size_t others = a->o.server_count - 1;
 
+    if (a->o.endpoints && !a->reads_final) {
+        choose_endpoint(a);
+        return;
+    }
     if (others > 0 && !a->reads_final) /* that is to be done at this one */
         a->server = (a->server + 1 + rng_below(&a->rng, others)) % a->o.server_count;
 }
@@ -62,6 +83,11 @@ struct actor *actor_new(const struct actor_options *options)
     assert(options->server_count > 0);
     assert(options->server_count <= ACTOR_SERVERS_MAX);
     a->server = rng_below(&a->rng, options->server_count);
+    if (options->endpoints) {
+        a->follows = rng_chance(&a->rng, 2, 3);
+        a->endpoints = *options->endpoints;
+        choose_endpoint(a);
+    }
     a->requires_leader = rng_chance(&a->rng, 1, 3);
     a->call_timeout_ns = CALL_TIMEOUT_NS;
     if (rng_chance(&a->rng, 2, 3)) /* one that is not as patient as the server */

@@ -27,6 +27,8 @@
  *                                        one without an answer has happened
  *     watches                            go on after the last revision seen, or told of
  *
+ * Where members come and go, it learns of that when it looks for another one, or some time later.
+ *
  * Most make one call at a time. At a leader that nobody else hears, whoever writes is soon
  * stuck with a write, and only pollers and keepers go on asking it.
  *
@@ -59,6 +61,8 @@ struct actor_options {
     const struct io *io;                           /* of the clients' host */
     struct net_address servers[ACTOR_SERVERS_MAX]; /* by member */
     size_t server_count;
+    /* Which of them are members, a bit for each, as it becomes known; NULL: all are. */
+    const uint32_t *endpoints;
     struct history *history;
     struct rng rng;
     unsigned pause_ms_max; /* between two calls */

@@ -56,6 +56,8 @@ struct actor {
     struct rng past; /* for reads of the past in transactions */
     struct client *client;
     size_t server;        /* that it is, or will be, connected to */
+    uint32_t endpoints;   /* that it knows of, where members come and go */
+    bool follows;         /* it always knows the newest of them */
     int64_t conn_told;    /* the highest revision that this connection was told */
     bool requires_leader; /* and says so */
     bool is_open, winding_down;

@@ -15,6 +15,7 @@ static const char *const fault_names[SIM_FAULTS] = {
     [FAULT_DRIFT] = "drift",         [FAULT_JUMP] = "jump",           [FAULT_FILES] = "files",
     [FAULT_SLOW_DISK] = "slow-disk", [FAULT_HANG] = "hang",           [FAULT_EIO] = "eio",
     [FAULT_FLIP] = "flip",           [FAULT_WIPE] = "wipe",           [FAULT_FULL] = "full",
+    [FAULT_MEMBERS] = "members",
 };
 
 const char *sim_fault_name(enum sim_fault fault)
@@ -115,6 +116,7 @@ void climate_draw(struct climate *c, struct rng *rng, unsigned members)
     c->members = (unsigned)ONE_OF(rng, 1, 1, 1, 3, 3, 3, 3, 3, 5, 5, 2, 4, 7);
     if (members > 0)
         c->members = members;
+    c->hosts = c->members;
     draw_clients(c, rng);
     draw_machine(c, rng);
     draw_lasting_flags(c, rng);
@@ -141,7 +143,7 @@ void climate_draw_disks(struct climate *c, struct rng *rng)
 {
     bool is_sick = rng_chance(rng, 1, 2);
 
-    for (unsigned f = FAULT_SLOW_DISK; f < SIM_FAULTS; f++) {
+    for (unsigned f = FAULT_SLOW_DISK; f <= FAULT_FULL; f++) {
         bool on = rng_chance(rng, 1, 2);
         bool is_for_good = f == FAULT_FLIP || f == FAULT_WIPE;
         if (is_sick && on && (c->members >= 3 || !is_for_good))
@@ -152,6 +154,18 @@ void climate_draw_disks(struct climate *c, struct rng *rng)
 void climate_draw_operators(struct climate *c, struct rng *rng)
 {
     c->operators = rng_chance(rng, 1, 2) ? (unsigned)rng_between(rng, 1, 2) : 0;
+}
+
+void climate_draw_members(struct climate *c, struct rng *rng, bool must)
+{
+    bool on = rng_chance(rng, 1, 3);
+    unsigned more = (unsigned)rng_between(rng, 2, 6);
+
+    if (!on && !must)
+        return;
+    c->hosts = c->members + more < CLIMATE_HOSTS_MAX ? c->members + more : CLIMATE_HOSTS_MAX;
+    c->faults |= 1u << FAULT_MEMBERS;
+    c->faults &= ~(1u << FAULT_FLIP | 1u << FAULT_WIPE | 1u << FAULT_FILES);
 }
 
 /* Mostly one turn is enough for a whole compaction: then no batch of the store ever has a part of
@@ -200,16 +214,17 @@ static void add_pace(struct line *l, const struct climate *c, struct rng *rng)
         count = 10000;
         interval_ms = 20000;
     }
-    if (c->members > 1 && count < 20)
+    if (c->hosts > 1 && count < 20)
         count = 20; /* each makes a file, and a busy cluster has tens of thousands of entries */
-    if (c->members > 1 && !c->short_logs)
+    if (c->hosts > 1 && !c->short_logs)
         count = catch_up = 1000000; /* nobody ever needs what its leader has released */
     add_number(l, "snapshot-count", count, "");
     add_number(l, "snapshot-catchup-entries", catch_up, "");
     add_number(l, "backend-batch-interval", interval_ms, "ms");
 }
 
-static void add_urls(struct line *l, const struct climate *c, unsigned member)
+/* Where peer URLs change, a member listens at both of those that it may have. */
+static void add_urls(struct line *l, const struct climate *c, unsigned member, const char *joins)
 {
     struct buf all = {0};
     unsigned n = member + 1;
@@ -220,18 +235,25 @@ static void add_urls(struct line *l, const struct climate *c, unsigned member)
     add(l, arena_printf(l->arena, "--data-dir=%s%u", c->data_dir ? c->data_dir : "/data", n));
     add(l, arena_printf(l->arena, "--listen-client-urls=http://10.0.0.%u:2379", n));
     add(l, arena_printf(l->arena, "--advertise-client-urls=http://10.0.0.%u:2379", n));
-    add(l, arena_printf(l->arena, "--listen-peer-urls=http://10.0.0.%u:2380", n));
+    if (climate_has(c, FAULT_MEMBERS))
+        add(l,
+            arena_printf(l->arena, "--listen-peer-urls=http://10.0.0.%u:2380,http://10.0.0.%u:2381",
+                         n, n));
+    else
+        add(l, arena_printf(l->arena, "--listen-peer-urls=http://10.0.0.%u:2380", n));
     add(l, arena_printf(l->arena, "--initial-advertise-peer-urls=http://10.0.0.%u:2380", n));
-    add(l, arena_printf(l->arena, "--initial-cluster=%s", buf_str(&all)));
+    add(l, arena_printf(l->arena, "--initial-cluster=%s", joins ? joins : buf_str(&all)));
+    if (joins)
+        add(l, "--initial-cluster-state=existing");
     buf_free(&all);
 }
 
-size_t climate_flags(const struct climate *c, unsigned member, struct rng *rng, struct arena *arena,
-                     const char *out[static CLIMATE_FLAGS_MAX])
+size_t climate_flags(const struct climate *c, unsigned member, const char *joins, struct rng *rng,
+                     struct arena *arena, const char *out[static CLIMATE_FLAGS_MAX])
 {
     struct line l = {.arena = arena, .at = out};
 
-    add_urls(&l, c, member);
+    add_urls(&l, c, member, joins);
     add(&l, c->pre_vote ? "--pre-vote=true" : "--pre-vote=false");
     add_number(&l, "heartbeat-interval", c->heartbeat_ms, "");
     add_number(&l, "election-timeout", c->election_ms, "");

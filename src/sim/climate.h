@@ -14,7 +14,11 @@
 #include "base/arena.h"
 #include "base/rng.h"
 
-enum { CLIMATE_FLAGS_MAX = 48, CLIMATE_MEMBERS_MAX = 7 };
+enum {
+    CLIMATE_FLAGS_MAX = 48,
+    CLIMATE_MEMBERS_MAX = 7,
+    CLIMATE_HOSTS_MAX = 10, /* of members, and of those that may become one */
+};
 
 /* What may go wrong, as bits of a mask: 1 << FAULT_CRASH. */
 enum sim_fault {
@@ -40,6 +44,8 @@ enum sim_fault {
     FAULT_FLIP, /* a bit of it is another */
     FAULT_WIPE, /* a member comes back with an empty one */
     FAULT_FULL, /* there is no space left on it */
+    /* and no fault at all, but as much trouble: */
+    FAULT_MEMBERS, /* members come and go (steward.h) */
     SIM_FAULTS,
 };
 
@@ -53,7 +59,8 @@ const char *sim_fault_name(enum sim_fault fault); /* "one-way" */
 enum sim_fault sim_fault_named(const char *name);
 
 struct climate {
-    unsigned members;
+    unsigned members; /* that found the cluster */
+    unsigned hosts;   /* and those that may join it later: at least as many */
     uint32_t faults;
 
     /* the clients */
@@ -101,6 +108,10 @@ void climate_draw_disks(struct climate *c, struct rng *rng);
 /* The same. */
 void climate_draw_operators(struct climate *c, struct rng *rng);
 
+/* The same. In a third of all worlds members come and go; or in this one, if they must. What loses
+ * a disk for good is left out there: who is a minority changes all the time. */
+void climate_draw_members(struct climate *c, struct rng *rng, bool must);
+
 /* The same for what the machines are like beyond that. */
 void climate_draw_compactions(struct climate *c, struct rng *rng);
 
@@ -109,6 +120,7 @@ static inline bool climate_has(const struct climate *c, enum sim_fault fault)
     return (c->faults & (1u << fault)) != 0;
 }
 
-/* The flags of one start of a member, in the arena. Returns how many. */
-size_t climate_flags(const struct climate *c, unsigned member, struct rng *rng, struct arena *arena,
-                     const char *out[static CLIMATE_FLAGS_MAX]);
+/* The flags of one start of a member, in the arena. Returns how many. `joins`: the members of the
+ * cluster that it is to join, as --initial-cluster has them; NULL: it is a founder. */
+size_t climate_flags(const struct climate *c, unsigned member, const char *joins, struct rng *rng,
+                     struct arena *arena, const char *out[static CLIMATE_FLAGS_MAX]);

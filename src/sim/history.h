@@ -48,7 +48,7 @@ enum {
     HERD_KEYS = 640,   /* z0000 ...: so many that deleting them takes several turns */
     HISTORY_ALL_KEYS = HISTORY_KEYS + HERD_KEYS,
     HISTORY_KEY_BYTES = 8,
-    HISTORY_MEMBERS_MAX = 8,
+    HISTORY_MEMBERS_MAX = 10,
 };
 
 enum history_kind {

@@ -22,7 +22,7 @@ static void configure(struct sim_host *h)
 
     config_free(&h->config);
     arena_reset(&h->flags);
-    size_t count = climate_flags(h->climate, h->number, &h->rng, &h->flags, argv + 1);
+    size_t count = climate_flags(h->climate, h->number, h->joins, &h->rng, &h->flags, argv + 1);
     if (config_parse((int)count + 1, argv, env, &h->config, &why) != CONFIG_OK)
         fatal("the simulator's flags are wrong: %s", buf_str(&why));
     buf_free(&why);
@@ -185,7 +185,7 @@ bool sim_host_turn(struct sim_host *h)
  * way, and history may be cut above what it has seen (history_may_cut). */
 static bool goes_silently(const struct sim_host *h)
 {
-    return h->climate->members > 1 || climate_has(h->climate, FAULT_HALF_OPEN);
+    return h->climate->hosts > 1 || climate_has(h->climate, FAULT_HALF_OPEN);
 }
 
 /*
@@ -217,6 +217,15 @@ void sim_host_crash(struct sim_host *h, enum fake_crash how)
     h->failed = false;
     if (h->memory)
         memory_disk_restart(h->memory);
+}
+
+void sim_host_close(struct sim_host *h)
+{
+    server_close(h->server);
+    h->server = NULL;
+    sim_host_resume(h);
+    while (inbox_drain(&h->inbox, SIZE_MAX) > 0)
+        continue;
 }
 
 uint64_t sim_host_disk_calls(const struct sim_host *h)

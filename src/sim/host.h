@@ -41,6 +41,7 @@ struct sim_host {
     const struct climate *climate;
     struct rng rng;        /* for the flags of each start */
     struct arena flags;    /* their text; config looks into it */
+    const char *joins;     /* the members of the cluster that it joins; lent. NULL: it founds one */
     struct buf why;        /* what the member said when it could go no further */
     struct server *server; /* NULL while it is down */
     bool failed, is_paused;
@@ -68,6 +69,9 @@ bool sim_host_turn(struct sim_host *h);
 /* The member is no more; what its disks have not kept is lost. If the power went, nobody is told,
  * and the machine is off until sim_host_start. */
 void sim_host_crash(struct sim_host *h, enum fake_crash how);
+
+/* The member has stopped by itself, or because it was told to. */
+void sim_host_close(struct sim_host *h);
 
 /* Calls of both disks so far. */
 uint64_t sim_host_disk_calls(const struct sim_host *h);

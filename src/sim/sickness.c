@@ -35,7 +35,7 @@ struct patient {
 struct sickness {
     struct sickness_options o;
     struct rng rng;
-    struct patient patients[CLIMATE_MEMBERS_MAX];
+    struct patient patients[CLIMATE_HOSTS_MAX];
     unsigned count;
     struct fake_task next;
     struct sickness_counts counts;
@@ -317,7 +317,7 @@ void sickness_add(struct sickness *s, struct sim_host *host)
 {
     struct patient *p = &s->patients[s->count];
 
-    assert(s->count < CLIMATE_MEMBERS_MAX);
+    assert(s->count < CLIMATE_HOSTS_MAX);
     *p = (struct patient){.sickness = s,
                           .host = host,
                           .number = s->count,

@@ -10,15 +10,20 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
 enum {
     ACTORS_MAX = 20,
-    CLIENTS_MAX = ACTORS_MAX + 1, /* with the idle ones */
-    MEMBERS_MAX = CLIMATE_MEMBERS_MAX,
+    CLIENTS_MAX = ACTORS_MAX + 2, /* with the idle ones and the steward */
+    MEMBERS_MAX = CLIMATE_HOSTS_MAX,
     TURNS_AT_ONCE_MAX = 100000, /* without time passing: it will never pass */
     START_MS_MAX = 200,         /* between the first member and the last */
     DOWN_MS_MAX = 500,
     LONG_DOWN_MS_MAX = 6000,
+    JOIN_MS_MAX = 1500,      /* until a machine is started for a new member */
+    JOINING_CALLS = 150,     /* of the disk, in which a member joins */
+    ISOLATED_MS_MAX = 8000,  /* who is to be removed */
+    STEPS_OF_CHANGE = 600,   /* of the members */
     CALLS_UNTIL_CRASH = 400, /* of the disk */
     TURNS_UNTIL_CRASH = 3000,
     TURNS_ALL_CHECKED = 200,
@@ -37,6 +42,7 @@ enum {
     PROGRESS_MIN = 20,     /* operations, once all is calm */
     CALM_MS_MAX = 20000,   /* until then; and some election timeouts */
     KEEPALIVE_MS = 42000,  /* until a connection that is half-open ends, at most */
+    SETTLE_MS_MAX = 40000, /* until it is settled who is a member; and as long as a calm takes */
     STUCK_MS_MAX = 600000, /* a run that takes longer is stuck */
 };
 
@@ -47,7 +53,8 @@ struct sim_client {
     struct inbox inbox;
     struct fake_clock clock;
     struct io io;
-    struct actor *actor; /* NULL: the idle ones */
+    struct actor *actor; /* NULL: the idle ones, or the steward */
+    struct steward *steward;
 };
 
 struct sim_member {
@@ -66,6 +73,11 @@ struct sim_member {
     uint64_t published_at; /* it had told the others where clients find it; 0: not yet */
     uint64_t digested;     /* the applied index of the last digest in this life */
     uint64_t torn_call;    /* of its disks: it crashes there while it is founded; or UINT64_MAX */
+
+    /* where members come and go */
+    struct buf joins; /* a member that is no founder: what it was told of the others */
+    bool has_run;     /* it had a log */
+    bool awaits_list; /* it was not let in with what it had been told */
 };
 
 struct sim {
@@ -85,6 +97,9 @@ struct sim {
     struct idle *idle; /* or NULL */
     struct history history;
     struct cluster_check *cluster;
+    struct steward *steward; /* or NULL */
+    struct steward_endpoints endpoints;
+    struct roster roster;
 
     struct rng fate, order, installs; /* the last for when images are installed */
     struct rng disks;                 /* for what comes of those that are sick */
@@ -103,6 +118,8 @@ struct sim {
     struct rng compactions; /* for how long they take, and who crashes in their midst */
     int64_t compacted;      /* the newest that somebody has asked for */
     struct rng operators;   /* for whether there are any, and what they do */
+    struct rng changes;     /* for whether members come and go, and what becomes of that */
+    bool is_stopping;
 
     size_t ops_counted; /* of the history's first, all of them done */
     uint64_t acknowledged;
@@ -309,6 +326,11 @@ static void plan_crash(struct sim *s)
         s->crash_call = sim_host_disk_calls(m->host) + rng_between(&s->fate, 1, CALLS_UNTIL_CRASH);
 }
 
+static bool members_change(const struct sim *s)
+{
+    return climate_has(&s->climate, FAULT_MEMBERS);
+}
+
 /* Each member by itself: the others found theirs meanwhile, or are torn as well. */
 static void plan_torn_founding(struct sim *s, struct sim_member *m)
 {
@@ -357,11 +379,73 @@ static void crash(struct sim *s)
     plan_crash(s);
 }
 
+/* At any moment of its first boot, and of what comes then. */
+static void plan_torn_joining(struct sim *s, struct sim_member *m)
+{
+    bool is_torn = rng_chance(&s->changes, 1, 2);
+    uint64_t calls = rng_between(&s->changes, 1, JOINING_CALLS);
+
+    m->torn_call = UINT64_MAX;
+    if (is_torn && climate_has(&s->climate, FAULT_CRASH))
+        m->torn_call = sim_host_disk_calls(m->host) + calls;
+}
+
 /* What is founded again may be torn again. */
 static void tear_founding(struct sim *s, struct sim_member *m)
 {
+    if (m->host->joins) {
+        crash_member(s, m, &s->changes);
+        plan_torn_joining(s, m);
+        return;
+    }
     crash_member(s, m, &s->fate);
     plan_torn_founding(s, m);
+}
+
+/* Its machine is not needed any more. */
+static void retire(struct sim *s, struct sim_member *m)
+{
+    m->is_out = true;
+    fake_time_cancel(&s->time, &m->restart);
+}
+
+/* It was told of the members, and there are others by now. */
+static bool is_not_let_in(const struct sim_member *m, const char *why)
+{
+    return m->host->joins && !m->has_run && strstr(why, "error validating peerURLs");
+}
+
+/* It is started again, as it was: nobody may be able to say who the members are until it is there,
+ * since a member that finds no quorum when it starts does not serve clients. */
+static bool has_asked_in_vain(const struct sim_member *m, const char *why)
+{
+    return m->host->joins && !m->has_run &&
+           (strstr(why, "cannot fetch cluster info from peer urls") ||
+            strstr(why, "incompatible with current running cluster")); /* nobody told his version */
+}
+
+/* Who joins does not wait for space: it would have to ask the others again. */
+static bool has_no_space_to_join(const struct sim *s, const struct sim_member *m, const char *why)
+{
+    return m->host->joins && !m->has_run && climate_has(&s->climate, FAULT_FULL) &&
+           strstr(why, err_text(ERR_NO_SPACE));
+}
+
+/* Members that come and go give up for reasons of their own. False: it was not one of them. */
+static bool gave_up_rightly(struct sim *s, struct sim_member *m, const char *why)
+{
+    bool is_removed = cluster_check_is_removed(s->cluster, m->number);
+
+    if (is_removed && strstr(why, "the member has been permanently removed from the cluster"))
+        retire(s, m);
+    else if (is_not_let_in(m, why)) {
+        m->awaits_list = true;
+        retire(s, m);
+    } else if (!has_asked_in_vain(m, why) && !has_no_space_to_join(s, m, why))
+        return false;
+    trace(s, "m%u gave up, as it should: %s\n", m->number + 1, why);
+    crash_member(s, m, &s->changes);
+    return true;
 }
 
 /* It ended by itself, or did not start, which is right if its disk is sick. Only one that has lost
@@ -370,6 +454,8 @@ static void gave_up(struct sim *s, struct sim_member *m, bool while_starting)
 {
     const char *why = buf_str(&m->host->why);
 
+    if (members_change(s) && gave_up_rightly(s, m, why))
+        return;
     if (!sickness_excuses(s->sickness, m->number, why, while_starting)) {
         history_fail(&s->history, "member m%u %s: %s", m->number + 1,
                      while_starting ? "does not start" : "gave up", why);
@@ -472,6 +558,67 @@ static const struct sickness_handlers sickness_handlers = {.on_sick = on_sick,
                                                            .has_run = all_know_member,
                                                            .leader = some_leader};
 
+/* --- members that come and go --- */
+
+static void on_start(void *context, unsigned host, const char *initial_cluster)
+{
+    struct sim *s = context;
+    struct sim_member *m = &s->members[host];
+
+    buf_clear(&m->joins);
+    buf_append_str(&m->joins, initial_cluster);
+    m->host->joins = buf_str(&m->joins);
+    m->is_out = m->awaits_list = false;
+    plan_torn_joining(s, m);
+    uint64_t after_ms = rng_below(&s->changes, JOIN_MS_MAX);
+    fake_time_at(&s->time, &m->restart, s->time.now_ns + after_ms * NS_PER_MS);
+    trace(s, "m%u is to be started with %s\n", host + 1, initial_cluster);
+}
+
+static bool needs_start(void *context, unsigned host)
+{
+    const struct sim *s = context;
+    const struct sim_member *m = &s->members[host];
+
+    return host >= s->climate.members && (!m->host->joins || m->awaits_list) && !m->host->server;
+}
+
+/* Whoever is removed does not hear of it, or only later, or is down. */
+static void before_removal(void *context, unsigned host)
+{
+    struct sim *s = context;
+    struct sim_member *m = &s->members[host];
+    uint64_t dice = rng_below(&s->changes, 8);
+    uint64_t ms = rng_between(&s->changes, 100, ISOLATED_MS_MAX);
+
+    if (dice < 2)
+        weather_isolate(s->weather, host, ms);
+    else if (dice < 3 && m->host->server && climate_has(&s->climate, FAULT_CRASH) &&
+             s->history.seen >= s->history.compacted)
+        crash_member(s, m, &s->changes);
+}
+
+static void on_asked(void *context)
+{
+    struct sim *s = context;
+    bool is_near = rng_chance(&s->changes, 1, 5);
+    uint64_t steps = rng_below(&s->changes, STEPS_OF_CHANGE);
+
+    if (is_near && s->crashes_left > 0)
+        s->crash_step = s->steps + steps;
+}
+
+static void on_steward_trace(void *context, const char *text)
+{
+    trace(context, "%s\n", text);
+}
+
+static const struct steward_handlers steward_handlers = {.start = on_start,
+                                                         .needs_start = needs_start,
+                                                         .before_removal = before_removal,
+                                                         .asked = on_asked,
+                                                         .trace = on_steward_trace};
+
 /* --- opening --- */
 
 static void add_member(struct sim *s)
@@ -533,6 +680,9 @@ static void add_actors(struct sim *s, enum actor_kind kind, unsigned count)
                          climate_has(&s->climate, FAULT_FLIP),
     };
 
+    bool watches = kind == ACTOR_WITNESS || kind == ACTOR_WATCHER;
+    if (members_change(s))
+        options.endpoints = watches ? &s->endpoints.voters : &s->endpoints.all;
     for (unsigned i = 0; i < s->member_count; i++)
         options.servers[i] = client_address(i);
     for (unsigned i = 0; i < count; i++) {
@@ -560,6 +710,23 @@ static void let_files_run_out(struct sim *s)
     s->idle = idle_new(&options);
 }
 
+static void add_steward(struct sim *s)
+{
+    if (!members_change(s))
+        return;
+    struct sim_client *c = add_client(s);
+    struct steward_options options = {.io = &c->io,
+                                      .founders = s->climate.members,
+                                      .hosts = s->member_count,
+                                      .roster = &s->roster,
+                                      .endpoints = &s->endpoints,
+                                      .on = &steward_handlers,
+                                      .context = s};
+
+    rng_seed(&options.rng, rng_next(&s->changes));
+    s->steward = c->steward = steward_new(&options);
+}
+
 static bool connections_break(const struct climate *c)
 {
     static const enum sim_fault faults[] = {FAULT_CUT,       FAULT_ONE_WAY, FAULT_CLOG,
@@ -572,6 +739,16 @@ static bool connections_break(const struct climate *c)
     return any;
 }
 
+/* A short story, and one that is about a single member, has the members that it begins with. */
+static void draw_changes(struct sim *s)
+{
+    const struct sim_options *o = &s->o;
+    bool is_about_one = o->crash_at_call != 0 || o->install_turns > 0 || o->data_dir;
+
+    if (o->calls == 0 && !is_about_one && (o->without >> FAULT_MEMBERS & 1) == 0)
+        climate_draw_members(&s->climate, &s->changes, o->with_changes);
+}
+
 /* What was asked for takes the place of what the seed says. */
 static void draw_climate(struct sim *s)
 {
@@ -579,6 +756,7 @@ static void draw_climate(struct sim *s)
 
     climate_draw(c, &s->fate, s->o.members);
     climate_draw_disks(c, &s->disks);
+    draw_changes(s);
     c->faults &= ~s->o.without;
     c->data_dir = s->o.data_dir;
     if (s->o.calls > 0) { /* a short story */
@@ -606,15 +784,16 @@ static void draw_climate(struct sim *s)
     climate_draw_operators(c, &s->operators);
     if (s->o.install_turns > 0)
         c->install_turns = s->o.install_turns == UINT32_MAX ? 0 : s->o.install_turns;
-    if (c->members > 1) {
+    if (c->hosts > 1) {
         c->install_turns = 0;
         climate_draw_logs(c, &s->installs);
     }
-    s->crashes_left = c->crashes * (c->members > 1 || c->install_turns > 0 ? 2 : 1);
+    s->crashes_left = c->crashes * (c->hosts > 1 || c->install_turns > 0 ? 2 : 1);
     s->history.has_installs = c->install_turns > 0 || c->short_logs;
-    s->history.members = c->members;
-    /* A member whose disk fails ends when it likes. */
-    s->history.connections_break = connections_break(c) || (c->faults & SIM_DISK_FAULTS) != 0;
+    s->history.members = c->hosts;
+    /* A member whose disk fails ends when it likes; so does one that was removed. */
+    s->history.connections_break =
+        connections_break(c) || (c->faults & SIM_DISK_FAULTS) != 0 || climate_has(c, FAULT_MEMBERS);
 }
 
 static void open_weather(struct sim *s)
@@ -648,6 +827,7 @@ static void begin(struct sim *s, const struct sim_options *o)
     rng_seed(&s->digests, o->seed << 32 | 1); /* so that taking them changes no story */
     rng_seed(&s->compactions, ~(o->seed << 32));
     rng_seed(&s->operators, o->seed << 32 | 2);
+    rng_seed(&s->changes, o->seed << 32 | 3);
     draw_climate(s);
 }
 
@@ -670,9 +850,12 @@ static void sim_open(struct sim *s, const struct sim_options *o)
         wire.on_event = on_wire_event;
     s->wire = fake_wire_new(&s->time, &wire);
     open_sickness(s);
-    for (unsigned i = 0; i < s->climate.members; i++)
+    for (unsigned i = 0; i < s->climate.hosts; i++) {
         add_member(s);
-    s->cluster = cluster_check_new(s->member_count, s->member_count);
+        s->members[i].is_out = i >= s->climate.members;
+    }
+    s->cluster = cluster_check_new(s->member_count, s->climate.members);
+    s->endpoints.all = s->endpoints.voters = (1u << s->climate.members) - 1;
     add_actors(s, ACTOR_WITNESS, 1);
     add_actors(s, ACTOR_WRITER, s->climate.writers);
     add_actors(s, ACTOR_HERDER, s->climate.herders);
@@ -684,6 +867,7 @@ static void sim_open(struct sim *s, const struct sim_options *o)
     add_actors(s, ACTOR_WATCHER, s->climate.watchers);
     let_files_run_out(s);
     add_actors(s, ACTOR_OPERATOR, s->climate.operators);
+    add_steward(s);
     s->told.members = s->member_count;
     s->told.places = s->host_count;
     open_weather(s);
@@ -722,6 +906,7 @@ static void sim_close(struct sim *s)
     for (unsigned i = 0; i < s->client_count; i++)
         if (s->clients[i].actor)
             actor_free(s->clients[i].actor);
+    steward_free(s->steward);
     idle_wind_down(s->idle);
     for (unsigned i = 0; i < s->member_count; i++) {
         struct sim_member *m = &s->members[i];
@@ -734,8 +919,10 @@ static void sim_close(struct sim *s)
     let_connections_end(s);
     clients_close(s);
     idle_free(s->idle);
-    for (unsigned i = 0; i < s->member_count; i++)
+    for (unsigned i = 0; i < s->member_count; i++) {
         sim_host_free(s->members[i].host);
+        buf_free(&s->members[i].joins);
+    }
     weather_free(s->weather);
     sickness_free(s->sickness);
     fake_wire_free(s->wire);
@@ -743,6 +930,7 @@ static void sim_close(struct sim *s)
     story_free(&s->told);
     history_free(&s->history);
     cluster_check_free(s->cluster);
+    roster_free(&s->roster);
 }
 
 /* --- running --- */
@@ -798,8 +986,35 @@ static void look_for_crash(struct sim *s)
         crash(s);
 }
 
+/* Only who was removed does that. */
+static void stopped_by_itself(struct sim *s, struct sim_member *m)
+{
+    if (!cluster_check_is_removed(s->cluster, m->number))
+        history_fail(&s->history, "member m%u has stopped, and was not removed", m->number + 1);
+    note(s, 4000 + m->number);
+    tell(s, STORY_STOPPED, m->number, m->number, 0);
+    s->installed += server_installed(m->host->server);
+    sim_host_close(m->host);
+    sickness_crashed(s->sickness, m->number);
+    cluster_check_down(s->cluster, m->number);
+    s->history.witness_is_live = false;
+    m->leads = false;
+    m->leader = 0;
+    retire(s, m);
+}
+
+static void look_for_stopped(struct sim *s)
+{
+    for (unsigned i = 0; i < s->member_count && !s->is_stopping; i++) {
+        const struct sim_host *h = s->members[i].host;
+        if (h->server && !h->failed && server_has_stopped(h->server))
+            stopped_by_itself(s, &s->members[i]);
+    }
+}
+
 static void look_at_members(struct sim *s)
 {
+    look_for_stopped(s);
     for (unsigned i = 0; i < s->member_count; i++) {
         struct sim_host *h = s->members[i].host;
         if (!h->failed || fake_disk_is_dead(h->disk))
@@ -822,9 +1037,14 @@ static void check_cluster(struct sim *s, struct sim_member *m)
                          m->number + 1);
         return;
     }
+    m->has_run |= now.view.id != 0;
+    if (members_change(s) && now.table != 0 && now.view.applied >= s->climate.members)
+        roster_shown(&s->roster, now.view.applied, now.table);
     cluster_check_turned(s->cluster, m->number, &now.view);
     cluster_check_time(s->cluster, s->time.now_ns);
     const char *problem = cluster_check_problem(s->cluster);
+    if (!problem)
+        problem = roster_problem(&s->roster);
     if (problem)
         history_fail(&s->history, "%s", problem);
 }
@@ -933,6 +1153,18 @@ static void member_turned(struct sim *s, struct sim_member *m)
         install_now_and_then(s, m);
 }
 
+static void steward_turned(struct sim *s, struct steward *steward)
+{
+    steward_turn(steward);
+    const char *problem = roster_problem(&s->roster);
+    if (!problem)
+        problem = steward_problem(steward);
+    if (problem)
+        history_fail(&s->history, "%s", problem);
+    note(s, s->roster.heard);
+    note(s, s->roster.told);
+}
+
 static bool client_turn(struct sim *s, struct sim_client *c)
 {
     if (inbox_is_empty(&c->inbox))
@@ -940,6 +1172,8 @@ static bool client_turn(struct sim *s, struct sim_client *c)
     inbox_drain(&c->inbox, SIZE_MAX);
     if (c->actor)
         actor_turn(c->actor);
+    if (c->steward)
+        steward_turned(s, c->steward);
     note(s, (uint64_t)s->history.told);
     note(s, s->history.event_count);
     return true;
@@ -1027,7 +1261,7 @@ static bool storm_is_over(struct sim *s)
 static void storm(struct sim *s)
 {
     tell_text(s, STORY_PHASE, "storm");
-    for (unsigned i = 0; i < s->member_count; i++) {
+    for (unsigned i = 0; i < s->climate.members; i++) {
         uint64_t after_ms = i == 0 ? 0 : rng_below(&s->fate, START_MS_MAX);
         fake_time_at(&s->time, &s->members[i].restart, s->time.now_ns + after_ms * NS_PER_MS);
         plan_torn_founding(s, &s->members[i]);
@@ -1036,6 +1270,102 @@ static void storm(struct sim *s)
     while (!s->history.failed && !storm_is_over(s))
         step(s);
 }
+
+/* Connections that are half-open take descriptors, and keep those who wait on them. */
+static uint64_t calm_bound_ns(const struct sim *s)
+{
+    uint64_t ms = CALM_MS_MAX + 10 * s->climate.election_ms;
+
+    if (climate_has(&s->climate, FAULT_HALF_OPEN) || climate_has(&s->climate, FAULT_POWER))
+        ms += KEEPALIVE_MS;
+    return ms * NS_PER_MS;
+}
+
+/* --- settling --- */
+
+/* Who is a member is up, and knows all that are; nobody else runs. */
+static bool members_are_settled(struct sim *s)
+{
+    size_t count = 0;
+
+    for (unsigned i = 0; i < s->member_count; i++) {
+        const struct sim_member *m = &s->members[i];
+        bool is_member = cluster_check_is_up_to_date(s->cluster, i);
+        count += is_member && m->host->server && server_status(m->host->server).ready;
+        if (!m->is_out && !is_member)
+            return false;
+    }
+    return count == cluster_check_size(s->cluster) && steward_is_idle(s->steward);
+}
+
+/* All that they know were removed, too: there is nobody to tell them. An operator does. */
+static void take_the_deaf_away(struct sim *s)
+{
+    for (unsigned i = 0; i < s->member_count; i++) {
+        struct sim_member *m = &s->members[i];
+        bool is_removed =
+            cluster_check_is_removed(s->cluster, i) && !cluster_check_knows_others(s->cluster, i);
+        bool never_came = m->host->joins && !m->has_run && !steward_knows(s->steward, i);
+        if (m->is_out || (!is_removed && !never_came))
+            continue;
+        retire(s, m);
+        if (m->host->server)
+            crash_member(s, m, &s->changes);
+    }
+}
+
+static void heal(struct sim *s)
+{
+    s->crashes_left = 0;
+    plan_no_crash(s);
+    for (unsigned i = 0; i < s->member_count; i++)
+        s->members[i].torn_call = UINT64_MAX;
+    weather_calm(s->weather);
+    sickness_calm(s->sickness);
+}
+
+/* What was asked for may still happen; and clients must know who is there. */
+static void settle(struct sim *s)
+{
+    uint64_t lists = 0;
+    bool was_settled = false;
+
+    if (!members_change(s))
+        return;
+    tell_text(s, STORY_PHASE, "settling");
+    heal(s);
+    steward_wind_down(s->steward);
+    uint64_t until_ns = s->time.now_ns + SETTLE_MS_MAX * NS_PER_MS + calm_bound_ns(s);
+    while (!s->history.failed) {
+        step(s);
+        bool is_settled = members_are_settled(s);
+        if (!is_settled || !was_settled)
+            lists = steward_lists(s->steward);
+        was_settled = is_settled;
+        if (is_settled && steward_lists(s->steward) >= lists + 2)
+            break;
+        if (s->time.now_ns > until_ns - calm_bound_ns(s))
+            take_the_deaf_away(s);
+        if (s->time.now_ns > until_ns)
+            history_fail(&s->history, "all is calm, and it does not come to rest who is a member");
+    }
+    steward_stop(s->steward);
+}
+
+/* Where members come and go they are those of the newest configuration. */
+static bool is_voter(const struct sim *s, unsigned member)
+{
+    return !members_change(s) || cluster_check_is_voter(s->cluster, member);
+}
+
+static unsigned minority_count(const struct sim *s)
+{
+    size_t voters = members_change(s) ? cluster_check_voter_count(s->cluster) : s->member_count;
+
+    return (unsigned)(voters - 1) / 2;
+}
+
+/* --- calm --- */
 
 /* So many members cannot be counted on in the calm: they are down, or their disks are not well. */
 static unsigned absent_count(const struct sim *s)
@@ -1050,7 +1380,7 @@ static unsigned absent_count(const struct sim *s)
 /* A minority goes down, or is down, and stays so for now. */
 static void keep_minority_down(struct sim *s)
 {
-    unsigned minority = (s->member_count - 1) / 2;
+    unsigned minority = minority_count(s);
     unsigned count = (unsigned)rng_below(&s->fate, minority + 1);
     unsigned first = (unsigned)rng_below(&s->fate, s->member_count);
 
@@ -1058,7 +1388,7 @@ static void keep_minority_down(struct sim *s)
         return;
     for (unsigned i = 0; i < count && absent_count(s) < minority; i++) {
         struct sim_member *m = &s->members[(first + i) % s->member_count];
-        if (sickness_is_lost(s->sickness, m->number))
+        if (sickness_is_lost(s->sickness, m->number) || m->is_out || !is_voter(s, m->number))
             continue;
         m->stays_down = true;
         fake_time_cancel(&s->time, &m->restart);
@@ -1074,7 +1404,7 @@ static struct sim_member *hang_leader(struct sim *s)
     unsigned leader = some_leader(s);
     struct sim_member *m = &s->members[leader];
 
-    if (!climate_has(&s->climate, FAULT_HANG) || absent_count(s) >= (s->member_count - 1) / 2 ||
+    if (!climate_has(&s->climate, FAULT_HANG) || absent_count(s) >= minority_count(s) ||
         !m->host->server || sickness_is_lost(s->sickness, leader))
         return NULL;
     sickness_hang(s->sickness, leader);
@@ -1093,26 +1423,11 @@ static void start_wiped(struct sim *s)
     }
 }
 
-/* Connections that are half-open take descriptors, and keep those who wait on them. */
-static uint64_t calm_bound_ns(const struct sim *s)
-{
-    uint64_t ms = CALM_MS_MAX + 10 * s->climate.election_ms;
-
-    if (climate_has(&s->climate, FAULT_HALF_OPEN) || climate_has(&s->climate, FAULT_POWER))
-        ms += KEEPALIVE_MS;
-    return ms * NS_PER_MS;
-}
-
 /* A majority is up and can speak: clients must get somewhere. */
 static void calm(struct sim *s)
 {
     tell_text(s, STORY_PHASE, "calm");
-    s->crashes_left = 0;
-    plan_no_crash(s);
-    for (unsigned i = 0; i < s->member_count; i++)
-        s->members[i].torn_call = UINT64_MAX;
-    weather_calm(s->weather);
-    sickness_calm(s->sickness);
+    heal(s);
     keep_minority_down(s);
     const struct sim_member *hung = hang_leader(s);
     start_wiped(s);
@@ -1218,7 +1533,7 @@ static void the_end(struct sim *s)
     run_until_idle(s);
     come_to_rest(s);
     for (unsigned i = 0; i < s->member_count && !s->history.failed; i++) {
-        if (s->members[i].is_out)
+        if (s->members[i].is_out || !is_voter(s, i))
             continue;
         actor_read_all(s->clients[1].actor, i); /* a writer: its result names the last revision */
         run_until_idle(s);
@@ -1241,6 +1556,7 @@ static bool all_have_stopped(const struct sim *s)
 /* Stops the members as an operator would. */
 static void stop(struct sim *s)
 {
+    s->is_stopping = true;
     for (unsigned i = 0; i < s->member_count && !s->history.failed; i++) {
         if (s->members[i].is_out)
             continue;
@@ -1253,8 +1569,7 @@ static void stop(struct sim *s)
         if (s->members[i].is_out)
             continue;
         s->installed += server_installed(s->members[i].host->server);
-        server_close(s->members[i].host->server);
-        s->members[i].host->server = NULL;
+        sim_host_close(s->members[i].host);
     }
 }
 
@@ -1287,6 +1602,8 @@ struct sim_result sim_run(const struct sim_options *options)
     sim_open(&s, options);
     storm(&s);
     if (!s.history.failed)
+        settle(&s);
+    if (!s.history.failed)
         calm(&s);
     if (!s.history.failed)
         the_end(&s);
@@ -1305,6 +1622,8 @@ struct sim_result sim_run(const struct sim_options *options)
         .members = s.member_count,
         .crashes = s.crashes,
         .installs = s.installed,
+        .changes = s.steward ? steward_counts(s.steward) : (struct steward_counts){0},
+        .lists = s.roster.heard,
         .sick = sickness_counts(s.sickness),
         .digests = s.digests_taken,
         .compared = s.digests_compared,

@@ -7,6 +7,8 @@
  * at any other event, or gives members few file descriptors and clients who take them (idle.h),
  * or has a lone one replace its state by an image of it, over and over; and disks that fall ill
  * (sickness.h).
+ * In some worlds members come and go (steward.h): machines join the cluster, learn, are promoted,
+ * and are removed, knowing it or not, until they stop by themselves.
  * What kind of world it is, what may go wrong in it, and with which flags members are started, is
  * drawn, too (climate.h). Time is virtual and everything runs in this thread, so a seed is a story
  * that can be told again, step by step, with the same trace hash at its end.
@@ -15,6 +17,8 @@
  *            are several, or else time passes to the next thing that is due
  *
  *     storm        30 s and more, until clients have heard of 300 operations
+ *     settling     where members come and go: everything is mended, nothing new is asked for; those
+ *                  who are members know it, and those who are none any more have stopped
  *     calm         everything is mended, or all but a minority, which stays down: now there must be
  *                  progress within a bound
  *     the end      clients begin nothing new; all members are up, but those whose disks have lost
@@ -31,6 +35,7 @@
 #include "base/buf.h"
 #include "base/logger.h"
 #include "sim/sickness.h"
+#include "sim/steward.h"
 
 #include <stdint.h>
 
@@ -42,6 +47,7 @@ struct sim_options {
     unsigned calls;    /* of all clients together: a short story of one storm; 0: a whole one */
     uint64_t storm_ms; /* how long the storm is at least; 0: 30 s */
     uint32_t without;  /* faults (climate.h) that do not happen, whatever the seed says */
+    bool with_changes; /* members come and go, whatever the seed says */
 
     /* Exactly one crash, of the first member, at this call of its disks, boot included; 0: as the
      * seed has it. */
@@ -71,6 +77,8 @@ struct sim_result {
     unsigned members, crashes;
     uint64_t installs;
     struct sickness_counts sick;
+    struct steward_counts changes;    /* of the members */
+    uint64_t lists;                   /* of members that somebody was told */
     uint64_t digests, compared;       /* of states; and how many of them with one taken before */
     uint64_t hashes, hashes_compared; /* that operators were told of, the same way */
     uint64_t backups;                 /* that were restored, and held against the history */

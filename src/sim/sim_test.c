@@ -56,6 +56,31 @@ TEST(a_thousand_times_the_state_is_replaced_by_an_image_and_no_client_notices)
     }
 }
 
+/* Until everything that an operator may ask for was done at least once. */
+TEST(members_come_and_go_and_keep_their_word)
+{
+    struct steward_counts all = {0};
+    bool met_all = false;
+
+    test_runs_in_one_thread();
+    for (uint64_t seed = test_seed(); !met_all; seed++) {
+        struct sim_result r = sim_run(&(struct sim_options){
+            .seed = seed, .members = 3, .storm_ms = 8000, .with_changes = true});
+        if (!r.ok)
+            test_fail(__FILE__, __LINE__, "seed %llu: %s", (unsigned long long)seed, r.problem);
+        CHECK(seed < test_seed() + 100);
+        CHECK(r.lists > 0);
+        all.added += r.changes.added;
+        all.learners += r.changes.learners;
+        all.promoted += r.changes.promoted;
+        all.removed += r.changes.removed;
+        all.updated += r.changes.updated;
+        all.refused += r.changes.refused;
+        met_all = all.added > 0 && all.learners > 0 && all.promoted > 0 && all.removed > 0 &&
+                  all.updated > 0 && all.refused > 0;
+    }
+}
+
 /* Every illness of a disk, and all that a member may say to it. */
 TEST(with_sick_disks_members_keep_their_word_or_go)
 {

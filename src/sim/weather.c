@@ -129,13 +129,13 @@ struct cut {
     bool one_way, upward; /* only from lower places to higher ones, or the other way */
     unsigned members, first_side;
     unsigned alone; /* the member that has place 0 */
-    unsigned place[CLIMATE_MEMBERS_MAX];
+    unsigned place[CLIMATE_HOSTS_MAX];
 };
 
 /* Places in an order of their own, but for whoever is alone or a bridge. */
 static void draw_places(struct rng *rng, struct cut *c)
 {
-    for (unsigned i = 0; i < CLIMATE_MEMBERS_MAX; i++)
+    for (unsigned i = 0; i < CLIMATE_HOSTS_MAX; i++)
         c->place[i] = i;
     for (unsigned i = c->members; i > 1; i--) {
         unsigned j = (unsigned)rng_below(rng, i), kept = c->place[j];
@@ -356,6 +356,20 @@ static void begin_spell(struct weather *w)
     set_paths(w);
 }
 
+void weather_isolate(struct weather *w, unsigned member, uint64_t ms)
+{
+    struct spell *s = free_spell(w);
+
+    if (!s || !climate_has(w->o.climate, FAULT_CUT))
+        return;
+    *s = (struct spell){.weather = w, .kind = FAULT_CUT, .end.run = spell_over, .effect.cut = true};
+    for (unsigned h = 0; h < w->o.host_count; h++)
+        if (h != member)
+            add_both_ways(&s->pairs, h, member);
+    fake_time_at(w->o.time, &s->end, w->o.time->now_ns + ms * NS_PER_MS);
+    set_paths(w);
+}
+
 static void wait_for_next(struct weather *w)
 {
     uint64_t ms = rng_between(&w->rng, 1, w->o.climate->weather_ms_max);
@@ -378,9 +392,9 @@ struct weather *weather_new(const struct weather_options *options)
     struct weather *w = mem_new(struct weather);
 
     assert(options->host_count <= FAKE_WIRE_HOSTS_MAX);
-    assert(options->climate->members <= options->host_count);
+    assert(options->climate->hosts <= options->host_count);
     w->o = *options;
-    w->members = options->climate->members;
+    w->members = options->climate->hosts;
     rng_seed(&w->rng, options->seed);
     unsigned silent = (unsigned)rng_below(&w->rng, 51);
     unsigned repeat = (unsigned)rng_below(&w->rng, 51);

@@ -44,5 +44,9 @@ struct weather_options {
 struct weather *weather_new(const struct weather_options *options);
 void weather_free(struct weather *w); /* NULL is fine */
 
+/* Nobody sees this member for so long, if there may be another spell. It need not be drawn: whoever
+ * is just being removed should now and then not hear of it. */
+void weather_isolate(struct weather *w, unsigned member, uint64_t ms);
+
 /* All spells end, and there will be no other. */
 void weather_calm(struct weather *w);

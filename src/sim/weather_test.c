@@ -81,7 +81,8 @@ static void sky_open(struct sky *s, uint32_t faults)
 {
     char ip[32];
 
-    *s = (struct sky){.climate = {.members = MEMBERS, .faults = faults, .weather_ms_max = 300}};
+    *s = (struct sky){
+        .climate = {.members = MEMBERS, .hosts = MEMBERS, .faults = faults, .weather_ms_max = 300}};
     fake_time_init(&s->time, test_seed());
     s->wire = fake_wire_new(&s->time, &(struct fake_wire_options){0});
     inbox_init(&s->inbox, NULL, NULL);

@@ -478,6 +478,18 @@ static bool is_not_leader(struct bytes text)
     return bytes_equal(text, BYTES("etcdserver: not leader"));
 }
 
+/* Only where members come and go is there one. */
+static bool is_learners(const struct actor *a, struct bytes text)
+{
+    return a->o.endpoints && bytes_equal(text, BYTES("etcdserver: rpc not supported for learner"));
+}
+
+/* Whoever is to lead may have been removed, or is a learner. */
+static bool is_bad_transferee(const struct actor *a, struct bytes text)
+{
+    return a->o.endpoints && bytes_equal(text, BYTES("etcdserver: bad leader transferee"));
+}
+
 static bool is_slow_transfer(struct bytes text)
 {
     return bytes_equal(text, BYTES("etcdserver: request timed out, leader transfer took too long"));
@@ -526,7 +538,9 @@ static bool is_expected(struct actor *a, const struct asked *q, const struct cli
                (q->is_backup && a->o.disk_may_fail && is_ended_backup(e->text)) ||
                (o->kind == OP_MAINTENANCE && is_slow_transfer(e->text));
     case RPC_FAILED_PRECONDITION:
-        return o->kind == OP_MAINTENANCE && is_not_leader(e->text);
+        return is_learners(a, e->text) ||
+               (o->kind == OP_MAINTENANCE &&
+                (is_not_leader(e->text) || is_bad_transferee(a, e->text)));
     default:
         return false;
     }
@@ -582,10 +596,11 @@ static void send_again_or_give_up(struct actor *a, struct asked *q)
 }
 
 /* Somebody else may be able to answer. */
-static bool is_elsewhere(const struct client_event *e)
+static bool is_elsewhere(const struct actor *a, const struct client_event *e)
 {
     return e->code == RPC_UNAVAILABLE || (e->code == RPC_UNKNOWN && is_not_primary(e->text)) ||
-           (e->code == RPC_FAILED_PRECONDITION && is_not_leader(e->text));
+           (e->code == RPC_FAILED_PRECONDITION &&
+            (is_not_leader(e->text) || is_learners(a, e->text)));
 }
 
 static void call_failed(struct actor *a, struct asked *q, const struct client_event *e)
@@ -595,7 +610,7 @@ static void call_failed(struct actor *a, struct asked *q, const struct client_ev
     if (!is_expected(a, q, e))
         history_fail(a->h, "%s failed with %d: %.*s", q->path, e->code, (int)e->text.len,
                      e->text.at);
-    if (is_elsewhere(e)) {
+    if (is_elsewhere(a, e)) {
         send_again_or_give_up(a, q);
         return;
     }
@@ -620,7 +635,7 @@ static void leave(struct actor *a)
 
 void writer_call_ended(struct actor *a, struct asked *q, const struct client_event *e)
 {
-    bool is_bad = is_elsewhere(e) || e->code == RPC_DEADLINE_EXCEEDED;
+    bool is_bad = is_elsewhere(a, e) || e->code == RPC_DEADLINE_EXCEEDED;
 
     if (e->call == a->keepalive)
         a->keepalive = NULL;
