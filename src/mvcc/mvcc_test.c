@@ -759,10 +759,12 @@ TEST(nothing_is_removed_while_an_image_is_read)
         mvcc_rig_put(&r, i % 2 ? "a" : "b", "v");
     mvcc_rig_compact(&r, REVISION);
     mvcc_rig_commit(&r);
-    CHECK(!mvcc_compact_some(r.m, 10));
+    while (stored(&r, REVISION) == REVISION - 1) { /* it hashes before it removes anything */
+        CHECK(!mvcc_compact_some(r.m, 10));
+        mvcc_rig_commit(&r);
+    }
 
     mvcc_image_pin(r.m);
-    mvcc_rig_commit(&r);
     size_t before = stored(&r, REVISION);
     CHECK(before > 2);
     CHECK(before < REVISION - 1);
