@@ -589,6 +589,12 @@ void server_abandon(struct server *s)
 
 /* --- looking --- */
 
+/* Raft believes a snapshot at once, while its record may not be in the log yet. */
+static uint64_t log_durable(const struct server *s, const struct raft_status *raft)
+{
+    return s->install.is_received ? raft->applied : raft->stable_index;
+}
+
 struct server_status server_status(const struct server *s)
 {
     if (!s->raft)
@@ -606,7 +612,7 @@ struct server_status server_status(const struct server *s)
         .durable_store = backend_durable(s->state.backend).index,
         .log_base = raft.base_index,
         .log_last = raft.last_index,
-        .log_durable = raft.stable_index,
+        .log_durable = log_durable(s, &raft),
         .vote = raft.hard_state.vote,
         .is_leader = raft.soft_state.role == RAFT_LEADER,
         .revision = mvcc_revision(s->state.mvcc),

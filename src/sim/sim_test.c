@@ -39,6 +39,15 @@ TEST(seeds_that_once_found_something_are_clean)
         run_seeds(seeds[i], 1, SIM_DISK_FAULTS); /* which there were none of */
 }
 
+TEST(seeds_that_once_found_something_with_sick_disks_are_clean)
+{
+    static const uint64_t seeds[] = {5, 126, 239, 4157, 4172, 4254, 30052};
+
+    test_runs_in_one_thread();
+    for (size_t i = 0; i < ARRAY_LEN(seeds); i++)
+        run_seeds(seeds[i], 1, 0);
+}
+
 /* Under load, with crashes, and many of them ahead of what is applied. */
 TEST(a_thousand_times_the_state_is_replaced_by_an_image_and_no_client_notices)
 {
