@@ -745,8 +745,8 @@ static void draw_changes(struct sim *s)
     const struct sim_options *o = &s->o;
     bool is_about_one = o->crash_at_call != 0 || o->install_turns > 0 || o->data_dir;
 
-    if (o->calls == 0 && !is_about_one && (o->without >> FAULT_MEMBERS & 1) == 0)
-        climate_draw_members(&s->climate, &s->changes, o->with_changes);
+    if (o->with_changes && o->calls == 0 && !is_about_one)
+        climate_draw_members(&s->climate, &s->changes);
 }
 
 /* What was asked for takes the place of what the seed says. */
