@@ -144,6 +144,9 @@ static void open_parts(struct server *s, const struct boot *b)
         .compact_steps = s->options.compact_steps};
 
     storage_work_init(&s->work, b->log.applied);
+    s->work.durable_index = raft_status(s->raft).stable_index;
+    if (!raft_term_at(s->raft, s->work.durable_index, &s->work.durable_term))
+        s->work.durable_term = 0; /* an empty log */
     space_init(&s->space, &(struct space_options){.disk = s->io->disk,
                                                   .logger = s->logger,
                                                   .dir = s->config->data_dir});
@@ -589,10 +592,18 @@ void server_abandon(struct server *s)
 
 /* --- looking --- */
 
-/* Raft believes a snapshot at once, while its record may not be in the log yet. */
+/*
+ * By what was written, not by what raft knows of it. It believes a snapshot at once, while its
+ * record may not be in the log yet; and a term that has come meanwhile makes it deaf to the end of
+ * a write, which is durable all the same. An entry that the log still has stands for all before it.
+ */
 static uint64_t log_durable(const struct server *s, const struct raft_status *raft)
 {
-    return s->install.is_received ? raft->applied : raft->stable_index;
+    uint64_t written = s->work.durable_index, term;
+
+    if (raft_term_at(s->raft, written, &term) && term == s->work.durable_term)
+        return written;
+    return written < raft->stable_index ? written : raft->stable_index;
 }
 
 struct server_status server_status(const struct server *s)

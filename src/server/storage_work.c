@@ -62,6 +62,17 @@ void storage_work_append(struct storage_work *w, const struct raft_message *m, u
     i->since_ms = now_ms;
 }
 
+static void note_written(struct storage_work *w, const struct raft_message *m)
+{
+    if (m->entry_count > 0) {
+        w->durable_index = m->entries[m->entry_count - 1].index;
+        w->durable_term = m->entries[m->entry_count - 1].term;
+    } else if (m->snapshot && m->snapshot->index > 0) {
+        w->durable_index = m->snapshot->index;
+        w->durable_term = m->snapshot->term;
+    }
+}
+
 /* Also one that is behind others: what is durable is durable up to a number. */
 struct raft_message *storage_work_take_durable(struct storage_work *w, uint64_t durable_seq)
 {
@@ -74,6 +85,7 @@ struct raft_message *storage_work_take_durable(struct storage_work *w, uint64_t 
     struct raft_message *m = i->message;
     i->message = NULL;
     item_free(i);
+    note_written(w, m);
     return m;
 }
 

@@ -24,9 +24,10 @@
 
 struct storage_work {
     struct list appends, applies;
-    uint64_t appended_seq, durable_seq; /* numbers of the log: handed in; known to be durable */
-    uint64_t handed_index;              /* the last entry to be applied that was handed in */
-    uint64_t applied_index;             /* the last one that is applied */
+    uint64_t appended_seq, durable_seq;   /* numbers of the log: handed in; known to be durable */
+    uint64_t durable_index, durable_term; /* the last entry, or snapshot, that is written */
+    uint64_t handed_index;                /* the last entry to be applied that was handed in */
+    uint64_t applied_index;               /* the last one that is applied */
 };
 
 /* All that follows `applied` is still to be applied. */
