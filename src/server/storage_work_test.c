@@ -72,6 +72,31 @@ TEST(appends_come_back_in_order_when_they_are_durable)
     storage_work_free(&w);
 }
 
+TEST(what_is_written_is_the_last_that_came_back)
+{
+    struct storage_work w;
+    struct handed h;
+    struct raft_snapshot snapshot = {.index = 9, .term = 4};
+    storage_work_init(&w, 0);
+    append(&w, 11, 1);
+    struct raft_message m = *make(&h, RAFT_MSG_STORAGE_APPEND, 1, 0, 12);
+    m.snapshot = &snapshot;
+    storage_work_append(&w, &m, 2, 20);
+    storage_work_append(&w, make(&h, RAFT_MSG_STORAGE_APPEND, 1, 0, 13), 2, 30);
+
+    CHECK_EQ(w.durable_index, 0);
+    CHECK_EQ(take_durable(&w, 1), 11);
+    CHECK_EQ(w.durable_index, 2);
+    CHECK_EQ(w.durable_term, 1);
+    CHECK_EQ(take_durable(&w, 2), 12);
+    CHECK_EQ(w.durable_index, 9);
+    CHECK_EQ(w.durable_term, 4);
+    CHECK_EQ(take_durable(&w, 2), 13); /* a commit index alone */
+    CHECK_EQ(w.durable_index, 9);
+
+    storage_work_free(&w);
+}
+
 /* Tells raft, as the server does: "name from..to", or "". */
 static const char *tell(struct storage_work *w)
 {

@@ -56,8 +56,9 @@ static void await_ctl(struct trial *t, unsigned member, const char *what, const 
 
 static bool has_logged(struct trial *t, unsigned member, const char *text)
 {
-    return atoi(peer_run(&t->arena, "grep -c '%s' %s/m%u.log || true", text, t->dir, member + 1)) >
-           0;
+    return strstr(peer_run(&t->arena, "grep -q '%s' %s/m%u.log && echo yes || true", text, t->dir,
+                           member + 1),
+                  "yes") != NULL;
 }
 
 static void await_log(struct trial *t, unsigned member, const char *text)
