@@ -156,10 +156,13 @@ void climate_draw_operators(struct climate *c, struct rng *rng)
     c->operators = rng_chance(rng, 1, 2) ? (unsigned)rng_between(rng, 1, 2) : 0;
 }
 
-void climate_draw_members(struct climate *c, struct rng *rng)
+void climate_draw_members(struct climate *c, struct rng *rng, bool must)
 {
+    bool on = rng_chance(rng, 1, 3);
     unsigned more = (unsigned)rng_between(rng, 2, 6);
 
+    if (!on && !must)
+        return;
     c->hosts = c->members + more < CLIMATE_HOSTS_MAX ? c->members + more : CLIMATE_HOSTS_MAX;
     c->faults |= 1u << FAULT_MEMBERS;
     c->faults &= ~(1u << FAULT_FLIP | 1u << FAULT_WIPE | 1u << FAULT_FILES);

@@ -108,9 +108,9 @@ void climate_draw_disks(struct climate *c, struct rng *rng);
 /* The same. */
 void climate_draw_operators(struct climate *c, struct rng *rng);
 
-/* Members come and go. What loses a disk for good is left out there: who is a minority changes all
- * the time. */
-void climate_draw_members(struct climate *c, struct rng *rng);
+/* The same. In a third of all worlds members come and go; or in this one, if they must. What loses
+ * a disk for good is left out there: who is a minority changes all the time. */
+void climate_draw_members(struct climate *c, struct rng *rng, bool must);
 
 /* The same for what the machines are like beyond that. */
 void climate_draw_compactions(struct climate *c, struct rng *rng);

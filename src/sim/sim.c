@@ -439,8 +439,12 @@ static bool gave_up_rightly(struct sim *s, struct sim_member *m, const char *why
     if (is_removed && strstr(why, "the member has been permanently removed from the cluster"))
         retire(s, m);
     else if (is_not_let_in(m, why)) {
+        /* Its list may be too old, or that of whom it has asked: one that has just been started
+         * tells what it had applied when it ended. If it is needed for a quorum, only trying again
+         * helps. */
         m->awaits_list = true;
-        retire(s, m);
+        if (is_removed)
+            retire(s, m);
     } else if (!has_asked_in_vain(m, why) && !has_no_space_to_join(s, m, why))
         return false;
     trace(s, "m%u gave up, as it should: %s\n", m->number + 1, why);
@@ -745,8 +749,8 @@ static void draw_changes(struct sim *s)
     const struct sim_options *o = &s->o;
     bool is_about_one = o->crash_at_call != 0 || o->install_turns > 0 || o->data_dir;
 
-    if (o->with_changes && o->calls == 0 && !is_about_one)
-        climate_draw_members(&s->climate, &s->changes);
+    if (o->calls == 0 && !is_about_one && (o->without >> FAULT_MEMBERS & 1) == 0)
+        climate_draw_members(&s->climate, &s->changes, o->with_changes);
 }
 
 /* What was asked for takes the place of what the seed says. */

@@ -47,7 +47,7 @@ struct sim_options {
     unsigned calls;    /* of all clients together: a short story of one storm; 0: a whole one */
     uint64_t storm_ms; /* how long the storm is at least; 0: 30 s */
     uint32_t without;  /* faults (climate.h) that do not happen, whatever the seed says */
-    bool with_changes; /* members come and go */
+    bool with_changes; /* members come and go, whatever the seed says */
 
     /* Exactly one crash, of the first member, at this call of its disks, boot included; 0: as the
      * seed has it. */
