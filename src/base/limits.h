@@ -49,15 +49,25 @@ enum {
 /* --- io ------------------------------------------------------------------------------------ */
 
 enum {
-    NET_READ_BYTES = 64 * KIB,       /* of one read at most */
-    NET_READ_BUFFERS_MAX = 256,      /* that wait in the inbox at once, over all connections */
-    NET_SPARE_BUFFERS_MAX = 16,      /* of them, kept for the next read */
-    NET_UNSENT_BYTES = 512 * KIB,    /* that the kernel holds for a peer whose window is shut */
-    NET_BACKLOG_DEFAULT = 1024,      /* connections that nobody has accepted yet */
-    NET_ACCEPTS_AT_ONCE_MAX = 64,    /* before others are looked at */
-    NET_ACCEPT_RETRY_MS_MIN = 5,     /* after one that failed; then twice as long each time, */
-    NET_ACCEPT_RETRY_MS_MAX = 1000,  /* as Go's servers do */
-    IO_PIECES_AT_ONCE_MAX = 64,      /* of a write, in one system call */
+    NET_READ_BYTES = 64 * KIB,      /* of one read at most */
+    NET_READ_BUFFERS_MAX = 256,     /* that wait in the inbox at once, over all connections */
+    NET_SPARE_BUFFERS_MAX = 16,     /* of them, kept for the next read */
+    NET_UNSENT_BYTES = 512 * KIB,   /* that the kernel holds for a peer whose window is shut */
+    NET_BACKLOG_DEFAULT = 1024,     /* connections that nobody has accepted yet */
+    NET_ACCEPTS_AT_ONCE_MAX = 64,   /* before others are looked at */
+    NET_ACCEPT_RETRY_MS_MIN = 5,    /* after one that failed; then twice as long each time, */
+    NET_ACCEPT_RETRY_MS_MAX = 1000, /* as Go's servers do */
+    IO_PIECES_AT_ONCE_MAX = 64,     /* of a write, in one system call */
+    TLS_RECORD_BYTES = 16 * KIB,    /* of content in one record: the protocol's */
+    TLS_HANDSHAKES_MAX = 2048,      /* under way at once, of those who connect to us: about 40 MB */
+    TLS_PATIENCE_MS = 500,          /* with one that keeps us waiting while others have no place */
+    TLS_HANDSHAKE_MS = 10 * 1000,   /* etcd's, for all of it */
+    TLS_JOBS_MAX = 8,               /* steps submitted at once: the threads are never without */
+    TLS_HELD_BYTES_MAX = 4 * KIB,   /* answers about keys, to somebody who does not read them */
+    TLS_FILE_BYTES_MAX = MIB,       /* of certificates, or a key */
+    TLS_HOST_BYTES_MAX = 255,       /* of a name: DNS has no longer ones */
+    TLS_SANS_MAX = 64,              /* names of a certificate that a connection keeps, */
+    TLS_SANS_BYTES_MAX = 4 * KIB,   /* and bytes of them: no more is read */
     DISK_READ_STEP_BYTES = 64 * KIB, /* of a whole file, in one system call */
     CLOCK_FIRED_AT_ONCE_MAX = 64,    /* timers that one event of the inbox may fire */
     LOOKUP_ADDRESSES_MAX = 16,       /* of one name; more are left out */

@@ -320,6 +320,7 @@ struct fake_world *fake_world_new(uint64_t seed)
         .resolver = &w->resolver.base,
         .workers = &w->workers.base,
         .store_worker = &w->store_worker.base,
+        .handshakes = &w->workers.base,
     };
     fake_wire_limit(w->io.net, &w->fds);
     return w;

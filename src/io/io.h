@@ -23,5 +23,7 @@ struct io {
     struct workers *workers;
     struct workers *store_worker; /* one thread, for the page store alone: a commit never waits
                                      behind somebody's long computation */
+    struct workers *handshakes;   /* for steps of TLS handshakes alone: nobody who connects waits
+                                     for the hash of a store */
     unsigned files_max; /* files and connections that may be open at once; 0: no limit is known */
 };

@@ -23,7 +23,7 @@
  *               NET_READ_BYTES, over all connections; beyond that none is read.
  *            6. When there are no file descriptors left, or no memory for a socket, connections
  *               wait in the kernel, too: a listener tries again after a while.
- * Not here   TLS, a filter that speaks conn_ops on both sides and fills in conn_info. Names: they
+ * Not here   TLS, a net on top of another one, with the rest of conn_info (tls.h). Names: they
  *            are resolved first (resolve.h). Timeouts: a timer and conn_close.
  */
 #pragma once

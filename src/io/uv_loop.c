@@ -8,7 +8,10 @@
 #include <sys/resource.h>
 
 /* What libuv opens for itself it must be able to open: it aborts without some of it. */
-enum { LOOP_FILES_MIN = 16 };
+enum {
+    LOOP_FILES_MIN = 16,
+    LOOP_HANDSHAKE_THREADS = 2, /* some two thousand handshakes a second, and cores for the rest */
+};
 
 struct watched_signal {
     uv_signal_t handle;
@@ -25,7 +28,7 @@ struct loop {
     struct real_disk disk;
     struct real_net net;
     struct real_resolver resolver;
-    struct real_workers workers, store_worker;
+    struct real_workers workers, store_worker, handshakes;
     struct watched_signal signals[LOOP_SIGNALS_MAX];
     unsigned signal_count;
     struct io io;
@@ -148,6 +151,7 @@ enum err loop_open(const struct loop_options *options, struct loop **out)
         .resolver = &l->resolver.base,
         .workers = &l->workers.base,
         .store_worker = &l->store_worker.base,
+        .handshakes = &l->handshakes.base,
         .files_max = files_max,
     };
 
@@ -157,6 +161,8 @@ enum err loop_open(const struct loop_options *options, struct loop **out)
                               options->worker_threads ? options->worker_threads : 1);
     if (e == ERR_OK)
         e = real_workers_open(&l->store_worker, &l->inbox, "store", 1);
+    if (e == ERR_OK)
+        e = real_workers_open(&l->handshakes, &l->inbox, "handshake", LOOP_HANDSHAKE_THREADS);
     if (e != ERR_OK) {
         loop_close(l);
         return e;
@@ -241,6 +247,7 @@ void loop_close(struct loop *l)
     real_disk_close(&l->disk);
     real_workers_close(&l->workers);
     real_workers_close(&l->store_worker);
+    real_workers_close(&l->handshakes);
     for (unsigned i = 0; i < l->signal_count; i++)
         uv_close((uv_handle_t *)&l->signals[i].handle, NULL);
     uv_close((uv_handle_t *)&l->before_waiting, NULL);
