@@ -84,7 +84,7 @@ PROGRAMS += $(patsubst tests/model/%_main.c,$(BUILD)/model-%,$(filter tests/mode
 PROGRAMS += $(patsubst tests/cluster/%_main.c,$(BUILD)/cluster-%,$(filter tests/cluster/%_main.c,$(TOOLS)))
 
 .PHONY: all run run-cluster test check asan tsan fuzz lint format bench sim cluster-faults cluster-installs \
-        cluster-failover cluster-catchup interop peers peers36 install clean FORCE
+        cluster-soak cluster-failover cluster-catchup interop peers peers36 install clean FORCE
 .DELETE_ON_ERROR:
 .SECONDARY:
 all: $(PROGRAMS) compile_commands.json
@@ -190,6 +190,10 @@ STOPS ?= 20
 cluster-failover: all
 	@$(BUILD)/cluster-failover --server $(SERVER) --kills $(KILLS) --stops $(STOPS) \
 	    --flags '--log-level warn'
+
+# Three quarters of an hour at half load, with a kill each minute: nobody's memory may grow.
+cluster-soak: all
+	@$(BUILD)/cluster-soak --server $(SERVER) --flags '--log-level warn'
 
 # A gigabyte is written while one of them is away. Once the leader lives, once it is killed in between.
 KEYS ?= 1000000

@@ -3,6 +3,7 @@
 #include "base/buf.h"
 
 #include <arpa/inet.h>
+#include <dirent.h>
 #include <errno.h>
 #include <ftw.h>
 #include <signal.h>
@@ -244,6 +245,25 @@ uint64_t fleet_peak_bytes(const struct fleet *f, unsigned member)
 uint64_t fleet_anonymous_bytes(const struct fleet *f, unsigned member)
 {
     return status_bytes(f, member, "RssAnon:");
+}
+
+uint64_t fleet_resident_bytes(const struct fleet *f, unsigned member)
+{
+    return status_bytes(f, member, "VmRSS:");
+}
+
+unsigned fleet_open_files(const struct fleet *f, unsigned member)
+{
+    char path[64];
+    unsigned count = 0;
+
+    snprintf(path, sizeof(path), "/proc/%d/fd", (int)f->members[member].pid);
+    DIR *dir = f->members[member].pid > 0 ? opendir(path) : NULL;
+    while (dir && readdir(dir))
+        count++;
+    if (dir)
+        closedir(dir);
+    return count > 2 ? count - 2 : 0; /* without . and .. */
 }
 
 unsigned fleet_said(const struct fleet *f, unsigned member, const char *text, long *from)

@@ -80,6 +80,10 @@ uint64_t fleet_peak_bytes(const struct fleet *f, unsigned member);
 /* Resident, and no file's: what it has allocated; 0 if it does not run. */
 uint64_t fleet_anonymous_bytes(const struct fleet *f, unsigned member);
 
+/* All that is resident; how many files and connections it has open. 0 if it does not run. */
+uint64_t fleet_resident_bytes(const struct fleet *f, unsigned member);
+unsigned fleet_open_files(const struct fleet *f, unsigned member);
+
 /* How often it has said this, in the lines of its log that begin there or later; then it is where
  * the next one will begin. */
 unsigned fleet_said(const struct fleet *f, unsigned member, const char *text, long *from);
