@@ -19,7 +19,9 @@ static enum err listen_to_clients(struct clients *c, struct buf *why)
     c->listening = mem_new_array(places->count, struct net_address);
     for (size_t i = 0; i < places->count; i++) {
         const struct net_address *wanted = &places->at[i].address;
-        enum err e = rpc_listen(c->rpc, wanted, &c->listening[i]);
+        enum err e = url_scheme_is_secure(places->at[i].url.scheme)
+                         ? ERR_UNSUPPORTED
+                         : rpc_listen(c->rpc, wanted, &c->listening[i]);
         if (e != ERR_OK) {
             buf_printf(why, "cannot listen on %s for clients: %s", net_address_text(wanted, text),
                        err_text(e));

@@ -5,6 +5,7 @@
 #include "base/text.h"
 #include "cluster/cluster.h"
 #include "server/config_flags.h"
+#include "server/config_tls.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -388,16 +389,112 @@ static bool ip_address(struct maker *m, const struct url *url, struct net_addres
     return true;
 }
 
-static bool refuse_tls(struct maker *m, const struct url *url, bool is_peer)
+/* ---- TLS ---- */
+
+/* The one place to remove when members talk to each other by TLS. */
+static bool refuse_peer_tls(struct maker *m)
 {
-    if (is_peer)
-        return refuse(m, "cannot listen on TLS for %.*s: KeyFile and CertFile are not presented",
-                      (int)url->text.len, (const char *)url->text.at);
-    return refuse(m,
-                  "TLS key/cert (--cert-file, --key-file) must be provided for client url %.*s "
-                  "with HTTPS scheme",
-                  (int)url->text.len, (const char *)url->text.at);
+    static const enum flag_id flags[] = {FLAG_PEER_CERT_FILE,        FLAG_PEER_KEY_FILE,
+                                         FLAG_PEER_CLIENT_CERT_FILE, FLAG_PEER_CLIENT_KEY_FILE,
+                                         FLAG_PEER_CLIENT_CERT_AUTH, FLAG_PEER_TRUSTED_CA_FILE,
+                                         FLAG_PEER_AUTO_TLS,         FLAG_PEER_CRL_FILE};
+
+    for (size_t i = 0; i < ARRAY_LEN(flags); i++) {
+        if (!flags_is_default(&m->flags, flags[i]))
+            return refuse_support(m, flags[i]);
+    }
+    return true;
 }
+
+static void note_own_cert(struct maker *m, enum flag_id id, const struct tls_flags *f,
+                          const char *message)
+{
+    if (value_of(m, id)->boolean && !f->makes_cert)
+        note(m, LOG_WARN, message, NULL, NULL);
+}
+
+/* One message says that TLS is there and not used, the other that nobody is asked for a
+ * certificate. */
+static void note_plain(struct maker *m, const struct tls_flags *f, const struct url *url,
+                       const char *key, const char *no_cert, const char *no_auth)
+{
+    const char *text = arena_copy_str(&m->out->arena, url->text);
+
+    if (tls_flags_are_given(f))
+        note(m, LOG_WARN, no_cert, key, text);
+    if (f->client_cert_auth)
+        note(m, LOG_WARN, no_auth, key, text);
+}
+
+/* A member's unix socket is plain whatever its scheme says: so it is in etcd. */
+static bool check_peer_listen(struct maker *m, const struct config_listen *listen)
+{
+    const struct tls_flags *f = &m->out->peer_tls;
+    char text[NET_TEXT_MAX];
+
+    if (listen->url.scheme == URL_HTTP)
+        note_plain(m, f, &listen->url, "peer-url",
+                   "scheme is HTTP while key and cert files are present; ignoring key and cert "
+                   "files",
+                   "scheme is HTTP while --peer-client-cert-auth is enabled; ignoring client cert "
+                   "auth for this URL");
+    if (listen->url.scheme != URL_HTTPS)
+        return true;
+    if (!tls_flags_are_given(f))
+        return refuse(m, "cannot listen on TLS for %s: KeyFile and CertFile are not presented",
+                      net_address_text(&listen->address, text));
+    return config_tls_check(f, m->why);
+}
+
+static bool check_client_listen(struct maker *m, const struct config_listen *listen)
+{
+    const struct tls_flags *f = &m->out->client_tls;
+    struct bytes text = listen->url.text;
+
+    if (!url_scheme_is_secure(listen->url.scheme)) {
+        note_plain(m, f, &listen->url, "client-url",
+                   "scheme is http or unix while key and cert files are present; ignoring key and "
+                   "cert files",
+                   "scheme is http or unix while --client-cert-auth is enabled; ignoring client "
+                   "cert auth for this URL");
+        return true;
+    }
+    if (!tls_flags_are_given(f))
+        return refuse(m,
+                      "TLS key/cert (--cert-file, --key-file) must be provided for client url "
+                      "%.*s with HTTPS scheme",
+                      (int)text.len, (const char *)text.at);
+    return config_tls_check(f, m->why);
+}
+
+/* Whoever sends a certificate to other members needs all of it, wherever he listens. */
+static bool check_dialing(struct maker *m)
+{
+    const struct tls_flags *f = &m->out->peer_tls;
+
+    return !tls_flags_are_given(f) || config_tls_check(f, m->why);
+}
+
+static bool check_listens(struct maker *m)
+{
+    const struct config *c = m->out;
+
+    if (!check_dialing(m))
+        return false;
+    note_own_cert(m, FLAG_PEER_AUTO_TLS, &c->peer_tls, "ignoring peer auto TLS since certs given");
+    for (size_t i = 0; i < c->listen_peers.count; i++) {
+        if (!check_peer_listen(m, &c->listen_peers.at[i]))
+            return false;
+    }
+    note_own_cert(m, FLAG_AUTO_TLS, &c->client_tls, "ignoring client auto TLS since certs given");
+    for (size_t i = 0; i < c->listen_clients.count; i++) {
+        if (!check_client_listen(m, &c->listen_clients.at[i]))
+            return false;
+    }
+    return true;
+}
+
+/* ---- Where to listen ---- */
 
 static bool read_listens(struct maker *m, enum flag_id id, struct config_listens *out)
 {
@@ -409,8 +506,6 @@ static bool read_listens(struct maker *m, enum flag_id id, struct config_listens
     for (size_t i = 0; i < list.count; i++) {
         struct config_listen *listen = &listens[i];
         listen->url = take_apart(m, list.at[i]);
-        if (url_scheme_is_secure(listen->url.scheme))
-            return refuse_tls(m, &listen->url, is_peer);
         bool is_good = url_scheme_is_unix(listen->url.scheme)
                            ? unix_address(m, &listen->url, is_peer, &listen->address)
                            : ip_address(m, &listen->url, &listen->address);
@@ -499,40 +594,6 @@ static bool check_compaction(struct maker *m)
         return refuse(m, "--corrupt-check-time must not be negative");
     m->out->compact_hash_check_ns = hash_ns;
     m->out->corrupt_check_ns = corrupt_ns;
-    return true;
-}
-
-/* 0: whatever is newest, or oldest. */
-static bool read_tls_version(struct maker *m, enum flag_id id, unsigned *out)
-{
-    static const char *const versions[] = {"", "TLS1.2", "TLS1.3"};
-    const char *text = value_of(m, id)->text;
-
-    for (*out = 0; *out < ARRAY_LEN(versions); ++*out) {
-        if (strcmp(text, versions[*out]) == 0)
-            return true;
-    }
-    return refuse(m, "unexpected TLS version %s (must be one of: TLS1.2, TLS1.3)",
-                  quoted(m, bytes_of_str(text)));
-}
-
-static bool check_tls(struct maker *m)
-{
-    const struct flag_value *ciphers = value_of(m, FLAG_CIPHER_SUITES);
-    unsigned min, max;
-
-    if (!read_tls_version(m, FLAG_TLS_MIN_VERSION, &min) ||
-        !read_tls_version(m, FLAG_TLS_MAX_VERSION, &max))
-        return false;
-    if (max != 0 && min > max) {
-        return refuse(m, "min version (%s) is greater than max version (%s)",
-                      value_of(m, FLAG_TLS_MIN_VERSION)->text,
-                      value_of(m, FLAG_TLS_MAX_VERSION)->text);
-    }
-    if (min == 2 && ciphers->is_set)
-        return refuse(m, "cipher suites cannot be configured when only TLS1.3 is enabled");
-    if (ciphers->is_set && ciphers->text[0] == 0)
-        return refuse(m, "unexpected TLS cipher suite \"\"");
     return true;
 }
 
@@ -736,7 +797,7 @@ static void note_name(struct maker *m)
 }
 
 /* The order in which things are refused is etcd's, and what it would take and we cannot do comes
- * last, but for the addresses that TLS has to do with. */
+ * last, but for what listening has to do with. */
 static bool make(struct maker *m)
 {
     if (!check_config_file(m) || !check_fallback(m) || !read_log(m) || !check_urls(m))
@@ -748,7 +809,7 @@ static bool make(struct maker *m)
         !check_compaction(m))
         return false;
     note_name(m);
-    if (!check_tls(m) || !check_support(m))
+    if (!config_tls_read(&m->flags, m->out, m->why) || !check_support(m) || !refuse_peer_tls(m))
         return false;
     note_replaced(m);
     note_deprecated(m);
@@ -757,7 +818,7 @@ static bool make(struct maker *m)
     read_notices(m);
     read_checks(m);
     if (!read_sizes(m) || !read_listens(m, FLAG_LISTEN_PEER_URLS, &m->out->listen_peers) ||
-        !read_listens(m, FLAG_LISTEN_CLIENT_URLS, &m->out->listen_clients))
+        !read_listens(m, FLAG_LISTEN_CLIENT_URLS, &m->out->listen_clients) || !check_listens(m))
         return false;
     read_places(m);
     note_unknown_host(m);
@@ -830,11 +891,10 @@ void config_usage(struct buf *out)
 
 void config_help(struct buf *out)
 {
-    static const char *const sections[] = {[SECTION_MEMBER] = "Member",
-                                           [SECTION_CLUSTER] = "Clustering",
-                                           [SECTION_LOG] = "Logging",
-                                           [SECTION_TUNING] = "Tuning",
-                                           [SECTION_UNSAFE] = "Unsafe"};
+    static const char *const sections[] = {
+        [SECTION_MEMBER] = "Member",     [SECTION_CLUSTER] = "Clustering",
+        [SECTION_SECURITY] = "Security", [SECTION_LOG] = "Logging",
+        [SECTION_TUNING] = "Tuning",     [SECTION_UNSAFE] = "Unsafe"};
 
     for (size_t id = 0; id < FLAG_WORKING_COUNT; id++) {
         const struct flag *flag = &flag_table[id];

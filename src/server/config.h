@@ -15,8 +15,9 @@
  *            3. config_help tells of exactly the flags that work.
  *            4. The fields of the log are good in every case: where it stopped before they were
  *               read, they say what etcd logs with until it knows better, info as JSON to stderr.
- * Not here   TLS, and so https and unixs. Printing, logging and exit codes (cli). --initial-cluster
- *            stays text, since it counts only where there is no log yet (cluster_initial_parse).
+ * Not here   What the files of TLS say (io/tls.h). Printing, logging and exit codes (cli).
+ * --initial-cluster stays text, since it counts only where there is no log yet
+ * (cluster_initial_parse).
  */
 #pragma once
 
@@ -24,6 +25,7 @@
 #include "base/logger.h"
 #include "cluster/urls.h"
 #include "io/net.h"
+#include "io/tls.h"
 #include "server/config_gates.h"
 
 enum { CONFIG_LOG_OUTPUTS_MAX = 8 };
@@ -37,6 +39,17 @@ struct config_listen {
 struct config_listens {
     const struct config_listen *at;
     size_t count; /* at least one */
+};
+
+/* What one side, clients or other members, has to do with TLS. */
+struct tls_flags {
+    const char *cert_file, *key_file;
+    const char *dial_cert_file, *dial_key_file; /* for connections we make; both or neither */
+    const char *trusted_ca_file, *crl_file;
+    bool client_cert_auth;
+    bool makes_cert; /* asked to, and none was given */
+    bool skips_san;  /* of members alone */
+    struct url_list allowed_hostnames, allowed_cns;
 };
 
 /* A line for the log: a message and up to two fields. */
@@ -75,6 +88,11 @@ struct config {
     uint64_t max_learners;
     uint64_t downgrade_check_ms; /* 0: never */
 
+    struct tls_flags client_tls, peer_tls;
+    struct url_list cipher_suites;     /* all known; none: those we choose */
+    enum tls_version tls_min, tls_max; /* neither is ANY */
+    uint64_t self_signed_years;        /* 0 where somebody said so: none can be made then */
+
     enum log_level log_level;
     enum log_format log_format;
     struct url_list log_outputs; /* "stderr", "stdout" or paths; "default" has become "stderr" */
@@ -106,6 +124,9 @@ enum config_result {
 enum config_result config_parse(int argc, const char *const *argv, const char *const *env,
                                 struct config *out, struct buf *why);
 void config_free(struct config *config);
+
+/* A certificate was given for it, or is to be made. */
+bool tls_flags_are_given(const struct tls_flags *f);
 
 /* Each appends its text, last newline included. */
 void config_usage(struct buf *out);

@@ -135,6 +135,9 @@ bool flags_set(struct flags *f, enum flag_id id, struct bytes text, struct buf *
     case FLAG_SET:
         value->set = unique_words(f, text);
         return true;
+    case FLAG_LIST:
+        value->set = url_list_split(arena_copy(f->arena, text), f->arena);
+        return true;
     case FLAG_STATE:
         return set_choice(value, text, BYTES("new"), BYTES("existing"), why);
     case FLAG_EXIT:
@@ -156,7 +159,7 @@ static struct flag_value default_of(struct flags *f, enum flag_id id)
     struct flags other = {.arena = f->arena};
     struct buf why = {0};
 
-    if (flag_table[id].kind != FLAG_STAGES) {
+    if (flag_table[id].kind != FLAG_STAGES && flag_table[id].kind != FLAG_LIST) {
         bool is_good = flags_set(&other, id, bytes_of_str(flag_table[id].initial), &why);
         assert(is_good);
     }
@@ -223,10 +226,6 @@ static bool is_default_in_other_words(const struct flags *f, enum flag_id id)
         return value->integer < 5 * (int64_t)1000000000; /* raised to the default */
     case FLAG_AUTO_COMPACTION_RETENTION:
         return is_no_retention(value->text);
-    case FLAG_TLS_MIN_VERSION:
-        return strcmp(value->text, "") == 0; /* Go's choice, which is TLS1.2 */
-    case FLAG_TLS_MAX_VERSION:
-        return strcmp(value->text, "TLS1.3") == 0; /* the newest there is */
     case FLAG_HOST_WHITELIST:
         return url_list_has(value->set, BYTES("*")); /* whoever else is listed */
     case FLAG_BCRYPT_COST:

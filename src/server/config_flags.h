@@ -19,6 +19,7 @@ enum flag_kind {
     FLAG_TEXT,
     FLAG_URLS,    /* comma separated, sorted, each once; an empty text changes nothing */
     FLAG_SET,     /* comma separated words, sorted, each once */
+    FLAG_LIST,    /* comma separated words as they come; no words unless it is said */
     FLAG_STATE,   /* new or existing */
     FLAG_EXIT,    /* exit or proxy */
     FLAG_ORIGINS, /* an asterisk, or URLs */
@@ -27,7 +28,14 @@ enum flag_kind {
     FLAG_NOTHING, /* a flag of old that etcd takes and forgets */
 };
 
-enum flag_section { SECTION_MEMBER, SECTION_CLUSTER, SECTION_LOG, SECTION_TUNING, SECTION_UNSAFE };
+enum flag_section {
+    SECTION_MEMBER,
+    SECTION_CLUSTER,
+    SECTION_SECURITY,
+    SECTION_LOG,
+    SECTION_TUNING,
+    SECTION_UNSAFE
+};
 
 /* X(id, name, kind, default, section, help) */
 #define FLAGS_THAT_WORK(X)                                                                         \
@@ -83,6 +91,48 @@ enum flag_section { SECTION_MEMBER, SECTION_CLUSTER, SECTION_LOG, SECTION_TUNING
     X(FORCE_NEW_CLUSTER, "force-new-cluster", BOOL, "false", CLUSTER,                              \
       "Begin anew with this member alone, on its data: for a cluster that has lost its majority.") \
     X(MAX_LEARNERS, "max-learners", INT, "1", CLUSTER, "Members that may learn at once.")          \
+    X(CERT_FILE, "cert-file", TEXT, "", SECURITY, "This server's certificate, for clients.")       \
+    X(KEY_FILE, "key-file", TEXT, "", SECURITY, "Its key.")                                        \
+    X(CLIENT_CERT_FILE, "client-cert-file", TEXT, "", SECURITY,                                    \
+      "The certificate to show where this server is a client, if another.")                        \
+    X(CLIENT_KEY_FILE, "client-key-file", TEXT, "", SECURITY, "Its key.")                          \
+    X(CLIENT_CERT_AUTH, "client-cert-auth", BOOL, "false", SECURITY,                               \
+      "Ask clients for a certificate, whose common name is then their user.")                      \
+    X(CLIENT_CRL_FILE, "client-crl-file", TEXT, "", SECURITY,                                      \
+      "List of the clients' certificates that were revoked.")                                      \
+    X(CLIENT_CERT_ALLOWED_HOSTNAME, "client-cert-allowed-hostname", LIST, "", SECURITY,            \
+      "Names of which a client's certificate has one.")                                            \
+    X(TRUSTED_CA_FILE, "trusted-ca-file", TEXT, "", SECURITY,                                      \
+      "Who may sign clients' certificates; they are then asked for one.")                          \
+    X(AUTO_TLS, "auto-tls", BOOL, "false", SECURITY,                                               \
+      "Serve clients with a certificate that this server makes itself.")                           \
+    X(PEER_CERT_FILE, "peer-cert-file", TEXT, "", SECURITY,                                        \
+      "This member's certificate, for other members.")                                             \
+    X(PEER_KEY_FILE, "peer-key-file", TEXT, "", SECURITY, "Its key.")                              \
+    X(PEER_CLIENT_CERT_FILE, "peer-client-cert-file", TEXT, "", SECURITY,                          \
+      "The certificate to show to members that this one connects to, if another.")                 \
+    X(PEER_CLIENT_KEY_FILE, "peer-client-key-file", TEXT, "", SECURITY, "Its key.")                \
+    X(PEER_CLIENT_CERT_AUTH, "peer-client-cert-auth", BOOL, "false", SECURITY,                     \
+      "Ask other members for a certificate.")                                                      \
+    X(PEER_TRUSTED_CA_FILE, "peer-trusted-ca-file", TEXT, "", SECURITY,                            \
+      "Who may sign members' certificates; they are then asked for one.")                          \
+    X(PEER_AUTO_TLS, "peer-auto-tls", BOOL, "false", SECURITY,                                     \
+      "Serve members with a certificate that this one makes itself, and trust theirs.")            \
+    X(PEER_CRL_FILE, "peer-crl-file", TEXT, "", SECURITY,                                          \
+      "List of the members' certificates that were revoked.")                                      \
+    X(PEER_CERT_ALLOWED_CN, "peer-cert-allowed-cn", LIST, "", SECURITY,                            \
+      "Common names of which a member's certificate has one.")                                     \
+    X(PEER_CERT_ALLOWED_HOSTNAME, "peer-cert-allowed-hostname", LIST, "", SECURITY,                \
+      "Names of which a member's certificate has one.")                                            \
+    X(PEER_SKIP_CLIENT_SAN, "peer-skip-client-san-verification", BOOL, "false", SECURITY,          \
+      "Take members' certificates from any address.")                                              \
+    X(SELF_SIGNED_CERT_VALIDITY, "self-signed-cert-validity", UINT, "1", SECURITY,                 \
+      "Years that a certificate is good which this server makes itself.")                          \
+    X(CIPHER_SUITES, "cipher-suites", LIST, "", SECURITY,                                          \
+      "Of TLS 1.2, by Go's names; Go's own choice if it is not said.")                             \
+    X(TLS_MIN_VERSION, "tls-min-version", TEXT, "TLS1.2", SECURITY, "'TLS1.2' or 'TLS1.3'.")       \
+    X(TLS_MAX_VERSION, "tls-max-version", TEXT, "", SECURITY,                                      \
+      "'TLS1.2' or 'TLS1.3'; the newest if it is not said.")                                       \
     X(LOGGER, "logger", TEXT, "zap", LOG, "The shape of the log. There is only 'zap'.")            \
     X(LOG_OUTPUTS, "log-outputs", SET, "default", LOG,                                             \
       "Where the log goes: 'default', 'stderr', 'stdout' or files, with commas between.")          \
@@ -137,30 +187,6 @@ enum flag_section { SECTION_MEMBER, SECTION_CLUSTER, SECTION_LOG, SECTION_TUNING
     X(DISCOVERY_FALLBACK, "discovery-fallback", EXIT, "exit")                                      \
     X(AUTO_COMPACTION_MODE, "auto-compaction-mode", TEXT, "periodic")                              \
     X(AUTO_COMPACTION_RETENTION, "auto-compaction-retention", TEXT, "0")                           \
-    X(CERT_FILE, "cert-file", TEXT, "")                                                            \
-    X(KEY_FILE, "key-file", TEXT, "")                                                              \
-    X(CLIENT_CERT_FILE, "client-cert-file", TEXT, "")                                              \
-    X(CLIENT_KEY_FILE, "client-key-file", TEXT, "")                                                \
-    X(CLIENT_CERT_AUTH, "client-cert-auth", BOOL, "false")                                         \
-    X(CLIENT_CRL_FILE, "client-crl-file", TEXT, "")                                                \
-    X(CLIENT_CERT_ALLOWED_HOSTNAME, "client-cert-allowed-hostname", TEXT, "")                      \
-    X(TRUSTED_CA_FILE, "trusted-ca-file", TEXT, "")                                                \
-    X(AUTO_TLS, "auto-tls", BOOL, "false")                                                         \
-    X(PEER_CERT_FILE, "peer-cert-file", TEXT, "")                                                  \
-    X(PEER_KEY_FILE, "peer-key-file", TEXT, "")                                                    \
-    X(PEER_CLIENT_CERT_FILE, "peer-client-cert-file", TEXT, "")                                    \
-    X(PEER_CLIENT_KEY_FILE, "peer-client-key-file", TEXT, "")                                      \
-    X(PEER_CLIENT_CERT_AUTH, "peer-client-cert-auth", BOOL, "false")                               \
-    X(PEER_TRUSTED_CA_FILE, "peer-trusted-ca-file", TEXT, "")                                      \
-    X(PEER_AUTO_TLS, "peer-auto-tls", BOOL, "false")                                               \
-    X(PEER_CRL_FILE, "peer-crl-file", TEXT, "")                                                    \
-    X(PEER_CERT_ALLOWED_CN, "peer-cert-allowed-cn", TEXT, "")                                      \
-    X(PEER_CERT_ALLOWED_HOSTNAME, "peer-cert-allowed-hostname", TEXT, "")                          \
-    X(PEER_SKIP_CLIENT_SAN, "peer-skip-client-san-verification", BOOL, "false")                    \
-    X(SELF_SIGNED_CERT_VALIDITY, "self-signed-cert-validity", UINT, "1")                           \
-    X(CIPHER_SUITES, "cipher-suites", TEXT, "")                                                    \
-    X(TLS_MIN_VERSION, "tls-min-version", TEXT, "TLS1.2")                                          \
-    X(TLS_MAX_VERSION, "tls-max-version", TEXT, "")                                                \
     X(CORS, "cors", ORIGINS, "*")                                                                  \
     X(HOST_WHITELIST, "host-whitelist", SET, "*")                                                  \
     X(AUTH_TOKEN, "auth-token", TEXT, "simple")                                                    \
@@ -228,7 +254,7 @@ struct flag_value {
     uint64_t number;     /* UINT, UINT32 */
     int64_t integer;     /* INT; DURATION, in nanoseconds */
     const char *text;    /* TEXT, ORIGINS */
-    struct url_list set; /* URLS, SET */
+    struct url_list set; /* URLS, SET, LIST */
     struct gates gates;  /* GATES */
 };
 
