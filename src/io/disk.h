@@ -94,6 +94,7 @@ struct disk_op {
     enum err err;
     int os_error; /* the errno behind err, for logs; 0 if there is none; see also promise 2 */
     size_t done;  /* bytes read or written */
+    uint64_t took_ns, sync_ns; /* on its thread, without waiting for its turn; of that, the sync */
     struct disk_stat stat;
 
     struct disk *disk;

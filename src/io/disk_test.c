@@ -276,6 +276,41 @@ static void check_next(struct disk_op *op)
     done++;
 }
 
+static unsigned timed;
+
+static void note_done(struct disk_op *op)
+{
+    CHECK_EQ(op->err, ERR_OK);
+    timed++;
+}
+
+/* Durations are measured where the work is done: whoever waits for it has waited in a queue, too.
+ */
+CONTRACT(an_operation_says_how_long_it_took_and_its_sync)
+{
+    struct disk_file *f = NULL;
+    struct bytes piece = BYTES("x");
+    CHECK_EQ(disk_open(rig->io->disk, path(rig, "timed"), DISK_CREATE, 0600, &f), ERR_OK);
+    struct disk_op op = {.kind = DISK_WRITE,
+                         .file = f,
+                         .pieces = &piece,
+                         .piece_count = 1,
+                         .sync = true,
+                         .on_done = note_done};
+
+    disk_submit(rig->io->disk, DISK_LOG, &op);
+    rig_until(rig, &timed, 1);
+    CHECK(op.sync_ns > 0);
+    CHECK(op.took_ns >= op.sync_ns);
+    op.sync = false;
+    disk_submit(rig->io->disk, DISK_LOG, &op);
+    rig_until(rig, &timed, 2);
+    CHECK(op.took_ns > 0);
+    CHECK_EQ(op.sync_ns, 0);
+
+    CHECK_EQ(disk_close(rig->io->disk, f), ERR_OK);
+}
+
 CONTRACT(a_queue_does_and_reports_its_operations_in_order)
 {
     enum { MANY = 100 };

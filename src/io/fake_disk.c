@@ -12,6 +12,7 @@ struct fake_queue {
     struct fake_disk *disk;
     struct event *first, **last;
     struct fake_task task; /* the first of them is done when it runs */
+    uint64_t began_ns;     /* the first of them */
 };
 
 struct fake_disk {
@@ -434,6 +435,7 @@ static void run(struct disk *base, struct disk_op *op)
 
     op->done = 0;
     op->os_error = 0;
+    op->took_ns = op->sync_ns = 0;
     /* Writes and syncs ask for themselves, since a write may contain a sync. A close that fails has
      * closed nevertheless, as on Linux. */
     bool asks_itself = op->kind == DISK_WRITE || op->kind == DISK_SYNC;
@@ -475,6 +477,7 @@ static void start_first(struct fake_queue *q)
 {
     if (!q->first)
         return;
+    q->began_ns = q->disk->time->now_ns;
     fake_time_after(q->disk->time, &q->task, q->disk->options.delay);
     hold_first(q);
 }
@@ -488,7 +491,11 @@ static void run_first(struct fake_task *task)
     if (!q->first)
         q->last = &q->first;
     e->queued = false;
-    run(&q->disk->base, container_of(e, struct disk_op, event));
+    struct disk_op *op = container_of(e, struct disk_op, event);
+    run(&q->disk->base, op);
+    op->took_ns = q->disk->time->now_ns - q->began_ns;
+    if (op->sync || op->kind == DISK_SYNC)
+        op->sync_ns = op->took_ns; /* all of it: writing takes no time here */
     e->run = report;
     inbox_post(q->disk->inbox, e);
     start_first(q);

@@ -196,10 +196,17 @@ void fake_workers_hang(struct fake_workers *w, uint64_t until_ns)
     }
 }
 
+static uint64_t workers_now_ns(struct workers *base)
+{
+    return container_of(base, struct fake_workers, base)->time->now_ns;
+}
+
 void fake_workers_init(struct fake_workers *w, struct fake_time *time, struct inbox *inbox)
 {
-    *w = (struct fake_workers){
-        .base.submit = submit_job, .time = time, .inbox = inbox, .delay = DELAY};
+    *w = (struct fake_workers){.base = {.submit = submit_job, .now_ns = workers_now_ns},
+                               .time = time,
+                               .inbox = inbox,
+                               .delay = DELAY};
     list_init(&w->jobs);
 }
 

@@ -123,6 +123,15 @@ static int sync_data(int fd)
     return error_of(result);
 }
 
+static int sync_timed(struct disk_op *op)
+{
+    uint64_t began_ns = uv_hrtime();
+    int error = sync_data(op->file->fd);
+
+    op->sync_ns = uv_hrtime() - began_ns;
+    return error;
+}
+
 static void run_write(struct disk_op *op)
 {
     uint64_t offset = op->offset;
@@ -137,7 +146,7 @@ static void run_write(struct disk_op *op)
     if (error == 0)
         error = write_pieces(op, offset);
     if (error == 0 && op->sync)
-        error = sync_data(op->file->fd);
+        error = sync_timed(op);
     finish(op, error);
 }
 
@@ -397,9 +406,8 @@ static void run_sync_dir(struct disk_op *op)
     close(fd); /* opened for reading: nothing can be lost */
 }
 
-static void run(struct disk *d, struct disk_op *op)
+static void run_kind(struct disk_op *op)
 {
-    (void)d;
     switch (op->kind) {
     case DISK_NONE:
         break;
@@ -412,7 +420,7 @@ static void run(struct disk *d, struct disk_op *op)
     case DISK_WRITE:
         return run_write(op);
     case DISK_SYNC:
-        return finish(op, sync_data(op->file->fd));
+        return finish(op, sync_timed(op));
     case DISK_ALLOCATE:
         return run_allocate(op);
     case DISK_TRUNCATE:
@@ -437,6 +445,16 @@ static void run(struct disk *d, struct disk_op *op)
         return run_space(op);
     }
     unreachable();
+}
+
+static void run(struct disk *d, struct disk_op *op)
+{
+    uint64_t began_ns = uv_hrtime();
+
+    (void)d;
+    op->sync_ns = 0;
+    run_kind(op);
+    op->took_ns = uv_hrtime() - began_ns;
 }
 
 static void report(struct event *e)

@@ -32,10 +32,16 @@ static void submit(struct workers *base, struct job *j)
     crew_submit(&w->crew, &j->event);
 }
 
+static uint64_t now_ns(struct workers *base)
+{
+    (void)base;
+    return uv_hrtime();
+}
+
 enum err real_workers_open(struct real_workers *w, struct inbox *inbox, const char *name,
                            unsigned threads)
 {
-    *w = (struct real_workers){.base.submit = submit, .inbox = inbox};
+    *w = (struct real_workers){.base = {.submit = submit, .now_ns = now_ns}, .inbox = inbox};
     return crew_open(&w->crew, name, threads);
 }
 

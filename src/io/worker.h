@@ -14,6 +14,8 @@
 
 #include "io/inbox.h"
 
+#include <stdint.h>
+
 struct workers;
 
 /* All zeroes, with run and on_done filled in, is ready to submit. */
@@ -26,7 +28,14 @@ struct job {
 
 struct workers {
     void (*submit)(struct workers *w, struct job *j);
+    uint64_t (*now_ns)(struct workers *w); /* NULL: time stands still */
 };
+
+/* For run, which has no clock: how long something takes is the difference of two of these. */
+static inline uint64_t job_now_ns(const struct job *j)
+{
+    return j->workers->now_ns ? j->workers->now_ns(j->workers) : 0;
+}
 
 /* Never fails, never blocks. The job belongs to the workers until on_done. */
 static inline void job_submit(struct workers *w, struct job *j)
