@@ -481,6 +481,8 @@ enum {
     HOUSEKEEPING_PAUSE_US = 1000,   /* between two slices of settling: others want the log's disk */
     HOUSEKEEPING_COMMIT_BYTES = 8 * MIB, /* pending in the store: it is not waited any longer */
 
+    AUTO_COMPACTION_INTERVAL_MIN_NS = 1000000, /* a retention of nothing must not keep us busy */
+
     SPACE_RETRY_MS = 1000,      /* on a full disk; so writes are taken again within two of them */
     SPACE_RESIGN_MS = 5000,     /* between two attempts not to lead: all members may be full */
     SPACE_OWN_BYTES = 64 * KIB, /* of the server's own proposals while it is: to be known, say */

@@ -6,6 +6,7 @@
 #include "cluster/cluster.h"
 #include "server/config_flags.h"
 #include "server/config_tls.h"
+#include "server/config_value.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -597,6 +598,27 @@ static bool check_compaction(struct maker *m)
     return true;
 }
 
+/* etcd takes a negative one, and then compacts all the time, or asks in vain for what is to come.
+ */
+static bool read_retention(struct maker *m)
+{
+    struct config *c = m->out;
+    const char *text = value_of(m, FLAG_AUTO_COMPACTION_RETENTION)->text;
+    struct buf reason = {0};
+
+    c->auto_compaction_counts_revisions =
+        strcmp(value_of(m, FLAG_AUTO_COMPACTION_MODE)->text, "revision") == 0;
+    bool is_good = value_parse_retention(
+        bytes_of_str(text), c->auto_compaction_counts_revisions ? 1 : 3600 * (uint64_t)NS_PER_S,
+        &c->auto_compaction_retention, &reason);
+    if (!is_good)
+        refuse(m, "error parsing CompactionRetention: %s", buf_str(&reason));
+    else if (c->auto_compaction_retention < 0)
+        is_good = refuse(m, "--auto-compaction-retention must not be negative");
+    buf_free(&reason);
+    return is_good;
+}
+
 /* ---- Times and sizes ---- */
 
 static bool check_times(struct maker *m)
@@ -809,7 +831,8 @@ static bool make(struct maker *m)
         !check_compaction(m))
         return false;
     note_name(m);
-    if (!config_tls_read(&m->flags, m->out, m->why) || !check_support(m) || !refuse_peer_tls(m))
+    if (!config_tls_read(&m->flags, m->out, m->why) || !read_retention(m) || !check_support(m) ||
+        !refuse_peer_tls(m))
         return false;
     note_replaced(m);
     note_deprecated(m);

@@ -87,6 +87,8 @@ struct config {
     bool pre_vote;
     uint64_t max_learners;
     uint64_t downgrade_check_ms; /* 0: never */
+    bool auto_compaction_counts_revisions;
+    int64_t auto_compaction_retention; /* revisions, or else nanoseconds; 0: there is none */
 
     struct tls_flags client_tls, peer_tls;
     struct url_list cipher_suites;     /* all known; none: those we choose */

@@ -176,17 +176,6 @@ void flags_init(struct flags *f, struct arena *arena)
 
 /* ---- What is said anyway ---- */
 
-/* "0", "00", "-0" and "0h" alike, and nothing at all: etcd reads hours, or else a duration. */
-static bool is_no_retention(const char *text)
-{
-    struct bytes digits = bytes_of_str(text + (text[0] == '-' || text[0] == '+'));
-    int64_t ns;
-
-    if (strspn(text, "+-0") == strlen(text))
-        return strspn((const char *)digits.at, "0") == digits.len;
-    return !value_parse_duration(bytes_of_str(text), &ns) && ns == 0;
-}
-
 /* The members of a flat JSON object, in order, without the white space and the braces. */
 static struct url_list json_members(struct arena *arena, const char *json)
 {
@@ -224,8 +213,6 @@ static bool is_default_in_other_words(const struct flags *f, enum flag_id id)
     case FLAG_RAFT_READ_TIMEOUT:
     case FLAG_RAFT_WRITE_TIMEOUT:
         return value->integer < 5 * (int64_t)1000000000; /* raised to the default */
-    case FLAG_AUTO_COMPACTION_RETENTION:
-        return is_no_retention(value->text);
     case FLAG_HOST_WHITELIST:
         return url_list_has(value->set, BYTES("*")); /* whoever else is listed */
     case FLAG_BCRYPT_COST:

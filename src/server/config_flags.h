@@ -133,6 +133,10 @@ enum flag_section {
     X(TLS_MIN_VERSION, "tls-min-version", TEXT, "TLS1.2", SECURITY, "'TLS1.2' or 'TLS1.3'.")       \
     X(TLS_MAX_VERSION, "tls-max-version", TEXT, "", SECURITY,                                      \
       "'TLS1.2' or 'TLS1.3'; the newest if it is not said.")                                       \
+    X(AUTO_COMPACTION_MODE, "auto-compaction-mode", TEXT, "periodic", CLUSTER,                     \
+      "What --auto-compaction-retention counts: 'periodic' time, or 'revision's.")                 \
+    X(AUTO_COMPACTION_RETENTION, "auto-compaction-retention", TEXT, "0", CLUSTER,                  \
+      "History to keep when it is compacted by itself: hours, or a time like '5m' (0: all).")      \
     X(LOGGER, "logger", TEXT, "zap", LOG, "The shape of the log. There is only 'zap'.")            \
     X(LOG_OUTPUTS, "log-outputs", SET, "default", LOG,                                             \
       "Where the log goes: 'default', 'stderr', 'stdout' or files, with commas between.")          \
@@ -185,8 +189,6 @@ enum flag_section {
     X(DISCOVERY_SRV, "discovery-srv", TEXT, "")                                                    \
     X(DISCOVERY_SRV_NAME, "discovery-srv-name", TEXT, "")                                          \
     X(DISCOVERY_FALLBACK, "discovery-fallback", EXIT, "exit")                                      \
-    X(AUTO_COMPACTION_MODE, "auto-compaction-mode", TEXT, "periodic")                              \
-    X(AUTO_COMPACTION_RETENTION, "auto-compaction-retention", TEXT, "0")                           \
     X(CORS, "cors", ORIGINS, "*")                                                                  \
     X(HOST_WHITELIST, "host-whitelist", SET, "*")                                                  \
     X(AUTH_TOKEN, "auth-token", TEXT, "simple")                                                    \

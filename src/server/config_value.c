@@ -1,5 +1,7 @@
 #include "server/config_value.h"
 
+#include "base/text.h"
+
 static const char not_parsed[] = "parse error";
 static const char out_of_range[] = "value out of range";
 
@@ -140,7 +142,15 @@ static size_t count_digits(struct bytes text)
     return count;
 }
 
-static bool take_unit(struct bytes *text, uint64_t *out_ns)
+/* What may be wrong with one; Go tells these apart. */
+enum duration_flaw {
+    DURATION_GOOD,
+    DURATION_INVALID,
+    DURATION_WITHOUT_UNIT,
+    DURATION_STRANGE_UNIT
+};
+
+static enum duration_flaw take_unit(struct bytes *text, uint64_t *out_ns)
 {
     static const struct {
         const char *name;
@@ -157,10 +167,11 @@ static bool take_unit(struct bytes *text, uint64_t *out_ns)
         if (bytes_equal(bytes_of(text->at, len), bytes_of_str(units[i].name))) {
             *text = behind(*text, len);
             *out_ns = units[i].ns;
-            return true;
+            return DURATION_GOOD;
         }
     }
-    return false;
+    *text = bytes_of(text->at, len); /* for who is to be told of it */
+    return len == 0 ? DURATION_WITHOUT_UNIT : DURATION_STRANGE_UNIT;
 }
 
 /* Digits behind the point, as a number over a power of ten; what does not fit is left out. */
@@ -177,8 +188,8 @@ static void parse_fraction(struct bytes digits, uint64_t *number, double *scale)
     }
 }
 
-/* Takes "1.5h" off the front and adds it. */
-static bool add_piece(struct bytes *text, uint64_t *total_ns)
+/* Takes "1.5h" off the front and adds it. Of a strange unit that is left. */
+static enum duration_flaw add_piece(struct bytes *text, uint64_t *total_ns)
 {
     size_t whole_len = count_digits(*text);
     struct bytes whole = bytes_of(text->at, whole_len), fraction = {0};
@@ -191,19 +202,24 @@ static bool add_piece(struct bytes *text, uint64_t *total_ns)
         fraction = bytes_of(text->at, count_digits(*text));
         *text = behind(*text, fraction.len);
     }
-    if (whole.len + fraction.len == 0 || parse_digits(whole, 10, NS_MAX, &number) ||
-        !take_unit(text, &unit_ns) || number > NS_MAX / unit_ns)
-        return false;
+    if (whole.len + fraction.len == 0 || parse_digits(whole, 10, NS_MAX, &number))
+        return DURATION_INVALID;
+    enum duration_flaw flaw = take_unit(text, &unit_ns);
+    if (flaw != DURATION_GOOD)
+        return flaw;
+    if (number > NS_MAX / unit_ns)
+        return DURATION_INVALID;
     number *= unit_ns;
     if (fraction.len > 0) {
         parse_fraction(fraction, &fraction_number, &scale);
         number += (uint64_t)((double)fraction_number * ((double)unit_ns / scale));
     }
     *total_ns += number;
-    return number <= NS_MAX && *total_ns <= NS_MAX;
+    return number <= NS_MAX && *total_ns <= NS_MAX ? DURATION_GOOD : DURATION_INVALID;
 }
 
-const char *value_parse_duration(struct bytes text, int64_t *out_ns)
+/* *unit: the one that is strange. */
+static enum duration_flaw parse_duration(struct bytes text, int64_t *out_ns, struct bytes *unit)
 {
     bool is_negative = text.len > 0 && text.at[0] == '-';
     uint64_t total_ns = 0;
@@ -212,16 +228,68 @@ const char *value_parse_duration(struct bytes text, int64_t *out_ns)
         text = behind(text, 1);
     if (bytes_equal(text, BYTES("0"))) {
         *out_ns = 0;
-        return NULL;
+        return DURATION_GOOD;
     }
     if (text.len == 0)
-        return not_parsed;
+        return DURATION_INVALID;
     while (text.len > 0) {
-        if (!add_piece(&text, &total_ns))
-            return not_parsed;
+        enum duration_flaw flaw = add_piece(&text, &total_ns);
+        *unit = text;
+        if (flaw != DURATION_GOOD)
+            return flaw;
     }
     if (!is_negative && total_ns > INT64_MAX)
-        return not_parsed;
+        return DURATION_INVALID;
     *out_ns = is_negative ? (int64_t)(0 - total_ns) : (int64_t)total_ns;
-    return NULL;
+    return DURATION_GOOD;
+}
+
+const char *value_parse_duration(struct bytes text, int64_t *out_ns)
+{
+    struct bytes unit;
+
+    return parse_duration(text, out_ns, &unit) == DURATION_GOOD ? NULL : not_parsed;
+}
+
+/* ---- Retention ---- */
+
+/* In Go's words. */
+static void tell_flaw(enum duration_flaw flaw, struct bytes text, struct bytes unit,
+                      struct buf *why)
+{
+    if (flaw == DURATION_STRANGE_UNIT) {
+        buf_append_str(why, "time: unknown unit ");
+        text_append_quoted(why, unit);
+        buf_append_str(why, " in duration ");
+    } else
+        buf_append_str(why, flaw == DURATION_INVALID ? "time: invalid duration "
+                                                     : "time: missing unit in duration ");
+    text_append_quoted(why, text);
+}
+
+/* A whole number that is not negative, as strconv.Atoi reads it: no bases, no underscores. */
+static bool parse_count(struct bytes text, uint64_t *out)
+{
+    bool has_sign = text.len > 0 && (text.at[0] == '-' || text.at[0] == '+');
+    struct bytes digits = has_sign ? behind(text, 1) : text;
+
+    return digits.len > 0 && count_digits(digits) == digits.len &&
+           !parse_digits(digits, 10, INT64_MAX, out) && (text.at[0] != '-' || *out == 0);
+}
+
+bool value_parse_retention(struct bytes text, uint64_t unit, int64_t *out, struct buf *why)
+{
+    struct bytes strange;
+    uint64_t count;
+
+    if (text.len == 0)
+        text = BYTES("0");
+    if (parse_count(text, &count)) {
+        *out = count > (uint64_t)INT64_MAX / unit ? INT64_MAX : (int64_t)(count * unit);
+        return true;
+    }
+    enum duration_flaw flaw = parse_duration(text, out, &strange);
+    if (flaw != DURATION_GOOD)
+        tell_flaw(flaw, text, strange, why);
+    return flaw == DURATION_GOOD;
 }

@@ -5,7 +5,7 @@
  */
 #pragma once
 
-#include "base/bytes.h"
+#include "base/buf.h"
 
 /* 1 0 t f T F true false TRUE FALSE True False */
 const char *value_parse_bool(struct bytes text, bool *out);
@@ -16,3 +16,7 @@ const char *value_parse_int(struct bytes text, int64_t *out);
 
 /* "300ms", "1h2m", "-1.5s", "0": nanoseconds. */
 const char *value_parse_duration(struct bytes text, int64_t *out_ns);
+
+/* A whole number of units, else a duration, in nanoseconds; nothing at all is 0. What is more than
+ * an int64_t can hold is that. False: *why has the reason, in Go's words. */
+bool value_parse_retention(struct bytes text, uint64_t unit, int64_t *out, struct buf *why);

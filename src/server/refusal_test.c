@@ -78,8 +78,9 @@ static const struct refusal refusals[] = {
      "\"error\":\"feature gate PriorityRequest is not supported yet\""},
     {"", "--listen-metrics-urls=http://127.0.0.1:1", 1,
      "\"error\":\"flag --listen-metrics-urls is not supported yet\""},
-    {"", "--auto-compaction-retention=1", 1,
-     "\"error\":\"flag --auto-compaction-retention is not supported yet\""},
+    {"", "--auto-compaction-retention=1.h5", 1,
+     "\"error\":\"error parsing CompactionRetention: time: missing unit in duration "
+     "\\\"1.h5\\\"\""},
 
     {"", "--logger=capnslog", 1, "\"error\":\"--logger=capnslog is removed in v3.5\""},
     {"", "--log-format=x", 1,

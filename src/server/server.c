@@ -186,6 +186,14 @@ static void open_parts(struct server *s, const struct boot *b)
                                                                  .facts = &s->facts,
                                                                  .map_seed = s->map_seed,
                                                                  .limit_ms = limit_ms});
+    struct auto_compaction_options compactions = {.clock = s->io->clock,
+                                                  .logger = s->logger,
+                                                  .facts = &s->facts,
+                                                  .counts_revisions =
+                                                      c->auto_compaction_counts_revisions,
+                                                  .retention = c->auto_compaction_retention,
+                                                  .limit_ms = limit_ms};
+    auto_compaction_init(&s->auto_compaction, &compactions, mvcc_revision(s->state.mvcc));
     hashing_init(&s->hashing);
     backups_init(&s->backups, &s->cutting);
     bool compares = gates_compact_hash_check(c->gates);
@@ -534,6 +542,7 @@ static void server_free(struct server *s, bool crashed)
     receiving_free(&s->receiving);
     hashing_free(&s->hashing);
     corruption_free(&s->corruption);
+    auto_compaction_free(&s->auto_compaction);
     install_free(&s->install);
     state_close(&s->state);
     if (crashed && s->wal)
@@ -578,6 +587,7 @@ void server_close(struct server *s)
     timer_stop(s->io->clock, &s->tick_timer);
     housekeeping_stop(&s->housekeeping);
     corruption_stop(&s->corruption);
+    auto_compaction_stop(&s->auto_compaction);
     log_info(s->logger, "closed etcd server", LOG_NS("longest-turn", (int64_t)s->longest_turn_ns),
              LOG_NS("longest-turn-cpu", (int64_t)s->longest_busy_ns));
     server_free(s, false);
@@ -707,6 +717,7 @@ void server_check(const struct server *s)
     assert(s->facts.applied_index <= s->install.apply_up_to);
     housekeeping_check(&s->housekeeping);
     corruption_check(&s->corruption);
+    auto_compaction_check(&s->auto_compaction);
     assert(s->snapshot.recorded_index <= backend_durable(s->state.backend).index);
     assert(backend_durable(s->state.backend).index <= s->facts.applied_index);
     assert(s->facts.applied_index == raft.applied);

@@ -32,6 +32,7 @@
  *     own_image.h       such an image made by the member itself, for tests
  *     cutting.h         images of the state, for other members and for backups
  *     backups.h         backups
+ *     auto_compaction.h history that is compacted without anybody's asking
  *     sending.h         members that are behind the log are sent one
  *     housekeeping.h    what is due from time to time
  *     space.h           a full disk
@@ -42,6 +43,7 @@
 #include "io/clock.h"
 #include "io/inbox.h"
 #include "io/io.h"
+#include "server/auto_compaction.h"
 #include "server/backups.h"
 #include "server/clients.h"
 #include "server/corruption.h"
@@ -122,6 +124,7 @@ struct server {
     struct backups backups;
     struct housekeeping housekeeping;
     struct corruption corruption;
+    struct auto_compaction auto_compaction;
     bool is_checking; /* before it serves */
     struct space space;
 

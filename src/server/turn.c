@@ -184,6 +184,7 @@ static void answer_applied(struct server *s, struct apply_effects *e)
         if (c)
             peer_requests_applied(&s->peer_requests, c, e->result);
     }
+    auto_compaction_applied(&s->auto_compaction, e->id, e->result);
     if (housekeeping_applied(&s->housekeeping, e->id))
         open_for_business(s);
 }
@@ -812,6 +813,17 @@ static void propose_own(struct server *s)
     }
 }
 
+/* By who leads alone: another knows better what is old, if it has led for longer. */
+static void compact_by_itself(struct server *s)
+{
+    struct pb_internal_raft_request request;
+
+    auto_compaction_work(&s->auto_compaction, mvcc_revision(s->state.mvcc));
+    if (auto_compaction_take_proposal(&s->auto_compaction, &request))
+        auto_compaction_proposed(&s->auto_compaction,
+                                 pending_propose_leading(&s->pending, &request));
+}
+
 /* True if there is more to be done at once. */
 static bool check_corruption(struct server *s)
 {
@@ -840,6 +852,7 @@ static bool keep_house(struct server *s)
     begin_snapshot(s);
     decide_version(s);
     propose_own(s);
+    compact_by_itself(s);
     return check_corruption(s) || more;
 }
 
