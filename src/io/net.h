@@ -73,6 +73,7 @@ struct conn_info {
     const char *cn;          /* of the peer's verified certificate; NULL if there is none */
     const char *const *sans; /* its subject alternative names */
     size_t san_count;
+    const char *failure; /* in words, when on_closed is called, if there are some; NULL otherwise */
 };
 
 struct conn_handlers {

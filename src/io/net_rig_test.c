@@ -2,6 +2,8 @@
 
 #include "base/mem.h"
 
+#include <stdio.h>
+
 struct send {
     struct conn_write write;
     struct bytes piece;
@@ -107,6 +109,8 @@ void end_on_closed(struct conn *c, enum err reason)
     CHECK_EQ(e->closed, 0);
     e->closed++;
     e->reason = reason;
+    if (c->info.failure)
+        snprintf(e->failure, sizeof(e->failure), "%s", c->info.failure);
     buf_free(&e->got);
 }
 
@@ -158,16 +162,15 @@ struct listener *end_connect_pair(struct rig *rig, struct end *client)
 
 void end_close(struct rig *rig, struct end *e)
 {
-    conn_close(e->conn, ERR_OK);
+    if (!e->closed)
+        conn_close(e->conn, ERR_OK);
     rig_until(rig, &e->closed, 1);
 }
 
 void end_close_pair(struct rig *rig, struct listener *l, struct end *client)
 {
-    if (!client->closed)
-        end_close(rig, client);
-    if (!end_server.closed)
-        end_close(rig, &end_server);
+    end_close(rig, client);
+    end_close(rig, &end_server);
     listener_close(l);
 }
 

@@ -14,6 +14,7 @@ struct end {
     unsigned opened, data_calls, ended, closed, written, canceled;
     size_t got_bytes;
     enum err reason;
+    char failure[160]; /* in words, if there were some */
     /* What it does when called back. */
     bool only_count, close_on_data, pause_on_data, echo, shut_on_end;
 };

@@ -215,6 +215,14 @@ static bool answers_too_much(const struct tls_conn *c)
     return c->held.len > TLS_HELD_BYTES_MAX;
 }
 
+/* By TLS 1.3 whoever connects thinks that he is in, and hears only then that he is not wanted. */
+static void fail_to_read(struct tls_conn *c, int error)
+{
+    tls_describe_error(c, error);
+    c->base.info.failure = buf_str(&c->why);
+    fail(c, ERR_MALFORMED);
+}
+
 static void read_record(struct tls_conn *c)
 {
     size_t got;
@@ -229,7 +237,7 @@ static void read_record(struct tls_conn *c)
     else if (error == SSL_ERROR_ZERO_RETURN)
         c->ended = true;
     else if (error != SSL_ERROR_WANT_READ)
-        fail(c, ERR_MALFORMED);
+        fail_to_read(c, error);
     if (!c->closing && answers_too_much(c))
         fail(c, ERR_TOO_LARGE);
 }
@@ -384,7 +392,7 @@ static void close_now(struct conn *base, enum err reason)
 }
 
 /* Whoever leaves before he has said anything is no news. */
-static void reject(struct tls_conn *c, const char *why, enum err reason)
+static void log_rejected(struct tls_conn *c, const char *why)
 {
     struct tls *t = c->tls;
     enum log_level level = strcmp(why, "EOF") == 0 ? LOG_DEBUG : LOG_WARN;
@@ -393,12 +401,19 @@ static void reject(struct tls_conn *c, const char *why, enum err reason)
                            : NULL;
 
     if (t->options.logger && t->options.logger->level <= level)
-        log_write(t->options.logger, level, LOG_CALLER,
-                  c->listener ? t->options.rejected : "failed to connect by TLS",
+        log_write(t->options.logger, level, LOG_CALLER, t->options.rejected,
                   (const struct log_field[]){LOG_STR("remote-addr", c->base.info.remote),
                                              LOG_STR("server-name", name ? name : ""),
                                              LOG_STR("error", why)},
                   3);
+}
+
+/* Of one that we make its owner is told: he knows what it was for, and how often he has tried. */
+static void reject(struct tls_conn *c, const char *why, enum err reason)
+{
+    if (c->listener)
+        log_rejected(c, why);
+    c->base.info.failure = why;
     fail(c, reason);
 }
 

@@ -59,7 +59,7 @@ struct tls_options {
     const char *trusted_ca_file;                     /* PEM; none: the system's */
     bool requires_cert;                              /* of whoever connects */
     bool trusts_anybody;                             /* we connect to */
-    struct tls_names allowed_hostnames, allowed_cns; /* whoever connects has one of these */
+    struct tls_names allowed_hostnames, allowed_cns; /* whoever it is with has one of these */
     const char *crl_file;                            /* DER */
     struct tls_names suites;                         /* of TLS 1.2, by Go's names; none: Go's */
     enum tls_version min, max;

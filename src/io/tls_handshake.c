@@ -192,7 +192,7 @@ static void describe_ssl(const struct tls_conn *c, unsigned long error, struct b
     }
 }
 
-static void describe_error(struct tls_conn *c, int error)
+void tls_describe_error(struct tls_conn *c, int error)
 {
     if (c->why.len > 0)
         return; /* while it was verified it was known better */
@@ -401,6 +401,6 @@ void tls_step(struct job *j)
     else if (error == SSL_ERROR_WANT_READ)
         c->step = TLS_STEP_MORE;
     else
-        describe_error(c, error);
+        tls_describe_error(c, error);
     ERR_clear_error();
 }

@@ -112,5 +112,7 @@ bool tls_is_allowed(const struct tls *t, X509 *leaf);
 /* The job. */
 void tls_step(struct job *j);
 BIO_METHOD *tls_bio_method_new(void);
+/* Notes why SSL has failed, in Go's words where it has some. */
+void tls_describe_error(struct tls_conn *c, int error);
 /* While it is verified: its names are others than those we wanted. Notes why. */
 void tls_describe_mismatch(struct tls_conn *c, X509 *leaf);
