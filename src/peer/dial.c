@@ -5,6 +5,7 @@
 #include "base/assert.h"
 #include "base/text.h"
 #include "cluster/urls.h"
+#include "io/tls.h"
 #include "peer/peer_int.h"
 
 #include <stdio.h>
@@ -20,11 +21,23 @@ char *peer_copy_text(struct bytes text)
     return copy;
 }
 
-static uint16_t port_of(struct bytes digits)
+static uint16_t port_of(const struct url *url)
 {
     uint64_t port;
 
-    return text_read_number(digits, UINT16_MAX, &port) == ERR_OK ? (uint16_t)port : 80;
+    if (text_read_number(url->port, UINT16_MAX, &port) == ERR_OK)
+        return (uint16_t)port;
+    return url_scheme_is_secure(url->scheme) ? 443 : 80;
+}
+
+/* What comes before a port: of "unixs://localhost:1" it is the socket that is called after both. */
+static struct bytes name_of(const struct url *url)
+{
+    const uint8_t *colon = url_scheme_is_unix(url->scheme) && url->host.len > 0
+                               ? memrchr(url->host.at, ':', url->host.len)
+                               : NULL;
+
+    return colon ? bytes_of(url->host.at, (size_t)(colon - url->host.at)) : url->host;
 }
 
 /* The parts are those that were checked, not the text as it came: one of them becomes a field of
@@ -36,9 +49,9 @@ static struct place place_of_url(const char *text)
     struct place place = {.kind = PLACE_UNKNOWN, .text = peer_copy_text(bytes_of_str(text))};
     struct url url = {0};
 
-    if (!url_parse(bytes_of_str(text), &arena, &why, &url) || url_scheme_is_secure(url.scheme)) {
+    if (!url_parse(bytes_of_str(text), &arena, &why, &url)) {
         buf_append_str(&authority, "unknown"); /* nobody is ever asked there */
-    } else if (url.scheme == URL_UNIX) {
+    } else if (url_scheme_is_unix(url.scheme)) {
         /* etcd's unix URLs are "unix://host:port" or "unix:///path": all behind the slashes names
          * the socket. */
         place.kind = PLACE_UNIX;
@@ -48,11 +61,13 @@ static struct place place_of_url(const char *text)
     } else {
         bool is_ip6 = url.host.len > 0 && memchr(url.host.at, ':', url.host.len);
         place.kind = PLACE_TCP;
-        place.port = port_of(url.port);
+        place.port = port_of(&url);
         buf_append(&host, url.host);
         buf_printf(&authority, is_ip6 ? "[%.*s]:%u" : "%.*s:%u", (int)url.host.len,
                    (const char *)url.host.at, place.port);
     }
+    if (place.kind != PLACE_UNKNOWN && url_scheme_is_secure(url.scheme))
+        place.tls_name = peer_copy_text(name_of(&url));
     place.host = peer_copy_text(buf_bytes(&host));
     place.authority = peer_copy_text(buf_bytes(&authority));
     buf_free(&authority);
@@ -68,6 +83,7 @@ void places_free(struct places *p)
         mem_free(p->at[i].text);
         mem_free(p->at[i].authority);
         mem_free(p->at[i].host);
+        mem_free(p->at[i].tls_name);
     }
     mem_free(p->at);
     *p = (struct places){0};
@@ -104,6 +120,7 @@ static void dial_free(struct dial *d)
     d->peers->dial_count--;
     mem_free(d->host);
     mem_free(d->authority);
+    mem_free(d->tls_name);
     mem_free(d);
 }
 
@@ -310,7 +327,7 @@ static void on_closed(struct conn *c, enum err reason)
     if (d->on && d->state == DIAL_CONNECTING && connect_next(d))
         return;
     if (d->on)
-        dial_fail(d, err_text(reason));
+        dial_fail(d, conn_info(c)->failure ? conn_info(c)->failure : err_text(reason));
     else
         dial_free(d);
 }
@@ -336,7 +353,8 @@ static bool connect_next(struct dial *d)
     const struct net_address *a = &d->lookup.found[d->next_address++];
     d->state = DIAL_CONNECTING;
     http_close(&d->http);
-    d->conn = net_connect(d->peers->io->net, a, &handlers, d);
+    d->conn = d->tls_name ? tls_connect(d->peers->options.tls, a, d->tls_name, &handlers, d)
+                          : net_connect(d->peers->io->net, a, &handlers, d);
     d->wire = (struct wire){.pool = &d->peers->pool, .conn = d->conn, .on_sent = on_sent};
     http_open(&d->http, &(struct http_conn_options){.reads = HTTP1_RESPONSE,
                                                     .conn = d->conn,
@@ -384,6 +402,8 @@ struct dial *dial_open(struct peers *p, const struct place *place, const struct 
                        .context = context,
                        .host = peer_copy_text(bytes_of_str(place->host)),
                        .authority = peer_copy_text(bytes_of_str(place->authority)),
+                       .tls_name =
+                           place->tls_name ? peer_copy_text(bytes_of_str(place->tls_name)) : NULL,
                        .timer.on_time = on_time};
     list_init(&d->link);
     list_push_back(&p->dials, &d->link);
@@ -393,6 +413,8 @@ struct dial *dial_open(struct peers *p, const struct place *place, const struct 
                  : place->kind == PLACE_TCP
                      ? net_address_of_host(place->host, place->port, &l->found[0])
                      : ERR_UNSUPPORTED;
+    if (place->tls_name && !p->options.tls)
+        e = ERR_UNSUPPORTED;
     if (p->dial_count > PEER_DIALS_MAX) /* names that nobody resolves would pile up */
         e = ERR_BUSY;
     if (place->kind == PLACE_TCP && e == ERR_MALFORMED) {

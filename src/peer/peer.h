@@ -60,7 +60,9 @@
  *               stream, and is dialled at once when it comes to our port.
  * Not here   What a message means (raft), which members there are (cluster; the server tells us),
  *            requests' meanings (the server). Whether a snapshot is wanted, what an image has to
- *            be, how fast it may go (the server). TLS: an https URL is never reached.
+ *            be, how fast it may go (the server). TLS, whose connections are like any others:
+ *            https and unixs URLs are dialled by the net for it that the server hands in, with the
+ *            URL's host as the name to be verified; without one they are never reached.
  * Leans on   http, entry, io; cluster and raft for how URLs, versions and types are spelled.
  */
 #pragma once
@@ -72,11 +74,13 @@
 #include "io/net.h"
 
 struct io;
+struct tls;
 struct peers; /* opaque */
 
 struct peers_options {
     const struct io *io;
     const struct logger *logger;
+    struct tls *tls; /* outlives it; NULL: none */
     uint64_t self, cluster_id;
     const char *urls;    /* our own as others should know them, joined by commas */
     const char *version; /* of this server, "3.7.1" */
@@ -104,7 +108,7 @@ bool peers_is_idle(const struct peers *p);
 /* --- tell: members --- */
 
 /* Streams are dialled from here on. Known already: its URLs are those now. Not ourselves
- * (asserted). URLs are "http://host:port". */
+ * (asserted). URLs are "http://host:port", or https; a member may have both. */
 void peers_add(struct peers *p, uint64_t id, const char *const *urls, size_t url_count);
 /* For good: whoever comes with this id is told so. */
 void peers_remove(struct peers *p, uint64_t id);

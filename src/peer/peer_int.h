@@ -43,6 +43,7 @@ struct place {
     char *text;      /* "http://10.0.0.1:2380" */
     char *authority; /* "10.0.0.1:2380" */
     char *host;      /* "10.0.0.1"; the path of a unix socket */
+    char *tls_name;  /* whose certificate it has; NULL: it needs none */
     uint16_t port;
 };
 
@@ -78,7 +79,7 @@ struct dial {
     const struct dial_events *on; /* NULL: nobody is interested any more */
     void *context;
     enum dial_state state;
-    char *host, *authority; /* copies: the member's URLs may change */
+    char *host, *authority, *tls_name; /* copies: the member's URLs may change */
     struct lookup lookup;
     size_t next_address;
     struct conn *conn; /* NULL: none */
