@@ -45,12 +45,13 @@ static void print(const struct sim_result *r, uint64_t seed)
         printf("broken: %s\n", r->problem);
     printf("seed %" PRIu64 " %s: members %u, steps %" PRIu64 ", operations %" PRIu64
            ", seconds %" PRIu64 ".%03u, crashes %u, states compared %" PRIu64 " of %" PRIu64
-           ", hashes %" PRIu64 " of %" PRIu64 ", backups %" PRIu64 ", installs %" PRIu64
+           ", hashes %" PRIu64 " of %" PRIu64 ", backups %" PRIu64
+           ", compacted by themselves %" PRIu64 ", installs %" PRIu64
            ", sick disks %u, members changed %u of %u, revision %" PRId64 ", hash %016" PRIx64 "\n",
            seed, r->ok ? "ok" : "FAILED", r->members, r->steps, r->operations, r->virtual_ms / 1000,
            (unsigned)(r->virtual_ms % 1000), r->crashes, r->compared, r->digests,
-           r->hashes_compared, r->hashes, r->backups, r->installs, sick, changed, r->changes.asked,
-           r->revision, r->hash);
+           r->hashes_compared, r->hashes, r->backups, r->own_compactions, r->installs, sick,
+           changed, r->changes.asked, r->revision, r->hash);
     fflush(stdout);
 }
 

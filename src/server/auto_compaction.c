@@ -43,6 +43,8 @@ static void grow_samples(struct auto_compaction *a)
 
 static void add_sample(struct auto_compaction *a, int64_t revision)
 {
+    assert(a->sample_max > 0);
+
     if (a->sample_count == a->sample_max) {
         a->oldest = (a->oldest + 1) % a->sample_max;
         a->sample_count--;

@@ -637,6 +637,7 @@ struct server_status server_status(const struct server *s)
         .vote = raft.hard_state.vote,
         .is_leader = raft.soft_state.role == RAFT_LEADER,
         .revision = mvcc_revision(s->state.mvcc),
+        .compact_revision = mvcc_compact_revision(s->state.mvcc),
         .turns = s->turns,
         .longest_turn_ns = s->longest_turn_ns,
         .longest_busy_ns = s->longest_busy_ns,

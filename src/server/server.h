@@ -77,7 +77,7 @@ struct server_status {
     uint64_t log_base, log_last, log_durable;         /* the log begins after base */
     uint64_t vote;                                    /* in this term; 0: nobody */
     bool is_leader;
-    int64_t revision;
+    int64_t revision, compact_revision;
     uint64_t turns, longest_turn_ns;
     uint64_t longest_busy_ns; /* the longest turn without its waits for a processor */
     size_t waiting;           /* calls */

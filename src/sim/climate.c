@@ -176,6 +176,17 @@ void climate_draw_compactions(struct climate *c, struct rng *rng)
         c->compact_steps = (unsigned)ONE_OF(rng, 1, 3, 10, 40);
 }
 
+void climate_draw_retention(struct climate *c, struct rng *rng)
+{
+    bool is_on = rng_chance(rng, 1, 2);
+    uint64_t short_ms = ONE_OF(rng, 2000, 4000, 8000);
+
+    if (is_on && (c->faults & ~(uint32_t)OWN_FAULTS) == 0)
+        c->retention_ms = short_ms;
+    else if (is_on && !climate_has(c, FAULT_HALF_OPEN))
+        c->retention_ms = 20000;
+}
+
 /* --- flags --- */
 
 struct line {
@@ -259,6 +270,7 @@ size_t climate_flags(const struct climate *c, unsigned member, const char *joins
     add_number(&l, "election-timeout", c->election_ms, "");
     add_number(&l, "quota-backend-bytes", c->quota_bytes, "");
     add_number(&l, "watch-progress-notify-interval", c->notify_ms, "ms");
+    add_number(&l, "auto-compaction-retention", c->retention_ms, "ms");
     add_pace(&l, c, rng);
     add_number(&l, "max-wals", rng_below(rng, 4), "");
     add_number(&l, "max-snapshots", rng_below(rng, 4), "");

@@ -80,6 +80,7 @@ struct climate {
     /* the flags that stay */
     uint64_t heartbeat_ms, election_ms, quota_bytes, notify_ms;
     bool pre_vote;
+    uint64_t retention_ms; /* of history that is compacted by itself; 0: it is not */
 
     bool short_logs;         /* members that were away need a snapshot of another */
     uint64_t sending_log_ms; /* for which a log is kept when one was sent */
@@ -114,6 +115,9 @@ void climate_draw_members(struct climate *c, struct rng *rng, bool must);
 
 /* The same for what the machines are like beyond that. */
 void climate_draw_compactions(struct climate *c, struct rng *rng);
+
+/* The same: is history compacted by itself? Not where the witness could be away for as long. */
+void climate_draw_retention(struct climate *c, struct rng *rng);
 
 static inline bool climate_has(const struct climate *c, enum sim_fault fault)
 {

@@ -5,6 +5,7 @@
 #include "sim/idle.h"
 #include "sim/member_view.h"
 #include "sim/picture.h"
+#include "sim/retention.h"
 #include "sim/sickness.h"
 #include "sim/weather.h"
 
@@ -117,8 +118,11 @@ struct sim {
     uint64_t installed;     /* in lives that are over */
     struct rng compactions; /* for how long they take, and who crashes in their midst */
     int64_t compacted;      /* the newest that somebody has asked for */
-    struct rng operators;   /* for whether there are any, and what they do */
-    struct rng changes;     /* for whether members come and go, and what becomes of that */
+    struct rng retentions;  /* for whether some are made by themselves */
+    struct retention retention;
+    uint64_t own_compactions;
+    struct rng operators; /* for whether there are any, and what they do */
+    struct rng changes;   /* for whether members come and go, and what becomes of that */
     bool is_stopping;
 
     size_t ops_counted; /* of the history's first, all of them done */
@@ -786,6 +790,9 @@ static void draw_climate(struct sim *s)
     climate_draw_installs(c, &s->installs);
     climate_draw_compactions(c, &s->compactions);
     climate_draw_operators(c, &s->operators);
+    climate_draw_retention(c, &s->retentions);
+    s->retention.ns =
+        c->retention_ms * (1000000 - SIM_CLOCK_RATE_OFF_MAX); /* a clock may be fast */
     if (s->o.install_turns > 0)
         c->install_turns = s->o.install_turns == UINT32_MAX ? 0 : s->o.install_turns;
     if (c->hosts > 1) {
@@ -832,6 +839,7 @@ static void begin(struct sim *s, const struct sim_options *o)
     rng_seed(&s->compactions, ~(o->seed << 32));
     rng_seed(&s->operators, o->seed << 32 | 2);
     rng_seed(&s->changes, o->seed << 32 | 3);
+    rng_seed(&s->retentions, o->seed << 32 | 4);
     draw_climate(s);
 }
 
@@ -935,6 +943,7 @@ static void sim_close(struct sim *s)
     history_free(&s->history);
     cluster_check_free(s->cluster);
     roster_free(&s->roster);
+    retention_free(&s->retention);
 }
 
 /* --- running --- */
@@ -1053,6 +1062,24 @@ static void check_cluster(struct sim *s, struct sim_member *m)
         history_fail(&s->history, "%s", problem);
 }
 
+/* What no client has asked for was done by the member itself. */
+static void note_compaction(struct sim *s, const struct sim_member *m,
+                            const struct server_status *now)
+{
+    int64_t old = retention_newest_old(&s->retention, s->time.now_ns);
+
+    retention_saw(&s->retention, s->time.now_ns, now->revision);
+    if (now->compact_revision <= s->history.compacted)
+        return;
+    if (now->compact_revision > old)
+        history_fail(&s->history,
+                     "member m%u has compacted at %" PRId64 " by itself, and only up to %" PRId64
+                     " it was old",
+                     m->number + 1, now->compact_revision, old);
+    s->history.compacted = now->compact_revision;
+    s->own_compactions++;
+}
+
 static unsigned member_of_id(const struct sim *s, uint64_t id, unsigned otherwise)
 {
     for (unsigned i = 0; i < s->member_count; i++)
@@ -1142,6 +1169,7 @@ static void member_turned(struct sim *s, struct sim_member *m)
     check_cluster(s, m);
     take_digest_if_due(s, m, now.applied);
     tell_leadership(s, m, &now);
+    note_compaction(s, m, &now);
     note(s, m->number);
     note(s, now.term);
     note(s, now.committed);
@@ -1631,6 +1659,7 @@ struct sim_result sim_run(const struct sim_options *options)
         .sick = sickness_counts(s.sickness),
         .digests = s.digests_taken,
         .compared = s.digests_compared,
+        .own_compactions = s.own_compactions,
         .hashes = s.history.hash_count,
         .backups = s.history.image_count,
         .hashes_compared = s.history.hashes_compared,

@@ -80,6 +80,7 @@ struct sim_result {
     struct steward_counts changes;    /* of the members */
     uint64_t lists;                   /* of members that somebody was told */
     uint64_t digests, compared;       /* of states; and how many of them with one taken before */
+    uint64_t own_compactions;         /* that no client has asked for */
     uint64_t hashes, hashes_compared; /* that operators were told of, the same way */
     uint64_t backups;                 /* that were restored, and held against the history */
     int64_t revision;

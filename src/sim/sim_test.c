@@ -186,6 +186,25 @@ TEST(a_crash_at_any_call_of_the_disk_loses_nothing_that_was_promised)
     }
 }
 
+/* Crashes, clocks that are off and wall clocks that jump, while history is compacted by itself. */
+TEST(nothing_that_is_young_is_compacted_by_itself)
+{
+    const uint32_t clocks =
+        1 << FAULT_CRASH | 1 << FAULT_POWER | 1 << FAULT_DRIFT | 1 << FAULT_JUMP;
+    uint64_t compactions = 0;
+
+    for (uint64_t i = 0; i < 3 * test_effort(); i++) {
+        struct sim_result r = sim_run(&(struct sim_options){
+            .seed = test_seed() * 1000 + i, .members = 3, .without = ~clocks});
+        if (!r.ok)
+            test_fail(__FILE__, __LINE__, "seed %llu: %s",
+                      (unsigned long long)(test_seed() * 1000 + i), r.problem);
+        compactions += r.own_compactions;
+    }
+
+    CHECK(compactions > 0);
+}
+
 TEST(a_world_without_faults_has_none_and_gets_somewhere)
 {
     struct sim_result r =
