@@ -21,6 +21,7 @@ void housekeeping_state_replaced(struct housekeeping *h, const struct state *sta
     h->o.cluster = state->cluster;
     h->o.apply = state->apply;
     h->revoked = h->expired_count = 0;
+    h->next_publish_ms = 0; /* it may have brought what we had asked for: then nobody says so */
     snprintf(h->storage_version, sizeof(h->storage_version), "%s", state->storage_version);
 }
 

@@ -597,6 +597,26 @@ TEST(another_leader_is_told_who_we_are_at_once)
     rig_close(&r);
 }
 
+TEST(a_member_is_published_again_when_its_state_was_replaced)
+{
+    struct housekeeping_rig r;
+    rig_open(&r);
+    add_self(&r);
+    r.facts.leader = 5;
+    CHECK_STR(take(&r), "publish m");
+    CHECK_STR(take(&r), "");
+
+    housekeeping_state_replaced(&r.house, &(struct state){.backend = r.apply_rig.backend_rig.b,
+                                                          .mvcc = r.apply_rig.mvcc,
+                                                          .leases = r.apply_rig.leases,
+                                                          .cluster = r.apply_rig.cluster,
+                                                          .apply = r.apply_rig.apply});
+
+    CHECK_STR(take(&r), "publish m");
+    CHECK(housekeeping_applied(&r.house, r.proposals));
+    rig_close(&r);
+}
+
 TEST(the_check_of_housekeeping_notices)
 {
     struct housekeeping_rig r;
