@@ -88,10 +88,12 @@ bool admin_lease_revoke(struct apply *a, unsigned *steps)
     for (; lease_first_key(a->o.leases, id, &key); spend(steps, REVOKE_STEPS)) {
         if (*steps == 0)
             return false;
+        a->work.deletes++;
         (void)mvcc_delete(a->o.mvcc, key); /* one that is dead already is no longer attached */
         lease_detach(a->o.leases, key);
     }
     lease_revoke_end(a->o.leases, id);
+    work_count(&a->work);
     mvcc_write_end(a->o.mvcc, &a->effects.changes);
     a->revoking = false;
     return true;

@@ -83,6 +83,34 @@ void apply_close(struct apply *a)
     mem_free(a);
 }
 
+struct apply_stats *apply_stats(struct apply *a)
+{
+    return &a->stats;
+}
+
+uint64_t apply_auth_revision(const struct apply *a)
+{
+    return a->auth_revision;
+}
+
+unsigned apply_kind(const struct pb_internal_raft_request *request)
+{
+    return request_kind(request);
+}
+
+/* "lease_grant" is "LeaseGrant". */
+void apply_kind_name(unsigned kind, struct buf *out)
+{
+    assert(kind < APPLY_KINDS);
+    bool starts = true;
+
+    for (const char *at = request_name((enum request_kind)kind); *at; at++) {
+        if (*at != '_')
+            buf_append_byte(out, (uint8_t)(starts ? *at - 'a' + 'A' : *at));
+        starts = *at == '_';
+    }
+}
+
 size_t apply_alarms(const struct apply *a, const struct apply_alarm **out)
 {
     *out = a->alarms.at;
@@ -167,6 +195,7 @@ static bool decode_request(struct apply *a, struct bytes data)
         refuse_unknown(a, data);
         return false;
     }
+    a->effects.kind = a->kind;
     if (!a->request.id && !a->request.header) {
         apply_refuse(a, "it has no header");
         return false;
@@ -203,7 +232,8 @@ uint64_t apply_begin(struct apply *a, const struct raft_entry *entry, uint64_t n
     assert(a->state == APPLY_IDLE);
     assert(entry->index <= applied + 1);
 
-    a->effects = (struct apply_effects){.index = entry->index, .term = entry->term};
+    a->effects =
+        (struct apply_effects){.index = entry->index, .term = entry->term, .kind = APPLY_KIND_NONE};
     a->blob = blob_ref(entry->blob);
     a->now_ms = now_ms;
     a->awaited = false;

@@ -83,6 +83,7 @@ void apply_close(struct apply *a);
 
 struct apply_effects {
     uint64_t index, term;
+    unsigned kind;      /* of the request; APPLY_KIND_NONE */
     uint64_t id;        /* of the request; 0: nobody can be waiting */
     enum result result; /* OK, or what the caller is told */
     int64_t revision;   /* for the response's header: the store's, after the operation */
@@ -176,6 +177,24 @@ struct apply_alarm {
 
 /* In order of member and alarm, good until the next entry; returns how many there are. */
 size_t apply_alarms(const struct apply *a, const struct apply_alarm **out);
+
+/* --- for metrics --- */
+
+/* What was done to keys and asked of them since it was opened, as etcd counts: each operation of a
+ * transaction, a compare and a look at what was there before as ranges, and transactions of more
+ * than one of these. Whoever opens another state in its place assigns them. */
+struct apply_stats {
+    uint64_t ranges, puts, deletes, txns;
+    uint64_t put_bytes; /* of keys and values */
+};
+struct apply_stats *apply_stats(struct apply *a);
+
+/* Kinds of requests are numbered from 0; those of an entry that is none have the number
+ * APPLY_KIND_NONE. Their names are etcd's: "Put", "LeaseGrant". */
+enum { APPLY_KINDS = 30, APPLY_KIND_NONE = APPLY_KINDS };
+unsigned apply_kind(const struct pb_internal_raft_request *request);
+void apply_kind_name(unsigned kind, struct buf *out);
+uint64_t apply_auth_revision(const struct apply *a);
 
 /* All invariants, asserted. */
 void apply_check(const struct apply *a);

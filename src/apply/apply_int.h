@@ -56,6 +56,7 @@
 #define REQUEST_ENUM(kind, field) REQUEST_##kind,
 enum request_kind { REQUEST_LIST(REQUEST_ENUM) REQUEST_COUNT };
 #undef REQUEST_ENUM
+static_assert(REQUEST_COUNT == (int)APPLY_KINDS, "each has a number");
 
 /* REQUEST_COUNT if there is none that we know. */
 enum request_kind request_kind(const struct pb_internal_raft_request *request);
@@ -121,6 +122,7 @@ struct work {
     enum work_stage stage;
     bool writing; /* between the two */
     enum result result;
+    unsigned ranges, puts, deletes; /* so far, of what etcd does as one transaction of its store */
     int64_t lowest_revision; /* that a range on the path asks for; base.main if none is lower */
     struct op op;
     struct mvcc_delete_range gone; /* while op.deleting */
@@ -152,6 +154,9 @@ void work_end(struct work *w, struct mvcc_changes *changes);
 void work_abandon(struct work *w);
 void work_free(struct work *w);
 void work_check(const struct work *w);
+
+/* What was counted goes into the statistics, and counting begins again. */
+void work_count(struct work *w);
 
 /* The parts that txn.c borrows. */
 enum result work_check_op(struct work *w, const struct pb_request_op *op);
@@ -198,6 +203,7 @@ struct apply {
     enum request_kind kind;
     uint64_t now_ms;
     bool awaited, over_quota;
+    struct apply_stats stats;
     struct work work;
     bool revoking;        /* a lease's keys */
     size_t checkpoint_at; /* which of the entry's comes next */

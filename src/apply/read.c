@@ -64,6 +64,7 @@ static void hold_back_compaction(struct mvcc *m, struct read *rd)
 
 static void finish(const struct apply *a, struct apply_read *r, struct read *rd)
 {
+    work_count(&rd->work);
     r->result = a->state == APPLY_REFUSED ? RESULT_CORRUPT : rd->work.result;
     if (r->keep_open && r->result == RESULT_OK) {
         r->scan = rd->work.op.scan;

@@ -227,6 +227,7 @@ static bool compares_some(struct work *w, unsigned *steps, bool *result)
         const struct pb_compare *c = &txn->compare.at[w->compare_at];
         if (*steps == 0)
             return false;
+        w->ranges += !w->compare_open; /* the first time */
         if (c->range_end.len == 0)
             *result = holds_for_key(w, c);
         else if (!compare_range_some(w, c, steps, result))

@@ -25,6 +25,24 @@ static struct revision state_now(const struct work *w)
     return w->writing ? mvcc_working(mvcc_of(w)) : w->base;
 }
 
+/* etcd looks all of this up in transactions of its store, and counts those of several operations:
+ * compares and checks are one, what is executed is another where it writes. */
+void work_count(struct work *w)
+{
+    struct apply_stats *s = &w->apply->stats;
+
+    s->ranges += w->ranges;
+    s->puts += w->puts;
+    s->deletes += w->deletes;
+    s->txns += w->ranges + w->puts + w->deletes > 1;
+    w->ranges = w->puts = w->deletes = 0;
+}
+
+static bool looks_before(const struct pb_put_request *p)
+{
+    return p->ignore_value || p->ignore_lease || p->prev_kv;
+}
+
 /* ---- Checks: all of them before the first write ---- */
 
 static enum result result_of_mvcc(enum mvcc_result m)
@@ -48,8 +66,11 @@ static enum result check_range(struct work *w, const struct pb_range_request *r)
 
     if (r->revision == 0)
         return RESULT_OK;
-    if (!w->txn)
-        return result_of_mvcc(mvcc_resolve(mvcc_of(w), r->revision, &at));
+    if (!w->txn) {
+        enum result result = result_of_mvcc(mvcc_resolve(mvcc_of(w), r->revision, &at));
+        w->ranges += result != RESULT_OK; /* etcd has asked its store to find out */
+        return result;
+    }
     if (r->revision > w->base.main)
         return RESULT_FUTURE_REV;
     if (r->revision < mvcc_compact_revision(mvcc_of(w)))
@@ -81,6 +102,7 @@ enum result work_check_op(struct work *w, const struct pb_request_op *op)
             w->lowest_revision = op->range->revision;
         return check_range(w, op->range);
     case PB_OP_PUT:
+        w->ranges += w->txn && looks_before(op->put);
         return check_put(w, op->put);
     case PB_OP_DELETE_RANGE:
         return RESULT_OK;
@@ -134,6 +156,7 @@ static struct revision revision_asked(const struct work *w, int64_t revision)
 
 static bool execute_range(struct work *w, const struct pb_range_request *r, unsigned *steps)
 {
+    w->ranges += !w->op.scan; /* the first time */
     if (!w->reply)
         return true; /* it changes nothing, and nobody here waits: the client is another member's */
     struct mvcc_question question = {
@@ -217,6 +240,9 @@ static bool execute_put(struct work *w, const struct pb_put_request *p, unsigned
     if (keeps && alive && !keep_old(w, p, found.mod, &value, &lease))
         return false;
     mvcc_put(m, p->key, value, lease);
+    w->ranges += looks_before(p);
+    w->puts++;
+    w->apply->stats.put_bytes += p->key.len + value.len;
     /* A lease that is kept may be unknown, in a store that came to us so: then it is a number. */
     if (lease_attach(w->apply->o.leases, lease, p->key) != LEASE_OK)
         lease_detach(w->apply->o.leases, p->key);
@@ -295,6 +321,8 @@ static bool execute_delete(struct work *w, const struct pb_delete_range_request 
         delete_one(w, d->key, steps);
     else if (!delete_some(w, d, steps))
         return false;
+    w->ranges += d->prev_kv;
+    w->deletes++;
     if (w->reply)
         respond_delete(w);
     return true;
@@ -368,8 +396,10 @@ static void begin_executing(struct work *w)
 {
     w->stage = w->result == RESULT_OK ? WORK_EXECUTE : WORK_DONE;
     w->writing = w->writes && w->stage == WORK_EXECUTE;
-    if (w->writing)
+    if (w->writing) {
+        work_count(w);
         mvcc_write_begin(mvcc_of(w));
+    }
     if (w->txn && w->stage == WORK_EXECUTE)
         txn_execute_begin(w);
 }
@@ -401,6 +431,7 @@ void work_end(struct work *w, struct mvcc_changes *changes)
 {
     bool writing = w->writing;
 
+    work_count(w);
     work_abandon(w); /* which forgets that it writes, since it also ends what is given up */
     if (writing)
         mvcc_write_end(mvcc_of(w), changes);

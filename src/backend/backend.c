@@ -491,7 +491,8 @@ static enum err write_list(const struct batch *batch, enum bucket bucket, struct
  * compact revision, and whoever opens the store after a crash goes on compacting there. All the
  * rest is one transaction, together with where the log stands.
  */
-enum err batch_commit_to(const struct batch *batch, struct store *s, const struct defrag *copied)
+static enum err batch_change(const struct batch *batch, struct store *s,
+                             const struct defrag *copied)
 {
     enum err e = s->ops->begin(s);
 
@@ -499,20 +500,39 @@ enum err batch_commit_to(const struct batch *batch, struct store *s, const struc
         e = write_ahead(batch, s, copied);
     for (int bucket = 0; bucket < BUCKET_COUNT && e == ERR_OK; bucket++)
         e = write_list(batch, (enum bucket)bucket, s, copied);
+    if (e != ERR_OK)
+        s->ops->abort(s);
+    return e;
+}
+
+enum err batch_commit_to(const struct batch *batch, struct store *s, const struct defrag *copied)
+{
+    enum err e = batch_change(batch, s, copied);
+
+    return e == ERR_OK ? s->ops->commit(s) : e;
+}
+
+static enum err batch_commit_timed(struct backend *b)
+{
+    enum err e = batch_change(b->frozen, b->store, NULL);
+    uint64_t began_ns = job_now_ns(&b->job);
+
     if (e == ERR_OK)
-        return s->ops->commit(s);
-    s->ops->abort(s);
+        e = b->store->ops->commit(b->store);
+    b->commit_write_ns = job_now_ns(&b->job) - began_ns;
     return e;
 }
 
 static enum err run_commit(struct backend *b)
 {
-    enum err e = batch_commit_to(b->frozen, b->store, NULL);
+    uint64_t began_ns = job_now_ns(&b->job);
+    enum err e = batch_commit_timed(b);
 
     if (e == ERR_NO_SPACE && b->defrag.copy) { /* it has space that is needed more here */
         defrag_give_up(b, e);
-        e = batch_commit_to(b->frozen, b->store, NULL);
+        e = batch_commit_timed(b);
     }
+    b->commit_ns = job_now_ns(&b->job) - began_ns;
     /* The live store first: it is what durable means. The copy may be given up at any time. */
     if (e == ERR_OK)
         defrag_follow(b, b->frozen);
@@ -572,7 +592,16 @@ static void committed(struct backend *b)
     b->lacks_space = false;
     b->durable = done->position;
     b->durable_number = b->open_number - 1;
+    histogram_observe(&b->stats.commit, HISTOGRAM_1MS_14, b->commit_ns);
+    histogram_observe(&b->stats.commit_changes, HISTOGRAM_1MS_14,
+                      b->commit_ns - b->commit_write_ns);
+    histogram_observe(&b->stats.commit_write, HISTOGRAM_1MS_14, b->commit_write_ns);
     backend_drop_batch(b, done);
+}
+
+struct backend_stats *backend_stats(struct backend *b)
+{
+    return &b->stats;
 }
 
 static void fail(struct backend *b)

@@ -57,6 +57,7 @@
 
 #include "base/bytes.h"
 #include "base/err.h"
+#include "base/histogram.h"
 #include "base/limits.h"
 #include "io/worker.h"
 
@@ -254,6 +255,15 @@ bool backend_has_budget(const struct backend *b);
 
 /* As of the last commit. */
 struct backend_sizes backend_sizes(const struct backend *b);
+
+/* How long jobs took, on their thread, since it was opened. Whoever puts another store in its place
+ * assigns them. Each in HISTOGRAM_1MS_14. */
+struct backend_stats {
+    struct histogram commit;         /* a batch, all of it */
+    struct histogram commit_changes; /* of that, changing pages, */
+    struct histogram commit_write;   /* and writing them, with the sync */
+};
+struct backend_stats *backend_stats(struct backend *b);
 
 /* --- looking ------------------------------------------------------------------------------ */
 

@@ -176,6 +176,8 @@ struct backend {
     struct job job;
     enum backend_job running;
     enum err job_err;
+    uint64_t commit_ns, commit_write_ns; /* how long the last one took; of that, the writing */
+    struct backend_stats stats;
     char job_text[FAILURE_TEXT_BYTES];
     struct defrag defrag;
     bool slice_next;     /* after a commit a slice gets its turn, so that neither starves */

@@ -31,10 +31,11 @@ struct workers {
     uint64_t (*now_ns)(struct workers *w); /* NULL: time stands still */
 };
 
-/* For run, which has no clock: how long something takes is the difference of two of these. */
+/* For run, which has no clock: how long something takes is the difference of two of these. Of a job
+ * that nobody was given, time stands still, too. */
 static inline uint64_t job_now_ns(const struct job *j)
 {
-    return j->workers->now_ns ? j->workers->now_ns(j->workers) : 0;
+    return j->workers && j->workers->now_ns ? j->workers->now_ns(j->workers) : 0;
 }
 
 /* Never fails, never blocks. The job belongs to the workers until on_done. */

@@ -221,6 +221,7 @@ enum lease_result lease_renew(struct lease_set *s, int64_t id, uint64_t now_ms, 
         return LEASE_EXPIRED;
 
     lease_start(s, l, now_ms);
+    s->stats.renewed++;
     *ttl = l->ttl;
     /* One that is on its way speaks of the time before this renewal, too: were it the last word in
      * the log, the next leader would let the lease expire early. Nor does it matter whether we tell

@@ -169,6 +169,8 @@ enum lease_result lease_grant(struct lease_set *s, int64_t id, int64_t ttl, uint
     lease_start(s, l, now_ms);
     write_record(s, l);
     *granted_ttl = l->ttl;
+    s->stats.granted++;
+    histogram_observe(&s->stats.ttl, HISTOGRAM_1S_24, (uint64_t)l->ttl);
     return LEASE_OK;
 }
 
@@ -199,7 +201,13 @@ void lease_revoke_end(struct lease_set *s, int64_t id)
     table_remove(&s->table, &l->link);
     list_remove(&l->order);
     s->count--;
+    s->stats.revoked++;
     mem_free(l);
+}
+
+struct lease_stats *lease_stats(struct lease_set *s)
+{
+    return &s->stats;
 }
 
 enum lease_result lease_attach(struct lease_set *s, int64_t id, struct bytes key)

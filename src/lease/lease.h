@@ -38,6 +38,7 @@
 
 #include "base/bytes.h"
 #include "base/err.h"
+#include "base/histogram.h"
 #include "base/limits.h"
 
 struct backend;
@@ -147,6 +148,13 @@ struct lease_info {
 bool lease_look(const struct lease_set *s, int64_t id, uint64_t now_ms, struct lease_info *out);
 int64_t lease_of_key(const struct lease_set *s, struct bytes key); /* 0: none */
 size_t lease_count(const struct lease_set *s);
+
+/* What has happened since it was opened. Whoever opens another set in its place assigns them. */
+struct lease_stats {
+    uint64_t granted, revoked, renewed;
+    struct histogram ttl; /* as granted, in HISTOGRAM_1S_24 */
+};
+struct lease_stats *lease_stats(struct lease_set *s);
 
 /* The first key of a lease behind `after`, or of all (NULL bytes); false if there is none. Lent
  * until the next change. So a walk stands on what it has been given, whatever changes. */

@@ -40,6 +40,7 @@ struct lease_set {
     struct list all;
     size_t count;
     struct table keys;
+    struct lease_stats stats;
 
     bool primary;
     uint64_t reign;

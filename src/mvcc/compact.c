@@ -123,6 +123,7 @@ static void delete_dropped(struct mvcc *m)
 
     if (m->dropped_count == 0) /* and perhaps no memory for any yet */
         return;
+    m->stats.revisions_removed += m->dropped_count;
     qsort(m->dropped, m->dropped_count, sizeof(*m->dropped), compare_dropped);
     for (size_t i = 0; i < m->dropped_count; i++) {
         const struct dropped *d = &m->dropped[i];
@@ -158,6 +159,7 @@ static void finish(struct mvcc *m)
     /* The note is in the batch, and the deletions go ahead of it: so it is never there without
      * them, and a crash before it only means that all keys are walked once more. */
     put_note(m, BYTES(MVCC_FINISHED_KEY), m->now.revision);
+    m->stats.compactions++;
     m->finished = m->now.revision;
     m->removed = m->now.revision;
     m->finished_batch = backend_open_batch(m->backend);

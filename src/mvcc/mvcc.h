@@ -385,6 +385,17 @@ struct mvcc_status {
 };
 struct mvcc_status mvcc_status(const struct mvcc *m);
 
+/* Keys that are alive, as published. O(log n). */
+int64_t mvcc_key_count(const struct mvcc *m);
+
+/* What compactions have done since it was opened. Whoever opens another store in its place assigns
+ * them. How long they take the caller knows. */
+struct mvcc_stats {
+    uint64_t revisions_removed;
+    uint64_t compactions; /* that are over */
+};
+struct mvcc_stats *mvcc_stats(struct mvcc *m);
+
 /* All invariants of memory, asserted. mvcc_check_store also compares with the store: slow. */
 void mvcc_check(const struct mvcc *m);
 void mvcc_check_store(struct mvcc *m);

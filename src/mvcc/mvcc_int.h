@@ -76,7 +76,8 @@ struct mvcc {
     size_t dropped_count, dropped_cap;
     int64_t finished, finished_durable;
     uint64_t finished_batch; /* holds the note that `finished` is */
-    int64_t removed;         /* like finished, but only what was done since opening; -1: nothing */
+    struct mvcc_stats stats;
+    int64_t removed; /* like finished, but only what was done since opening; -1: nothing */
 };
 
 /* --- revisions as keys of the store --- */

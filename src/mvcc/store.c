@@ -214,6 +214,18 @@ static size_t count_waiters(const struct mvcc *m)
     return count;
 }
 
+int64_t mvcc_key_count(const struct mvcc *m)
+{
+    struct key_range all = key_range(BYTES("\0"), BYTES("\0"));
+
+    return keyindex_count(m->index, &all, true);
+}
+
+struct mvcc_stats *mvcc_stats(struct mvcc *m)
+{
+    return &m->stats;
+}
+
 struct mvcc_status mvcc_status(const struct mvcc *m)
 {
     return (struct mvcc_status){

@@ -392,6 +392,9 @@ static void on_written(struct disk_op *op)
     }
     w->bytes_written += b->size;
     w->syncs += op->sync;
+    histogram_observe(&w->stats.write, HISTOGRAM_1MS_14, op->took_ns - op->sync_ns);
+    if (op->sync)
+        histogram_observe(&w->stats.sync, HISTOGRAM_1MS_14, op->sync_ns);
     if (s->size < b->offset + b->size)
         s->size = b->offset + b->size;
     /* A new segment: written and synced without its name, then named, then the name is made to
@@ -731,6 +734,11 @@ void wal_close(struct wal *w)
 }
 
 /* --- looking --- */
+
+const struct wal_stats *wal_stats(const struct wal *w)
+{
+    return &w->stats;
+}
 
 struct wal_status wal_status(const struct wal *w)
 {

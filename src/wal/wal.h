@@ -53,6 +53,7 @@
  */
 #pragma once
 
+#include "base/histogram.h"
 #include "base/limits.h"
 #include "base/list.h"
 #include "base/logger.h"
@@ -246,6 +247,12 @@ struct wal_status {
     size_t index_marks;
 };
 struct wal_status wal_status(const struct wal *w);
+
+/* How long the log's writes and their syncs took, each in HISTOGRAM_1MS_14; since it was opened. */
+struct wal_stats {
+    struct histogram write, sync;
+};
+const struct wal_stats *wal_stats(const struct wal *w);
 
 /* All invariants, asserted. */
 void wal_check(const struct wal *w);

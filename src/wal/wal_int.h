@@ -134,6 +134,7 @@ struct wal {
     enum err write_error;
     int write_os_error;
     uint64_t bytes_written, syncs;
+    struct wal_stats stats;
 
     struct list reads;
     struct list given_up; /* segments on their way out */

@@ -5,6 +5,7 @@
 struct tally {
     size_t count, ahead, member, parked, ended, live, progress, early;
     size_t in_grace;            /* of those parked, and of groups */
+    uint64_t events;            /* queued */
     const struct watcher *last; /* seen */
 };
 
@@ -74,9 +75,9 @@ static void check_ids(const struct watch_stream *s, const struct treap_node *n, 
 }
 
 /* What is queued and what is under way is what the credit lacks. */
-static void check_credit(const struct watch_stream *s)
+static void check_credit(const struct watch_stream *s, struct tally *all)
 {
-    uint64_t queued = 0;
+    uint64_t queued = 0, events = 0;
 
     LIST_FOREACH (link, &s->queue) {
         const struct watch_message *m = &container_of(link, struct message, link)->m;
@@ -84,7 +85,10 @@ static void check_credit(const struct watch_stream *s)
         assert(m->bytes >= WATCH_MESSAGE_BYTES_MIN);
         assert(!m->events || !m->long_events);
         queued += m->bytes;
+        events += m->event_count;
+        assert((m->event_count > 0) == (m->events || m->long_events));
     }
+    all->events += events;
     assert(list_empty(&s->queue) == list_empty(&s->ready));
     if (!s->closed)
         assert(s->credit + (int64_t)(queued + s->taken) == s->credit_full);
@@ -110,13 +114,14 @@ static void check_stream(const struct watch_stream *s, struct tally *all)
         parked++;
     }
     assert(t.parked == parked);
-    check_credit(s);
+    check_credit(s, all);
 
     bool wakes = !s->closed && watch_stream_has_credit(s) && parked > 0;
     assert(wakes == !list_empty(&s->waking));
     bool has_clock = !s->closed && s->progress_count > 0;
     assert(has_clock == (heap_has(&s->due) || !list_empty(&s->ticking)));
     all->count += t.count;
+    all->ended += t.ended;
     all->ahead += t.ahead;
     all->member += t.member;
     all->in_grace += t.in_grace;
@@ -229,6 +234,9 @@ void watch_check(const struct watch *hub)
     }
     assert(streams == hub->stream_count);
     assert(all.ahead == hub->ahead.count);
+    assert(all.count == hub->watcher_count);
+    assert(all.ended == hub->ended_count);
+    assert(all.events == hub->events_queued);
     size_t members = check_groups(hub, &all);
     assert(all.member == members);
     check_floor(hub, &all);

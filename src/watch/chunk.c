@@ -383,6 +383,7 @@ static void send_long(struct chunk *b, const struct gather *g, struct watcher *w
         struct watch_message m = {
             .watch_id = w->id, .revision = revision, .fragment = n + 1 < count};
         m.long_events = watch_long_new(b, g, &stretches[n]);
+        m.event_count = stretches[n].events;
         watch_stream_queue(w->stream, &m, NULL);
     }
 }
@@ -402,7 +403,8 @@ static void send_fragments(struct chunk *b, const struct gather *g, struct watch
         struct watch_message m = {.watch_id = w->id,
                                   .revision = revision,
                                   .fragment = to < g->events,
-                                  .events = blob_of(b, g, from, to)};
+                                  .events = blob_of(b, g, from, to),
+                                  .event_count = to - from};
         watch_stream_queue(w->stream, &m, NULL);
     }
 }
@@ -415,8 +417,10 @@ static void send(struct chunk *b, const struct gather *g, struct watcher *w, str
     } else if (is_fragmented(b, g, w)) {
         send_fragments(b, g, w, revision);
     } else {
-        struct watch_message m = {
-            .watch_id = w->id, .revision = revision, .events = blob_ref(blob)};
+        struct watch_message m = {.watch_id = w->id,
+                                  .revision = revision,
+                                  .events = blob_ref(blob),
+                                  .event_count = g->events};
         watch_stream_queue(w->stream, &m, NULL);
     }
     w->was_sent = true;

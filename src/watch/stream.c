@@ -29,6 +29,7 @@ struct watch_stream *watch_stream_open(struct watch *hub, void *context, size_t 
 
 static void message_free(struct watch *hub, struct message *m)
 {
+    hub->events_queued -= m->m.event_count;
     blob_unref(m->m.events);
     watch_long_end(m->m.long_events);
     mem_free(m->reason);
@@ -111,6 +112,7 @@ void watch_stream_queue(struct watch_stream *s, const struct watch_message *m, c
     /* It may go below zero, by this one message: who waited until all of it fits would wait for
      * ever with a message that is larger than all the credit there is. */
     s->credit -= (int64_t)message->m.bytes;
+    s->hub->events_queued += m->event_count;
     list_init(&message->link);
     list_push_back(&s->queue, &message->link);
     if (list_empty(&s->ready))
@@ -132,6 +134,8 @@ bool watch_take(struct watch *hub, struct watch_message *out)
         list_push_back(&hub->ready, &s->ready); /* behind the others: a message each, in turn */
     *out = message->m;
     s->taken += out->bytes;
+    hub->events_queued -= out->event_count;
+    hub->events_taken += out->event_count;
     hub->lent_reason = message->reason;
     hub_free(hub, message, sizeof(*message));
     return true;

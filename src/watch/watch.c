@@ -175,6 +175,19 @@ uint64_t watch_next_ms(const struct watch *hub)
     return due_ms < floor_ms ? due_ms : floor_ms;
 }
 
+/* Who is not live, nor waits for his start, nor was ended, lags. */
+struct watch_stats watch_stats(const struct watch *hub)
+{
+    size_t placed = hub->live->count + hub->ahead.count + hub->ended_count;
+
+    assert(placed <= hub->watcher_count);
+    return (struct watch_stats){.streams = hub->stream_count,
+                                .watchers = hub->watcher_count - hub->ended_count,
+                                .lagging = hub->watcher_count - placed,
+                                .events = hub->events_taken,
+                                .pending_events = hub->events_queued};
+}
+
 struct watch_status watch_status(const struct watch *hub)
 {
     struct watch_status status = {.streams = hub->stream_count, .bytes = hub->bytes};

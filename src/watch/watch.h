@@ -148,6 +148,7 @@ struct watch_message {
     struct blob
         *events; /* encoded `events` fields (number 11); NULL: none. The taker's reference */
     struct watch_long *long_events; /* or this one instead; the taker ends it */
+    uint64_t event_count;           /* in either */
     size_t bytes; /* that count against the stream's credit: of the events, at least 64 */
 };
 
@@ -167,6 +168,15 @@ MUST_CHECK enum err watch_long_read(struct watch_long *l, size_t max, struct buf
 void watch_long_end(struct watch_long *l); /* outlives its stream if need be; NULL is fine */
 
 /* --- asking --- */
+
+/* Asked at each scrape: walks along nothing. */
+struct watch_stats {
+    size_t streams, watchers; /* without those ended by compaction */
+    size_t lagging;           /* of them, those that are not live */
+    uint64_t events;          /* taken so far */
+    uint64_t pending_events;  /* queued, and not taken */
+};
+struct watch_stats watch_stats(const struct watch *w);
 
 struct watch_status {
     size_t streams, watchers;

@@ -411,7 +411,9 @@ struct watch {
     struct rng rng;
     size_t bytes;
     size_t longs;
-    size_t stream_count; /* open ones */
+    size_t stream_count;                  /* open ones */
+    size_t watcher_count, ended_count;    /* closed streams' too, until they are reaped */
+    uint64_t events_taken, events_queued; /* queued: and not taken */
 
     struct watcher_group *live;
     uint64_t era; /* of this live group */

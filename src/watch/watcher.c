@@ -74,6 +74,7 @@ static void leave(struct watcher *w)
         break;
     case WATCHER_ENDED:
         s->ended_count--;
+        s->hub->ended_count--;
         break;
     }
     w->place = WATCHER_NOWHERE;
@@ -138,6 +139,7 @@ void watcher_end(struct watcher *w)
     w->interest = NULL;
     w->place = WATCHER_ENDED;
     w->stream->ended_count++;
+    w->stream->hub->ended_count++;
 }
 
 void watcher_free(struct watcher *w)
@@ -150,6 +152,7 @@ void watcher_free(struct watcher *w)
     interest_free(s->hub, w->interest);
     treap_remove(&watcher_order, &s->ids, &w->by_id);
     s->count--;
+    s->hub->watcher_count--;
     if (w->progress && --s->progress_count == 0)
         watch_progress_unwanted(s);
     hub_free(s->hub, w, sizeof(*w));
@@ -248,6 +251,7 @@ static struct watcher *add(struct watch_stream *s, int64_t id, struct interest *
     w->progress = request->progress_notify;
     treap_insert(&watcher_order, &s->ids, &w->by_id);
     s->count++;
+    s->hub->watcher_count++;
     if (w->progress && s->progress_count++ == 0)
         watch_progress_wanted(s, now_ms);
     return w;
