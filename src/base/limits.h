@@ -518,6 +518,13 @@ enum {
     FILES_FOR_PEER = 32,  /* more for each other member: half of it for streams, posts and probes */
 };
 
+/* A configuration file. etcd's own sample has 6 KB and is three deep. */
+#define CONFIG_FILE_BYTES_MAX (1 * MIB)
+enum {
+    YAML_DEPTH_MAX = 100, /* lists and maps within each other, by aliases too: the stack's bound */
+    YAML_ANCHORS_MAX = 1000, /* each alias looks through all of them */
+};
+
 /* --- how they relate ----------------------------------------------------------------------- */
 
 /* (Casts where the constants of two rooms are compared: compilers find that odd of two enums.) */

@@ -286,6 +286,9 @@ int main(int argc, char **argv)
     case CONFIG_BAD_FLAG:
         status = refuse_flag(&why);
         break;
+    case CONFIG_BAD_FILE:
+        fprintf(stderr, "%.*s\n", (int)why.len, why.at);
+        break;
     case CONFIG_BAD:
         status = refuse_config(&why);
         break;

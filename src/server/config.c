@@ -4,6 +4,7 @@
 #include "base/mem.h"
 #include "base/text.h"
 #include "cluster/cluster.h"
+#include "server/config_file.h"
 #include "server/config_flags.h"
 #include "server/config_tls.h"
 #include "server/config_value.h"
@@ -34,6 +35,7 @@ struct maker {
     struct buf *why;
     struct config_note *notes;
     size_t note_count, note_cap;
+    bool has_file; /* the flags are those of a file, and nothing else counts */
 };
 
 static const struct flag_value *value_of(const struct maker *m, enum flag_id id)
@@ -177,6 +179,51 @@ static bool read_env(struct maker *m, const char *const *env)
     return true;
 }
 
+/* ---- The file ---- */
+
+/* "": none. */
+static const char *file_path(const struct maker *m, const char *const *env)
+{
+    const char *path = value_of(m, FLAG_CONFIG_FILE)->text;
+    const char *variable = env_value(env, "ETCD_CONFIG_FILE");
+
+    return path[0] == 0 && variable ? arena_copy_str(&m->out->arena, bytes_of_str(variable)) : path;
+}
+
+/* Everything that the command line said is forgotten, but for two times that etcd keeps elsewhere:
+ * they stay, and there is no key for them. */
+static void forget_flags(struct maker *m)
+{
+    struct flag_value read = *value_of(m, FLAG_RAFT_READ_TIMEOUT);
+    struct flag_value write = *value_of(m, FLAG_RAFT_WRITE_TIMEOUT);
+
+    flags_init(&m->flags, &m->out->arena);
+    m->flags.values[FLAG_RAFT_READ_TIMEOUT] = read;
+    m->flags.values[FLAG_RAFT_WRITE_TIMEOUT] = write;
+}
+
+static enum config_result read_file(struct maker *m, const char *path)
+{
+    struct buf text = {0};
+    const char *unknown = "";
+    enum config_file_result result = CONFIG_FILE_BAD;
+
+    forget_flags(m);
+    m->has_file = true;
+    if (config_file_load(path, &text, m->why))
+        result = config_file_parse(buf_bytes(&text), &m->flags, m->why, &unknown);
+    buf_free(&text);
+    if (result != CONFIG_FILE_OK)
+        return result == CONFIG_FILE_BAD ? CONFIG_BAD : CONFIG_BAD_FILE;
+    note(m, LOG_INFO,
+         "loaded server configuration, other configuration command line flags and environment "
+         "variables will be ignored if provided",
+         "path", path);
+    if (unknown[0] != 0)
+        note(m, LOG_WARN, "ignoring unknown keys of the configuration file", "keys", unknown);
+    return CONFIG_OK;
+}
+
 /* ---- What we cannot do ---- */
 
 /* Until the flags have been read, and for good where they cannot be. */
@@ -192,12 +239,6 @@ static void log_by_default(struct config *c)
 static bool refuse_support(struct maker *m, enum flag_id id)
 {
     return refuse(m, "flag --%s is not supported yet", flag_table[id].name);
-}
-
-/* Everything else would be in there. */
-static bool check_config_file(struct maker *m)
-{
-    return flags_is_default(&m->flags, FLAG_CONFIG_FILE) || refuse_support(m, FLAG_CONFIG_FILE);
 }
 
 static bool check_support(struct maker *m)
@@ -539,12 +580,15 @@ static bool is_blank(struct bytes text)
 /* An empty list of endpoints that was said is one endpoint, and a bad one. */
 static bool check_discovery(struct maker *m)
 {
+    const char *state = value_of(m, FLAG_INITIAL_CLUSTER_STATE)->text;
     const struct flag_value *endpoints = value_of(m, FLAG_DISCOVERY_ENDPOINTS);
     const struct flag_value *cluster = value_of(m, FLAG_INITIAL_CLUSTER);
     bool has_srv = value_of(m, FLAG_DISCOVERY_SRV)->text[0] != 0;
     bool has_token = value_of(m, FLAG_DISCOVERY_TOKEN)->text[0] != 0;
     bool has_cluster = cluster->is_set && cluster->text[0] != 0;
 
+    if (state)
+        return refuse(m, "unexpected clusterState %s", quoted(m, bytes_of_str(state)));
     if (has_cluster + has_srv + endpoints->is_set > 1) {
         return refuse(m, "multiple discovery or bootstrap flags are set. Choose one of "
                          "\"initial-cluster\", \"discovery-endpoints\" or \"discovery-srv\"");
@@ -782,7 +826,7 @@ static void read_places(struct maker *m)
 
 static bool check_advertise_is_said(struct maker *m)
 {
-    if (!value_of(m, FLAG_LISTEN_CLIENT_URLS)->is_set ||
+    if (m->has_file || !value_of(m, FLAG_LISTEN_CLIENT_URLS)->is_set ||
         value_of(m, FLAG_ADVERTISE_CLIENT_URLS)->is_set)
         return true;
     return refuse(m, "--advertise-client-urls is required when --listen-client-urls is set "
@@ -799,8 +843,11 @@ static void note_replaced(struct maker *m)
 {
     uint64_t cost = value_of(m, FLAG_BCRYPT_COST)->number;
 
-    note_raised(m, FLAG_RAFT_READ_TIMEOUT, "raft-read-timeout increased to minimum value: 5s");
-    note_raised(m, FLAG_RAFT_WRITE_TIMEOUT, "raft-write-timeout increased to minimum value: 5s");
+    if (!m->has_file) {
+        note_raised(m, FLAG_RAFT_READ_TIMEOUT, "raft-read-timeout increased to minimum value: 5s");
+        note_raised(m, FLAG_RAFT_WRITE_TIMEOUT,
+                    "raft-write-timeout increased to minimum value: 5s");
+    }
     if (cost < 4 || cost > 31) {
         note_two(m, LOG_WARN, "use default bcrypt cost instead of the invalid given cost",
                  "default-cost", "10", "given-cost",
@@ -822,7 +869,7 @@ static void note_name(struct maker *m)
  * last, but for what listening has to do with. */
 static bool make(struct maker *m)
 {
-    if (!check_config_file(m) || !check_fallback(m) || !read_log(m) || !check_urls(m))
+    if (!check_fallback(m) || !read_log(m) || !check_urls(m))
         return false;
     note(m, LOG_WARN,
          "Running http and grpc server on single port. This is not recommended for production.",
@@ -868,8 +915,14 @@ static enum config_result parse(struct maker *m, int argc, const char *const *ar
     }
     if (value_of(m, FLAG_VERSION)->boolean)
         return CONFIG_VERSION;
-    if (!read_env(m, env))
-        return CONFIG_BAD;
+    const char *path = file_path(m, env);
+    enum config_result result = CONFIG_OK;
+    if (path[0] != 0)
+        result = read_file(m, path);
+    else if (!read_env(m, env))
+        result = CONFIG_BAD;
+    if (result != CONFIG_OK)
+        return result;
     if (!read_log_level(m))
         return CONFIG_BAD_FLAG; /* etcd panics, which is the same exit code */
     return make(m) ? CONFIG_OK : CONFIG_BAD;

@@ -1,16 +1,20 @@
 /*
- * config: what the operator asked for, from the command line and the environment.
+ * config: what the operator asked for, from the command line and the environment, or from a file.
  *
  * The flags, their defaults, their spelling of values and the words in which bad ones are refused
  * are etcd's, so that scripts and unit files written for etcd start this server. A flag of etcd
  * that does nothing here yet is refused by name, unless it is given the value it has anyway:
  * silence would be a promise.
  *
+ * A configuration file (--config-file, ETCD_CONFIG_FILE) takes the place of all other flags and
+ * variables, as in etcd; config_file.h reads it.
+ *
  *     argv, env --> config_parse --> struct config, plain data, checked as a whole
  *                                --> notes: lines that the log is to have once there is a log
  *
  * Life       config_parse, then reading, then config_free; in every case, a refused one too.
- * Promises   1. Nothing is read but the two arrays: no environment, no file, no clock.
+ * Promises   1. Nothing is read but the two arrays and the one file that they may name: no
+ *               environment, no clock.
  *            2. After CONFIG_OK every field has a value that was checked; nothing is left to parse.
  *            3. config_help tells of exactly the flags that work.
  *            4. The fields of the log are good in every case: where it stopped before they were
@@ -116,6 +120,7 @@ enum config_result {
     CONFIG_HELP,     /* config_usage to stderr, config_help to stdout, exit 0 */
     CONFIG_VERSION,  /* config_version to stdout, exit 0 */
     CONFIG_BAD_FLAG, /* *why and config_usage to stderr, exit 2 */
+    CONFIG_BAD_FILE, /* *why to stderr, exit 1 */
     CONFIG_BAD,      /* "failed to verify flags" with *why into the log and to stderr, exit 1 */
 };
 

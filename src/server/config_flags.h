@@ -74,6 +74,8 @@ enum flag_section {
       "Time after which a silent client is pinged.")                                               \
     X(GRPC_KEEPALIVE_TIMEOUT, "grpc-keepalive-timeout", DURATION, "20s", MEMBER,                   \
       "Time after which one that did not result is cut off.")                                      \
+    X(CONFIG_FILE, "config-file", TEXT, "", MEMBER,                                                \
+      "A file in YAML with the settings; all other flags and variables are ignored then.")         \
     X(VERSION, "version", BOOL, "false", MEMBER, "Print the version and exit.")                    \
     X(INITIAL_ADVERTISE_PEER_URLS, "initial-advertise-peer-urls", URLS, "http://localhost:2380",   \
       CLUSTER, "Where other members reach this one.")                                              \
@@ -172,7 +174,6 @@ enum flag_section {
     X(RAFT_READ_TIMEOUT, "raft-read-timeout", DURATION, "5s")                                      \
     X(RAFT_WRITE_TIMEOUT, "raft-write-timeout", DURATION, "5s")                                    \
     X(ENABLE_GRPC_GATEWAY, "enable-grpc-gateway", BOOL, "true")                                    \
-    X(CONFIG_FILE, "config-file", TEXT, "")                                                        \
     X(DISCOVERY_TOKEN, "discovery-token", TEXT, "")                                                \
     X(DISCOVERY_ENDPOINTS, "discovery-endpoints", SET, "")                                         \
     X(DISCOVERY_DIAL_TIMEOUT, "discovery-dial-timeout", DURATION, "2s")                            \
@@ -255,7 +256,7 @@ struct flag_value {
     bool boolean;        /* BOOL; STATE: existing; EXIT: proxy */
     uint64_t number;     /* UINT, UINT32 */
     int64_t integer;     /* INT; DURATION, in nanoseconds */
-    const char *text;    /* TEXT, ORIGINS */
+    const char *text;    /* TEXT, ORIGINS; STATE: NULL, or what a file says that is neither */
     struct url_list set; /* URLS, SET, LIST */
     struct gates gates;  /* GATES */
 };

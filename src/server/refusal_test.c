@@ -72,7 +72,7 @@ static const struct refusal refusals[] = {
     {"ETCD_ENABLE_PPROF=true", "", 1, "\"error\":\"flag --enable-pprof is not supported yet\""},
 
     {"", "--enable-pprof", 1, "\"error\":\"flag --enable-pprof is not supported yet\""},
-    {"", "--config-file x", 1, "\"error\":\"flag --config-file is not supported yet\""},
+    {"", "--config-file x", 1, "\"error\":\"open x: no such file or directory\""},
     {"", "--peer-auto-tls", 1, "\"error\":\"flag --peer-auto-tls is not supported yet\""},
     {"", "--feature-gates=PriorityRequest=true", 1,
      "\"error\":\"feature gate PriorityRequest is not supported yet\""},
