@@ -496,6 +496,7 @@ enum {
     SENDING_LOG_MS = 30000,  /* the log is kept for a member that has taken one; etcd's */
 
     RECEIVING_WINDOW_BYTES = 1 * MIB, /* of a snapshot that comes, on their way to its file */
+    RECEIVING_SPACE_BYTES = 1 * MIB,  /* of it, between two looks at the disk's space */
     INSTALL_OLD_MAX = 4,              /* states that were replaced and that somebody still reads, */
     INSTALL_OLD_MS = 60000,           /* and for how long, from when they were replaced */
     OWN_IMAGE_AHEAD_MAX = 64,         /* entries that the image may be ahead of the cut */

@@ -16,6 +16,11 @@
  *     member/snap/%016x.snap.db   when it is whole, by the snapshot's index, as etcd has it
  *     member/store/image.mdb      the store that is made of it (backend.h, "another image")
  *
+ * The disk has to have space for the file and for the store that is made of it (which is larger, up
+ * to half as large again) beside all that is there. That is asked before the first byte is taken,
+ * if the sender says how many there are, and at each MiB that has come: a snapshot that does not
+ * fit is refused before log and store notice, since its sender tries again and again.
+ *
  * Neither file is ever the truth, nor synced: what a crash leaves of them goes at the next boot.
  * The image counts from its record in the log on, which turn.c writes when raft has taken it.
  *
@@ -77,6 +82,7 @@ enum receiving_step {
 struct receiving_post {
     uint64_t id;
     struct raft_message *message; /* without the snapshot's data; NULL: there is no post */
+    uint64_t image_bytes;         /* UINT64_MAX: the sender does not say */
     bool is_answered;             /* nobody waits for a response any more */
     bool has_ended;               /* all bytes were handed in */
 };
@@ -96,8 +102,9 @@ struct receiving {
     bool is_writing, has_written; /* the op is under way; is done and was not looked at */
     bool is_beyond_us;            /* there is no image: it holds what this server cannot execute */
     struct buf gathered, being_written;
-    struct bytes piece; /* of the write */
-    uint64_t bytes;     /* in the file */
+    struct bytes piece;    /* of the write */
+    uint64_t bytes;        /* in the file */
+    uint64_t spaced_bytes; /* so many were there when the disk's space was last asked for */
     uint64_t began_ms;
 
     /* the worker's, while it builds or ends */

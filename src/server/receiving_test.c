@@ -791,6 +791,73 @@ TEST(a_disk_without_space_refuses_a_snapshot_and_the_member_lives)
     CHECK(refused >= 3);
 }
 
+static uint64_t space_of(struct alone *t)
+{
+    return fake_disk_space(t->r.at[1]->disk);
+}
+
+/* As check_refused, and meanwhile there is as much space as there was, less one step: the log never
+ * has to do without. */
+static void check_spares_the_disk(struct alone *t)
+{
+    uint64_t before = space_of(t), least = before;
+
+    send_shot(&t->sender, &t->shot);
+    while (t->sender.failed + t->sender.sent == 0) {
+        sender_step(&t->sender);
+        least = space_of(t) < least ? space_of(t) : least;
+    }
+    CHECK_EQ(t->sender.failed, 1);
+    until_idle(t);
+    CHECK(cluster_rig_logged(&t->r, 1, "bytes of space are needed"));
+    CHECK(least + 2 * RECEIVING_WINDOW_BYTES >= before);
+    CHECK_EQ(space_of(t), before);
+    CHECK_STR(files_of(&t->r, 1), "");
+    CHECK(!cluster_rig_logged(&t->r, 1, "no space left on"));
+}
+
+/* Tried again and again, it would otherwise fill the disk each time, and the member would refuse
+ * writes until its own file is gone again. */
+TEST(a_snapshot_too_large_for_the_disk_is_refused_before_it_fills_it)
+{
+    struct alone t;
+    alone_open(&t);
+    alone_look_ahead(&t, 1000000);
+
+    /* the file would fit, and the store that is made of it would not */
+    fake_disk_set_space(t.r.at[1]->disk, 2 * t.shot.image.len);
+    check_spares_the_disk(&t);
+    fake_disk_set_space(t.r.at[1]->disk, 3 * t.shot.image.len);
+    check_taken(&t);
+    alone_close(&t);
+}
+
+/* Others write to the disk meanwhile, too; and etcd does not say how long an image is. */
+TEST(a_snapshot_is_refused_when_the_disk_gets_too_small_while_it_comes)
+{
+    struct alone t;
+    alone_open(&t);
+    alone_look_ahead(&t, 1000000);
+
+    send_shot(&t.sender, &t.shot);
+    while (member(&t)->receiving.bytes < t.shot.image.len / 2)
+        sender_step(&t.sender);
+    fake_disk_set_space(t.r.at[1]->disk, 3 * t.shot.image.len / 2);
+    uint64_t least = UINT64_MAX;
+    while (t.sender.failed + t.sender.sent == 0) {
+        sender_step(&t.sender);
+        least = space_of(&t) < least ? space_of(&t) : least;
+    }
+    CHECK_EQ(t.sender.failed, 1);
+    CHECK(least >= t.shot.image.len);
+    CHECK(cluster_rig_logged(&t.r, 1, "bytes of space are needed"));
+    until_idle(&t);
+    CHECK_STR(files_of(&t.r, 1), "");
+    fake_disk_set_space(t.r.at[1]->disk, FAKE_DISK_NOT_FULL);
+    check_taken(&t);
+    alone_close(&t);
+}
+
 /* The image's store, on the other hand, is on the page store's disk. */
 TEST(an_image_that_cannot_be_written_is_refused_and_the_member_lives)
 {
