@@ -135,6 +135,13 @@ enum {
  * with more of them a follower takes in no further ones. */
 #define RAFT_UNAPPLIED_BYTES_MAX (16 * MIB)
 
+/* The same for a follower whose log ends before what is committed. Nobody waits for it, and all
+ * that it has missed is sent to it as fast as it can take it: it takes less at a time. What is
+ * under way to the log, or waits to be applied; and the store's batches, one that is committed and
+ * one that is open. */
+#define CATCH_UP_LOG_BYTES_MAX   (4 * MIB)
+#define CATCH_UP_STORE_BYTES_MAX (16 * MIB)
+
 /* Reads waiting to be confirmed, or for the term's first commit. Reads may be lost, so beyond this
  * many the newest are. */
 #define RAFT_READS_MAX 65536

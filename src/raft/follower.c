@@ -34,6 +34,7 @@ static void reject_append(struct raft *r, const struct raft_message *m)
 
 static void handle_append(struct raft *r, const struct raft_message *m)
 {
+    r->heard_commit = m->commit;
     if (m->index < r->log.committed) {
         /* Old, and what is committed is the same everywhere. The answer saves the leader from
          * probing back to there. */

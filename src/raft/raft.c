@@ -529,6 +529,7 @@ struct raft_status raft_status(const struct raft *r)
         .resident_index = r->log.resident,
         .stable_index = r->log.unstable - 1,
         .last_index = raft_log_last(&r->log),
+        .heard_commit = r->heard_commit,
         .resident_bytes = r->log.resident_bytes,
         .unapplied_bytes = raft_log_unapplied_bytes(&r->log),
         .pending_conf_index = r->pending_conf_index,

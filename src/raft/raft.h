@@ -331,6 +331,9 @@ struct raft_status {
     bool is_learner;
     /* base: compacted up to. resident: first entry in memory. stable: durable up to, as told. */
     uint64_t base_index, resident_index, stable_index, last_index;
+    /* What the leader's newest append has called committed. A follower whose log ends before it is
+     * catching up: nobody's write waits for it. */
+    uint64_t heard_commit;
     uint64_t resident_bytes;  /* data of the entries in memory */
     uint64_t unapplied_bytes; /* encoded size of those that are committed and not applied */
     uint64_t pending_conf_index, uncommitted_bytes;

@@ -73,6 +73,8 @@ struct raft {
     unsigned heartbeat_elapsed; /* leader only */
     unsigned randomized_election_timeout;
 
+    uint64_t heard_commit; /* in the newest append: beyond our log, perhaps */
+
     /* Only one conf change may be in the log and not applied; this is at or above its index. */
     uint64_t pending_conf_index;
     uint64_t uncommitted_bytes; /* payload of the leader's uncommitted proposals, roughly */

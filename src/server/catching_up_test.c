@@ -115,3 +115,46 @@ TEST(a_member_whose_store_hangs_does_not_take_in_what_it_cannot_apply)
     mem_free(value);
     cluster_rig_close(&r);
 }
+
+static size_t in_memory(const struct cluster_rig *r, unsigned n)
+{
+    struct server_status s = server_status(r->at[n]->server);
+
+    return s.log_pending_bytes + s.store_pending_bytes + (size_t)s.unapplied_bytes;
+}
+
+/*
+ * Of a member that was away all the others have more than it can hold. Nobody waits for it before
+ * it is in step, so it takes what it is sent in small batches, however slow its store is; whereas
+ * one that is in step takes in what it can, or its clients would wait for its disk.
+ */
+TEST(a_member_that_was_away_holds_little_of_what_it_is_sent)
+{
+    enum { VALUE_BYTES = 1000000, PUTS = 60 };
+    struct cluster_rig r;
+    char *value = mem_alloc(VALUE_BYTES + 1);
+    size_t most = 0;
+    memset(value, 'v', VALUE_BYTES);
+    value[VALUE_BYTES] = 0;
+    cluster_rig_open(&r, 3, NULL);
+    cluster_rig_start_all(&r);
+    unsigned away = cluster_rig_follower(&r), leader = cluster_rig_leader(&r);
+    cluster_rig_cut(&r, away, true);
+    for (unsigned i = 0; i < PUTS; i++)
+        cluster_rig_put(&r, leader, "k", value);
+
+    fake_workers_hang(&r.at[away]->store_worker, 20 * NS_PER_S);
+    cluster_rig_cut(&r, away, false);
+    while (server_status(r.at[away]->server).applied <
+           server_status(r.at[leader]->server).applied) {
+        cluster_rig_step(&r);
+        most = in_memory(&r, away) > most ? in_memory(&r, away) : most;
+    }
+    CHECK(most > 4 * VALUE_BYTES); /* or this test shows nothing */
+    CHECK(most <=
+          CATCH_UP_STORE_BYTES_MAX + 2 * (CATCH_UP_LOG_BYTES_MAX + 2 * RAFT_MESSAGE_BYTES_MAX));
+
+    cluster_rig_until_equal(&r, leader);
+    mem_free(value);
+    cluster_rig_close(&r);
+}

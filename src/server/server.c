@@ -643,6 +643,8 @@ struct server_status server_status(const struct server *s)
         .longest_busy_ns = s->longest_busy_ns,
         .waiting = pending_count(&s->pending),
         .log_pending_bytes = wal_pending_bytes(s->wal),
+        .store_pending_bytes = backend_pending_bytes(s->state.backend),
+        .unapplied_bytes = raft.unapplied_bytes,
         .reply_bytes_most = rpc_line_status(s->clients.line).reply_bytes_most,
         .ready = housekeeping_is_published(&s->housekeeping),
     };

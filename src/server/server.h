@@ -79,10 +79,12 @@ struct server_status {
     bool is_leader;
     int64_t revision, compact_revision;
     uint64_t turns, longest_turn_ns;
-    uint64_t longest_busy_ns; /* the longest turn without its waits for a processor */
-    size_t waiting;           /* calls */
-    size_t log_pending_bytes; /* handed to the log and not yet durable */
-    size_t reply_bytes_most;  /* that have ever waited to be sent, between the rooms */
+    uint64_t longest_busy_ns;   /* the longest turn without its waits for a processor */
+    size_t waiting;             /* calls */
+    size_t log_pending_bytes;   /* handed to the log and not yet durable */
+    size_t store_pending_bytes; /* the same of the store: batches */
+    uint64_t unapplied_bytes;   /* of entries that are committed */
+    size_t reply_bytes_most;    /* that have ever waited to be sent, between the rooms */
     bool ready;
     bool awaits_space; /* to start at all */
 };

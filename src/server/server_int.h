@@ -110,6 +110,7 @@ struct server {
     uint64_t apply_began_ns;           /* of the entry being applied */
     struct raft_conf_state conf_state; /* as applied */
     bool peers_left;                   /* messages that this turn had no time for, perhaps */
+    bool is_catching_up;               /* our log ends before what is committed */
     struct log_snapshot snapshot;
     uint64_t release_index; /* of the log, up to here, when nobody needs it; 0: nothing */
     struct install install;

@@ -224,15 +224,26 @@ static bool can_reply(const struct server *s)
     return rpc_line_has_reply_budget(s->clients.line);
 }
 
+static_assert(2 * (int)HOUSEKEEPING_COMMIT_BYTES <= CATCH_UP_STORE_BYTES_MAX,
+              "what wakes whoever waits for the store, a commit, is under way");
+
+/* Are there as many batches as there may be? Fewer for a member that is catching up: the pages of a
+ * commit come on top, and LMDB keeps them. */
+static bool store_is_full(const struct server *s)
+{
+    return backend_is_full(s->state.backend) ||
+           (s->is_catching_up &&
+            backend_pending_bytes(s->state.backend) >= CATCH_UP_STORE_BYTES_MAX);
+}
+
 /* The entry that could be worked on now, or NULL. While the store is full there is none, and a
  * large one waits for its parts; a commit is under way then, or about to be, and its end wakes
  * us. Nor is there a new one while an image is about to be cut. */
 static const struct raft_entry *next_entry(const struct server *s)
 {
-    bool must_wait =
-        apply_is_busy(s->state.apply)
-            ? backend_part_is_due(s->state.backend)
-            : backend_is_full(s->state.backend) || !can_reply(s) || cutting_holds_back(&s->cutting);
+    bool must_wait = apply_is_busy(s->state.apply)
+                         ? backend_part_is_due(s->state.backend)
+                         : store_is_full(s) || !can_reply(s) || cutting_holds_back(&s->cutting);
 
     const struct raft_entry *entry = s->failed || must_wait ? NULL : storage_work_next(&s->work);
 
@@ -257,6 +268,8 @@ static void tell_applied(struct server *s)
         return;
     raft_step_applied(s->raft, m, from, to);
     storage_work_applied_told(&s->work);
+    if (s->is_catching_up)
+        raft_evict(s->raft, raft_status(s->raft).applied); /* nobody will ask it for them */
 }
 
 /* Goes on with an entry, or with the next one; true when it is done. */
@@ -327,7 +340,9 @@ static void take_raft(struct server *s)
             peering_fetch(&s->peering, s->wal, s->raft, &out.fetches[i]);
         deliver_durable(s);
     }
-    s->facts.committed_index = raft_status(s->raft).hard_state.commit;
+    struct raft_status now = raft_status(s->raft);
+    s->facts.committed_index = now.hard_state.commit;
+    s->is_catching_up = now.soft_state.role == RAFT_FOLLOWER && now.last_index < now.heard_commit;
 }
 
 /* At most one: ticks missed in a stall are lost, or every member would campaign after it. */
@@ -367,9 +382,15 @@ static size_t log_budget(const struct server *s)
  */
 static size_t append_budget(const struct server *s)
 {
-    bool is_behind = raft_status(s->raft).unapplied_bytes >= RAFT_UNAPPLIED_BYTES_MAX;
+    uint64_t unapplied = raft_status(s->raft).unapplied_bytes;
+    size_t budget = log_budget(s);
 
-    return is_behind ? 0 : log_budget(s);
+    if (s->is_catching_up) {
+        uint64_t held = unapplied + wal_pending_bytes(s->wal);
+        uint64_t left = held < CATCH_UP_LOG_BYTES_MAX ? CATCH_UP_LOG_BYTES_MAX - held : 0;
+        return left < budget ? (size_t)left : budget;
+    }
+    return unapplied < RAFT_UNAPPLIED_BYTES_MAX ? budget : 0;
 }
 
 /* While the disk is full there are no proposals but the server's own. For a few of those the log
