@@ -201,14 +201,12 @@ cluster-catchup: all
 	@$(BUILD)/cluster-catchup --server $(SERVER) --keys $(KEYS)
 	@$(BUILD)/cluster-catchup --server $(SERVER) --keys $(KEYS) --kill-leader
 
-# Back to 3.6 there is a way only before the last member has gone to 3.7: so that is one way here.
 MIXED = $(BUILD)/cluster-mixed --cleat $(BUILD)/cleat --seed $(SEED)
 interop: all
 	@for etcd in build/peers/etcd build/peers36/etcd; do \
 	    for ours in 1 2; do $(MIXED) --etcd $$etcd --plan together --ours $$ours || exit; done; \
-	    case $$etcd in *36*) one_way=--one-way;; *) one_way=;; esac; \
-	    $(MIXED) --etcd $$etcd --plan members $$one_way && \
-	    $(MIXED) --etcd $$etcd --plan directories $$one_way || exit; \
+	    $(MIXED) --etcd $$etcd --plan members && \
+	    $(MIXED) --etcd $$etcd --plan directories || exit; \
 	done
 
 # --- fuzzing: each target with its kept corpus, new finds go to build/fuzz/<name>.corpus ---

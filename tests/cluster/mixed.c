@@ -11,6 +11,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#define OUR_VERSION "3.7"
+
 /* The machine may be busy with other things: what is waited for comes, or never. */
 enum {
     MEMBERS = 3,
@@ -428,16 +430,54 @@ static void run_together(struct mixed *x)
         problem(x, "snapshots did not go both ways", "nobody was left behind far enough");
 }
 
+/* The version of etcd, if it is before ours: "3.6". */
+static const char *earlier_version(struct mixed *x)
+{
+    const char *line = arena_printf(
+        &x->arena, "%s --version | sed -n 's/^etcd Version: \\([0-9]*\\.[0-9]*\\).*/\\1/p'",
+        x->o->etcd);
+
+    if (!run_line(x, line) || !x->said[0]) {
+        problem(x, "etcd does not say its version", x->said);
+        return NULL;
+    }
+    return strcmp(x->said, OUR_VERSION) == 0 ? NULL : x->said;
+}
+
+/* All members have lowered their stores' version: the other program may start on any of them. */
+static bool step_downgrade(struct mixed *x, const char *version)
+{
+    const char *enable = arena_printf(&x->arena, "downgrade enable %s", version);
+    const char *lowered = arena_printf(&x->arena,
+                                       "endpoint status -w json | grep -o "
+                                       "'\"storageVersion\":\"%s.0\"' | wc -l | grep -qx %d",
+                                       version, MEMBERS);
+    bool ok = begin_step(x) && ctl(x, enable) && ctl(x, lowered);
+
+    return end_step(x, ok, arena_printf(&x->arena, "a downgrade to %s is enabled", version));
+}
+
+static bool replace_each(struct mixed *x, bool is_ours, bool by_new_members)
+{
+    for (unsigned i = 0; i < MEMBERS; i++) {
+        bool ok = by_new_members ? step_replace(x, i, is_ours, i % 2 == 0)
+                                 : step_take_over(x, i, is_ours);
+        if (!ok || !step_lead(x, i))
+            return false;
+    }
+    return true;
+}
+
 static void run_replacement(struct mixed *x)
 {
-    for (unsigned way = 0; way < (x->o->is_one_way ? 1u : 2u); way++)
-        for (unsigned i = 0; i < MEMBERS; i++) {
-            bool is_ours = way == 0;
-            bool ok = x->o->plan == MIXED_MEMBERS ? step_replace(x, i, is_ours, i % 2 == 0)
-                                                  : step_take_over(x, i, is_ours);
-            if (!ok || !step_lead(x, i))
-                return;
-        }
+    bool by_new_members = x->o->plan == MIXED_MEMBERS;
+
+    if (!replace_each(x, true, by_new_members))
+        return;
+    const char *version = earlier_version(x);
+    if (load_problem(&x->load)[0] || (version && !step_downgrade(x, version)))
+        return;
+    (void)replace_each(x, false, by_new_members && !version);
 }
 
 static void run_all(struct mixed *x)

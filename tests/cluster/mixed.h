@@ -12,6 +12,10 @@
  *     DIRECTORIES  the same, but each member stays who it is: it is stopped, and the other program
  *                  started on its directory, by way of cleatutl export when it goes to etcd
  *
+ * To an etcd of an earlier version all of ours can go back only after `downgrade enable`, as from a
+ * later etcd; and while that goes on nobody joins. So then the way back of MEMBERS, too, is on
+ * directories.
+ *
  * After every step writes by way of every member must succeed within a bound, all watchers must
  * have seen everything, the stores must have the same hash, with compactions on the way, and
  * everything that anybody was told must be true (record.h). A client may only see errors as a
@@ -31,7 +35,6 @@ struct mixed_options {
     const char *etcd;  /* etcdctl stands beside it */
     const char *dir;   /* of the caller: for data and logs */
     unsigned ours;     /* TOGETHER: members of ours, of three */
-    bool is_one_way;   /* MEMBERS, DIRECTORIES: not back again */
     uint64_t seed;
     volatile bool *is_unwanted; /* set by somebody: end soon; may be NULL */
 };

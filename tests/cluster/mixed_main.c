@@ -2,7 +2,7 @@
  * cluster-mixed: members of ours and of real etcd in one cluster, and from one kind to the other
  * (mixed.h).
  *
- *     cluster-mixed [--plan together|members|directories] [--ours N] [--one-way]
+ *     cluster-mixed [--plan together|members|directories] [--ours N]
  *                   [--etcd FILE] [--cleat FILE] [--seed S]
  *
  * etcdctl stands beside etcd, cleatutl beside cleat. Status 0 when everything was as it should be,
@@ -50,13 +50,9 @@ int main(int argc, char **argv)
     struct mixed_result result;
     const char *plan = "together";
     const struct tool_option options[] = {
-        {"--plan", .text = &plan},
-        {"--ours", .number = &o.ours, .max = 3},
-        {"--one-way", .flag = &o.is_one_way},
-        {"--etcd", .text = &o.etcd},
-        {"--cleat", .text = &o.cleat},
-        {"--seed", .big = &o.seed},
-        {0},
+        {"--plan", .text = &plan},   {"--ours", .number = &o.ours, .max = 3},
+        {"--etcd", .text = &o.etcd}, {"--cleat", .text = &o.cleat},
+        {"--seed", .big = &o.seed},  {0},
     };
 
     if (!tool_parse(options, argc, argv) || !plan_of(plan, &o.plan))
