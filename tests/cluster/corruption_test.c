@@ -1,6 +1,6 @@
 /*
  * One value changed in the store of one member of three, as real processes: each of the checks
- * finds it and names that member, whether we lead or real etcd does.
+ * finds it and names that member, whether we lead or real etcd does, and whoever it is.
  */
 #include "cluster/fleet.h"
 #include "harness/peer_test.h"
@@ -15,9 +15,17 @@
 #include <string.h>
 #include <time.h>
 
-enum { TRIES_MAX = 300, BAD = 1 }; /* m2, which is always ours */
+enum { TRIES_MAX = 300, BAD = 1 }; /* m2 */
+
+/* Who leads, m1, is of the same kind as m3. */
+enum cast {
+    ALL_OURS,
+    ETCD_LEADS,
+    ETCD_IS_BAD,
+};
 
 struct trial {
+    enum cast cast;
     struct fleet fleet;
     struct arena arena;
     struct peer ours; /* for its program */
@@ -40,6 +48,12 @@ static const char *ctl(struct trial *t, unsigned member, const char *what)
                     t->fleet.members[member].client_port, what);
 }
 
+static void look(struct trial *t)
+{
+    if (!fleet_look(&t->fleet))
+        test_fail(__FILE__, __LINE__, "%s", t->fleet.problem);
+}
+
 static void await_ctl(struct trial *t, unsigned member, const char *what, const char *text)
 {
     const char *said = "";
@@ -48,7 +62,7 @@ static void await_ctl(struct trial *t, unsigned member, const char *what, const 
         said = ctl(t, member, what);
         if (strstr(said, text))
             return;
-        CHECK(fleet_look(&t->fleet));
+        look(t);
         a_moment_passes();
     }
     test_fail(__FILE__, __LINE__, "%s at m%u never said %s, but %s", what, member + 1, text, said);
@@ -81,19 +95,18 @@ static uint64_t id_of(struct trial *t, unsigned member)
     return strtoull(id, NULL, 16);
 }
 
-/* m1 leads: etcd, or one of ours. */
-static void open_trial(struct trial *t, bool etcd_leads, const char *flags)
+static void open_trial(struct trial *t, enum cast cast, const char *flags)
 {
-    *t = (struct trial){.dir = test_tmp_dir()};
+    *t = (struct trial){.cast = cast, .dir = test_tmp_dir()};
     peer_need();
     peer_open_ours(&t->ours, t->dir);
-    CHECK(fleet_open(&t->fleet,
-                     &(struct fleet_options){.program = etcd_leads ? PEERS "etcd" : t->ours.program,
-                                             .other = t->ours.program,
-                                             .dir = t->dir,
-                                             .flags = flags,
-                                             .count = 3,
-                                             .election_ms = 1000}));
+    CHECK(fleet_open(&t->fleet, &(struct fleet_options){
+                                    .program = cast == ETCD_LEADS ? PEERS "etcd" : t->ours.program,
+                                    .other = cast == ETCD_IS_BAD ? PEERS "etcd" : t->ours.program,
+                                    .dir = t->dir,
+                                    .flags = flags,
+                                    .count = 3,
+                                    .election_ms = 1000}));
     for (unsigned i = 0; i < 3; i++)
         CHECK(fleet_start(&t->fleet, i));
     for (unsigned i = 0; i < 10; i++)
@@ -115,9 +128,54 @@ static void stop_member(struct trial *t, unsigned member)
 {
     fleet_stop(&t->fleet, member);
     while (t->fleet.members[member].pid != 0) {
-        CHECK(fleet_look(&t->fleet));
+        look(t);
         a_moment_passes();
     }
+}
+
+/* The record of k as of its nth put, which was the first thing that anybody wrote. */
+static size_t record_of_put(uint8_t nth, uint8_t out[static 16])
+{
+    const uint8_t record[] = {0x0a, 1,   'k', 0x10, 2,   0x18, (uint8_t)(nth + 1), 0x20, nth, 0x2a,
+                              5,    'v', 'a', 'l',  'u', 'e'};
+
+    memcpy(out, record, sizeof(record));
+    return sizeof(record);
+}
+
+/* All copies of it, in pages that are used no more as well. How many? */
+static unsigned spoil_record(uint8_t *at, size_t len, uint8_t nth)
+{
+    uint8_t record[16];
+    size_t bytes = record_of_put(nth, record);
+    unsigned count = 0;
+
+    for (uint8_t *end = at + len; (at = memmem(at, (size_t)(end - at), record, bytes)); count++) {
+        at += bytes;
+        at[-1] ^= 1;
+    }
+    return count;
+}
+
+/* bbolt's pages have no checksums. Of the newest put that is there. */
+static void damage_bolt(struct trial *t)
+{
+    const char *path = arena_printf(&t->arena, "%s/m%u/member/snap/db", t->dir, BAD + 1);
+    FILE *file = fopen(path, "r+e");
+    CHECK(file);
+    CHECK_EQ(fseek(file, 0, SEEK_END), 0);
+    size_t len = (size_t)ftell(file);
+    uint8_t *all = mem_alloc(len), nth = 127;
+    rewind(file);
+    CHECK_EQ(fread(all, 1, len, file), len);
+
+    while (nth > 0 && spoil_record(all, len, nth) == 0)
+        nth--;
+    CHECK(nth >= 10);
+    rewind(file);
+    CHECK_EQ(fwrite(all, 1, len, file), len);
+    CHECK_EQ(fclose(file), 0);
+    mem_free(all);
 }
 
 static void damage(struct trial *t)
@@ -126,6 +184,11 @@ static void damage(struct trial *t)
     char *store = snap_store_dir(arena_printf(&t->arena, "%s/m%u", t->dir, BAD + 1));
 
     stop_member(t, BAD);
+    if (t->cast == ETCD_IS_BAD) {
+        damage_bolt(t);
+        mem_free(store);
+        return;
+    }
     CHECK_EQ(loop_open(&(struct loop_options){.worker_threads = 1}, &loop), ERR_OK);
     damage_value(&(struct backend_options){.disk = loop_io(loop)->disk, .dir = store}, "k");
     loop_close(loop);
@@ -146,11 +209,11 @@ static void await_alarm(struct trial *t)
                  "{\"health\":\"false\",\"reason\":\"ALARM CORRUPT\"}"));
 }
 
-static void check_periodic(bool etcd_leads)
+static void check_periodic(enum cast cast)
 {
     struct trial t;
 
-    open_trial(&t, etcd_leads, "--corrupt-check-time=1s");
+    open_trial(&t, cast, "--corrupt-check-time=1s");
     await_log(&t, 0, "finished peer corruption check");
     CHECK_STR(ctl(&t, 0, "alarm list"), "");
     damage(&t);
@@ -162,20 +225,24 @@ static void check_periodic(bool etcd_leads)
 
 TEST(a_damaged_member_is_named_by_the_periodic_check_of_ours)
 {
-    check_periodic(false);
+    check_periodic(ALL_OURS);
 }
 
 TEST(a_damaged_member_is_named_by_the_periodic_check_of_etcd)
 {
-    check_periodic(true);
+    check_periodic(ETCD_LEADS);
 }
 
-static void check_compaction(bool etcd_leads)
+TEST(a_damaged_etcd_is_named_by_the_periodic_check_of_ours)
+{
+    check_periodic(ETCD_IS_BAD);
+}
+
+static void check_compaction(enum cast cast)
 {
     struct trial t;
 
-    open_trial(&t, etcd_leads,
-               "--feature-gates=CompactHashCheck=true --compact-hash-check-time=1s");
+    open_trial(&t, cast, "--feature-gates=CompactHashCheck=true --compact-hash-check-time=1s");
     await_ctl(&t, 0, "compact 5 --physical", "compacted revision 5");
     await_log(&t, 0, "successfully checked hash on whole cluster");
     damage(&t);
@@ -189,20 +256,25 @@ static void check_compaction(bool etcd_leads)
 
 TEST(a_damaged_member_is_named_by_the_compaction_check_of_ours)
 {
-    check_compaction(false);
+    check_compaction(ALL_OURS);
 }
 
 TEST(a_damaged_member_is_named_by_the_compaction_check_of_etcd)
 {
-    check_compaction(true);
+    check_compaction(ETCD_LEADS);
+}
+
+TEST(a_damaged_etcd_is_named_by_the_compaction_check_of_ours)
+{
+    check_compaction(ETCD_IS_BAD);
 }
 
 /* Whoever has not been damaged may start; and one that was is told by two others. */
-static void check_initial(bool etcd_leads)
+static void check_initial(enum cast cast)
 {
     struct trial t;
 
-    open_trial(&t, etcd_leads, "--feature-gates=InitialCorruptCheck=true");
+    open_trial(&t, cast, "--feature-gates=InitialCorruptCheck=true");
     for (unsigned i = 0; i < 3; i++) {
         stop_member(&t, i);
         CHECK(fleet_start(&t.fleet, i));
@@ -226,10 +298,10 @@ static void check_initial(bool etcd_leads)
 
 TEST(a_damaged_member_does_not_start_beside_ours)
 {
-    check_initial(false);
+    check_initial(ALL_OURS);
 }
 
 TEST(a_damaged_member_does_not_start_beside_etcd)
 {
-    check_initial(true);
+    check_initial(ETCD_LEADS);
 }
