@@ -162,10 +162,20 @@ void json_put_text(struct json *j, const char *name, struct bytes text)
 {
     char scratch[8];
 
-    lead(j, name);
-    buf_append_byte(j->out, '"');
+    json_begin_text(j, name);
     while (text.len > 0)
         buf_append(j->out, json_next_piece(&text, JSON_GO, scratch));
+    json_end_text(j);
+}
+
+void json_begin_text(struct json *j, const char *name)
+{
+    lead(j, name);
+    buf_append_byte(j->out, '"');
+}
+
+void json_end_text(struct json *j)
+{
     buf_append_byte(j->out, '"');
 }
 

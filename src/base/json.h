@@ -40,6 +40,10 @@ void json_put_id(struct json *j, const char *name, uint64_t value); /* hex, in q
 void json_put_text(struct json *j, const char *name, struct bytes text);
 void json_put_str(struct json *j, const char *name, const char *text);
 
+/* A text that comes in pieces: those are appended to `out` in between, and need no escape. */
+void json_begin_text(struct json *j, const char *name);
+void json_end_text(struct json *j);
+
 /* A whole list of them. */
 void json_put_texts(struct json *j, const char *name, const struct bytes *texts, size_t count);
 

@@ -90,6 +90,16 @@ enum {
 #define PB_ARENA_FACTOR 16
 #define PB_ARENA_LEVEL  80
 
+/* --- gateway ------------------------------------------------------------------------------- */
+
+/* Objects and lists within one another in a JSON text: Go's. */
+#define JSON_DEPTH_MAX 10000
+
+/* Of a long response, turned into text at a time, which is up to ten times as long; and text that is
+ * sent with its length before it, not in chunks. */
+#define GATEWAY_CHUNK_BYTES (32 * KIB)
+#define GATEWAY_WHOLE_BYTES (64 * KIB)
+
 /* --- entry --------------------------------------------------------------------------------- */
 
 /* Members of all kinds that one configuration can hold. etcd has no such bound and recommends
