@@ -16,4 +16,5 @@ struct identity {
     struct bytes user;
     uint64_t auth_revision;        /* of the users and roles, when the token was checked */
     struct bytes certificate_name; /* the common name of the client's */
+    bool through_gateway;          /* it says nothing then: the call came in JSON */
 };

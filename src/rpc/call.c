@@ -224,6 +224,10 @@ static void tell_gone(struct call *c)
 
 void rpc_call_reset(struct call *c, uint32_t error)
 {
+    if (c->gateway) {
+        rpc_gateway_cut(c);
+        return;
+    }
     h2_must(nghttp2_submit_rst_stream(rpc_call_session(c), NGHTTP2_FLAG_NONE, c->stream_id, error));
     rpc_conn_touch(c->conn);
 }
@@ -269,6 +273,8 @@ void rpc_call_detach(struct call *c)
     conn->granted -= c->granted;
     timer_stop(conn->rpc->clock, &c->timer);
     clear_queue(c);
+    if (c->gateway)
+        rpc_gateway_free(c);
     rpc_call_ignore_input(c);
     if (c->life < LIFE_GONE)
         tell_gone(c);
@@ -397,6 +403,15 @@ static void message_whole(struct call *c)
     c->in = IN_WHOLE;
     if (rpc_call_is_unary(c) || c->method->client_streams)
         rpc_event_add(c, PENDING_MESSAGE);
+}
+
+void rpc_call_take_message(struct call *c)
+{
+    assert(c->in == IN_READING);
+    assert(c->gateway);
+    reserve(c, c->reader.content.len);
+    c->in = IN_WHOLE;
+    rpc_event_add(c, PENDING_MESSAGE);
 }
 
 /* What follows the one message of a unary call is of no interest, as in etcd. */
@@ -545,7 +560,9 @@ void rpc_call_release(struct call *c)
         message_next(&c->reader);
     }
     give_back_reserved(c);
-    if (c->in == IN_READING && c->later.len > 0) {
+    if (c->gateway) {
+        rpc_gateway_released(c);
+    } else if (c->in == IN_READING && c->later.len > 0) {
         read_later(c);
         check_end(c);
     }

@@ -130,7 +130,7 @@ static void finish(struct call *c, enum rpc_code code, struct bytes text)
 
 static void do_reply(struct call *c, struct rpc_reply *v)
 {
-    assert(c->is_plain == (v->kind == RPC_REPLY_HTTP));
+    assert((c->is_plain && !c->method) == (v->kind == RPC_REPLY_HTTP));
 
     switch (v->kind) {
     case RPC_REPLY_SEND:
@@ -291,6 +291,15 @@ static size_t least(size_t a, size_t b)
     return a < b ? a : b;
 }
 
+void rpc_call_want(struct call *c, size_t count)
+{
+    assert(c->wanted == 0);
+    assert(count > 0);
+    c->wanted = count;
+    c->conn->wanted += count;
+    rpc_event_add(c, PENDING_WANTED);
+}
+
 /* The next bytes are of a body, and are not here. */
 static ssize_t await_chunk(struct call *c)
 {
@@ -309,10 +318,8 @@ static ssize_t await_chunk(struct call *c)
     size_t of_stream =
         window_of(nghttp2_session_get_stream_remote_window_size(conn->session, c->stream_id));
     size_t most = ungiven < RPC_CHUNK_BYTES ? (size_t)ungiven : RPC_CHUNK_BYTES;
-    c->wanted = least(most, least(of_conn - conn->wanted, of_stream));
-    assert(c->wanted > 0); /* nghttp2 asks when both windows are open */
-    conn->wanted += c->wanted;
-    rpc_event_add(c, PENDING_WANTED);
+    /* Not nothing: nghttp2 asks when both windows are open. */
+    rpc_call_want(c, least(most, least(of_conn - conn->wanted, of_stream)));
     return NGHTTP2_ERR_DEFERRED;
 }
 
@@ -349,19 +356,34 @@ ssize_t rpc_call_read(struct call *c, size_t max, uint32_t *flags)
     return (ssize_t)ready;
 }
 
-void rpc_call_put_data(struct call *c, const uint8_t *frame_head, size_t count)
+/* So many bytes of its queue have left, and with them so much memory. */
+static void account_for_sent(struct call *c, size_t memory, size_t count)
 {
     struct rpc_conn *conn = c->conn;
-    size_t held = c->queue.held;
 
-    h2_put_data(&conn->wire, frame_head, &c->queue, count);
-    conn->queued -= held - c->queue.held;
+    conn->queued -= memory;
     size_t of_body = least(c->wanted, count); /* all before it had left when it was asked for */
     c->wanted -= of_body;
     conn->wanted -= of_body;
     if (c->queue.left_cost >= RPC_SENT_STEP_BYTES && c->granted > 0 && c->life == LIFE_TOLD &&
         list_empty(&c->withheld_link))
         list_push_back(&conn->withheld, &c->withheld_link);
+}
+
+void rpc_call_put_data(struct call *c, const uint8_t *frame_head, size_t count)
+{
+    size_t held = c->queue.held;
+
+    h2_put_data(&c->conn->wire, frame_head, &c->queue, count);
+    account_for_sent(c, held - c->queue.held, count);
+}
+
+void rpc_call_move(struct call *c, size_t count, struct buf *out)
+{
+    size_t held = c->queue.held;
+
+    message_queue_move(&c->queue, count, out);
+    account_for_sent(c, held - c->queue.held, count);
 }
 
 void rpc_call_sent_all(struct call *c)

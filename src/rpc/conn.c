@@ -588,10 +588,21 @@ static void flush_session(struct rpc_conn *c)
         balance_reading(c);
 }
 
+static void flush_plain(struct rpc_conn *c)
+{
+    rpc_plain_flush(c);
+    if (c->state != CONN_PLAIN)
+        return;
+    send_gathered(c);
+    give_back_credit(c);
+}
+
 void rpc_conn_flush(struct rpc_conn *c)
 {
     if (c->state == CONN_H2)
         flush_session(c);
+    else if (c->state == CONN_PLAIN)
+        flush_plain(c);
     else if (c->state < CONN_LINGERING)
         send_gathered(c);
     if (c->state == CONN_PLAIN)
@@ -694,5 +705,5 @@ void rpc_conn_check(const struct rpc_conn *c)
     assert(!c->within_session);
     assert((c->session != NULL) == (c->state == CONN_H2));
     assert((c->plain != NULL) == (c->state == CONN_PLAIN));
-    assert(c->queued == 0 || c->state == CONN_H2);
+    assert(c->queued == 0 || c->state == CONN_H2 || c->state == CONN_PLAIN);
 }

@@ -1,6 +1,6 @@
 /* Requests in plain HTTP/1.1: the connection is http's, one call at a time is the core's. */
 #include "base/assert.h"
-#include "http/http.h"
+#include "gateway/gateway.h"
 #include "rpc/rpc_int.h"
 
 enum { REPLY_FIELDS_MAX = 8 };
@@ -54,6 +54,15 @@ static void write_answer(struct plain *p, unsigned status, const char *type, str
     http_send(&p->http, body);
 }
 
+void rpc_plain_respond(struct rpc_conn *c, unsigned status, const struct http1_field *fields,
+                       size_t count, uint64_t length)
+{
+    http_respond(
+        &c->plain->http, status,
+        &(struct http_message_options){
+            .fields = fields, .field_count = count, .length = length, .close = c->plain->last});
+}
+
 static void refuse(struct rpc_conn *c, unsigned status)
 {
     struct buf *text = &c->rpc->scratch;
@@ -72,10 +81,22 @@ static size_t body_max(const struct rpc_conn *c)
     return c->rpc->options.message_bytes_max * PLAIN_BODY_FACTOR;
 }
 
+/* A browser asks with OPTIONS whether it may ask; that is no call. */
+static bool is_for_gateway(const struct rpc_conn *c, const struct http_conn *h)
+{
+    return c->rpc->options.has_gateway && gateway_has_path(http_path(h)) &&
+           !bytes_equal(h->reader.verb, BYTES("OPTIONS"));
+}
+
 static void on_head(struct http_conn *h)
 {
     struct rpc_conn *c = conn_of(h);
 
+    if (is_for_gateway(c, h)) {
+        timer_stop(c->rpc->clock, &c->timer); /* bodies of streams take as long as they like */
+        c->plain->call = rpc_gateway_head(c);
+        return;
+    }
     if (h->reader.has_length && h->reader.length > body_max(c))
         refuse(c, 413);
 }
@@ -85,6 +106,10 @@ static void on_body(struct http_conn *h, struct bytes piece)
     struct rpc_conn *c = conn_of(h);
     struct plain *p = c->plain;
 
+    if (p->call) {
+        rpc_gateway_body(p->call, piece);
+        return;
+    }
     if (piece.len > body_max(c) - p->body.len) {
         refuse(c, 413);
         return;
@@ -98,8 +123,12 @@ static void on_end(struct http_conn *h)
 {
     struct rpc_conn *c = conn_of(h);
     struct plain *p = c->plain;
-    struct call *call = rpc_call_new(c, true, 0);
 
+    if (p->call) {
+        rpc_gateway_body_end(p->call);
+        return;
+    }
+    struct call *call = rpc_call_new(c, true, 0);
     timer_stop(c->rpc->clock, &c->timer);
     p->call = call;
     buf_free(&call->fields);
@@ -116,10 +145,13 @@ static void on_end(struct http_conn *h)
     rpc_event_add(call, PENDING_HTTP);
 }
 
-/* Bodies of answers are small, and given at once. */
+/* What the core answers to plain requests is small, and given at once. */
 static void on_credit(struct http_conn *h)
 {
-    (void)h;
+    struct call *call = conn_of(h)->plain->call;
+
+    if (call && call->gateway)
+        rpc_call_touch(call);
 }
 
 static void on_over(struct http_conn *h, bool kept)
@@ -140,6 +172,11 @@ static void on_broken(struct http_conn *h, const char *why)
     log_debug(c->rpc->logger, "refusing a request", LOG_STR("remote", c->info.remote),
               LOG_STR("error", why));
     c->plain->last = true;
+    if (c->plain->call && c->plain->call->gateway) { /* it will never be whole */
+        struct call *call = c->plain->call;
+        c->plain->call = NULL;
+        rpc_call_detach(call);
+    }
 }
 
 static const struct http_events events = {.on_head = on_head,
@@ -219,6 +256,28 @@ void rpc_plain_reply(struct call *call, const struct rpc_reply *v)
     rpc_call_detach(call);
     http_finish(&c->plain->http);
     settle(c);
+}
+
+void rpc_plain_answered(struct call *call)
+{
+    struct rpc_conn *c = call->conn;
+
+    assert(c->plain->call == call);
+    c->plain->call = NULL;
+    rpc_call_detach(call);
+    http_finish(&c->plain->http);
+    settle(c);
+}
+
+void rpc_plain_flush(struct rpc_conn *c)
+{
+    for (struct list *link; (link = list_pop_front(&c->touched));)
+        rpc_gateway_flush(container_of(link, struct call, touched_link));
+}
+
+struct http_conn *rpc_plain_http(struct rpc_conn *c)
+{
+    return &c->plain->http;
 }
 
 /* --- what the connection says --- */

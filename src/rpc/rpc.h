@@ -52,6 +52,7 @@ struct rpc_options {
     uint64_t keepalive_min_ms;       /* clients may ping this often; etcd: 5 s; 0: gRPC's */
     uint64_t keepalive_interval_ms;  /* our pings, when nothing is heard; etcd: 2 h; 0: gRPC's */
     uint64_t keepalive_timeout_ms;   /* for their answer; etcd: 20 s */
+    bool has_gateway;                /* JSON over HTTP/1.1 at /v3/ (gateway/gateway.h) */
     unsigned conns_max;              /* of all listeners; 0: as many as there are descriptors */
     uint64_t seed;                   /* for maps */
 };

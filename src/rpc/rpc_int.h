@@ -7,6 +7,7 @@
  *     call_fields.c   from the header fields of a request to a method, or a refusal
  *     call_reply.c    what the core answers, and how nghttp2 gets it
  *     plain.c   HTTP/1.1 on a connection
+ *     gateway_call.c  a call in JSON, over HTTP/1.1
  *
  *     struct rpc --< rpc_conn --< call
  *                       |  |
@@ -21,7 +22,7 @@
 #pragma once
 
 #include "base/map.h"
-#include "http/http1.h"
+#include "http/http.h"
 #include "http/wire.h"
 #include "io/clock.h"
 #include "io/io.h"
@@ -173,7 +174,8 @@ struct call {
     int32_t stream_id;
     enum call_life life;
     uint8_t pending;
-    bool is_plain; /* HTTP/1.1 */
+    bool is_plain;                /* HTTP/1.1 */
+    struct gateway_call *gateway; /* it is in JSON; NULL: it is not, or its stream is no more */
     bool through_gateway;
 
     /* Fields of the request. */
@@ -306,6 +308,9 @@ void rpc_call_end_input(struct call *c);
 void rpc_call_end_early(struct call *c, enum rpc_code code, struct bytes text);
 void rpc_call_reset(struct call *c, uint32_t error);
 
+/* The content of the reader is a message of its own, and whole. */
+void rpc_call_take_message(struct call *c);
+
 /* The stream is over, for whatever reason. */
 void rpc_call_detach(struct call *c);
 void rpc_call_check(const struct call *c);
@@ -326,6 +331,12 @@ bool rpc_conn_has_budget_for_body(const struct rpc_conn *c);
 
 /* Does what the core says, and takes over what is in it. */
 void rpc_call_reply(struct rpc *r, struct rpc_reply *v);
+
+/* Moves bytes that are ready from the queue to the end of `out`: they are sent. */
+void rpc_call_move(struct call *c, size_t count, struct buf *out);
+
+/* Asks for so much of the body that is next. */
+void rpc_call_want(struct call *c, size_t count);
 
 /* Hands what is new to nghttp2. */
 void rpc_call_submit(struct call *c);
@@ -352,3 +363,28 @@ void rpc_plain_show(struct call *c, struct rpc_event *out);
 
 /* Answers it. */
 void rpc_plain_reply(struct call *c, const struct rpc_reply *v);
+
+/* For the gateway: what is to be flushed is; the head of a response; the call in JSON was answered
+ * to its end. */
+void rpc_plain_flush(struct rpc_conn *c);
+struct http_conn *rpc_plain_http(struct rpc_conn *c);
+void rpc_plain_respond(struct rpc_conn *c, unsigned status, const struct http1_field *fields,
+                       size_t count, uint64_t length);
+void rpc_plain_answered(struct call *c);
+
+/* --- gateway_call.c --- */
+
+/* The head of a request to the gateway is there. NULL: it was answered. */
+struct call *rpc_gateway_head(struct rpc_conn *conn);
+void rpc_gateway_body(struct call *c, struct bytes piece);
+void rpc_gateway_body_end(struct call *c);
+
+/* The core has released a message of its stream. */
+void rpc_gateway_released(struct call *c);
+
+/* Hands to the connection what it takes now. It may be over with that, and the connection too. */
+void rpc_gateway_flush(struct call *c);
+
+/* Its connection will end instead of it. */
+void rpc_gateway_cut(struct call *c);
+void rpc_gateway_free(struct call *c);

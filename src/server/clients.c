@@ -84,6 +84,7 @@ enum err clients_listen(struct clients *c, const struct io *io, const struct con
         .keepalive_min_ms = (uint64_t)config->grpc_keepalive_min_time_ns / NS_PER_MS,
         .keepalive_interval_ms = (uint64_t)config->grpc_keepalive_interval_ns / NS_PER_MS,
         .keepalive_timeout_ms = (uint64_t)config->grpc_keepalive_timeout_ns / NS_PER_MS,
+        .has_gateway = config->enable_grpc_gateway,
         .conns_max = conns_max(io->files_max),
         .seed = map_seed,
     });

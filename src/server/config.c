@@ -762,6 +762,7 @@ static void read_plain(struct maker *m)
     c->quota_backend_bytes = value_of(m, FLAG_QUOTA_BACKEND_BYTES)->integer;
     c->max_txn_ops = value_of(m, FLAG_MAX_TXN_OPS)->number;
     c->max_concurrent_streams = (uint32_t)value_of(m, FLAG_MAX_CONCURRENT_STREAMS)->number;
+    c->enable_grpc_gateway = value_of(m, FLAG_ENABLE_GRPC_GATEWAY)->boolean;
     c->strict_reconfig_check = value_of(m, FLAG_STRICT_RECONFIG_CHECK)->boolean;
     c->force_new_cluster = value_of(m, FLAG_FORCE_NEW_CLUSTER)->boolean;
     c->pre_vote = value_of(m, FLAG_PRE_VOTE)->boolean;

@@ -81,6 +81,7 @@ struct config {
     uint32_t max_concurrent_streams;
     int64_t grpc_keepalive_min_time_ns; /* these three are always positive, as in etcd: where it */
     int64_t grpc_keepalive_interval_ns, grpc_keepalive_timeout_ns; /* has none, gRPC has its own */
+    bool enable_grpc_gateway;
 
     struct url_list advertise_peers, advertise_clients; /* sorted, at least one each */
     const char *initial_cluster;

@@ -76,6 +76,8 @@ enum flag_section {
       "Time after which one that did not result is cut off.")                                      \
     X(CONFIG_FILE, "config-file", TEXT, "", MEMBER,                                                \
       "A file in YAML with the settings; all other flags and variables are ignored then.")         \
+    X(ENABLE_GRPC_GATEWAY, "enable-grpc-gateway", BOOL, "true", MEMBER,                            \
+      "Serve the API in JSON, too, at /v3/.")                                                      \
     X(VERSION, "version", BOOL, "false", MEMBER, "Print the version and exit.")                    \
     X(INITIAL_ADVERTISE_PEER_URLS, "initial-advertise-peer-urls", URLS, "http://localhost:2380",   \
       CLUSTER, "Where other members reach this one.")                                              \
@@ -173,7 +175,6 @@ enum flag_section {
     X(MEMORY_MLOCK, "memory-mlock", BOOL, "false")                                                 \
     X(RAFT_READ_TIMEOUT, "raft-read-timeout", DURATION, "5s")                                      \
     X(RAFT_WRITE_TIMEOUT, "raft-write-timeout", DURATION, "5s")                                    \
-    X(ENABLE_GRPC_GATEWAY, "enable-grpc-gateway", BOOL, "true")                                    \
     X(DISCOVERY_TOKEN, "discovery-token", TEXT, "")                                                \
     X(DISCOVERY_ENDPOINTS, "discovery-endpoints", SET, "")                                         \
     X(DISCOVERY_DIAL_TIMEOUT, "discovery-dial-timeout", DURATION, "2s")                            \

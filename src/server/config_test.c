@@ -531,8 +531,6 @@ const struct config_refusal config_refusals[] = {
     {"--raft-read-timeout=6s", "", CONFIG_BAD, "flag --raft-read-timeout is not supported yet"},
     {"--log-rotation-config-json={}", "", CONFIG_BAD,
      "flag --log-rotation-config-json is not supported yet"},
-    {"--enable-grpc-gateway=false", "", CONFIG_BAD,
-     "flag --enable-grpc-gateway is not supported yet"},
     {"--backend-batch-limit=10", "", CONFIG_BAD, "flag --backend-batch-limit is not supported yet"},
     {"--listen-metrics-urls=http://127.0.0.1:1", "", CONFIG_BAD,
      "flag --listen-metrics-urls is not supported yet"},
