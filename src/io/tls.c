@@ -417,6 +417,26 @@ static void reject(struct tls_conn *c, const char *why, enum err reason)
     fail(c, reason);
 }
 
+/* Of files that were good at the start, and are not now, the log has a line of its own. */
+static void log_unusable_files(struct tls_conn *c)
+{
+    const struct tls *t = c->tls;
+    const struct tls_identity *files = c->listener ? &t->serving : &t->dialling;
+    bool is_missing = strstr(buf_str(&c->why), "no such file or directory") != NULL;
+    const char *message = c->listener ? (is_missing ? "failed to find peer cert files"
+                                                    : "failed to create peer certificate")
+                                      : (is_missing ? "failed to find client cert files"
+                                                    : "failed to create client certificate");
+
+    if (c->ssl || !t->options.logger || t->options.logger->level > LOG_WARN)
+        return;
+    log_write(t->options.logger, LOG_WARN, LOG_CALLER, message,
+              (const struct log_field[]){LOG_STR("cert-file", files->cert_file),
+                                         LOG_STR("key-file", files->key_file),
+                                         LOG_BYTES("error", buf_bytes(&c->why))},
+              3);
+}
+
 /* --- handshakes --- */
 
 static void submit_some(struct tls *t)
@@ -527,6 +547,7 @@ static void stepped(struct job *j)
         if (c->step == TLS_STEP_DONE) {
             opened(c);
         } else if (c->step == TLS_STEP_FAILED) {
+            log_unusable_files(c);
             reject(c, buf_str(&c->why), ERR_DENIED);
         } else if (c->input.len > 0) {
             make_ready(c);

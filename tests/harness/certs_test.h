@@ -17,8 +17,9 @@ struct cert {
     const char *cn, *sans; /* NULL: none */
     const char *signer;    /* made before; NULL: itself */
     bool is_ca;
-    bool is_expired; /* since yesterday */
-    long serial;     /* 0: 1 */
+    bool is_expired;    /* since yesterday */
+    long serial;        /* 0: 1 */
+    const char *key_of; /* made before, whose key it has; NULL: one of its own */
 };
 
 void certs_make(const char *name, const struct cert *cert);
