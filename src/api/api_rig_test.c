@@ -37,7 +37,7 @@ static void open_rpc(struct api_rig *k)
                                             .method_count = api_method_count,
                                             .seed = 1});
     CHECK_EQ(net_address_parse("127.0.0.1:2379", &k->address), ERR_OK);
-    CHECK_EQ(rpc_listen(k->rpc, &k->address, &k->address), ERR_OK);
+    CHECK_EQ(rpc_listen(k->rpc, &(struct rpc_place){.address = k->address}, &k->address), ERR_OK);
 }
 
 static void open_api(struct api_rig *k)

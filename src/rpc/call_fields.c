@@ -200,12 +200,15 @@ void rpc_call_show(const struct call *c, struct rpc_event *out)
         c->version.len == 0 || bytes_are_utf8(kept_bytes(c, &c->version));
     out->has_leader = c->leader.len > 0 && bytes_equal(kept_bytes(c, &c->leader), BYTES("true"));
     out->through_gateway = c->through_gateway;
-    uint8_t *at = buf_extend(&out->content, c->fields.len + c->conn->remote_len);
+    const struct rpc_conn *conn = c->conn;
+    uint8_t *at = buf_extend(&out->content, c->fields.len + conn->remote_len + conn->cn_len);
     if (c->fields.len > 0)
         memcpy(at, c->fields.at, c->fields.len);
-    memcpy(at + c->fields.len, c->conn->info.remote, c->conn->remote_len);
-    out->remote =
-        (struct rpc_span){(uint32_t)(front + c->fields.len), (uint32_t)c->conn->remote_len};
+    memcpy(at + c->fields.len, conn->info.remote, conn->remote_len);
+    out->remote = (struct rpc_span){(uint32_t)(front + c->fields.len), (uint32_t)conn->remote_len};
+    if (conn->cn_len > 0)
+        memcpy(at + c->fields.len + conn->remote_len, conn->info.cn, conn->cn_len);
+    out->cn = (struct rpc_span){out->remote.at + out->remote.len, (uint32_t)conn->cn_len};
 }
 
 /* A connection with many streams is not to queue as much for each of them as if it were alone. */

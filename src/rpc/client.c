@@ -492,7 +492,8 @@ struct client *client_open(const struct client_options *options)
     list_init(&c->calls);
     list_init(&c->ready);
     wire_pool_init(&c->pool);
-    c->conn = net_connect(options->io->net, &options->address, &handlers, c);
+    c->conn = net_connect(options->net ? options->net : options->io->net, &options->address,
+                          &handlers, c);
     c->wire = (struct wire){.pool = &c->pool, .conn = c->conn, .on_sent = on_sent};
     return c;
 }

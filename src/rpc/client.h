@@ -12,7 +12,7 @@
  *               each of its calls 14 (unavailable), then GONE.
  *            2. A message is lent until the next client_take; a client that takes no events makes
  *               the server wait, not its own memory grow.
- * Not here   Balancing, retries, names: one address, one connection. TLS (io, a filter below).
+ * Not here   Balancing, retries, names: one address, one connection. TLS: a net to connect by.
  */
 #pragma once
 
@@ -25,6 +25,7 @@ struct client; /* opaque */
 
 struct client_options {
     const struct io *io;
+    struct net *net; /* to connect by; NULL: io's own */
     struct net_address address;
     const char *authority;    /* NULL: the address */
     size_t message_bytes_max; /* received; 0: 2 GiB - 1, as etcd's clients */

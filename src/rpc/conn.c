@@ -31,8 +31,10 @@ static void copy_info(struct rpc_conn *c, const struct conn_info *info)
 
     c->info = *info;
     c->remote_len = strlen(c->info.remote);
-    if (info->cn)
+    if (info->cn) {
         c->info.cn = copy_str(info->cn);
+        c->cn_len = strlen(info->cn);
+    }
     for (size_t i = 0; i < info->san_count; i++)
         sans[i] = copy_str(info->sans[i]);
     c->info.sans = (const char *const *)sans;

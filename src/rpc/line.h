@@ -107,6 +107,7 @@ struct rpc_event {
     unsigned method;        /* its row's id */
     uint64_t deadline_ns;   /* monotonic; 0: none */
     struct rpc_span remote; /* "10.0.0.1:4711" */
+    struct rpc_span cn;     /* of the client's certificate, if it was verified */
     struct rpc_span authorization;
     union {
         struct {

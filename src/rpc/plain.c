@@ -233,6 +233,7 @@ void rpc_plain_show(struct call *c, struct rpc_event *out)
     out->fields = add_fields(content, &h->reader);
     out->authorization = add(content, http1_field(&h->reader, "Authorization", &found));
     out->remote = add(content, bytes_of(c->conn->info.remote, c->conn->remote_len));
+    out->cn = add(content, bytes_of(c->conn->info.cn, c->conn->cn_len));
 }
 
 void rpc_plain_reply(struct call *call, const struct rpc_reply *v)

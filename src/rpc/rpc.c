@@ -125,8 +125,9 @@ static void on_accept_failed(struct listener *l, enum err e)
     log_warn(r->logger, "failed to accept connections; they wait", LOG_STR("error", err_text(e)));
 }
 
-enum err rpc_listen(struct rpc *r, const struct net_address *a, struct net_address *bound)
+enum err rpc_listen(struct rpc *r, const struct rpc_place *place, struct net_address *bound)
 {
+    struct net *net = place->net ? place->net : r->options.io->net;
     struct listener_options options = {.limit = &r->conn_limit,
                                        .on_accept = on_accept,
                                        .on_failed = on_accept_failed,
@@ -136,7 +137,7 @@ enum err rpc_listen(struct rpc *r, const struct net_address *a, struct net_addre
     assert(!r->stopping);
     if (r->listener_count == RPC_LISTENERS_MAX)
         return ERR_TOO_LARGE;
-    enum err e = net_listen(r->options.io->net, a, &options, &l);
+    enum err e = net_listen(net, &place->address, &options, &l);
     if (e != ERR_OK)
         return e;
     r->listeners[r->listener_count++] = l;

@@ -27,7 +27,8 @@
  *               protocol has one.
  *            5. Deadlines (grpc-timeout) end a call with GONE, after the client was told 4,
  *               "context deadline exceeded" (or was reset, if a message was half sent).
- * Not here   What a call means, who may make it (api). TLS (io, a filter below).
+ * Not here   What a call means, who may make it (api). TLS: a net to listen by (io/tls.h), whose
+ *            names of the client the first event of each call passes on.
  * Leans on   io/net.h and io/clock.h, nghttp2 (its one door), zlib for gzip'd messages.
  */
 #pragma once
@@ -61,9 +62,15 @@ struct rpc_options {
 
 struct rpc *rpc_open(const struct rpc_options *options);
 
-/* Serves on this address, until rpc_stop. `bound` gets the port that was chosen for 0. There may be
- * several; past 32 it is ERR_TOO_LARGE. */
-MUST_CHECK enum err rpc_listen(struct rpc *r, const struct net_address *a,
+/* Where to serve. */
+struct rpc_place {
+    struct net_address address;
+    struct net *net; /* to listen by; NULL: io's own */
+};
+
+/* Serves there, until rpc_stop. `bound` gets the port that was chosen for 0. There may be several;
+ * past 32 it is ERR_TOO_LARGE. */
+MUST_CHECK enum err rpc_listen(struct rpc *r, const struct rpc_place *place,
                                struct net_address *bound);
 
 /* Graceful: no new connections or streams (GOAWAY), calls under way go on. rpc_is_idle tells when

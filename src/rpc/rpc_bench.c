@@ -33,7 +33,8 @@ static struct rpc *open_server(const struct io *io, struct rpc_line *line,
                                                    .method_count = ARRAY_LEN(methods)});
     struct net_address a;
 
-    if (net_address_parse("127.0.0.1:0", &a) != ERR_OK || rpc_listen(r, &a, bound) != ERR_OK)
+    if (net_address_parse("127.0.0.1:0", &a) != ERR_OK ||
+        rpc_listen(r, &(struct rpc_place){.address = a}, bound) != ERR_OK)
         fatal("cannot listen");
     return r;
 }

@@ -294,7 +294,7 @@ static void stage_open(struct stage *s, unsigned delay)
                                             .keepalive_min_ms = 1});
     enum err e = net_address_parse("127.0.0.1:0", &address);
     assert(e == ERR_OK);
-    e = rpc_listen(s->rpc, &address, &address);
+    e = rpc_listen(s->rpc, &(struct rpc_place){.address = address}, &address);
     assert(e == ERR_OK);
     s->conn = net_connect(fake_world_io(s->world)->net, &address, &handlers, s);
 }

@@ -110,7 +110,7 @@ struct rpc_conn {
     struct rpc *rpc;
     struct conn *conn;
     struct conn_info info; /* a copy: calls look at it when the socket is gone */
-    size_t remote_len;
+    size_t remote_len, cn_len;
     enum conn_state state;
     struct list link, dirty_link, again_link;
     struct wire wire;

@@ -467,7 +467,7 @@ static void open_server(struct rpc_rig *r, const struct rpc_options *options)
     o.method_count = ARRAY_LEN(methods);
     r->rpc = rpc_open(&o);
     CHECK_EQ(net_address_parse("127.0.0.1:0", &a), ERR_OK);
-    CHECK_EQ(rpc_listen(r->rpc, &a, &r->address), ERR_OK);
+    CHECK_EQ(rpc_listen(r->rpc, &(struct rpc_place){.address = a}, &r->address), ERR_OK);
 }
 
 void rpc_rig_open(struct rpc_rig *r, const struct rpc_options *options)

@@ -11,25 +11,60 @@
 
 /* --- listening --- */
 
+static bool is_secure(const struct config_listen *place)
+{
+    return url_scheme_is_secure(place->url.scheme);
+}
+
+static bool needs_tls(const struct config_listens *places)
+{
+    for (size_t i = 0; i < places->count; i++) {
+        if (is_secure(&places->at[i]))
+            return true;
+    }
+    return false;
+}
+
+static enum err open_tls(struct clients *c, struct buf *why)
+{
+    struct secure_options options = {.io = c->io,
+                                     .logger = c->logger,
+                                     .config = c->config,
+                                     .flags = &c->config->client_tls,
+                                     .listens = &c->config->listen_clients,
+                                     .listen_count = 1,
+                                     .side = "client",
+                                     .rejected = "rejected connection on client endpoint",
+                                     .offers_h2 = true};
+
+    return needs_tls(&c->config->listen_clients) ? secure_open(&c->secure, &options, why) : ERR_OK;
+}
+
+static enum err listen_at(struct clients *c, const struct config_listen *at, struct buf *why)
+{
+    struct rpc_place place = {.address = at->address};
+    char text[NET_TEXT_MAX];
+
+    if (is_secure(at))
+        place.net = tls_net(c->secure.tls);
+    enum err e = rpc_listen(c->rpc, &place, &c->listening[c->listening_count]);
+    if (e == ERR_OK)
+        c->listening_count++;
+    else
+        buf_printf(why, "cannot listen on %s for clients: %s", net_address_text(&at->address, text),
+                   err_text(e));
+    return e;
+}
+
 static enum err listen_to_clients(struct clients *c, struct buf *why)
 {
     const struct config_listens *places = &c->config->listen_clients;
-    char text[NET_TEXT_MAX];
+    enum err e = open_tls(c, why);
 
     c->listening = mem_new_array(places->count, struct net_address);
-    for (size_t i = 0; i < places->count; i++) {
-        const struct net_address *wanted = &places->at[i].address;
-        enum err e = url_scheme_is_secure(places->at[i].url.scheme)
-                         ? ERR_UNSUPPORTED
-                         : rpc_listen(c->rpc, wanted, &c->listening[i]);
-        if (e != ERR_OK) {
-            buf_printf(why, "cannot listen on %s for clients: %s", net_address_text(wanted, text),
-                       err_text(e));
-            return e;
-        }
-        c->listening_count++;
-    }
-    return ERR_OK;
+    for (size_t i = 0; e == ERR_OK && i < places->count; i++)
+        e = listen_at(c, &places->at[i], why);
+    return e;
 }
 
 /*
@@ -92,15 +127,40 @@ enum err clients_listen(struct clients *c, const struct io *io, const struct con
     return e == ERR_OK ? listen_to_clients(c, why) : e;
 }
 
+static void say_how_secure(const struct clients *c)
+{
+    const struct url_list *suites = &c->config->cipher_suites;
+    struct buf info = {0}, list = {0};
+
+    secure_describe(&c->secure, &c->config->client_tls, &info);
+    url_list_join(*suites, &list);
+    log_info(c->logger, "starting with client TLS", LOG_BYTES("tls-info", buf_bytes(&info)),
+             LOG_BYTES("cipher-suites", buf_bytes(&list)));
+    buf_free(&info);
+    buf_free(&list);
+}
+
 void clients_serve(const struct clients *c)
 {
     char text[NET_TEXT_MAX];
 
+    if (c->secure.tls)
+        say_how_secure(c);
     log_info(c->logger, "ready to serve client requests");
-    for (size_t i = 0; i < c->listening_count; i++)
-        log_info(c->logger, "serving client traffic insecurely; this is strongly discouraged!",
-                 LOG_STR("traffic", "grpc+http"),
-                 LOG_STR("address", net_address_text(&c->listening[i], text)));
+    for (size_t i = 0; i < c->listening_count; i++) {
+        const char *address = net_address_text(&c->listening[i], text);
+        if (is_secure(&c->config->listen_clients.at[i]))
+            log_info(c->logger, "serving client traffic securely", LOG_STR("traffic", "grpc+http"),
+                     LOG_STR("address", address));
+        else
+            log_info(c->logger, "serving client traffic insecurely; this is strongly discouraged!",
+                     LOG_STR("traffic", "grpc+http"), LOG_STR("address", address));
+    }
+}
+
+bool clients_are_gone(const struct clients *c)
+{
+    return rpc_is_idle(c->rpc) && secure_is_idle(&c->secure);
 }
 
 void clients_stop(struct clients *c)
@@ -143,6 +203,7 @@ void clients_close(struct clients *c)
     clients_stop(c); /* a boot that was refused has only listeners */
     api_close(c->api);
     rpc_close(c->rpc);
+    secure_close(&c->secure);
     rpc_line_close(c->line);
     watch_close(c->watch);
     mem_free(c->listening);
@@ -150,6 +211,7 @@ void clients_close(struct clients *c)
 
 void clients_abandon(struct clients *c)
 {
+    assert(!c->secure.tls); /* only worlds that have none forget their connections */
     rpc_abandon(c->rpc);
     api_abandon(c->api);
     rpc_line_close(c->line);

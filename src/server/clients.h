@@ -3,11 +3,11 @@
  *
  *     sockets --> rpc --> line --> api (with watch behind it) --> the turn
  *
- * All places are taken before anything on disk is touched: a server that is started twice by
- * mistake says so and leaves nothing behind. Clients who come early are accepted, but not heard
- * before this member is known to its cluster (turn.c); to them it is a slow answer. They are so
- * many at most that log and store do not run out of descriptors; with a limit that leaves none for
- * clients, this member does not start.
+ * Places are by TLS or not, as their URLs say. All are taken before anything on disk is touched: a
+ * server that is started twice by mistake says so and leaves nothing behind. Clients who come early
+ * are accepted, but not heard before this member is known to its cluster (turn.c); to them it is a
+ * slow answer. They are so many at most that log and store do not run out of descriptors; with a
+ * limit that leaves none for clients, this member does not start.
  *
  * Life       clients_listen, then clients_open once there is a state to ask about; clients_stop
  *            when nobody new is wanted; clients_close, or as in a crash clients_abandon.
@@ -17,10 +17,10 @@
 
 #include "base/buf.h"
 #include "base/err.h"
+#include "server/secure.h"
 
 struct api;
 struct api_facts;
-struct config;
 struct io;
 struct logger;
 struct net_address;
@@ -38,6 +38,7 @@ struct clients {
     struct rpc_line *line; /* between rpc and api */
     struct watch *watch;
     struct api *api;
+    struct secure secure;          /* for places by TLS, if there are any */
     struct net_address *listening; /* for clients */
     size_t listening_count;
 };
@@ -54,6 +55,9 @@ void clients_open(struct clients *c, const struct state *state, const struct api
 
 /* Says that it serves. */
 void clients_serve(const struct clients *c);
+
+/* Nobody is connected, nor could be. */
+bool clients_are_gone(const struct clients *c);
 
 /* Nobody new. Also when only some of it has been opened. */
 void clients_stop(struct clients *c);

@@ -76,12 +76,12 @@ bool server_has_stopped(const struct server *s)
         return false;
     if (s->boot)
         return s->is_stopping && founding_is_idle(&s->founding) && joining_is_idle(&s->joining) &&
-               rpc_is_idle(s->clients.rpc) && peering_is_idle(&s->peering);
+               clients_are_gone(&s->clients) && peering_is_idle(&s->peering);
     /* What the log has no space for was promised to nobody. */
     bool is_written = wal_durable(s->wal) >= s->final_seq || wal_awaits_space(s->wal);
 
     return s->is_stopping && s->final_sync_asked && is_written && wal_is_idle(s->wal) &&
-           backend_is_idle(s->state.backend) && rpc_is_idle(s->clients.rpc) &&
+           backend_is_idle(s->state.backend) && clients_are_gone(&s->clients) &&
            !rpc_has_events(s->clients.rpc) && rpc_line_is_empty(s->clients.line) &&
            peering_is_idle(&s->peering) && snapshot_is_over(s) && install_is_over(s) &&
            list_empty(&s->install.olds) && cutting_is_idle(&s->cutting) &&

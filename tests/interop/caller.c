@@ -36,7 +36,7 @@ struct line *caller_connect_to(struct caller *c, const struct net_address *to)
 
 void line_reconnect(struct line *l, const struct net_address *to)
 {
-    struct client_options options = {.io = l->caller->io, .address = *to};
+    struct client_options options = {.io = l->caller->io, .net = l->caller->net, .address = *to};
 
     line_close(l);
     l->is_open = l->is_gone = false;

@@ -30,6 +30,7 @@ struct line {
 struct caller {
     struct loop *loop;
     const struct io *io;
+    struct net *net;            /* to connect by; NULL: io's own */
     struct net_address address; /* of the one server, where there is one */
     struct line *lines[LINES_MAX];
     size_t line_count;

@@ -7,7 +7,7 @@
 void caller_open(struct caller *c, const struct peer *to)
 {
     CHECK_EQ(caller_init(c), ERR_OK);
-    CHECK_EQ(net_address_parse(to->client_url + strlen("http://"), &c->address), ERR_OK);
+    CHECK_EQ(net_address_parse(strstr(to->client_url, "//") + 2, &c->address), ERR_OK);
 }
 
 struct line *caller_connect(struct caller *c)
