@@ -275,6 +275,8 @@ void rpc_call_detach(struct call *c)
     clear_queue(c);
     if (c->gateway)
         rpc_gateway_free(c);
+    if (c->web)
+        rpc_web_free(c);
     rpc_call_ignore_input(c);
     if (c->life < LIFE_GONE)
         tell_gone(c);
@@ -520,6 +522,10 @@ static void read_later(struct call *c)
 
 void rpc_call_data(struct call *c, struct bytes data)
 {
+    if (c->web) {
+        rpc_web_data(c, data);
+        return;
+    }
     if (ignores(c))
         return;
     if (c->later.len == c->later_at)
@@ -530,7 +536,10 @@ void rpc_call_data(struct call *c, struct bytes data)
 void rpc_call_remote_ended(struct call *c)
 {
     c->remote_ended = true;
-    check_end(c);
+    if (c->web)
+        rpc_web_ended(c);
+    else
+        check_end(c);
 }
 
 bool rpc_call_unpark(struct call *c)

@@ -20,6 +20,26 @@ static struct bytes kept_bytes(const struct call *c, const struct kept *k)
     return bytes_of(c->fields.at + k->at, k->len);
 }
 
+struct bytes rpc_call_path(const struct call *c)
+{
+    return kept_bytes(c, &c->path);
+}
+
+struct bytes rpc_call_verb(const struct call *c)
+{
+    return c->verb.is_there ? kept_bytes(c, &c->verb) : BYTES("POST");
+}
+
+struct bytes rpc_call_authority(const struct call *c)
+{
+    return kept_bytes(c, &c->authority);
+}
+
+struct bytes rpc_call_authorization(const struct call *c)
+{
+    return kept_bytes(c, &c->authorization);
+}
+
 /* "application/grpc", and what may follow it. */
 static bool is_grpc_type(struct bytes type)
 {
@@ -32,8 +52,11 @@ static bool is_grpc_type(struct bytes type)
 static void field_of_path(struct call *c, struct bytes value)
 {
     c->method = rpc_method_find(c->conn->rpc, value);
-    if (!c->method)
-        keep(c, &c->path, value);
+    if (c->method)
+        return;
+    keep(c, &c->path, value);
+    if (c->conn->info.tls && !c->web) /* without TLS HTTP/2 is gRPC alone, as in etcd */
+        rpc_web_begin(c);
 }
 
 /* The lengths of the names tell most of them apart. */
@@ -45,6 +68,8 @@ void rpc_call_field(struct call *c, struct bytes name, struct bytes value)
         c->fields_too_large = true;
         return;
     }
+    if (c->web)
+        rpc_web_field(c, name, value);
     switch (name.len) {
     case 5:
         if (IS(":path"))
@@ -59,6 +84,10 @@ void rpc_call_field(struct call *c, struct bytes name, struct bytes value)
     case 9:
         if (IS("hasleader"))
             keep(c, &c->leader, value);
+        break;
+    case 10:
+        if (IS(":authority") && c->conn->info.tls)
+            keep(c, &c->authority, value);
         break;
     case 12:
         if (IS("content-type")) {
@@ -227,6 +256,12 @@ void rpc_call_fields_done(struct call *c)
 {
     c->kept = c->fields.len;
     c->conn->kept += c->kept;
+    if (c->web && !c->is_grpc && !c->fields_too_large) {
+        rpc_web_fields_done(c);
+        return;
+    }
+    if (c->web)
+        rpc_web_free(c);
     if (!fields_are_sound(c) || !start_deadline(c))
         return;
     if (!c->method) {

@@ -345,11 +345,12 @@ static int on_frame_sent(nghttp2_session *s, const nghttp2_frame *f, void *conte
 {
     struct rpc_conn *c = context;
 
-    if (f->hd.type != NGHTTP2_HEADERS)
+    if (f->hd.type != NGHTTP2_HEADERS && f->hd.type != NGHTTP2_DATA)
         return 0;
     c->spoke = true;
-    struct call *call = call_of_stream(s, f->hd.stream_id);
-    if (call && (f->hd.flags & NGHTTP2_FLAG_END_STREAM))
+    struct call *call =
+        f->hd.flags & NGHTTP2_FLAG_END_STREAM ? call_of_stream(s, f->hd.stream_id) : NULL;
+    if (call)
         rpc_call_sent_all(call);
     return 0;
 }

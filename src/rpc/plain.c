@@ -3,8 +3,6 @@
 #include "gateway/gateway.h"
 #include "rpc/rpc_int.h"
 
-enum { REPLY_FIELDS_MAX = 8 };
-
 struct plain {
     struct http_conn http;
     struct buf body;
@@ -34,10 +32,9 @@ static bool next_field(struct bytes *lines, struct http1_field *out)
 }
 
 /* A 405 says "Allow: GET", and errors forbid to guess their type. */
-static void write_answer(struct plain *p, unsigned status, const char *type, struct bytes lines,
-                         struct bytes body)
+size_t rpc_plain_fields(unsigned status, const char *type, struct bytes lines,
+                        struct http1_field fields[static RPC_PLAIN_FIELDS_MAX])
 {
-    struct http1_field fields[REPLY_FIELDS_MAX + 3];
     size_t count = 0;
 
     if (type)
@@ -47,7 +44,16 @@ static void write_answer(struct plain *p, unsigned status, const char *type, str
     if (status >= 400)
         fields[count++] = (struct http1_field){BYTES("X-Content-Type-Options"), BYTES("nosniff")};
     for (struct http1_field f; next_field(&lines, &f); fields[count++] = f)
-        assert(count < ARRAY_LEN(fields));
+        assert(count < RPC_PLAIN_FIELDS_MAX);
+    return count;
+}
+
+static void write_answer(struct plain *p, unsigned status, const char *type, struct bytes lines,
+                         struct bytes body)
+{
+    struct http1_field fields[RPC_PLAIN_FIELDS_MAX];
+    size_t count = rpc_plain_fields(status, type, lines, fields);
+
     http_respond(&p->http, status,
                  &(struct http_message_options){
                      .fields = fields, .field_count = count, .length = body.len, .close = p->last});
@@ -219,6 +225,10 @@ static struct rpc_span add_fields(struct buf *out, const struct http1_reader *r)
 
 void rpc_plain_show(struct call *c, struct rpc_event *out)
 {
+    if (c->web) {
+        rpc_web_show(c, out);
+        return;
+    }
     const struct http_conn *h = &c->conn->plain->http;
     struct buf *content = &out->content;
     bool found;
@@ -248,10 +258,14 @@ void rpc_plain_reply(struct call *call, const struct rpc_reply *v)
         rpc_call_free(call);
         return;
     }
-    assert(c->plain->call == call);
     struct bytes lines = bytes_of(all.at, (size_t)v->bytes);
     if (lines.len > 0)
         all = bytes_of(all.at + lines.len, all.len - lines.len);
+    if (call->web) {
+        rpc_web_reply(call, v->code, v->type, lines, all);
+        return;
+    }
+    assert(c->plain->call == call);
     write_answer(c->plain, v->code, v->type, lines, all);
     c->plain->call = NULL; /* the next request may come from within http_finish */
     rpc_call_detach(call);

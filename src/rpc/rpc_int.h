@@ -8,6 +8,7 @@
  *     call_reply.c    what the core answers, and how nghttp2 gets it
  *     plain.c   HTTP/1.1 on a connection
  *     gateway_call.c  a call in JSON, over HTTP/1.1
+ *     web.c     plain requests on HTTP/2
  *
  *     struct rpc --< rpc_conn --< call
  *                       |  |
@@ -174,7 +175,7 @@ struct call {
     int32_t stream_id;
     enum call_life life;
     uint8_t pending;
-    bool is_plain;                /* HTTP/1.1 */
+    bool is_plain;                /* HTTP/1.1, or not gRPC */
     struct gateway_call *gateway; /* it is in JSON; NULL: it is not, or its stream is no more */
     bool through_gateway;
 
@@ -182,9 +183,10 @@ struct call {
     struct buf fields; /* their values */
     size_t field_bytes;
     uint64_t timeout_ns;
-    struct kept path, content_type, timeout, encoding, token, authorization, version;
+    struct kept path, content_type, timeout, encoding, token, authorization, version, authority;
     struct kept verb, leader;
     bool is_grpc, fields_too_large;
+    struct web *web; /* of a stream that is no gRPC, as far as is known */
 
     /* In. */
     struct message_reader reader;
@@ -323,6 +325,12 @@ void rpc_call_field(struct call *c, struct bytes name, struct bytes value);
 void rpc_call_show(const struct call *c, struct rpc_event *out);
 void rpc_call_fields_done(struct call *c);
 
+/* As they were sent; empty if they were not. */
+struct bytes rpc_call_path(const struct call *c);
+struct bytes rpc_call_verb(const struct call *c);
+struct bytes rpc_call_authority(const struct call *c);
+struct bytes rpc_call_authorization(const struct call *c);
+
 /* --- call_reply.c --- */
 
 /* May more of a body be asked for? Only as much as could be sent: what is left over would stay in
@@ -388,3 +396,22 @@ void rpc_gateway_flush(struct call *c);
 /* Its connection will end instead of it. */
 void rpc_gateway_cut(struct call *c);
 void rpc_gateway_free(struct call *c);
+/* The fields of a response; `lines` has those of the core. How many. */
+enum { RPC_PLAIN_FIELDS_MAX = 11 };
+size_t rpc_plain_fields(unsigned status, const char *type, struct bytes lines,
+                        struct http1_field out[static RPC_PLAIN_FIELDS_MAX]);
+
+/* --- web.c --- */
+
+/* The path is none of gRPC's methods: the fields that follow may be a plain request's. */
+void rpc_web_begin(struct call *c);
+void rpc_web_field(struct call *c, struct bytes name, struct bytes value);
+void rpc_web_free(struct call *c);
+
+/* It is one. */
+void rpc_web_fields_done(struct call *c);
+void rpc_web_data(struct call *c, struct bytes data);
+void rpc_web_ended(struct call *c);
+void rpc_web_show(struct call *c, struct rpc_event *out);
+void rpc_web_reply(struct call *c, unsigned status, const char *type, struct bytes lines,
+                   struct bytes body);

@@ -112,6 +112,10 @@ TEST(clients_with_certificates_are_served)
     CHECK_STR(curl_as(&p, "alice", arena_printf(&p.arena, "--http1.1 --unix-socket %s", socket),
                       "/version"),
               version);
+    CHECK_STR(curl_as(&p, "alice", "--http2", "/version"), version);
+    CHECK_STR(curl_as(&p, "alice", "--http2 -o /dev/null -w '%{http_version} %{http_code}'",
+                      "/nowhere?x"),
+              "2 404");
     CHECK_EQ(log_count(&p, "starting with client TLS"), 1);
     CHECK_EQ(log_count(&p, "serving client traffic securely"), 2);
     peer_stop(&p);

@@ -1,0 +1,193 @@
+#include "rpc/rpc_rig_test.h"
+
+#include "rpc/rpc_int.h"
+
+#include <string.h>
+
+/* Plain requests on HTTP/2, by hand. Only connections by TLS have them. */
+
+enum { DATA = 0, RST_STREAM = 3 };
+
+#define DATE "date: Tue, 14 Nov 2023 22:13:20 GMT\n"
+
+/* The fake net has no TLS: the connection is told that it is by it. */
+static void connect_by_tls(struct rpc_rig *r, struct raw *raw)
+{
+    raw_connect(r, raw);
+    container_of(r->rpc->conns.prev, struct rpc_conn, link)->info.tls = true;
+}
+
+static void put_request(struct buf *out, uint32_t stream, const char *verb, const char *path,
+                        bool ends)
+{
+    struct buf fields = {0};
+
+    field_put(&fields, ":method", verb);
+    field_put(&fields, ":scheme", "https");
+    field_put(&fields, ":authority", "a.example");
+    field_put(&fields, ":path", path);
+    field_put(&fields, "accept", "*/*");
+    frame_put(out, 1, (uint8_t)(4 | ends), stream, buf_bytes(&fields));
+    buf_free(&fields);
+}
+
+static void check_reply(const struct raw *raw, uint32_t stream, const char *want, const char *body)
+{
+    struct buf fields = {0};
+    uint32_t of;
+    struct bytes got = {0};
+
+    fields_found(buf_bytes(&raw->got), stream, &fields);
+    CHECK_STR(buf_str(&fields), want);
+    bool found = false;
+    for (unsigned i = 0; !found && frame_find(buf_bytes(&raw->got), DATA, i, &of, &got); i++)
+        found = of == stream;
+    CHECK_EQ(found, body != NULL);
+    if (body)
+        CHECK(bytes_equal(got, bytes_of_str(body)));
+    buf_free(&fields);
+}
+
+TEST(a_stream_by_tls_that_is_not_grpc_is_a_plain_request)
+{
+    struct rpc_rig r;
+    struct raw raw = {0};
+    struct buf sent = {0};
+    rpc_rig_open(&r, NULL);
+    connect_by_tls(&r, &raw);
+
+    frame_preface(&sent);
+    put_request(&sent, 1, "GET", "/version?a=b", true);
+    put_request(&sent, 3, "HEAD", "/version", true);
+    put_request(&sent, 5, "POST", "/put", false);
+    frame_put(&sent, DATA, 0, 5, BYTES("some "));
+    frame_put(&sent, DATA, 1, 5, BYTES("words"));
+    raw_send(&raw, buf_bytes(&sent));
+    rpc_rig_for_ms(&r, 100);
+
+    check_reply(&raw, 1, ":status: 200\ncontent-length: 17\ncontent-type: text/plain\n" DATE,
+                "GET /version a=b ");
+    check_reply(&raw, 3, ":status: 200\ncontent-length: 15\ncontent-type: text/plain\n" DATE, NULL);
+    check_reply(&raw, 5,
+                ":status: 200\ncontent-length: 21\ncontent-type: text/plain\nx-test: yes\n" DATE,
+                "POST /put  some words");
+    CHECK_EQ(r.http, 3);
+    raw_close(&r, &raw);
+    buf_free(&sent);
+    rpc_rig_close(&r);
+}
+
+/* Without TLS HTTP/2 is for gRPC alone; and with it a call of gRPC stays one. */
+TEST(grpc_and_plain_requests_are_told_apart)
+{
+    struct rpc_rig r;
+    struct raw plain = {0}, secure = {0};
+    struct buf sent = {0}, fields = {0}, none = {0};
+    rpc_rig_open(&r, NULL);
+    frame_preface(&sent);
+    put_request(&sent, 1, "GET", "/version", true);
+    frame_request(&sent, 3, "/nobody/Knows", true, buf_bytes(&none));
+    raw_connect(&r, &plain);
+    raw_send(&plain, buf_bytes(&sent));
+    connect_by_tls(&r, &secure);
+    raw_send(&secure, buf_bytes(&sent));
+    rpc_rig_for_ms(&r, 100);
+
+    fields_found(buf_bytes(&plain.got), 1, &fields);
+    CHECK(strstr(buf_str(&fields), ":status: 415\ncontent-type: application/grpc\n"));
+    buf_clear(&fields);
+    fields_found(buf_bytes(&secure.got), 1, &fields);
+    CHECK(strstr(buf_str(&fields), ":status: 200\ncontent-length: "));
+    buf_clear(&fields);
+    fields_found(buf_bytes(&secure.got), 3, &fields);
+    CHECK(strstr(buf_str(&fields), "grpc-message: unknown service nobody"));
+    CHECK_EQ(r.http, 1);
+    raw_close(&r, &plain);
+    raw_close(&r, &secure);
+    buf_free(&sent);
+    buf_free(&fields);
+    rpc_rig_close(&r);
+}
+
+static void check_status(struct rpc_rig *r, struct bytes sent, const char *status)
+{
+    struct raw raw = {0};
+    struct buf fields = {0};
+
+    connect_by_tls(r, &raw);
+    raw_send(&raw, sent);
+    rpc_rig_for_ms(r, 100);
+    fields_found(buf_bytes(&raw.got), 1, &fields);
+    if (strncmp(buf_str(&fields), status, strlen(status)) != 0)
+        test_fail(__FILE__, __LINE__, "not %s but %s", status, buf_str(&fields));
+    raw_close(r, &raw);
+    buf_free(&fields);
+}
+
+TEST(plain_requests_on_http2_that_make_no_sense_are_refused)
+{
+    static const struct {
+        const char *name, *value;
+    } bad[] = {{"x", "two\nlines"}, {"x\ny", "z"}, {"Upper", "z"}, {"", "z"}, {"a:b", "z"}};
+    struct rpc_rig r;
+    rpc_rig_open(&r, NULL);
+
+    for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
+        struct buf sent = {0}, fields = {0};
+        frame_preface(&sent);
+        field_put(&fields, ":method", "GET");
+        field_put(&fields, ":path", "/a");
+        field_put(&fields, bad[i].name, bad[i].value);
+        frame_put(&sent, 1, 5, 1, buf_bytes(&fields));
+        check_status(&r, buf_bytes(&sent), ":status: 400\n");
+        buf_free(&sent);
+        buf_free(&fields);
+    }
+    CHECK_EQ(r.http, 0);
+    rpc_rig_close(&r);
+}
+
+/* More than is allowed: refused while it is still being sent. */
+TEST(the_body_of_a_plain_request_on_http2_is_bounded)
+{
+    struct rpc_rig r;
+    struct buf sent = {0};
+    uint8_t piece[16000] = {0};
+    rpc_rig_open(&r, &(struct rpc_options){.message_bytes_max = 10000});
+    frame_preface(&sent);
+    put_request(&sent, 1, "POST", "/put", false);
+    frame_put(&sent, DATA, 0, 1, bytes_of(piece, sizeof(piece)));
+    frame_put(&sent, DATA, 0, 1, bytes_of(piece, 4001));
+
+    check_status(&r, buf_bytes(&sent), ":status: 413\n");
+
+    CHECK_EQ(r.http, 0);
+    buf_free(&sent);
+    rpc_rig_close(&r);
+}
+
+/* Whenever the client goes: the core hears of it if it knew, and nothing is left behind. */
+TEST(a_client_of_plain_requests_on_http2_may_leave_after_any_byte)
+{
+    struct rpc_rig r;
+    struct buf sent = {0};
+    rpc_rig_open(&r, NULL);
+    frame_preface(&sent);
+    put_request(&sent, 1, "POST", "/put", false);
+    frame_put(&sent, DATA, 1, 1, BYTES("words"));
+    put_request(&sent, 3, "GET", "/hold", true);
+    frame_put(&sent, RST_STREAM, 0, 3, BYTES("\0\0\0\x08"));
+
+    for (size_t len = 0; len <= sent.len; len++) {
+        struct raw raw = {0};
+        connect_by_tls(&r, &raw);
+        raw_send(&raw, bytes_of(sent.at, len));
+        rpc_rig_for_ms(&r, 5);
+        raw_close(&r, &raw);
+        while (rpc_status(r.rpc).conns > 0 || rpc_status(r.rpc).calls > 0)
+            CHECK(rpc_rig_step(&r));
+    }
+    CHECK_EQ(r.live, 0);
+    buf_free(&sent);
+    rpc_rig_close(&r);
+}
