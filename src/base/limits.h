@@ -71,6 +71,8 @@ enum {
     DISK_READ_STEP_BYTES = 64 * KIB, /* of a whole file, in one system call */
     CLOCK_FIRED_AT_ONCE_MAX = 64,    /* timers that one event of the inbox may fire */
     LOOKUP_ADDRESSES_MAX = 16,       /* of one name; more are left out */
+    LOOKUP_NAMES_MAX = 8,            /* of one address, too */
+    LOOKUP_NAME_BYTES_MAX = 255,     /* DNS has no longer ones */
 };
 
 /* --- pb ------------------------------------------------------------------------------------ */

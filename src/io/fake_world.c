@@ -242,6 +242,32 @@ static void report_lookup(struct event *e)
     l->on_done(l);
 }
 
+static void find_names(const struct fake_resolver *r, struct lookup *l)
+{
+    struct net_address address;
+
+    l->count = 0;
+    if (net_address_of_host(l->host, 0, &address) != ERR_OK)
+        return;
+    for (size_t i = 0; i < r->known_count && l->count < LOOKUP_NAMES_MAX; i++) {
+        size_t len = strlen(r->known[i].name);
+        if (!net_address_equal(&r->known[i].address, &address) || len > LOOKUP_NAME_BYTES_MAX)
+            continue;
+        memcpy(l->names[l->count++], r->known[i].name, len + 1);
+    }
+}
+
+static void find_addresses(const struct fake_resolver *r, struct lookup *l)
+{
+    l->count = net_address_of_host(l->host, l->port, &l->found[0]) == ERR_OK;
+    for (size_t i = 0; i < r->known_count && l->count < LOOKUP_ADDRESSES_MAX; i++) {
+        if (strcmp(r->known[i].name, l->host) != 0)
+            continue;
+        l->found[l->count] = r->known[i].address;
+        l->found[l->count++].port = l->port;
+    }
+}
+
 static void finish_lookup(struct fake_task *t)
 {
     struct fake_lookup *f = container_of(t, struct fake_lookup, task);
@@ -250,13 +276,10 @@ static void finish_lookup(struct fake_task *t)
 
     list_remove(&f->link);
     mem_free(f);
-    l->count = net_address_of_host(l->host, l->port, &l->found[0]) == ERR_OK;
-    for (size_t i = 0; i < r->known_count && l->count < LOOKUP_ADDRESSES_MAX; i++) {
-        if (strcmp(r->known[i].name, l->host) != 0)
-            continue;
-        l->found[l->count] = r->known[i].address;
-        l->found[l->count++].port = l->port;
-    }
+    if (l->wants_names)
+        find_names(r, l);
+    else
+        find_addresses(r, l);
     l->err = l->count > 0 ? ERR_OK : ERR_NOT_FOUND;
     l->event.run = report_lookup;
     inbox_post(r->inbox, &l->event);

@@ -1,5 +1,5 @@
 /*
- * resolve: from a host's name to its addresses.
+ * resolve: from a host's name to its addresses, and from an address to its names.
  *
  * A lookup is embedded in whoever waits for it. Names that are already numbers are answered too,
  * so a caller need not tell them apart.
@@ -13,14 +13,18 @@
 
 struct resolver;
 
-/* All zeroes, with the first three filled in, is ready to start. */
+/* All zeroes, with the first three or four filled in, is ready to start. */
 struct lookup {
     const char *host; /* lent until on_done */
     uint16_t port;    /* copied into the addresses */
     void (*on_done)(struct lookup *l);
+    bool wants_names; /* of the number that host is; of anything else there are none */
 
     enum err err; /* ERR_NOT_FOUND: no such name; ERR_TIMEOUT: nobody answered, ask again */
-    struct net_address found[LOOKUP_ADDRESSES_MAX]; /* best first; more are left out */
+    union {       /* more are left out */
+        struct net_address found[LOOKUP_ADDRESSES_MAX]; /* best first */
+        char names[LOOKUP_NAMES_MAX][LOOKUP_NAME_BYTES_MAX + 1];
+    };
     size_t count;
 
     struct resolver *resolver;

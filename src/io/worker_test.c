@@ -146,6 +146,25 @@ TEST(the_fake_resolver_knows_what_it_was_told)
     rig_close(&rig);
 }
 
+CONTRACT(numbers_have_names)
+{
+    struct lookup number = {.host = "127.0.0.1", .on_done = count_lookup, .wants_names = true};
+    struct lookup name = {.host = "localhost", .on_done = count_lookup, .wants_names = true};
+    bool has_localhost = false;
+
+    lookup_start(rig->io->resolver, &number);
+    lookup_start(rig->io->resolver, &name);
+    CHECK_EQ(done, 0);
+    rig_until(rig, &done, 2);
+
+    for (size_t i = 0; i < number.count; i++)
+        has_localhost |= strcmp(number.names[i], "localhost") == 0;
+    if (access("/etc/hosts", F_OK) == 0)
+        CHECK(has_localhost);
+    CHECK_EQ(name.err, ERR_NOT_FOUND); /* it is no number */
+    CHECK_EQ(name.count, 0);
+}
+
 struct stopper {
     struct loop *loop;
     struct event event;
