@@ -307,11 +307,12 @@ static void resume_reading(struct conn *base)
 
 static void leave_handshake(struct tls_conn *c)
 {
-    bool was_under_way =
-        c->listener && (c->phase == TLS_HALF || c->phase == TLS_READY || c->phase == TLS_STEPPING);
+    bool was_under_way = c->listener && (c->phase == TLS_HALF || c->phase == TLS_READY ||
+                                         c->phase == TLS_STEPPING || c->phase == TLS_CHECKING);
 
     list_remove(&c->link);
     timer_stop(c->tls->io->clock, &c->timer);
+    tls_san_leave(c);
     c->tls->under_way -= was_under_way;
     if (c->phase != TLS_OPEN)
         c->phase = TLS_OVER;
@@ -528,6 +529,23 @@ static void opened(struct tls_conn *c)
     begin_some(c->tls);
 }
 
+/* Whom the address is looked up of is not read meanwhile. */
+static void check_address(struct tls_conn *c)
+{
+    c->phase = TLS_CHECKING;
+    list_push_back(&c->tls->checks, &c->link);
+    tls_san_look_up(c);
+}
+
+void tls_san_checked(struct tls_conn *c, bool is_good)
+{
+    assert(c->phase == TLS_CHECKING);
+    if (is_good)
+        opened(c);
+    else
+        reject(c, buf_str(&c->why), ERR_DENIED);
+}
+
 static void stepped(struct job *j)
 {
     struct tls_conn *c = container_of(j, struct tls_conn, job);
@@ -544,7 +562,9 @@ static void stepped(struct job *j)
         begin_some(t);
     } else {
         send_held(c); /* an alert, too, which says why */
-        if (c->step == TLS_STEP_DONE) {
+        if (c->step == TLS_STEP_DONE && c->san) {
+            check_address(c);
+        } else if (c->step == TLS_STEP_DONE) {
             opened(c);
         } else if (c->step == TLS_STEP_FAILED) {
             log_unusable_files(c);
@@ -736,6 +756,7 @@ static void close_listener(struct listener *base)
     close_those_of(l, &t->unread);
     close_those_of(l, &t->halves);
     close_those_of(l, &t->ready); /* those that a job has are closed when it reports */
+    close_those_of(l, &t->checks);
     t->is_beginning = false;
     begin_some(t);
     listener_free_if_unused(l);
@@ -790,6 +811,7 @@ bool tls_open(const struct tls_options *options, struct buf *why, struct tls **o
     list_init(&t->ready);
     list_init(&t->halves);
     list_init(&t->unread);
+    list_init(&t->checks);
     t->plain = mem_alloc(TLS_RECORD_BYTES);
     if (!tls_contexts_open(t, why)) {
         tls_close(t);
@@ -806,7 +828,7 @@ struct net *tls_net(struct tls *t)
 
 bool tls_is_idle(const struct tls *t)
 {
-    return t->conns == 0 && t->listeners == 0;
+    return t->conns == 0 && t->listeners == 0 && t->sans == 0;
 }
 
 void tls_close(struct tls *t)

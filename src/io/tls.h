@@ -60,8 +60,10 @@ struct tls_options {
     bool requires_cert;                              /* of whoever connects */
     bool trusts_anybody;                             /* we connect to */
     struct tls_names allowed_hostnames, allowed_cns; /* whoever it is with has one of these */
-    const char *crl_file;                            /* DER */
-    struct tls_names suites;                         /* of TLS 1.2, by Go's names; none: Go's */
+    bool checks_address; /* of whoever connects with a certificate: it has to be in there, or one of
+                            its names; nameservers are asked, within the time of a handshake */
+    const char *crl_file;    /* DER */
+    struct tls_names suites; /* of TLS 1.2, by Go's names; none: Go's */
     enum tls_version min, max;
     bool offers_h2; /* and http/1.1; otherwise http/1.1 alone */
 };
@@ -79,7 +81,7 @@ struct net *tls_net(struct tls *t);
 struct conn *tls_connect(struct tls *t, const struct net_address *a, const char *host,
                          const struct conn_handlers *on, void *context);
 
-/* No listener, no connection: they have all gone. */
+/* No listener, no connection, and no nameserver is asked: they have all gone. */
 bool tls_is_idle(const struct tls *t);
 
 /* It is idle (asserted). NULL is fine. */

@@ -98,13 +98,19 @@ static const char *alert_text(int alert)
 /* Of a host that is not among a certificate's names, Go says what these are. */
 void tls_describe_mismatch(struct tls_conn *c, X509 *leaf)
 {
+    buf_append_str(&c->why, "tls: failed to verify certificate: ");
+    tls_describe_names(c, leaf);
+}
+
+void tls_describe_names(struct tls_conn *c, X509 *leaf)
+{
     GENERAL_NAMES *names = X509_get_ext_d2i(leaf, NID_subject_alt_name, NULL, NULL);
     struct buf *why = &c->why;
     struct net_address host;
     bool wants_ip = net_address_of_host(c->host, 0, &host) == ERR_OK;
     size_t before;
 
-    buf_append_str(why, "tls: failed to verify certificate: x509: certificate is valid for ");
+    buf_append_str(why, "x509: certificate is valid for ");
     before = why->len;
     for (int i = 0; i < sk_GENERAL_NAME_num(names) && why->len - before < TLS_SANS_BYTES_MAX; i++) {
         const GENERAL_NAME *name = sk_GENERAL_NAME_value(names, i);
@@ -339,7 +345,7 @@ static bool accept_identity(struct tls_conn *c)
         return true; /* it was not verified, so it says nothing */
     note_cn(c, leaf);
     note_sans(c, leaf);
-    return true;
+    return !c->tls->options.checks_address || tls_san_begin(c, leaf);
 }
 
 /* --- steps --- */

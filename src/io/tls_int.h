@@ -1,11 +1,12 @@
 /* Shared by the files of tls: who we are (tls_context.c), steps of handshakes (tls_handshake.c),
- * and the connections that make them (tls.c). */
+ * whether somebody is where his certificate says (tls_san.c), and the connections (tls.c). */
 #pragma once
 
 #include "base/arena.h"
 #include "base/limits.h"
 #include "io/clock.h"
 #include "io/conn_queue.h"
+#include "io/resolve.h"
 #include "io/tls.h"
 #include "io/worker.h"
 
@@ -33,8 +34,9 @@ struct tls {
     struct list ready;  /* connections with a step to make, which no job is free for */
     struct list halves; /* those that we wait for bytes of, who has waited longest first */
     struct list unread; /* those that came when too many were under way */
+    struct list checks; /* those whose address is looked up */
     struct timer patience;
-    unsigned under_way, jobs, conns, listeners;
+    unsigned under_way, jobs, sans, conns, listeners;
     bool is_beginning; /* some of the unread: closing one of the others leads there again */
     struct buf cipher; /* what was encrypted last, until the kernel has it */
     uint8_t *plain;    /* a record's content */
@@ -53,6 +55,7 @@ enum tls_phase {
     TLS_HALF,       /* bytes are waited for */
     TLS_READY,      /* a job is waited for */
     TLS_STEPPING,   /* the job has it */
+    TLS_CHECKING,   /* nameservers are waited for */
     TLS_OVER,       /* the handshake, well or not */
     TLS_OPEN,
 };
@@ -65,6 +68,19 @@ struct tls_listener {
     struct listener *lower;
     unsigned conns; /* not yet announced */
     bool is_closed;
+};
+
+/* Nameservers are asked whether somebody is where his certificate says. */
+struct tls_san {
+    struct tls *tls;       /* NULL until then */
+    struct tls_conn *conn; /* NULL: it has gone meanwhile */
+    struct arena arena;
+    const char *host; /* where he comes from: "10.0.0.1" */
+    const char *names[TLS_SANS_MAX];
+    size_t name_count, next;
+    struct lookup lookup;
+    const char *failed; /* what was looked up last in vain */
+    enum err failed_err;
 };
 
 struct tls_conn {
@@ -86,7 +102,8 @@ struct tls_conn {
     struct job job;
     enum tls_step step;
     struct buf why;
-    struct arena names; /* of conn_info, and host */
+    struct arena names;  /* of conn_info, and host */
+    struct tls_san *san; /* NULL: nothing has to be looked up */
 
     struct conn_queue queue;  /* not encrypted yet */
     size_t leaving_plain;     /* of it, at the front, in the record that is leaving */
@@ -116,3 +133,14 @@ BIO_METHOD *tls_bio_method_new(void);
 void tls_describe_error(struct tls_conn *c, int error);
 /* While it is verified: its names are others than those we wanted. Notes why. */
 void tls_describe_mismatch(struct tls_conn *c, X509 *leaf);
+void tls_describe_names(struct tls_conn *c, X509 *leaf); /* the end of that text */
+
+/* --- tls_san.c --- */
+
+/* In the job. False: he is somewhere else, and it is noted why. If nameservers have to be asked,
+ * c->san is there. */
+bool tls_san_begin(struct tls_conn *c, X509 *leaf);
+void tls_san_look_up(struct tls_conn *c);
+void tls_san_leave(struct tls_conn *c); /* nobody wants to know any more */
+/* In tls.c: it was looked up. */
+void tls_san_checked(struct tls_conn *c, bool is_good);

@@ -345,6 +345,108 @@ CONTRACT(tls_tells_whoever_connects_that_his_certificate_is_not_wanted)
     close_tls(rig, server);
 }
 
+struct residence {
+    const char *sans;
+    const char *why; /* NULL: he is let in */
+};
+
+/* Somebody who comes from 127.0.0.1 with a certificate for these. */
+static void come_with(struct rig *rig, struct tls *server, const struct listener *l,
+                      const struct residence *r)
+{
+    struct end client = {0};
+    struct tls_options options = mutual(rig);
+
+    certs_make("client", &(struct cert){.cn = "alice", .signer = "ca", .sans = r->sans});
+    struct tls *dialler = open_tls(options);
+    buf_clear(&rejections);
+    end_accepted = 0;
+    end_server = (struct end){0};
+    client.conn = net_connect(tls_net(dialler), &l->address, &end_handlers, &client);
+    while (end_accepted == 0 && rejections.len == 0)
+        rig_step(rig);
+    if (end_accepted != (r->why == NULL) || (r->why && !was_rejected_for(r->why)))
+        test_fail(__FILE__, __LINE__, "%s: %s", r->sans, buf_str(&rejections));
+    end_close(rig, &client);
+    if (end_accepted)
+        end_close(rig, &end_server);
+    tls_check(server);
+    close_tls(rig, dialler);
+}
+
+/* As etcd asks it of members. */
+TEST(tls_lets_in_who_lives_where_his_certificate_says)
+{
+    static const struct residence residences[] = {
+        {NULL, NULL},
+        {"email:alice@a.example", NULL}, /* that is no host */
+        {"IP:127.0.0.1", NULL},
+        {"IP:10.0.0.9,IP:fd00::9",
+         "\"error\":\"x509: certificate is valid for 10.0.0.9, fd00::9, not 127.0.0.1\""},
+        {"IP:10.0.0.9,DNS:m1.a.example", NULL}, /* one of its names has the address, */
+        {"DNS:m2.a.example,DNS:m1.a.example", NULL},
+        {"DNS:*.b.example,DNS:*.a.example", NULL}, /* or the address one of its names */
+        {"DNS:*.b.example",
+         "tls: \\\"127.0.0.1\\\" does not match any of DNSNames [\\\"*.b.example\\\"]\""},
+        {"DNS:m2.a.example",
+         "tls: \\\"127.0.0.1\\\" does not match any of DNSNames [\\\"m2.a.example\\\"]\""},
+        {"DNS:m2.a.example,DNS:nowhere",
+         "[\\\"m2.a.example\\\" \\\"nowhere\\\"] (lookup nowhere: no such host)"},
+    };
+    struct rig rig;
+
+    rig_open_fake(&rig);
+    make_certs();
+    fake_resolver_add(&rig.fake->resolver, "m1.a.example", "127.0.0.1");
+    fake_resolver_add(&rig.fake->resolver, "m2.a.example", "10.0.0.2");
+    struct tls_options options = mutual(&rig);
+    options.checks_address = true;
+    struct tls *server = open_tls(options);
+    struct listener *l = listen_by(tls_net(server), (struct listener_options){0});
+
+    for (size_t i = 0; i < ARRAY_LEN(residences); i++)
+        come_with(&rig, server, l, &residences[i]);
+    listener_close(l);
+    close_tls(&rig, server);
+    rig_close(&rig);
+}
+
+/* A lookup goes on when nobody waits for it any more. */
+TEST(tls_forgets_whoever_leaves_while_his_address_is_looked_up)
+{
+    enum { LEAVES, IS_TURNED_AWAY, TAKES_TOO_LONG, WAYS };
+
+    for (unsigned way = 0; way < WAYS; way++) {
+        struct end client = {0};
+        struct rig rig;
+        rig_open_fake(&rig);
+        make_certs(); /* of a.example, where 127.0.0.1 is not */
+        rig.fake->resolver.delay =
+            (struct fake_delay){.min_ns = 20 * NS_PER_S, .max_ns = 20 * NS_PER_S};
+        struct tls_options options = mutual(&rig);
+        options.checks_address = true;
+        struct tls *t = open_tls(options);
+        struct listener *l = listen_by(tls_net(t), (struct listener_options){0});
+        client.conn = net_connect(tls_net(t), &l->address, &end_handlers, &client);
+        rig_until(&rig, &client.opened, 1);
+        rig_for_ms(&rig, 1000);
+        if (way == LEAVES)
+            end_close(&rig, &client);
+        if (way == IS_TURNED_AWAY)
+            listener_close(l);
+        rig_for_ms(&rig, TLS_HANDSHAKE_MS);
+        CHECK_EQ(client.closed, 1);
+        CHECK_EQ(end_accepted, 0);
+        CHECK(!tls_is_idle(t));
+        if (way == TAKES_TOO_LONG)
+            CHECK(was_rejected_for("i/o timeout"));
+        if (way != IS_TURNED_AWAY)
+            listener_close(l);
+        close_tls(&rig, t);
+        rig_close(&rig);
+    }
+}
+
 CONTRACT(tls_turns_away_what_is_no_tls)
 {
     struct end plain = {0};
