@@ -127,25 +127,13 @@ enum err clients_listen(struct clients *c, const struct io *io, const struct con
     return e == ERR_OK ? listen_to_clients(c, why) : e;
 }
 
-static void say_how_secure(const struct clients *c)
-{
-    const struct url_list *suites = &c->config->cipher_suites;
-    struct buf info = {0}, list = {0};
-
-    secure_describe(&c->secure, &c->config->client_tls, &info);
-    url_list_join(*suites, &list);
-    log_info(c->logger, "starting with client TLS", LOG_BYTES("tls-info", buf_bytes(&info)),
-             LOG_BYTES("cipher-suites", buf_bytes(&list)));
-    buf_free(&info);
-    buf_free(&list);
-}
-
 void clients_serve(const struct clients *c)
 {
     char text[NET_TEXT_MAX];
 
     if (c->secure.tls)
-        say_how_secure(c);
+        secure_say(&c->secure, c->logger, c->config, &c->config->client_tls,
+                   "starting with client TLS");
     log_info(c->logger, "ready to serve client requests");
     for (size_t i = 0; i < c->listening_count; i++) {
         const char *address = net_address_text(&c->listening[i], text);

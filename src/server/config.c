@@ -433,21 +433,6 @@ static bool ip_address(struct maker *m, const struct url *url, struct net_addres
 
 /* ---- TLS ---- */
 
-/* The one place to remove when members talk to each other by TLS. */
-static bool refuse_peer_tls(struct maker *m)
-{
-    static const enum flag_id flags[] = {FLAG_PEER_CERT_FILE,        FLAG_PEER_KEY_FILE,
-                                         FLAG_PEER_CLIENT_CERT_FILE, FLAG_PEER_CLIENT_KEY_FILE,
-                                         FLAG_PEER_CLIENT_CERT_AUTH, FLAG_PEER_TRUSTED_CA_FILE,
-                                         FLAG_PEER_AUTO_TLS,         FLAG_PEER_CRL_FILE};
-
-    for (size_t i = 0; i < ARRAY_LEN(flags); i++) {
-        if (!flags_is_default(&m->flags, flags[i]))
-            return refuse_support(m, flags[i]);
-    }
-    return true;
-}
-
 static void note_own_cert(struct maker *m, enum flag_id id, const struct tls_flags *f,
                           const char *message)
 {
@@ -879,8 +864,7 @@ static bool make(struct maker *m)
         !check_compaction(m))
         return false;
     note_name(m);
-    if (!config_tls_read(&m->flags, m->out, m->why) || !read_retention(m) || !check_support(m) ||
-        !refuse_peer_tls(m))
+    if (!config_tls_read(&m->flags, m->out, m->why) || !read_retention(m) || !check_support(m))
         return false;
     note_replaced(m);
     note_deprecated(m);

@@ -1,5 +1,6 @@
 #include "server/peering.h"
 
+#include "base/assert.h"
 #include "io/clock.h"
 #include "io/io.h"
 #include "raft/raft.h"
@@ -28,26 +29,61 @@ static void accepted(struct listener *l, struct conn *c)
         conn_close(c, ERR_OK); /* a member that waits for space to start does not know who it is */
 }
 
+/* Without a certificate of our own others can be verified nevertheless. Who has https URLs only
+ * after we have started is not reached before we start again. */
+static bool needs_tls(const struct config *c)
+{
+    return tls_flags_are_given(&c->peer_tls) || c->peer_tls.trusted_ca_file[0] != 0 ||
+           strstr(c->initial_cluster, "https://") || strstr(c->initial_cluster, "unixs://");
+}
+
+static enum err open_tls(struct peering *p, struct buf *why)
+{
+    const struct config *c = p->o.config;
+    struct secure_options options = {.io = p->o.io,
+                                     .logger = p->o.logger,
+                                     .config = c,
+                                     .flags = &c->peer_tls,
+                                     .listens = &c->listen_peers,
+                                     .listen_count = 1,
+                                     .side = "peer",
+                                     .rejected = "rejected connection on peer endpoint",
+                                     .checks_address = !c->peer_tls.skips_san};
+
+    if (!needs_tls(c))
+        return ERR_OK;
+    enum err e = secure_open(&p->secure, &options, why);
+    if (e == ERR_OK && tls_flags_are_given(&c->peer_tls))
+        secure_say(&p->secure, p->o.logger, c, &c->peer_tls, "starting with peer TLS");
+    return e;
+}
+
+static enum err listen_at(struct peering *p, const struct config_listen *place, struct buf *why)
+{
+    struct listener_options listening = {.on_accept = accepted, .context = p};
+    struct net *net = place->url.scheme == URL_HTTPS ? tls_net(p->secure.tls) : p->o.io->net;
+    char text[NET_TEXT_MAX];
+
+    enum err e = net_listen(net, &place->address, &listening, &p->listeners[p->listener_count]);
+    if (e == ERR_OK)
+        p->listener_count++;
+    else
+        buf_printf(why, "cannot listen on %s for peers: %s",
+                   net_address_text(&place->address, text), err_text(e));
+    return e;
+}
+
 enum err peering_listen(struct peering *p, const struct peering_options *options, struct buf *why)
 {
     const struct config_listens *places = &options->config->listen_peers;
-    struct listener_options listening = {.on_accept = accepted, .context = p};
-    char text[NET_TEXT_MAX];
 
     *p = (struct peering){.o = *options};
     list_init(&p->fetches);
+    enum err e = open_tls(p, why);
     p->listeners = mem_new_array(places->count, struct listener *);
-    for (size_t i = 0; i < places->count; i++) {
-        const struct net_address *wanted = &places->at[i].address;
-        enum err e = net_listen(p->o.io->net, wanted, &listening, &p->listeners[i]);
-        if (e != ERR_OK) {
-            buf_printf(why, "cannot listen on %s for peers: %s", net_address_text(wanted, text),
-                       err_text(e));
-            return e;
-        }
-        p->listener_count++;
-    }
-    return ERR_OK;
+    for (size_t i = 0; e == ERR_OK && i < places->count; i++)
+        e = listen_at(p, &places->at[i], why);
+    return e;
 }
 
 void peering_open(struct peering *p, uint64_t self, uint64_t cluster_id, uint64_t seed)
@@ -59,6 +95,7 @@ void peering_open(struct peering *p, uint64_t self, uint64_t cluster_id, uint64_
     p->self = self;
     p->peers = peers_open(&(struct peers_options){.io = p->o.io,
                                                   .logger = p->o.logger,
+                                                  .tls = p->secure.tls,
                                                   .self = self,
                                                   .cluster_id = cluster_id,
                                                   .urls = buf_str(&urls),
@@ -94,7 +131,8 @@ void peering_stop(struct peering *p)
 
 bool peering_is_idle(const struct peering *p)
 {
-    return list_empty(&p->fetches) && (!p->peers || peers_is_idle(p->peers));
+    return list_empty(&p->fetches) && (!p->peers || peers_is_idle(p->peers)) &&
+           secure_is_idle(&p->secure);
 }
 
 static void free_all(struct peering *p)
@@ -111,11 +149,13 @@ void peering_close(struct peering *p)
     while (p->listener_count > 0) /* a boot that was refused */
         listener_close(p->listeners[--p->listener_count]);
     peers_close(p->peers);
+    secure_close(&p->secure);
     free_all(p);
 }
 
 void peering_abandon(struct peering *p)
 {
+    assert(!p->secure.tls); /* only worlds that have none forget their connections */
     peers_abandon(p->peers);
     free_all(p);
 }

@@ -8,6 +8,9 @@
  *     versions     what each of them runs, asked for by the leader
  *     requests     what they want to know of us (peer_requests.c)
  *
+ * Members meet by TLS where URLs say so, ours and theirs, with certificates as the flags of members
+ * have them; nobody gets in by it from where his certificate is not for, unless that is not asked.
+ *
  * Bytes and connections are peer's. What is here is the server's side: tokens of what was asked,
  * reads of the log under way, who is known.
  *
@@ -19,8 +22,8 @@
 #include "base/list.h"
 #include "cluster/cluster.h"
 #include "peer/peer.h"
+#include "server/secure.h"
 
-struct config;
 struct raft;
 struct raft_fetch;
 struct wal;
@@ -52,6 +55,7 @@ struct peering_versions {
 
 struct peering {
     struct peering_options o;
+    struct secure secure; /* opened if there is anything about TLS in flags or URLs */
     struct listener **listeners;
     size_t listener_count;
     struct peers *peers;

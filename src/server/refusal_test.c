@@ -73,7 +73,8 @@ static const struct refusal refusals[] = {
 
     {"", "--enable-pprof", 1, "\"error\":\"flag --enable-pprof is not supported yet\""},
     {"", "--config-file x", 1, "\"error\":\"open x: no such file or directory\""},
-    {"", "--peer-auto-tls", 1, "\"error\":\"flag --peer-auto-tls is not supported yet\""},
+    {"", "--peer-cert-file /nowhere --peer-key-file /nowhere", 1,
+     "open /nowhere: no such file or directory"},
     {"", "--feature-gates=PriorityRequest=true", 1,
      "\"error\":\"feature gate PriorityRequest is not supported yet\""},
     {"", "--listen-metrics-urls=http://127.0.0.1:1", 1,

@@ -135,6 +135,7 @@ static struct tls_options tls_options_of(const struct secure *s, const struct se
         .min = o->config->tls_min,
         .max = o->config->tls_max,
         .offers_h2 = o->offers_h2,
+        .checks_address = o->checks_address,
     };
 }
 
@@ -163,14 +164,21 @@ void secure_close(struct secure *s)
     *s = (struct secure){0};
 }
 
-void secure_describe(const struct secure *s, const struct tls_flags *flags, struct buf *out)
+void secure_say(const struct secure *s, const struct logger *logger, const struct config *config,
+                const struct tls_flags *flags, const char *message)
 {
     bool own = flags->makes_cert;
+    struct buf info = {0}, suites = {0};
 
-    buf_printf(out,
+    buf_printf(&info,
                "cert = %s, key = %s, client-cert=%s, client-key=%s, trusted-ca = %s, "
                "client-cert-auth = %s, crl-file = %s",
                s->cert_file, s->key_file, own ? s->cert_file : flags->dial_cert_file,
                own ? s->key_file : flags->dial_key_file, flags->trusted_ca_file,
                flags->client_cert_auth ? "true" : "false", flags->crl_file);
+    url_list_join(config->cipher_suites, &suites);
+    log_info(logger, message, LOG_BYTES("tls-info", buf_bytes(&info)),
+             LOG_BYTES("cipher-suites", buf_bytes(&suites)));
+    buf_free(&info);
+    buf_free(&suites);
 }

@@ -31,6 +31,7 @@ struct secure_options {
     const char *side;     /* "client" or "peer" */
     const char *rejected; /* what the log says of a connection that failed to get in */
     bool offers_h2;
+    bool checks_address; /* as tls.h has it */
 };
 
 /* On one that is all zeroes; also when it fails secure_close takes what there is. */
@@ -39,5 +40,6 @@ MUST_CHECK enum err secure_open(struct secure *s, const struct secure_options *o
 bool secure_is_idle(const struct secure *s);
 void secure_close(struct secure *s);
 
-/* Which files are used, as etcd has it in its log. */
-void secure_describe(const struct secure *s, const struct tls_flags *flags, struct buf *out);
+/* To the log, as etcd has it: which files are used. */
+void secure_say(const struct secure *s, const struct logger *logger, const struct config *config,
+                const struct tls_flags *flags, const char *message);
