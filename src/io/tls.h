@@ -65,7 +65,8 @@ struct tls_options {
     const char *crl_file;    /* DER */
     struct tls_names suites; /* of TLS 1.2, by Go's names; none: Go's */
     enum tls_version min, max;
-    bool offers_h2; /* and http/1.1; otherwise http/1.1 alone */
+    bool offers_h2;   /* and http/1.1; otherwise http/1.1 alone */
+    bool asks_for_h2; /* of whom we connect to, and nothing else; otherwise for no protocol */
 };
 
 /* Does etcd know a suite by this name? */

@@ -331,6 +331,16 @@ static void set_up_server(struct tls *t, SSL_CTX *context)
         SSL_CTX_set_client_CA_list(context, SSL_dup_CA_list(t->ca_names));
 }
 
+static void set_up_client(const struct tls *t, SSL_CTX *context)
+{
+    static const uint8_t h2[] = "\x02h2";
+
+    SSL_CTX_set_verify(context, t->options.trusts_anybody ? SSL_VERIFY_NONE : SSL_VERIFY_PEER,
+                       NULL);
+    if (t->options.asks_for_h2 && SSL_CTX_set_alpn_protos(context, h2, sizeof(h2) - 1) != 0)
+        fatal("libssl: cannot ask for a protocol");
+}
+
 static SSL_CTX *context_new(struct tls *t, struct tls_identity *identity, struct buf *why)
 {
     bool is_server = identity == &t->serving;
@@ -347,8 +357,7 @@ static SSL_CTX *context_new(struct tls *t, struct tls_identity *identity, struct
     if (is_server)
         set_up_server(t, context);
     else
-        SSL_CTX_set_verify(context, t->options.trusts_anybody ? SSL_VERIFY_NONE : SSL_VERIFY_PEER,
-                           NULL);
+        set_up_client(t, context);
     bool is_good = set_suites(&t->options, context);
     if (!is_good)
         buf_append_str(why, "tls: no cipher suite is left");
