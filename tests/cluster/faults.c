@@ -440,8 +440,8 @@ static void note_installs(struct faults *f)
 static bool run_round(struct faults *f, bool (*break_something)(struct faults *f))
 {
     f->load.is_on = true;
-    if (!wait_ms(f, BEFORE_MS_MAX) || !break_something(f) || !wait_ms(f, AFTER_MS_MAX) ||
-        !settle(f, SETTLE_MS_MAX))
+    if (!fleet_renew_certs(&f->fleet) || !wait_ms(f, BEFORE_MS_MAX) || !break_something(f) ||
+        !wait_ms(f, AFTER_MS_MAX) || !settle(f, SETTLE_MS_MAX))
         return false;
     note_installs(f);
     return !f->load.record.problem[0];
@@ -579,6 +579,7 @@ bool faults_run(const struct faults_options *options, struct faults_result *out)
                                   .other = options->other,
                                   .dir = options->dir,
                                   .flags = options->flags,
+                                  .is_by_tls = options->is_by_tls,
                                   .count = options->members ? options->members : 3,
                                   .election_ms =
                                       options->election_ms ? options->election_ms : 1000};

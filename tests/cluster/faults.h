@@ -34,6 +34,7 @@ struct faults_options {
     unsigned full_disks;  /* and of those: each member gets a small volume, if we may mount one */
     unsigned behind;      /* and of those in which one is left behind */
     unsigned minutes;     /* all of that again and again until these are up; 0: once */
+    bool is_by_tls;       /* members and clients; certificates are renewed before each round */
     unsigned install_s;   /* it is a problem when nobody has installed a snapshot for so long */
     uint64_t seed;
     enum faults_plant plant;

@@ -4,7 +4,7 @@
  *     cluster-faults [--server FILE] [--other FILE] [--rounds N] [--partitions N]
  *                    [--full-disks N] [--behind N] [--minutes N] [--install-s N] [--seed S]
  *                    [--members N] [--clients N] [--pause-ms N] [--election-ms N]
- *                    [--flags "..."] [--quiet] [--forgetting] [--stale-reads]
+ *                    [--flags "..."] [--tls] [--quiet] [--forgetting] [--stale-reads]
  *
  * The server is build/cleat, or build/peers/etcd to see that the checks are fair; --other is that
  * of every second member. Status 0 when everything was as it should be, 1 when not: then the
@@ -13,6 +13,7 @@
  * member; who may not is told that nothing was done. The last two flags do something wrong, which
  * must be found.
  *
+ * With --tls members and clients meet by certificates, which are renewed before each round.
  * With --minutes the rounds are done again and again until these are up. For --behind members must
  * keep few entries, and tell: --flags "--snapshot-count 50 --snapshot-catchup-entries 10".
  */
@@ -64,6 +65,7 @@ int main(int argc, char **argv)
         {"--pause-ms", .number = &o.pause_ms, .max = 10000},
         {"--election-ms", .number = &o.election_ms, .max = 50000},
         {"--seed", .big = &o.seed},
+        {"--tls", .flag = &o.is_by_tls},
         {"--quiet", .flag = &is_quiet},
         {"--forgetting", .flag = &forgets},
         {"--stale-reads", .flag = &reads_stale},

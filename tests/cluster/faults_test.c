@@ -63,6 +63,29 @@ TEST(two_members_of_ours_and_one_of_etcd_keep_them_together)
     peer_close(&ours);
 }
 
+/* Members and clients by certificates, which are renewed before each round. */
+TEST(members_that_meet_by_tls_keep_their_promises)
+{
+    struct peer ours;
+    struct faults_options o = few_rounds(our_program(&ours));
+    o.is_by_tls = true;
+
+    check_run(&o);
+    peer_close(&ours);
+}
+
+TEST(one_member_of_ours_and_two_of_etcd_keep_them_by_tls)
+{
+    struct peer ours;
+    peer_need();
+    struct faults_options o = few_rounds(PEERS "etcd");
+    o.other = our_program(&ours);
+    o.is_by_tls = true;
+
+    check_run(&o);
+    peer_close(&ours);
+}
+
 /* The log keeps ten entries, and a member is away for a thousand: it gets an image, and the watch
  * on it shows what nobody has told it entry by entry. */
 TEST(members_that_need_a_snapshot_keep_their_promises)

@@ -43,12 +43,22 @@ static struct net_address on_loopback(uint16_t port)
     return (struct net_address){.family = NET_IP4, .port = port, .ip = {127, 0, 0, 1}};
 }
 
+bool fleet_renew_certs(struct fleet *f)
+{
+    return !f->certs || system(arena_printf(&f->arena, "scripts/certs %s", f->certs)) == 0 ||
+           failed(f, "scripts/certs");
+}
+
 bool fleet_open(struct fleet *f, const struct fleet_options *options)
 {
     *f = (struct fleet){.count = options->count, .election_ms = options->election_ms};
     assert(f->count > 0 && f->count <= FLEET_MAX);
     f->dir = arena_printf(&f->arena, "%s", options->dir);
     f->flags = arena_printf(&f->arena, "%s", options->flags ? options->flags : "");
+    if (options->is_by_tls)
+        f->certs = arena_printf(&f->arena, "%s/certs", f->dir);
+    if (!fleet_renew_certs(f))
+        return false;
     for (unsigned i = 0; i < f->count; i++) {
         struct fleet_member *m = &f->members[i];
         bool is_other = options->other && i % 2 == 1;
@@ -73,22 +83,36 @@ void fleet_close(struct fleet *f)
 
 /* --- starting --- */
 
+static void append_certs(const struct fleet *f, struct buf *line)
+{
+    static const char *const sides[] = {"", "peer-"};
+
+    for (unsigned i = 0; f->certs && i < 2; i++) {
+        buf_printf(line, " --%scert-file %s/cert.pem --%skey-file %s/key.pem", sides[i], f->certs,
+                   sides[i], f->certs);
+        buf_printf(line, " --%strusted-ca-file %s/ca.pem --%sclient-cert-auth", sides[i], f->certs,
+                   sides[i]);
+    }
+}
+
 static const char *command_line(struct fleet *f, unsigned member)
 {
     const struct fleet_member *m = &f->members[member];
+    const char *scheme = f->certs ? "https" : "http";
     struct buf line = {0};
 
     buf_printf(&line, "exec %s --name m%u --data-dir %s/m%u", m->program, member + 1, f->dir,
                member + 1);
     buf_printf(&line,
-               " --listen-client-urls http://127.0.0.1:%u --advertise-client-urls "
-               "http://127.0.0.1:%u --listen-peer-urls http://127.0.0.1:%u",
-               m->client_port, m->client_port, m->peer_port);
-    buf_printf(&line, " --initial-advertise-peer-urls http://127.0.0.1:%u --initial-cluster ",
+               " --listen-client-urls %s://127.0.0.1:%u --advertise-client-urls "
+               "%s://127.0.0.1:%u --listen-peer-urls %s://127.0.0.1:%u",
+               scheme, m->client_port, scheme, m->client_port, scheme, m->peer_port);
+    buf_printf(&line, " --initial-advertise-peer-urls %s://127.0.0.1:%u --initial-cluster ", scheme,
                m->advertised_port);
     for (unsigned i = 0; i < f->count; i++)
-        buf_printf(&line, "%sm%u=http://127.0.0.1:%u", i ? "," : "", i + 1,
+        buf_printf(&line, "%sm%u=%s://127.0.0.1:%u", i ? "," : "", i + 1, scheme,
                    f->members[i].advertised_port);
+    append_certs(f, &line);
     if (m->joins)
         buf_append_str(&line, " --initial-cluster-state existing");
     buf_printf(&line, " --heartbeat-interval %u --election-timeout %u %s >>%s/m%u.log 2>&1",

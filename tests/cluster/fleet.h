@@ -34,6 +34,7 @@ struct fleet_member {
 struct fleet {
     struct arena arena;
     const char *dir, *flags;
+    const char *certs; /* the directory of certificates (scripts/certs); NULL: none are used */
     unsigned count, election_ms;
     struct fleet_member members[FLEET_MAX];
     char problem[1024]; /* why something could not be done, or has ended by itself; else empty */
@@ -46,6 +47,7 @@ struct fleet_options {
     const char *flags;    /* further ones; NULL: none */
     unsigned count;       /* members */
     unsigned election_ms; /* the election timeout; heartbeats are a tenth of it */
+    bool is_by_tls;       /* members and clients, by certificates that all of them show */
 };
 
 /* Chooses ports; between that and the first start advertised_port may be set to somebody else's. */
@@ -53,6 +55,9 @@ MUST_CHECK bool fleet_open(struct fleet *f, const struct fleet_options *options)
 void fleet_close(struct fleet *f);
 
 MUST_CHECK bool fleet_start(struct fleet *f, unsigned member);
+
+/* Their certificate is replaced by a new one, if they have one. */
+MUST_CHECK bool fleet_renew_certs(struct fleet *f);
 
 /* SIGKILL, at whatever it was doing, and waits for its end. One that does not run is fine. */
 void fleet_kill(struct fleet *f, unsigned member);

@@ -49,6 +49,7 @@ struct load_watcher {
 
 struct load {
     struct caller caller;
+    struct tls *tls; /* if members are to be reached by it */
     struct fleet *fleet;
     struct rng rng;
     struct arena arena;

@@ -116,6 +116,9 @@ static const char *ctl_line(struct mixed *x, const char *arguments)
         buf_printf(&line, "%s127.0.0.1:%u", separator, m->client_port);
         separator = ",";
     }
+    if (x->fleet.certs)
+        buf_printf(&line, " --cacert %s/ca.pem --cert %s/cert.pem --key %s/key.pem", x->fleet.certs,
+                   x->fleet.certs, x->fleet.certs);
     buf_printf(&line, " %s", arguments);
     const char *text = arena_copy_str(&x->arena, buf_bytes(&line));
     buf_free(&line);
@@ -318,8 +321,9 @@ static bool remove_member(struct mixed *x, unsigned member)
 static bool add_member(struct mixed *x, unsigned member, bool is_learner)
 {
     struct fleet_member *m = &x->fleet.members[member];
-    const char *add = arena_printf(&x->arena, "member add m%u --peer-urls http://127.0.0.1:%u%s",
-                                   member + 1, m->advertised_port, is_learner ? " --learner" : "");
+    const char *add = arena_printf(&x->arena, "member add m%u --peer-urls %s://127.0.0.1:%u%s",
+                                   member + 1, x->fleet.certs ? "https" : "http",
+                                   m->advertised_port, is_learner ? " --learner" : "");
 
     m->joins = true;
     x->is_learner[member] = is_learner;
@@ -517,7 +521,8 @@ bool mixed_run(const struct mixed_options *options, struct mixed_result *out)
                                   .other = options->etcd,
                                   .dir = options->dir,
                                   .count = MEMBERS,
-                                  .election_ms = ELECTION_MS};
+                                  .election_ms = ELECTION_MS,
+                                  .is_by_tls = options->is_by_tls};
 
     *out = (struct mixed_result){0};
     out->is_skipped = access(options->etcd, X_OK) != 0;

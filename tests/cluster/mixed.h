@@ -35,6 +35,7 @@ struct mixed_options {
     const char *etcd;  /* etcdctl stands beside it */
     const char *dir;   /* of the caller: for data and logs */
     unsigned ours;     /* TOGETHER: members of ours, of three */
+    bool is_by_tls;    /* members and clients */
     uint64_t seed;
     volatile bool *is_unwanted; /* set by somebody: end soon; may be NULL */
 };

@@ -3,7 +3,7 @@
  * (mixed.h).
  *
  *     cluster-mixed [--plan together|members|directories] [--ours N]
- *                   [--etcd FILE] [--cleat FILE] [--seed S]
+ *                   [--etcd FILE] [--cleat FILE] [--tls] [--seed S]
  *
  * etcdctl stands beside etcd, cleatutl beside cleat. Status 0 when everything was as it should be,
  * and, with a loud line, when there is no etcd; 1 when not: then the directory with data and logs
@@ -50,9 +50,13 @@ int main(int argc, char **argv)
     struct mixed_result result;
     const char *plan = "together";
     const struct tool_option options[] = {
-        {"--plan", .text = &plan},   {"--ours", .number = &o.ours, .max = 3},
-        {"--etcd", .text = &o.etcd}, {"--cleat", .text = &o.cleat},
-        {"--seed", .big = &o.seed},  {0},
+        {"--plan", .text = &plan},
+        {"--ours", .number = &o.ours, .max = 3},
+        {"--etcd", .text = &o.etcd},
+        {"--cleat", .text = &o.cleat},
+        {"--tls", .flag = &o.is_by_tls},
+        {"--seed", .big = &o.seed},
+        {0},
     };
 
     if (!tool_parse(options, argc, argv) || !plan_of(plan, &o.plan))
