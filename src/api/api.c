@@ -363,6 +363,7 @@ void api_state_replaced(struct api *a, const struct api_state *state)
 {
     api_hash_state_replaced(a, state->mvcc);
     a->o.apply = state->apply;
+    a->o.auth = state->auth;
     a->o.mvcc = state->mvcc;
     a->o.leases = state->leases;
     a->o.cluster = state->cluster;

@@ -29,7 +29,7 @@
  * Not here   Bytes on the wire (rpc), executing (apply). Whether a proposal is one too many or too
  *            large with its header, and how long it and a confirmation may take; whether the
  *            cluster is in a state to be reconfigured (server).
- * Leans on   rpc's line, apply, mvcc, watch, lease, cluster, backend; snap's images.
+ * Leans on   rpc's line, apply, mvcc, watch, lease, auth, cluster, backend; snap's images.
  */
 #pragma once
 
@@ -60,6 +60,7 @@ struct api_facts {
 struct api_options {
     struct rpc_line *line; /* to rpc; outlives api */
     struct apply *apply;
+    struct auth *auth;
     struct mvcc *mvcc;
     struct watch *watch;
     struct lease_set *leases;
@@ -182,6 +183,7 @@ bool api_work(struct api *a, unsigned steps);
  * mvcc_end_scans makes those end who take too long. Everything else asks the new one. */
 struct api_state {
     struct apply *apply;
+    struct auth *auth;
     struct mvcc *mvcc;
     struct lease_set *leases;
     struct cluster *cluster;

@@ -91,8 +91,9 @@ struct renewal {
 };
 
 struct lease_question {
-    struct buf text; /* the response so far */
-    struct buf last; /* the last key in it */
+    uint64_t auth_revision; /* when it was decided */
+    struct buf text;        /* the response so far */
+    struct buf last;        /* the last key in it */
 };
 
 struct compaction {
@@ -230,6 +231,10 @@ void api_call_send(struct call *c, const struct pb_schema *schema, const void *m
 void api_call_respond(struct call *c, const struct pb_schema *schema, const void *message);
 /* The reply with a header in front, and the end. Takes the reply over. */
 void api_call_respond_reply(struct call *c, struct reply *r, int64_t revision);
+
+/* May whoever calls have this, as things stand now? For what is asked of auth once more, after
+ * something was waited for. */
+enum result api_call_decide(struct call *c, const void *request);
 
 /* The request that this call is about to propose, for its fields to be set. */
 struct pb_internal_raft_request *api_call_proposal(struct call *c);

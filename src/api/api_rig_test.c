@@ -46,6 +46,7 @@ static void open_api(struct api_rig *k)
 
     options.line = k->line;
     options.apply = k->apply_rig.apply;
+    options.auth = k->apply_rig.auth;
     options.mvcc = k->apply_rig.mvcc;
     options.watch = k->watch;
     options.leases = k->apply_rig.leases;

@@ -2,44 +2,32 @@
  * authorize: may they? The one place that decides.
  *
  * Every RPC passes here with what it asks for: unary calls after their arguments were checked,
- * streams with each message, reads and writes alike. What is answered here on the member that was
- * asked is decided again by apply, on every member, for whatever goes through the log.
+ * streams with each message, reads and writes alike. The rule of every method stands beside it, in
+ * methods.h; what a rule means is auth's to say, auth_decide (auth/auth.h).
  *
- * For now authentication is always disabled (a store in which it is enabled does not open), so
- * there is a single outcome. The rule of every method stands beside it nevertheless, in methods.h.
+ * Some are not decided here, but by apply: what goes through the log, by the header of its entry,
+ * and reads, when they begin. This member may lag behind: whoever was granted something by another
+ * one would be refused here what is his. Only what he is called is found out before.
  */
 #pragma once
 
 #include "api/methods.h"
 #include "apply/result.h"
+#include "auth/auth.h"
 #include "base/identity.h"
 
-enum authorize_rule {
-    RULE_ANYBODY,          /* nobody is asked who he is */
-    RULE_ANY_USER,         /* but somebody */
-    RULE_ROOT,             /* has the role root */
-    RULE_ROOT_OR_SELF,     /* or asks about himself */
-    RULE_ROOT_OR_OWN_ROLE, /* or about a role he has */
-    RULE_READ_RANGE,
-    RULE_WRITE_KEY,   /* reading too, if he wants the previous value; and the keys of the lease */
-    RULE_WRITE_RANGE, /* likewise */
-    RULE_TXN,         /* compares and both branches, at any depth */
-    RULE_WATCH,       /* reading the range of each watcher when it is created */
-    RULE_READ_LEASE,  /* any user; reading its keys, if he wants to see them */
-    RULE_WRITE_LEASE, /* any user; writing all of its keys */
-    RULE_READ_ALL_LEASES,
-    RULE_ALARM,          /* looking: any user; else root */
-    RULE_BY_INNER_CALLS, /* what it is made of is authorized one by one */
-    RULE_COUNT,
-};
-
 struct authorize_question {
+    struct auth *auth;
     enum api_method method;
     const struct identity *who;
-    const void *request; /* decoded; NULL while a stream is only being opened */
+    const void *request; /* decoded; NULL while a stream is only being opened. Of a Watch, what is
+                            to be created, NULL if nothing is */
 };
 
-enum authorize_rule authorize_rule(enum api_method method);
+/* Will apply decide? */
+bool authorize_later(enum api_method method);
+
+enum auth_rule authorize_rule(enum api_method method);
 
 /* RESULT_OK, or what the caller is told instead. */
 enum result authorize(const struct authorize_question *q);

@@ -178,11 +178,25 @@ static bool is_for_learners(const struct call *c, const void *request)
     return c->on->for_learners;
 }
 
+enum result api_call_decide(struct call *c, const void *request)
+{
+    return authorize(&(struct authorize_question){.auth = api_of(c)->o.auth,
+                                                  .method = c->method,
+                                                  .who = &c->base.identity,
+                                                  .request = request});
+}
+
+/* What a message of the streams asks for is decided by their own code, as late as it can be: of a
+ * Watch it may be refused and the stream go on. */
+static bool decides_itself(const struct call *c)
+{
+    return c->method == API_WATCH_WATCH || c->method == API_LEASE_KEEP_ALIVE;
+}
+
 /* A unary call is authorized once; a stream when it opens and with each message. */
 static enum result pass_authorize(struct call *c, const void *request)
 {
-    enum result a = authorize(&(struct authorize_question){
-        .method = c->method, .who = &c->base.identity, .request = request});
+    enum result a = api_call_decide(c, decides_itself(c) ? NULL : request);
 
     c->is_authorized = a == RESULT_OK;
     return a;

@@ -86,6 +86,11 @@ static void answer_renewal(struct call *c, int64_t ttl)
     take_next(c);
 }
 
+static enum result decide_renewal(struct call *c)
+{
+    return api_call_decide(c, &(struct pb_lease_id){.id = c->renewal.id});
+}
+
 /*
  * Whoever renews promises the whole time, and only who leads can keep that. A leader that was
  * replaced need not know: where the whole machine stood still, its clock did too, so nothing here
@@ -96,8 +101,12 @@ static void answer_renewal(struct call *c, int64_t ttl)
  */
 static void begin_renewal(struct call *c)
 {
+    enum result result;
+
     if (api_of(c)->facts->is_leader)
         api_call_read_index(c);
+    else if ((result = decide_renewal(c)) != RESULT_OK)
+        api_call_finish(c, result);
     else
         api_call_forward(c,
                          &(struct api_forward){.kind = API_FORWARD_RENEW, .lease = c->renewal.id});
@@ -142,6 +151,11 @@ static void keep_alive_confirmed(struct call *c)
     struct renewal *r = &c->renewal;
     bool needs_checkpoint = false;
 
+    enum result result = decide_renewal(c);
+    if (result != RESULT_OK) {
+        api_call_finish(c, result);
+        return;
+    }
     switch (lease_renew(a->o.leases, r->id, a->facts->now_ms, &r->ttl, &needs_checkpoint)) {
     case LEASE_OK:
         if (needs_checkpoint)
@@ -232,8 +246,25 @@ const struct handler api_lease_keep_alive = {
 
 /* --- LeaseTimeToLive --- */
 
+/* Has somebody changed the users or roles since it was decided? */
+static bool is_outdated(const struct call *c)
+{
+    const struct pb_lease_time_to_live_request *request = c->request;
+    const struct auth *auth = api_of(c)->o.auth;
+
+    return request->keys && auth_is_enabled(auth) &&
+           c->question.auth_revision != auth_revision(auth);
+}
+
+/* Its keys may be others than they were when it was decided who may see them. */
 static void finish_question(struct call *c)
 {
+    enum result result = is_outdated(c) ? RESULT_AUTH_OLD_REVISION : api_call_decide(c, c->request);
+
+    if (result != RESULT_OK) {
+        api_call_finish(c, result);
+        return;
+    }
     api_call_send_buf(c, &c->question.text);
     api_call_finish(c, RESULT_OK);
 }
@@ -332,6 +363,7 @@ static void run_time_to_live(struct call *c, const void *request)
 {
     const struct pb_lease_time_to_live_request *question = request;
 
+    c->question.auth_revision = auth_revision(api_of(c)->o.auth);
     if (api_of(c)->facts->is_leader)
         api_call_read_index(c);
     else
@@ -350,6 +382,10 @@ static void time_to_live_forwarded(struct call *c, const struct api_forwarded *f
 
     if (f->is_here) {
         api_call_read_index(c);
+        return;
+    }
+    if (is_outdated(c)) {
+        api_call_finish(c, RESULT_AUTH_OLD_REVISION);
         return;
     }
     if (f->response)

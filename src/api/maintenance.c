@@ -237,11 +237,9 @@ const struct handler api_maintenance_defragment = {
 
 /* --- MoveLeader --- */
 
-static enum result check_move_leader(struct call *c, const void *request)
+/* Permission comes before the arguments, so this is no `check`. */
+static enum result look_at_transferee(const struct api *a, const struct pb_move_leader_request *r)
 {
-    const struct pb_move_leader_request *r = request;
-    struct api *a = api_of(c);
-
     if (a->facts->leader != a->facts->member_id)
         return RESULT_NOT_LEADER;
     const struct pb_member *target = cluster_find(a->o.cluster, r->target_id);
@@ -274,6 +272,11 @@ static void run_move_leader(struct call *c, const void *request)
     struct api *a = api_of(c);
     uint64_t to = ((const struct pb_move_leader_request *)request)->target_id;
 
+    enum result result = look_at_transferee(a, request);
+    if (result != RESULT_OK) {
+        api_call_finish(c, result);
+        return;
+    }
     c->move = (struct leader_move){.from = a->facts->leader,
                                    .to = to,
                                    .until_ms = a->facts->now_ms + API_MOVE_LEADER_MS +
@@ -285,6 +288,5 @@ static void run_move_leader(struct call *c, const void *request)
 
 const struct handler api_maintenance_move_leader = {
     .schema = &pb_move_leader_request_schema,
-    .check = check_move_leader,
     .run = run_move_leader,
 };

@@ -2,7 +2,7 @@
  * methods: every RPC that an etcd 3.7 client may call, one row each.
  *
  * A row says how its streams go and which rule of authorization it falls under. A method cannot be
- * added without one: the column is there, and authorize.c has a case for every rule.
+ * added without one: the column is there, and auth_decide has a case for every rule.
  */
 #pragma once
 

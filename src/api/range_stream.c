@@ -153,7 +153,8 @@ static bool send_step(struct call *c, unsigned steps)
             return true;
         }
         if (send_chunk(c)) {
-            api_call_finish(c, RESULT_OK);
+            bool is_outdated = auth_is_outdated(api_of(c)->o.auth, &c->read.identity);
+            api_call_finish(c, is_outdated ? RESULT_AUTH_OLD_REVISION : RESULT_OK);
             return true;
         }
     }

@@ -35,6 +35,24 @@ static void release_if_credit(struct call *c)
         rpc_line_release(api_of(c)->o.line, c->base.rpc);
 }
 
+/* A watcher that is denied ends, and no other of its stream. These are etcd's words for it, and it
+ * has none for other reasons. */
+static const char *refusal_of(struct call *c, const struct pb_watch_create_request *create)
+{
+    switch (api_call_decide(c, create)) {
+    case RESULT_OK:
+        return NULL;
+    case RESULT_AUTH_INVALID_TOKEN:
+        return "rpc error: code = Unauthenticated desc = etcdserver: invalid auth token";
+    case RESULT_AUTH_OLD_REVISION:
+        return "rpc error: code = InvalidArgument desc = etcdserver: revision of auth store is old";
+    case RESULT_AUTH_USER_EMPTY:
+        return "rpc error: code = InvalidArgument desc = etcdserver: user name is empty";
+    default:
+        return "rpc error: code = PermissionDenied desc = etcdserver: permission denied";
+    }
+}
+
 static void run_watch(struct call *c, const void *request)
 {
     const struct pb_watch_request *r = request;
@@ -42,7 +60,7 @@ static void run_watch(struct call *c, const void *request)
 
     switch (r->which) {
     case PB_WATCH_CREATE:
-        watch_create(stream, r->create, NULL, api_of(c)->facts->now_ms);
+        watch_create(stream, r->create, refusal_of(c, r->create), api_of(c)->facts->now_ms);
         break;
     case PB_WATCH_CANCEL:
         watch_cancel(stream, r->cancel->watch_id);

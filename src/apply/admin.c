@@ -5,7 +5,6 @@ enum {
     TAG_LEASE_ID = 0x10,
     TAG_LEASE_TTL = 0x18,
     TAG_ALARMS = 0x12,
-    TAG_AUTH_REVISION = 0x18,
 };
 
 /* ---- Compaction ---- */
@@ -155,14 +154,6 @@ void admin_alarm(struct apply *a)
             show_alarm(a, alarm);
         break;
     }
-}
-
-/* ---- Auth ---- */
-
-void admin_auth_status(struct apply *a)
-{
-    if (a->awaited)
-        reply_add_number(&a->effects.reply, TAG_AUTH_REVISION, a->auth_revision);
 }
 
 /* ---- Members and versions ---- */

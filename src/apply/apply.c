@@ -4,44 +4,6 @@
 
 /* ---- Opening ---- */
 
-static const struct bytes auth_enabled_key = BYTES("authEnabled");
-static const struct bytes auth_revision_key = BYTES("authRevision");
-
-/* Of a store in which nobody has ever been added it may be missing; then it is 1, as etcd has it.
- */
-static enum err read_auth(struct apply *a, struct backend_view *v, struct buf *why)
-{
-    struct bytes value;
-    enum err e = backend_get(v, BUCKET_AUTH, auth_enabled_key, &value);
-
-    if (e == ERR_OK && value.len == 1 && value.at[0] == 1) {
-        buf_append_str(why, "auth is enabled in this store, and not built in this server yet");
-        return ERR_UNSUPPORTED;
-    }
-    if (e == ERR_OK || e == ERR_NOT_FOUND)
-        e = backend_get(v, BUCKET_AUTH, auth_revision_key, &value);
-    if (e == ERR_OK && value.len == sizeof(a->auth_revision)) {
-        memcpy(&a->auth_revision, value.at, sizeof(a->auth_revision));
-        a->auth_revision = __builtin_bswap64(a->auth_revision);
-    } else if (e == ERR_OK) {
-        buf_append_str(why, "bucket auth, key authRevision: not a number");
-        return ERR_CORRUPT;
-    }
-    if (e == ERR_CORRUPT)
-        buf_append_str(why, backend_view_damage(v));
-    return e == ERR_NOT_FOUND ? ERR_OK : e;
-}
-
-static enum err load(struct apply *a, struct buf *why)
-{
-    struct backend_view v;
-
-    backend_view_open(a->o.backend, &v);
-    enum err e = read_auth(a, &v, why);
-    backend_view_close(&v);
-    return e == ERR_OK ? alarms_load(&a->alarms, a->o.backend, why) : e;
-}
-
 enum err apply_open(const struct apply_options *options, struct buf *why, struct apply **out)
 {
     struct apply *a = mem_new(struct apply);
@@ -50,12 +12,13 @@ enum err apply_open(const struct apply_options *options, struct buf *why, struct
     if (a->o.quota_bytes == 0)
         a->o.quota_bytes = APPLY_QUOTA_BYTES_DEFAULT;
     a->work.apply = a;
-    a->auth_revision = 1;
-    enum err e = load(a, why);
+    enum err e = alarms_load(&a->alarms, a->o.backend, why);
     if (e != ERR_OK) {
         apply_close(a);
         return e;
     }
+    struct auth_leases leases = users_leases(a);
+    auth_use_leases(a->o.auth, &leases);
     admin_note_version(a);
     *out = a;
     return ERR_OK;
@@ -90,7 +53,7 @@ struct apply_stats *apply_stats(struct apply *a)
 
 uint64_t apply_auth_revision(const struct apply *a)
 {
-    return a->auth_revision;
+    return auth_revision(a->o.auth);
 }
 
 unsigned apply_kind(const struct pb_internal_raft_request *request)
@@ -244,11 +207,6 @@ uint64_t apply_begin(struct apply *a, const struct raft_entry *entry, uint64_t n
     }
     if (!decode(a, entry))
         return 0;
-    if (!a->effects.no_op && !a->effects.is_conf_change && !request_is_supported(a->kind)) {
-        apply_refuse(a, "it is a request %s, and auth is not built in this server yet",
-                     request_name(a->kind));
-        return 0;
-    }
     /* Only now: while an entry is open nothing can be committed, and one that is refused above must
      * not keep what came before it from the disk. */
     backend_entry_begin(a->o.backend);
@@ -305,7 +263,7 @@ static enum result admit(struct apply *a)
     if (result == RESULT_OK)
         result = no_space_alarm(a);
     if (result == RESULT_OK)
-        result = request_authorize(a->kind);
+        result = request_authorize(a->o.auth, a->kind, &a->request);
     /* Against the store as it is before, as in etcd: the estimate stands for all that comes on top.
      */
     if (result == RESULT_OK)
@@ -372,27 +330,27 @@ static bool execute(struct apply *a, unsigned *steps)
     case REQUEST_DOWNGRADE_INFO_SET:
         admin_downgrade_info_set(a);
         return true;
-    case REQUEST_AUTH_STATUS:
-        admin_auth_status(a);
-        return true;
-    case REQUEST_DOWNGRADE_VERSION_TEST: /* does nothing, but must not stop anybody */
-    case REQUEST_AUTH_USER_GET:          /* and these ask for what only another member tells */
-    case REQUEST_AUTH_ROLE_GET:
-    case REQUEST_AUTH_USER_LIST:
-    case REQUEST_AUTH_ROLE_LIST:
-        return true;
-    case REQUEST_AUTHENTICATE: /* refused before */
+    case REQUEST_AUTHENTICATE:
     case REQUEST_AUTH_ENABLE:
     case REQUEST_AUTH_DISABLE:
+    case REQUEST_AUTH_STATUS:
     case REQUEST_AUTH_USER_ADD:
     case REQUEST_AUTH_USER_DELETE:
     case REQUEST_AUTH_USER_CHANGE_PASSWORD:
     case REQUEST_AUTH_USER_GRANT_ROLE:
     case REQUEST_AUTH_USER_REVOKE_ROLE:
+    case REQUEST_AUTH_USER_GET:
+    case REQUEST_AUTH_USER_LIST:
     case REQUEST_AUTH_ROLE_ADD:
     case REQUEST_AUTH_ROLE_GRANT_PERMISSION:
     case REQUEST_AUTH_ROLE_REVOKE_PERMISSION:
     case REQUEST_AUTH_ROLE_DELETE:
+    case REQUEST_AUTH_ROLE_GET:
+    case REQUEST_AUTH_ROLE_LIST:
+        users_execute(a);
+        return true;
+    case REQUEST_DOWNGRADE_VERSION_TEST: /* does nothing, but must not stop anybody */
+        return true;
     case REQUEST_COUNT:
         break;
     }

@@ -37,12 +37,13 @@
  *            transaction deletes a key and then keeps its value or lease by a put (possible since a
  *            delete with range_end "\0" passes the check for overlaps), there is nothing to keep:
  *            the value is empty, the lease none.
- * Auth       Is not built yet. A store in which it is enabled does not open, an entry that changes
- *            users or roles or would enable it is refused (promise 4). Questions about them change
- *            nothing and pass; AuthStatus is answered.
- * Not here   Order and durability (raft, wal). Who waits (server). Whether a request's arguments
- *            make sense, and the header of responses (api).
- * Leans on   mvcc, lease, cluster, backend, entry, pb.
+ * Auth       Whatever an entry asks for is decided here alone, by the header that it carries and
+ * the tables as the log has made them so far (auth/auth.h): who asks may have been granted it by
+ * the entry before. A read is decided about when it begins, and not answered if the tables have
+ * changed until its end. An entry that has a password in clear, as before etcd 3.5, is refused
+ * (promise 4): its hash would be another on every member. Not here   Order and durability (raft,
+ * wal). Who waits (server). Whether a request's arguments make sense, and the header of responses
+ * (api). Leans on   mvcc, lease, auth, cluster, backend, entry, pb.
  */
 #pragma once
 
@@ -52,16 +53,20 @@
 #include "base/limits.h"
 #include "entry/entry.h"
 
+struct auth;
+struct auth_tokens;
 struct backend;
 struct cluster;
 struct lease_set;
 struct apply; /* opaque */
 
 struct apply_options {
-    struct backend *backend; /* these four outlive the apply */
+    struct backend *backend; /* these five outlive the apply */
     struct mvcc *mvcc;
     struct lease_set *leases;
     struct cluster *cluster;
+    struct auth *auth;
+    struct auth_tokens *tokens; /* that those who log in are given; NULL: none here */
     uint64_t own_id;
     int64_t quota_bytes;     /* 0: APPLY_QUOTA_BYTES_DEFAULT; negative: none */
     bool checkpoint_persist; /* as lease_open was told: kept from cluster version 3.6 on anyway */
@@ -71,8 +76,8 @@ struct apply_options {
     void *context;
 };
 
-/* Loads the alarms. ERR_UNSUPPORTED: auth is enabled in the store. ERR_CORRUPT. `why` gets a
- * sentence. The caller owns *out and ends it with apply_close. */
+/* Loads the alarms. ERR_CORRUPT: `why` gets a sentence. The caller owns *out and ends it with
+ * apply_close. */
 MUST_CHECK enum err apply_open(const struct apply_options *options, struct buf *why,
                                struct apply **out);
 

@@ -28,6 +28,7 @@ struct counter {
     struct lease_set *leases;
     struct mvcc *mvcc;
     struct cluster *cluster;
+    struct auth *auth;
     struct apply *apply;
     char dir[256];
     uint64_t keys, index, since_commit;
@@ -80,8 +81,10 @@ static void open_rooms(struct counter *c)
     must(mvcc_open(&(struct mvcc_options){.backend = c->b}, &why, &c->mvcc), &why);
     must(cluster_open(&(struct cluster_options){.backend = c->b, .own_id = 1}, &why, &c->cluster),
          &why);
+    must(auth_open(c->b, &why, &c->auth), &why);
     must(apply_open(
              &(struct apply_options){
+                 .auth = c->auth,
                  .backend = c->b,
                  .mvcc = c->mvcc,
                  .leases = c->leases,
@@ -200,6 +203,7 @@ static void counter_close(struct counter *c)
 {
     wait_idle(c);
     apply_close(c->apply);
+    auth_close(c->auth);
     cluster_close(c->cluster);
     mvcc_close(c->mvcc);
     lease_close(c->leases);

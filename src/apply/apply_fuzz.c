@@ -25,6 +25,7 @@ struct place {
     struct lease_set *leases;
     struct mvcc *mvcc;
     struct cluster *cluster;
+    struct auth *auth;
     struct apply *apply;
     uint64_t index;
     unsigned steps;
@@ -55,7 +56,9 @@ static void place_open(struct place *p, unsigned steps, bool awaited)
     must(cluster_open(
         &(struct cluster_options){.backend = p->b, .own_id = OWN_ID, .max_learners = 1}, &why,
         &p->cluster));
+    must(auth_open(p->b, &why, &p->auth));
     must(apply_open(&(struct apply_options){.backend = p->b,
+                                            .auth = p->auth,
                                             .mvcc = p->mvcc,
                                             .leases = p->leases,
                                             .cluster = p->cluster,
@@ -68,6 +71,7 @@ static void place_open(struct place *p, unsigned steps, bool awaited)
 static void place_close(struct place *p)
 {
     apply_close(p->apply);
+    auth_close(p->auth);
     cluster_close(p->cluster);
     mvcc_close(p->mvcc);
     lease_close(p->leases);
@@ -104,6 +108,7 @@ static void give(struct place *p, enum raft_entry_type type, struct bytes data)
     mvcc_check(p->mvcc);
     lease_check(p->leases);
     cluster_check(p->cluster);
+    auth_check(p->auth);
 }
 
 static uint32_t hash_of(struct place *p)

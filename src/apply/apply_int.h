@@ -9,10 +9,12 @@
  *     quota.c      what a request would cost
  *     alarms.c     which alarms are up
  *     admin.c      leases, alarms, cluster and conf changes
+ *     users.c      users and roles
  */
 #pragma once
 
 #include "apply/apply.h"
+#include "auth/auth.h"
 #include "backend/backend.h"
 #include "base/assert.h"
 #include "cluster/cluster.h"
@@ -62,11 +64,9 @@ static_assert(REQUEST_COUNT == (int)APPLY_KINDS, "each has a number");
 enum request_kind request_kind(const struct pb_internal_raft_request *request);
 const char *request_name(enum request_kind kind); /* "auth_user_add" */
 
-/* Can it be executed here at all? What needs auth cannot, but for questions. */
-bool request_is_supported(enum request_kind kind);
-
-/* May they? The third stage; called for every request, read or written. */
-enum result request_authorize(enum request_kind kind);
+/* May whoever its header names make it? The third stage. */
+enum result request_authorize(struct auth *auth, enum request_kind kind,
+                              const struct pb_internal_raft_request *request);
 
 /* Is this, instead, a request of the v2 API, bare, as etcd 3.5 wrote them? For the words only. */
 bool request_is_v2(struct bytes data);
@@ -191,7 +191,6 @@ enum apply_state {
 struct apply {
     struct apply_options o;
     struct alarms alarms;
-    uint64_t auth_revision;
     size_t reads;            /* under way */
     struct read *spare_read; /* the last one's memory, for the next */
 
@@ -227,11 +226,20 @@ void admin_lease_grant(struct apply *a);
 bool admin_lease_revoke(struct apply *a, unsigned *steps); /* true: done */
 bool admin_lease_checkpoint(struct apply *a, unsigned *steps);
 void admin_alarm(struct apply *a);
-void admin_auth_status(struct apply *a);
 void admin_cluster_version_set(struct apply *a);
 void admin_cluster_member_attr_set(struct apply *a);
 void admin_downgrade_info_set(struct apply *a);
 void admin_conf_change(struct apply *a, const struct raft_conf_change *cc);
+
+/* --- users.c --- */
+
+/* Executes the request at hand, which is one of auth's, and sets effects. */
+void users_execute(struct apply *a);
+
+/* How auth hears of leases. */
+struct auth_leases users_leases(struct apply *a);
+
+/* --- */
 
 /* Lease records keep remaining times from cluster version 3.6 on. */
 void admin_note_version(struct apply *a);

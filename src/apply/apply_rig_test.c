@@ -48,15 +48,19 @@ bool apply_rig_open_rooms(struct apply_rig *d)
                      .backend = b, .cluster_id = 1, .own_id = APPLY_RIG_OWN_ID, .max_learners = 1},
                  why, &d->cluster),
              ERR_OK);
-    enum err e = apply_open(&(struct apply_options){.backend = b,
-                                                    .mvcc = d->mvcc,
-                                                    .leases = d->leases,
-                                                    .cluster = d->cluster,
-                                                    .own_id = APPLY_RIG_OWN_ID,
-                                                    .quota_bytes = d->quota_bytes,
-                                                    .on_refused = on_refused,
-                                                    .context = d},
-                            why, &d->apply);
+    enum err e = auth_open(b, why, &d->auth);
+    if (e == ERR_OK)
+        e = apply_open(&(struct apply_options){.backend = b,
+                                               .auth = d->auth,
+                                               .tokens = d->tokens,
+                                               .mvcc = d->mvcc,
+                                               .leases = d->leases,
+                                               .cluster = d->cluster,
+                                               .own_id = APPLY_RIG_OWN_ID,
+                                               .quota_bytes = d->quota_bytes,
+                                               .on_refused = on_refused,
+                                               .context = d},
+                       why, &d->apply);
     if (e != ERR_OK)
         buf_printf(why, " (%s)\n", err_text(e));
     return e == ERR_OK;
@@ -65,10 +69,12 @@ bool apply_rig_open_rooms(struct apply_rig *d)
 void apply_rig_close_rooms(struct apply_rig *d)
 {
     apply_close(d->apply);
+    auth_close(d->auth);
     cluster_close(d->cluster);
     mvcc_close(d->mvcc);
     lease_close(d->leases);
     d->apply = NULL;
+    d->auth = NULL;
     d->cluster = NULL;
     d->mvcc = NULL;
     d->leases = NULL;
@@ -107,6 +113,7 @@ static void check_all(const struct apply_rig *d)
     mvcc_check(d->mvcc);
     lease_check(d->leases);
     cluster_check(d->cluster);
+    auth_check(d->auth);
 }
 
 static struct apply_effects *give(struct apply_rig *d, const struct raft_entry *entry)
@@ -147,7 +154,8 @@ void apply_rig_done(struct apply_rig *d)
 struct apply_effects *apply_rig_request(struct apply_rig *d,
                                         struct pb_internal_raft_request *request)
 {
-    struct pb_request_header header = {.id = 7000 + d->log_count};
+    struct pb_request_header header = {
+        .id = 7000 + d->log_count, .username = d->who.user, .auth_revision = d->who.auth_revision};
     struct buf data = {0};
 
     request->header = &header;

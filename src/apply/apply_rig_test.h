@@ -7,6 +7,8 @@
 #pragma once
 
 #include "apply/apply.h"
+#include "auth/auth.h"
+#include "auth/tokens.h"
 #include "backend/backend_rig_test.h"
 #include "cluster/cluster.h"
 #include "harness/test.h"
@@ -19,6 +21,8 @@ struct apply_rig {
     struct lease_set *leases;
     struct mvcc *mvcc;
     struct cluster *cluster;
+    struct auth *auth;
+    struct auth_tokens *tokens; /* NULL: none are given out */
     struct apply *apply;
 
     int64_t quota_bytes;
@@ -26,9 +30,10 @@ struct apply_rig {
     unsigned steps;                   /* of each slice */
     unsigned slices;                  /* that the last entry took */
     uint64_t now_ms;
-    bool nobody_waits;  /* for any response */
-    bool check_slices;  /* all invariants after every slice, not only after every entry */
-    struct buf refused; /* what on_refused was told */
+    struct identity who; /* makes the requests */
+    bool nobody_waits;   /* for any response */
+    bool check_slices;   /* all invariants after every slice, not only after every entry */
+    struct buf refused;  /* what on_refused was told */
 
     struct raft_entry *log;
     size_t log_count, log_cap;

@@ -66,6 +66,9 @@ static void finish(const struct apply *a, struct apply_read *r, struct read *rd)
 {
     work_count(&rd->work);
     r->result = a->state == APPLY_REFUSED ? RESULT_CORRUPT : rd->work.result;
+    /* What was decided at the beginning may be another by now, whatever was read. */
+    if (auth_is_outdated(a->o.auth, &r->identity))
+        r->result = RESULT_AUTH_OLD_REVISION;
     if (r->keep_open && r->result == RESULT_OK) {
         r->scan = rd->work.op.scan;
         rd->work.op.scan = NULL;
@@ -75,6 +78,12 @@ static void finish(const struct apply *a, struct apply_read *r, struct read *rd)
     mvcc_scan_close(&rd->pin);
 }
 
+static enum result decide(struct apply *a, const struct apply_read *r)
+{
+    return result_of_auth(r->range ? auth_decide(a->o.auth, &r->identity, RULE_READ_RANGE, r->range)
+                                   : auth_decide(a->o.auth, &r->identity, RULE_TXN, r->txn));
+}
+
 bool apply_read_some(struct apply_read *r, unsigned steps)
 {
     struct apply *a = r->apply;
@@ -82,7 +91,7 @@ bool apply_read_some(struct apply_read *r, unsigned steps)
     assert(rd);
 
     if (!rd->begun) {
-        r->result = request_authorize(r->range ? REQUEST_RANGE : REQUEST_TXN);
+        r->result = decide(a, r);
         if (r->result != RESULT_OK)
             return true;
         work_begin(&rd->work);

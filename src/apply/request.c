@@ -26,12 +26,9 @@ const char *request_name(enum request_kind kind)
 
 /* ---- May they? ---- */
 
-/*
- * The one rule for now: auth is disabled, so everybody may. apply_open takes no store in which it
- * is enabled, and no entry enables it. The list is here so that a request that is new does not
- * compile before somebody has thought about who may make it.
- */
-enum result request_authorize(enum request_kind kind)
+/* No default: a request that is new does not compile before somebody has thought about who may make
+ * it. */
+static enum auth_rule rule_of(enum request_kind kind)
 {
     switch (kind) {
     case REQUEST_CLUSTER_VERSION_SET: /* members among themselves, or what api lets only root say */
@@ -39,61 +36,26 @@ enum result request_authorize(enum request_kind kind)
     case REQUEST_DOWNGRADE_INFO_SET:
     case REQUEST_DOWNGRADE_VERSION_TEST:
     case REQUEST_COMPACTION:
-    case REQUEST_LEASE_GRANT:
-    case REQUEST_LEASE_CHECKPOINT:
     case REQUEST_ALARM:
-    case REQUEST_AUTHENTICATE: /* everybody */
-    case REQUEST_AUTH_STATUS:
-    case REQUEST_RANGE: /* who may read or write the keys it names, or those of the lease */
-    case REQUEST_PUT:
-    case REQUEST_DELETE_RANGE:
-    case REQUEST_TXN:
-    case REQUEST_LEASE_REVOKE:
-    case REQUEST_AUTH_USER_GET: /* users for themselves, else as below */
-    case REQUEST_AUTH_ROLE_GET:
-    case REQUEST_AUTH_ENABLE: /* who has the root role */
-    case REQUEST_AUTH_DISABLE:
-    case REQUEST_AUTH_USER_ADD:
-    case REQUEST_AUTH_USER_DELETE:
-    case REQUEST_AUTH_USER_CHANGE_PASSWORD:
-    case REQUEST_AUTH_USER_GRANT_ROLE:
-    case REQUEST_AUTH_USER_REVOKE_ROLE:
-    case REQUEST_AUTH_ROLE_ADD:
-    case REQUEST_AUTH_ROLE_GRANT_PERMISSION:
-    case REQUEST_AUTH_ROLE_REVOKE_PERMISSION:
-    case REQUEST_AUTH_ROLE_DELETE:
-    case REQUEST_AUTH_USER_LIST:
-    case REQUEST_AUTH_ROLE_LIST:
-        return RESULT_OK;
-    case REQUEST_COUNT:
-        break;
-    }
-    unreachable();
-}
-
-bool request_is_supported(enum request_kind kind)
-{
-    switch (kind) {
-    case REQUEST_CLUSTER_VERSION_SET:
-    case REQUEST_CLUSTER_MEMBER_ATTR_SET:
-    case REQUEST_DOWNGRADE_INFO_SET:
-    case REQUEST_DOWNGRADE_VERSION_TEST:
-    case REQUEST_RANGE:
-    case REQUEST_PUT:
-    case REQUEST_DELETE_RANGE:
-    case REQUEST_TXN:
-    case REQUEST_COMPACTION:
-    case REQUEST_LEASE_GRANT:
-    case REQUEST_LEASE_REVOKE:
+    case REQUEST_LEASE_GRANT: /* or any user */
     case REQUEST_LEASE_CHECKPOINT:
-    case REQUEST_ALARM:
-    case REQUEST_AUTH_STATUS:
-    case REQUEST_AUTH_USER_GET: /* another member's client asks, and it is answered there */
-    case REQUEST_AUTH_ROLE_GET:
-    case REQUEST_AUTH_USER_LIST:
-    case REQUEST_AUTH_ROLE_LIST:
-        return true;
     case REQUEST_AUTHENTICATE:
+    case REQUEST_AUTH_STATUS:
+        return RULE_ANYBODY;
+    case REQUEST_RANGE:
+        return RULE_READ_RANGE;
+    case REQUEST_PUT:
+        return RULE_WRITE_KEY;
+    case REQUEST_DELETE_RANGE:
+        return RULE_WRITE_RANGE;
+    case REQUEST_TXN:
+        return RULE_TXN;
+    case REQUEST_LEASE_REVOKE:
+        return RULE_LEASE_KEYS;
+    case REQUEST_AUTH_USER_GET:
+        return RULE_ROOT_OR_SELF;
+    case REQUEST_AUTH_ROLE_GET:
+        return RULE_ROOT_OR_OWN_ROLE;
     case REQUEST_AUTH_ENABLE:
     case REQUEST_AUTH_DISABLE:
     case REQUEST_AUTH_USER_ADD:
@@ -105,11 +67,39 @@ bool request_is_supported(enum request_kind kind)
     case REQUEST_AUTH_ROLE_GRANT_PERMISSION:
     case REQUEST_AUTH_ROLE_REVOKE_PERMISSION:
     case REQUEST_AUTH_ROLE_DELETE:
-        return false;
+    case REQUEST_AUTH_USER_LIST:
+    case REQUEST_AUTH_ROLE_LIST:
+        return RULE_ROOT;
     case REQUEST_COUNT:
         break;
     }
     unreachable();
+}
+
+static const void *message_of(const struct pb_internal_raft_request *request,
+                              enum request_kind kind)
+{
+    switch (kind) {
+#define REQUEST_MESSAGE(kind, field)                                                               \
+    case REQUEST_##kind:                                                                           \
+        return request->field;
+        REQUEST_LIST(REQUEST_MESSAGE)
+#undef REQUEST_MESSAGE
+    case REQUEST_COUNT:
+        break;
+    }
+    unreachable();
+}
+
+enum result request_authorize(struct auth *auth, enum request_kind kind,
+                              const struct pb_internal_raft_request *request)
+{
+    const struct pb_request_header *header = request->header;
+    struct identity who = {0}; /* an entry without a header is nobody's */
+
+    if (header)
+        who = (struct identity){.user = header->username, .auth_revision = header->auth_revision};
+    return result_of_auth(auth_decide(auth, &who, rule_of(kind), message_of(request, kind)));
 }
 
 /* ---- v2 ---- */

@@ -6,6 +6,8 @@
  */
 #pragma once
 
+#include "auth/auth.h"
+
 /* X(name, gRPC code, text) */
 #define RESULT_LIST(X)                                                                             \
     X(OK, 0, "")                                                                                   \
@@ -67,9 +69,18 @@
     X(RANGE_STREAM_SORT, 12, "RangeStream does not support custom sort orders")                    \
     X(RANGE_STREAM_FILTER, 12, "RangeStream does not support revision filters")
 
-#define RESULT_ENUM(name, code, text) RESULT_##name,
-enum result { RESULT_LIST(RESULT_ENUM) RESULT_COUNT };
+#define RESULT_ENUM(name, code, text)      RESULT_##name,
+#define RESULT_AUTH_ENUM(name, code, text) RESULT_AUTH_##name,
+enum result {
+    RESULT_LIST(RESULT_ENUM)           /* those above */
+    AUTH_RESULT_LIST(RESULT_AUTH_ENUM) /* and those that auth has found out */
+    RESULT_COUNT
+};
+#undef RESULT_AUTH_ENUM
 #undef RESULT_ENUM
+
+/* The same, as auth says it. */
+enum result result_of_auth(enum auth_result a);
 
 unsigned result_code(enum result a);
 const char *result_text(enum result a);

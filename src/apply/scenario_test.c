@@ -636,3 +636,8 @@ TEST(scenario_what_is_refused)
 {
     run("src/apply/testdata/refused.txt");
 }
+
+TEST(requests_of_users_and_roles_apply_as_written)
+{
+    run("src/apply/testdata/users.txt");
+}

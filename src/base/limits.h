@@ -533,6 +533,8 @@ enum {
     PEER_QUESTIONS_MAX = 4096,         /* of other members, that wait for a result */
     PEER_REQUESTS_APPLIED_MS = 1000,   /* for what was committed to be applied */
 
+    AUTH_TOKENS_MAX = 1 << 16, /* simple ones, known to a member: two hundred bytes each */
+
     FILES_RESERVED = 150, /* of those that may be open: not for clients; etcd's */
     FILES_MIN = 80,       /* half of it is what a member needs itself, and some to spare */
     FILES_FOR_PEER = 32,  /* more for each other member: half of it for streams, posts and probes */

@@ -173,6 +173,7 @@ void clients_open(struct clients *c, const struct state *state, const struct api
     c->api = api_open(&(struct api_options){
         .line = c->line,
         .apply = state->apply,
+        .auth = state->auth,
         .mvcc = state->mvcc,
         .watch = c->watch,
         .leases = state->leases,

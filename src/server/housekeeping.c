@@ -1,5 +1,6 @@
 #include "server/housekeeping.h"
 
+#include "auth/auth.h"
 #include "base/logger.h"
 #include "server/storage_version.h"
 
@@ -20,6 +21,7 @@ void housekeeping_state_replaced(struct housekeeping *h, const struct state *sta
     h->o.leases = state->leases;
     h->o.cluster = state->cluster;
     h->o.apply = state->apply;
+    h->o.auth = state->auth;
     h->revoked = h->expired_count = 0;
     h->next_publish_ms = 0; /* it may have brought what we had asked for: then nobody says so */
     snprintf(h->storage_version, sizeof(h->storage_version), "%s", state->storage_version);
@@ -127,7 +129,11 @@ static bool take_revocation(struct housekeeping *h, struct pb_internal_raft_requ
     if (h->revoked == h->expired_count)
         return false;
     h->lease = (struct pb_lease_id){.id = h->expired[h->revoked++]};
-    *out = (struct pb_internal_raft_request){.lease_revoke = &h->lease};
+    /* Nobody in particular could not delete the keys. */
+    struct identity root = auth_root_identity(h->o.auth);
+    h->header =
+        (struct pb_request_header){.username = root.user, .auth_revision = root.auth_revision};
+    *out = (struct pb_internal_raft_request){.lease_revoke = &h->lease, .header = &h->header};
     return true;
 }
 

@@ -45,6 +45,7 @@ struct housekeeping_options {
     struct lease_set *leases;
     struct cluster *cluster;
     const struct apply *apply;
+    const struct auth *auth;
     struct clock *clock;
     const struct logger *logger;
     struct log_snapshot *snapshot;
@@ -72,6 +73,7 @@ struct housekeeping {
     /* what the proposal that was taken last points to */
     struct pb_alarm_request alarm;
     struct pb_lease_id lease;
+    struct pb_request_header header;
     struct pb_lease_checkpoint_request checkpoint;
     struct pb_lease_checkpoint checkpoints[LEASE_CHECKPOINTS_MAX];
     struct pb_cluster_member_attr_set_request publication;

@@ -35,6 +35,7 @@ static void rig_open(struct housekeeping_rig *r)
     r->apply_rig.now_ms = r->facts.now_ms;
     housekeeping_init(&r->house,
                       &(struct housekeeping_options){.backend = r->apply_rig.backend_rig.b,
+                                                     .auth = r->apply_rig.auth,
                                                      .mvcc = r->apply_rig.mvcc,
                                                      .leases = r->apply_rig.leases,
                                                      .cluster = r->apply_rig.cluster,

@@ -293,6 +293,7 @@ static void tell_rooms(struct server *s)
 
     watch_store_replaced(s->clients.watch, now->mvcc);
     api_state_replaced(s->clients.api, &(struct api_state){.apply = now->apply,
+                                                           .auth = now->auth,
                                                            .mvcc = now->mvcc,
                                                            .leases = now->leases,
                                                            .cluster = now->cluster,

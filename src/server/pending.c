@@ -155,9 +155,13 @@ static void propose(struct pending *p, const struct api_need *w)
 static struct proposal *propose_own(struct pending *p,
                                     const struct pb_internal_raft_request *request)
 {
+    const struct pb_request_header *header = request->header;
+    struct identity who = {0};
     uint64_t id = next_id(p);
 
-    return enqueue(p, encode(request, id, &(struct identity){0}), id);
+    if (header)
+        who = (struct identity){.user = header->username, .auth_revision = header->auth_revision};
+    return enqueue(p, encode(request, id, &who), id);
 }
 
 uint64_t pending_propose_own(struct pending *p, const struct pb_internal_raft_request *request)

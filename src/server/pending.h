@@ -76,7 +76,8 @@ void pending_free(struct pending *p);
  * more. */
 void pending_need(struct pending *p, const struct api_need *w);
 
-/* A request of the server's own, for which nobody waits. Returns its id. One that only a leader
+/* A request of the server's own, for which nobody waits. Its header, if it has one, says in whose
+ * name. Returns its id. One that only a leader
  * makes is dropped if this member leads no more before raft has it: forwarded to another leader, it
  * would speak of what that one knows better. */
 uint64_t pending_propose_own(struct pending *p, const struct pb_internal_raft_request *request);

@@ -131,6 +131,7 @@ static void open_parts(struct server *s, const struct boot *b)
         .leases = s->state.leases,
         .cluster = s->state.cluster,
         .apply = s->state.apply,
+        .auth = s->state.auth,
         .clock = s->io->clock,
         .logger = s->logger,
         .snapshot = &s->snapshot,

@@ -1,6 +1,7 @@
 #include "server/state.h"
 
 #include "apply/apply.h"
+#include "auth/auth.h"
 #include "backend/backend.h"
 #include "base/mem.h"
 #include "cluster/cluster.h"
@@ -84,12 +85,16 @@ enum err state_open(struct state *state, const struct state_options *o, struct b
                                                    .own_id = o->member_id,
                                                    .max_learners = o->max_learners},
                          why, &state->cluster);
+    if (e == ERR_OK)
+        e = auth_open(b, why, &state->auth);
     if (e != ERR_OK)
         return e;
     return apply_open(&(struct apply_options){.backend = b,
                                               .mvcc = state->mvcc,
                                               .leases = state->leases,
                                               .cluster = state->cluster,
+                                              .auth = state->auth,
+                                              .tokens = o->tokens,
                                               .own_id = o->member_id,
                                               .quota_bytes = o->quota_bytes,
                                               .checkpoint_persist = o->lease_checkpoint_persist,
@@ -101,6 +106,7 @@ enum err state_open(struct state *state, const struct state_options *o, struct b
 void state_close(struct state *state)
 {
     apply_close(state->apply);
+    auth_close(state->auth);
     cluster_close(state->cluster);
     mvcc_close(state->mvcc);
     lease_close(state->leases);
@@ -137,6 +143,7 @@ void state_check(const struct state *state)
     mvcc_check(state->mvcc);
     lease_check(state->leases);
     cluster_check(state->cluster);
+    auth_check(state->auth);
     apply_check(state->apply);
     assert(backend_durable(state->backend).index <= backend_applied(state->backend).index);
 }

@@ -1,7 +1,7 @@
 /*
  * state: what the log has made so far, the rooms that hold it, open on one store.
  *
- *     store (backend) <-- mvcc, leases, cluster <-- apply
+ *     store (backend) <-- mvcc, leases, cluster, auth <-- apply
  *
  * Everything in here follows from the entries applied and from nothing else, so it can be thrown
  * away and built again from another store (install.h): a state that is open is a value, which may
@@ -26,6 +26,8 @@
 #include "snap/snapfile.h"
 
 struct apply;
+struct auth;
+struct auth_tokens;
 struct backend;
 struct cluster;
 struct lease_set;
@@ -39,6 +41,7 @@ struct state_options {
     int64_t quota_bytes;                             /* 0: apply's default; negative: none */
     int64_t range_tombstone_keys_min;                /* of mvcc_options; 0: as mvcc has it */
     bool lease_checkpoint, lease_checkpoint_persist; /* of lease_options */
+    struct auth_tokens *tokens; /* of apply_options: no state's, they outlive it */
 
     /* Whatever it is, this member can go no further. */
     void (*on_failed)(void *context, const char *text);
@@ -54,6 +57,7 @@ struct state {
     struct lease_set *leases;
     struct mvcc *mvcc;
     struct cluster *cluster;
+    struct auth *auth;
     struct apply *apply;
     char storage_version[VERSION_TEXT_MAX]; /* as it was found */
 };

@@ -305,26 +305,10 @@ TEST(directories_of_three_members_are_taken_over_one_after_the_other)
     mixed_close(&x);
 }
 
-/* --- what we cannot execute --- */
+/* --- users and roles --- */
 
-/* It ends by itself, and the last line of its log tells why. */
-static void check_gave_up(struct peer *ours, const char *why)
-{
-    int status;
-
-    CHECK_EQ(waitpid(ours->pid, &status, 0), ours->pid);
-    ours->pid = 0;
-    CHECK(WIFEXITED(status));
-    CHECK_EQ(WEXITSTATUS(status), 1);
-    const char *last = peer_run(&ours->arena, "tail -n 1 %s.log", ours->dir);
-    CHECK(strstr(last, "\"level\":\"fatal\""));
-    if (!strstr(last, why))
-        test_fail(__FILE__, __LINE__, "it should end because \"%s\", and says\n%s", why, last);
-}
-
-/* The two of etcd's go on; ours ends at the same entry however often it is started, and what it has
- * up to there is good: etcd takes it from there. */
-TEST(a_request_we_cannot_execute_stops_our_member_alone_and_etcd_goes_on_with_its_directory)
+/* Whoever changes them: all members have the same, and etcd goes on with ours. */
+TEST(users_and_roles_that_etcd_has_made_are_ours_too)
 {
     struct mixed x = {0};
     mixed_join(&x, false, false);
@@ -333,11 +317,12 @@ TEST(a_request_we_cannot_execute_stops_our_member_alone_and_etcd_goes_on_with_it
     PEER_CTL(ours, "put k before");
 
     PEER_CTL(&x.at[0], "user add u:p");
-    check_gave_up(ours, "it is a request auth_user_add, and auth is not built in this server yet");
+    PEER_CTL(&x.at[0], "role add r");
+    PEER_CTL(&x.at[0], "role grant-permission r readwrite k");
+    PEER_CTL(&x.at[0], "user grant-role u r");
     PEER_CTL(&x.at[1], "put k after");
     check_equal(&x, "after");
-    peer_launch(ours, "--name m2");
-    check_gave_up(ours, "it is a request auth_user_add");
+    peer_stop(ours);
 
     peer_run(&ours->arena, "%sutl export %s", ours->program, ours->dir);
     ours->program = x.at[0].program;
@@ -345,31 +330,7 @@ TEST(a_request_we_cannot_execute_stops_our_member_alone_and_etcd_goes_on_with_it
     peer_launch(ours, "--name m2");
     peer_await(ours);
     check_equal(&x, "after");
-    CHECK_STR(PEER_CTL(ours, "user list"), "u");
-    mixed_close(&x);
-}
-
-/* The same when it comes as a snapshot, after ours was away for long. */
-TEST(a_snapshot_with_auth_enabled_stops_our_member)
-{
-    struct mixed x = {.flags = "--snapshot-count 50 --snapshot-catchup-entries 10"};
-    mixed_join(&x, false, false);
-    mixed_join(&x, false, false);
-    struct peer *ours = mixed_join(&x, true, false);
-    PEER_CTL(ours, "put k before");
-    peer_kill(ours);
-
-    PEER_CTL(&x.at[0], "user add root:p");
-    PEER_CTL(&x.at[0], "role add root");
-    PEER_CTL(&x.at[0], "user grant-role root root");
-    PEER_CTL(&x.at[0], "auth enable");
-    peer_run(&x.at[0].arena, PEERS "benchmark --endpoints %s --user root:p put --total 500",
-             x.at[0].client_url);
-
-    peer_launch(ours, "--name m2");
-    check_gave_up(ours, "auth is enabled");
-    peer_launch(ours, "--name m2");
-    check_gave_up(ours, "auth is enabled");
-    CHECK_STR(PEER_CTL(&x.at[1], "--user root:p get k --print-value-only"), "before");
+    CHECK_STR(PEER_CTL(ours, "user get u"), "User: u\nRoles: r");
+    CHECK_STR(PEER_CTL(ours, "role get r"), "Role r\nKV Read:\n\tk\nKV Write:\n\tk");
     mixed_close(&x);
 }

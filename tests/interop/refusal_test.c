@@ -69,29 +69,6 @@ static void check_serves(struct peer *p)
 
 /* ---- The store ---- */
 
-TEST(a_store_with_auth_enabled_is_left_to_etcd)
-{
-    struct peer p;
-    open_etcd(&p);
-    peer_start(&p, "");
-    PEER_CTL(&p, "put k v");
-    PEER_CTL(&p, "user add root:pw");
-    PEER_CTL(&p, "user grant-role root root");
-    PEER_CTL(&p, "auth enable");
-    peer_stop(&p);
-
-    check_left_alone(&p, "auth");
-
-    peer_launch(&p, ""); /* it is in good health only for those it knows */
-    CHECK_STR(peer_run(&p.arena,
-                       "until " PEERS "etcdctl --endpoints %s --user root:pw get k "
-                       "--print-value-only 2>/dev/null; do sleep 0.05; done",
-                       p.client_url),
-              "v");
-    peer_stop(&p);
-    peer_close(&p);
-}
-
 static void await_storage_version(struct peer *p)
 {
     peer_run(&p->arena,
@@ -215,32 +192,6 @@ TEST(a_store_of_a_member_that_was_removed_is_left_alone)
 }
 
 /* ---- The log ---- */
-
-/* Does this to a running etcd so that only the log has it: as if it had died before its next
- * commit, which is up to it, but for what it commits at once. */
-static void log_only(struct peer *p, const char *what)
-{
-    peer_stop(p);
-    peer_run(&p->arena, "cp %s/member/snap/db %s.old", p->dir, p->dir);
-    peer_start(p, "");
-    PEER_CTL(p, "%s", what);
-    peer_stop(p);
-    peer_run(&p->arena, "mv %s.old %s/member/snap/db", p->dir, p->dir);
-}
-
-TEST(a_log_that_changes_auth_is_left_to_etcd)
-{
-    struct peer p;
-    open_etcd(&p);
-    peer_start(&p, "");
-    PEER_CTL(&p, "put k v");
-    log_only(&p, "user add alice:pw");
-
-    check_left_alone(&p, "auth is not built in this server yet");
-
-    check_serves(&p);
-    peer_close(&p);
-}
 
 /* ---- What does not fit together: no etcd starts on these, but they are evidence ---- */
 

@@ -1,0 +1,175 @@
+#include "auth/tokens.h"
+
+#include "base/assert.h"
+#include "base/list.h"
+#include "base/map.h"
+#include "base/mem.h"
+#include "base/text.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+struct token {
+    struct list link; /* least recently used first: all have the same ttl, so also by their end */
+    uint64_t ends_ms;
+    size_t text_len, user_len;
+    uint8_t text[]; /* the token, then the user */
+};
+
+struct auth_tokens {
+    uint64_t ttl_ms;
+    struct map by_text;
+    struct list all;
+};
+
+static struct bytes text_of(const struct token *k)
+{
+    return bytes_of(k->text, k->text_len);
+}
+
+static struct bytes user_of(const struct token *k)
+{
+    return bytes_of(k->text + k->text_len, k->user_len);
+}
+
+struct auth_tokens *auth_tokens_open(uint64_t ttl_ms, uint64_t seed)
+{
+    struct auth_tokens *t = mem_new(struct auth_tokens);
+    assert(ttl_ms > 0);
+
+    t->ttl_ms = ttl_ms;
+    map_init(&t->by_text, MAP_BYTES, seed);
+    list_init(&t->all);
+    return t;
+}
+
+void auth_tokens_close(struct auth_tokens *t)
+{
+    if (!t)
+        return;
+    auth_tokens_drop_all(t);
+    map_free(&t->by_text);
+    mem_free(t);
+}
+
+static void drop(struct auth_tokens *t, struct token *k)
+{
+    map_remove(&t->by_text, text_of(k));
+    list_remove(&k->link);
+    mem_free(k);
+}
+
+static struct token *oldest(const struct auth_tokens *t)
+{
+    return list_empty(&t->all) ? NULL : container_of(t->all.next, struct token, link);
+}
+
+static void drop_ended(struct auth_tokens *t, uint64_t now_ms)
+{
+    struct token *k;
+
+    while ((k = oldest(t)) && k->ends_ms <= now_ms)
+        drop(t, k);
+}
+
+void auth_tokens_add(struct auth_tokens *t, struct bytes prefix, uint64_t index, struct bytes user,
+                     uint64_t now_ms)
+{
+    char end[24];
+    size_t end_len = (size_t)snprintf(end, sizeof(end), ".%" PRIu64, index);
+
+    if (prefix.len == 0)
+        return;
+    drop_ended(t, now_ms);
+    if (t->by_text.count == AUTH_TOKENS_MAX)
+        drop(t, oldest(t));
+    struct token *k = mem_alloc(sizeof(*k) + prefix.len + end_len + user.len);
+    k->ends_ms = now_ms + t->ttl_ms;
+    k->text_len = prefix.len + end_len;
+    k->user_len = user.len;
+    memcpy(k->text, prefix.at, prefix.len);
+    memcpy(k->text + prefix.len, end, end_len);
+    memcpy(k->text + k->text_len, user.at, user.len);
+    list_push_back(&t->all, &k->link);
+    void *before = map_put(&t->by_text, text_of(k), k);
+    assert(!before); /* no entry is applied twice */
+}
+
+bool auth_tokens_use(struct auth_tokens *t, struct bytes token, uint64_t now_ms, struct bytes *user)
+{
+    drop_ended(t, now_ms);
+    struct token *k = map_get(&t->by_text, token);
+    if (!k)
+        return false;
+    k->ends_ms = now_ms + t->ttl_ms;
+    list_remove(&k->link);
+    list_push_back(&t->all, &k->link);
+    *user = user_of(k);
+    return true;
+}
+
+static void drop_those_of(struct auth_tokens *t, const struct bytes *user)
+{
+    struct list *link = t->all.next;
+
+    while (link != &t->all) {
+        struct token *k = container_of(link, struct token, link);
+        link = link->next;
+        if (!user || bytes_equal(user_of(k), *user))
+            drop(t, k);
+    }
+}
+
+void auth_tokens_drop_user(struct auth_tokens *t, struct bytes user)
+{
+    drop_those_of(t, &user);
+}
+
+void auth_tokens_drop_all(struct auth_tokens *t)
+{
+    drop_those_of(t, NULL);
+}
+
+size_t auth_tokens_count(const struct auth_tokens *t)
+{
+    return t->by_text.count;
+}
+
+bool auth_token_index(struct bytes token, uint64_t *index)
+{
+    const uint8_t *dot = memchr(token.at, '.', token.len);
+
+    if (!dot)
+        return false;
+    size_t behind = (size_t)(dot - token.at) + 1;
+    return text_read_number(bytes_of(token.at + behind, token.len - behind), UINT64_MAX, index) ==
+           ERR_OK;
+}
+
+bool auth_token_prefix(struct bytes random, char out[static AUTH_TOKEN_PREFIX_LEN])
+{
+    static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
+    const uint8_t fair = 256 / (sizeof(letters) - 1) * (sizeof(letters) - 1);
+    size_t len = 0;
+
+    for (size_t i = 0; i < random.len && len < AUTH_TOKEN_PREFIX_LEN; i++)
+        if (random.at[i] < fair)
+            out[len++] = letters[random.at[i] % (sizeof(letters) - 1)];
+    return len == AUTH_TOKEN_PREFIX_LEN;
+}
+
+void auth_tokens_check(const struct auth_tokens *t)
+{
+    size_t count = 0;
+    uint64_t ends_ms = 0;
+
+    for (const struct list *link = t->all.next; link != &t->all; link = link->next) {
+        const struct token *k = container_of(link, struct token, link);
+        assert(k->ends_ms >= ends_ms);
+        assert(map_get(&t->by_text, text_of(k)) == k);
+        ends_ms = k->ends_ms;
+        count++;
+    }
+    assert(count == t->by_text.count);
+    assert(count <= AUTH_TOKENS_MAX);
+}
