@@ -53,13 +53,11 @@ static void san_free(struct tls_san *san)
     mem_free(san);
 }
 
-/* In the job. */
-bool tls_san_begin(struct tls_conn *c, X509 *leaf)
+/* True: there are addresses among them, too. */
+static bool note_names(const GENERAL_NAMES *names, struct tls_san *san)
 {
-    GENERAL_NAMES *names = X509_get_ext_d2i(leaf, NID_subject_alt_name, NULL, NULL);
-    struct tls_san *san = mem_new(struct tls_san);
-    bool has_ip = false, is_good;
     size_t bytes = 0;
+    bool has_ip = false;
 
     for (int i = 0; i < sk_GENERAL_NAME_num(names); i++) {
         const GENERAL_NAME *name = sk_GENERAL_NAME_value(names, i);
@@ -67,26 +65,43 @@ bool tls_san_begin(struct tls_conn *c, X509 *leaf)
         if (name->type == GEN_DNS)
             note_dns_name(san, text_of(name->d.dNSName), &bytes);
     }
-    if (!has_ip && san->name_count == 0) {
-        is_good = true;
-    } else if (!host_of(c->base.info.remote, &san->arena, &san->host)) {
-        buf_printf(&c->why, "address %s: missing port in address", c->base.info.remote);
-        is_good = false;
-    } else if (has_ip && X509_check_ip_asc(leaf, san->host, 0) == 1) {
-        is_good = true;
-    } else if (san->name_count == 0) {
-        c->host = arena_printf(&c->names, "%s", san->host);
-        tls_describe_names(c, leaf);
-        is_good = false;
-    } else {
-        c->san = san;
-        san = NULL;
-        is_good = true;
-    }
+    return has_ip;
+}
+
+enum residence { LIVES_THERE, LIVES_ELSEWHERE, NAMES_ARE_ASKED };
+
+static enum residence look_at_addresses(struct tls_conn *c, X509 *leaf, struct tls_san *san)
+{
+    GENERAL_NAMES *names = X509_get_ext_d2i(leaf, NID_subject_alt_name, NULL, NULL);
+    bool has_ip = note_names(names, san);
+
     GENERAL_NAMES_free(names);
-    if (san)
+    if (!has_ip && san->name_count == 0)
+        return LIVES_THERE;
+    if (!host_of(c->base.info.remote, &san->arena, &san->host)) {
+        buf_printf(&c->why, "address %s: missing port in address", c->base.info.remote);
+        return LIVES_ELSEWHERE;
+    }
+    if (has_ip && X509_check_ip_asc(leaf, san->host, 0) == 1)
+        return LIVES_THERE;
+    if (san->name_count > 0)
+        return NAMES_ARE_ASKED;
+    c->host = arena_printf(&c->names, "%s", san->host);
+    tls_describe_names(c, leaf);
+    return LIVES_ELSEWHERE;
+}
+
+/* In the job. */
+bool tls_san_begin(struct tls_conn *c, X509 *leaf)
+{
+    struct tls_san *san = mem_new(struct tls_san);
+    enum residence residence = look_at_addresses(c, leaf, san);
+
+    if (residence == NAMES_ARE_ASKED)
+        c->san = san;
+    else
         san_free(san);
-    return is_good;
+    return residence != LIVES_ELSEWHERE;
 }
 
 /* --- lookups --- */
