@@ -447,6 +447,30 @@ TEST(tls_forgets_whoever_leaves_while_his_address_is_looked_up)
     }
 }
 
+/* Who only shakes hands counts as well: the rest wait in the kernel. */
+CONTRACT(tls_connections_are_as_many_as_their_listeners_may_take)
+{
+    struct end half = {0}, client = {0};
+    struct conn_limit limit;
+
+    make_certs();
+    conn_limit_init(&limit, 1);
+    struct tls *t = open_tls(mutual(rig));
+    struct listener *l = listen_by(tls_net(t), (struct listener_options){.limit = &limit});
+    half.conn = net_connect(rig->io->net, &l->address, &end_handlers, &half);
+    while (limit.open == 0)
+        rig_step(rig);
+    client.conn = net_connect(tls_net(t), &l->address, &end_handlers, &client);
+    rig_for_ms(rig, 50);
+    CHECK_EQ(limit.open, 1);
+    CHECK_EQ(end_accepted, 0);
+
+    end_close(rig, &half);
+    rig_until(rig, &end_accepted, 1);
+    end_close_pair(rig, l, &client);
+    close_tls(rig, t);
+}
+
 CONTRACT(tls_turns_away_what_is_no_tls)
 {
     struct end plain = {0};

@@ -60,8 +60,10 @@ static enum err open_tls(struct peering *p, struct buf *why)
 
 static enum err listen_at(struct peering *p, const struct config_listen *place, struct buf *why)
 {
-    struct listener_options listening = {.on_accept = accepted, .context = p};
-    struct net *net = place->url.scheme == URL_HTTPS ? tls_net(p->secure.tls) : p->o.io->net;
+    bool is_secure = place->url.scheme == URL_HTTPS;
+    struct listener_options listening = {
+        .on_accept = accepted, .limit = is_secure ? &p->limit : NULL, .context = p};
+    struct net *net = is_secure ? tls_net(p->secure.tls) : p->o.io->net;
     char text[NET_TEXT_MAX];
 
     enum err e = net_listen(net, &place->address, &listening, &p->listeners[p->listener_count]);
@@ -79,6 +81,7 @@ enum err peering_listen(struct peering *p, const struct peering_options *options
 
     *p = (struct peering){.o = *options};
     list_init(&p->fetches);
+    conn_limit_init(&p->limit, PEER_CONNS_MAX);
     enum err e = open_tls(p, why);
     p->listeners = mem_new_array(places->count, struct listener *);
     for (size_t i = 0; e == ERR_OK && i < places->count; i++)
