@@ -224,11 +224,22 @@ static const struct {
     {"/health", serve_health},
 };
 
+/* Where only probes are served, there is nothing else to be found. */
+static bool is_for_probes(struct bytes path)
+{
+    return bytes_equal(path, BYTES("/metrics")) || bytes_equal(path, BYTES("/health")) ||
+           bytes_starts_with(path, BYTES("/livez")) || bytes_starts_with(path, BYTES("/readyz"));
+}
+
 void api_http_request(struct api *a, struct rpc_event *e)
 {
     struct bytes verb = rpc_event_bytes(e, e->verb), path = rpc_event_bytes(e, e->path);
 
     arena_reset(&a->scratch);
+    if (e->is_probe && !is_for_probes(path)) {
+        reply(a, e->call, 404, BYTES("404 page not found\n"));
+        return;
+    }
     if (bytes_equal(verb, BYTES("OPTIONS"))) {
         reply(a, e->call, 200, BYTES(""));
         return;

@@ -322,6 +322,8 @@ enum {
     RPC_CONN_FIELDS_BYTES_MAX = 4 * MIB,  /* of a connection, header fields of its calls */
     RPC_HEADER_BYTES_MAX = 64 * KIB,      /* of one request */
     RPC_LISTENERS_MAX = 32,
+    RPC_PROBE_CONNS_MAX =
+        32, /* at places for probes: a few scrapers, however many clients there are */
     RPC_CONN_CALLS_MAX = 16384,              /* streams of a connection, announced or not */
     RPC_STREAM_WINDOW_BYTES = 64 * KIB,      /* what may come on a stream before it is looked at */
     RPC_STREAM_WINDOW_LARGE_BYTES = 1 * MIB, /* the same, once a large message was let in */

@@ -51,11 +51,15 @@ static bool is_grpc_type(struct bytes type)
 
 static void field_of_path(struct call *c, struct bytes value)
 {
-    c->method = rpc_method_find(c->conn->rpc, value);
+    const struct rpc_conn *conn = c->conn;
+    bool has_grpc = conn->serves <= RPC_SERVES_GRPC;
+
+    c->method = has_grpc ? rpc_method_find(conn->rpc, value) : NULL;
     if (c->method)
         return;
     keep(c, &c->path, value);
-    if (c->conn->info.tls && !c->web) /* without TLS HTTP/2 is gRPC alone, as in etcd */
+    /* Without TLS HTTP/2 is gRPC alone, as in etcd. */
+    if (conn->info.tls && conn->serves != RPC_SERVES_GRPC && !c->web)
         rpc_web_begin(c);
 }
 
@@ -256,7 +260,8 @@ void rpc_call_fields_done(struct call *c)
 {
     c->kept = c->fields.len;
     c->conn->kept += c->kept;
-    if (c->web && !c->is_grpc && !c->fields_too_large) {
+    bool has_grpc = c->conn->serves <= RPC_SERVES_GRPC;
+    if (c->web && !(c->is_grpc && has_grpc) && !c->fields_too_large) {
         rpc_web_fields_done(c);
         return;
     }

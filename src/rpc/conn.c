@@ -48,7 +48,7 @@ static void free_info(struct rpc_conn *c)
     mem_free((char *)c->info.cn);
 }
 
-void rpc_conn_accepted(struct rpc *r, struct conn *conn)
+void rpc_conn_accepted(struct rpc *r, struct conn *conn, enum rpc_serves serves)
 {
     static const struct conn_handlers handlers = {
         .on_data = on_data, .on_end = on_end, .on_closed = on_closed};
@@ -56,6 +56,7 @@ void rpc_conn_accepted(struct rpc *r, struct conn *conn)
 
     c->rpc = r;
     c->conn = conn;
+    c->serves = serves;
     copy_info(c, conn_info(conn));
     c->wire = (struct wire){.pool = &r->pool, .conn = conn, .on_sent = on_sent};
     c->timer.on_time = on_alarm;
@@ -430,19 +431,28 @@ static void begin_session(struct rpc_conn *c)
 
 static void take_data(struct rpc_conn *c, struct bytes data);
 
+/* HTTP/2 without TLS is gRPC's alone. */
+static bool may_be_h2(const struct rpc_conn *c)
+{
+    return c->serves <= RPC_SERVES_GRPC || c->info.tls;
+}
+
 /* HTTP/2 begins with a request that HTTP/1.1 does not have: "PRI * HTTP/2.0". */
 static void sniff(struct rpc_conn *c, struct bytes data)
 {
     const uint8_t *preface = (const uint8_t *)NGHTTP2_CLIENT_MAGIC;
     size_t i = 0;
 
-    while (i < data.len && c->preface_seen < H2_PREFACE_BYTES &&
+    while (i < data.len && c->preface_seen < H2_PREFACE_BYTES && may_be_h2(c) &&
            data.at[i] == preface[c->preface_seen]) {
         i++;
         c->preface_seen++;
     }
     if (c->preface_seen == H2_PREFACE_BYTES) {
         begin_session(c);
+    } else if (i < data.len && c->serves == RPC_SERVES_GRPC) {
+        rpc_conn_cut(c, ERR_MALFORMED); /* without a word, as gRPC's servers do */
+        return;
     } else if (i < data.len) {
         c->state = CONN_PLAIN;
         rpc_plain_begin(c);

@@ -27,8 +27,8 @@ struct rpc_line {
     struct rpc_line_options o;
     struct rng rng;
     uint64_t turn;
-    struct ring lanes[2]; /* struct event_slot */
-    struct ring replies;  /* struct reply_slot */
+    struct ring lanes[RPC_LANE_COUNT]; /* struct event_slot */
+    struct ring replies;               /* struct reply_slot */
     size_t event_bytes, reply_bytes;
     size_t replies_most, reply_bytes_most;
 };
@@ -118,16 +118,16 @@ void rpc_line_turn(struct rpc_line *l)
 bool rpc_line_is_empty(const struct rpc_line *l)
 {
     return l->lanes[RPC_LANE_CALLS].count == 0 && l->lanes[RPC_LANE_FLOW].count == 0 &&
-           l->replies.count == 0;
+           l->lanes[RPC_LANE_PROBES].count == 0 && l->replies.count == 0;
 }
 
 /* --- events --- */
 
 bool rpc_line_has_budget(const struct rpc_line *l, enum rpc_lane lane)
 {
-    /* What flows has no bytes, and is not to wait for calls that have. */
+    /* What flows has no bytes, and probes have few: neither is to wait for calls that have. */
     return l->lanes[lane].count < RPC_LINE_EVENTS_MAX &&
-           (lane == RPC_LANE_FLOW || l->event_bytes < RPC_LINE_EVENT_BYTES_MAX);
+           (lane != RPC_LANE_CALLS || l->event_bytes < RPC_LINE_EVENT_BYTES_MAX);
 }
 
 void rpc_line_put_event(struct rpc_line *l, enum rpc_lane lane, const struct rpc_event *e)
@@ -217,12 +217,13 @@ bool rpc_line_take_reply(struct rpc_line *l, struct rpc_reply *out)
 
 struct rpc_line_status rpc_line_status(const struct rpc_line *l)
 {
-    return (struct rpc_line_status){.events = {l->lanes[0].count, l->lanes[1].count},
-                                    .event_bytes = l->event_bytes,
-                                    .replies = l->replies.count,
-                                    .reply_bytes = l->reply_bytes,
-                                    .replies_most = l->replies_most,
-                                    .reply_bytes_most = l->reply_bytes_most};
+    return (struct rpc_line_status){
+        .events = {l->lanes[0].count, l->lanes[1].count, l->lanes[2].count},
+        .event_bytes = l->event_bytes,
+        .replies = l->replies.count,
+        .reply_bytes = l->reply_bytes,
+        .replies_most = l->replies_most,
+        .reply_bytes_most = l->reply_bytes_most};
 }
 
 static struct buf take_over(struct buf *b)

@@ -3,6 +3,7 @@
  *
  *     rpc --> CALLS: OPENED, MESSAGE, ENDED, HTTP, GONE --> core
  *         --> FLOW:  SENT, WANTED                       -->
+ *         --> PROBES: HTTP, GONE                        -->
  *         <-- SEND, ANNOUNCE, CHUNK, BREAK, RELEASE, FINISH, HTTP <-- core
  *
  * Neither side has a pointer into the other, nor calls it: a call is a number, its place and a
@@ -26,7 +27,8 @@
  * Release    The next MESSAGE of a stream comes when the last one was released.
  *
  * Promises   1. In each lane, values are taken in the order in which they were put. FLOW passes
- *               CALLS, so that who is not allowed to ask for more is still sent what he is due.
+ *               CALLS, so that who is not allowed to ask for more is still sent what he is due;
+               and so do PROBES, the requests at places that are for nothing else.
  *            2. Of one call the core hears first OPENED, HTTP or, if it is unary, MESSAGE; nothing
  *               after GONE.
  *            3. At most RPC_LINE_EVENTS_MAX values wait for the core in each lane, and, but for the
@@ -104,6 +106,7 @@ struct rpc_event {
     bool has_leader; /* "hasleader: true" */
     bool client_api_version_is_utf8;
     bool through_gateway;   /* "grpcgateway-accept" was there */
+    bool is_probe;          /* it came by the lane of PROBES */
     unsigned method;        /* its row's id */
     uint64_t deadline_ns;   /* monotonic; 0: none */
     struct rpc_span remote; /* "10.0.0.1:4711" */
@@ -155,7 +158,7 @@ struct rpc_reply {
 
 struct rpc_line; /* opaque */
 
-enum rpc_lane { RPC_LANE_CALLS, RPC_LANE_FLOW };
+enum rpc_lane { RPC_LANE_CALLS, RPC_LANE_FLOW, RPC_LANE_PROBES, RPC_LANE_COUNT };
 
 struct rpc_line_options {
     unsigned delay_turns_max; /* 0: none */
@@ -184,7 +187,7 @@ bool rpc_line_has_reply_budget(const struct rpc_line *l);
 void rpc_line_put_reply(struct rpc_line *l, const struct rpc_reply *r);
 
 struct rpc_line_status {
-    size_t events[2], event_bytes; /* that wait; by lane */
+    size_t events[RPC_LANE_COUNT], event_bytes; /* that wait; by lane */
     size_t replies, reply_bytes;
     size_t replies_most, reply_bytes_most; /* that have ever waited */
 };

@@ -84,7 +84,8 @@ static void refuse(struct rpc_conn *c, unsigned status)
 
 static size_t body_max(const struct rpc_conn *c)
 {
-    return c->rpc->options.message_bytes_max * PLAIN_BODY_FACTOR;
+    return c->serves == RPC_SERVES_PROBES ? 0
+                                          : c->rpc->options.message_bytes_max * PLAIN_BODY_FACTOR;
 }
 
 /* A browser asks with OPTIONS whether it may ask; that is no call. */

@@ -96,6 +96,7 @@ struct rpc *rpc_open(const struct rpc_options *options)
     r->logger = options->logger;
     r->clock = options->io->clock;
     conn_limit_init(&r->conn_limit, options->conns_max);
+    conn_limit_init(&r->probe_limit, RPC_PROBE_CONNS_MAX);
     r->next_turn.run = begin_turn;
     r->callbacks = rpc_conn_callbacks_new();
     r->h2_options = h2_options_new();
@@ -107,6 +108,7 @@ struct rpc *rpc_open(const struct rpc_options *options)
     list_init(&r->dirty);
     list_init(&r->again);
     list_init(&r->ready);
+    list_init(&r->probing);
     list_init(&r->flowing);
     list_init(&r->spare);
     learn_methods(r);
@@ -115,40 +117,45 @@ struct rpc *rpc_open(const struct rpc_options *options)
 
 static void on_accept(struct listener *l, struct conn *c)
 {
-    rpc_conn_accepted(l->options.context, c);
+    const struct door *door = l->options.context;
+
+    rpc_conn_accepted(door->rpc, c, door->serves);
 }
 
 static void on_accept_failed(struct listener *l, enum err e)
 {
-    struct rpc *r = l->options.context;
+    const struct door *door = l->options.context;
 
-    log_warn(r->logger, "failed to accept connections; they wait", LOG_STR("error", err_text(e)));
+    log_warn(door->rpc->logger, "failed to accept connections; they wait",
+             LOG_STR("error", err_text(e)));
 }
 
 enum err rpc_listen(struct rpc *r, const struct rpc_place *place, struct net_address *bound)
 {
     struct net *net = place->net ? place->net : r->options.io->net;
-    struct listener_options options = {.limit = &r->conn_limit,
+    bool is_probe = place->serves == RPC_SERVES_PROBES;
+    struct door *door = &r->doors[r->door_count];
+    struct listener_options options = {.limit = is_probe ? &r->probe_limit : &r->conn_limit,
                                        .on_accept = on_accept,
                                        .on_failed = on_accept_failed,
-                                       .context = r};
-    struct listener *l;
+                                       .context = door};
 
     assert(!r->stopping);
-    if (r->listener_count == RPC_LISTENERS_MAX)
+    if (r->door_count == RPC_LISTENERS_MAX)
         return ERR_TOO_LARGE;
-    enum err e = net_listen(net, &place->address, &options, &l);
+    *door = (struct door){.rpc = r, .serves = place->serves};
+    enum err e = net_listen(net, &place->address, &options, &door->listener);
     if (e != ERR_OK)
         return e;
-    r->listeners[r->listener_count++] = l;
-    *bound = l->address;
+    r->door_count++;
+    *bound = door->listener->address;
     return ERR_OK;
 }
 
 static void stop_listening(struct rpc *r)
 {
-    while (r->listener_count > 0)
-        listener_close(r->listeners[--r->listener_count]);
+    while (r->door_count > 0)
+        listener_close(r->doors[--r->door_count].listener);
 }
 
 void rpc_stop(struct rpc *r)
@@ -161,7 +168,7 @@ void rpc_stop(struct rpc *r)
 
 bool rpc_is_idle(const struct rpc *r)
 {
-    return r->listener_count == 0 && r->conn_count == 0 && !r->next_turn.queued;
+    return r->door_count == 0 && r->conn_count == 0 && !r->next_turn.queued;
 }
 
 void rpc_cut(struct rpc *r)
@@ -185,6 +192,8 @@ static void free_all(struct rpc *r)
 {
     assert(rpc_is_idle(r));
     for (struct list *link; (link = list_pop_front(&r->ready));)
+        tell_gone(container_of(link, struct call, ready_link));
+    for (struct list *link; (link = list_pop_front(&r->probing));)
         tell_gone(container_of(link, struct call, ready_link));
     assert(r->call_count == 0);
 
@@ -216,7 +225,7 @@ void rpc_abandon(struct rpc *r)
 {
     if (!r)
         return;
-    r->listener_count = 0;
+    r->door_count = 0;
     r->next_turn.queued = false;
     LIST_FOREACH (link, &r->conns)
         rpc_conn_abandon(container_of(link, struct rpc_conn, link));
@@ -236,7 +245,8 @@ void rpc_event_add(struct call *c, uint8_t pending)
     if ((pending & PENDING_FLOW) && list_empty(&c->flow_link))
         list_push_back(&r->flowing, &c->flow_link);
     if ((pending & ~PENDING_FLOW) && list_empty(&c->ready_link))
-        list_push_back(&r->ready, &c->ready_link);
+        list_push_back(c->conn->serves == RPC_SERVES_PROBES ? &r->probing : &r->ready,
+                       &c->ready_link);
 }
 
 void rpc_event_drop(struct call *c, uint8_t pending)
@@ -291,8 +301,8 @@ static void deliver(struct call *c, enum rpc_lane lane, unsigned pending)
     assert(bit < ARRAY_LEN(kinds));
     c->pending &= (uint8_t)~(1u << bit);
     if (pending == 1u << bit)
-        list_remove(lane == RPC_LANE_CALLS ? &c->ready_link : &c->flow_link);
-    struct rpc_event e = {.kind = kinds[bit], .call = c->id};
+        list_remove(lane == RPC_LANE_FLOW ? &c->flow_link : &c->ready_link);
+    struct rpc_event e = {.kind = kinds[bit], .call = c->id, .is_probe = lane == RPC_LANE_PROBES};
     fill_in(c, &e);
     if (c->life == LIFE_UNTOLD)
         c->life = LIFE_TOLD;
@@ -307,6 +317,10 @@ void rpc_deliver(struct rpc *r)
         struct call *c = container_of(r->ready.next, struct call, ready_link);
         deliver(c, RPC_LANE_CALLS, c->pending & ~(unsigned)PENDING_FLOW);
     }
+    while (!list_empty(&r->probing) && rpc_line_has_budget(r->line, RPC_LANE_PROBES)) {
+        struct call *c = container_of(r->probing.next, struct call, ready_link);
+        deliver(c, RPC_LANE_PROBES, c->pending & ~(unsigned)PENDING_FLOW);
+    }
     while (!list_empty(&r->flowing) && rpc_line_has_budget(r->line, RPC_LANE_FLOW)) {
         struct call *c = container_of(r->flowing.next, struct call, flow_link);
         deliver(c, RPC_LANE_FLOW, c->pending & PENDING_FLOW);
@@ -316,6 +330,7 @@ void rpc_deliver(struct rpc *r)
 bool rpc_has_events(const struct rpc *r)
 {
     return (!list_empty(&r->ready) && rpc_line_has_budget(r->line, RPC_LANE_CALLS)) ||
+           (!list_empty(&r->probing) && rpc_line_has_budget(r->line, RPC_LANE_PROBES)) ||
            (!list_empty(&r->flowing) && rpc_line_has_budget(r->line, RPC_LANE_FLOW));
 }
 

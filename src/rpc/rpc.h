@@ -62,9 +62,18 @@ struct rpc_options {
 
 struct rpc *rpc_open(const struct rpc_options *options);
 
+/* What somebody who connects may ask for. */
+enum rpc_serves {
+    RPC_SERVES_ALL,
+    RPC_SERVES_GRPC,
+    RPC_SERVES_HTTP,   /* plain requests alone */
+    RPC_SERVES_PROBES, /* the same, few, and in a lane of their own */
+};
+
 /* Where to serve. */
 struct rpc_place {
     struct net_address address;
+    enum rpc_serves serves;
     struct net *net; /* to listen by; NULL: io's own */
 };
 

@@ -175,7 +175,7 @@ static bool step(struct stage *s)
 
     rpc_line_turn(s->line);
     rpc_deliver(s->rpc);
-    for (int lane = RPC_LANE_CALLS; lane <= RPC_LANE_FLOW; lane++) {
+    for (int lane = RPC_LANE_CALLS; lane < RPC_LANE_COUNT; lane++) {
         while (rpc_line_take_event(s->line, (enum rpc_lane)lane, &e)) {
             on_event(s->line, &e);
             buf_free(&e.content);

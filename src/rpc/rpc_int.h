@@ -48,14 +48,21 @@ enum {
     PENDING_ALL = 0xff,
 };
 
+/* Where connections come in. */
+struct door {
+    struct rpc *rpc;
+    struct listener *listener;
+    enum rpc_serves serves;
+};
+
 struct rpc {
     struct rpc_options options;
     struct rpc_line *line;
     const struct logger *logger;
     struct clock *clock;
-    struct conn_limit conn_limit;
-    struct listener *listeners[RPC_LISTENERS_MAX];
-    size_t listener_count;
+    struct conn_limit conn_limit, probe_limit;
+    struct door doors[RPC_LISTENERS_MAX];
+    size_t door_count;
     bool stopping;
 
     struct map methods; /* "/service/name" to struct known_method */
@@ -76,6 +83,7 @@ struct rpc {
     size_t extra_left; /* and RPC_FLUSH_EXTRA_BYTES */
     size_t conn_count;
     struct list ready;   /* calls with events for the line's CALLS */
+    struct list probing; /* for its PROBES */
     struct list flowing; /* and for its FLOW */
     struct list spare;
     size_t spare_count;
@@ -113,6 +121,7 @@ struct rpc_conn {
     struct conn_info info; /* a copy: calls look at it when the socket is gone */
     size_t remote_len, cn_len;
     enum conn_state state;
+    enum rpc_serves serves;
     struct list link, dirty_link, again_link;
     struct wire wire;
 
@@ -251,7 +260,7 @@ struct gzip *rpc_gzip(struct rpc *r);
 /* --- conn.c --- */
 
 nghttp2_session_callbacks *rpc_conn_callbacks_new(void);
-void rpc_conn_accepted(struct rpc *r, struct conn *c);
+void rpc_conn_accepted(struct rpc *r, struct conn *c, enum rpc_serves serves);
 
 /* There is something to flush. */
 void rpc_conn_touch(struct rpc_conn *c);

@@ -289,7 +289,8 @@ bool rpc_rig_take(struct rpc_rig *r, struct rpc_event *out)
 {
     rpc_deliver(r->rpc);
     if (!rpc_line_take_event(r->line, RPC_LANE_CALLS, out) &&
-        !rpc_line_take_event(r->line, RPC_LANE_FLOW, out))
+        !rpc_line_take_event(r->line, RPC_LANE_FLOW, out) &&
+        !rpc_line_take_event(r->line, RPC_LANE_PROBES, out))
         return false;
     if (out->is_first)
         r->call_methods[(uint32_t)out->call % ARRAY_LEN(r->call_methods)] = out->method;

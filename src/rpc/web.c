@@ -158,6 +158,8 @@ static size_t body_max(const struct call *c)
     size_t left = conn->held < RPC_CONN_BYTES_MAX ? RPC_CONN_BYTES_MAX - conn->held : 0;
     size_t of_conn = left + c->reserved;
 
+    if (conn->serves == RPC_SERVES_PROBES)
+        return 0;
     return most < of_conn ? most : of_conn;
 }
 

@@ -11,15 +11,36 @@
 
 /* --- listening --- */
 
-static bool is_secure(const struct config_listen *place)
+/* With places for HTTP alone, the others are for gRPC alone. */
+static void add_places(struct clients *c, const struct config_listens *listens,
+                       enum rpc_serves serves)
 {
-    return url_scheme_is_secure(place->url.scheme);
+    for (size_t i = 0; i < listens->count; i++) {
+        enum url_scheme scheme = listens->at[i].url.scheme;
+        bool is_secure =
+            serves == RPC_SERVES_PROBES ? scheme == URL_HTTPS : url_scheme_is_secure(scheme);
+        c->places[c->place_count++] = (struct clients_place){
+            .listen = &listens->at[i], .serves = serves, .is_secure = is_secure};
+    }
 }
 
-static bool needs_tls(const struct config_listens *places)
+static void find_places(struct clients *c)
 {
-    for (size_t i = 0; i < places->count; i++) {
-        if (is_secure(&places->at[i]))
+    const struct config *config = c->config;
+    size_t count =
+        config->listen_clients.count + config->listen_http.count + config->listen_metrics.count;
+
+    c->places = mem_new_array(count, struct clients_place);
+    add_places(c, &config->listen_clients,
+               config->listen_http.count > 0 ? RPC_SERVES_GRPC : RPC_SERVES_ALL);
+    add_places(c, &config->listen_http, RPC_SERVES_HTTP);
+    add_places(c, &config->listen_metrics, RPC_SERVES_PROBES);
+}
+
+static bool needs_tls(const struct clients *c)
+{
+    for (size_t i = 0; i < c->place_count; i++) {
+        if (c->places[i].is_secure)
             return true;
     }
     return false;
@@ -27,43 +48,40 @@ static bool needs_tls(const struct config_listens *places)
 
 static enum err open_tls(struct clients *c, struct buf *why)
 {
+    const struct config_listens hosts[] = {c->config->listen_clients, c->config->listen_http};
     struct secure_options options = {.io = c->io,
                                      .logger = c->logger,
                                      .config = c->config,
                                      .flags = &c->config->client_tls,
-                                     .listens = &c->config->listen_clients,
-                                     .listen_count = 1,
+                                     .listens = hosts,
+                                     .listen_count = ARRAY_LEN(hosts),
                                      .side = "client",
                                      .rejected = "rejected connection on client endpoint",
                                      .offers_h2 = true};
 
-    return needs_tls(&c->config->listen_clients) ? secure_open(&c->secure, &options, why) : ERR_OK;
+    return needs_tls(c) ? secure_open(&c->secure, &options, why) : ERR_OK;
 }
 
-static enum err listen_at(struct clients *c, const struct config_listen *at, struct buf *why)
+static enum err listen_at(struct clients *c, struct clients_place *p, struct buf *why)
 {
-    struct rpc_place place = {.address = at->address};
+    struct rpc_place place = {.address = p->listen->address, .serves = p->serves};
     char text[NET_TEXT_MAX];
 
-    if (is_secure(at))
+    if (p->is_secure)
         place.net = tls_net(c->secure.tls);
-    enum err e = rpc_listen(c->rpc, &place, &c->listening[c->listening_count]);
-    if (e == ERR_OK)
-        c->listening_count++;
-    else
-        buf_printf(why, "cannot listen on %s for clients: %s", net_address_text(&at->address, text),
-                   err_text(e));
+    enum err e = rpc_listen(c->rpc, &place, &p->bound);
+    if (e != ERR_OK)
+        buf_printf(why, "cannot listen on %s for clients: %s",
+                   net_address_text(&place.address, text), err_text(e));
     return e;
 }
 
 static enum err listen_to_clients(struct clients *c, struct buf *why)
 {
-    const struct config_listens *places = &c->config->listen_clients;
+    find_places(c);
     enum err e = open_tls(c, why);
-
-    c->listening = mem_new_array(places->count, struct net_address);
-    for (size_t i = 0; e == ERR_OK && i < places->count; i++)
-        e = listen_at(c, &places->at[i], why);
+    for (size_t i = 0; e == ERR_OK && i < c->place_count; i++)
+        e = listen_at(c, &c->places[i], why);
     return e;
 }
 
@@ -127,6 +145,11 @@ enum err clients_listen(struct clients *c, const struct io *io, const struct con
     return e == ERR_OK ? listen_to_clients(c, why) : e;
 }
 
+static const char *traffic_of(enum rpc_serves serves)
+{
+    return serves == RPC_SERVES_ALL ? "grpc+http" : serves == RPC_SERVES_GRPC ? "grpc" : "http";
+}
+
 void clients_serve(const struct clients *c)
 {
     char text[NET_TEXT_MAX];
@@ -135,14 +158,15 @@ void clients_serve(const struct clients *c)
         secure_say(&c->secure, c->logger, c->config, &c->config->client_tls,
                    "starting with client TLS");
     log_info(c->logger, "ready to serve client requests");
-    for (size_t i = 0; i < c->listening_count; i++) {
-        const char *address = net_address_text(&c->listening[i], text);
-        if (is_secure(&c->config->listen_clients.at[i]))
-            log_info(c->logger, "serving client traffic securely", LOG_STR("traffic", "grpc+http"),
-                     LOG_STR("address", address));
-        else
-            log_info(c->logger, "serving client traffic insecurely; this is strongly discouraged!",
-                     LOG_STR("traffic", "grpc+http"), LOG_STR("address", address));
+    for (size_t i = 0; i < c->place_count; i++) {
+        const struct clients_place *p = &c->places[i];
+        const char *address = net_address_text(&p->bound, text);
+        if (p->serves == RPC_SERVES_PROBES)
+            continue;
+        log_info(c->logger,
+                 p->is_secure ? "serving client traffic securely"
+                              : "serving client traffic insecurely; this is strongly discouraged!",
+                 LOG_STR("traffic", traffic_of(p->serves)), LOG_STR("address", address));
     }
 }
 
@@ -159,11 +183,21 @@ void clients_stop(struct clients *c)
 
 /* --- the rooms --- */
 
+static void say_probes(const struct clients *c)
+{
+    for (size_t i = 0; i < c->place_count; i++) {
+        if (c->places[i].serves == RPC_SERVES_PROBES)
+            log_info(c->logger, "serving metrics",
+                     LOG_BYTES("address", c->places[i].listen->url.text));
+    }
+}
+
 void clients_open(struct clients *c, const struct state *state, const struct api_facts *facts,
                   uint64_t map_seed, uint64_t watch_seed)
 {
     const struct config *config = c->config;
 
+    say_probes(c);
     c->watch = watch_open(&(struct watch_options){
         .mvcc = state->mvcc,
         .fragment_bytes = config->max_request_bytes + GRPC_OVERHEAD_BYTES,
@@ -195,7 +229,7 @@ void clients_close(struct clients *c)
     secure_close(&c->secure);
     rpc_line_close(c->line);
     watch_close(c->watch);
-    mem_free(c->listening);
+    mem_free(c->places);
 }
 
 void clients_abandon(struct clients *c)
@@ -205,7 +239,7 @@ void clients_abandon(struct clients *c)
     api_abandon(c->api);
     rpc_line_close(c->line);
     watch_close(c->watch);
-    mem_free(c->listening);
+    mem_free(c->places);
 }
 
 void clients_check(const struct clients *c)

@@ -17,17 +17,22 @@
 
 #include "base/buf.h"
 #include "base/err.h"
+#include "rpc/rpc.h"
 #include "server/secure.h"
 
 struct api;
 struct api_facts;
 struct io;
-struct logger;
-struct net_address;
-struct rpc;
-struct rpc_line;
 struct state;
 struct watch;
+
+/* Where it is listened. */
+struct clients_place {
+    const struct config_listen *listen;
+    enum rpc_serves serves;
+    bool is_secure;
+    struct net_address bound;
+};
 
 struct clients {
     const struct io *io;
@@ -38,9 +43,9 @@ struct clients {
     struct rpc_line *line; /* between rpc and api */
     struct watch *watch;
     struct api *api;
-    struct secure secure;          /* for places by TLS, if there are any */
-    struct net_address *listening; /* for clients */
-    size_t listening_count;
+    struct secure secure;         /* for places by TLS, if there are any */
+    struct clients_place *places; /* listened at: for clients, for HTTP, for probes */
+    size_t place_count;
 };
 
 /* On one that is all zeroes. Also when it fails, clients_close takes what there is. */
@@ -53,7 +58,7 @@ MUST_CHECK enum err clients_listen(struct clients *c, const struct io *io,
 void clients_open(struct clients *c, const struct state *state, const struct api_facts *facts,
                   uint64_t map_seed, uint64_t watch_seed);
 
-/* Says that it serves. */
+/* Says that it serves; probes have been served before. */
 void clients_serve(const struct clients *c);
 
 /* Nobody is connected, nor could be. */

@@ -402,13 +402,13 @@ static bool check_urls(struct maker *m)
                                   "\"unixs:/path/to/socket\"");
 }
 
-/* A client's socket is host and path together, a peer's the host alone: so it is in etcd. */
-static bool unix_address(struct maker *m, const struct url *url, bool is_peer,
+/* A client's socket is host and path together, others' the host alone: so it is in etcd. */
+static bool unix_address(struct maker *m, const struct url *url, bool has_host_only,
                          struct net_address *out)
 {
     const char *path =
         arena_printf(&m->out->arena, "%.*s%.*s", (int)url->host.len, (const char *)url->host.at,
-                     is_peer ? 0 : (int)url->path.len, (const char *)url->path.at);
+                     has_host_only ? 0 : (int)url->path.len, (const char *)url->path.at);
 
     if (net_address_of_path(path, out) == ERR_OK)
         return true;
@@ -494,6 +494,45 @@ static bool check_client_listen(struct maker *m, const struct config_listen *lis
     return config_tls_check(f, m->why);
 }
 
+/* Of an address for both HTTP and gRPC there could be no telling what it is for. */
+static bool check_http_listen(struct maker *m, const struct config_listen *listen)
+{
+    const struct config_listens *clients = &m->out->listen_clients;
+
+    for (size_t i = 0; i < clients->count; i++) {
+        if (listen->address.port != 0 &&
+            net_address_equal(&clients->at[i].address, &listen->address))
+            return refuse(m,
+                          "cannot bind both --listen-client-urls and --listen-client-http-urls on "
+                          "the same url %.*s",
+                          (int)listen->url.text.len, (const char *)listen->url.text.at);
+    }
+    return check_client_listen(m, listen);
+}
+
+/* A unix socket is plain whatever its scheme says, as a member's. */
+static bool check_metrics_listen(struct maker *m, const struct config_listen *listen)
+{
+    const struct tls_flags *f = &m->out->client_tls;
+
+    if (!url_scheme_is_secure(listen->url.scheme))
+        return true;
+    if (!tls_flags_are_given(f))
+        return refuse(m, "client TLS key/cert (--cert-file, --key-file) must be provided for "
+                         "metrics secure url");
+    return config_tls_check(f, m->why);
+}
+
+static bool check_each(struct maker *m, const struct config_listens *listens,
+                       bool (*check)(struct maker *m, const struct config_listen *listen))
+{
+    for (size_t i = 0; i < listens->count; i++) {
+        if (!check(m, &listens->at[i]))
+            return false;
+    }
+    return true;
+}
+
 /* Whoever sends a certificate to other members needs all of it, wherever he listens. */
 static bool check_dialing(struct maker *m)
 {
@@ -509,16 +548,12 @@ static bool check_listens(struct maker *m)
     if (!check_dialing(m))
         return false;
     note_own_cert(m, FLAG_PEER_AUTO_TLS, &c->peer_tls, "ignoring peer auto TLS since certs given");
-    for (size_t i = 0; i < c->listen_peers.count; i++) {
-        if (!check_peer_listen(m, &c->listen_peers.at[i]))
-            return false;
-    }
+    if (!check_each(m, &c->listen_peers, check_peer_listen))
+        return false;
     note_own_cert(m, FLAG_AUTO_TLS, &c->client_tls, "ignoring client auto TLS since certs given");
-    for (size_t i = 0; i < c->listen_clients.count; i++) {
-        if (!check_client_listen(m, &c->listen_clients.at[i]))
-            return false;
-    }
-    return true;
+    return check_each(m, &c->listen_clients, check_client_listen) &&
+           check_each(m, &c->listen_http, check_http_listen) &&
+           check_each(m, &c->listen_metrics, check_metrics_listen);
 }
 
 /* ---- Where to listen ---- */
@@ -526,7 +561,7 @@ static bool check_listens(struct maker *m)
 static bool read_listens(struct maker *m, enum flag_id id, struct config_listens *out)
 {
     struct url_list list = value_of(m, id)->set;
-    bool is_peer = id == FLAG_LISTEN_PEER_URLS;
+    bool has_host_only = id == FLAG_LISTEN_PEER_URLS || id == FLAG_LISTEN_METRICS_URLS;
     struct config_listen *listens =
         arena_new_array(&m->out->arena, list.count, struct config_listen);
 
@@ -534,7 +569,7 @@ static bool read_listens(struct maker *m, enum flag_id id, struct config_listens
         struct config_listen *listen = &listens[i];
         listen->url = take_apart(m, list.at[i]);
         bool is_good = url_scheme_is_unix(listen->url.scheme)
-                           ? unix_address(m, &listen->url, is_peer, &listen->address)
+                           ? unix_address(m, &listen->url, has_host_only, &listen->address)
                            : ip_address(m, &listen->url, &listen->address);
         if (!is_good)
             return false;
@@ -857,9 +892,10 @@ static bool make(struct maker *m)
 {
     if (!check_fallback(m) || !read_log(m) || !check_urls(m))
         return false;
-    note(m, LOG_WARN,
-         "Running http and grpc server on single port. This is not recommended for production.",
-         NULL, NULL);
+    if (value_of(m, FLAG_LISTEN_CLIENT_HTTP_URLS)->set.count == 0)
+        note(m, LOG_WARN,
+             "Running http and grpc server on single port. This is not recommended for production.",
+             NULL, NULL);
     if (!check_discovery(m) || !check_times(m) || !check_advertise_is_said(m) ||
         !check_compaction(m))
         return false;
@@ -873,7 +909,9 @@ static bool make(struct maker *m)
     read_notices(m);
     read_checks(m);
     if (!read_sizes(m) || !read_listens(m, FLAG_LISTEN_PEER_URLS, &m->out->listen_peers) ||
-        !read_listens(m, FLAG_LISTEN_CLIENT_URLS, &m->out->listen_clients) || !check_listens(m))
+        !read_listens(m, FLAG_LISTEN_CLIENT_URLS, &m->out->listen_clients) ||
+        !read_listens(m, FLAG_LISTEN_CLIENT_HTTP_URLS, &m->out->listen_http) ||
+        !read_listens(m, FLAG_LISTEN_METRICS_URLS, &m->out->listen_metrics) || !check_listens(m))
         return false;
     read_places(m);
     note_unknown_host(m);

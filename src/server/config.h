@@ -42,7 +42,7 @@ struct config_listen {
 
 struct config_listens {
     const struct config_listen *at;
-    size_t count; /* at least one */
+    size_t count; /* of members and clients at least one */
 };
 
 /* What one side, clients or other members, has to do with TLS. */
@@ -75,7 +75,8 @@ struct config {
     uint64_t max_snapshots, max_wals; /* files kept; 0: all */
     uint64_t heartbeat_ms, election_ms;
     struct config_listens listen_peers, listen_clients;
-    int64_t quota_backend_bytes; /* 0: the default; negative: none */
+    struct config_listens listen_http, listen_metrics; /* none, or for plain HTTP alone */
+    int64_t quota_backend_bytes;                       /* 0: the default; negative: none */
     int64_t backend_batch_interval_ns;
     uint64_t max_txn_ops, max_request_bytes;
     uint32_t max_concurrent_streams;

@@ -59,6 +59,10 @@ enum flag_section {
       "Where to listen for other members.")                                                        \
     X(LISTEN_CLIENT_URLS, "listen-client-urls", URLS, "http://localhost:2379", MEMBER,             \
       "Where to listen for clients, gRPC and HTTP.")                                               \
+    X(LISTEN_CLIENT_HTTP_URLS, "listen-client-http-urls", URLS, "", MEMBER,                        \
+      "Where to listen for HTTP alone; the other places are then for gRPC alone.")                 \
+    X(LISTEN_METRICS_URLS, "listen-metrics-urls", URLS, "", MEMBER,                                \
+      "Where else to serve /metrics, /health, /livez and /readyz, from the start.")                \
     X(QUOTA_BACKEND_BYTES, "quota-backend-bytes", INT, "0", MEMBER,                                \
       "Size of the store at which writing ends (0: 2 GiB; negative: never).")                      \
     X(BACKEND_BATCH_INTERVAL, "backend-batch-interval", DURATION, "0s", MEMBER,                    \
@@ -166,8 +170,6 @@ enum flag_section {
 /* X(id, name, kind, default): taken with the value they have anyway, and no other. */
 #define FLAGS_NOT_YET(X)                                                                           \
     X(INITIAL_ELECTION_TICK_ADVANCE, "initial-election-tick-advance", BOOL, "true")                \
-    X(LISTEN_CLIENT_HTTP_URLS, "listen-client-http-urls", URLS, "")                                \
-    X(LISTEN_METRICS_URLS, "listen-metrics-urls", URLS, "")                                        \
     X(BACKEND_BBOLT_FREELIST_TYPE, "backend-bbolt-freelist-type", TEXT, "")                        \
     X(BACKEND_BATCH_LIMIT, "backend-batch-limit", INT, "0")                                        \
     X(SOCKET_REUSE_PORT, "socket-reuse-port", BOOL, "false")                                       \

@@ -103,6 +103,10 @@ static void describe(const struct config *c, struct buf *out)
     append_listens(out, c->listen_peers);
     buf_append_str(out, "\nlisten_clients=");
     append_listens(out, c->listen_clients);
+    buf_append_str(out, "\nlisten_http=");
+    append_listens(out, c->listen_http);
+    buf_append_str(out, "\nlisten_metrics=");
+    append_listens(out, c->listen_metrics);
     buf_printf(out, "\nquota=%" PRId64 "\nbatch_ns=%" PRId64 "\n", c->quota_backend_bytes,
                c->backend_batch_interval_ns);
     buf_printf(out, "txn_ops=%" PRIu64 "\nrequest_bytes=%" PRIu64 "\nstreams=%" PRIu32 "\n",
@@ -155,6 +159,8 @@ TEST(no_flags_are_etcds_defaults)
                              "election_ms=1000\n"
                              "listen_peers=http://localhost:2380@127.0.0.1:2380\n"
                              "listen_clients=http://localhost:2379@127.0.0.1:2379\n"
+                             "listen_http=\n"
+                             "listen_metrics=\n"
                              "quota=0\n"
                              "batch_ns=100000000\n"
                              "txn_ops=128\n"
@@ -251,6 +257,9 @@ static const struct {
     {"--advertise-client-urls=http://a:1,http://b:1|--advertise-client-urls=http://a:1",
      "advertise_clients=http://a:1,http://b:1"},
     {"--initial-advertise-peer-urls=http://h:1", "advertise_peers=http://h:1"},
+    {"--listen-client-http-urls=http://127.0.0.1:1", "listen_http=http://127.0.0.1:1@127.0.0.1:1"},
+    {"--listen-metrics-urls=http://127.0.0.1:1,unix://m:1/x",
+     "listen_metrics=http://127.0.0.1:1@127.0.0.1:1,unix://m:1/x@m:1"},
     {"--quota-backend-bytes=-1", "quota=-1"},
     {"--cert-file=c|--key-file=k|--trusted-ca-file=a|--client-crl-file=r|--client-cert-auth",
      "client_tls=c,k,,,a,r auth=1 makes=0 skips=0"},
@@ -486,6 +495,11 @@ const struct config_refusal config_refusals[] = {
      "--advertise-client-urls=https://h:1",
      "", CONFIG_BAD,
      "ClientKeyFile and ClientCertFile must both be present or both absent: key: , cert: d]"},
+    {"--listen-metrics-urls=https://127.0.0.1:1", "", CONFIG_BAD,
+     "client TLS key/cert (--cert-file, --key-file) must be provided for metrics secure url"},
+    {"--listen-client-http-urls=http://127.0.0.1:2379", "", CONFIG_BAD,
+     "cannot bind both --listen-client-urls and --listen-client-http-urls on the same url "
+     "http://127.0.0.1:2379"},
     {"--auto-tls|--self-signed-cert-validity=0", "", CONFIG_BAD,
      "selfSignedCertValidity is invalid,it should be greater than 0"},
 
@@ -533,8 +547,6 @@ const struct config_refusal config_refusals[] = {
     {"--log-rotation-config-json={}", "", CONFIG_BAD,
      "flag --log-rotation-config-json is not supported yet"},
     {"--backend-batch-limit=10", "", CONFIG_BAD, "flag --backend-batch-limit is not supported yet"},
-    {"--listen-metrics-urls=http://127.0.0.1:1", "", CONFIG_BAD,
-     "flag --listen-metrics-urls is not supported yet"},
     {"--auto-compaction-retention=-1h", "", CONFIG_BAD,
      "--auto-compaction-retention must not be negative"},
     {"", "ETCD_CONFIG_FILE=x", CONFIG_BAD, "open x: no such file or directory"},

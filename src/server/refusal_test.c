@@ -77,11 +77,12 @@ static const struct refusal refusals[] = {
      "open /nowhere: no such file or directory"},
     {"", "--feature-gates=PriorityRequest=true", 1,
      "\"error\":\"feature gate PriorityRequest is not supported yet\""},
-    {"", "--listen-metrics-urls=http://127.0.0.1:1", 1,
-     "\"error\":\"flag --listen-metrics-urls is not supported yet\""},
     {"", "--auto-compaction-retention=1.h5", 1,
      "\"error\":\"error parsing CompactionRetention: time: missing unit in duration "
      "\\\"1.h5\\\"\""},
+    {"", "--listen-metrics-urls=https://127.0.0.1:1", 1,
+     "\"error\":\"client TLS key/cert (--cert-file, --key-file) must be provided for metrics "
+     "secure url\""},
 
     {"", "--logger=capnslog", 1, "\"error\":\"--logger=capnslog is removed in v3.5\""},
     {"", "--log-format=x", 1,

@@ -731,6 +731,12 @@ static bool hears_clients(const struct server *s)
            (housekeeping_is_published(&s->housekeeping) && pending_has_credit(&s->pending));
 }
 
+/* They ask how we are, and want to know it from the beginning. */
+static bool hears_probes(const struct server *s)
+{
+    return s->is_stopping || pending_has_credit(&s->pending);
+}
+
 static void hear_clients(struct server *s)
 {
     uint64_t until_ns = clock_now_ns(s->io->clock) + TURN_CALLS_US * 1000ull;
@@ -739,6 +745,9 @@ static void hear_clients(struct server *s)
     rpc_line_turn(s->clients.line);
     rpc_deliver(s->clients.rpc);
     while (can_reply(s) && rpc_line_take_event(s->clients.line, RPC_LANE_FLOW, &event))
+        api_event(s->clients.api, &event);
+    while (can_reply(s) && hears_probes(s) &&
+           rpc_line_take_event(s->clients.line, RPC_LANE_PROBES, &event))
         api_event(s->clients.api, &event);
     for (unsigned i = 0; i < TURN_CALLS_MAX && can_reply(s) && hears_clients(s); i++) {
         if (!rpc_line_take_event(s->clients.line, RPC_LANE_CALLS, &event))
@@ -920,6 +929,8 @@ static bool has_more(const struct server *s)
     if (rpc_line_has_replies(line) || rpc_line_has_events(line, RPC_LANE_FLOW))
         return true;
     if (rpc_line_has_events(line, RPC_LANE_CALLS) && hears_clients(s))
+        return true;
+    if (rpc_line_has_events(line, RPC_LANE_PROBES) && hears_probes(s))
         return true;
     if (rpc_has_events(s->clients.rpc) || pending_has_confirmed(&s->pending))
         return true;
