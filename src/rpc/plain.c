@@ -32,10 +32,11 @@ static bool next_field(struct bytes *lines, struct http1_field *out)
 }
 
 /* A 405 says "Allow: GET", and errors forbid to guess their type. */
-size_t rpc_plain_fields(unsigned status, const char *type, struct bytes lines,
+size_t rpc_plain_fields(const struct rpc_conn *c, struct bytes origin, unsigned status,
+                        const char *type, struct bytes lines,
                         struct http1_field fields[static RPC_PLAIN_FIELDS_MAX])
 {
-    size_t count = 0;
+    size_t count = rpc_policy_fields(c, origin, fields);
 
     if (type)
         fields[count++] = (struct http1_field){BYTES("Content-Type"), bytes_of_str(type)};
@@ -52,7 +53,9 @@ static void write_answer(struct plain *p, unsigned status, const char *type, str
                          struct bytes body)
 {
     struct http1_field fields[RPC_PLAIN_FIELDS_MAX];
-    size_t count = rpc_plain_fields(status, type, lines, fields);
+    bool found;
+    struct bytes origin = http1_field(&p->http.reader, "Origin", &found);
+    size_t count = rpc_plain_fields(conn_of(&p->http), origin, status, type, lines, fields);
 
     http_respond(&p->http, status,
                  &(struct http_message_options){
@@ -98,7 +101,12 @@ static bool is_for_gateway(const struct rpc_conn *c, const struct http_conn *h)
 static void on_head(struct http_conn *h)
 {
     struct rpc_conn *c = conn_of(h);
+    bool found;
 
+    if (!rpc_policy_allows_host(c, http1_field(&h->reader, "Host", &found))) {
+        refuse(c, 421);
+        return;
+    }
     if (is_for_gateway(c, h)) {
         timer_stop(c->rpc->clock, &c->timer); /* bodies of streams take as long as they like */
         c->plain->call = rpc_gateway_head(c);

@@ -42,6 +42,11 @@
 struct io;
 struct rpc; /* opaque */
 
+struct rpc_names {
+    const struct bytes *at;
+    size_t count;
+};
+
 struct rpc_options {
     const struct io *io;
     struct rpc_line *line; /* outlives rpc */
@@ -54,6 +59,9 @@ struct rpc_options {
     uint64_t keepalive_interval_ms;  /* our pings, when nothing is heard; etcd: 2 h; 0: gRPC's */
     uint64_t keepalive_timeout_ms;   /* for their answer; etcd: 20 s */
     bool has_gateway;                /* JSON over HTTP/1.1 at /v3/ (gateway/gateway.h) */
+    bool has_origins;                /* browsers are told whose pages may ask: */
+    struct rpc_names origins;        /* none, or one of them "*": all */
+    struct rpc_names hosts;          /* as what plain requests without TLS may know us; the same */
     unsigned conns_max;              /* of all listeners; 0: as many as there are descriptors */
     uint64_t seed;                   /* for maps */
 };

@@ -9,6 +9,7 @@
  *     plain.c   HTTP/1.1 on a connection
  *     gateway_call.c  a call in JSON, over HTTP/1.1
  *     web.c     plain requests on HTTP/2
+ *     policy.c  which browsers may make either
  *
  *     struct rpc --< rpc_conn --< call
  *                       |  |
@@ -405,9 +406,20 @@ void rpc_gateway_flush(struct call *c);
 /* Its connection will end instead of it. */
 void rpc_gateway_cut(struct call *c);
 void rpc_gateway_free(struct call *c);
+/* --- policy.c --- */
+
+/* Logs it, too, if not. */
+bool rpc_policy_allows_host(const struct rpc_conn *c, struct bytes host);
+
+/* What a browser is told in the response to a page of this origin. How many. */
+enum { RPC_POLICY_FIELDS = 3 };
+size_t rpc_policy_fields(const struct rpc_conn *c, struct bytes origin,
+                         struct http1_field out[static RPC_POLICY_FIELDS]);
+
 /* The fields of a response; `lines` has those of the core. How many. */
-enum { RPC_PLAIN_FIELDS_MAX = 11 };
-size_t rpc_plain_fields(unsigned status, const char *type, struct bytes lines,
+enum { RPC_PLAIN_FIELDS_MAX = 11 + RPC_POLICY_FIELDS };
+size_t rpc_plain_fields(const struct rpc_conn *c, struct bytes origin, unsigned status,
+                        const char *type, struct bytes lines,
                         struct http1_field out[static RPC_PLAIN_FIELDS_MAX]);
 
 /* --- web.c --- */

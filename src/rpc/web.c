@@ -62,12 +62,21 @@ static nghttp2_nv copied(struct bytes name, struct bytes value)
                         NGHTTP2_NV_FLAG_NONE};
 }
 
+/* A browser's page says whose it is. */
+static struct bytes origin_of(const struct web *w)
+{
+    struct rpc_event fields = {.content = w->fields, .fields = {0, (uint32_t)w->fields.len}};
+
+    return rpc_event_field(&fields, "origin");
+}
+
 static void respond(struct call *c, unsigned status, const char *type, struct bytes lines,
                     struct bytes body)
 {
     nghttp2_data_provider provider = {.source.ptr = c, .read_callback = read_body};
     struct http1_field fields[RPC_PLAIN_FIELDS_MAX];
-    size_t count = rpc_plain_fields(status, type, lines, fields), total = 0;
+    size_t total = 0;
+    size_t count = rpc_plain_fields(c->conn, origin_of(c->web), status, type, lines, fields);
     nghttp2_nv out[RPC_PLAIN_FIELDS_MAX + 3];
     struct buf date = {0};
     bool has_body = body.len > 0 && !bytes_equal(rpc_call_verb(c), BYTES("HEAD"));

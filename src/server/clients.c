@@ -138,6 +138,9 @@ enum err clients_listen(struct clients *c, const struct io *io, const struct con
         .keepalive_interval_ms = (uint64_t)config->grpc_keepalive_interval_ns / NS_PER_MS,
         .keepalive_timeout_ms = (uint64_t)config->grpc_keepalive_timeout_ns / NS_PER_MS,
         .has_gateway = config->enable_grpc_gateway,
+        .has_origins = true,
+        .origins = {config->cors.at, config->cors.count},
+        .hosts = {config->host_whitelist.at, config->host_whitelist.count},
         .conns_max = conns_max(io->files_max),
         .seed = map_seed,
     });

@@ -781,6 +781,8 @@ static void read_plain(struct maker *m)
     c->max_wals = value_of(m, FLAG_MAX_WALS)->number;
     c->quota_backend_bytes = value_of(m, FLAG_QUOTA_BACKEND_BYTES)->integer;
     c->max_txn_ops = value_of(m, FLAG_MAX_TXN_OPS)->number;
+    c->cors = value_of(m, FLAG_CORS)->set;
+    c->host_whitelist = value_of(m, FLAG_HOST_WHITELIST)->set;
     c->max_concurrent_streams = (uint32_t)value_of(m, FLAG_MAX_CONCURRENT_STREAMS)->number;
     c->enable_grpc_gateway = value_of(m, FLAG_ENABLE_GRPC_GATEWAY)->boolean;
     c->strict_reconfig_check = value_of(m, FLAG_STRICT_RECONFIG_CHECK)->boolean;

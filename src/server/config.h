@@ -96,6 +96,7 @@ struct config {
     bool auto_compaction_counts_revisions;
     int64_t auto_compaction_retention; /* revisions, or else nanoseconds; 0: there is none */
 
+    struct url_list cors, host_whitelist; /* "*" among them: all */
     struct tls_flags client_tls, peer_tls;
     struct url_list cipher_suites;     /* all known; none: those we choose */
     enum tls_version tls_min, tls_max; /* neither is ANY */

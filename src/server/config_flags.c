@@ -82,10 +82,10 @@ static bool set_choice(struct flag_value *value, struct bytes text, struct bytes
 static bool set_origins(struct flags *f, struct flag_value *value, struct bytes text,
                         struct buf *why)
 {
-    struct url_list list;
-
-    value->text = arena_copy_str(f->arena, text);
-    return bytes_equal(text, BYTES("*")) || url_list_parse(text, f->arena, why, &list);
+    if (!bytes_equal(text, BYTES("*")))
+        return url_list_parse(text, f->arena, why, &value->set);
+    value->set = url_list_split(arena_copy(f->arena, text), f->arena);
+    return true;
 }
 
 static bool check_stages(struct flags *f, struct bytes text, struct buf *why)
@@ -213,8 +213,6 @@ static bool is_default_in_other_words(const struct flags *f, enum flag_id id)
     case FLAG_RAFT_READ_TIMEOUT:
     case FLAG_RAFT_WRITE_TIMEOUT:
         return value->integer < 5 * (int64_t)1000000000; /* raised to the default */
-    case FLAG_HOST_WHITELIST:
-        return url_list_has(value->set, BYTES("*")); /* whoever else is listed */
     case FLAG_BCRYPT_COST:
         return value->number < 4 || value->number > 31; /* replaced by the default */
     case FLAG_AUTH_TOKEN_TTL:

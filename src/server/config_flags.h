@@ -145,6 +145,10 @@ enum flag_section {
       "What --auto-compaction-retention counts: 'periodic' time, or 'revision's.")                 \
     X(AUTO_COMPACTION_RETENTION, "auto-compaction-retention", TEXT, "0", CLUSTER,                  \
       "History to keep when it is compacted by itself: hours, or a time like '5m' (0: all).")      \
+    X(CORS, "cors", ORIGINS, "*", SECURITY,                                                        \
+      "Whose pages in a browser may ask by HTTP: '*' for all, or URLs.")                           \
+    X(HOST_WHITELIST, "host-whitelist", SET, "*", SECURITY,                                        \
+      "Names of this host that plain HTTP without TLS may use: '*' for all.")                      \
     X(LOGGER, "logger", TEXT, "zap", LOG, "The shape of the log. There is only 'zap'.")            \
     X(LOG_OUTPUTS, "log-outputs", SET, "default", LOG,                                             \
       "Where the log goes: 'default', 'stderr', 'stdout' or files, with commas between.")          \
@@ -193,8 +197,6 @@ enum flag_section {
     X(DISCOVERY_SRV, "discovery-srv", TEXT, "")                                                    \
     X(DISCOVERY_SRV_NAME, "discovery-srv-name", TEXT, "")                                          \
     X(DISCOVERY_FALLBACK, "discovery-fallback", EXIT, "exit")                                      \
-    X(CORS, "cors", ORIGINS, "*")                                                                  \
-    X(HOST_WHITELIST, "host-whitelist", SET, "*")                                                  \
     X(AUTH_TOKEN, "auth-token", TEXT, "simple")                                                    \
     X(BCRYPT_COST, "bcrypt-cost", UINT, "10")                                                      \
     X(AUTH_TOKEN_TTL, "auth-token-ttl", UINT, "300")                                               \
@@ -259,8 +261,8 @@ struct flag_value {
     bool boolean;        /* BOOL; STATE: existing; EXIT: proxy */
     uint64_t number;     /* UINT, UINT32 */
     int64_t integer;     /* INT; DURATION, in nanoseconds */
-    const char *text;    /* TEXT, ORIGINS; STATE: NULL, or what a file says that is neither */
-    struct url_list set; /* URLS, SET, LIST */
+    const char *text;    /* TEXT; STATE: NULL, or what a file says that is neither */
+    struct url_list set; /* URLS, SET, LIST, ORIGINS */
     struct gates gates;  /* GATES */
 };
 

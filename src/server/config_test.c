@@ -134,6 +134,7 @@ static void describe(const struct config *c, struct buf *out)
     append_tls(out, "client", &c->client_tls);
     append_tls(out, "peer", &c->peer_tls);
     append_list(out, "suites", c->cipher_suites);
+    append_list(out, "cors", c->cors);
     buf_printf(out, "tls_min=%d\ntls_max=%d\nyears=%" PRIu64 "\n", c->tls_min, c->tls_max,
                c->self_signed_years);
     buf_printf(out, "retention=%" PRId64 "%s\n", c->auto_compaction_retention,
@@ -197,6 +198,7 @@ TEST(no_flags_are_etcds_defaults)
                              "peer_hosts=\n"
                              "peer_cns=\n"
                              "suites=\n"
+                             "cors=*\n"
                              "tls_min=1\n"
                              "tls_max=2\n"
                              "years=1\n"
@@ -272,6 +274,7 @@ static const struct {
     {"--cipher-suites=TLS_RSA_WITH_AES_128_CBC_SHA,TLS_AES_128_GCM_SHA256",
      "suites=TLS_RSA_WITH_AES_128_CBC_SHA,TLS_AES_128_GCM_SHA256"},
     {"--tls-min-version=TLS1.3", "tls_min=2"},
+    {"--cors=http://b:1,http://a:1", "cors=http://a:1,http://b:1"},
     {"--tls-min-version=", "tls_min=1"},
     {"--tls-max-version=TLS1.2", "tls_max=1"},
     {"--self-signed-cert-validity=3", "years=3"},
@@ -541,8 +544,6 @@ const struct config_refusal config_refusals[] = {
     {"--backend-bbolt-freelist-type=array", "", CONFIG_BAD,
      "flag --backend-bbolt-freelist-type is not supported yet"},
     {"--metrics=extensive", "", CONFIG_BAD, "flag --metrics is not supported yet"},
-    {"--host-whitelist=a", "", CONFIG_BAD, "flag --host-whitelist is not supported yet"},
-    {"--cors=http://a:1", "", CONFIG_BAD, "flag --cors is not supported yet"},
     {"--raft-read-timeout=6s", "", CONFIG_BAD, "flag --raft-read-timeout is not supported yet"},
     {"--log-rotation-config-json={}", "", CONFIG_BAD,
      "flag --log-rotation-config-json is not supported yet"},

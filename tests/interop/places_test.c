@@ -101,3 +101,52 @@ TEST(probes_are_served_by_tls)
     CHECK(strstr(get(&r, r.metrics, "/version"), "404") != NULL);
     rig_close(&r);
 }
+
+/* --- browsers --- */
+
+static const char *fields_of(struct place_rig *r, const char *flags)
+{
+    return peer_run(&r->p.arena,
+                    "curl -s -D - -o /dev/null %s %s/health | tr -d '\\r' | "
+                    "grep -i -e '^HTTP' -e '^access' | sort",
+                    flags, r->p.client_url);
+}
+
+#define ALLOWED(origin)                                                                            \
+    "Access-Control-Allow-Headers: accept, content-type, authorization\n"                          \
+    "Access-Control-Allow-Methods: POST, GET, OPTIONS, PUT, DELETE\n"                              \
+    "Access-Control-Allow-Origin: " origin "\n"
+
+/* The same is asked of real etcd. */
+static void check_browsers(struct peer *p)
+{
+    struct place_rig r = {.p = *p};
+
+    peer_start(&r.p, "");
+    CHECK_STR(fields_of(&r, ""), ALLOWED("*") "HTTP/1.1 200 OK");
+    CHECK_STR(fields_of(&r, "-X OPTIONS -H 'Host: x'"), ALLOWED("*") "HTTP/1.1 200 OK");
+    peer_stop(&r.p);
+    peer_start(&r.p, "--cors http://a:1,http://b:2 --host-whitelist localhost,h");
+    CHECK_STR(fields_of(&r, "-H 'Host: h:77'"), "HTTP/1.1 200 OK");
+    CHECK_STR(fields_of(&r, "-H 'Host: h' -H 'Origin: http://b:2'"),
+              ALLOWED("http://b:2") "HTTP/1.1 200 OK");
+    CHECK_STR(fields_of(&r, "-H 'Host: h' -H 'Origin: http://c:2'"), "HTTP/1.1 200 OK");
+    CHECK_STR(fields_of(&r, "-H 'Host: evil:2379'"), "HTTP/1.1 421 Misdirected Request");
+    CHECK_STR(peer_run(&r.p.arena,
+                       "grep -c -F 'rejecting HTTP request to prevent DNS rebinding attacks' "
+                       "%s.log",
+                       r.p.dir),
+              "1");
+    peer_stop(&r.p);
+    peer_close(&r.p);
+}
+
+TEST(browsers_are_told_by_us_what_etcd_tells_them)
+{
+    struct peer ours, etcd;
+    peer_need();
+    peer_open_ours(&ours, in_tmp("ours"));
+    check_browsers(&ours);
+    peer_open(&etcd, in_tmp("etcd"));
+    check_browsers(&etcd);
+}
