@@ -53,6 +53,7 @@ static bool wants_more(const struct http_conn *c)
     case HTTP_IN_NOTHING:
         return true;
     case HTTP_IN_MESSAGE:
+    case HTTP_IN_SWITCHED:
         return c->unconsumed < c->window;
     case HTTP_IN_WHOLE:
         return c->ahead.len < HTTP_AHEAD_BYTES;
@@ -77,7 +78,7 @@ static void pause_or_resume(struct http_conn *c)
 static bool may_read(const struct http_conn *c)
 {
     return c->on && c->in != HTTP_IN_WHOLE && c->in != HTTP_IN_NOTHING && !is_held_back(c) &&
-           (c->in != HTTP_IN_MESSAGE || c->unconsumed < c->window);
+           ((c->in != HTTP_IN_MESSAGE && c->in != HTTP_IN_SWITCHED) || c->unconsumed < c->window);
 }
 
 static void write_error(struct http_conn *c)
@@ -212,7 +213,7 @@ static void interim_whole(struct http_conn *c)
 
 static void body_piece(struct http_conn *c, struct bytes piece)
 {
-    if (c->in == HTTP_IN_MESSAGE) {
+    if (c->in == HTTP_IN_MESSAGE || c->in == HTTP_IN_SWITCHED) {
         c->unconsumed += piece.len;
         c->on->on_body(c, piece);
         return;
@@ -231,8 +232,15 @@ static void body_piece(struct http_conn *c, struct bytes piece)
 static bool read_part(struct http_conn *c, struct bytes *in)
 {
     struct bytes piece;
-    enum http1_found found = http1_read(&c->reader, in, &piece);
 
+    if (c->in == HTTP_IN_SWITCHED) {
+        piece = *in;
+        *in = bytes_of(NULL, 0);
+        if (piece.len > 0)
+            body_piece(c, piece);
+        return piece.len > 0;
+    }
+    enum http1_found found = http1_read(&c->reader, in, &piece);
     c->in_hand = in->len;
     switch (found) {
     case HTTP1_MORE:
@@ -325,6 +333,11 @@ static void request_ended(struct http_conn *c)
     c->last = true;
     if (c->in == HTTP_IN_WHOLE)
         return;
+    if (c->in == HTTP_IN_SWITCHED) {
+        c->out = HTTP_OUT_DONE;
+        exchange_over(c);
+        return;
+    }
     bool is_between = http1_close(&c->reader) == HTTP1_MORE;
     if (is_between || c->in == HTTP_IN_DISCARD) {
         c->out = HTTP_OUT_DONE;
@@ -492,6 +505,26 @@ void http_respond(struct http_conn *c, unsigned status, const struct http_messag
     http1_write_head_end(out);
 }
 
+void http_switch(struct http_conn *c, const char *protocol, const struct http1_field *fields,
+                 size_t field_count)
+{
+    struct buf *out = wire_buf(c->wire);
+
+    assert(is_server(c));
+    assert(c->out == HTTP_OUT_IDLE);
+    assert(c->in == HTTP_IN_WHOLE);
+    assert(c->reading); /* so that what came behind the request is shown in its turn */
+
+    http1_write_status_line(out, 101);
+    http1_write_field(out, "Upgrade", bytes_of_str(protocol));
+    http1_write_field(out, "Connection", BYTES("Upgrade"));
+    write_fields(c, &(struct http_message_options){.fields = fields, .field_count = field_count});
+    http1_write_head_end(out);
+    c->last = true;
+    c->in = HTTP_IN_SWITCHED;
+    c->out = HTTP_OUT_UNTIL_CLOSE;
+}
+
 size_t http_credit(struct http_conn *c)
 {
     /* A full gathering is handed over: the wire reports only what had to wait, so whoever asks now
@@ -563,6 +596,10 @@ void http_finish(struct http_conn *c)
         discard_rest(c);
         return;
     }
+    if (c->in == HTTP_IN_SWITCHED) {
+        exchange_over(c);
+        return;
+    }
     assert(c->in == HTTP_IN_WHOLE);
     if (c->reading)
         return; /* message_whole, or the loop, sees to it */
@@ -595,7 +632,7 @@ struct bytes http_query(const struct http_conn *c)
 void http_check(const struct http_conn *c)
 {
     assert(c->unconsumed == 0 || c->in == HTTP_IN_MESSAGE || c->in == HTTP_IN_WHOLE ||
-           c->in == HTTP_IN_NOTHING || c->in == HTTP_IN_IDLE);
+           c->in == HTTP_IN_SWITCHED || c->in == HTTP_IN_NOTHING || c->in == HTTP_IN_IDLE);
     assert(c->out != HTTP_OUT_AWAITS_CONTINUE || !is_server(c));
     assert(c->out_left == 0 || c->out == HTTP_OUT_LENGTH || c->out == HTTP_OUT_NO_BODY ||
            c->out == HTTP_OUT_AWAITS_CONTINUE || c->out == HTTP_OUT_DONE);

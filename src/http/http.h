@@ -25,6 +25,9 @@
  * exchange, and the connection is not kept; a response to nothing breaks it; up to
  * HTTP_INTERIM_MAX interim responses are passed over.
  *
+ * A server may switch to another protocol (http_switch): from then on on_body shows whatever comes
+ * and http_send sends whatever is given, as it is, until http_finish or the connection's end.
+ *
  * Promises   1. Memory: a head of HTTP1_HEAD_BYTES_MAX, HTTP_AHEAD_BYTES and one read of the socket
  *               that came too early, and what is sent beyond credit: one piece.
  *            2. on_head, on_body, on_end, on_over come in this order, each as often as drawn; none
@@ -32,7 +35,7 @@
  *            3. Whatever the other end sends, what we write is well-formed, and a response follows
  *               its own request and no other.
  * Not here   What requests mean; time limits; whom to connect to. Trailers are dropped. Content
- *            codings, and protocols to upgrade to, are not known.
+ *            codings are not known, nor what is spoken after a switch.
  * Leans on   http1 (the bytes), wire (the outgoing queue), io's net and clock.
  */
 #pragma once
@@ -64,8 +67,9 @@ enum http_in {
     HTTP_IN_IDLE,    /* a client that has not asked; a server between two requests */
     HTTP_IN_MESSAGE, /* being read */
     HTTP_IN_WHOLE,
-    HTTP_IN_DISCARD, /* answered before it was read: the rest passes */
-    HTTP_IN_NOTHING, /* nothing that comes matters any more */
+    HTTP_IN_DISCARD,  /* answered before it was read: the rest passes */
+    HTTP_IN_SWITCHED, /* another protocol is spoken */
+    HTTP_IN_NOTHING,  /* nothing that comes matters any more */
 };
 
 enum http_out {
@@ -157,6 +161,10 @@ void http_continue(struct http_conn *c);
 
 /* The serving end, from on_head on, once. The date is added. */
 void http_respond(struct http_conn *c, unsigned status, const struct http_message_options *options);
+
+/* Instead of it, from on_end: 101. The connection ends with what follows. */
+void http_switch(struct http_conn *c, const char *protocol, const struct http1_field *fields,
+                 size_t field_count);
 
 /* How much of the body may be handed over now; 0: wait for on_credit. One piece may be larger. */
 size_t http_credit(struct http_conn *c);

@@ -453,6 +453,8 @@ const char *http1_reason(unsigned status)
     switch (status) {
     case 100:
         return "Continue";
+    case 101:
+        return "Switching Protocols";
     case 200:
         return "OK";
     case 204:

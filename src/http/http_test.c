@@ -18,6 +18,7 @@ struct http_rig {
     bool paused, is_blocked;
     bool responds_head, responds_end; /* "200 ok" from inside the callback */
     bool keeps_body;                  /* does not consume what it is shown */
+    bool switches;                    /* to another protocol */
     struct conn_write *waiting;
 };
 
@@ -106,6 +107,8 @@ static void on_end(struct http_conn *c)
     buf_append_str(&r->told, "<end>");
     if (r->responds_end)
         respond(c, "ok");
+    if (r->switches)
+        http_switch(c, "talk", NULL, 0);
 }
 
 static void on_credit(struct http_conn *c)
@@ -256,6 +259,48 @@ TEST(whoever_answers_from_within_is_given_the_next_request_on_the_same_stack)
 
     CHECK_EQ(r->told.len, 10000 * strlen("[POST /].<end><over>"));
     buf_free(&many);
+    rig_close(r);
+}
+
+#define SWITCHED "HTTP/1.1 101 Switching Protocols\r\nUpgrade: talk\r\nConnection: Upgrade\r\n\r\n"
+
+TEST(after_a_switch_bytes_are_shown_and_sent_as_they_are)
+{
+    struct http_rig *r = rig_open(HTTP1_REQUEST);
+    r->switches = true;
+
+    hear(r, "GET /1 HTTP/1.1\r\nHost: x\r\n\r\nsome");
+    hear(r, "thing");
+    check_text(&r->told, "[GET /1]<end>something");
+    http_send(&r->http, BYTES("answer"));
+    check_sent(r, SWITCHED "answer");
+
+    r->keeps_body = true;
+    http_set_window(&r->http, 2);
+    hear(r, "abc");
+    CHECK(r->paused);
+    hear(r, "def"); /* was on its way */
+    check_text(&r->told, "abc");
+    http_consumed(&r->http, 3);
+    check_text(&r->told, "def");
+    http_consumed(&r->http, 3);
+    CHECK(!r->paused);
+
+    http_finish(&r->http);
+    hear(r, "nobody hears that");
+    check_text(&r->told, "<last>");
+    rig_close(r);
+}
+
+TEST(a_switched_connection_ends_with_the_clients)
+{
+    struct http_rig *r = rig_open(HTTP1_REQUEST);
+    r->switches = true;
+
+    hear_slowly(r, "GET /1 HTTP/1.1\r\nHost: x\r\n\r\nx");
+    http_ended(&r->http);
+
+    check_text(&r->told, "[GET /1]<end>x<last>");
     rig_close(r);
 }
 
