@@ -3,6 +3,7 @@
 #include "base/assert.h"
 #include "base/mem.h"
 #include "base/text.h"
+#include "gateway/base64.h"
 #include "pb/codec.h"
 #include "pb/wire.h"
 
@@ -501,75 +502,6 @@ static bool read_number(const struct pb_field *f, const struct token *t, uint64_
     }
 }
 
-static int base64_value(uint8_t c, bool is_url_safe)
-{
-    if (c >= 'A' && c <= 'Z')
-        return c - 'A';
-    if (c >= 'a' && c <= 'z')
-        return c - 'a' + 26;
-    if (c >= '0' && c <= '9')
-        return c - '0' + 52;
-    if (c == (is_url_safe ? '-' : '+'))
-        return 62;
-    return c == (is_url_safe ? '_' : '/') ? 63 : -1;
-}
-
-static bool is_line_end(uint8_t c)
-{
-    return c == '\r' || c == '\n';
-}
-
-/* Behind the digits of a padded text: as many '=' as are missing, and nothing else. */
-static bool is_padding(struct bytes s, unsigned wanted)
-{
-    unsigned found = 0;
-
-    for (size_t i = 0; i < s.len; i++) {
-        if (s.at[i] == '=')
-            found++;
-        else if (!is_line_end(s.at[i]))
-            return false;
-    }
-    return found == wanted;
-}
-
-/*
- * Which alphabet it is, and whether it is padded, is told by what the text looks like. Ends of
- * lines may stand anywhere, as Go has it, and bits that are left over may be anything.
- */
-bool json_read_base64(struct bytes text, struct buf *out)
-{
-    bool is_url_safe = false, is_padded = text.len % 4 == 0;
-    uint32_t bits = 0;
-    unsigned digits = 0;
-    size_t i = 0;
-
-    for (size_t k = 0; k < text.len && !is_url_safe; k++)
-        is_url_safe = text.at[k] == '-' || text.at[k] == '_';
-    buf_reserve(out, text.len / 4 * 3 + 3);
-    for (; i < text.len && text.at[i] != '='; i++) {
-        int value = base64_value(text.at[i], is_url_safe);
-        if (is_line_end(text.at[i]))
-            continue;
-        if (value < 0)
-            return false;
-        bits = bits << 6 | (uint32_t)value;
-        if (++digits < 4)
-            continue;
-        uint8_t three[] = {(uint8_t)(bits >> 16), (uint8_t)(bits >> 8), (uint8_t)bits};
-        buf_append(out, bytes_of(three, 3));
-        digits = 0;
-    }
-    struct bytes behind = bytes_of(text.at + i, text.len - i);
-    if (digits == 1 || !is_padding(behind, is_padded && digits > 0 ? 4 - digits : 0))
-        return false;
-    if (digits >= 2)
-        buf_append_byte(out, (uint8_t)(bits >> (digits == 2 ? 4 : 10)));
-    if (digits == 3)
-        buf_append_byte(out, (uint8_t)(bits >> 2));
-    return true;
-}
-
 /* --- the wire --- */
 
 static void append_varint(struct buf *out, uint64_t value)
@@ -724,7 +656,7 @@ static bool read_scalar(struct reader *r, const struct pb_field *f, const struct
         return true;
     case PB_BYTES:
         buf_clear(&r->scratch);
-        if (t->kind != TOKEN_STRING || !json_read_base64(t->text, &r->scratch))
+        if (t->kind != TOKEN_STRING || !base64_read(t->text, &r->scratch))
             return bad_value(r, f, t);
         append_content(r, f, buf_bytes(&r->scratch));
         return true;

@@ -28,6 +28,3 @@
  * to `why` the reason instead. */
 MUST_CHECK enum err json_read(const struct pb_schema *schema, struct bytes text, struct buf *out,
                               struct buf *why);
-
-/* Appends what base64 stands for; false: it is none. */
-bool json_read_base64(struct bytes text, struct buf *out);

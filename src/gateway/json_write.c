@@ -2,6 +2,7 @@
 
 #include "base/assert.h"
 #include "base/mem.h"
+#include "gateway/base64.h"
 #include "pb/wire.h"
 
 #include <inttypes.h>
@@ -91,35 +92,22 @@ static void put_number(struct json_write *w, const struct pb_field *f, uint64_t 
     }
 }
 
-static void put_base64(struct buf *out, const uint8_t *three, unsigned count)
-{
-    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    uint32_t bits = (uint32_t)three[0] << 16 | (count > 1 ? (uint32_t)three[1] << 8 : 0) |
-                    (count > 2 ? three[2] : 0);
-    uint8_t *at = buf_extend(out, 4);
-
-    at[0] = (uint8_t)digits[bits >> 18];
-    at[1] = (uint8_t)digits[bits >> 12 & 63];
-    at[2] = count > 1 ? (uint8_t)digits[bits >> 6 & 63] : '=';
-    at[3] = count > 2 ? (uint8_t)digits[bits & 63] : '=';
-}
-
 /* Three bytes are four digits; what is over waits for more. */
 static void put_bytes(struct json_write *w, struct bytes piece)
 {
     struct buf *out = w->json.out;
     size_t i = 0;
 
-    buf_reserve(out, piece.len / 3 * 4 + 8);
     while (w->carried > 0 && i < piece.len) {
         w->carry[w->carried++] = piece.at[i++];
         if (w->carried == 3) {
-            put_base64(out, w->carry, 3);
+            base64_append(bytes_of(w->carry, 3), out);
             w->carried = 0;
         }
     }
-    for (; piece.len - i >= 3; i += 3)
-        put_base64(out, piece.at + i, 3);
+    size_t whole = (piece.len - i) / 3 * 3;
+    base64_append(bytes_of(piece.at + i, whole), out);
+    i += whole;
     while (i < piece.len)
         w->carry[w->carried++] = piece.at[i++];
 }
@@ -200,8 +188,7 @@ static void content_over(struct json_write *w)
         json_put_text(&w->json, name_of(w->field), buf_bytes(&w->text));
         buf_clear(&w->text);
     } else if (w->state == CONTENT) {
-        if (w->carried > 0)
-            put_base64(w->json.out, w->carry, w->carried);
+        base64_append(bytes_of(w->carry, w->carried), w->json.out);
         w->carried = 0;
         json_end_text(&w->json);
     }
