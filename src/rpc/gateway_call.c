@@ -3,12 +3,18 @@
  * same life, queue and credit; only what nghttp2 is to the others, this file is to it: bodies
  * become messages before the core sees them, and what is queued becomes text when the socket takes
  * it.
+ *
+ * Over a WebSocket, as etcd's proxy for those has it, the text of the client's messages is the
+ * body, and each line of the response is a message.
  */
 #include "base/assert.h"
 #include "base/text.h"
 #include "gateway/gateway.h"
+#include "gateway/websocket.h"
 #include "rpc/grpc_text.h"
 #include "rpc/rpc_int.h"
+
+enum { CLOSE_NORMAL = 1000, CLOSE_PROTOCOL_ERROR = 1002 };
 
 struct gateway_call {
     const struct gateway_route *route;
@@ -19,7 +25,13 @@ struct gateway_call {
     bool has_head;     /* the response's was written */
     bool is_read;      /* nothing of the body matters any more */
     bool is_cut;       /* there is no way to end it but with the connection */
+
+    struct websocket_reader *websocket; /* NULL: plain HTTP */
+    bool is_within_message;             /* of which a part was sent */
 };
+
+/* Where there is nothing, as a WebSocket learns when it is one. */
+static const struct gateway_route nowhere = {.path = "", .method = ""};
 
 static struct http_conn *http_of(const struct call *c)
 {
@@ -33,6 +45,7 @@ void rpc_gateway_free(struct call *c)
     gateway_in_free(&g->in);
     gateway_out_free(&g->out);
     buf_free(&g->text);
+    mem_free(g->websocket);
     mem_free(g);
     c->gateway = NULL;
 }
@@ -40,6 +53,58 @@ void rpc_gateway_free(struct call *c)
 static bool is_stream(const struct gateway_call *g)
 {
     return g->route->kind != GATEWAY_UNARY;
+}
+
+bool rpc_gateway_is_websocket(const struct call *c)
+{
+    return c->gateway->websocket != NULL;
+}
+
+/* --- frames of a WebSocket --- */
+
+static void send_frame(struct call *c, enum websocket_opcode opcode, bool is_last,
+                       struct bytes content)
+{
+    struct buf head = {0};
+
+    websocket_write_head(&head, opcode, is_last, content.len);
+    http_send(http_of(c), buf_bytes(&head));
+    http_send(http_of(c), content);
+    buf_free(&head);
+}
+
+static void send_part(struct call *c, struct bytes part, bool is_last)
+{
+    struct gateway_call *g = c->gateway;
+
+    if (part.len > 0 || g->is_within_message) /* an empty line is none */
+        send_frame(c, g->is_within_message ? WEBSOCKET_GOES_ON : WEBSOCKET_TEXT, is_last, part);
+    g->is_within_message = !is_last && (part.len > 0 || g->is_within_message);
+}
+
+/* Lines that are whole; one that gets too long to be held is sent in parts. */
+static void send_lines(struct call *c, bool is_all)
+{
+    struct gateway_call *g = c->gateway;
+    struct bytes left = buf_bytes(&g->text);
+
+    for (const uint8_t *end; left.len > 0 && (end = memchr(left.at, '\n', left.len));) {
+        struct bytes line = bytes_of(left.at, (size_t)(end - left.at));
+        send_part(c, line, true);
+        left = bytes_of(end + 1, left.len - line.len - 1);
+    }
+    if (is_all || left.len > GATEWAY_WHOLE_BYTES) {
+        send_part(c, left, is_all);
+        left.len = 0;
+    }
+    buf_drop_front(&g->text, g->text.len - left.len);
+}
+
+static void send_close(struct call *c, uint16_t code)
+{
+    uint8_t content[] = {(uint8_t)(code >> 8), (uint8_t)code};
+
+    send_frame(c, WEBSOCKET_CLOSE, true, bytes_of(content, sizeof(content)));
 }
 
 /* --- the response --- */
@@ -75,8 +140,11 @@ static void respond_with_error(struct call *c, unsigned code, struct bytes messa
     bool in_stream = is_stream(g) && c->method; /* before it was opened, it is not a stream's */
     struct buf challenge = {0};
 
-    buf_clear(&g->text);
+    if (!g->websocket)
+        buf_clear(&g->text);
     gateway_write_error(code, message, in_stream, &g->text);
+    if (g->websocket)
+        return;
     if (code == RPC_UNAUTHENTICATED && !in_stream)
         append_field_text(&challenge, message);
     if (!g->has_head)
@@ -85,21 +153,33 @@ static void respond_with_error(struct call *c, unsigned code, struct bytes messa
     buf_free(&challenge);
 }
 
-static void respond_to_end(struct call *c)
+static void respond_with_ok(struct call *c)
 {
     struct gateway_call *g = c->gateway;
-    struct buf message = {0};
 
-    if (c->code != RPC_OK) {
-        grpc_percent_decode(buf_bytes(&c->text), &message);
-        respond_with_error(c, c->code, buf_bytes(&message));
-        buf_free(&message);
+    if (g->websocket)
         return;
-    }
     if (!g->has_head)
         write_head(c, 200, is_stream(g) ? HTTP_CHUNKED : g->text.len, !is_stream(g),
                    bytes_of(NULL, 0));
     http_send(http_of(c), buf_bytes(&g->text));
+}
+
+static void respond_to_end(struct call *c)
+{
+    struct buf message = {0};
+
+    if (c->code == RPC_OK) {
+        respond_with_ok(c);
+    } else {
+        grpc_percent_decode(buf_bytes(&c->text), &message);
+        respond_with_error(c, c->code, buf_bytes(&message));
+        buf_free(&message);
+    }
+    if (c->gateway->websocket) {
+        send_lines(c, true);
+        send_close(c, CLOSE_NORMAL);
+    }
 }
 
 /* A short answer gets its length; a long one, and a stream's, begins before its end is known. */
@@ -107,6 +187,10 @@ static void send_text(struct call *c)
 {
     struct gateway_call *g = c->gateway;
 
+    if (g->websocket) {
+        send_lines(c, false);
+        return;
+    }
     if (!g->has_head && !is_stream(g) && g->text.len <= GATEWAY_WHOLE_BYTES)
         return;
     if (g->text.len == 0)
@@ -180,8 +264,6 @@ static void take_fields(struct call *c, const struct http1_reader *head)
     static const char prefix[] = "Grpc-Metadata-";
     size_t prefix_len = sizeof(prefix) - 1;
 
-    rpc_call_field(c, BYTES(":path"), bytes_of_str(c->gateway->route->method));
-    rpc_call_field(c, BYTES("content-type"), BYTES("application/grpc"));
     for (size_t i = 0; i < head->field_count; i++) {
         struct bytes name = head->fields[i].name;
         char lower[64];
@@ -196,7 +278,50 @@ static void take_fields(struct call *c, const struct http1_reader *head)
         else if (strncasecmp(lower, prefix, prefix_len) == 0)
             rpc_call_field(c, bytes_of_str(lower + prefix_len), head->fields[i].value);
     }
-    c->through_gateway = true;
+}
+
+static struct bytes without_spaces_before(struct bytes s)
+{
+    while (s.len > 0 && s.at[0] == ' ')
+        s = bytes_of(s.at + 1, s.len - 1);
+    return s;
+}
+
+/* The value of a cookie; nothing if there is none of that name. */
+static struct bytes find_cookie(struct bytes cookies, struct bytes name)
+{
+    while (cookies.len > 0) {
+        const uint8_t *end = memchr(cookies.at, ';', cookies.len);
+        struct bytes one = bytes_of(cookies.at, end ? (size_t)(end - cookies.at) : cookies.len);
+        size_t next = one.len + (end != NULL);
+        cookies = bytes_of(cookies.at + next, cookies.len - next);
+        one = without_spaces_before(one);
+        if (one.len > name.len && bytes_starts_with(one, name) && one.at[name.len] == '=')
+            return bytes_of(one.at + name.len + 1, one.len - name.len - 1);
+    }
+    return cookies;
+}
+
+/* "Bearer, token" among the protocols, since a browser can set no other field; or a cookie. */
+static void take_websocket_fields(struct call *c, const struct http1_reader *head)
+{
+    bool found;
+    struct bytes mark = BYTES("Bearer,");
+    struct bytes protocols = http1_field(head, "Sec-WebSocket-Protocol", &found);
+    struct bytes token = find_cookie(http1_field(head, "Cookie", &found), BYTES("token"));
+    const uint8_t *at =
+        protocols.len > 0 ? memmem(protocols.at, protocols.len, mark.at, mark.len) : NULL;
+    struct buf value = {0};
+
+    if (token.len == 0 && at)
+        token = bytes_of(at + mark.len, protocols.len - (size_t)(at - protocols.at) - mark.len);
+    token = without_spaces_before(token);
+    if (token.len == 0)
+        return;
+    buf_append_str(&value, "Bearer ");
+    buf_append(&value, token);
+    rpc_call_field(c, BYTES("authorization"), buf_bytes(&value));
+    buf_free(&value);
 }
 
 /* Refused before the core has heard of it. */
@@ -256,7 +381,13 @@ static bool take_timeout(struct call *c, const struct http1_reader *head)
 /* Its deadline begins to count. */
 static void open_call(struct call *c)
 {
-    take_fields(c, &http_of(c)->reader);
+    rpc_call_field(c, BYTES(":path"), bytes_of_str(c->gateway->route->method));
+    rpc_call_field(c, BYTES("content-type"), BYTES("application/grpc"));
+    if (c->gateway->websocket)
+        take_websocket_fields(c, &http_of(c)->reader);
+    else
+        take_fields(c, &http_of(c)->reader);
+    c->through_gateway = true;
     rpc_call_fields_done(c);
 }
 
@@ -346,7 +477,8 @@ static void read_only_request(struct call *c)
     struct buf message = {0}, why = {0};
     enum gateway_in_result found = gateway_in_next(&g->in, g->route->request, &message, &why);
 
-    assert(found != GATEWAY_MORE);
+    if (found == GATEWAY_MORE) /* only a WebSocket's has not come to its end */
+        return;
     gateway_in_free(&g->in);
     g->is_read = true;
     if (found == GATEWAY_BAD)
@@ -362,36 +494,143 @@ static bool reads_stream(const struct call *c)
     return c->gateway->route->kind == GATEWAY_BOTH_STREAM;
 }
 
+static void read_requests(struct call *c)
+{
+    if (reads_stream(c))
+        read_stream(c);
+    else if (!c->gateway->is_read)
+        read_only_request(c);
+}
+
+static bool wants_body(const struct call *c)
+{
+    return is_ours(c) && !c->gateway->is_read;
+}
+
+/* The body may grow by so much? */
+static bool has_space_for(struct call *c, size_t more)
+{
+    struct gateway_call *g = c->gateway;
+
+    if (g->in.body.len + more <= c->conn->rpc->options.message_bytes_max * PLAIN_BODY_FACTOR)
+        return true;
+    gateway_in_free(&g->in);
+    g->is_read = true;
+    refuse(c, RPC_RESOURCE_EXHAUSTED, BYTES("request body is too large"));
+    return false;
+}
+
+/* What was taken in is dealt with but for a stream's, while the core is busy with one of them. */
+static void consume_unless_busy(struct call *c)
+{
+    if (!wants_body(c) || !reads_stream(c) || c->in == IN_READING)
+        consume(c);
+}
+
+/* The client has left, or does not keep to the rules. */
+static void end_websocket(struct call *c, uint16_t code)
+{
+    send_close(c, code);
+    rpc_conn_touch(c->conn); /* which ends it when it is flushed */
+    rpc_plain_answered(c);
+}
+
+/* A pong is not worth waiting for: a client that pings and does not read gets none. */
+static void answer_ping(struct call *c)
+{
+    const struct websocket_reader *w = c->gateway->websocket;
+
+    if (http_credit(http_of(c)) > 0)
+        send_frame(c, WEBSOCKET_PONG, true, bytes_of(w->sign, w->sign_len));
+    rpc_conn_touch(c->conn);
+}
+
+/* False: it is over. */
+static bool take_sign(struct call *c)
+{
+    if (c->gateway->websocket->opcode == WEBSOCKET_CLOSE) {
+        end_websocket(c, CLOSE_NORMAL);
+        return false;
+    }
+    if (c->gateway->websocket->opcode == WEBSOCKET_PING)
+        answer_ping(c);
+    return true;
+}
+
+/* A message is a part of the body, and ends a line of it. */
+static void read_websocket(struct call *c, struct bytes piece)
+{
+    struct gateway_call *g = c->gateway;
+    struct buf ignored = {0};
+    enum websocket_found found;
+
+    do {
+        bool is_wanted = wants_body(c) && has_space_for(c, piece.len + 1);
+        buf_clear(&ignored);
+        found = websocket_read(g->websocket, &piece, is_wanted ? &g->in.body : &ignored);
+        if (found == WEBSOCKET_BAD)
+            end_websocket(c, CLOSE_PROTOCOL_ERROR);
+        if (found == WEBSOCKET_BAD || (found == WEBSOCKET_SIGN && !take_sign(c))) {
+            buf_free(&ignored);
+            return;
+        }
+        if (found == WEBSOCKET_MESSAGE && is_wanted)
+            buf_append_byte(&g->in.body, '\n');
+        if (is_wanted)
+            read_requests(c);
+    } while (found != WEBSOCKET_MORE);
+    consume_unless_busy(c);
+    buf_free(&ignored);
+}
+
 void rpc_gateway_body(struct call *c, struct bytes piece)
 {
     struct gateway_call *g = c->gateway;
 
     g->unconsumed += piece.len;
-    if (!is_ours(c) || g->is_read) {
-        consume(c);
+    if (g->websocket) {
+        read_websocket(c, piece);
         return;
     }
-    if (g->in.body.len + piece.len > c->conn->rpc->options.message_bytes_max * PLAIN_BODY_FACTOR) {
-        refuse(c, RPC_RESOURCE_EXHAUSTED, BYTES("request body is too large"));
-        consume(c);
-        return;
+    if (wants_body(c) && has_space_for(c, piece.len)) {
+        gateway_in_add(&g->in, piece);
+        if (reads_stream(c))
+            read_stream(c);
     }
-    gateway_in_add(&g->in, piece);
-    if (!reads_stream(c) || c->in == IN_READING)
-        consume(c);
-    if (reads_stream(c))
-        read_stream(c);
+    consume_unless_busy(c);
+}
+
+/* The request that asks for a WebSocket is whole. */
+static void switch_protocols(struct call *c)
+{
+    const struct http1_reader *head = &http_of(c)->reader;
+    struct http1_field fields[2];
+    struct buf accept = {0};
+    bool found;
+    struct bytes protocols = http1_field(head, "Sec-WebSocket-Protocol", &found);
+
+    websocket_accept(http1_field(head, "Sec-WebSocket-Key", &found), &accept);
+    fields[0] = (struct http1_field){BYTES("Sec-WebSocket-Accept"), buf_bytes(&accept)};
+    fields[1] = (struct http1_field){BYTES("Sec-WebSocket-Protocol"), BYTES("Bearer")};
+    http_switch(http_of(c), "websocket", fields,
+                bytes_starts_with(protocols, BYTES("Bearer")) ? 2 : 1);
+    buf_free(&accept);
+    c->gateway->has_head = true;
+    c->out = OUT_FLOWING;
+    if (c->gateway->route == &nowhere)
+        refuse(c, RPC_NOT_FOUND, BYTES("Not Found"));
+    else if (reads_stream(c))
+        open_call(c);
 }
 
 void rpc_gateway_body_end(struct call *c)
 {
-    if (!is_ours(c) || c->gateway->is_read)
-        return;
-    gateway_in_end(&c->gateway->in);
-    if (reads_stream(c))
-        read_stream(c);
-    else
-        read_only_request(c);
+    if (c->gateway->websocket) {
+        switch_protocols(c);
+    } else if (wants_body(c)) {
+        gateway_in_end(&c->gateway->in);
+        read_requests(c);
+    }
 }
 
 void rpc_gateway_released(struct call *c)
@@ -416,11 +655,64 @@ static void answer_at_once(struct rpc_conn *conn, unsigned code, const char *mes
     buf_free(&text);
 }
 
+static struct call *new_call(struct rpc_conn *conn, const struct gateway_route *route)
+{
+    struct call *c = rpc_call_new(conn, true, 0);
+
+    c->gateway = mem_new(struct gateway_call);
+    c->gateway->route = route ? route : &nowhere;
+    return c;
+}
+
+/* Does it ask for a WebSocket? */
+static bool is_upgrade(const struct http1_reader *head)
+{
+    bool found;
+
+    return http1_lists(http1_field(head, "Connection", &found), "upgrade") &&
+           http1_lists(http1_field(head, "Upgrade", &found), "websocket");
+}
+
+static void refuse_upgrade(struct rpc_conn *conn, unsigned status)
+{
+    struct http1_field fields[] = {
+        {BYTES("Content-Type"), BYTES("text/plain; charset=utf-8")},
+        {BYTES("Sec-Websocket-Version"), BYTES("13")},
+        {BYTES("X-Content-Type-Options"), BYTES("nosniff")},
+    };
+    struct buf text = {0};
+
+    buf_printf(&text, "%s\n", http1_reason(status));
+    rpc_plain_respond(conn, status, fields, ARRAY_LEN(fields), text.len);
+    http_send(rpc_plain_http(conn), buf_bytes(&text));
+    http_finish(rpc_plain_http(conn));
+    buf_free(&text);
+}
+
+static struct call *upgrade(struct rpc_conn *conn, const struct gateway_route *route)
+{
+    const struct http1_reader *head = &rpc_plain_http(conn)->reader;
+    bool found;
+    bool is_get = bytes_equal(head->verb, BYTES("GET"));
+    struct bytes key = http1_field(head, "Sec-WebSocket-Key", &found);
+
+    if (!is_get || key.len == 0 ||
+        !http1_lists(http1_field(head, "Sec-WebSocket-Version", &found), "13")) {
+        refuse_upgrade(conn, is_get ? 400 : 405);
+        return NULL;
+    }
+    struct call *c = new_call(conn, route);
+    c->gateway->websocket = mem_new(struct websocket_reader);
+    return c;
+}
+
 struct call *rpc_gateway_head(struct rpc_conn *conn)
 {
     const struct http_conn *h = rpc_plain_http(conn);
     const struct gateway_route *route = gateway_route_find(http_path(h));
 
+    if (is_upgrade(&h->reader))
+        return upgrade(conn, route);
     if (!route) {
         answer_at_once(conn, RPC_NOT_FOUND, "Not Found");
         return NULL;
@@ -429,9 +721,7 @@ struct call *rpc_gateway_head(struct rpc_conn *conn)
         answer_at_once(conn, RPC_UNIMPLEMENTED, "Method Not Allowed");
         return NULL;
     }
-    struct call *c = rpc_call_new(conn, true, 0);
-    c->gateway = mem_new(struct gateway_call);
-    c->gateway->route = route;
+    struct call *c = new_call(conn, route);
     if (take_timeout(c, &h->reader) && reads_stream(c))
         open_call(c);
     return c;

@@ -125,6 +125,10 @@ static void on_body(struct http_conn *h, struct bytes piece)
         rpc_gateway_body(p->call, piece);
         return;
     }
+    if (h->in == HTTP_IN_SWITCHED) { /* and all is said */
+        http_consumed(h, piece.len);
+        return;
+    }
     if (piece.len > body_max(c) - p->body.len) {
         refuse(c, 413);
         return;
@@ -287,16 +291,17 @@ void rpc_plain_answered(struct call *call)
     struct rpc_conn *c = call->conn;
 
     assert(c->plain->call == call);
-    c->plain->call = NULL;
+    c->plain->call = NULL; /* the next request may come from within http_finish */
     rpc_call_detach(call);
     http_finish(&c->plain->http);
-    settle(c);
 }
 
 void rpc_plain_flush(struct rpc_conn *c)
 {
     for (struct list *link; (link = list_pop_front(&c->touched));)
         rpc_gateway_flush(container_of(link, struct call, touched_link));
+    if (c->state == CONN_PLAIN)
+        settle(c);
 }
 
 struct http_conn *rpc_plain_http(struct rpc_conn *c)
@@ -338,7 +343,9 @@ void rpc_plain_data(struct rpc_conn *c, struct bytes data)
 void rpc_plain_end(struct rpc_conn *c)
 {
     http_ended(&c->plain->http);
-    if (c->plain->call)
+    if (c->plain->call && c->plain->call->gateway && rpc_gateway_is_websocket(c->plain->call))
+        rpc_conn_cut(c, ERR_END);
+    else if (c->plain->call)
         rpc_conn_set_alarm(c, ALARM_LINGER, RPC_LINGER_MS);
     else if (c->plain->http.reader.why) /* it left within a request, and is told so */
         settle(c);

@@ -7,7 +7,7 @@
  *     call_fields.c   from the header fields of a request to a method, or a refusal
  *     call_reply.c    what the core answers, and how nghttp2 gets it
  *     plain.c   HTTP/1.1 on a connection
- *     gateway_call.c  a call in JSON, over HTTP/1.1
+ *     gateway_call.c  a call in JSON, over HTTP/1.1 or a WebSocket
  *     web.c     plain requests on HTTP/2
  *     policy.c  which browsers may make either
  *
@@ -405,7 +405,9 @@ void rpc_gateway_flush(struct call *c);
 
 /* Its connection will end instead of it. */
 void rpc_gateway_cut(struct call *c);
+bool rpc_gateway_is_websocket(const struct call *c);
 void rpc_gateway_free(struct call *c);
+
 /* --- policy.c --- */
 
 /* Logs it, too, if not. */

@@ -22,6 +22,10 @@ static const struct rpc_method methods[] = {
     {"etcdserverpb.KV", "Range", .id = METHOD_HOLD},
     {"etcdserverpb.Watch", "Watch", .client_streams = true, .server_streams = true,
      .id = METHOD_STUCK},
+    /* And some that the gateway has routes for, and whose requests are good responses. */
+    {"etcdserverpb.Maintenance", "Downgrade", .id = METHOD_SAY},
+    {"etcdserverpb.Lease", "LeaseKeepAlive", .client_streams = true, .server_streams = true,
+     .id = METHOD_CHAT},
     {"etcdserverpb.Maintenance", "Snapshot", .server_streams = true, .id = METHOD_STUCK},
 };
 

@@ -1,0 +1,248 @@
+/* Calls in JSON, against a core that says their own messages back. */
+#include "rpc/rpc_rig_test.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static void open_rig(struct rpc_rig *r, struct raw *raw)
+{
+    rpc_rig_open(r, &(struct rpc_options){.has_gateway = true, .message_bytes_max = 100 * KIB});
+    raw_connect(r, raw);
+}
+
+static void close_rig(struct rpc_rig *r, struct raw *raw)
+{
+    raw_close(r, raw);
+    rpc_rig_for_ms(r, RPC_LINGER_MS + 1);
+    CHECK_EQ(r->live, 0);
+    rpc_rig_close(r);
+}
+
+static const char *say(struct rpc_rig *r, struct raw *raw, const char *text)
+{
+    buf_clear(&raw->got);
+    raw_send(raw, bytes_of_str(text));
+    rpc_rig_for_ms(r, 100);
+    return buf_str(&raw->got);
+}
+
+#define DATE    "Date: Tue, 14 Nov 2023 22:13:20 GMT\r\n"
+#define HEAD    "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
+#define GRPC    "Grpc-Metadata-Content-Type: application/grpc\r\n"
+#define ECHO    "POST /v3/maintenance/downgrade HTTP/1.1\r\nHost: x\r\n"
+#define STREAM  "POST /v3/lease/keepalive HTTP/1.1\r\nHost: x\r\n"
+#define CHUNKED "Transfer-Encoding: chunked\r\n\r\n"
+
+TEST(calls_in_json_follow_one_another_on_a_connection)
+{
+    struct rpc_rig r;
+    struct raw raw = {0};
+    open_rig(&r, &raw);
+
+    CHECK_STR(say(&r, &raw,
+                  ECHO "Content-Length: 15\r\n\r\n{\"version\":\"a\"}" ECHO CHUNKED
+                       "5\r\n{\"ver\r\na\r\nsion\":\"b\"}\r\n0\r\n\r\n" ECHO
+                       "Content-Length: 1\r\n\r\nx"),
+              HEAD GRPC DATE "Content-Length: 15\r\n\r\n{\"version\":\"a\"}" HEAD GRPC DATE
+                             "Content-Length: 15\r\n\r\n{\"version\":\"b\"}"
+                             "HTTP/1.1 400 Bad Request\r\nContent-Type: application/json\r\n" DATE
+                             "Content-Length: 75\r\n\r\n{\"code\":3,\"message\":\"invalid "
+                             "character 'x' looking for beginning of value\"}");
+    CHECK_EQ(r.messages, 2);
+    CHECK_EQ(r.http, 0);
+    CHECK(!raw.ended);
+    close_rig(&r, &raw);
+}
+
+TEST(without_a_gateway_such_a_request_is_the_cores)
+{
+    struct rpc_rig r;
+    struct raw raw = {0};
+    rpc_rig_open(&r, NULL);
+    raw_connect(&r, &raw);
+
+    say(&r, &raw, ECHO "Content-Length: 2\r\n\r\n{}");
+
+    CHECK_EQ(r.http, 1);
+    CHECK_EQ(r.messages, 0);
+    close_rig(&r, &raw);
+}
+
+/* Each is answered while the next has not come. */
+TEST(requests_and_responses_of_a_stream_pass_each_other)
+{
+    struct rpc_rig r;
+    struct raw raw = {0};
+    open_rig(&r, &raw);
+
+    CHECK_STR(say(&r, &raw, STREAM CHUNKED "2\r\n{}\r\n"),
+              HEAD GRPC DATE CHUNKED "e\r\n{\"result\":{}}\n\r\n");
+    CHECK_STR(say(&r, &raw, "8\r\n {} {} {\r\n"),
+              "e\r\n{\"result\":{}}\n\r\ne\r\n{\"result\":{}}\n\r\n");
+    CHECK_EQ(r.ends, 0);
+    CHECK_STR(say(&r, &raw, "1\r\n}\r\n0\r\n\r\n"), "e\r\n{\"result\":{}}\n\r\n0\r\n\r\n");
+    CHECK_EQ(r.opened, 1);
+    CHECK_EQ(r.messages, 4);
+    CHECK_EQ(r.ends, 1);
+    CHECK_STR(say(&r, &raw, STREAM "Content-Length: 0\r\n\r\n"),
+              "HTTP/1.1 200 OK\r\n" DATE CHUNKED "0\r\n\r\n");
+    close_rig(&r, &raw);
+}
+
+TEST(who_leaves_while_he_is_served_is_told_of)
+{
+    struct rpc_rig r;
+    struct raw raw = {0};
+    open_rig(&r, &raw);
+
+    say(&r, &raw, "POST /v3/kv/range HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n{}");
+    CHECK_EQ(r.messages, 1);
+    close_rig(&r, &raw);
+    CHECK_EQ(r.gone, 1);
+
+    /* Within a body nobody was called. */
+    raw = (struct raw){0};
+    open_rig(&r, &raw);
+    say(&r, &raw, ECHO "Content-Length: 20\r\n\r\n{\"version\":");
+    close_rig(&r, &raw);
+    CHECK_EQ(r.messages, 0);
+    CHECK_EQ(r.gone, 0);
+}
+
+/* The core has taken one request of a watch and not released it: the rest waits in the socket. */
+TEST(requests_of_a_stream_wait_for_one_another)
+{
+    struct rpc_rig r;
+    struct raw raw = {0};
+    struct buf many = {0};
+    rpc_rig_open(&r, &(struct rpc_options){.has_gateway = true});
+    raw_connect(&r, &raw);
+
+    say(&r, &raw, "POST /v3/watch HTTP/1.1\r\nHost: x\r\nContent-Length: 8000000\r\n\r\n");
+    for (unsigned i = 0; i < 4000; i++)
+        buf_printf(&many, "{\"cancel_request\":{\"watch_id\":\"%u\"}}%900s", i, "");
+    raw_send(&raw, buf_bytes(&many));
+    rpc_rig_for_ms(&r, 1000);
+
+    CHECK_EQ(r.opened, 1);
+    CHECK_EQ(r.messages, 1);
+    CHECK_EQ(r.gone, 0);
+    CHECK(rpc_status(r.rpc).received_bytes < 1 * MIB);
+    CHECK_EQ(raw.got.len, 0);
+    buf_free(&many);
+    raw_close(&r, &raw); /* which nobody hears who does not read */
+    rpc_rig_close(&r);
+}
+
+TEST(a_request_in_json_has_its_largest_size)
+{
+    struct rpc_rig r;
+    struct raw raw = {0};
+    struct buf body = {0};
+    open_rig(&r, &raw);
+
+    /* As a message, and as a text. */
+    for (unsigned length = 103 * KIB; length <= 206 * KIB; length *= 2) {
+        buf_clear(&body);
+        buf_printf(&body, ECHO "Content-Length: %u\r\n\r\n{\"version\":\"", length + 14);
+        for (unsigned i = 0; i < length; i++)
+            buf_append_byte(&body, 'x');
+        buf_append_str(&body, "\"}");
+        const char *got = say(&r, &raw, buf_str(&body));
+        CHECK(strstr(got, " 429 Too Many Requests\r\n"));
+        CHECK(strstr(got, length < 200 * KIB
+                              ? "{\"code\":8,\"message\":\"grpc: received message larger than max "
+                                "(105476 vs. 102400)\"}"
+                              : "{\"code\":8,\"message\":\"request body is too large\"}"));
+    }
+    CHECK_EQ(r.messages, 0);
+    buf_free(&body);
+    close_rig(&r, &raw);
+}
+
+TEST(a_deadline_passes_in_json_too)
+{
+    struct rpc_rig r;
+    struct raw raw = {0};
+    open_rig(&r, &raw);
+
+    CHECK_STR(say(&r, &raw,
+                  "POST /v3/kv/range HTTP/1.1\r\nHost: x\r\nGrpc-Timeout: 50m\r\n"
+                  "Content-Length: 2\r\n\r\n{}"),
+              "HTTP/1.1 504 Gateway Timeout\r\nContent-Type: application/json\r\n" DATE
+              "Content-Length: 48\r\n\r\n{\"code\":4,\"message\":\"context deadline exceeded\"}");
+    CHECK_EQ(r.gone, 1);
+    close_rig(&r, &raw);
+}
+
+#define UPGRADE                                                                                    \
+    "GET /v3/lease/keepalive HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
+#define KEY "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
+
+/* With a mask of nothing, content is as it was. */
+TEST(a_websocket_carries_a_stream)
+{
+    struct rpc_rig r;
+    struct raw raw = {0};
+    open_rig(&r, &raw);
+
+    CHECK_STR(say(&r, &raw, UPGRADE KEY "Sec-WebSocket-Version: 13\r\n\r\n"),
+              "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+              "Sec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n\r\n");
+    CHECK_EQ(r.opened, 1);
+    buf_clear(&raw.got);
+    raw_send(&raw, BYTES("\x81\x86\0\0\0\0{} {} \x89\x82\0\0\0\0hi"));
+    rpc_rig_for_ms(&r, 100);
+    CHECK_EQ(r.messages, 2);
+    CHECK_EQ(raw.got.len, 4 + 2 * 15);
+    CHECK(memmem(raw.got.at, raw.got.len, "\x8a\x02hi", 4));
+    CHECK(memmem(raw.got.at, raw.got.len, "\x81\x0d{\"result\":{}}", 15));
+
+    /* His leave is taken, and the core hears of it. */
+    buf_clear(&raw.got);
+    raw_send(&raw, BYTES("\x88\x82\0\0\0\0\x03\xe8"));
+    raw_until_ended(&r, &raw);
+    CHECK_BYTES(buf_bytes(&raw.got), BYTES("\x88\x02\x03\xe8"));
+    CHECK_EQ(r.gone, 1);
+    close_rig(&r, &raw);
+}
+
+TEST(what_is_no_websocket_is_refused)
+{
+    static const struct {
+        const char *request, *status;
+    } pairs[] = {
+        {UPGRADE KEY "\r\n", "HTTP/1.1 400 Bad Request\r\n"},
+        {UPGRADE "Sec-WebSocket-Version: 13\r\n\r\n", "HTTP/1.1 400 Bad Request\r\n"},
+        {"POST /v3/watch HTTP/1.1\r\nHost: x\r\nConnection: upgrade\r\nUpgrade: "
+         "websocket\r\n" KEY "Sec-WebSocket-Version: 13\r\n\r\n",
+         "HTTP/1.1 405 Method Not Allowed\r\n"},
+    };
+
+    for (size_t i = 0; i < ARRAY_LEN(pairs); i++) {
+        struct rpc_rig r;
+        struct raw raw = {0};
+        open_rig(&r, &raw);
+        CHECK(bytes_starts_with(bytes_of_str(say(&r, &raw, pairs[i].request)),
+                                bytes_of_str(pairs[i].status)));
+        CHECK_EQ(r.opened, 0);
+        close_rig(&r, &raw);
+    }
+}
+
+TEST(a_websocket_that_breaks_the_rules_is_told_so)
+{
+    struct rpc_rig r;
+    struct raw raw = {0};
+    open_rig(&r, &raw);
+
+    say(&r, &raw, UPGRADE KEY "Sec-WebSocket-Version: 13\r\n\r\n");
+    buf_clear(&raw.got);
+    raw_send(&raw, BYTES("\x81\x02{} and more"));
+    raw_until_ended(&r, &raw);
+
+    CHECK_BYTES(buf_bytes(&raw.got), BYTES("\x88\x02\x03\xea"));
+    CHECK_EQ(r.gone, 1);
+    CHECK_EQ(r.messages, 0);
+    close_rig(&r, &raw);
+}
