@@ -26,13 +26,18 @@ void gateway_in_end(struct gateway_in *in)
 static enum gateway_in_result take_text(struct gateway_in *in, const struct pb_schema *schema,
                                         struct buf *out, struct buf *why)
 {
-    struct bytes text = bytes_of(in->body.at + in->scan.skipped, in->scan.taken - in->scan.skipped);
+    struct bytes text =
+        bytes_of(in->body.at + in->used + in->scan.skipped, in->scan.taken - in->scan.skipped);
     enum err e = json_read(schema, text, out, why);
 
     if (e != ERR_OK)
         return GATEWAY_BAD;
-    buf_drop_front(&in->body, in->scan.taken);
-    in->scanned = 0;
+    in->used += in->scan.taken;
+    if (in->used > in->body.len / 2) { /* not each time: many small ones would be moved by each */
+        buf_drop_front(&in->body, in->used);
+        in->used = 0;
+    }
+    in->scanned = in->used;
     json_scan_reset(&in->scan);
     return GATEWAY_MESSAGE;
 }
@@ -40,7 +45,10 @@ static enum gateway_in_result take_text(struct gateway_in *in, const struct pb_s
 enum gateway_in_result gateway_in_next(struct gateway_in *in, const struct pb_schema *schema,
                                        struct buf *out, struct buf *why)
 {
-    struct bytes left = bytes_of(in->body.at + in->scanned, in->body.len - in->scanned);
+    struct bytes left = buf_bytes(&in->body);
+
+    if (in->scanned > 0)
+        left = bytes_of(left.at + in->scanned, left.len - in->scanned);
     enum json_scan_result found = json_scan(&in->scan, &left);
 
     in->scanned = in->body.len - left.len;

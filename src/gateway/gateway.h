@@ -57,8 +57,9 @@ const struct gateway_route *gateway_route_find(struct bytes path);
 /* All zeroes is ready. */
 struct gateway_in {
     struct json_scan scan;
-    struct buf body; /* what was added and not used */
-    size_t scanned;  /* of it */
+    struct buf body; /* what was added, and not dropped yet */
+    size_t used;     /* of it: texts that were taken */
+    size_t scanned;  /* of it: those, and what was seen of the next one */
     bool has_ended;  /* no more will be added */
 };
 

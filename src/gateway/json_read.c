@@ -785,16 +785,18 @@ static bool read_all(struct reader *r, const struct pb_schema *schema)
 /* The first hole is that of the whole message, whose length nobody writes. */
 static void fill_holes(const struct reader *r, struct buf *out)
 {
+    struct bytes left = buf_bytes(&r->raw);
     size_t at = 0;
 
     buf_reserve(out, r->raw.len + r->lengths);
     for (size_t i = 1; i < r->hole_count; i++) {
-        buf_append(out, bytes_of(r->raw.at + at, r->holes[i].at - at));
+        size_t len = r->holes[i].at - at;
+        buf_append(out, bytes_of(left.at, len));
         append_varint(out, r->holes[i].length);
-        at = r->holes[i].at;
+        left = bytes_of(left.at + len, left.len - len);
+        at += len;
     }
-    if (r->raw.len > at)
-        buf_append(out, bytes_of(r->raw.at + at, r->raw.len - at));
+    buf_append(out, left);
 }
 
 enum err json_read(const struct pb_schema *schema, struct bytes text, struct buf *out,
