@@ -334,9 +334,9 @@ static void refuse(struct call *c, enum rpc_code code, struct bytes why)
  * large for Go's durations wraps around, as it does there. */
 static bool parse_timeout(struct bytes text, int64_t *out_ns)
 {
-    static const char units[] = "HMSmun";
+    static const char units[] = {'H', 'M', 'S', 'm', 'u', 'n'};
     static const int64_t unit_ns[] = {3600000000000, 60000000000, 1000000000, 1000000, 1000, 1};
-    const char *unit = text.len > 1 ? memchr(units, text.at[text.len - 1], 6) : NULL;
+    const char *unit = text.len > 1 ? memchr(units, text.at[text.len - 1], sizeof(units)) : NULL;
     bool is_negative = text.len > 0 && text.at[0] == '-';
     bool has_sign = is_negative || (text.len > 0 && text.at[0] == '+');
     uint64_t number;

@@ -338,16 +338,20 @@ void rpc_plain_data(struct rpc_conn *c, struct bytes data)
     settle(c);
 }
 
+static bool is_websocket(const struct call *c)
+{
+    return c->gateway && rpc_gateway_is_websocket(c);
+}
+
 /* A client may shut its side down and still wait for the answer; it looks as if it had left. So it
  * gets one that is about to be given. */
 void rpc_plain_end(struct rpc_conn *c)
 {
     http_ended(&c->plain->http);
-    if (c->plain->call && c->plain->call->gateway && rpc_gateway_is_websocket(c->plain->call))
-        rpc_conn_cut(c, ERR_END);
-    else if (c->plain->call)
+    if (c->plain->call && !is_websocket(c->plain->call))
         rpc_conn_set_alarm(c, ALARM_LINGER, RPC_LINGER_MS);
-    else if (c->plain->http.reader.why) /* it left within a request, and is told so */
+    else if (!c->plain->call &&
+             c->plain->http.reader.why) /* it left within a request, and hears so */
         settle(c);
     else
         rpc_conn_cut(c, ERR_END);
