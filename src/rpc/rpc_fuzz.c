@@ -21,7 +21,14 @@ static const struct rpc_method methods[] = {
     {"s", "c", .client_streams = true, .id = 1},
     {"s", "d", .server_streams = true, .id = 2},
     {"s", "b", .client_streams = true, .server_streams = true, .id = 3},
+    /* The gateway has routes for these, and response is a response of each of them. */
+    {"etcdserverpb.KV", "Range", .id = 4},
+    {"v3electionpb.Election", "Observe", .server_streams = true, .id = 5},
+    {"etcdserverpb.Watch", "Watch", .client_streams = true, .server_streams = true, .id = 6},
 };
+
+/* Field 3 is 1, five times over; any even number of its bytes is a message. */
+static const char response[] = "\x18\x01\x18\x01\x18\x01\x18\x01\x18\x01";
 
 enum { STEPS_MAX = 2000, PIECE_BYTES = 700 };
 
@@ -80,7 +87,8 @@ static void give(struct rpc_line *l, struct seen *s, size_t max)
         forget(s);
         return;
     }
-    memset(buf_extend(&chunk, max), 'b', max);
+    for (size_t i = 0; i < max; i++)
+        buf_append_byte(&chunk, (uint8_t)response[(s->given + i) % 2]);
     s->given += max;
     s->ungiven -= max;
     rpc_line_chunk(l, s->id, &chunk);
@@ -91,14 +99,14 @@ static void give(struct rpc_line *l, struct seen *s, size_t max)
 static void answer(struct rpc_line *l, struct seen *s, uint8_t how)
 {
     if (how & 1)
-        send_text(l, s->id, bytes_of("some bytes", how % 11u), NULL);
+        send_text(l, s->id, bytes_of(response, how % 11u / 2 * 2), NULL);
     if (how & 2) {
         s->ungiven += (uint64_t)how * 1000;
         rpc_line_announce(l, s->id, (uint64_t)how * 1000);
     }
     if (how & 4) {
-        struct blob *blob = blob_copy(BYTES("shared"));
-        send_text(l, s->id, BYTES("p"), blob);
+        struct blob *blob = blob_copy(bytes_of(response + 1, 5));
+        send_text(l, s->id, bytes_of(response, 1), blob);
         blob_unref(blob);
     }
 }
@@ -291,6 +299,7 @@ static void stage_open(struct stage *s, unsigned delay)
                                             .methods = methods,
                                             .method_count = ARRAY_LEN(methods),
                                             .message_bytes_max = 5000,
+                                            .has_gateway = true,
                                             .keepalive_min_ms = 1});
     enum err e = net_address_parse("127.0.0.1:0", &address);
     assert(e == ERR_OK);
