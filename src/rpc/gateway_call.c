@@ -637,7 +637,7 @@ void rpc_gateway_released(struct call *c)
 {
     if (reads_stream(c)) {
         read_stream(c);
-        consume(c);
+        consume_unless_busy(c);
     }
 }
 

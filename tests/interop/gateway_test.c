@@ -156,6 +156,31 @@ TEST(without_the_gateway_there_is_no_v3)
     arena_free(&arena);
 }
 
+/* --- streams --- */
+
+/* Together they are larger than any one may be, and come faster than they are dealt with: the
+ * socket feels it, and none is refused. */
+TEST(many_requests_of_a_stream_in_json_are_no_large_one)
+{
+    enum { REQUESTS = 20000 };
+    struct peer ours;
+    struct arena arena = {0};
+    if (access(CURL, X_OK) != 0)
+        SKIP("NOT tried: there is no " CURL);
+    peer_open_ours(&ours, arena_printf(&arena, "%s/ours", test_tmp_dir()));
+    peer_start(&ours, "--unsafe-no-fsync");
+
+    const char *lines = peer_run(&arena,
+                                 "for i in $(seq %d); do printf '{\"ID\":5}%%292s' ''; done | " CURL
+                                 " -s %s/v3/lease/keepalive --data-binary @- | grep -c result",
+                                 REQUESTS, ours.client_url);
+
+    CHECK_STR(lines, arena_printf(&arena, "%d", REQUESTS));
+    peer_stop(&ours);
+    peer_close(&ours);
+    arena_free(&arena);
+}
+
 /* --- memory --- */
 
 static int connect_to(const struct peer *p)
