@@ -105,7 +105,7 @@ struct rpc_event {
     /* The first event; spans are empty where there was nothing. */
     bool has_leader; /* "hasleader: true" */
     bool client_api_version_is_utf8;
-    bool through_gateway;   /* "grpcgateway-accept" was there */
+    bool through_gateway;   /* it came in JSON, or with "grpcgateway-accept" */
     bool is_probe;          /* it came by the lane of PROBES */
     unsigned method;        /* its row's id */
     uint64_t deadline_ns;   /* monotonic; 0: none */

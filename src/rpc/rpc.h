@@ -6,6 +6,9 @@
  * the whole conversation); what the core answers comes back on it, is queued on the call, and
  * leaves with rpc_flush, once per turn, as far as the client's windows allow.
  *
+ * A request in HTTP/1.1 that the gateway knows (gateway/gateway.h) is a call, too: its body becomes
+ * messages, and what is queued becomes JSON when it is sent.
+ *
  *     socket --> nghttp2 --> frames of gRPC --> rpc_deliver: the line's events
  *     the line's replies --> rpc_flush: queue of the call --> nghttp2 --> one write each
  *
@@ -29,7 +32,8 @@
  *               "context deadline exceeded" (or was reset, if a message was half sent).
  * Not here   What a call means, who may make it (api). TLS: a net to listen by (io/tls.h), whose
  *            names of the client the first event of each call passes on.
- * Leans on   io/net.h and io/clock.h, nghttp2 (its one door), zlib for gzip'd messages.
+ * Leans on   io/net.h and io/clock.h, http, gateway, nghttp2 (its one door), zlib for gzip'd
+ *            messages.
  */
 #pragma once
 
