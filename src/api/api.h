@@ -191,6 +191,10 @@ struct api_state {
 };
 void api_state_replaced(struct api *a, const struct api_state *state);
 
+/* Begins a defragmentation that no client has asked for; none may be under way. A client's own
+ * comes after it. */
+void api_defragment(struct api *a);
+
 /* Ends all streams and calls under way with this answer: the server stops. Those that it has in
  * hand it is told to forget. */
 void api_stop(struct api *a, enum result why);

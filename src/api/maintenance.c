@@ -196,6 +196,16 @@ static void defragmented(struct backend_defrag *d, enum err e)
         api_call_finish_text(c, RPC_UNKNOWN, err_text(e));
 }
 
+void api_defragment(struct api *a)
+{
+    assert(!a->is_defragmenting);
+    a->defrag = (struct backend_defrag){.on_done = defragmented};
+    bool started = backend_defrag_start(a->o.backend, &a->defrag);
+    assert(started); /* nobody else asks for any */
+    log_info(a->o.logger, "starting defragment");
+    a->is_defragmenting = true;
+}
+
 /* One at a time; who comes while another's is under way gets one of its own after it, as in etcd:
  * part of the store was copied before he asked. */
 static bool defragment_begins(struct call *c)
@@ -205,11 +215,7 @@ static bool defragment_begins(struct call *c)
     if (a->is_defragmenting)
         return false;
     api_call_stop_working(c);
-    a->defrag = (struct backend_defrag){.on_done = defragmented};
-    bool started = backend_defrag_start(a->o.backend, &a->defrag);
-    assert(started); /* nobody else asks for any */
-    log_info(a->o.logger, "starting defragment");
-    a->is_defragmenting = true;
+    api_defragment(a);
     a->defrag_call = c;
     return true;
 }

@@ -7,13 +7,13 @@
 #include "base/assert.h"
 #include "base/buf.h"
 #include "base/text.h"
+#include "cli/log_file.h"
 #include "io/loop.h"
 #include "io/worker.h"
 #include "server/config.h"
 #include "server/server.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,8 +24,9 @@
 struct daemon {
     struct config config;
     struct logger logger;
-    int outputs[CONFIG_LOG_OUTPUTS_MAX + 1]; /* one more for a refusal */
-    size_t output_count;
+    int screens[CONFIG_LOG_OUTPUTS_MAX + 1]; /* standard output or error; one more for a refusal */
+    struct log_file files[CONFIG_LOG_OUTPUTS_MAX];
+    size_t screen_count, file_count;
     struct loop *loop;
     struct server *server;
     struct loop_signal terminate, interrupt;
@@ -37,14 +38,6 @@ static struct daemon d; /* signals have no other way to find it */
 
 /* --- the log --- */
 
-static void write_line(void *context, struct bytes line)
-{
-    struct daemon *of = context;
-
-    for (size_t i = 0; i < of->output_count; i++)
-        log_sink_fd(&of->outputs[i], line);
-}
-
 static int64_t wall_clock(void *context)
 {
     struct timespec now;
@@ -54,24 +47,30 @@ static int64_t wall_clock(void *context)
     return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
+static void write_line(void *context, struct bytes line)
+{
+    struct daemon *of = context;
+
+    for (size_t i = 0; i < of->screen_count; i++)
+        log_sink_fd(&of->screens[i], line);
+    for (size_t i = 0; i < of->file_count; i++)
+        log_file_write(&of->files[i], line, wall_clock(NULL));
+}
+
 static bool open_output(struct bytes name)
 {
-    int fd;
+    bool is_error = bytes_equal(name, BYTES("stderr"));
 
-    assert(d.output_count < ARRAY_LEN(d.outputs));
-    if (bytes_equal(name, BYTES("stderr")))
-        fd = STDERR_FILENO;
-    else if (bytes_equal(name, BYTES("stdout")))
-        fd = STDOUT_FILENO;
-    else {
-        struct buf path = {0};
-        buf_append(&path, name);
-        fd = open(buf_str(&path), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
-        buf_free(&path);
+    assert(d.screen_count < ARRAY_LEN(d.screens));
+    assert(d.file_count < ARRAY_LEN(d.files));
+    if (is_error || bytes_equal(name, BYTES("stdout"))) {
+        d.screens[d.screen_count++] = is_error ? STDERR_FILENO : STDOUT_FILENO;
+        return true;
     }
-    if (fd < 0)
+    const char *path = arena_copy_str(&d.config.arena, name);
+    if (!log_file_open(&d.files[d.file_count], path, &d.config.log_rotation))
         return false;
-    d.outputs[d.output_count++] = fd;
+    d.file_count++;
     return true;
 }
 
@@ -99,9 +98,8 @@ static bool open_log(struct buf *why)
 
 static void close_log(void)
 {
-    for (size_t i = 0; i < d.output_count; i++)
-        if (d.outputs[i] > STDERR_FILENO)
-            close(d.outputs[i]);
+    for (size_t i = 0; i < d.file_count; i++)
+        log_file_close(&d.files[i]);
 }
 
 static void log_notes(void)
@@ -220,15 +218,6 @@ static int tell(void (*text)(struct buf *), FILE *to, int status)
     return status;
 }
 
-static bool logs_to_a_screen(void)
-{
-    for (size_t i = 0; i < d.output_count; i++) {
-        if (d.outputs[i] <= STDERR_FILENO)
-            return true;
-    }
-    return false;
-}
-
 /*
  * Says why into the log as it is set up by then, whatever its level. A refusal that is only in a
  * file, or in a log that goes nowhere, looks like a program that ended without a word: standard
@@ -236,8 +225,8 @@ static bool logs_to_a_screen(void)
  */
 static int refuse(const struct buf *why)
 {
-    if (!logs_to_a_screen())
-        d.outputs[d.output_count++] = STDERR_FILENO;
+    if (d.screen_count == 0)
+        d.screens[d.screen_count++] = STDERR_FILENO;
     log_notes();
     log_write(&d.logger, LOG_WARN, LOG_CALLER, "failed to verify flags",
               (const struct log_field[]){LOG_BYTES("error", buf_bytes(why))}, 1);

@@ -136,6 +136,7 @@ enum err rpc_listen(struct rpc *r, const struct rpc_place *place, struct net_add
     bool is_probe = place->serves == RPC_SERVES_PROBES;
     struct door *door = &r->doors[r->door_count];
     struct listener_options options = {.limit = is_probe ? &r->probe_limit : &r->conn_limit,
+                                       .reuse_port = r->options.reuse_port,
                                        .on_accept = on_accept,
                                        .on_failed = on_accept_failed,
                                        .context = door};

@@ -68,6 +68,7 @@ struct rpc_options {
     struct rpc_names hosts;          /* as what plain requests without TLS may know us; the same */
     unsigned conns_max;              /* of all listeners; 0: as many as there are descriptors */
     uint64_t seed;                   /* for maps */
+    bool reuse_port;                 /* other processes may listen there, too */
 };
 
 /* --- life --- */

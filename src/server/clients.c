@@ -143,6 +143,7 @@ enum err clients_listen(struct clients *c, const struct io *io, const struct con
         .hosts = {config->host_whitelist.at, config->host_whitelist.count},
         .conns_max = conns_max(io->files_max),
         .seed = map_seed,
+        .reuse_port = config->reuse_port,
     });
     enum err e = check_files(io->files_max, config, why);
     return e == ERR_OK ? listen_to_clients(c, why) : e;

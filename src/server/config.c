@@ -8,6 +8,7 @@
 #include "server/config_flags.h"
 #include "server/config_tls.h"
 #include "server/config_value.h"
+#include "server/config_yaml.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -15,12 +16,15 @@
 #define NS_PER_MS ((int64_t)1000000)
 #define NS_PER_S  (1000 * NS_PER_MS)
 
-#define DEFAULT_NAME      "default"
-#define DEFAULT_PEER_URL  "http://localhost:2380"
-#define DEFAULT_BATCH_NS  (100 * NS_PER_MS)
-#define ELECTION_MS_MAX   50000
-#define NOTICE_DEFAULT_NS (600 * NS_PER_S)
-#define NOTICE_MIN_NS     (100 * NS_PER_MS)
+#define DEFAULT_NAME              "default"
+#define DEFAULT_PEER_URL          "http://localhost:2380"
+#define DEFAULT_BATCH_NS          (100 * NS_PER_MS)
+#define ELECTION_MS_MAX           50000
+#define MB_BYTES                  ((uint64_t)MIB)
+#define ROTATION_MB               100 /* where none is said */
+#define RECOMMENDED_REQUEST_BYTES (10 * MIB)
+#define NOTICE_DEFAULT_NS         (600 * NS_PER_S)
+#define NOTICE_MIN_NS             (100 * NS_PER_MS)
 
 /* What gRPC does where etcd hands it no settings, which is when one of them is not positive. */
 #define GRPC_PING_FLOOR_NS   (300 * NS_PER_S)
@@ -236,9 +240,19 @@ static void log_by_default(struct config *c)
     c->log_outputs = (struct url_list){standard_error, 1};
 }
 
+/* What to do instead, where there is something; else "". */
+static const char *instead_of(enum flag_id id)
+{
+    if (bytes_starts_with(bytes_of_str(flag_table[id].name), BYTES("discovery")))
+        return ": name the members in --initial-cluster";
+    if (id == FLAG_ENABLE_PPROF)
+        return ": there is no Go runtime to profile";
+    return "";
+}
+
 static bool refuse_support(struct maker *m, enum flag_id id)
 {
-    return refuse(m, "flag --%s is not supported yet", flag_table[id].name);
+    return refuse(m, "flag --%s is not supported yet%s", flag_table[id].name, instead_of(id));
 }
 
 static bool check_support(struct maker *m)
@@ -316,6 +330,115 @@ static bool read_log_outputs(struct maker *m)
     return true;
 }
 
+/* Go's words for what stands where something else should. */
+static const char *json_kind(const struct yaml_value *value)
+{
+    static const char *const kinds[] = {
+        [YAML_NULL] = "null",   [YAML_BOOL] = "bool",  [YAML_NUMBER] = "number",
+        [YAML_TEXT] = "string", [YAML_LIST] = "array", [YAML_MAP] = "object"};
+
+    return kinds[value->kind];
+}
+
+static bool refuse_rotation(struct maker *m, const struct yaml_field *field, const char *shown,
+                            const char *type)
+{
+    return refuse(m,
+                  "invalid log rotation config: json: cannot unmarshal %s%s into Go struct field "
+                  "logRotationConfig.Logger.%.*s of type %s",
+                  json_kind(field->value), shown, (int)field->key.len, (const char *)field->key.at,
+                  type);
+}
+
+static bool read_rotation_number(struct maker *m, const struct yaml_field *field, uint64_t *out)
+{
+    int64_t number;
+
+    if (field->value->kind != YAML_NUMBER)
+        return refuse_rotation(m, field, "", "int");
+    if (value_parse_int(field->value->text, &number)) {
+        const char *shown = arena_printf(&m->out->arena, " %.*s", (int)field->value->text.len,
+                                         (const char *)field->value->text.at);
+        return refuse_rotation(m, field, shown, "int");
+    }
+    if (number > 0) /* what is negative is as good as nothing, as in etcd */
+        *out = (uint64_t)number;
+    return true;
+}
+
+static bool read_rotation_bool(struct maker *m, const struct yaml_field *field, bool *out)
+{
+    *out = field->value->boolean;
+    return field->value->kind == YAML_BOOL || refuse_rotation(m, field, "", "bool");
+}
+
+static bool read_rotation_field(struct maker *m, const struct yaml_field *field, bool *compress)
+{
+    struct config_rotation *r = &m->out->log_rotation;
+
+    if (bytes_equal(field->key, BYTES("maxsize")))
+        return read_rotation_number(m, field, &r->size_bytes);
+    if (bytes_equal(field->key, BYTES("maxage")))
+        return read_rotation_number(m, field, &r->age_days_max);
+    if (bytes_equal(field->key, BYTES("maxbackups")))
+        return read_rotation_number(m, field, &r->backups_max);
+    if (bytes_equal(field->key, BYTES("localtime")))
+        return read_rotation_bool(m, field, &r->local_time);
+    if (bytes_equal(field->key, BYTES("compress")))
+        return read_rotation_bool(m, field, compress);
+    return true; /* etcd passes over what it does not know */
+}
+
+/* The settings are JSON, and JSON is YAML. */
+static bool read_rotation_config(struct maker *m)
+{
+    const char *json = value_of(m, FLAG_LOG_ROTATION_CONFIG_JSON)->text;
+    struct config_rotation *r = &m->out->log_rotation;
+    const struct yaml_value *root;
+    struct buf reason = {0};
+    bool compress = false;
+    bool is_good = yaml_read(bytes_of_str(json), &m->out->arena, &reason, &root);
+
+    if (!is_good || !root || root->kind == YAML_TEXT)
+        refuse(m, "improperly formatted log rotation config: %s",
+               is_good ? "not a JSON object" : buf_str(&reason));
+    else if (root->kind != YAML_MAP)
+        refuse(m,
+               "invalid log rotation config: json: cannot unmarshal %s into Go value of type "
+               "embed.logRotationConfig",
+               json_kind(root));
+    buf_free(&reason);
+    if (!is_good || !root || root->kind != YAML_MAP)
+        return false;
+    for (size_t i = 0; i < root->count; i++) {
+        if (!read_rotation_field(m, &root->fields[i], &compress))
+            return false;
+    }
+    if (compress)
+        return refuse(m, "--log-rotation-config-json: compress is not supported yet");
+    if (r->size_bytes == 0 || r->size_bytes > INT64_MAX / MB_BYTES)
+        r->size_bytes = ROTATION_MB;
+    r->size_bytes *= MB_BYTES;
+    r->is_on = true;
+    return true;
+}
+
+static bool read_rotation(struct maker *m)
+{
+    struct url_list outputs = m->out->log_outputs;
+    size_t files = 0;
+
+    if (!value_of(m, FLAG_ENABLE_LOG_ROTATION)->boolean)
+        return true;
+    for (size_t i = 0; i < outputs.count; i++)
+        files += !bytes_equal(outputs.at[i], BYTES("stderr")) &&
+                 !bytes_equal(outputs.at[i], BYTES("stdout"));
+    if (files != 1)
+        return refuse(m, "--log-outputs requires a single file path when --log-rotate-config-json "
+                         "is defined");
+    return read_rotation_config(m);
+}
+
 static bool read_log(struct maker *m)
 {
     const char *logger = value_of(m, FLAG_LOGGER)->text;
@@ -325,7 +448,7 @@ static bool read_log(struct maker *m)
         return refuse(m, "--logger=capnslog is removed in v3.5");
     if (strcmp(logger, "zap") != 0)
         return refuse(m, "unknown logger option %s", quoted(m, bytes_of_str(logger)));
-    if (!read_log_outputs(m))
+    if (!read_log_outputs(m) || !read_rotation(m))
         return false;
     if (strcmp(format, "json") == 0)
         m->out->log_format = LOG_JSON;
@@ -753,12 +876,20 @@ static bool read_sizes(struct maker *m)
     uint64_t request_bytes = value_of(m, FLAG_MAX_REQUEST_BYTES)->number;
     int64_t batch_ns = value_of(m, FLAG_BACKEND_BATCH_INTERVAL)->integer;
     int64_t learners = value_of(m, FLAG_MAX_LEARNERS)->integer;
+    uint64_t defrag_mb = value_of(m, FLAG_BOOTSTRAP_DEFRAG_THRESHOLD)->number;
 
     if (request_bytes > REQUEST_BYTES_MAX)
         return refuse(m, "--max-request-bytes must be at most %zu (set to %" PRIu64 ")",
                       REQUEST_BYTES_MAX, request_bytes);
     if (batch_ns < 0)
         return refuse(m, "--backend-batch-interval must not be negative");
+    if (defrag_mb > UINT64_MAX / MB_BYTES)
+        return refuse(m, "--bootstrap-defrag-threshold-megabytes is too large");
+    c->bootstrap_defrag_bytes = defrag_mb * MB_BYTES;
+    if (request_bytes > RECOMMENDED_REQUEST_BYTES)
+        note_two(m, LOG_WARN, "exceeded recommended request limit", "max-request-bytes",
+                 arena_printf(&c->arena, "%" PRIu64, request_bytes), "recommended-request-bytes",
+                 arena_printf(&c->arena, "%d", RECOMMENDED_REQUEST_BYTES));
     c->max_request_bytes = request_bytes;
     c->backend_batch_interval_ns = batch_ns > 0 ? batch_ns : DEFAULT_BATCH_NS;
     c->max_learners = learners < 0 ? 0 : (uint64_t)learners;
@@ -790,6 +921,8 @@ static void read_plain(struct maker *m)
     c->pre_vote = value_of(m, FLAG_PRE_VOTE)->boolean;
     c->joins_existing = value_of(m, FLAG_INITIAL_CLUSTER_STATE)->boolean;
     c->unsafe_no_fsync = value_of(m, FLAG_UNSAFE_NO_FSYNC)->boolean;
+    c->initial_tick_advance = value_of(m, FLAG_INITIAL_ELECTION_TICK_ADVANCE)->boolean;
+    c->reuse_port = value_of(m, FLAG_SOCKET_REUSE_PORT)->boolean;
 }
 
 /* ---- Names and places ---- */
@@ -878,6 +1011,18 @@ static void note_replaced(struct maker *m)
     }
 }
 
+/* They tune bbolt, which is not here: whoever has set them should know. */
+static void note_of_bbolt(struct maker *m)
+{
+    static const enum flag_id ids[] = {FLAG_BACKEND_BATCH_LIMIT, FLAG_BACKEND_BBOLT_FREELIST_TYPE};
+
+    for (size_t i = 0; i < ARRAY_LEN(ids); i++) {
+        if (!flags_is_default(&m->flags, ids[i]))
+            note(m, LOG_WARN, "the flag has no effect: it tunes bbolt, and this store is another",
+                 "flag-name", flag_table[ids[i]].name);
+    }
+}
+
 static void note_name(struct maker *m)
 {
     if (strcmp(value_of(m, FLAG_NAME)->text, DEFAULT_NAME) == 0) {
@@ -905,6 +1050,7 @@ static bool make(struct maker *m)
     if (!config_tls_read(&m->flags, m->out, m->why) || !read_retention(m) || !check_support(m))
         return false;
     note_replaced(m);
+    note_of_bbolt(m);
     note_deprecated(m);
     read_plain(m);
     read_keepalive(m);
@@ -1019,8 +1165,8 @@ void config_version(struct buf *out)
 {
     buf_printf(out,
                "etcd Version: %s\n"
-               "Server: cleat\n"
-               "Compiler: %s\n"
-               "OS/Arch: linux/%s\n",
+               "Git SHA: Not provided (this is cleat)\n"
+               "Go Version: none (C, compiled by %s)\n"
+               "Go OS/Arch: linux/%s\n",
                SERVER_VERSION, __VERSION__, ARCHITECTURE);
 }

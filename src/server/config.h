@@ -34,6 +34,15 @@
 
 enum { CONFIG_LOG_OUTPUTS_MAX = 8 };
 
+/* How the log's file is replaced by a new one, where it is. */
+struct config_rotation {
+    bool is_on;
+    uint64_t size_bytes;   /* of one file, at most */
+    uint64_t age_days_max; /* of those that are kept; 0: any */
+    uint64_t backups_max;  /* of them; 0: all */
+    bool local_time;       /* in their names; else UTC */
+};
+
 /* One place to listen on. */
 struct config_listen {
     struct url url;
@@ -74,9 +83,11 @@ struct config {
     uint64_t snapshot_count, snapshot_catchup_entries;
     uint64_t max_snapshots, max_wals; /* files kept; 0: all */
     uint64_t heartbeat_ms, election_ms;
+    bool initial_tick_advance;
     struct config_listens listen_peers, listen_clients;
     struct config_listens listen_http, listen_metrics; /* none, or for plain HTTP alone */
-    int64_t quota_backend_bytes;                       /* 0: the default; negative: none */
+    bool reuse_port;
+    int64_t quota_backend_bytes; /* 0: the default; negative: none */
     int64_t backend_batch_interval_ns;
     uint64_t max_txn_ops, max_request_bytes;
     uint32_t max_concurrent_streams;
@@ -105,12 +116,14 @@ struct config {
     enum log_level log_level;
     enum log_format log_format;
     struct url_list log_outputs; /* "stderr", "stdout" or paths; "default" has become "stderr" */
+    struct config_rotation log_rotation;
     int64_t watch_progress_notify_ns;
     int64_t warning_apply_ns;      /* an entry that takes longer is told of in the log */
     int64_t corrupt_check_ns;      /* between two checks of the whole store; 0: there are none */
     int64_t compact_hash_check_ns; /* between two of compactions, where the gate is on */
     struct gates gates;            /* of features */
     bool unsafe_no_fsync;
+    uint64_t bootstrap_defrag_bytes; /* that it must free; 0: there is none */
 
     const struct config_note *notes; /* in order */
     size_t note_count;

@@ -176,24 +176,6 @@ void flags_init(struct flags *f, struct arena *arena)
 
 /* ---- What is said anyway ---- */
 
-/* The members of a flat JSON object, in order, without the white space and the braces. */
-static struct url_list json_members(struct arena *arena, const char *json)
-{
-    char *dense = arena_alloc(arena, strlen(json) + 1);
-    size_t len = 0;
-
-    for (; *json; json++) {
-        if (!strchr(" \t\r\n{}", *json))
-            dense[len++] = *json;
-    }
-    return url_list_sorted(url_list_split(bytes_of(dense, len), arena), arena);
-}
-
-static bool is_same_json(struct arena *arena, const char *a, const char *b)
-{
-    return a[0] == '{' && url_list_equal(json_members(arena, a), json_members(arena, b));
-}
-
 /* Values that etcd takes for the default, or that come to the same. */
 static bool is_default_in_other_words(const struct flags *f, enum flag_id id)
 {
@@ -219,8 +201,6 @@ static bool is_default_in_other_words(const struct flags *f, enum flag_id id)
         return value->number == 0;
     case FLAG_METRICS:
         return strcmp(value->text, "extensive") != 0; /* any other word is basic */
-    case FLAG_LOG_ROTATION_CONFIG_JSON:
-        return is_same_json(f->arena, value->text, flag_table[id].initial);
     default:
         return false;
     }

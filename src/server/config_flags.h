@@ -55,6 +55,8 @@ enum flag_section {
       "Milliseconds between two heartbeats of a leader.")                                          \
     X(ELECTION_TIMEOUT, "election-timeout", UINT, "1000", MEMBER,                                  \
       "Milliseconds without a leader before an election; at least five heartbeats.")               \
+    X(INITIAL_ELECTION_TICK_ADVANCE, "initial-election-tick-advance", BOOL, "true", MEMBER,        \
+      "At its start, do not wait a whole election timeout for a leader that cannot be.")           \
     X(LISTEN_PEER_URLS, "listen-peer-urls", URLS, "http://localhost:2380", MEMBER,                 \
       "Where to listen for other members.")                                                        \
     X(LISTEN_CLIENT_URLS, "listen-client-urls", URLS, "http://localhost:2379", MEMBER,             \
@@ -67,6 +69,10 @@ enum flag_section {
       "Size of the store at which writing ends (0: 2 GiB; negative: never).")                      \
     X(BACKEND_BATCH_INTERVAL, "backend-batch-interval", DURATION, "0s", MEMBER,                    \
       "Longest time between two commits of the store (0: 100ms).")                                 \
+    X(BACKEND_BATCH_LIMIT, "backend-batch-limit", INT, "0", MEMBER,                                \
+      "Of bbolt, etcd's store: no effect here. Commits are by time and by size.")                  \
+    X(BACKEND_BBOLT_FREELIST_TYPE, "backend-bbolt-freelist-type", TEXT, "", MEMBER,                \
+      "Of bbolt, etcd's store: no effect here.")                                                   \
     X(MAX_TXN_OPS, "max-txn-ops", UINT, "128", MEMBER, "Operations allowed in one transaction.")   \
     X(MAX_REQUEST_BYTES, "max-request-bytes", UINT, "1572864", MEMBER,                             \
       "Size of the largest request.")                                                              \
@@ -78,6 +84,10 @@ enum flag_section {
       "Time after which a silent client is pinged.")                                               \
     X(GRPC_KEEPALIVE_TIMEOUT, "grpc-keepalive-timeout", DURATION, "20s", MEMBER,                   \
       "Time after which one that did not result is cut off.")                                      \
+    X(SOCKET_REUSE_PORT, "socket-reuse-port", BOOL, "false", MEMBER,                               \
+      "Share listening ports with other processes that do so too (SO_REUSEPORT).")                 \
+    X(SOCKET_REUSE_ADDRESS, "socket-reuse-address", BOOL, "false", MEMBER,                         \
+      "Listen where connections of before still linger (SO_REUSEADDR); so it is in any case.")     \
     X(CONFIG_FILE, "config-file", TEXT, "", MEMBER,                                                \
       "A file in YAML with the settings; all other flags and variables are ignored then.")         \
     X(ENABLE_GRPC_GATEWAY, "enable-grpc-gateway", BOOL, "true", MEMBER,                            \
@@ -155,6 +165,12 @@ enum flag_section {
     X(LOG_LEVEL, "log-level", TEXT, "info", LOG,                                                   \
       "'debug', 'info', 'warn', 'error', 'panic' or 'fatal'.")                                     \
     X(LOG_FORMAT, "log-format", TEXT, "json", LOG, "'json' or 'console'.")                         \
+    X(ENABLE_LOG_ROTATION, "enable-log-rotation", BOOL, "false", LOG,                              \
+      "Begin a new file of the log when one is full; needs one file in --log-outputs.")            \
+    X(LOG_ROTATION_CONFIG_JSON, "log-rotation-config-json", TEXT,                                  \
+      "{\"maxsize\": 100, \"maxage\": 0, \"maxbackups\": 0, \"localtime\": false, "                \
+      "\"compress\": false}",                                                                      \
+      LOG, "How full (MB), and which old files are kept: of so many days, so many (0: all).")      \
     X(WATCH_PROGRESS_NOTIFY_INTERVAL, "watch-progress-notify-interval", DURATION, "0s", TUNING,    \
       "Time between two notices of progress to a watcher (0: 10m).")                               \
     X(WARNING_APPLY_DURATION, "warning-apply-duration", DURATION, "100ms", TUNING,                 \
@@ -165,6 +181,8 @@ enum flag_section {
       "Time between two comparisons of compactions, if CompactHashCheck is on.")                   \
     X(DOWNGRADE_CHECK_TIME, "downgrade-check-time", DURATION, "5s", TUNING,                        \
       "Time between two looks whether a downgrade is over (0: none).")                             \
+    X(BOOTSTRAP_DEFRAG_THRESHOLD, "bootstrap-defrag-threshold-megabytes", UINT, "0", TUNING,       \
+      "Defragment the store after the start if that frees so much (0: do not).")                   \
     X(FEATURE_GATES, "feature-gates", GATES, "", TUNING,                                           \
       "Features that are turned on or off, as Name=true,Name=false: InitialCorruptCheck, "         \
       "CompactHashCheck, LeaseCheckpoint, LeaseCheckpointPersist; etcd's others as they are.")     \
@@ -173,11 +191,6 @@ enum flag_section {
 
 /* X(id, name, kind, default): taken with the value they have anyway, and no other. */
 #define FLAGS_NOT_YET(X)                                                                           \
-    X(INITIAL_ELECTION_TICK_ADVANCE, "initial-election-tick-advance", BOOL, "true")                \
-    X(BACKEND_BBOLT_FREELIST_TYPE, "backend-bbolt-freelist-type", TEXT, "")                        \
-    X(BACKEND_BATCH_LIMIT, "backend-batch-limit", INT, "0")                                        \
-    X(SOCKET_REUSE_PORT, "socket-reuse-port", BOOL, "false")                                       \
-    X(SOCKET_REUSE_ADDRESS, "socket-reuse-address", BOOL, "false")                                 \
     X(MEMORY_MLOCK, "memory-mlock", BOOL, "false")                                                 \
     X(RAFT_READ_TIMEOUT, "raft-read-timeout", DURATION, "5s")                                      \
     X(RAFT_WRITE_TIMEOUT, "raft-write-timeout", DURATION, "5s")                                    \
@@ -202,10 +215,6 @@ enum flag_section {
     X(AUTH_TOKEN_TTL, "auth-token-ttl", UINT, "300")                                               \
     X(ENABLE_PPROF, "enable-pprof", BOOL, "false")                                                 \
     X(METRICS, "metrics", TEXT, "basic")                                                           \
-    X(ENABLE_LOG_ROTATION, "enable-log-rotation", BOOL, "false")                                   \
-    X(LOG_ROTATION_CONFIG_JSON, "log-rotation-config-json", TEXT,                                  \
-      "{\"maxsize\": 100, \"maxage\": 0, \"maxbackups\": 0, \"localtime\": false, "                \
-      "\"compress\": false}")                                                                      \
     X(WARNING_UNARY_REQUEST_DURATION, "warning-unary-request-duration", DURATION, "300ms")         \
     X(ENABLE_DISTRIBUTED_TRACING, "enable-distributed-tracing", BOOL, "false")                     \
     X(TRACING_ADDRESS, "distributed-tracing-address", TEXT, "localhost:4317")                      \
@@ -213,8 +222,7 @@ enum flag_section {
     X(TRACING_INSTANCE_ID, "distributed-tracing-instance-id", TEXT, "")                            \
     X(TRACING_SAMPLING_RATE, "distributed-tracing-sampling-rate", INT, "0")                        \
     X(COMPACTION_BATCH_LIMIT, "compaction-batch-limit", INT, "0")                                  \
-    X(COMPACTION_SLEEP_INTERVAL, "compaction-sleep-interval", DURATION, "0s")                      \
-    X(BOOTSTRAP_DEFRAG_THRESHOLD, "bootstrap-defrag-threshold-megabytes", UINT, "0")
+    X(COMPACTION_SLEEP_INTERVAL, "compaction-sleep-interval", DURATION, "0s")
 
 /* X(id, name, kind, default): etcd takes them and does nothing, so there is nothing to support. */
 #define FLAGS_OF_OLD(X)                                                                            \

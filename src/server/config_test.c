@@ -125,6 +125,11 @@ static void describe(const struct config *c, struct buf *out)
     buf_printf(out, "notify_ns=%" PRId64 "\nwarning_apply_ns=%" PRId64 "\nno_fsync=%d\n",
                c->watch_progress_notify_ns, c->warning_apply_ns, c->unsafe_no_fsync);
     buf_printf(out, "downgrade_check_ms=%" PRIu64 "\n", c->downgrade_check_ms);
+    buf_printf(out, "tick_advance=%d\nreuse_port=%d\ndefrag_bytes=%" PRIu64 "\n",
+               c->initial_tick_advance, c->reuse_port, c->bootstrap_defrag_bytes);
+    buf_printf(out, "rotation=%d %" PRIu64 " bytes %" PRIu64 " days %" PRIu64 " files %s\n",
+               c->log_rotation.is_on, c->log_rotation.size_bytes, c->log_rotation.age_days_max,
+               c->log_rotation.backups_max, c->log_rotation.local_time ? "local" : "utc");
     buf_printf(out, "checkpoint=%d\ncheckpoint_persist=%d\n", gates_lease_checkpoint(c->gates),
                gates_lease_checkpoint_persist(c->gates));
     buf_printf(out, "corrupt_check_ns=%" PRId64 "\ninitial_check=%d\n", c->corrupt_check_ns,
@@ -185,6 +190,10 @@ TEST(no_flags_are_etcds_defaults)
                              "warning_apply_ns=100000000\n"
                              "no_fsync=0\n"
                              "downgrade_check_ms=5000\n"
+                             "tick_advance=1\n"
+                             "reuse_port=0\n"
+                             "defrag_bytes=0\n"
+                             "rotation=0 0 bytes 0 days 0 files utc\n"
                              "checkpoint=0\n"
                              "checkpoint_persist=0\n"
                              "corrupt_check_ns=0\n"
@@ -345,6 +354,16 @@ static const struct {
     {"--auto-compaction-mode=revision", "retention=0"},
     {"--auto-compaction-mode=revision|--auto-compaction-retention=1000", "retention=1000"},
     {"--auto-compaction-mode=revision|--auto-compaction-retention=1us", "retention=1000"},
+    {"--initial-election-tick-advance=false", "tick_advance=0"},
+    {"--socket-reuse-port|--socket-reuse-address", "reuse_port=1"},
+    {"--bootstrap-defrag-threshold-megabytes=3", "defrag_bytes=3145728"},
+    {"--log-outputs=x|--enable-log-rotation", "rotation=1 104857600 bytes 0 days 0 files utc"},
+    {"--log-outputs=x,stderr|--enable-log-rotation|--log-rotation-config-json={\"maxsize\":2,"
+     "\"maxage\":3,\"maxbackups\":4,\"localtime\":true}",
+     "rotation=1 2097152 bytes 3 days 4 files local"},
+    {"--log-outputs=x|--enable-log-rotation|--log-rotation-config-json={}",
+     "rotation=1 104857600 bytes 0 days 0 files utc"},
+    {"--log-rotation-config-json={", "rotation=0 0 bytes 0 days 0 files utc"},
     {"--unsafe-no-fsync", "no_fsync=1"},
     {"--unsafe-no-fsync|--", "no_fsync=1"},
 };
@@ -541,15 +560,27 @@ const struct config_refusal config_refusals[] = {
     {"--corrupt-check-time=-1s", "", CONFIG_BAD, "--corrupt-check-time must not be negative"},
     {"--feature-gates=LeaseCheckpoint=true,PriorityRequest=true", "", CONFIG_BAD,
      "feature gate PriorityRequest is not supported yet"},
-    {"--backend-bbolt-freelist-type=array", "", CONFIG_BAD,
-     "flag --backend-bbolt-freelist-type is not supported yet"},
     {"--metrics=extensive", "", CONFIG_BAD, "flag --metrics is not supported yet"},
     {"--raft-read-timeout=6s", "", CONFIG_BAD, "flag --raft-read-timeout is not supported yet"},
-    {"--log-rotation-config-json={}", "", CONFIG_BAD,
-     "flag --log-rotation-config-json is not supported yet"},
-    {"--backend-batch-limit=10", "", CONFIG_BAD, "flag --backend-batch-limit is not supported yet"},
     {"--auto-compaction-retention=-1h", "", CONFIG_BAD,
      "--auto-compaction-retention must not be negative"},
+    {"--enable-log-rotation", "", CONFIG_BAD,
+     "--log-outputs requires a single file path when --log-rotate-config-json is defined"},
+    {"--enable-log-rotation|--log-outputs=a,b", "", CONFIG_BAD,
+     "--log-outputs requires a single file path when --log-rotate-config-json is defined"},
+    {"--enable-log-rotation|--log-outputs=a|--log-rotation-config-json={\"maxsize\": true}", "",
+     CONFIG_BAD,
+     "invalid log rotation config: json: cannot unmarshal bool into Go struct field "
+     "logRotationConfig.Logger.maxsize of type int"},
+    {"--enable-log-rotation|--log-outputs=a|--log-rotation-config-json={\"compress\": true}", "",
+     CONFIG_BAD, "--log-rotation-config-json: compress is not supported yet"},
+    {"--memory-mlock", "", CONFIG_BAD, "flag --memory-mlock is not supported yet"},
+    {"--enable-pprof", "", CONFIG_BAD,
+     "flag --enable-pprof is not supported yet: there is no Go runtime to profile"},
+    {"--enable-distributed-tracing", "", CONFIG_BAD,
+     "flag --enable-distributed-tracing is not supported yet"},
+    {"--discovery-srv=a", "", CONFIG_BAD,
+     "flag --discovery-srv is not supported yet: name the members in --initial-cluster"},
     {"", "ETCD_CONFIG_FILE=x", CONFIG_BAD, "open x: no such file or directory"},
     {"--config-file=x|--heartbeat-interval=0", "", CONFIG_BAD, "open x: no such file or directory"},
 };
@@ -778,7 +809,8 @@ TEST(the_version_is_etcds)
 
     config_version(&out);
 
-    CHECK(bytes_starts_with(buf_bytes(&out), BYTES("etcd Version: 3.7.1\n")));
+    CHECK(bytes_starts_with(buf_bytes(&out), BYTES("etcd Version: 3.7.1\nGit SHA: ")));
+    CHECK(strstr(buf_str(&out), "\nGo Version: ") && strstr(buf_str(&out), "\nGo OS/Arch: linux/"));
     buf_free(&out);
 }
 

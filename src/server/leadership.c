@@ -65,13 +65,14 @@ static bool is_lone_voter(const struct server *s)
 /*
  * The only voter need not wait to see whether somebody else leads: not at its start, nor when the
  * others have been removed. While committed entries are not applied it waits: one of them may bring
- * other voters, and while a cluster is founded each member is the only one for a moment.
+ * other voters, and while a cluster is founded each member is the only one for a moment. Without
+ * --initial-election-tick-advance it waits as anybody does.
  */
 void leadership_campaign_alone(struct server *s)
 {
     struct raft_status now = raft_status(s->raft);
 
-    if (!is_lone_voter(s) || now.soft_state.lead != RAFT_NONE ||
+    if (!s->config->initial_tick_advance || !is_lone_voter(s) || now.soft_state.lead != RAFT_NONE ||
         now.soft_state.role != RAFT_FOLLOWER || now.applied < now.hard_state.commit)
         return;
     enum raft_result result = raft_campaign(s->raft);

@@ -61,8 +61,10 @@ static enum err open_tls(struct peering *p, struct buf *why)
 static enum err listen_at(struct peering *p, const struct config_listen *place, struct buf *why)
 {
     bool is_secure = place->url.scheme == URL_HTTPS;
-    struct listener_options listening = {
-        .on_accept = accepted, .limit = is_secure ? &p->limit : NULL, .context = p};
+    struct listener_options listening = {.reuse_port = p->o.config->reuse_port,
+                                         .on_accept = accepted,
+                                         .limit = is_secure ? &p->limit : NULL,
+                                         .context = p};
     struct net *net = is_secure ? tls_net(p->secure.tls) : p->o.io->net;
     char text[NET_TEXT_MAX];
 

@@ -69,9 +69,11 @@ static const struct refusal refusals[] = {
     {"ETCD_HEARTBEAT_INTERVAL=x", "", 1,
      "\"error\":\"invalid value \\\"x\\\" for ETCD_HEARTBEAT_INTERVAL: parse error\""},
     {"ETCD_NAME=a", "--name=b", 1, "\"error\":\"conflicting environment variable is shadowed"},
-    {"ETCD_ENABLE_PPROF=true", "", 1, "\"error\":\"flag --enable-pprof is not supported yet\""},
+    {"ETCD_ENABLE_PPROF=true", "", 1,
+     "\"error\":\"flag --enable-pprof is not supported yet: there is no Go runtime to profile\""},
 
-    {"", "--enable-pprof", 1, "\"error\":\"flag --enable-pprof is not supported yet\""},
+    {"", "--enable-pprof", 1,
+     "\"error\":\"flag --enable-pprof is not supported yet: there is no Go runtime to profile\""},
     {"", "--config-file x", 1, "\"error\":\"open x: no such file or directory\""},
     {"", "--peer-cert-file /nowhere --peer-key-file /nowhere", 1,
      "open /nowhere: no such file or directory"},

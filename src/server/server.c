@@ -221,9 +221,27 @@ static void say_if_downgrading(const struct server *s)
                  LOG_STR("current-server-version", SERVER_VERSION));
 }
 
+/* --bootstrap-defrag-threshold-megabytes: worth it? etcd does it before it serves; here it goes on
+ * beside everything else, so nobody has to wait. */
+static void defragment_at_start(struct server *s)
+{
+    struct backend_sizes sizes = backend_sizes(s->state.backend);
+    uint64_t threshold = s->config->bootstrap_defrag_bytes;
+
+    if (threshold == 0)
+        return;
+    if (sizes.file_bytes - sizes.used_bytes >= threshold)
+        api_defragment(s->clients.api);
+    else
+        log_info(s->logger, "Skipping defragmentation",
+                 LOG_U64("current-db-size-bytes", sizes.file_bytes),
+                 LOG_U64("current-db-size-in-use-bytes", sizes.used_bytes),
+                 LOG_U64("bootstrap-defrag-threshold-bytes", threshold));
+}
+
 static void begin_serving(struct server *s)
 {
-    s->skip_ticks_until_ms = s->facts.now_ms + SKIP_TICKS_MS;
+    s->skip_ticks_until_ms = s->config->initial_tick_advance ? s->facts.now_ms + SKIP_TICKS_MS : 0;
     s->tick_timer.on_time = tick_is_due;
     s->tick_due = true; /* which also sets the timer */
     peering_serve(&s->peering);
@@ -232,6 +250,7 @@ static void begin_serving(struct server *s)
              LOG_ID("cluster-id", s->facts.cluster_id),
              LOG_U64("applied-index", s->facts.applied_index));
     say_if_downgrading(s);
+    defragment_at_start(s);
 }
 
 static void set_going(struct server *s, const struct boot *b)
