@@ -3,6 +3,7 @@
  *
  * Exit status: 0, or 1 when something is wrong with what was looked at, or 2 when the call is.
  */
+#include "cli/utl/etcdutl.h"
 #include "cli/utl/utl.h"
 #include "io/loop.h"
 
@@ -22,6 +23,15 @@ static const char usage[] =
     "  cleatutl wal DIR [--json]    what a log holds: segments, entries, hard state, snapshots\n"
     "  cleatutl db FILE [--json]    what a bbolt file holds: buckets, indexes, revisions, digest\n"
     "  cleatutl export DIR [--json] makes a data directory of cleat's one that etcd starts on\n"
+    "  cleatutl snapshot status FILE [-w simple|json|fields|table]\n"
+    "  cleatutl snapshot restore FILE --data-dir DIR [--wal-dir DIR] [--name NAME]\n"
+    "           [--initial-cluster NAME=URL,...] [--initial-cluster-token TOKEN]\n"
+    "           [--initial-advertise-peer-urls URL,...] [--skip-hash-check]\n"
+    "           [--bump-revision N --mark-compacted]\n"
+    "  cleatutl hashkv FILE [--rev N] [-w simple|json|fields|table]\n"
+    "  cleatutl defrag --data-dir DIR\n"
+    "  cleatutl migrate --data-dir DIR --target-version X.Y [--force]\n"
+    "                               as etcdutl's, with its output and exit status\n"
     "  cleatutl version\n"
     "  cleatutl --help\n"
     "\n"
@@ -67,6 +77,21 @@ static int print(struct bytes text, int status)
     return 1;
 }
 
+/* With etcdutl's flags, and its exit status. */
+static int run_etcdutl(int argc, char **argv)
+{
+    struct loop *loop;
+    enum err e = loop_open(&(struct loop_options){0}, &loop);
+
+    if (e != ERR_OK) {
+        fprintf(stderr, "cleatutl: cannot start: %s\n", err_text(e));
+        return 1;
+    }
+    int status = etcdutl_run(argc, argv, loop);
+    loop_close(loop);
+    return status;
+}
+
 typedef int command(struct disk *disk, const char *path, struct emit *out);
 
 static int run(command *c, const struct call *call)
@@ -102,8 +127,10 @@ static command *find_command(const char *name)
 int main(int argc, char **argv)
 {
     struct call call = {0};
-    int status = parse(argc, argv, &call);
 
+    if (argc > 1 && etcdutl_has(argv[1]))
+        return run_etcdutl(argc, argv);
+    int status = parse(argc, argv, &call);
     if (status != 0)
         return status;
     if (call.help)
