@@ -255,6 +255,18 @@ static bool refuse_support(struct maker *m, enum flag_id id)
     return refuse(m, "flag --%s is not supported yet%s", flag_table[id].name, instead_of(id));
 }
 
+/* Beside a file they are not raised to etcd's least value, but count as they are. */
+static bool check_raft_times(struct maker *m)
+{
+    static const enum flag_id ids[] = {FLAG_RAFT_READ_TIMEOUT, FLAG_RAFT_WRITE_TIMEOUT};
+
+    for (size_t i = 0; m->has_file && i < ARRAY_LEN(ids); i++) {
+        if (value_of(m, ids[i])->integer < 5 * NS_PER_S)
+            return refuse_support(m, ids[i]);
+    }
+    return true;
+}
+
 static bool check_support(struct maker *m)
 {
     const char *gate = gates_not_built(m->out->gates);
@@ -265,7 +277,7 @@ static bool check_support(struct maker *m)
         if (!flags_is_default(&m->flags, (enum flag_id)id))
             return refuse_support(m, (enum flag_id)id);
     }
-    return true;
+    return check_raft_times(m);
 }
 
 static void note_deprecated(struct maker *m)

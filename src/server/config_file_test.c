@@ -153,6 +153,20 @@ TEST(flags_beside_a_file_must_be_flags)
     parsed_free(&p);
 }
 
+/* Two flags count all the same, in etcd; what we cannot do is refused. */
+TEST(times_of_raft_count_beside_a_file)
+{
+    struct parsed p = {0};
+    const char *path = file_with(&p.arena, BYTES("name: m\n"));
+    const char *const argv[] = {"etcd", "--raft-read-timeout=1s", "--config-file", path};
+
+    parse_words(&p, 4, argv, NULL);
+
+    CHECK_EQ(p.result, CONFIG_BAD);
+    CHECK_STR(buf_str(&p.why), "flag --raft-read-timeout is not supported yet");
+    parsed_free(&p);
+}
+
 static void check_same_as_empty(const char *text)
 {
     struct parsed p;
