@@ -8,6 +8,7 @@
 #include "base/buf.h"
 #include "base/text.h"
 #include "cli/log_file.h"
+#include "cli/log_journal.h"
 #include "io/loop.h"
 #include "io/worker.h"
 #include "server/config.h"
@@ -27,6 +28,8 @@ struct daemon {
     int screens[CONFIG_LOG_OUTPUTS_MAX + 1]; /* standard output or error; one more for a refusal */
     struct log_file files[CONFIG_LOG_OUTPUTS_MAX];
     size_t screen_count, file_count;
+    struct log_journal journal;
+    bool has_journal;
     struct loop *loop;
     struct server *server;
     struct loop_signal terminate, interrupt;
@@ -55,6 +58,8 @@ static void write_line(void *context, struct bytes line)
         log_sink_fd(&of->screens[i], line);
     for (size_t i = 0; i < of->file_count; i++)
         log_file_write(&of->files[i], line, wall_clock(NULL));
+    if (of->has_journal)
+        log_journal_write(&of->journal, line);
 }
 
 static bool open_output(struct bytes name)
@@ -67,11 +72,28 @@ static bool open_output(struct bytes name)
         d.screens[d.screen_count++] = is_error ? STDERR_FILENO : STDOUT_FILENO;
         return true;
     }
+    if (bytes_equal(name, BYTES("systemd/journal")))
+        return d.has_journal =
+                   log_journal_open(&d.journal, LOG_JOURNAL_PATH, program_invocation_short_name);
     const char *path = arena_copy_str(&d.config.arena, name);
     if (!log_file_open(&d.files[d.file_count], path, &d.config.log_rotation))
         return false;
     d.file_count++;
     return true;
+}
+
+static void explain_output(struct bytes name, struct buf *why)
+{
+    const char *reason = strerror(errno);
+
+    if (bytes_equal(name, BYTES("systemd/journal"))) {
+        buf_printf(why, "can't find journal (dial unixgram " LOG_JOURNAL_PATH ": connect: %s)",
+                   reason);
+        return;
+    }
+    buf_append_str(why, "open sink ");
+    text_append_quoted(why, name);
+    buf_printf(why, ": open %.*s: %s", (int)name.len, (const char *)name.at, reason);
 }
 
 /* Opens what can be opened. False, and *why tells of the first output that could not. */
@@ -86,12 +108,8 @@ static bool open_log(struct buf *why)
                                .clock = wall_clock};
     for (size_t i = 0; i < d.config.log_outputs.count; i++) {
         struct bytes name = d.config.log_outputs.at[i];
-        if (!open_output(name) && why->len == before) {
-            buf_append_str(why, "open sink ");
-            text_append_quoted(why, name);
-            buf_printf(why, ": open %.*s: %s", (int)name.len, (const char *)name.at,
-                       strerror(errno));
-        }
+        if (!open_output(name) && why->len == before)
+            explain_output(name, why);
     }
     return why->len == before;
 }
@@ -100,6 +118,8 @@ static void close_log(void)
 {
     for (size_t i = 0; i < d.file_count; i++)
         log_file_close(&d.files[i]);
+    if (d.has_journal)
+        log_journal_close(&d.journal);
 }
 
 static void log_notes(void)

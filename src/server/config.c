@@ -322,6 +322,16 @@ static bool read_log_level(struct maker *m)
     return true;
 }
 
+/* The list is as Go's %q has it. */
+static bool refuse_beside_journal(struct maker *m, struct url_list said)
+{
+    refuse(m, "running with systemd/journal but other '--log-outputs' values ([");
+    for (size_t i = 0; i < said.count; i++)
+        refuse(m, "%s%s", i > 0 ? " " : "", quoted(m, said.at[i]));
+    return refuse(m, "]) are configured with 'default'; override 'default' value with something "
+                     "else");
+}
+
 static bool read_log_outputs(struct maker *m)
 {
     struct url_list said = value_of(m, FLAG_LOG_OUTPUTS)->set;
@@ -329,8 +339,8 @@ static bool read_log_outputs(struct maker *m)
 
     if (said.count > 1 && url_list_has(said, BYTES("default")))
         return refuse(m, "multi logoutput for \"default\" is not supported yet");
-    if (url_list_has(said, BYTES("systemd/journal")))
-        return refuse(m, "--log-outputs=systemd/journal is not supported yet");
+    if (said.count > 1 && url_list_has(said, BYTES("systemd/journal")))
+        return refuse_beside_journal(m, said);
     if (said.count > CONFIG_LOG_OUTPUTS_MAX)
         return refuse(m, "--log-outputs takes at most %d outputs (set to %zu)",
                       CONFIG_LOG_OUTPUTS_MAX, said.count);
@@ -462,8 +472,8 @@ static bool read_log(struct maker *m)
         return refuse(m, "unknown logger option %s", quoted(m, bytes_of_str(logger)));
     if (!read_log_outputs(m) || !read_rotation(m))
         return false;
-    if (strcmp(format, "json") == 0)
-        m->out->log_format = LOG_JSON;
+    if (strcmp(format, "json") == 0 || url_list_has(m->out->log_outputs, BYTES("systemd/journal")))
+        m->out->log_format = LOG_JSON; /* the journal has no other, and etcd does not look */
     else if (strcmp(format, "console") == 0)
         m->out->log_format = LOG_CONSOLE;
     else

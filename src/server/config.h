@@ -115,7 +115,8 @@ struct config {
 
     enum log_level log_level;
     enum log_format log_format;
-    struct url_list log_outputs; /* "stderr", "stdout" or paths; "default" has become "stderr" */
+    struct url_list log_outputs; /* "stderr", "stdout" or paths, "default" has become "stderr"; or
+                                    "systemd/journal" alone */
     struct config_rotation log_rotation;
     int64_t watch_progress_notify_ns;
     int64_t warning_apply_ns;      /* an entry that takes longer is told of in the log */

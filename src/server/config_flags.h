@@ -161,7 +161,8 @@ enum flag_section {
       "Names of this host that plain HTTP without TLS may use: '*' for all.")                      \
     X(LOGGER, "logger", TEXT, "zap", LOG, "The shape of the log. There is only 'zap'.")            \
     X(LOG_OUTPUTS, "log-outputs", SET, "default", LOG,                                             \
-      "Where the log goes: 'default', 'stderr', 'stdout' or files, with commas between.")          \
+      "Where the log goes: 'default', 'stderr', 'stdout' or files, with commas between; or "       \
+      "'systemd/journal'.")                                                                        \
     X(LOG_LEVEL, "log-level", TEXT, "info", LOG,                                                   \
       "'debug', 'info', 'warn', 'error', 'panic' or 'fatal'.")                                     \
     X(LOG_FORMAT, "log-format", TEXT, "json", LOG, "'json' or 'console'.")                         \

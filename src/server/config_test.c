@@ -542,8 +542,10 @@ const struct config_refusal config_refusals[] = {
      "listen tcp: address 65536: invalid port"},
 
     /* Our own. */
-    {"--log-outputs=systemd/journal", "", CONFIG_BAD,
-     "--log-outputs=systemd/journal is not supported yet"},
+    {"--log-outputs=systemd/journal,stderr", "", CONFIG_BAD,
+     "running with systemd/journal but other '--log-outputs' values ([\"stderr\" "
+     "\"systemd/journal\"]) are configured with 'default'; override 'default' value with something "
+     "else"},
     {"--max-request-bytes=536346625", "", CONFIG_BAD,
      "--max-request-bytes must be at most 536346624 (set to 536346625)"},
     {"--backend-batch-interval=-1s", "", CONFIG_BAD,

@@ -91,8 +91,6 @@ static const struct refusal refusals[] = {
      "\"error\":\"unknown log format: x, supported values json, console\""},
     {"", "--log-outputs=default,stderr", 1,
      "\"error\":\"multi logoutput for \\\"default\\\" is not supported yet\""},
-    {"", "--log-outputs=systemd/journal", 1,
-     "\"error\":\"--log-outputs=systemd/journal is not supported yet\""},
     {"", "--listen-peer-urls=http://foo:1", 1,
      "\"error\":\"expected IP in URL for binding (http://foo:1)\""},
     {"", "--heartbeat-interval=0", 1, "\"error\":\"--heartbeat-interval must be >0 (set to 0ms)\""},
@@ -130,6 +128,20 @@ TEST(every_refusal_is_told_on_standard_error)
     for (size_t i = 0; i < ARRAY_LEN(refusals); i++)
         check_refusal(&p, &refusals[i]);
 
+    peer_close(&p);
+}
+
+/* As in etcd; where there is a journal it would start. */
+TEST(a_journal_that_is_missing_is_refused)
+{
+    struct peer p;
+    if (access("/run/systemd/journal/socket", F_OK) == 0)
+        SKIP("there is a journal here");
+    peer_open_ours(&p, test_tmp_dir());
+
+    check_refusal(&p, &(struct refusal){"", "--log-outputs=systemd/journal", 1,
+                                        "can't find journal (dial unixgram "
+                                        "/run/systemd/journal/socket: connect: No such file"});
     peer_close(&p);
 }
 
