@@ -21,6 +21,7 @@ struct api *api_open(const struct api_options *options)
     list_init(&a->bodies);
     list_init(&a->spare);
     a->leaderless_since_ms = UINT64_MAX;
+    api_inner_open(&a->inner);
     struct rng rng;
     rng_seed(&rng, options->seed);
     a->next_lease = rng_next(&rng);
@@ -39,7 +40,12 @@ void api_close(struct api *a)
 {
     if (!a)
         return;
-    assert(list_empty(&a->calls));
+    LIST_FOREACH (link, &a->calls) {
+        struct call *c = container_of(link, struct call, link);
+        assert((uint32_t)c->base.rpc & INNER_CALL); /* one that nobody waits for any more */
+        api_call_end(c);
+    }
+    api_inner_close(&a->inner);
     for (size_t i = 0; i < a->slot_count; i++)
         api_body_drop(&a->slots[i]); /* of finished calls, whose end was never taken */
     free_forgotten(a);
@@ -354,9 +360,10 @@ bool api_work(struct api *a, unsigned steps)
     api_body_end_pins(a);
     look_at_waits(a, &steps);
     go_on(a, &steps);
+    bool all_heard = api_inner_some(a, &steps);
     bool all_sent = api_watch_send_some(a, messages);
-    return all_sent && list_empty(&a->busy) && a->unchecked_waits == 0 && list_empty(&a->needs) &&
-           !a->quota_exceeded && a->move_leader_to == 0;
+    return all_sent && all_heard && list_empty(&a->busy) && a->unchecked_waits == 0 &&
+           list_empty(&a->needs) && !a->quota_exceeded && a->move_leader_to == 0;
 }
 
 void api_state_replaced(struct api *a, const struct api_state *state)
@@ -403,8 +410,8 @@ static void check_call(const struct api *a, const struct call *c)
 {
     assert(c->base.api == a);
     assert(c->base.rpc);
-    assert(a->slots[(uint32_t)c->base.rpc].id == c->base.rpc);
-    assert(a->slots[(uint32_t)c->base.rpc].call == c);
+    assert(a->slots[api_slot_index(c->base.rpc)].id == c->base.rpc);
+    assert(a->slots[api_slot_index(c->base.rpc)].call == c);
     assert(c->on);
     assert(!(c->step && c->ready));
 
@@ -431,4 +438,5 @@ void api_check(const struct api *a)
     assert(list_length(&a->spare) == a->spare_count);
     assert(a->spare_count <= API_SPARE_CALLS_MAX);
     assert(a->is_defragmenting || !a->defrag_call);
+    api_inner_check(a);
 }

@@ -6,7 +6,9 @@
  *     handlers.c     which function does what for which method
  *     body.c         answers that are still in the store
  *     header.c       the response's header
+ *     inner.c        calls that are made from here
  *     kv.c range_stream.c txn_check.c   KV
+ *     lock.c election.c   made of inner calls, with concurrency.c for what they share
  *     watch.c lease.c cluster.c maintenance.c downgrade.c hash.c snapshot.c health.c http.c   the
  *                    others
  *     authorize.c    may they?
@@ -27,6 +29,7 @@
 
 #include "api/api.h"
 #include "api/authorize.h"
+#include "api/inner.h"
 #include "backend/backend.h"
 #include "base/buf_pool.h"
 #include "base/logger.h"
@@ -53,8 +56,9 @@ struct handler {
     void (*forwarded)(struct call *c, const struct api_forwarded *f);
     void (*hashed)(struct call *c, uint32_t hash);
     void (*cut)(struct call *c, struct image *image);
-    void (*failed)(struct call *c, enum result why); /* NULL: the call ends with it */
-    void (*released)(struct call *c);                /* gives back what the call holds */
+    void (*inner)(struct call *c, const struct inner_result *r); /* of what it has asked itself */
+    void (*failed)(struct call *c, enum result why);             /* NULL: the call ends with it */
+    void (*released)(struct call *c); /* gives back what the call holds */
 };
 
 /* Goes on with a call for about `steps`; false if it wants to go on later. One that is done has
@@ -158,6 +162,7 @@ struct call {
         struct leader_move move;
         struct version downgrade_target; /* major and minor; of a Downgrade but to cancel */
         struct backup *backup;           /* snapshot.c; in the arena; NULL: not yet */
+        struct contender *contender;     /* concurrency.h; in the arena; NULL: not yet */
     };
 };
 
@@ -171,7 +176,7 @@ struct api_signs {
 struct api {
     struct api_options o;
     const struct api_facts *facts;
-    struct api_slot *slots; /* by the lower half of the number */
+    struct api_slot *slots; /* by api_slot_index */
     size_t slot_count;
     struct list calls;   /* all of them */
     struct list streams; /* of them, those that stream */
@@ -197,6 +202,7 @@ struct api {
     uint64_t leaderless_since_ms; /* UINT64_MAX: there is a leader */
     uint64_t next_lease;          /* number, for those that name no id */
 
+    struct inner inner;
     struct arena scratch; /* a message of a stream, decoded; for the time of one event */
     struct buf out;       /* a message in the making */
     struct buf_pool bufs; /* what came with events, for what goes out */
@@ -269,10 +275,18 @@ static inline struct call *api_call_of(struct api_call *c)
     return container_of(c, struct call, base);
 }
 
+/* By the lower half of a number; those of inner calls in between. */
+static inline size_t api_slot_index(uint64_t id)
+{
+    uint32_t low = (uint32_t)id;
+
+    return 2 * (size_t)(low & ~INNER_CALL) + ((low & INNER_CALL) != 0);
+}
+
 /* NULL: nothing is left of it here. */
 static inline struct api_slot *api_slot_of(struct api *a, uint64_t id)
 {
-    size_t at = (uint32_t)id;
+    size_t at = api_slot_index(id);
 
     return at < a->slot_count && a->slots[at].id == id ? &a->slots[at] : NULL;
 }
@@ -282,10 +296,16 @@ static inline struct api *api_of(const struct call *c)
     return c->base.api;
 }
 
+/* Where the replies to a call go. */
+static inline struct rpc_line *api_line_of(const struct api *a, uint64_t id)
+{
+    return (uint32_t)id & INNER_CALL ? a->inner.line : a->o.line;
+}
+
 /* Whatever goes on by itself asks first; what has begun is ended. */
 static inline bool api_can_reply(const struct api *a)
 {
-    return rpc_line_has_reply_budget(a->o.line);
+    return rpc_line_has_reply_budget(a->o.line) && rpc_line_has_reply_budget(a->inner.line);
 }
 
 /* --- header.c --- */
@@ -344,6 +364,9 @@ extern const struct handler api_maintenance_alarm, api_maintenance_status;
 extern const struct handler api_maintenance_defragment, api_maintenance_move_leader;
 extern const struct handler api_maintenance_hash, api_maintenance_hash_kv;
 extern const struct handler api_maintenance_snapshot, api_maintenance_downgrade;
+extern const struct handler api_lock_lock, api_lock_unlock;
+extern const struct handler api_election_campaign, api_election_proclaim, api_election_leader,
+    api_election_observe, api_election_resign;
 extern const struct handler api_health_check, api_health_list, api_health_watch;
 extern const struct handler api_http_health;
 

@@ -35,7 +35,7 @@ static struct body *body_new(struct call *c, uint64_t total_bytes)
     b->started_ms = a->facts->now_ms;
     list_init(&b->link);
     list_push_back(&a->bodies, &b->link);
-    rpc_line_announce(a->o.line, c->base.rpc, total_bytes);
+    rpc_line_announce(api_line_of(a, c->base.rpc), c->base.rpc, total_bytes);
     return b;
 }
 
@@ -107,7 +107,7 @@ static enum err read_some(struct body *b, size_t max, struct buf *out)
 static void break_off(struct api *a, struct api_slot *slot, enum err why)
 {
     log_warn(a->o.logger, "cannot read the reply to a call", LOG_STR("error", err_text(why)));
-    rpc_line_break(a->o.line, slot->id);
+    rpc_line_break(api_line_of(a, slot->id), slot->id);
     api_body_drop(slot);
     if (slot->call)
         api_call_end(slot->call);
@@ -133,7 +133,7 @@ void api_body_wanted(struct api *a, struct api_slot *slot, size_t max)
     size_t credit = b->left == 0 ? b->credit : 0;
     if (b->left == 0)
         body_end(slot);
-    rpc_line_chunk(a->o.line, slot->id, &chunk);
+    rpc_line_chunk(api_line_of(a, slot->id), slot->id, &chunk);
     if (credit > 0 && slot->call)
         slot->call->on->sent(slot->call, credit);
 }

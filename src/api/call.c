@@ -21,7 +21,7 @@ static struct call *take_spare(struct api *a)
 
 static void take_slot(struct api *a, struct call *c)
 {
-    size_t at = (uint32_t)c->base.rpc;
+    size_t at = api_slot_index(c->base.rpc);
 
     if (at >= a->slot_count) {
         size_t count = a->slot_count ? 2 * a->slot_count : 64;
@@ -111,7 +111,7 @@ void api_call_finish_text(struct call *c, enum rpc_code code, const char *text)
 {
     assert(code != RPC_OK || c->is_authorized);
 
-    rpc_line_finish(api_of(c)->o.line, c->base.rpc, code, bytes_of_str(text));
+    rpc_line_finish(api_line_of(api_of(c), c->base.rpc), c->base.rpc, code, bytes_of_str(text));
     api_call_end(c);
 }
 
@@ -406,7 +406,7 @@ enum wait_state api_index_wait_state(const struct api *a, const struct index_wai
 void api_call_send_buf(struct call *c, struct buf *message)
 {
     c->credit -= (int64_t)rpc_message_cost(message->len);
-    rpc_line_send(api_of(c)->o.line, c->base.rpc, message);
+    rpc_line_send(api_line_of(api_of(c), c->base.rpc), c->base.rpc, message);
 }
 
 void api_call_send(struct call *c, const struct pb_schema *schema, const void *message)
@@ -421,7 +421,7 @@ void api_call_send(struct call *c, const struct pb_schema *schema, const void *m
 static void send_last(struct call *c, struct buf *message)
 {
     assert(c->is_authorized);
-    rpc_line_send_last(api_of(c)->o.line, c->base.rpc, message);
+    rpc_line_send_last(api_line_of(api_of(c), c->base.rpc), c->base.rpc, message);
     api_call_end(c);
 }
 

@@ -72,7 +72,7 @@ static void take_next(struct call *c)
     }
     r->is_held = c->credit <= 0;
     if (!r->is_held)
-        rpc_line_release(api_of(c)->o.line, c->base.rpc);
+        rpc_line_release(api_line_of(api_of(c), c->base.rpc), c->base.rpc);
 }
 
 static void answer_renewal(struct call *c, int64_t ttl)
@@ -230,7 +230,7 @@ static void keep_alive_sent(struct call *c, size_t bytes)
     if (!c->renewal.is_held || c->credit <= 0)
         return;
     c->renewal.is_held = false;
-    rpc_line_release(api_of(c)->o.line, c->base.rpc);
+    rpc_line_release(api_line_of(api_of(c), c->base.rpc), c->base.rpc);
 }
 
 const struct handler api_lease_keep_alive = {

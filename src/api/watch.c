@@ -32,7 +32,7 @@ static void release_if_credit(struct call *c)
 
     w->is_held = watch_stream_credit(w->stream) == 0;
     if (!w->is_held)
-        rpc_line_release(api_of(c)->o.line, c->base.rpc);
+        rpc_line_release(api_line_of(api_of(c), c->base.rpc), c->base.rpc);
 }
 
 /* A watcher that is denied ends, and no other of its stream. These are etcd's words for it, and it
@@ -124,7 +124,7 @@ static void send_message(struct api *a, struct watch_message *m)
     size_t cost = rpc_message_cost(front.len + blob_bytes(m->events).len);
     assert(cost >= m->bytes);
     watch_costs_more(m->stream, cost - m->bytes);
-    rpc_line_send_shared(a->o.line, c->base.rpc, &front, m->events);
+    rpc_line_send_shared(api_line_of(a, c->base.rpc), c->base.rpc, &front, m->events);
     blob_unref(m->events);
 }
 

@@ -467,6 +467,9 @@ enum {
     API_PIN_MS_MAX = 60000,     /* a reply that holds up a compaction for longer is given up */
     API_APPLIED_WAIT_MS = 1000, /* for the applied index, before a lease is said to be unknown */
 };
+/* Half of them of calls to Lock and Election that wait, a kilobyte or two each; the others clear up
+ * behind such. */
+#define API_INNER_CALLS_MAX 32768
 #define API_REPLY_BYTES_MAX 2147483647u /* etcd's gRPC send limit */
 
 /* What may wait for one watching client that does not read, and one message more. What many of them
