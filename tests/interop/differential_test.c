@@ -47,6 +47,23 @@ static const struct {
     [REQUEST_OF_TIME_TO_LIVE] = {"/etcdserverpb.Lease/LeaseTimeToLive",
                                  &pb_lease_time_to_live_request_schema,
                                  &pb_lease_time_to_live_response_schema},
+    [REQUEST_OF_LEASES] = {"/etcdserverpb.Lease/LeaseLeases", &pb_lease_leases_request_schema,
+                           &pb_lease_leases_response_schema},
+    [REQUEST_OF_ALARM] = {"/etcdserverpb.Maintenance/Alarm", &pb_alarm_request_schema,
+                          &pb_alarm_response_schema},
+    [REQUEST_OF_HASH_KV] = {"/etcdserverpb.Maintenance/HashKV", &pb_hash_kv_request_schema,
+                            &pb_hash_kv_response_schema},
+    [REQUEST_OF_LOCK] = {"/v3lockpb.Lock/Lock", &pb_lock_request_schema, &pb_lock_response_schema},
+    [REQUEST_OF_UNLOCK] = {"/v3lockpb.Lock/Unlock", &pb_unlock_request_schema,
+                           &pb_unlock_response_schema},
+    [REQUEST_OF_CAMPAIGN] = {"/v3electionpb.Election/Campaign", &pb_campaign_request_schema,
+                             &pb_campaign_response_schema},
+    [REQUEST_OF_PROCLAIM] = {"/v3electionpb.Election/Proclaim", &pb_proclaim_request_schema,
+                             &pb_proclaim_response_schema},
+    [REQUEST_OF_LEADER] = {"/v3electionpb.Election/Leader", &pb_leader_request_schema,
+                           &pb_leader_response_schema},
+    [REQUEST_OF_RESIGN] = {"/v3electionpb.Election/Resign", &pb_resign_request_schema,
+                           &pb_resign_response_schema},
 };
 
 /* One of the two. */
@@ -65,6 +82,12 @@ union answer_message {
     struct pb_header_response header;
     struct pb_lease_grant_response grant;
     struct pb_lease_time_to_live_response time_to_live;
+    struct pb_lease_leases_response leases;
+    struct pb_alarm_response alarm;
+    struct pb_hash_kv_response hash_kv;
+    struct pb_lock_response lock;
+    struct pb_campaign_response campaign;
+    struct pb_leader_response leader;
 };
 
 struct differential {
@@ -231,6 +254,47 @@ static void plain_time_to_live(struct arena *arena, struct pb_lease_time_to_live
     t->keys.at = keys;
 }
 
+static int compare_leases(const void *one, const void *two)
+{
+    const struct pb_lease_id *a = one, *b = two;
+
+    return (a->id > b->id) - (a->id < b->id);
+}
+
+/* etcd sorts them by when they end, and equals in no particular order. */
+static void plain_leases(struct arena *arena, struct pb_lease_leases_response *l)
+{
+    struct pb_lease_id *ids = arena_new_array(arena, l->leases.count + 1, struct pb_lease_id);
+
+    l->header = plain_header(arena, l->header);
+    for (size_t i = 0; i < l->leases.count; i++)
+        ids[i] = l->leases.at[i];
+    qsort(ids, l->leases.count, sizeof(*ids), compare_leases);
+    l->leases.at = ids;
+}
+
+static int compare_alarms(const void *one, const void *two)
+{
+    const struct pb_alarm_member *a = one, *b = two;
+
+    if (a->member_id != b->member_id)
+        return a->member_id < b->member_id ? -1 : 1;
+    return (a->alarm > b->alarm) - (a->alarm < b->alarm);
+}
+
+/* etcd's come in the order of a map. */
+static void plain_alarms(struct arena *arena, struct pb_alarm_response *m)
+{
+    struct pb_alarm_member *all =
+        arena_new_array(arena, m->alarms.count + 1, struct pb_alarm_member);
+
+    m->header = plain_header(arena, m->header);
+    for (size_t i = 0; i < m->alarms.count; i++)
+        all[i] = m->alarms.at[i];
+    qsort(all, m->alarms.count, sizeof(*all), compare_alarms);
+    m->alarms.at = all;
+}
+
 static void plain_message(struct arena *arena, const struct random_request *q,
                           union answer_message *m)
 {
@@ -243,6 +307,12 @@ static void plain_message(struct arena *arena, const struct random_request *q,
         return;
     case REQUEST_OF_TIME_TO_LIVE:
         plain_time_to_live(arena, &m->time_to_live);
+        return;
+    case REQUEST_OF_LEASES:
+        plain_leases(arena, &m->leases);
+        return;
+    case REQUEST_OF_ALARM:
+        plain_alarms(arena, &m->alarm);
         return;
     default: /* the header comes first in all of them */
         m->header.header = plain_header(arena, m->header.header);

@@ -274,6 +274,20 @@ int64_t random_compaction(const struct random_requests *r, int64_t revision)
     return revision;
 }
 
+static void note_alarm(struct random_requests *r, const struct pb_alarm_request *q)
+{
+    struct pb_alarm_member it = {.member_id = q->member_id, .alarm = q->alarm};
+    size_t at = 0;
+
+    while (at < r->alarm_count &&
+           (r->alarms[at].member_id != it.member_id || r->alarms[at].alarm != it.alarm))
+        at++;
+    if (q->action == PB_ALARM_ACTIVATE && it.alarm != PB_ALARM_NONE && at == r->alarm_count)
+        r->alarms[r->alarm_count++] = it;
+    if (q->action == PB_ALARM_DEACTIVATE && at < r->alarm_count)
+        r->alarms[at] = r->alarms[--r->alarm_count];
+}
+
 void random_request_done(struct random_requests *r, const struct random_request *q,
                          int64_t revision)
 {
@@ -283,6 +297,10 @@ void random_request_done(struct random_requests *r, const struct random_request 
     }
     if (q->kind == REQUEST_OF_COMPACT)
         r->compacted = ((const struct pb_compaction_request *)q->message)->revision;
+    if (q->kind == REQUEST_OF_ALARM)
+        note_alarm(r, q->message);
+    if (q->kind == REQUEST_OF_CAMPAIGN)
+        r->led = revision;
 }
 
 static struct pb_compaction_request *any_compaction(struct random_requests *r)
@@ -321,8 +339,128 @@ static struct pb_lease_time_to_live_request *any_time_to_live(struct random_requ
     return t;
 }
 
+/* Four members, none of which there is, have two alarms each. */
+static struct pb_alarm_request *any_alarm(struct random_requests *r)
+{
+    struct pb_alarm_request *a = arena_new(r->arena, struct pb_alarm_request);
+
+    static_assert(ARRAY_LEN(r->alarms) >= 4 * 2, "one for each that may be active");
+    a->action = (int32_t)roll(r, 3);
+    a->member_id = roll(r, 4);
+    a->alarm = (int32_t)roll(r, 3);
+    return a;
+}
+
+static struct pb_alarm_request *end_of_alarm(struct random_requests *r)
+{
+    struct pb_alarm_request *a = arena_new(r->arena, struct pb_alarm_request);
+    const struct pb_alarm_member *it = &r->alarms[roll(r, r->alarm_count)];
+
+    *a = (struct pb_alarm_request){
+        .action = PB_ALARM_DEACTIVATE, .member_id = it->member_id, .alarm = it->alarm};
+    return a;
+}
+
+/* At the revision of a compaction both may have remembered the hash, or not, by whether the one
+ * before was carried out by then: that is a matter of milliseconds. */
+static struct pb_hash_kv_request *any_hash_kv(struct random_requests *r)
+{
+    struct pb_hash_kv_request *h = arena_new(r->arena, struct pb_hash_kv_request);
+
+    h->revision = chance(r, 2) ? 0 : any_revision(r);
+    if (h->revision > 0 && h->revision <= r->compacted)
+        h->revision = r->compacted + 1;
+    return h;
+}
+
+/* ---- Locks and elections ---- */
+
+/* The lease of a name is always the same, and none but 0 is left out: that would be a new one, with
+ * an id that each server makes up. */
+static struct bytes any_name(struct random_requests *r, int64_t *lease)
+{
+    uint64_t n = roll(r, LEASES);
+
+    *lease = chance(r, 30) ? -5 : 1 + (int64_t)n;
+    return bytes_of_str(arena_printf(r->arena, "n%d", (int)n));
+}
+
+static struct bytes any_lock_key(struct random_requests *r)
+{
+    int64_t lease;
+    struct bytes name = any_name(r, &lease);
+
+    if (chance(r, 20))
+        return any_key_or_none(r);
+    return bytes_of_str(
+        arena_printf(r->arena, "%.*s/%d", (int)name.len, (const char *)name.at, (int)lease));
+}
+
+static struct pb_leader_key *any_leader(struct random_requests *r)
+{
+    struct pb_leader_key *l = arena_new(r->arena, struct pb_leader_key);
+
+    if (chance(r, 20))
+        return NULL;
+    l->name = any_name(r, &l->lease);
+    l->key = any_lock_key(r);
+    l->rev = chance(r, 3) ? any_revision(r) : r->led;
+    return l;
+}
+
+static struct random_request any_of_concurrency(struct random_requests *r)
+{
+    struct pb_lock_request *lock = arena_new(r->arena, struct pb_lock_request);
+    struct pb_unlock_request *unlock = arena_new(r->arena, struct pb_unlock_request);
+    struct pb_campaign_request *campaign = arena_new(r->arena, struct pb_campaign_request);
+    struct pb_proclaim_request *proclaim = arena_new(r->arena, struct pb_proclaim_request);
+    struct pb_leader_request *leader = arena_new(r->arena, struct pb_leader_request);
+    struct pb_resign_request *resign = arena_new(r->arena, struct pb_resign_request);
+    int64_t lease;
+
+    switch (roll(r, 6)) {
+    case 0:
+        lock->name = any_name(r, &lock->lease);
+        return (struct random_request){.kind = REQUEST_OF_LOCK, .message = lock};
+    case 1:
+        unlock->key = any_lock_key(r);
+        return (struct random_request){.kind = REQUEST_OF_UNLOCK, .message = unlock};
+    case 2:
+        campaign->name = any_name(r, &campaign->lease);
+        campaign->value = any_value(r);
+        return (struct random_request){.kind = REQUEST_OF_CAMPAIGN, .message = campaign};
+    case 3:
+        proclaim->leader = any_leader(r);
+        proclaim->value = any_value(r);
+        return (struct random_request){.kind = REQUEST_OF_PROCLAIM, .message = proclaim};
+    case 4:
+        leader->name = any_name(r, &lease);
+        return (struct random_request){.kind = REQUEST_OF_LEADER, .message = leader};
+    default:
+        resign->leader = any_leader(r);
+        return (struct random_request){.kind = REQUEST_OF_RESIGN, .message = resign};
+    }
+}
+
+/* What is asked more seldom. */
+static struct random_request any_other(struct random_requests *r)
+{
+    if (chance(r, 2))
+        return any_of_concurrency(r);
+    if (chance(r, 6))
+        return (struct random_request){.kind = REQUEST_OF_ALARM, .message = any_alarm(r)};
+    if (chance(r, 3))
+        return (struct random_request){.kind = REQUEST_OF_LEASES,
+                                       .message = arena_new(r->arena, struct pb_empty)};
+    return (struct random_request){.kind = REQUEST_OF_HASH_KV, .message = any_hash_kv(r)};
+}
+
 struct random_request random_request(struct random_requests *r)
 {
+    if (r->alarm_count > 0 && chance(r, 8))
+        return (struct random_request){.kind = REQUEST_OF_ALARM, .message = end_of_alarm(r)};
+    if (chance(r, 8))
+        return any_other(r);
     uint64_t which = roll(r, 100);
 
     if (which < 30)

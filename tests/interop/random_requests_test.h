@@ -1,6 +1,8 @@
 /*
  * random_requests: what clients may ask of keys and leases, sensible, odd and hostile, from a seed.
  *
+ * Alarms are few and soon lifted, or nothing would ever be written.
+ *
  * A few dozen keys that are prefixes and neighbours of each other, few values so that many are
  * equal, leases that do not expire, revisions around the present one, the compacted one and far
  * away, every option and every enum, and beside them empty keys, reversed ranges, numbers at both
@@ -21,6 +23,15 @@ enum request_kind {
     REQUEST_OF_GRANT,
     REQUEST_OF_REVOKE,
     REQUEST_OF_TIME_TO_LIVE,
+    REQUEST_OF_LEASES,
+    REQUEST_OF_ALARM,
+    REQUEST_OF_HASH_KV,
+    REQUEST_OF_LOCK,
+    REQUEST_OF_UNLOCK,
+    REQUEST_OF_CAMPAIGN,
+    REQUEST_OF_PROCLAIM,
+    REQUEST_OF_LEADER,
+    REQUEST_OF_RESIGN,
     REQUEST_KINDS,
 };
 
@@ -37,7 +48,9 @@ enum { RANDOM_REVISIONS_MAX = 4096 };
  * Two things are left out, since real etcd does not survive them: a key that a transaction deletes
  * from-key and puts with the value or the lease that it had; and a compaction at the revision of
  * one that deletes a key and puts it again, after which the value is lost and a range that meets
- * the key ends the process.
+ * the key ends the process. So is a third: an alarm of a type that nobody has named.
+ *
+ * Of locks and elections each name has a lease of its own, so that nobody ever waits.
  */
 struct random_requests {
     struct rng rng;
@@ -45,6 +58,9 @@ struct random_requests {
     int64_t revision; /* of the store, as far as the test knows */
     int64_t compacted;
     bool puts_again[RANDOM_REVISIONS_MAX]; /* of each revision, by its remainder */
+    struct pb_alarm_member alarms[16];     /* that are active; each keeps others from writing */
+    size_t alarm_count;
+    int64_t led; /* since this revision, by whoever was elected last */
 };
 
 struct random_request random_request(struct random_requests *r);
