@@ -295,8 +295,10 @@ void random_request_done(struct random_requests *r, const struct random_request 
         r->revision = revision;
         r->puts_again[revision % RANDOM_REVISIONS_MAX] = q->may_put_again;
     }
-    if (q->kind == REQUEST_OF_COMPACT)
+    if (q->kind == REQUEST_OF_COMPACT) {
         r->compacted = ((const struct pb_compaction_request *)q->message)->revision;
+        r->is_compacted_at_0 |= r->compacted == 0;
+    }
     if (q->kind == REQUEST_OF_ALARM)
         note_alarm(r, q->message);
     if (q->kind == REQUEST_OF_CAMPAIGN)
@@ -368,6 +370,8 @@ static struct pb_hash_kv_request *any_hash_kv(struct random_requests *r)
     struct pb_hash_kv_request *h = arena_new(r->arena, struct pb_hash_kv_request);
 
     h->revision = chance(r, 2) ? 0 : any_revision(r);
+    if (h->revision == 0 && r->is_compacted_at_0) /* etcd takes it for that compaction's */
+        h->revision = r->revision;
     if (h->revision > 0 && h->revision <= r->compacted)
         h->revision = r->compacted + 1;
     return h;

@@ -57,6 +57,7 @@ struct random_requests {
     struct arena *arena;
     int64_t revision; /* of the store, as far as the test knows */
     int64_t compacted;
+    bool is_compacted_at_0; /* that was once possible */
     bool puts_again[RANDOM_REVISIONS_MAX]; /* of each revision, by its remainder */
     struct pb_alarm_member alarms[16];     /* that are active; each keeps others from writing */
     size_t alarm_count;
