@@ -51,6 +51,12 @@ static const struct rule {
     {", [0-9.]+ [kM]?B, [0-9.]+ [kM]?B, [0-9]+%", ", BYTES, BYTES, PERCENT"},
     {", [0-9.]+ [kM]?B, true", ", BYTES, true"},
     {"held/[0-9a-f]+", "held/LEASE"}, /* of a lock's own lease */
+    {"took [0-9.]+(µ|n|m)?s", "took TIME"},
+    {"\"Took\" : [0-9.]+(µ|n|m)?s", "\"Took\" : TIME"},
+    {"\"took\":\"?[0-9.]+(µ|n|m)?s?\"?", "\"took\":TIME"},
+    {"Member [ 0-9a-f]+ added", "Member ID added"}, /* by the time at which it was added */
+    {"Member [ 0-9a-f]+ removed", "Member ID removed"},
+    {"[0-9a-f]+, unstarted", "ID, unstarted"},
 };
 
 enum { LEASES_MAX = 16 };
@@ -466,6 +472,26 @@ TEST(etcdctl_sees_no_difference_in_leases)
 TEST(etcdctl_sees_no_difference_in_the_member)
 {
     compare_file(NEW_CTL, "member");
+}
+
+TEST(etcdctl_sees_no_difference_in_maintenance)
+{
+    compare_file(NEW_CTL, "maintenance");
+}
+
+TEST(etcdctl_sees_no_difference_in_locks)
+{
+    compare_file(NEW_CTL, "locks");
+}
+
+TEST(old_etcdctl_sees_no_difference_in_maintenance)
+{
+    compare_file(OLD_CTL, "maintenance");
+}
+
+TEST(old_etcdctl_sees_no_difference_in_locks)
+{
+    compare_file(OLD_CTL, "locks");
 }
 
 TEST(etcdctl_sees_no_difference_in_a_downgrade)
