@@ -28,6 +28,7 @@
 #include "raft/raft.h"
 #include "server/config.h"
 #include "server/founding.h"
+#include "server/quota.h"
 #include "server/server_int.h"
 #include "snap/transfer.h"
 #include "wal/wal.h"
@@ -381,6 +382,7 @@ static enum err open_state(struct boot *b)
                                     .on_failed = server_on_failed,
                                     .context = s};
 
+    quota_say(s->logger, s->config->quota_backend_bytes);
     return state_open(&s->state, &options, b->why);
 }
 

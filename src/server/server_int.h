@@ -36,6 +36,7 @@
  *     sending.h         members that are behind the log are sent one
  *     housekeeping.h    what is due from time to time
  *     space.h           a full disk
+ *     quota.h           what the log says about the store's quota
  *     storage_version.h for which version the store is made
  */
 #pragma once
