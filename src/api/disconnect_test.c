@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { VISITS = 10 };
+enum { VISITS = 15 };
 
 struct group {
     struct visit visits[VISITS];
@@ -57,8 +57,19 @@ static void begin_everything(struct api_rig *k, struct group *c)
     api_rig_say(v++, &pb_lease_keep_alive_request_schema, &(struct pb_lease_id){.id = 7});
     api_rig_ask(k, v++, "/grpc.health.v1.Health/Watch", &pb_health_check_request_schema,
                 &(struct pb_health_check_request){0});
-    api_rig_ask(k, v, "/etcdserverpb.Cluster/MemberList", &pb_member_list_request_schema,
+    api_rig_ask(k, v++, "/etcdserverpb.Cluster/MemberList", &pb_member_list_request_schema,
                 &(struct pb_member_list_request){.linearizable = true});
+    /* All under one name: one is the first, and the others wait. */
+    api_rig_ask(k, v++, "/v3lockpb.Lock/Lock", &pb_lock_request_schema,
+                &(struct pb_lock_request){.name = BYTES("n")});
+    api_rig_ask(k, v++, "/v3lockpb.Lock/Lock", &pb_lock_request_schema,
+                &(struct pb_lock_request){.name = BYTES("n"), .lease = 7});
+    api_rig_ask(k, v++, "/v3electionpb.Election/Campaign", &pb_campaign_request_schema,
+                &(struct pb_campaign_request){.name = BYTES("n"), .value = buf_bytes(&c->value)});
+    api_rig_ask(k, v++, "/v3electionpb.Election/Observe", &pb_leader_request_schema,
+                &(struct pb_leader_request){.name = BYTES("n")});
+    api_rig_ask(k, v, "/v3electionpb.Election/Leader", &pb_leader_request_schema,
+                &(struct pb_leader_request){.name = BYTES("n")});
 }
 
 static void some_turns(struct api_rig *k, unsigned count)
