@@ -7,11 +7,17 @@
  * sorted range of more than twelve keys. From there on Go's sort is not stable, so that equals come
  * in any order, and at a limit any of them may be cut off: they are compared as sets, and those at
  * the cut by what they were sorted by.
+ *
+ * Beside that watchers come and go on one stream to each. What each of them is told is compared
+ * whenever both servers have said that all of it has come, which is before every compaction: how
+ * far one that lags has come by then is a matter of time. So is how events are put together into
+ * messages, and what revision their headers have.
  */
 #include "base/mem.h"
 #include "harness/test.h"
 #include "interop/caller_test.h"
 #include "interop/random_requests_test.h"
+#include "io/clock.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -66,11 +72,28 @@ static const struct {
                            &pb_resign_response_schema},
 };
 
+#define SYNC_KEY "zz" /* that nobody else writes, mostly */
+
+enum {
+    WATCHERS_MAX = 16384, /* ids, from 0 on: they go up */
+    WATCHERS_ALIVE = 64,  /* one that is older has been canceled, most likely */
+    REQUESTS_PER_WATCHER = 80,
+    PATIENCE_MS = 30000,
+};
+
 /* One of the two. */
 struct side {
     struct peer peer;
     struct caller caller;
     struct ask ask;
+
+    struct ask stream;                    /* of watchers */
+    struct buf watched[WATCHERS_MAX + 1]; /* what each was told; the last: those that are none */
+    int64_t progress;                     /* the last that was told */
+    uint64_t created;                     /* watchers, or refused to be */
+    uint64_t cut;                         /* watchers, by a compaction */
+    int64_t cut_id;                       /* the last of them */
+    bool is_refused;                      /* the last that was to be created */
 };
 
 union answer_message {
@@ -421,6 +444,153 @@ static void compare_one(struct differential *d, const struct random_request *q, 
     arena_reset(&d->arena);
 }
 
+/* ---- Watching ---- */
+
+static struct buf *watched_by(struct side *s, int64_t id)
+{
+    return &s->watched[id >= 0 && id < WATCHERS_MAX ? id : WATCHERS_MAX];
+}
+
+static void watch_heard(struct ask *a, struct bytes message)
+{
+    struct side *s = a->context;
+    struct arena arena = {0};
+    struct pb_watch_response r;
+
+    CHECK_EQ(pb_decode_watch_response(message, &arena, &r), ERR_OK);
+    struct buf *out = watched_by(s, r.watch_id);
+    s->created += r.created;
+    if (r.created)
+        s->is_refused = r.canceled;
+    if (r.canceled && r.compact_revision != 0) {
+        s->cut++;
+        s->cut_id = r.watch_id;
+    }
+    if (!r.created && !r.canceled && r.events.count == 0) {
+        if (r.watch_id == -1) /* one that was asked for; those that come by time say nothing new */
+            s->progress = r.header->revision;
+    } else if (r.created || r.canceled) {
+        buf_printf(out, "%s%s compacted at %lld: %.*s\n", r.created ? "created " : "",
+                   r.canceled ? "canceled" : "", (long long)r.compact_revision,
+                   (int)r.cancel_reason.len, (const char *)r.cancel_reason.at);
+    }
+    for (size_t i = 0; i < r.events.count; i++)
+        pb_dump(&pb_event_schema, &r.events.at[i], out);
+    arena_free(&arena);
+}
+
+static void say_to_both(struct differential *d, const struct pb_watch_request *request)
+{
+    ask_say(&d->etcd.stream, &pb_watch_request_schema, request);
+    ask_say(&d->ours.stream, &pb_watch_request_schema, request);
+}
+
+/* A write that is asked for on another connection may be faster than what is said here. */
+static void create_watcher(struct differential *d, const struct pb_watch_create_request *create)
+{
+    uint64_t etcds = d->etcd.created + 1, ours = d->ours.created + 1;
+
+    say_to_both(d, &(struct pb_watch_request){.which = PB_WATCH_CREATE, .create = create});
+    while (d->etcd.created < etcds)
+        caller_turn(&d->etcd.caller, 100);
+    while (d->ours.created < ours)
+        caller_turn(&d->ours.caller, 100);
+}
+
+/* One that asks for what is compacted stays the stream's, and is in the way of its progress, until
+ * the client cancels it as well. */
+static void cancel_if_cut(struct differential *d, const struct pb_watch_create_request *create,
+                          uint64_t etcds, uint64_t ours)
+{
+    if (create->start_revision == 0 || create->start_revision >= d->requests.compacted ||
+        d->ours.is_refused)
+        return;
+    while (d->etcd.cut == etcds)
+        caller_turn(&d->etcd.caller, 100);
+    while (d->ours.cut == ours)
+        caller_turn(&d->ours.caller, 100);
+    struct pb_watch_cancel_request cancel = {.watch_id = d->ours.cut_id};
+    say_to_both(d, &(struct pb_watch_request){.which = PB_WATCH_CANCEL, .cancel = &cancel});
+}
+
+/* Until all has come that is to come. A request for progress is forgotten while a watcher lags. */
+static void await_progress(struct differential *d, struct side *s)
+{
+    struct pb_empty nothing = {0};
+    uint64_t until_ns = caller_now_ns(&s->caller) + PATIENCE_MS * NS_PER_MS;
+
+    s->progress = 0;
+    while (s->progress < d->requests.revision) {
+        ask_say(&s->stream, &pb_watch_request_schema,
+                &(struct pb_watch_request){.which = PB_WATCH_PROGRESS, .progress = &nothing});
+        caller_turn(&s->caller, 10);
+        if (caller_now_ns(&s->caller) > until_ns || ask_is_over(&s->stream))
+            test_fail(__FILE__, __LINE__, "%s: no progress of watchers at %lld", s->peer.program,
+                      (long long)d->requests.revision);
+    }
+}
+
+/* A watcher from now on is ahead of the newest revision, and etcd's stream is silent until that has
+ * come. */
+static void write_something(struct differential *d, uint64_t number)
+{
+    struct pb_put_request *put = arena_new(&d->arena, struct pb_put_request);
+
+    put->key = BYTES(SYNC_KEY);
+    compare_one(d, &(struct random_request){.kind = REQUEST_OF_PUT, .message = put}, number);
+}
+
+static void compare_watchers(struct differential *d, uint64_t number)
+{
+    write_something(d, number);
+    await_progress(d, &d->etcd);
+    await_progress(d, &d->ours);
+    for (size_t i = 0; i <= WATCHERS_MAX; i++) {
+        struct buf *theirs = &d->etcd.watched[i], *ours = &d->ours.watched[i];
+        if (!bytes_equal(buf_bytes(theirs), buf_bytes(ours)))
+            test_fail(__FILE__, __LINE__,
+                      "watcher %zu differs by request %llu (TEST_SEED=%llu)\n--- etcd\n%s\n--- "
+                      "ours\n%s",
+                      i, (unsigned long long)number, (unsigned long long)test_seed(),
+                      buf_str(theirs), buf_str(ours));
+        buf_clear(theirs);
+        buf_clear(ours);
+    }
+}
+
+/* Another one, and some of the last ones less, or none: the ids that servers choose go up. */
+static void change_watchers(struct differential *d, uint64_t number)
+{
+    struct pb_watch_create_request create = random_watcher(&d->requests);
+
+    for (unsigned i = 0; i < 3; i++) {
+        struct pb_watch_cancel_request cancel = {
+            .watch_id =
+                (int64_t)d->ours.created - (int64_t)rng_below(&d->requests.rng, WATCHERS_ALIVE)};
+        if (cancel.watch_id != 0) /* which watches for progress */
+            say_to_both(d, &(struct pb_watch_request){.which = PB_WATCH_CANCEL, .cancel = &cancel});
+    }
+    uint64_t etcds = d->etcd.cut, ours = d->ours.cut;
+    create_watcher(d, &create);
+    cancel_if_cut(d, &create, etcds, ours);
+    compare_watchers(d, number);
+}
+
+/* There is always one, since a stream without any tells of no progress. */
+static void watch_for_progress(struct differential *d)
+{
+    struct pb_watch_create_request create = {.key = BYTES(SYNC_KEY)};
+
+    create_watcher(d, &create);
+}
+
+/* An alarm is in the way of writing. */
+static void watch_some(struct differential *d, uint64_t number)
+{
+    if (number % REQUESTS_PER_WATCHER == 0 && d->requests.alarm_count == 0)
+        change_watchers(d, number);
+}
+
 /* ---- Running ---- */
 
 static void open_side(struct side *s)
@@ -428,11 +598,18 @@ static void open_side(struct side *s)
     peer_start(&s->peer, "--unsafe-no-fsync");
     caller_open(&s->caller, &s->peer);
     s->ask = (struct ask){.line = caller_connect(&s->caller)};
+    s->stream =
+        (struct ask){.line = caller_connect(&s->caller), .on_message = watch_heard, .context = s};
+    ask_stream(&s->stream, "/etcdserverpb.Watch/Watch");
 }
 
 static void close_side(struct side *s)
 {
     ask_free(&s->ask);
+    ask_cancel(&s->stream);
+    ask_free(&s->stream);
+    for (size_t i = 0; i <= WATCHERS_MAX; i++)
+        buf_free(&s->watched[i]);
     caller_close(&s->caller);
     peer_stop(&s->peer);
     peer_close(&s->peer);
@@ -464,13 +641,23 @@ static void close_differential(struct differential *d)
     arena_free(&d->arena);
 }
 
-/* History that grows without end would make both slow. */
-static struct random_request next_request(struct differential *d)
+/* Nothing is compacted while watchers may lag, or cannot be waited for. History that grows without
+ * end would make both slow. */
+static struct random_request next_request(struct differential *d, uint64_t number)
 {
     struct random_requests *r = &d->requests;
+    struct random_request q;
 
-    if (r->revision - r->compacted < STORE_AGE_MAX)
-        return random_request(r);
+    if (r->revision - r->compacted < STORE_AGE_MAX || r->alarm_count > 0) {
+        do
+            q = random_request(r);
+        while (q.kind == REQUEST_OF_COMPACT && r->alarm_count > 0);
+        if (q.kind != REQUEST_OF_COMPACT)
+            return q;
+        compare_watchers(d, number);
+        return random_compaction_of(r);
+    }
+    compare_watchers(d, number);
     struct pb_compaction_request *c = arena_new(&d->arena, struct pb_compaction_request);
     c->revision = random_compaction(r, r->revision - STORE_AGE_MAX / 2);
     return (struct random_request){.kind = REQUEST_OF_COMPACT, .message = c};
@@ -482,10 +669,14 @@ TEST(random_requests_are_answered_as_by_etcd)
     uint64_t count = REQUESTS * test_effort();
     open_differential(&d);
 
+    watch_for_progress(&d);
     for (uint64_t i = 0; i < count; i++) {
-        struct random_request q = next_request(&d);
+        watch_some(&d, i);
+        struct random_request q = next_request(&d, i);
         compare_one(&d, &q, i);
     }
+    if (d.requests.alarm_count == 0)
+        compare_watchers(&d, count);
 
     close_differential(&d);
 }

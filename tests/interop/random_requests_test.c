@@ -489,3 +489,27 @@ struct random_request random_request(struct random_requests *r)
                                    .message = any_txn(r, DEPTH_MAX, may_ignore),
                                    .may_put_again = !may_ignore};
 }
+
+struct random_request random_compaction_of(struct random_requests *r)
+{
+    return (struct random_request){.kind = REQUEST_OF_COMPACT, .message = any_compaction(r)};
+}
+
+struct pb_watch_create_request random_watcher(struct random_requests *r)
+{
+    struct pb_watch_create_request w = {.start_revision = chance(r, 2) ? 0 : any_revision(r)};
+    int32_t *filters = arena_new_array(r->arena, 2, int32_t);
+
+    any_span(r, &w.key, &w.range_end);
+    if (w.start_revision > r->revision || w.start_revision < 0)
+        w.start_revision = r->revision;
+    for (size_t i = roll(r, 4) == 0 ? roll(r, 3) : 0; i > 0; i--)
+        filters[w.filters.count++] = (int32_t)roll(r, 2);
+    w.filters.at = filters;
+    w.prev_kv = chance(r, 2);
+    w.fragment = chance(r, 3);
+    w.progress_notify = chance(r, 3);
+    if (chance(r, 8))
+        w.watch_id = 1 + (int64_t)roll(r, 60); /* perhaps one that is taken */
+    return w;
+}

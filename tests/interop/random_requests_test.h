@@ -57,7 +57,7 @@ struct random_requests {
     struct arena *arena;
     int64_t revision; /* of the store, as far as the test knows */
     int64_t compacted;
-    bool is_compacted_at_0; /* that was once possible */
+    bool is_compacted_at_0;                /* that was once possible */
     bool puts_again[RANDOM_REVISIONS_MAX]; /* of each revision, by its remainder */
     struct pb_alarm_member alarms[16];     /* that are active; each keeps others from writing */
     size_t alarm_count;
@@ -65,6 +65,13 @@ struct random_requests {
 };
 
 struct random_request random_request(struct random_requests *r);
+
+/* A compaction, of which requests have few. */
+struct random_request random_compaction_of(struct random_requests *r);
+
+/* A watcher of some keys from some revision on, which is not to come: then a stream would not tell
+ * of its progress. */
+struct pb_watch_create_request random_watcher(struct random_requests *r);
 
 /* The newest at or before that revision at which etcd can be compacted. */
 int64_t random_compaction(const struct random_requests *r, int64_t revision);
