@@ -558,11 +558,12 @@ static void compare_watchers(struct differential *d, uint64_t number)
     }
 }
 
-/* Another one, and some of the last ones less, or none: the ids that servers choose go up. */
+/* Another one, and some of the last ones less, or none: the ids that servers choose go up. Of one
+ * that is canceled etcd may drop what is on its way, so that is waited for. */
 static void change_watchers(struct differential *d, uint64_t number)
 {
+    compare_watchers(d, number);
     struct pb_watch_create_request create = random_watcher(&d->requests);
-
     for (unsigned i = 0; i < 3; i++) {
         struct pb_watch_cancel_request cancel = {
             .watch_id =
