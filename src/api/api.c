@@ -354,13 +354,14 @@ static void go_on(struct api *a, unsigned *steps)
 
 bool api_work(struct api *a, unsigned steps)
 {
-    unsigned messages = steps / 4 + 1; /* watchers are not made to wait for long reads */
+    /* Watchers are not made to wait for long reads, nor is who waits for a lock. */
+    unsigned messages = steps / 4 + 1, inner = steps / 4 + 1;
 
     cut_leaderless(a);
     api_body_end_pins(a);
     look_at_waits(a, &steps);
     go_on(a, &steps);
-    bool all_heard = api_inner_some(a, &steps);
+    bool all_heard = api_inner_some(a, &inner);
     bool all_sent = api_watch_send_some(a, messages);
     return all_sent && all_heard && list_empty(&a->busy) && a->unchecked_waits == 0 &&
            list_empty(&a->needs) && !a->quota_exceeded && a->move_leader_to == 0;
