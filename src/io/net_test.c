@@ -565,3 +565,26 @@ TEST(unix_paths_have_a_bound)
     CHECK_EQ(net_address_of_path(path, &a), ERR_TOO_LARGE);
     CHECK_EQ(net_address_of_path("", &a), ERR_MALFORMED);
 }
+
+TEST(who_comes_by_ip4_to_a_port_for_both_has_an_ip4_address)
+{
+    struct end client = {0};
+    struct net_address both, ip4;
+    struct listener *l;
+    struct rig rig;
+
+    rig_open_real(&rig);
+    CHECK_EQ(net_address_parse("[::]:0", &both), ERR_OK);
+    if (net_listen(rig.io->net, &both, &(struct listener_options){.on_accept = end_accept}, &l) !=
+        ERR_OK) {
+        rig_close(&rig);
+        SKIP("there is no IPv6");
+    }
+    CHECK_EQ(net_address_of_host("127.0.0.1", l->address.port, &ip4), ERR_OK);
+    end_connect(&rig, &ip4, &client);
+    rig_until(&rig, &end_accepted, 1);
+
+    CHECK(strncmp(conn_info(end_server.conn)->remote, "127.0.0.1:", 10) == 0);
+    end_close_pair(&rig, l, &client);
+    rig_close(&rig);
+}

@@ -24,8 +24,15 @@ bool address_of_sockaddr(const struct sockaddr *from, struct net_address *out)
         memcpy(out->ip, &in->sin_addr, 4);
     } else if (from->sa_family == AF_INET6) {
         const struct sockaddr_in6 *in = (const struct sockaddr_in6 *)(const void *)from;
-        out->family = NET_IP6;
         out->port = ntohs(in->sin6_port);
+        /* Who comes by IPv4 to a port for both: it is his address that counts, as in Go, for the
+         * log and for his certificate. */
+        if (IN6_IS_ADDR_V4MAPPED(&in->sin6_addr)) {
+            out->family = NET_IP4;
+            memcpy(out->ip, in->sin6_addr.s6_addr + 12, 4);
+            return true;
+        }
+        out->family = NET_IP6;
         out->scope = in->sin6_scope_id;
         memcpy(out->ip, &in->sin6_addr, 16);
     } else {
