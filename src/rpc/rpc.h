@@ -2,9 +2,10 @@
  * rpc: gRPC for whoever serves it. Bytes in, calls out; replies in, bytes out.
  *
  * A connection is HTTP/2 or HTTP/1.1, told apart by its first bytes. On HTTP/2 every stream is a
- * gRPC call. What has happened to calls goes to the core as values on a line (line.h, which tells
- * the whole conversation); what the core answers comes back on it, is queued on the call, and
- * leaves with rpc_flush, once per turn, as far as the client's windows allow.
+ * gRPC call, or where it is by TLS perhaps a plain request as on HTTP/1.1. What has happened to
+ * calls goes to the core as values on a line (line.h, which tells the whole conversation); what the
+ * core answers comes back on it, is queued on the call, and leaves with rpc_flush, once per turn,
+ * as far as the client's windows allow.
  *
  * A request in HTTP/1.1 that the gateway knows (gateway/gateway.h) is a call, too: its body becomes
  * messages, and what is queued becomes JSON when it is sent.
