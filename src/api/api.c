@@ -22,6 +22,9 @@ struct api *api_open(const struct api_options *options)
     list_init(&a->spare);
     a->leaderless_since_ms = UINT64_MAX;
     api_inner_open(&a->inner);
+    if (a->o.times_calls)
+        a->stats.handling =
+            mem_new_array((size_t)API_METHOD_COUNT * (API_HANDLING_BUCKETS + 1), uint64_t);
     struct rng rng;
     rng_seed(&rng, options->seed);
     a->next_lease = rng_next(&rng);
@@ -57,6 +60,7 @@ void api_close(struct api *a)
     buf_free(&a->out);
     buf_pool_free(&a->bufs);
     mem_free(a->slots);
+    mem_free(a->stats.handling);
     mem_free(a);
 }
 
@@ -117,6 +121,10 @@ static void follow(struct api *a, struct api_slot *slot, struct rpc_event *e)
             take_message(c, e);
         return;
     case RPC_ENDED:
+        if (c && c->base.method->client_streams && !c->has_heard_end) {
+            c->has_heard_end = true; /* etcd asks for another message, and gets the end */
+            api_count_received(c, 0);
+        }
         if (c && c->on->ended)
             c->on->ended(c);
         return;
@@ -128,6 +136,8 @@ static void follow(struct api *a, struct api_slot *slot, struct rpc_event *e)
         api_body_wanted(a, slot, (size_t)e->bytes);
         return;
     case RPC_GONE:
+        if (c && c->is_counted && c->base.method->client_streams && !c->has_heard_end)
+            api_count_received(c, 0);
         api_body_drop(slot);
         if (c)
             api_call_end(c);
@@ -262,6 +272,15 @@ void api_cut(struct api *a, struct api_call *base, struct image *image)
         image_close(image);
 }
 
+void api_measured(struct api *a, struct api_call *base, struct bytes text)
+{
+    struct call *c = api_call_of(base);
+
+    assert(base->api == a);
+    if (take_back(c))
+        c->on->measured(c, text);
+}
+
 void api_failed(struct api *a, struct api_call *base, enum result why)
 {
     struct call *c = api_call_of(base);
@@ -383,7 +402,7 @@ void api_stop(struct api *a, enum result why)
 {
     LIST_FOREACH (link, &a->calls) {
         struct call *c = container_of(link, struct call, link);
-        if (c->on == &api_http_health)
+        if (!c->base.method) /* of plain HTTP */
             c->on->failed(c, why);
         else
             api_call_finish(c, why);
@@ -396,6 +415,16 @@ struct api_status api_status(const struct api *a)
 {
     return (struct api_status){
         .calls = a->call_count, .reads = a->busy_count, .streams = a->stream_count};
+}
+
+const struct api_stats *api_stats(const struct api *a)
+{
+    return &a->stats;
+}
+
+bool api_is_defragmenting(const struct api *a)
+{
+    return a->is_defragmenting;
 }
 
 static size_t list_length(const struct list *head)

@@ -9,7 +9,8 @@
  *     rpc_event --> api_event --> checks --+--> answered at once
  *                                          +--> api_take_need: PROPOSE, CONFIGURE, READ_INDEX,
  *                                                              FORWARD, HASH, IMAGE, FORGET,
- *                                                              QUOTA_EXCEEDED, MOVE_LEADER
+ *                                                              METRICS, QUOTA_EXCEEDED,
+ *                                                              MOVE_LEADER
  *     server --> api_applied, api_read_index_done, api_forwarded, api_hashed, api_cut, api_failed
  *     --> the line
  *     api_work: long reads in slices, watch messages to their streams, compactions waited for
@@ -33,6 +34,7 @@
  */
 #pragma once
 
+#include "api/stats.h"
 #include "apply/apply.h"
 #include "base/identity.h"
 #include "base/list.h"
@@ -53,6 +55,7 @@ struct api_facts {
     bool is_stopping;
     bool disk_is_full;    /* this member's: nothing can be put through the log */
     uint64_t now_ms;      /* monotonic */
+    uint64_t now_ns;      /* the same, as of when it was last looked at: for durations */
     int64_t unix_seconds; /* by the wall clock: ids of new members are made of it */
     uint64_t election_ms, heartbeat_ms;
 };
@@ -71,6 +74,8 @@ struct api_options {
     uint64_t seed;            /* for ids of leases: another one at each boot */
     size_t request_bytes_max; /* 0: REQUEST_BYTES_DEFAULT */
     unsigned txn_ops_max;     /* 0: API_TXN_OPS_DEFAULT */
+    int64_t warning_unary_ns; /* calls that take longer are told of; 0: none is */
+    bool times_calls;         /* how long each takes is counted */
 };
 
 /* The rows for rpc_open. */
@@ -91,8 +96,10 @@ struct api_call {
     uint64_t id;      /* that its proposal carries */
     struct list link; /* on the server's lists */
     uint64_t started_ms, started_index;
-    const struct raft_conf_change *change; /* that it waits for; of CONFIGURE */
-    enum result failure;                   /* while it waits to be told */
+    uint64_t started_ns;
+    const struct raft_conf_change *change;          /* that it waits for; of CONFIGURE */
+    const struct pb_internal_raft_request *request; /* the same, of PROPOSE */
+    enum result failure;                            /* while it waits to be told */
     /* ---- */
     bool is_waiting; /* the server has it: from api_take_need until it is answered or forgotten */
     struct api *api;
@@ -112,6 +119,8 @@ enum api_need_kind {
     API_IMAGE,      /* of the state, as of some entry after this: api_cut */
     API_FORGET,     /* the call is gone: it must not be spoken of again; freed after this need */
     API_QUOTA_EXCEEDED, /* a write was refused for it: the NOSPACE alarm is due. Without a call */
+    API_METRICS,        /* all that is counted, as text: api_measured */
+    API_VARS,           /* the same for /debug/vars */
     API_MOVE_LEADER,    /* `member` is to lead instead of this one. Without a call: whoever waits
                            for it sees it by the facts */
 };
@@ -172,6 +181,7 @@ void api_read_index_done(struct api *a, struct api_call *c);
 void api_forwarded(struct api *a, struct api_call *c, const struct api_forwarded *f);
 void api_hashed(struct api *a, struct api_call *c, uint32_t hash);
 void api_cut(struct api *a, struct api_call *c, struct image *image); /* taken over */
+void api_measured(struct api *a, struct api_call *c, struct bytes text);
 void api_failed(struct api *a, struct api_call *c, enum result why);
 
 /* Goes on with what takes long, and sends watch messages. True if there is nothing left to do until
@@ -205,6 +215,9 @@ struct api_status {
     size_t streams;
 };
 struct api_status api_status(const struct api *a);
+
+const struct api_stats *api_stats(const struct api *a);
+bool api_is_defragmenting(const struct api *a);
 
 /* All invariants, asserted. */
 void api_check(const struct api *a);

@@ -9,6 +9,7 @@
  *     inner.c        calls that are made from here
  *     kv.c range_stream.c txn_check.c   KV
  *     lock.c election.c   made of inner calls, with concurrency.c for what they share
+ *     stats.c metrics.c probes.c   what is counted, and plain HTTP that shows how it goes
  *     watch.c lease.c cluster.c maintenance.c downgrade.c hash.c snapshot.c health.c http.c   the
  *                    others
  *     authorize.c    may they?
@@ -57,8 +58,9 @@ struct handler {
     void (*hashed)(struct call *c, uint32_t hash);
     void (*cut)(struct call *c, struct image *image);
     void (*inner)(struct call *c, const struct inner_result *r); /* of what it has asked itself */
-    void (*failed)(struct call *c, enum result why);             /* NULL: the call ends with it */
-    void (*released)(struct call *c); /* gives back what the call holds */
+    void (*measured)(struct call *c, struct bytes text);
+    void (*failed)(struct call *c, enum result why); /* NULL: the call ends with it */
+    void (*released)(struct call *c);                /* gives back what the call holds */
 };
 
 /* Goes on with a call for about `steps`; false if it wants to go on later. One that is done has
@@ -118,6 +120,13 @@ struct leader_move {
     uint64_t from, to, until_ms;
 };
 
+/* /livez or /readyz, with those of its checks that are to be made: a bit for each. */
+struct probing {
+    unsigned probe, checks, excluded;
+    bool verbose;
+    uint64_t began_ns;
+};
+
 struct body; /* body.c */
 
 /* What a number on the line stands for: a call, and what is still to be given of its bodies. */
@@ -139,8 +148,12 @@ struct call {
     struct list need_link;   /* a->needs */
     struct list work_link;   /* a->busy or a->waits */
     enum api_need_kind need;
-    struct api_forward forward; /* with API_FORWARD */
+    struct api_forward forward;   /* with API_FORWARD */
+    uint64_t started_ns, read_ns; /* when it came, and when its read began */
     bool is_authorized;
+    bool is_counted;    /* as started, and not yet as handled */
+    bool is_run;        /* its arguments were good */
+    bool has_heard_end; /* a stream whose client will say no more: counted as a message, once */
     bool is_stream;
     const void *request;                       /* decoded; of a unary call or a RangeStream */
     struct pb_internal_raft_request *proposal; /* in the arena */
@@ -160,6 +173,7 @@ struct call {
         struct reconfiguration reconfiguration;
         struct mvcc_hash *hash; /* in the arena; NULL: none yet */
         struct leader_move move;
+        struct probing probing;
         struct version downgrade_target; /* major and minor; of a Downgrade but to cancel */
         struct backup *backup;           /* snapshot.c; in the arena; NULL: not yet */
         struct contender *contender;     /* concurrency.h; in the arena; NULL: not yet */
@@ -203,6 +217,9 @@ struct api {
     uint64_t next_lease;          /* number, for those that name no id */
 
     struct inner inner;
+    struct api_stats stats;
+    uint64_t defrag_ns; /* when it began */
+
     struct arena scratch; /* a message of a stream, decoded; for the time of one event */
     struct buf out;       /* a message in the making */
     struct buf_pool bufs; /* what came with events, for what goes out */
@@ -251,6 +268,7 @@ void api_call_read_index(struct call *c);
 void api_call_forward(struct call *c, const struct api_forward *what);
 void api_call_hash(struct call *c);
 void api_call_image(struct call *c);
+void api_call_measure(struct call *c, enum api_need_kind need); /* METRICS or VARS */
 
 /* Goes on in slices, or when `ready` says so. */
 void api_call_step_later(struct call *c, call_step *step);
@@ -306,6 +324,25 @@ static inline struct rpc_line *api_line_of(const struct api *a, uint64_t id)
 static inline bool api_can_reply(const struct api *a)
 {
     return rpc_line_has_reply_budget(a->o.line) && rpc_line_has_reply_budget(a->inner.line);
+}
+
+/* --- stats.c --- */
+
+/* The call is one that counts: from here on it will be handled, exactly once. */
+void api_count_started(struct call *c);
+/* It was let in, and says which client it is from. */
+void api_count_client(struct call *c);
+void api_count_received(struct call *c, size_t bytes);
+void api_count_sent(struct call *c, uint64_t bytes);
+/* Its end, with so many bytes in the response. Nothing if it was counted before. The request, if
+ * it is a unary call, is still there. */
+void api_count_handled(struct call *c, enum rpc_code code, uint64_t bytes);
+/* A range was executed, since c->read_ns. */
+void api_count_range(struct call *c, bool is_well);
+
+static inline uint64_t api_since_ns(const struct api *a, uint64_t began_ns)
+{
+    return a->facts->now_ns > began_ns ? a->facts->now_ns - began_ns : 0;
 }
 
 /* --- header.c --- */
@@ -368,7 +405,7 @@ extern const struct handler api_lock_lock, api_lock_unlock;
 extern const struct handler api_election_campaign, api_election_proclaim, api_election_leader,
     api_election_observe, api_election_resign;
 extern const struct handler api_health_check, api_health_list, api_health_watch;
-extern const struct handler api_http_health;
+extern const struct handler api_http_health, api_http_metrics, api_http_vars, api_http_probe;
 
 const struct handler *api_handler_of(enum api_method method);
 
@@ -378,6 +415,16 @@ const struct handler *api_handler_of(enum api_method method);
 bool api_watch_send_some(struct api *a, unsigned steps);
 
 void api_http_request(struct api *a, struct rpc_event *e);
+void api_http_metrics_asked(struct api *a, struct rpc_event *e);
+void api_http_vars_asked(struct api *a, struct rpc_event *e);
+/* /livez, /readyz and the paths below them. False: there is no such one. */
+bool api_http_probe_asked(struct api *a, struct rpc_event *e);
+
+/* Of a plain request's query: is there such a pair, or any of that name? */
+bool api_query_has(struct bytes query, struct arena *arena, const char *name, const char *value);
+bool api_query_names(struct bytes query, struct arena *arena, const char *name);
+/* /health or a check reads nothing at all; etcd counts that as a range. */
+void api_count_nothing_read(struct api *a, uint64_t began_ns, bool is_well);
 
 /* The version of the store's format, "3.7.0"; empty if it cannot be told. Lent by the arena. */
 struct bytes api_storage_version(struct api *a, struct arena *arena);

@@ -35,6 +35,10 @@ static struct body *body_new(struct call *c, uint64_t total_bytes)
     b->started_ms = a->facts->now_ms;
     list_init(&b->link);
     list_push_back(&a->bodies, &b->link);
+    if (c->is_stream)
+        api_count_sent(c, total_bytes);
+    else
+        a->stats.sent_bytes += total_bytes;
     rpc_line_announce(api_line_of(a, c->base.rpc), c->base.rpc, total_bytes);
     return b;
 }

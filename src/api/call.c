@@ -43,6 +43,7 @@ struct call *api_call_new(struct api *a, struct rpc_event *first)
     c->base.api = a;
     c->base.rpc = first->call;
     c->base.identity.through_gateway = first->through_gateway;
+    c->started_ns = a->facts->now_ns;
     c->base.deadline_ms = first->deadline_ns ? first->deadline_ns / NS_PER_MS : UINT64_MAX;
     list_init(&c->base.link);
     list_init(&c->link);
@@ -84,6 +85,9 @@ void api_call_end(struct call *c)
 {
     struct api *a = api_of(c);
 
+    if (c->is_counted) /* nobody was told anything */
+        api_count_handled(
+            c, c->base.deadline_ms <= a->facts->now_ms ? RPC_DEADLINE_EXCEEDED : RPC_CANCELED, 0);
     if (c->on->released)
         c->on->released(c);
     if (c->is_reading)
@@ -111,6 +115,7 @@ void api_call_finish_text(struct call *c, enum rpc_code code, const char *text)
 {
     assert(code != RPC_OK || c->is_authorized);
 
+    api_count_handled(c, code, 0);
     rpc_line_finish(api_line_of(api_of(c), c->base.rpc), c->base.rpc, code, bytes_of_str(text));
     api_call_end(c);
 }
@@ -155,7 +160,7 @@ static void finish_unsupported(struct call *c)
 /* --- what happens before a method's own code --- */
 
 /* What etcd's interceptors look at, in their order. */
-static enum result pass_gate(const struct call *c, bool for_learners)
+static enum result pass_gate(struct call *c, bool for_learners)
 {
     const struct api_facts *facts = api_of(c)->facts;
 
@@ -165,6 +170,7 @@ static enum result pass_gate(const struct call *c, bool for_learners)
         return RESULT_NOT_SUPPORTED_FOR_LEARNER;
     if (!c->first.client_api_version_is_utf8 && c->first.client_api_version.len > 0)
         return RESULT_INVALID_CLIENT_API_VERSION;
+    api_count_client(c);
     if (c->first.has_leader && facts->leader == 0)
         return RESULT_NO_LEADER;
     return RESULT_OK;
@@ -211,6 +217,7 @@ static void run_message(struct call *c, const void *request)
         return;
     }
     a = pass_authorize(c, request);
+    c->is_run = true;
     if (a == RESULT_OK)
         c->on->run(c, request);
     else
@@ -234,10 +241,14 @@ void api_call_message(struct call *c, struct bytes wire)
     void *request = arena_alloc(arena, c->on->schema->size);
     enum err e = pb_decode(c->on->schema, wire, arena, request);
 
+    api_of(c)->stats.received_bytes += wire.len;
     if (e != ERR_OK) {
         finish_undecodable(c, e);
         return;
     }
+    if (!c->is_stream)
+        api_count_started(c);
+    api_count_received(c, 0);
     if (!c->is_stream) {
         enum result a = pass_gate(c, is_for_learners(c, request));
         if (a != RESULT_OK) {
@@ -253,6 +264,9 @@ void api_call_message(struct call *c, struct bytes wire)
 /* Refused before anything is read, since nothing that it could say would change the answer. */
 void api_call_unsupported(struct call *c)
 {
+    if (!c->is_counted)
+        api_count_started(c);
+    api_count_received(c, 0);
     enum result a = pass_gate(c, c->on->for_learners);
 
     if (a == RESULT_OK)
@@ -270,6 +284,7 @@ void api_call_open_stream(struct call *c)
     c->is_stream = true;
     a->stream_count++;
     list_push_back(&a->streams, &c->stream_link);
+    api_count_started(c);
     if (!c->on->schema) {
         api_call_unsupported(c);
         return;
@@ -343,6 +358,13 @@ void api_call_image(struct call *c)
     need(c, API_IMAGE);
 }
 
+void api_call_measure(struct call *c, enum api_need_kind what)
+{
+    assert(what == API_METRICS || what == API_VARS);
+
+    need(c, what);
+}
+
 enum result api_call_check_quota(struct call *c)
 {
     struct api *a = api_of(c);
@@ -406,6 +428,7 @@ enum wait_state api_index_wait_state(const struct api *a, const struct index_wai
 void api_call_send_buf(struct call *c, struct buf *message)
 {
     c->credit -= (int64_t)rpc_message_cost(message->len);
+    api_count_sent(c, message->len);
     rpc_line_send(api_line_of(api_of(c), c->base.rpc), c->base.rpc, message);
 }
 
@@ -421,6 +444,8 @@ void api_call_send(struct call *c, const struct pb_schema *schema, const void *m
 static void send_last(struct call *c, struct buf *message)
 {
     assert(c->is_authorized);
+    api_of(c)->stats.sent_bytes += message->len;
+    api_count_handled(c, RPC_OK, message->len);
     rpc_line_send_last(api_line_of(api_of(c), c->base.rpc), c->base.rpc, message);
     api_call_end(c);
 }
@@ -458,6 +483,7 @@ static struct buf take_request_buf(struct call *c)
 
 static void send_inline(struct call *c, const struct reply *r, struct bytes header)
 {
+    api_count_handled(c, RPC_OK, header.len + reply_bytes(r).len);
     struct buf out = take_request_buf(c);
 
     buf_append(&out, header);
@@ -483,6 +509,7 @@ void api_call_respond_reply(struct call *c, struct reply *r, int64_t revision)
         return;
     }
     reply_add_front(r, header);
+    api_count_handled(c, RPC_OK, total);
     api_body_send_reply(c, r);
     api_call_finish(c, RESULT_OK);
 }
@@ -493,6 +520,8 @@ static bool read_step(struct call *c, unsigned steps)
 {
     if (!apply_read_some(&c->read, steps))
         return false;
+    if (c->read.range)
+        api_count_range(c, c->read.result == RESULT_OK);
     if (c->read.result != RESULT_OK) {
         api_call_finish(c, c->read.result);
         return true;
@@ -508,6 +537,7 @@ void api_call_begin_read(struct call *c)
     assert(!c->is_reading);
 
     c->is_reading = true;
+    c->read_ns = api_of(c)->facts->now_ns;
     c->read.identity = c->base.identity;
     apply_read_begin(api_of(c)->o.apply, &c->read);
 }

@@ -27,6 +27,8 @@ static void respond_hash_kv(struct call *c)
     struct api *a = api_of(c);
     struct pb_response_header header = api_header_of(a, mvcc_revision(a->o.mvcc));
 
+    histogram_observe(&api_of(c)->stats.hash_kv, HISTOGRAM_10MS_15,
+                      api_since_ns(api_of(c), c->started_ns));
     api_call_respond(c, &pb_hash_kv_response_schema,
                      &(struct pb_hash_kv_response){.header = &header,
                                                    .hash = c->hash->hash,
@@ -115,6 +117,7 @@ static void respond_hash(struct call *c, uint32_t hash)
     struct api *a = api_of(c);
     struct pb_response_header header = api_header_of(a, mvcc_revision(a->o.mvcc));
 
+    histogram_observe(&a->stats.hash, HISTOGRAM_10MS_15, api_since_ns(a, c->started_ns));
     api_call_respond(c, &pb_hash_response_schema,
                      &(struct pb_hash_response){.header = &header, .hash = hash});
 }

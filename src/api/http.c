@@ -1,5 +1,5 @@
 /*
- * Plain HTTP on the client port: /version and /health.
+ * Plain HTTP on the client port: what there is, /version and /health.
  */
 #include "api/api_int.h"
 
@@ -67,12 +67,23 @@ static bool next_pair(struct bytes *query, struct arena *arena, struct pair *out
     return false;
 }
 
-static bool query_has(struct bytes query, struct arena *arena, const char *name, const char *value)
+bool api_query_has(struct bytes query, struct arena *arena, const char *name, const char *value)
 {
     struct pair p;
 
     while (next_pair(&query, arena, &p)) {
         if (bytes_equal(p.name, bytes_of_str(name)) && bytes_equal(p.value, bytes_of_str(value)))
+            return true;
+    }
+    return false;
+}
+
+bool api_query_names(struct bytes query, struct arena *arena, const char *name)
+{
+    struct pair p;
+
+    while (next_pair(&query, arena, &p)) {
+        if (bytes_equal(p.name, bytes_of_str(name)))
             return true;
     }
     return false;
@@ -127,6 +138,7 @@ static struct bytes health(struct api *a, const char *health, const char *reason
 
 static void serve_unhealthy(struct api *a, uint64_t rpc, const char *reason, const char *detail)
 {
+    a->stats.unhealthy++;
     log_warn(a->o.logger, "serving /health false", LOG_STR("reason", reason),
              LOG_STR("detail", detail));
     struct buf both = {0};
@@ -139,6 +151,7 @@ static void serve_unhealthy(struct api *a, uint64_t rpc, const char *reason, con
 
 static void serve_healthy(struct api *a, uint64_t rpc)
 {
+    a->stats.healthy++;
     reply(a, rpc, 200, health(a, "true", ""));
 }
 
@@ -162,11 +175,11 @@ static const char *find_alarm(struct api *a, struct rpc_event *e)
     size_t count = apply_alarms(a->o.apply, &alarms);
 
     if (a->facts->disk_is_full &&
-        !query_has(rpc_event_bytes(e, e->query), &a->scratch, "exclude", "NOSPACE"))
+        !api_query_has(rpc_event_bytes(e, e->query), &a->scratch, "exclude", "NOSPACE"))
         return "NOSPACE";
     for (size_t i = 0; i < count; i++) {
         const char *name = alarm_name(alarms[i].alarm);
-        if (!query_has(rpc_event_bytes(e, e->query), &a->scratch, "exclude", name))
+        if (!api_query_has(rpc_event_bytes(e, e->query), &a->scratch, "exclude", name))
             return name;
     }
     return NULL;
@@ -180,6 +193,7 @@ static void serve_health(struct api *a, struct rpc_event *e)
     if (alarm) {
         serve_unhealthy(a, e->call, "ALARM ", alarm);
     } else if (serializable) {
+        api_count_nothing_read(a, a->facts->now_ns, true);
         serve_healthy(a, e->call);
     } else if (a->facts->leader == 0) {
         serve_unhealthy(a, e->call, "RAFT NO LEADER", "");
@@ -196,6 +210,7 @@ static void health_confirmed(struct call *c)
     uint64_t rpc = c->base.rpc;
     struct api *a = api_of(c);
 
+    api_count_nothing_read(a, c->started_ns, true);
     api_call_end(c);
     serve_healthy(a, rpc);
 }
@@ -205,6 +220,7 @@ static void health_failed(struct call *c, enum result why)
     uint64_t rpc = c->base.rpc;
     struct api *a = api_of(c);
 
+    api_count_nothing_read(a, c->started_ns, false);
     api_call_end(c);
     serve_unhealthy(a, rpc, "RANGE ERROR:", result_text(why));
 }
@@ -222,6 +238,8 @@ static const struct {
 } paths[] = {
     {"/version", serve_version},
     {"/health", serve_health},
+    {"/metrics", api_http_metrics_asked},
+    {"/debug/vars", api_http_vars_asked},
 };
 
 /* Where only probes are served, there is nothing else to be found. */
@@ -253,5 +271,6 @@ void api_http_request(struct api *a, struct rpc_event *e)
             reply(a, e->call, 405, BYTES("Method Not Allowed\n"));
         return;
     }
-    reply(a, e->call, 404, BYTES("404 page not found\n"));
+    if (!api_http_probe_asked(a, e))
+        reply(a, e->call, 404, BYTES("404 page not found\n"));
 }

@@ -181,6 +181,8 @@ static void defragmented(struct backend_defrag *d, enum err e)
     assert(a->is_defragmenting);
     a->is_defragmenting = false;
     a->defrag_call = NULL;
+    histogram_observe(&a->stats.defragmentations, HISTOGRAM_100MS_13,
+                      api_since_ns(a, a->defrag_ns));
     e = defragment_result(e);
     if (e == ERR_OK)
         log_info(a->o.logger, "finished defragment",
@@ -204,6 +206,7 @@ void api_defragment(struct api *a)
     assert(started); /* nobody else asks for any */
     log_info(a->o.logger, "starting defragment");
     a->is_defragmenting = true;
+    a->defrag_ns = a->facts->now_ns;
 }
 
 /* One at a time; who comes while another's is under way gets one of its own after it, as in etcd:

@@ -81,6 +81,7 @@ static void send_hash(struct call *c)
              LOG_U64("total-bytes", b->total),
              LOG_NS("took", (int64_t)((a->facts->now_ms - b->began_ms) * NS_PER_MS)),
              LOG_BYTES("storage-version", b->version));
+    histogram_observe(&a->stats.snapshots, HISTOGRAM_10MS_17, api_since_ns(a, c->started_ns));
     api_call_finish(c, RESULT_OK);
 }
 

@@ -13,6 +13,8 @@
  */
 #pragma once
 
+struct process_sample;
+
 struct io {
     struct inbox *inbox;
     struct clock *clock;
@@ -25,5 +27,6 @@ struct io {
                                      behind somebody's long computation */
     struct workers *handshakes;   /* for steps of TLS handshakes alone: nobody who connects waits
                                      for the hash of a store */
+    void (*look_at_process)(struct process_sample *out); /* process.h; NULL: there is none */
     unsigned files_max; /* files and connections that may be open at once; 0: no limit is known */
 };

@@ -1,6 +1,7 @@
 #include "base/assert.h"
 #include "base/list.h"
 #include "base/mem.h"
+#include "io/process.h"
 #include "io/uv_int.h"
 
 #include <errno.h>
@@ -152,6 +153,7 @@ enum err loop_open(const struct loop_options *options, struct loop **out)
         .workers = &l->workers.base,
         .store_worker = &l->store_worker.base,
         .handshakes = &l->handshakes.base,
+        .look_at_process = process_look,
         .files_max = files_max,
     };
 

@@ -69,6 +69,7 @@
 
 #include "base/buf.h"
 #include "base/err.h"
+#include "base/histogram.h"
 #include "base/logger.h"
 #include "entry/entry.h"
 #include "io/net.h"
@@ -246,6 +247,10 @@ struct peer_status {
     /* Snapshots under way, those taken by the other end or by us, and those that were not. */
     uint64_t snapshots_sending, snapshots_sent, snapshot_send_failures;
     uint64_t snapshots_receiving, snapshots_received, snapshot_receive_failures;
+
+    uint64_t disconnects;                               /* times that it ceased to be active */
+    struct histogram round_trips;                       /* HISTOGRAM_100US_16 */
+    struct histogram snapshot_sends, snapshot_receives; /* that went well: HISTOGRAM_100MS_10 */
 };
 /* False: no such member. */
 bool peers_status(const struct peers *p, uint64_t id, struct peer_status *out);

@@ -232,7 +232,8 @@ struct snapshot_in {
     uint64_t length;    /* of the body; HTTP_CHUNKED: not known */
     enum snapshot_state state;
     size_t message_max;
-    struct buf message;   /* with the length in front; counts as receiving */
+    struct buf message; /* with the length in front; counts as receiving */
+    uint64_t began_ns;
     uint64_t id, from;    /* of the image: the sender, and what the server calls it by */
     uint64_t image_bytes; /* received so far */
     size_t credit;

@@ -240,6 +240,7 @@ void peer_deactivate(struct peer *peer, const char *action, const char *source, 
     else
         log_debug(p->logger, "peer deactivated again", LOG_ID("peer-id", peer->id),
                   LOG_STR("error", error));
+    s->disconnects += s->is_active;
     s->is_active = false;
     s->active_since_ms = 0;
 }

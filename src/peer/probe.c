@@ -63,6 +63,7 @@ static void measured(struct peer *peer, uint64_t round_trip_ns, int64_t there_ns
 
     peer->is_ill = false;
     peer->status.round_trip_ns = round_trip_ns;
+    histogram_observe(&peer->status.round_trips, HISTOGRAM_100US_16, round_trip_ns);
     peer->status.clock_drift_ns = drift_ns;
     if (is_large && !peer->is_drift_told)
         log_warn(p->logger, "prober found high clock drift",

@@ -168,6 +168,7 @@ static void announce(struct snapshot_in *in, const struct raft_message *m)
     if (peer) {
         peer->status.received_bytes += in->message.len - LENGTH_BYTES;
         peer->status.snapshots_receiving++;
+        in->began_ns = clock_now_ns(p->clock);
     }
     peers_tell(p, t);
 }
@@ -307,9 +308,11 @@ static void count_end(const struct snapshot_in *in, unsigned status)
         return;
     if (peer->status.snapshots_receiving > 0) /* else it has been added since */
         peer->status.snapshots_receiving--;
-    if (status == 204)
+    if (status == 204) {
         peer->status.snapshots_received++;
-    else
+        histogram_observe(&peer->status.snapshot_receives, HISTOGRAM_100MS_10,
+                          clock_now_ns(in->peers->clock) - in->began_ns);
+    } else
         peer->status.snapshot_receive_failures++;
 }
 

@@ -27,7 +27,7 @@ struct snapshot_post {
     size_t gathered;     /* handed in, and not to the socket yet */
     size_t turn_left;
     bool is_open; /* the head is sent */
-    uint64_t moved_ns;
+    uint64_t began_ns, moved_ns;
     struct timer timer;
     unsigned status;
     uint64_t result_cluster_id;
@@ -99,6 +99,8 @@ static void sent(struct snapshot_post *s)
     log_about(LOG_INFO, s, "sent database snapshot", NULL);
     peer->status.sent_bytes += s->bytes;
     peer->status.snapshots_sent++;
+    histogram_observe(&peer->status.snapshot_sends, HISTOGRAM_100MS_10,
+                      clock_now_ns(peer->peers->clock) - s->began_ns);
     if (peer->status.streams > 0)
         peer_activate(peer);
     free_post(s);
@@ -273,6 +275,7 @@ void peers_snapshot_begin(struct peers *p, const struct raft_message *m, uint64_
     p->snapshot_count++;
     peer->snapshot = s;
     peer->status.snapshots_sending++;
+    s->began_ns = clock_now_ns(p->clock);
     put_message(&s->message, m);
     s->bytes = s->message.len + image_bytes;
     log_about(LOG_INFO, s, "sending database snapshot", NULL);

@@ -222,6 +222,8 @@ void clients_open(struct clients *c, const struct state *state, const struct api
         .seed = map_seed,
         .request_bytes_max = config->max_request_bytes,
         .txn_ops_max = (unsigned)config->max_txn_ops,
+        .warning_unary_ns = config->warning_unary_ns,
+        .times_calls = config->extensive_metrics,
     });
 }
 

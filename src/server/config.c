@@ -25,6 +25,7 @@
 #define RECOMMENDED_REQUEST_BYTES (10 * MIB)
 #define NOTICE_DEFAULT_NS         (600 * NS_PER_S)
 #define NOTICE_MIN_NS             (100 * NS_PER_MS)
+#define WARNING_UNARY_DEFAULT_NS  (300 * NS_PER_MS)
 
 /* What gRPC does where etcd hands it no settings, which is when one of them is not positive. */
 #define GRPC_PING_FLOOR_NS   (300 * NS_PER_S)
@@ -882,6 +883,10 @@ static void read_notices(struct maker *m)
     }
     m->out->watch_progress_notify_ns = ns;
     m->out->warning_apply_ns = value_of(m, FLAG_WARNING_APPLY_DURATION)->integer;
+    m->out->warning_unary_ns = value_of(m, FLAG_WARNING_UNARY_REQUEST_DURATION)->integer;
+    if (m->out->warning_unary_ns == 0)
+        m->out->warning_unary_ns = WARNING_UNARY_DEFAULT_NS;
+    m->out->extensive_metrics = strcmp(value_of(m, FLAG_METRICS)->text, "extensive") == 0;
 }
 
 /* 0 is never. Go's timers take a negative time for no time at all: all the time, then. */

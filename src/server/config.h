@@ -120,6 +120,8 @@ struct config {
     struct config_rotation log_rotation;
     int64_t watch_progress_notify_ns;
     int64_t warning_apply_ns;      /* an entry that takes longer is told of in the log */
+    int64_t warning_unary_ns;      /* the same for a call */
+    bool extensive_metrics;        /* how long calls take is counted by method */
     int64_t corrupt_check_ns;      /* between two checks of the whole store; 0: there are none */
     int64_t compact_hash_check_ns; /* between two of compactions, where the gate is on */
     struct gates gates;            /* of features */

@@ -176,6 +176,10 @@ enum flag_section {
       "Time between two notices of progress to a watcher (0: 10m).")                               \
     X(WARNING_APPLY_DURATION, "warning-apply-duration", DURATION, "100ms", TUNING,                 \
       "Time that one entry may take before the log tells of it.")                                  \
+    X(WARNING_UNARY_REQUEST_DURATION, "warning-unary-request-duration", DURATION, "300ms", TUNING, \
+      "Time that one call may take before the log tells of it (0: 300ms).")                        \
+    X(METRICS, "metrics", TEXT, "basic", TUNING,                                                   \
+      "'extensive' also counts how long each call took; everything else is 'basic'.")              \
     X(CORRUPT_CHECK_TIME, "corrupt-check-time", DURATION, "0s", TUNING,                            \
       "Time between two comparisons of all members' stores, by the leader (0: none).")             \
     X(COMPACT_HASH_CHECK_TIME, "compact-hash-check-time", DURATION, "1m0s", TUNING,                \
@@ -215,8 +219,6 @@ enum flag_section {
     X(BCRYPT_COST, "bcrypt-cost", UINT, "10")                                                      \
     X(AUTH_TOKEN_TTL, "auth-token-ttl", UINT, "300")                                               \
     X(ENABLE_PPROF, "enable-pprof", BOOL, "false")                                                 \
-    X(METRICS, "metrics", TEXT, "basic")                                                           \
-    X(WARNING_UNARY_REQUEST_DURATION, "warning-unary-request-duration", DURATION, "300ms")         \
     X(ENABLE_DISTRIBUTED_TRACING, "enable-distributed-tracing", BOOL, "false")                     \
     X(TRACING_ADDRESS, "distributed-tracing-address", TEXT, "localhost:4317")                      \
     X(TRACING_SERVICE_NAME, "distributed-tracing-service-name", TEXT, "etcd")                      \

@@ -147,6 +147,22 @@ const char *gates_not_built(struct gates g)
     return NULL;
 }
 
+bool gates_at(struct gates g, size_t nth, struct gate_state *out)
+{
+    for (size_t id = 0; id < ARRAY_LEN(gate_table); id++) {
+        size_t before = 0;
+        for (size_t other = 0; other < ARRAY_LEN(gate_table); other++)
+            before += strcmp(gate_table[other].name, gate_table[id].name) < 0;
+        if (before != nth)
+            continue;
+        *out = (struct gate_state){.name = gate_table[id].name,
+                                   .stage = gate_table[id].stage == ALPHA ? "ALPHA" : "BETA",
+                                   .is_on = gate_is_on(g, id)};
+        return true;
+    }
+    return false;
+}
+
 bool gates_lease_checkpoint(struct gates g)
 {
     return gate_is_on(g, GATE_LEASE_CHECKPOINT);

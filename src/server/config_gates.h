@@ -26,6 +26,13 @@ bool gates_are_default(struct gates g);
 /* The first that is turned and not built; NULL: there is none. */
 const char *gates_not_built(struct gates g);
 
+/* All of them, in the order of their names: the nth. False: there are no more. */
+struct gate_state {
+    const char *name, *stage; /* "ALPHA" */
+    bool is_on;
+};
+bool gates_at(struct gates g, size_t nth, struct gate_state *out);
+
 /* --- those that are built --- */
 
 /* The leader tells the others how much of a lease's time is left. */

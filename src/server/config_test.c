@@ -124,6 +124,8 @@ static void describe(const struct config *c, struct buf *out)
     append_list(out, "log_outputs", c->log_outputs);
     buf_printf(out, "notify_ns=%" PRId64 "\nwarning_apply_ns=%" PRId64 "\nno_fsync=%d\n",
                c->watch_progress_notify_ns, c->warning_apply_ns, c->unsafe_no_fsync);
+    buf_printf(out, "warning_unary_ns=%" PRId64 "\nextensive=%d\n", c->warning_unary_ns,
+               c->extensive_metrics);
     buf_printf(out, "downgrade_check_ms=%" PRIu64 "\n", c->downgrade_check_ms);
     buf_printf(out, "tick_advance=%d\nreuse_port=%d\ndefrag_bytes=%" PRIu64 "\n",
                c->initial_tick_advance, c->reuse_port, c->bootstrap_defrag_bytes);
@@ -189,6 +191,8 @@ TEST(no_flags_are_etcds_defaults)
                              "notify_ns=600000000000\n"
                              "warning_apply_ns=100000000\n"
                              "no_fsync=0\n"
+                             "warning_unary_ns=300000000\n"
+                             "extensive=0\n"
                              "downgrade_check_ms=5000\n"
                              "tick_advance=1\n"
                              "reuse_port=0\n"
@@ -329,6 +333,10 @@ static const struct {
     {"--downgrade-check-time=1us", "downgrade_check_ms=1"},
     {"--downgrade-check-time=-1s", "downgrade_check_ms=1"},
     {"--warning-apply-duration=1s", "warning_apply_ns=1000000000"},
+    {"--warning-unary-request-duration=1us", "warning_unary_ns=1000"},
+    {"--warning-unary-request-duration=0", "warning_unary_ns=300000000"},
+    {"--metrics=extensive", "extensive=1"},
+    {"--metrics=more", "extensive=0"}, /* as etcd takes any other word */
     {"--logger=zap", "log_format=0"},
     {"--watch-progress-notify-interval=5s", "notify_ns=5000000000"},
     {"--watch-progress-notify-interval=1ms", "notify_ns=100000000"},
@@ -562,7 +570,6 @@ const struct config_refusal config_refusals[] = {
     {"--corrupt-check-time=-1s", "", CONFIG_BAD, "--corrupt-check-time must not be negative"},
     {"--feature-gates=LeaseCheckpoint=true,PriorityRequest=true", "", CONFIG_BAD,
      "feature gate PriorityRequest is not supported yet"},
-    {"--metrics=extensive", "", CONFIG_BAD, "flag --metrics is not supported yet"},
     {"--raft-read-timeout=6s", "", CONFIG_BAD, "flag --raft-read-timeout is not supported yet"},
     {"--auto-compaction-retention=-1h", "", CONFIG_BAD,
      "--auto-compaction-retention must not be negative"},

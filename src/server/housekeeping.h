@@ -26,7 +26,8 @@
  *               lowered version: whoever reads the one can read the other.
  * Not here   Making snapshots of the log (log_snapshot.h). Reading the store's version at boot
  *            (storage_version.h).
- * Leans on   backend, mvcc, lease, cluster, apply, log_snapshot; a clock for one pause.
+ * Leans on   backend, mvcc, lease, cluster, apply, log_snapshot; a clock for one pause, and for how
+ *            long compactions take.
  */
 #pragma once
 
@@ -57,8 +58,20 @@ struct housekeeping_options {
     unsigned settle_steps, compact_steps; /* in one slice; 0: MVCC_SLICE_STEPS */
 };
 
+/* Compactions, as far as they were carried out here. */
+struct housekeeping_stats {
+    struct histogram index_pauses; /* HISTOGRAM_500US_14 */
+    struct histogram pauses;       /* of the core thread, by each slice: HISTOGRAM_1MS_13 */
+    struct histogram totals;       /* HISTOGRAM_100MS_14 */
+    int64_t last_unix;             /* when the last one ended; 0: none has */
+    uint64_t leases_expired;
+};
+
 struct housekeeping {
     struct housekeeping_options o;
+    struct housekeeping_stats stats;
+    uint64_t compaction_began_ns; /* 0: none is under way */
+    uint64_t compactions;         /* of mvcc that were counted */
     uint64_t last_commit_ms;
     uint64_t next_lease_ms, next_checkpoint_ms, next_version_ms, next_downgrade_ms;
     uint64_t next_publish_ms, next_alarm_ms;

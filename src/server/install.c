@@ -324,6 +324,7 @@ void install_image(struct server *s)
     pending_overtaken(&s->pending, snapshot->index);
     apply_give_up(old.apply);
     s->state = i->image;
+    state_continue_stats(&s->state, &old);
     state_fails_to(&s->state, server_on_failed, s);
     if (leads(s, snapshot->term))
         lease_promote(s->state.leases, s->facts.now_ms, s->config->election_ms);

@@ -43,6 +43,7 @@ void leadership_changed(struct server *s, const struct raft_soft_state *now)
         say_who_leads(s, now->lead);
         if (s->facts.leader != 0)
             pending_leader_lost(&s->pending);
+        s->metrics->leader_changes += now->lead != RAFT_NONE;
         if (now->lead != RAFT_NONE)
             s->lead_elected_ms = s->facts.now_ms;
     }

@@ -23,6 +23,7 @@
 #pragma once
 
 #include "base/arena.h"
+#include "base/histogram.h"
 #include "entry/entry.h"
 #include "io/worker.h"
 #include "snap/snapfile.h"
@@ -55,6 +56,8 @@ struct log_snapshot {
 
     /* the one being made */
     struct job job;
+    uint64_t took_ns;       /* writing the last file, */
+    struct histogram saves; /* and all of them: HISTOGRAM_1MS_14 */
     struct arena arena;
     struct raft_snapshot snapshot;
     uint64_t seq; /* of the record in the log */

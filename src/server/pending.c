@@ -65,6 +65,8 @@ static uint64_t next_id(struct pending *p)
 static void wait_on(struct pending *p, struct api_call *c, struct list *where)
 {
     c->started_ms = p->o.facts->now_ms;
+    c->started_ns = p->o.facts->now_ns;
+    c->request = NULL;
     list_init(&c->link);
     list_push_back(where, &c->link);
 }
@@ -82,7 +84,10 @@ static void stop_waiting(struct pending *p, struct api_call *c)
  * like any other. */
 static void fail(struct pending *p, struct api_call *c, enum result why)
 {
+    bool was_proposed = c->id != 0 && map_get_id(&p->awaited, c->id) == c;
+
     stop_waiting(p, c);
+    p->stats.proposals_failed += was_proposed && why != RESULT_STOPPED;
     c->failure = why;
     list_push_back(&p->failed, &c->link);
 }
@@ -132,6 +137,7 @@ static void propose(struct pending *p, const struct api_need *w)
 {
     wait_on(p, w->call, &p->waiting);
     w->call->id = 0;
+    w->call->request = w->request;
     if (p->o.facts->disk_is_full) {
         fail(p, w->call, RESULT_NO_SPACE);
         return;
@@ -159,9 +165,19 @@ static struct proposal *propose_own(struct pending *p,
     struct identity who = {0};
     uint64_t id = next_id(p);
 
+    p->own[p->own_at++ % PENDING_OWN_TIMES] =
+        (struct pending_own){.id = id, .began_ns = p->o.facts->now_ns};
     if (header)
         who = (struct identity){.user = header->username, .auth_revision = header->auth_revision};
     return enqueue(p, encode(request, id, &who), id);
+}
+
+uint64_t pending_own_began_ns(const struct pending *p, uint64_t id)
+{
+    for (size_t i = 0; i < PENDING_OWN_TIMES; i++)
+        if (p->own[i].id == id)
+            return p->own[i].began_ns;
+    return 0;
 }
 
 uint64_t pending_propose_own(struct pending *p, const struct pb_internal_raft_request *request)
@@ -416,6 +432,7 @@ struct blob *pending_take_round(struct pending *p)
 {
     if (!list_empty(&p->reads_asked)) {
         bool retry = p->o.facts->now_ms - p->read_asked_ms >= PENDING_READ_RETRY_MS;
+        p->stats.reads_slow += retry;
         return retry ? ask(p) : NULL;
     }
     if (list_empty(&p->reads_new) || p->o.facts->leader == 0)
@@ -446,8 +463,10 @@ void pending_read_state(struct pending *p, struct bytes context, uint64_t index)
 /* Reads that are new have asked nobody yet, those that are confirmed have their answer. */
 void pending_leader_lost(struct pending *p)
 {
-    LIST_FOREACH (link, &p->reads_asked)
+    LIST_FOREACH (link, &p->reads_asked) {
+        p->stats.reads_failed++;
         fail(p, container_of(link, struct api_call, link), RESULT_LEADER_CHANGED);
+    }
 }
 
 bool pending_has_confirmed(const struct pending *p)
@@ -480,11 +499,15 @@ void pending_need(struct pending *p, const struct api_need *w)
         wait_on(p, w->call, &p->reads_new);
         return;
     case API_FORGET:
+        p->stats.proposals_failed +=
+            w->call->id != 0 && map_get_id(&p->awaited, w->call->id) == w->call;
         stop_waiting(p, w->call);
         return;
     case API_FORWARD: /* are not for here */
     case API_HASH:
     case API_IMAGE:
+    case API_METRICS:
+    case API_VARS:
     case API_QUOTA_EXCEEDED: /* are about no call */
     case API_MOVE_LEADER:
         break;
@@ -492,14 +515,18 @@ void pending_need(struct pending *p, const struct api_need *w)
     unreachable();
 }
 
-static void time_out_calls(struct pending *p, struct list *calls, uint64_t before_ms)
+/* Returns how many there were. */
+static size_t time_out_calls(struct pending *p, struct list *calls, uint64_t before_ms)
 {
-    while (!list_empty(calls)) {
+    size_t count = 0;
+
+    for (; !list_empty(calls); count++) {
         struct api_call *c = container_of(calls->next, struct api_call, link);
         if (c->started_ms > before_ms)
-            return;
+            break;
         fail(p, c, RESULT_TIMEOUT);
     }
+    return count;
 }
 
 /* Nobody waits any more for what has found no leader in all that time; and it must not keep those
@@ -525,8 +552,8 @@ void pending_tick(struct pending *p)
     time_out_calls(p, &p->waiting, before_ms);
     time_out_calls(p, &p->changes, before_ms);
     time_out_calls(p, &p->changing, before_ms);
-    time_out_calls(p, &p->reads_new, before_ms);
-    time_out_calls(p, &p->reads_asked, before_ms);
+    p->stats.reads_failed += time_out_calls(p, &p->reads_new, before_ms);
+    p->stats.reads_failed += time_out_calls(p, &p->reads_asked, before_ms);
     time_out_calls(p, &p->reads_confirmed, before_ms);
     time_out_queue(p, before_ms);
 }

@@ -39,6 +39,16 @@ struct pending_run {
     uint64_t count;
 };
 
+struct pending_stats {
+    uint64_t proposals_failed;         /* dropped, timed out, or given up by their clients */
+    uint64_t reads_slow, reads_failed; /* rounds that had to be asked again; reads */
+};
+
+/* When a proposal of the server's own was made. */
+struct pending_own {
+    uint64_t id, began_ns;
+};
+
 struct pending_options {
     const struct api_facts *facts; /* kept up to date by the server */
     uint64_t salt;                 /* random: ids and contexts begin there */
@@ -59,6 +69,9 @@ struct pending {
     uint64_t read_round, read_asked_ms; /* the round: an id as well, of a count of its own */
     struct list changes, changing;      /* calls: to be proposed; under way, at most one */
     struct list failed;                 /* calls */
+    struct pending_stats stats;
+    struct pending_own own[PENDING_OWN_TIMES]; /* the server's own proposals, the last ones */
+    size_t own_at;
 
     /* Oldest first, those from run_at on; nearly always one for each append that is under way. */
     struct pending_run *runs;
@@ -125,6 +138,8 @@ struct blob *pending_take_round(struct pending *p);
 
 /* The call that waits for the request of this id, which has been applied; or NULL. */
 struct api_call *pending_take_applied(struct pending *p, uint64_t id);
+/* When the server made the proposal of this id, of its own; 0: it did not, or long ago. */
+uint64_t pending_own_began_ns(const struct pending *p, uint64_t id);
 /* A read that may be served now; or NULL. */
 bool pending_has_confirmed(const struct pending *p);
 struct api_call *pending_take_confirmed(struct pending *p);

@@ -55,8 +55,10 @@ void server_on_failed(void *context, const char *text)
 static struct server *new_server(const struct server_options *options)
 {
     struct server *s = mem_new(struct server);
+
     uint64_t seed;
 
+    s->metrics = metrics_open();
     s->options = *options;
     s->config = options->config;
     s->logger = options->logger;
@@ -583,6 +585,7 @@ static void server_free(struct server *s, bool crashed)
     mem_free(s->snap_dir);
     mem_free(s->store_dir);
     buf_free(&s->why);
+    metrics_close(s->metrics);
     mem_free(s);
 }
 

@@ -37,6 +37,7 @@
  *     housekeeping.h    what is due from time to time
  *     space.h           a full disk
  *     quota.h           what the log says about the store's quota
+ *     metrics.h         what is counted, for whoever watches over the server
  *     storage_version.h for which version the store is made
  */
 #pragma once
@@ -56,6 +57,7 @@
 #include "server/install.h"
 #include "server/joining.h"
 #include "server/log_snapshot.h"
+#include "server/metrics.h"
 #include "server/own_image.h"
 #include "server/peer_requests.h"
 #include "server/peering.h"
@@ -129,6 +131,7 @@ struct server {
     struct auto_compaction auto_compaction;
     bool is_checking; /* before it serves */
     struct space space;
+    struct metrics *metrics;
 
     /* the end: stop.c */
     bool is_stopping, has_cut, failed, final_sync_asked;

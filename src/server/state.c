@@ -129,6 +129,14 @@ struct snapfile_membership state_membership(const struct state *state)
     return m;
 }
 
+void state_continue_stats(struct state *state, const struct state *before)
+{
+    *apply_stats(state->apply) = *apply_stats(before->apply);
+    *mvcc_stats(state->mvcc) = *mvcc_stats(before->mvcc);
+    *lease_stats(state->leases) = *lease_stats(before->leases);
+    *backend_stats(state->backend) = *backend_stats(before->backend);
+}
+
 bool state_is_unused(const struct state *state)
 {
     struct mvcc_status mvcc = mvcc_status(state->mvcc);

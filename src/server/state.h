@@ -75,6 +75,9 @@ void state_fails_to(struct state *state, void (*on_failed)(void *context, const 
 /* Who belongs to the cluster, for a snapshot; lent until an entry is applied. */
 struct snapfile_membership state_membership(const struct state *state);
 
+/* What was counted in the state before this one goes on here. */
+void state_continue_stats(struct state *state, const struct state *before);
+
 /* Is nobody reading it any more, nor is the store at work? Of one that was replaced. */
 bool state_is_unused(const struct state *state);
 

@@ -85,6 +85,6 @@ bool server_has_stopped(const struct server *s)
            !rpc_has_events(s->clients.rpc) && rpc_line_is_empty(s->clients.line) &&
            peering_is_idle(&s->peering) && snapshot_is_over(s) && install_is_over(s) &&
            list_empty(&s->install.olds) && cutting_is_idle(&s->cutting) &&
-           receiving_is_idle(&s->receiving) && space_is_idle(&s->space) &&
-           s->own_image.step == OWN_IMAGE_IDLE;
+           receiving_is_idle(&s->receiving) && metrics_is_idle(s->metrics) &&
+           space_is_idle(&s->space) && s->own_image.step == OWN_IMAGE_IDLE;
 }

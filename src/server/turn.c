@@ -150,10 +150,14 @@ static void say_if_slow(struct server *s, const struct apply_effects *e)
     int64_t took = (int64_t)(now_ns - s->apply_began_ns);
 
     s->apply_began_ns = now_ns;
-    if (took > s->config->warning_apply_ns)
-        log_warn(s->logger, "apply request took too long", LOG_NS("took", took),
-                 LOG_NS("expected-duration", s->config->warning_apply_ns), LOG_STR("prefix", ""),
-                 LOG_U64("index", e->index), LOG_U64("changes", e->changes.count));
+    s->facts.now_ns = now_ns;
+    metrics_applied(s->metrics, e, (uint64_t)took);
+    if (took <= s->config->warning_apply_ns)
+        return;
+    s->metrics->slow_applies++;
+    log_warn(s->logger, "apply request took too long", LOG_NS("took", took),
+             LOG_NS("expected-duration", s->config->warning_apply_ns), LOG_STR("prefix", ""),
+             LOG_U64("index", e->index), LOG_U64("changes", e->changes.count));
 }
 
 /* A new leader knows no lease's age: all start afresh, when its first entry is applied. */
@@ -177,6 +181,7 @@ static void answer_applied(struct server *s, struct apply_effects *e)
 {
     struct api_call *c = pending_take_applied(&s->pending, e->id);
 
+    metrics_answered(s, c, e);
     if (c && c->api) {
         api_applied(s->clients.api, c, e);
     } else {
@@ -351,6 +356,7 @@ static void tick(struct server *s)
     if (!s->tick_due)
         return;
     s->tick_due = false;
+    metrics_tick(s);
     raft_tick(s->raft);
     leadership_tick(s);
     leave_if_due(s);
@@ -623,6 +629,8 @@ static void fail_some(struct server *s)
 
     pending_tick(&s->pending);
     for (struct api_call *c; (c = pending_take_failed(&s->pending, &why));) {
+        if (c->request)
+            metrics_failed(s->metrics, c, s->facts.now_ns);
         if (why == RESULT_TIMEOUT)
             why = leadership_timeout(s, c);
         if (c == &s->corruption.call)
@@ -636,6 +644,8 @@ static void hear_change(struct server *s, const struct api_need *need)
 {
     enum result result = reconfiguration_check(s, need->change);
 
+    if (need->change->is_promotion && result != RESULT_OK)
+        metrics_promotion(s->metrics, result);
     if (result == RESULT_OK)
         pending_need(&s->pending, need);
     else
@@ -653,7 +663,8 @@ static void hear_need(struct server *s, const struct api_need *need)
         return;
     case API_FORGET:
         if (!forwarding_forget(&s->forwarding, need->call) &&
-            !hashing_forget(&s->hashing, need->call) && !backups_forget(&s->backups, need->call))
+            !metrics_forget(s->metrics, need->call) && !hashing_forget(&s->hashing, need->call) &&
+            !backups_forget(&s->backups, need->call))
             pending_need(&s->pending, need);
         return;
     case API_CONFIGURE:
@@ -667,6 +678,10 @@ static void hear_need(struct server *s, const struct api_need *need)
         return;
     case API_MOVE_LEADER:
         leadership_move(s, need->member);
+        return;
+    case API_METRICS:
+    case API_VARS:
+        metrics_need(s, need);
         return;
     case API_PROPOSE:
     case API_READ_INDEX:
@@ -739,7 +754,7 @@ static bool hears_probes(const struct server *s)
 
 static void hear_clients(struct server *s)
 {
-    uint64_t until_ns = clock_now_ns(s->io->clock) + TURN_CALLS_US * 1000ull;
+    uint64_t until_ns = (s->facts.now_ns = clock_now_ns(s->io->clock)) + TURN_CALLS_US * 1000ull;
     struct rpc_event event;
 
     rpc_line_turn(s->clients.line);
@@ -753,7 +768,8 @@ static void hear_clients(struct server *s)
         if (!rpc_line_take_event(s->clients.line, RPC_LANE_CALLS, &event))
             break;
         api_event(s->clients.api, &event);
-        if (clock_now_ns(s->io->clock) > until_ns)
+        s->facts.now_ns = clock_now_ns(s->io->clock);
+        if (s->facts.now_ns > until_ns)
             break;
     }
     take_needs(s);
@@ -890,7 +906,8 @@ static bool keep_house(struct server *s)
 
 static void look_at_the_clock(struct server *s)
 {
-    s->facts.now_ms = server_now_ms(s);
+    s->facts.now_ns = clock_now_ns(s->io->clock);
+    s->facts.now_ms = s->facts.now_ns / NS_PER_MS;
     s->facts.unix_seconds = (int64_t)(clock_wall_ns(s->io->clock) / (1000 * NS_PER_MS));
     s->facts.is_stopping = s->is_stopping;
 }
@@ -969,6 +986,7 @@ static void work(struct server *s)
     serve_forwarded(s);
     serve_hashed(s);
     serve_backups(s);
+    metrics_serve(s);
     fail_some(s);
     bool more = !work_for_watchers(s);
     if (!api_work(s->clients.api, MVCC_SLICE_STEPS))

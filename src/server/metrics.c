@@ -1,0 +1,178 @@
+#include "server/metrics.h"
+
+#include "io/io.h"
+#include "raft/raft.h"
+#include "server/config.h"
+#include "server/server_int.h"
+
+struct metrics *metrics_open(void)
+{
+    struct metrics *m = mem_new(struct metrics);
+
+    list_init(&m->asked);
+    list_init(&m->waiting);
+    return m;
+}
+
+void metrics_close(struct metrics *m)
+{
+    if (!m)
+        return;
+    buf_free(&m->command_line);
+    buf_free(&m->text);
+    mem_free(m);
+}
+
+bool metrics_is_idle(const struct metrics *m)
+{
+    return !m->is_looking;
+}
+
+/* --- counting --- */
+
+void metrics_applied(struct metrics *m, const struct apply_effects *e, uint64_t took_ns)
+{
+    if (e->kind == APPLY_KIND_NONE)
+        return;
+    bool is_well = e->result == RESULT_OK || e->result == RESULT_COMPACTED;
+    histogram_observe(&m->applied[e->kind][is_well], HISTOGRAM_100US_20, took_ns);
+}
+
+/* Whatever the result is: it has come back from the log, and that is what is measured. */
+void metrics_answered(struct server *s, const struct api_call *c, const struct apply_effects *e)
+{
+    struct metrics *m = s->metrics;
+    uint64_t now_ns = s->facts.now_ns, began_ns;
+
+    if (c && c->change && container_of(c->change, struct api_change, conf)->is_promotion)
+        metrics_promotion(m, e->result);
+    if (e->kind == APPLY_KIND_NONE)
+        return;
+    began_ns = c ? c->started_ns : pending_own_began_ns(&s->pending, e->id);
+    if (began_ns != 0)
+        histogram_observe(&m->requests[e->kind][true], HISTOGRAM_1MS_14, now_ns - began_ns);
+}
+
+void metrics_failed(struct metrics *m, const struct api_call *c, uint64_t now_ns)
+{
+    unsigned kind = apply_kind(c->request);
+
+    if (kind < APPLY_KINDS)
+        histogram_observe(&m->requests[kind][false], HISTOGRAM_1MS_14, now_ns - c->started_ns);
+}
+
+/* A leader sends heartbeats when raft is told of a tick. If that comes late, followers may think
+ * that it is gone; and the operator should know why. */
+void metrics_tick(struct server *s)
+{
+    struct metrics *m = s->metrics;
+    uint64_t now_ns = s->facts.now_ns, interval_ns = s->config->heartbeat_ms * NS_PER_MS;
+    uint64_t before_ns = m->ticked_ns;
+
+    m->ticked_ns = s->facts.is_leader ? now_ns : 0;
+    if (!s->facts.is_leader || before_ns == 0 || now_ns - before_ns <= 2 * interval_ns ||
+        s->conf_state.voters.count + s->conf_state.learners.count <= 1)
+        return;
+    m->late_heartbeats++;
+    log_warn(s->logger,
+             "leader failed to send out heartbeat on time; took too long, leader is overloaded "
+             "likely from slow disk",
+             LOG_NS("heartbeat-interval", (int64_t)interval_ns),
+             LOG_NS("expected-duration", (int64_t)(2 * interval_ns)),
+             LOG_NS("exceeded-duration", (int64_t)(now_ns - before_ns - 2 * interval_ns)));
+}
+
+void metrics_promotion(struct metrics *m, enum result result)
+{
+    assert(result < RESULT_COUNT);
+
+    if (result == RESULT_OK)
+        m->promotions++;
+    else
+        m->promotions_refused[result]++;
+}
+
+/* --- a look at the process, on a worker --- */
+
+static void look(struct job *j)
+{
+    struct metrics *m = container_of(j, struct metrics, job);
+
+    if (m->io->look_at_process)
+        m->io->look_at_process(&m->process);
+    if (m->io->look_at_process && m->command_line.len == 0)
+        process_command_line(&m->command_line);
+}
+
+static void looked(struct job *j)
+{
+    struct metrics *m = container_of(j, struct metrics, job);
+
+    m->is_looking = false;
+    m->has_looked = true;
+}
+
+static void begin_to_look(struct server *s)
+{
+    struct metrics *m = s->metrics;
+
+    if (m->is_looking || m->has_looked || list_empty(&m->asked))
+        return;
+    list_append_all(&m->waiting, &m->asked);
+    m->io = s->io;
+    m->is_looking = true;
+    m->job = (struct job){.run = look, .on_done = looked};
+    job_submit(s->io->workers, &m->job);
+}
+
+/* --- those who ask --- */
+
+void metrics_need(struct server *s, const struct api_need *need)
+{
+    struct api_call *c = need->call;
+
+    c->id = need->need;
+    list_init(&c->link);
+    list_push_back(&s->metrics->asked, &c->link);
+    begin_to_look(s);
+}
+
+static bool forget_on(struct list *calls, const struct api_call *c)
+{
+    LIST_FOREACH (link, calls) {
+        if (link != &c->link)
+            continue;
+        list_remove(link);
+        return true;
+    }
+    return false;
+}
+
+bool metrics_forget(struct metrics *m, const struct api_call *c)
+{
+    return forget_on(&m->asked, c) || forget_on(&m->waiting, c);
+}
+
+void metrics_serve(struct server *s)
+{
+    struct metrics *m = s->metrics;
+
+    if (!m->has_looked)
+        return;
+    for (struct list *link;
+         rpc_line_has_reply_budget(s->clients.line) && (link = list_pop_front(&m->waiting));) {
+        struct api_call *c = container_of(link, struct api_call, link);
+        buf_clear(&m->text);
+        if (c->id == API_METRICS)
+            metrics_text(s, &m->text);
+        else
+            metrics_vars(s, &m->text);
+        api_measured(s->clients.api, c, buf_bytes(&m->text));
+    }
+    if (!list_empty(&m->waiting)) {
+        server_come_back(s); /* there was no budget */
+        return;
+    }
+    m->has_looked = false;
+    begin_to_look(s);
+}

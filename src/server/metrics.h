@@ -1,0 +1,80 @@
+/*
+ * metrics: what is counted, for whoever watches over the server.
+ *
+ * Rooms count what they do in plain fields of their own, and can be asked (x_stats). What only the
+ * turn sees, since it has the clock, is counted here. A scrape asks every room for its numbers and
+ * writes them down, in one go: nothing is walked that grows with keys, watchers or leases, and
+ * nothing is locked, since all of it belongs to the core thread. How the process is doing in the
+ * system's eyes is found out by a worker first.
+ *
+ *     GET /metrics --> api: API_METRICS --> metrics_need --> a worker: process.h
+ *                  --> metrics_serve: metrics_text --> api_measured
+ *
+ * Names, types, labels, buckets and help texts are etcd's. Why they are as they are:
+ * docs/decisions/metrics.md.
+ *
+ * Promises   1. Every need is answered, or was forgotten.
+ *            2. Requests that come while a look at the process is under way share it.
+ * Leans on   every room's statistics; exposition.h for how they are written.
+ */
+#pragma once
+
+#include "api/api.h"
+#include "io/process.h"
+#include "io/worker.h"
+
+struct server;
+
+struct metrics {
+    /* by kind of request, and by whether it went well */
+    struct histogram applied[APPLY_KINDS][2];  /* HISTOGRAM_100US_20 */
+    struct histogram requests[APPLY_KINDS][2]; /* with all the waiting: HISTOGRAM_1MS_14 */
+    uint64_t slow_applies;
+    uint64_t leader_changes;
+    uint64_t late_heartbeats;
+    uint64_t ticked_ns; /* the last time, as a leader; 0: did not lead */
+
+    uint64_t promotions;
+    uint64_t promotions_refused[RESULT_COUNT];
+
+    struct list asked, waiting; /* calls: for the next look at the process, for this one */
+    bool is_looking, has_looked;
+    struct job job;
+    const struct io *io;
+    struct process_sample process;
+    struct buf command_line, text;
+
+    uint64_t files_told_ms; /* when the log was last told how many descriptors are used */
+};
+
+struct metrics *metrics_open(void);
+void metrics_close(struct metrics *m); /* idle, or crashed; NULL is fine */
+bool metrics_is_idle(const struct metrics *m);
+
+/* --- tell --- */
+
+/* METRICS or VARS. */
+void metrics_need(struct server *s, const struct api_need *need);
+/* False: it is none of ours. */
+bool metrics_forget(struct metrics *m, const struct api_call *c);
+
+/* An entry was applied, and took so long. */
+void metrics_applied(struct metrics *m, const struct apply_effects *e, uint64_t took_ns);
+/* Whoever waited for it (NULL: perhaps the server itself) hears of it. */
+void metrics_answered(struct server *s, const struct api_call *c, const struct apply_effects *e);
+/* A proposal came to nothing. */
+void metrics_failed(struct metrics *m, const struct api_call *c, uint64_t now_ns);
+/* Raft is about to be told that time has passed. */
+void metrics_tick(struct server *s);
+/* A promotion was asked of this member, which leads. */
+void metrics_promotion(struct metrics *m, enum result result);
+
+/* Answers those whose look at the process is there. */
+void metrics_serve(struct server *s);
+
+/* --- metrics_text.c --- */
+
+/* All of it, as Prometheus reads it. Appends. */
+void metrics_text(struct server *s, struct buf *out);
+/* /debug/vars: as JSON. */
+void metrics_vars(struct server *s, struct buf *out);
