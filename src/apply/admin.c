@@ -19,6 +19,7 @@ void admin_compaction(struct apply *a)
     switch (mvcc_compact(a->o.mvcc, c->revision)) {
     case MVCC_OK:
         e->compacted = true;
+        a->stats.ranges++; /* etcd reads a key, for the revision of its response */
         break;
     case MVCC_COMPACTED:
         e->result = RESULT_COMPACTED;

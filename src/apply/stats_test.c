@@ -39,9 +39,14 @@ TEST(operations_are_counted_as_etcd_counts_them)
     request = (struct pb_internal_raft_request){.txn = &txn};
     CHECK_EQ(apply_rig_do(&d, &request), RESULT_OK);
     check_stats(&d, (struct apply_stats){.ranges = 5, .puts = 3, .txns = 3, .put_bytes = 8});
+    request = (struct pb_internal_raft_request){.compaction =
+                                                    &(struct pb_compaction_request){.revision = 2}};
+    CHECK_EQ(apply_rig_do(&d, &request), RESULT_OK);
+    CHECK_EQ(apply_rig_do(&d, &request), RESULT_COMPACTED);
+    check_stats(&d, (struct apply_stats){.ranges = 6, .puts = 3, .txns = 3, .put_bytes = 8});
     CHECK_EQ(apply_rig_delete(&d, "a", "z"), RESULT_OK);
     check_stats(
-        &d, (struct apply_stats){.ranges = 5, .puts = 3, .deletes = 1, .txns = 3, .put_bytes = 8});
+        &d, (struct apply_stats){.ranges = 6, .puts = 3, .deletes = 1, .txns = 3, .put_bytes = 8});
 
     apply_rig_free(&d);
 }

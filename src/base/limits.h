@@ -457,8 +457,8 @@ enum {
 /* --- api ----------------------------------------------------------------------------------- */
 
 enum {
-    API_FIRST_STEPS = 64, /* of a read, at once: nearly all are done then */
-    API_READ_STEPS = 500, /* of a read that takes longer, in one slice */
+    API_FIRST_STEPS = 64,              /* of a read, at once: nearly all are done then */
+    API_READ_STEPS = 500,              /* of a read that takes longer, in one slice */
     API_CLIENT_VERSIONS_MAX = 16,      /* that are counted apart: a client says what it likes */
     API_CLIENT_VERSION_BYTES_MAX = 31, /* and as long */
     API_SPARE_CALLS_MAX = 1024,
@@ -498,6 +498,7 @@ enum {
     PENDING_QUEUE_BYTES_MAX = 16 * MIB, /* of proposals: then clients are not heard for a while */
     PENDING_QUEUE_MAX = 4 * TURN_PROPOSALS_MAX,
     PENDING_GAP_MAX = 5000,      /* committed and not applied: more are refused */
+    METRICS_FILES_MS = 600000,   /* between two looks at how many files are open: etcd's */
     PENDING_OWN_TIMES = 16,      /* own proposals under way whose time is measured: few there are */
     PENDING_LIMIT_MS = 5000,     /* etcd's, for proposals and reads, and two elections more */
     PENDING_READ_RETRY_MS = 500, /* a round of reads without a reply is asked again */

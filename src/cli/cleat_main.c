@@ -6,6 +6,7 @@
  */
 #include "base/assert.h"
 #include "base/buf.h"
+#include "base/sanitized.h"
 #include "base/text.h"
 #include "cli/log_file.h"
 #include "cli/log_journal.h"
@@ -16,9 +17,12 @@
 
 #include <errno.h>
 #include <signal.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -35,6 +39,7 @@ struct daemon {
     struct loop_signal terminate, interrupt;
     struct job prepare; /* memory, for the keys to come */
     bool is_preparing;
+    int ended_by; /* the signal; 0: none */
 };
 
 static struct daemon d; /* signals have no other way to find it */
@@ -144,6 +149,7 @@ static void on_signal(struct loop_signal *s)
 {
     log_info(&d.logger, "received signal; shutting down",
              LOG_STR("signal", s->number == SIGTERM ? "terminated" : "interrupt"));
+    d.ended_by = s->number;
     signal(SIGTERM, SIG_DFL); /* whoever insists gets his way */
     signal(SIGINT, SIG_DFL);
     server_stop(d.server);
@@ -156,6 +162,37 @@ static void on_failed(void *context, const char *text)
     log_write(&d.logger, LOG_FATAL, LOG_CALLER, "the server cannot go on",
               (const struct log_field[]){LOG_STR("error", text)}, 1);
     _Exit(1);
+}
+
+/*
+ * What sd_notify(3) does: systemd waits for this datagram if the unit says Type=notify. An address
+ * that begins with @ is an abstract one. Whoever is not waited for has no such variable.
+ */
+static void notify_init(void *context)
+{
+    const char *path = getenv("NOTIFY_SOCKET");
+    struct sockaddr_un to = {.sun_family = AF_UNIX};
+    size_t len = path ? strlen(path) : 0;
+
+    (void)context;
+    if (len == 0)
+        return;
+    log_info(&d.logger, "notifying init daemon");
+    int fd = len < sizeof(to.sun_path) ? socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0) : -1;
+    memcpy(to.sun_path, path, fd >= 0 ? len : 0);
+    if (path[0] == '@')
+        to.sun_path[0] = 0;
+    socklen_t size = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + len);
+    bool sent =
+        fd >= 0 && sendto(fd, "READY=1", 7, MSG_NOSIGNAL, (const struct sockaddr *)&to, size) == 7;
+    int error = fd >= 0 ? errno : ENAMETOOLONG;
+    if (fd >= 0)
+        close(fd);
+    if (sent)
+        log_info(&d.logger, "successfully notified init daemon");
+    else
+        log_write(&d.logger, LOG_ERROR, LOG_CALLER, "failed to notify systemd for readiness",
+                  (const struct log_field[]){LOG_STR("error", strerror(error))}, 1);
 }
 
 static void prepare(struct job *j)
@@ -202,7 +239,7 @@ static int serve(void)
 {
     struct buf why = {0};
     struct server_options options = {
-        .config = &d.config, .logger = &d.logger, .on_failed = on_failed};
+        .config = &d.config, .logger = &d.logger, .on_failed = on_failed, .on_ready = notify_init};
 
     enum err e = loop_open(&(struct loop_options){.worker_threads = 2}, &d.loop);
     if (e == ERR_OK) {
@@ -308,5 +345,11 @@ int main(int argc, char **argv)
     close_log();
     config_free(&d.config);
     buf_free(&why);
+    /* As etcd ends: whoever has sent the signal sees that it was this. The first process of a
+     * system gets no signals that it does not wait for, so it just ends. */
+    if (d.ended_by != 0 && getpid() != 1 && !SANITIZED) { /* who looks for leaks when it exits */
+        signal(d.ended_by, SIG_DFL);
+        raise(d.ended_by);
+    }
     return status;
 }

@@ -61,27 +61,6 @@ void metrics_failed(struct metrics *m, const struct api_call *c, uint64_t now_ns
         histogram_observe(&m->requests[kind][false], HISTOGRAM_1MS_14, now_ns - c->started_ns);
 }
 
-/* A leader sends heartbeats when raft is told of a tick. If that comes late, followers may think
- * that it is gone; and the operator should know why. */
-void metrics_tick(struct server *s)
-{
-    struct metrics *m = s->metrics;
-    uint64_t now_ns = s->facts.now_ns, interval_ns = s->config->heartbeat_ms * NS_PER_MS;
-    uint64_t before_ns = m->ticked_ns;
-
-    m->ticked_ns = s->facts.is_leader ? now_ns : 0;
-    if (!s->facts.is_leader || before_ns == 0 || now_ns - before_ns <= 2 * interval_ns ||
-        s->conf_state.voters.count + s->conf_state.learners.count <= 1)
-        return;
-    m->late_heartbeats++;
-    log_warn(s->logger,
-             "leader failed to send out heartbeat on time; took too long, leader is overloaded "
-             "likely from slow disk",
-             LOG_NS("heartbeat-interval", (int64_t)interval_ns),
-             LOG_NS("expected-duration", (int64_t)(2 * interval_ns)),
-             LOG_NS("exceeded-duration", (int64_t)(now_ns - before_ns - 2 * interval_ns)));
-}
-
 void metrics_promotion(struct metrics *m, enum result result)
 {
     assert(result < RESULT_COUNT);
@@ -116,13 +95,62 @@ static void begin_to_look(struct server *s)
 {
     struct metrics *m = s->metrics;
 
-    if (m->is_looking || m->has_looked || list_empty(&m->asked))
+    if (m->is_looking || m->has_looked || (list_empty(&m->asked) && !m->is_monitoring))
         return;
     list_append_all(&m->waiting, &m->asked);
     m->io = s->io;
     m->is_looking = true;
     m->job = (struct job){.run = look, .on_done = looked};
     job_submit(s->io->workers, &m->job);
+}
+
+/* --- the monitor of open files --- */
+
+/* As often as etcd does. Whoever scrapes has looked in between, which is just as well. */
+static void monitor(struct server *s)
+{
+    struct metrics *m = s->metrics;
+
+    if (m->next_look_ms == 0)
+        m->next_look_ms = s->facts.now_ms + METRICS_FILES_MS;
+    if (s->facts.now_ms < m->next_look_ms || s->is_stopping || m->is_looking || m->has_looked)
+        return;
+    m->next_look_ms = s->facts.now_ms + METRICS_FILES_MS;
+    m->is_monitoring = true;
+    begin_to_look(s);
+}
+
+static void tell_of_files(struct server *s)
+{
+    const struct process_sample *p = &s->metrics->process;
+
+    if (p->files_max > 0 && p->open_files >= p->files_max / 5 * 4)
+        log_warn(s->logger, "80% of file descriptors are used", LOG_U64("used", p->open_files),
+                 LOG_U64("limit", p->files_max));
+}
+
+/* --- time --- */
+
+/* A leader sends heartbeats when raft is told of a tick. If that comes late, followers may think
+ * that it is gone; and the operator should know why. */
+void metrics_tick(struct server *s)
+{
+    struct metrics *m = s->metrics;
+    uint64_t now_ns = s->facts.now_ns, interval_ns = s->config->heartbeat_ms * NS_PER_MS;
+    uint64_t before_ns = m->ticked_ns;
+
+    monitor(s);
+    m->ticked_ns = s->facts.is_leader ? now_ns : 0;
+    if (!s->facts.is_leader || before_ns == 0 || now_ns - before_ns <= 2 * interval_ns ||
+        s->conf_state.voters.count + s->conf_state.learners.count <= 1)
+        return;
+    m->late_heartbeats++;
+    log_warn(s->logger,
+             "leader failed to send out heartbeat on time; took too long, leader is overloaded "
+             "likely from slow disk",
+             LOG_NS("heartbeat-interval", (int64_t)interval_ns),
+             LOG_NS("expected-duration", (int64_t)(2 * interval_ns)),
+             LOG_NS("exceeded-duration", (int64_t)(now_ns - before_ns - 2 * interval_ns)));
 }
 
 /* --- those who ask --- */
@@ -173,6 +201,8 @@ void metrics_serve(struct server *s)
         server_come_back(s); /* there was no budget */
         return;
     }
-    m->has_looked = false;
+    if (m->is_monitoring)
+        tell_of_files(s);
+    m->has_looked = m->is_monitoring = false;
     begin_to_look(s);
 }

@@ -44,7 +44,8 @@ struct metrics {
     struct process_sample process;
     struct buf command_line, text;
 
-    uint64_t files_told_ms; /* when the log was last told how many descriptors are used */
+    uint64_t next_look_ms; /* at the open files, whoever asks or not */
+    bool is_monitoring;    /* this look is that one */
 };
 
 struct metrics *metrics_open(void);

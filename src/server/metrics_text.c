@@ -47,7 +47,6 @@ static void show_store(struct exposition *x, struct server *s)
     const struct apply_stats *a = apply_stats(s->state.apply);
     struct mvcc_status status = mvcc_status(s->state.mvcc);
     struct backend_sizes sizes = backend_sizes(s->state.backend);
-    int64_t compacted = mvcc_compact_revision(s->state.mvcc);
 
     exposition_counter(x, "etcd_mvcc_range_total", "Total number of ranges seen by this member.",
                        a->ranges);
@@ -63,9 +62,9 @@ static void show_store(struct exposition *x, struct server *s)
                      (uint64_t)mvcc_key_count(s->state.mvcc));
     exposition_gauge(x, "etcd_debugging_mvcc_current_revision", "The current revision of store.",
                      (uint64_t)mvcc_revision(s->state.mvcc));
-    exposition_gauge(x, "etcd_debugging_mvcc_compact_revision",
-                     "The revision of the last compaction in store.",
-                     compacted > 0 ? (uint64_t)compacted : 0);
+    exposition_family(x, "etcd_debugging_mvcc_compact_revision", "gauge",
+                      "The revision of the last compaction in store.");
+    exposition_float(x, NULL, (double)mvcc_compact_revision(s->state.mvcc)); /* -1: none */
     /* The state that all read, and whoever holds an older one. */
     exposition_gauge(x, "etcd_mvcc_db_open_read_transactions",
                      "The number of currently open read transactions",

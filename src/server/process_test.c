@@ -1,12 +1,17 @@
 /* The server as a program: how it begins and how it ends. */
+#include "base/sanitized.h"
 #include "harness/peer_test.h"
 #include "harness/test.h"
 #include "interop/caller_test.h"
 #include "io/clock.h"
 
 #include <signal.h>
+#include <stddef.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -47,6 +52,14 @@ static int wait_for(struct peer *p)
     CHECK_EQ(waitpid(p->pid, &status, 0), p->pid);
     p->pid = 0;
     return status;
+}
+
+/* As etcd ends. One that is sanitized exits, for its leaks to be looked at. */
+static bool ended_by(int status, int signal)
+{
+    if (WIFEXITED(status))
+        return SANITIZED && WEXITSTATUS(status) == 0;
+    return WIFSIGNALED(status) && WTERMSIG(status) == signal;
 }
 
 static bool log_has(struct peer *p, const char *text)
@@ -278,7 +291,7 @@ TEST(a_watch_that_is_open_does_not_hold_up_the_end)
     int status = wait_for(&p.peer);
 
     CHECK_EQ(watch.code, RPC_UNAVAILABLE);
-    CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    CHECK(ended_by(status, SIGTERM));
     CHECK(caller_now_ns(&p.caller) - began < STOP_NS_MAX);
     ask_free(&watch);
     close_process(&p);
@@ -363,5 +376,48 @@ TEST(every_line_of_the_log_is_json_and_tools_find_theirs)
                        "%s.log 2>&1",
                        p.peer.dir),
               "");
+    close_process(&p);
+}
+
+/* --- what it tells --- */
+
+TEST(systemd_is_told_when_it_serves)
+{
+    struct process p;
+    struct sockaddr_un at = {.sun_family = AF_UNIX};
+    char got[64];
+    int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    snprintf(at.sun_path, sizeof(at.sun_path), "@cleat-notify-%d", (int)getpid());
+    const char *name = at.sun_path;
+    CHECK_EQ(setenv("NOTIFY_SOCKET", name, 1), 0);
+    size_t len = strlen(name);
+    at.sun_path[0] = 0; /* an abstract address: temporary folders may have long names */
+    CHECK_EQ(bind(fd, (const struct sockaddr *)&at,
+                  (socklen_t)(offsetof(struct sockaddr_un, sun_path) + len)),
+             0);
+
+    open_process(&p, "");
+
+    CHECK_EQ(recv(fd, got, sizeof(got), 0), 7);
+    CHECK_EQ(memcmp(got, "READY=1", 7), 0);
+    CHECK(log_has(&p.peer, "successfully notified init daemon"));
+    CHECK_EQ(unsetenv("NOTIFY_SOCKET"), 0);
+    close(fd);
+    CHECK(stop_ns(&p) < STOP_NS_MAX);
+    close_process(&p);
+}
+
+TEST(calls_that_take_long_are_told_of_with_what_they_were)
+{
+    struct process p;
+    open_process(&p, "--warning-unary-request-duration=1us");
+
+    caller_put(caller_connect(&p.caller), BYTES("slowly"), BYTES("hidden"));
+
+    CHECK(log_has(&p.peer, "\"msg\":\"request stats\""));
+    CHECK(log_has(&p.peer, "\"response type\":\"/etcdserverpb.KV/Put\""));
+    CHECK(log_has(&p.peer, "key:\\\"slowly\\\" value_size:6"));
+    CHECK(!log_has(&p.peer, "hidden"));
+    CHECK(stop_ns(&p) < STOP_NS_MAX);
     close_process(&p);
 }
