@@ -46,11 +46,13 @@ void api_count_sent(struct call *c, uint64_t bytes)
 /* A client says what it likes: of many versions only so many are told apart. */
 static struct api_client_stats *client_of(struct api_stats *s, struct bytes version)
 {
+    if (version.len > API_CLIENT_VERSION_BYTES_MAX)
+        return NULL;
     for (size_t i = 0; i < s->client_count; i++)
-        if (bytes_equal(version, bytes_of_str(s->clients[i].version)))
+        if (s->clients[i].version[version.len] == 0 &&
+            memcmp(s->clients[i].version, version.at, version.len) == 0)
             return &s->clients[i];
-    if (s->client_count == API_CLIENT_VERSIONS_MAX || version.len > API_CLIENT_VERSION_BYTES_MAX ||
-        memchr(version.at, 0, version.len))
+    if (s->client_count == API_CLIENT_VERSIONS_MAX || memchr(version.at, 0, version.len))
         return NULL;
     struct api_client_stats *fresh = &s->clients[s->client_count++];
     memcpy(fresh->version, version.at, version.len);

@@ -396,10 +396,10 @@ static void begin_executing(struct work *w)
 {
     w->stage = w->result == RESULT_OK ? WORK_EXECUTE : WORK_DONE;
     w->writing = w->writes && w->stage == WORK_EXECUTE;
-    if (w->writing) {
+    if (w->writing && w->txn)
         work_count(w);
+    if (w->writing)
         mvcc_write_begin(mvcc_of(w));
-    }
     if (w->txn && w->stage == WORK_EXECUTE)
         txn_execute_begin(w);
 }
