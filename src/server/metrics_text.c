@@ -9,7 +9,6 @@
 #include "mvcc/mvcc.h"
 #include "peer/peer.h"
 #include "raft/raft.h"
-#include "rpc/rpc.h"
 #include "server/config.h"
 #include "server/exposition.h"
 #include "server/server_int.h"
@@ -554,12 +553,12 @@ static void show_checks(struct exposition *x, const struct api_stats *a)
 /* A family with a sample for each of the other members. */
 struct per_peer {
     const char *name, *type, *help;
-    bool with_local;   /* Local and Remote instead of one of them */
     const char *label; /* To or From */
     size_t at;         /* in struct peer_status */
-    bool is_histogram;
-    bool only_if_used; /* no sample before the first time */
     struct histogram_shape shape;
+    bool is_histogram;
+    bool with_local;   /* Local and Remote instead of one of them */
+    bool only_if_used; /* no sample before the first time */
 };
 
 #define AT(field) offsetof(struct peer_status, field)

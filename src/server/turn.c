@@ -155,9 +155,14 @@ static void say_if_slow(struct server *s, const struct apply_effects *e)
     if (took <= s->config->warning_apply_ns)
         return;
     s->metrics->slow_applies++;
+    struct buf request = {0};
+    if (e->kind < APPLY_KINDS)
+        apply_kind_name(e->kind, &request);
     log_warn(s->logger, "apply request took too long", LOG_NS("took", took),
              LOG_NS("expected-duration", s->config->warning_apply_ns), LOG_STR("prefix", ""),
-             LOG_U64("index", e->index), LOG_U64("changes", e->changes.count));
+             LOG_BYTES("request", buf_bytes(&request)), LOG_U64("index", e->index),
+             LOG_U64("changes", e->changes.count));
+    buf_free(&request);
 }
 
 /* A new leader knows no lease's age: all start afresh, when its first entry is applied. */
