@@ -508,3 +508,62 @@ TEST(health_and_probes_answer_as_etcds)
     }
     arena_free(&a);
 }
+
+/* --- between members --- */
+
+static bool is_between_members(const struct family *f)
+{
+    return strncmp(f->name, "etcd_network_", strlen("etcd_network_")) == 0;
+}
+
+/* One of etcd's and one of ours, so that either has the other to tell of. What one of them counts
+ * as sent the other need not have received yet, so only what there is, is compared. */
+TEST(a_member_tells_of_another_as_etcd_tells_of_it)
+{
+    struct peer both[2];
+    struct arena a = {0};
+    peer_open(&both[0], arena_printf(&a, "%s/etcd", test_tmp_dir()));
+    peer_open_ours(&both[1], arena_printf(&a, "%s/cleat", test_tmp_dir()));
+    for (int i = 0; i < 2; i++)
+        peer_launch(&both[i], arena_printf(&a, "--name m%d --initial-cluster m0=%s,m1=%s", i,
+                                           both[0].advertised_url, both[1].advertised_url));
+    for (int i = 0; i < 2; i++)
+        peer_await(&both[i]);
+    PEER_CTL(&both[0], "put a b");
+
+    struct scrape *seen[2];
+    for (int i = 0; i < 2; i++) {
+        peer_run(&a,
+                 "until curl -sf %s/metrics | grep -q '^etcd_network_active_peers.* 1$'; do :; "
+                 "done; until curl -sf %s/metrics | grep -q "
+                 "'^etcd_network_peer_round_trip_time_seconds_count'; do sleep 0.1; done",
+                 both[i].client_url, both[i].client_url);
+        seen[i] = scrape(&both[i]);
+    }
+
+    static const char *const always[] = {"etcd_network_active_peers", "etcd_network_known_peers",
+                                         "etcd_network_peer_sent_bytes_total",
+                                         "etcd_network_peer_received_bytes_total",
+                                         "etcd_network_peer_round_trip_time_seconds"};
+    for (size_t i = 0; i < ARRAY_LEN(always); i++)
+        CHECK(find_family(seen[0], always[i]) && find_family(seen[1], always[i]));
+    for (size_t i = 0; i < seen[0]->family_count; i++) {
+        const struct family *t = &seen[0]->families[i], *o = find_family(seen[1], t->name);
+        if (!is_between_members(t) || !o)
+            continue;
+        CHECK_STR(o->type, t->type);
+        CHECK_STR(o->help, t->help);
+    }
+    for (size_t i = 0; i < seen[1]->sample_count; i++) {
+        const struct sample *s = &seen[1]->samples[i];
+        if (strcmp(s->name, "etcd_network_peer_sent_bytes_total") == 0 ||
+            strcmp(s->name, "etcd_network_peer_received_bytes_total") == 0)
+            CHECK(s->value > 0);
+    }
+    for (int i = 0; i < 2; i++) {
+        scrape_free(seen[i]);
+        peer_kill(&both[i]);
+        peer_close(&both[i]);
+    }
+    arena_free(&a);
+}
