@@ -218,7 +218,8 @@ struct api {
 
     struct inner inner;
     struct api_stats stats;
-    uint64_t defrag_ns; /* when it began */
+    uint64_t slow_second, slow_count; /* of calls that took long: when, and how many within it */
+    uint64_t defrag_ns;               /* when it began */
 
     struct arena scratch; /* a message of a stream, decoded; for the time of one event */
     struct buf out;       /* a message in the making */

@@ -12,6 +12,8 @@
 
 #include <stdio.h>
 
+enum { SLOW_LINES_EACH = 100 };
+
 const unsigned api_handling_bounds_ms[API_HANDLING_BUCKETS - 1] = {5,   10,   25,   50,   100,  250,
                                                                    500, 1000, 2500, 5000, 10000};
 
@@ -132,6 +134,20 @@ static void describe(const struct call *c, struct buf *out, int64_t *count)
     }
 }
 
+/*
+ * A server that is overloaded has thousands of them each second, and writing so many lines would be
+ * what it is busy with. As etcd's logger does it: the first hundred of a second, then each
+ * hundredth.
+ */
+static bool is_worth_a_line(struct api *a)
+{
+    uint64_t second = a->facts->now_ms / 1000;
+
+    a->slow_count = second == a->slow_second ? a->slow_count + 1 : 1;
+    a->slow_second = second;
+    return a->slow_count <= SLOW_LINES_EACH || a->slow_count % SLOW_LINES_EACH == 0;
+}
+
 /* Names and fields are etcd's: people search for them. */
 static void tell_of_slow(const struct call *c, uint64_t took_ns, uint64_t bytes)
 {
@@ -169,7 +185,8 @@ void api_count_handled(struct call *c, enum rpc_code code, uint64_t bytes)
         count_timed(&a->stats.range_requests, code == RPC_OK, HISTOGRAM_1MS_14, took_ns);
     if (c->read.txn)
         count_timed(&a->stats.readonly_txns, code == RPC_OK, HISTOGRAM_1MS_14, took_ns);
-    if (a->o.warning_unary_ns > 0 && took_ns > (uint64_t)a->o.warning_unary_ns)
+    if (a->o.warning_unary_ns > 0 && took_ns > (uint64_t)a->o.warning_unary_ns &&
+        is_worth_a_line(a))
         tell_of_slow(c, took_ns, bytes);
 }
 
