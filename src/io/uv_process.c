@@ -87,24 +87,25 @@ static void read_net(struct process_sample *out, char *text)
     }
 }
 
-static uint64_t limit_of(int resource)
+/* Of what getrlimit has found, unless it failed. */
+static uint64_t limit_in(int failed, const struct rlimit *limit)
 {
-    struct rlimit limit;
-
-    if (getrlimit(resource, &limit) != 0)
+    if (failed)
         return 0;
-    return limit.rlim_cur == RLIM_INFINITY ? UINT64_MAX : limit.rlim_cur;
+    return limit->rlim_cur == RLIM_INFINITY ? UINT64_MAX : limit->rlim_cur;
 }
 
 void process_look(struct process_sample *out)
 {
     char *text = malloc(TEXT_BYTES_MAX);
     struct mallinfo2 heap = mallinfo2();
+    struct rlimit memory, files;
+    int no_memory = getrlimit(RLIMIT_AS, &memory), no_files = getrlimit(RLIMIT_NOFILE, &files);
 
     *out = (struct process_sample){
-        .virtual_bytes_max = limit_of(RLIMIT_AS),
+        .virtual_bytes_max = limit_in(no_memory, &memory),
         .open_files = count_files(),
-        .files_max = limit_of(RLIMIT_NOFILE),
+        .files_max = limit_in(no_files, &files),
         .processors = (uint64_t)sysconf(_SC_NPROCESSORS_ONLN),
         .heap_bytes = heap.arena + heap.hblkhd,
         .heap_used_bytes = heap.uordblks + heap.hblkhd,
