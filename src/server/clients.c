@@ -9,6 +9,14 @@
 #include "server/state.h"
 #include "watch/watch.h"
 
+/* Where it is listened. */
+struct clients_place {
+    const struct config_listen *listen;
+    enum rpc_serves serves;
+    bool is_secure;
+    struct net_address bound;
+};
+
 /* --- listening --- */
 
 /* With places for HTTP alone, the others are for gRPC alone. */
@@ -172,6 +180,11 @@ void clients_serve(const struct clients *c)
                               : "serving client traffic insecurely; this is strongly discouraged!",
                  LOG_STR("traffic", traffic_of(p->serves)), LOG_STR("address", address));
     }
+}
+
+uint16_t clients_port(const struct clients *c, size_t nth)
+{
+    return nth < c->place_count ? c->places[nth].bound.port : 0;
 }
 
 bool clients_are_gone(const struct clients *c)

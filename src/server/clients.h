@@ -17,22 +17,15 @@
 
 #include "base/buf.h"
 #include "base/err.h"
-#include "rpc/rpc.h"
 #include "server/secure.h"
 
 struct api;
 struct api_facts;
 struct io;
+struct rpc;
+struct rpc_line;
 struct state;
 struct watch;
-
-/* Where it is listened. */
-struct clients_place {
-    const struct config_listen *listen;
-    enum rpc_serves serves;
-    bool is_secure;
-    struct net_address bound;
-};
 
 struct clients {
     const struct io *io;
@@ -60,6 +53,9 @@ void clients_open(struct clients *c, const struct state *state, const struct api
 
 /* Says that it serves; probes have been served before. */
 void clients_serve(const struct clients *c);
+
+/* Of the nth place, in the order of the flags; 0: there are fewer. */
+uint16_t clients_port(const struct clients *c, size_t nth);
 
 /* Nobody is connected, nor could be. */
 bool clients_are_gone(const struct clients *c);

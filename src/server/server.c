@@ -716,7 +716,7 @@ bool server_digest(const struct server *s, struct digest *out)
 
 uint16_t server_client_port(const struct server *s, size_t nth)
 {
-    return nth < s->clients.place_count ? s->clients.places[nth].bound.port : 0;
+    return clients_port(&s->clients, nth);
 }
 
 void server_check(const struct server *s)
