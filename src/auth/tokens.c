@@ -84,6 +84,7 @@ void auth_tokens_add(struct auth_tokens *t, struct bytes prefix, uint64_t index,
     if (t->by_text.count == AUTH_TOKENS_MAX)
         drop(t, oldest(t));
     struct token *k = mem_alloc(sizeof(*k) + prefix.len + end_len + user.len);
+    list_init(&k->link);
     k->ends_ms = now_ms + t->ttl_ms;
     k->text_len = prefix.len + end_len;
     k->user_len = user.len;
