@@ -125,7 +125,9 @@ static void follow(struct api *a, struct api_slot *slot, struct rpc_event *e)
             c->has_heard_end = true; /* etcd asks for another message, and gets the end */
             api_count_received(c, 0);
         }
-        if (c && c->on->ended)
+        if (c && c->awaits_token)
+            c->ended_early = true;
+        else if (c && c->on->ended)
             c->on->ended(c);
         return;
     case RPC_SENT:
@@ -193,6 +195,8 @@ bool api_take_need(struct api *a, struct api_need *out)
         out->change = &c->reconfiguration.change;
     if (c->need == API_FORWARD)
         out->forward = c->forward;
+    if (c->need == API_PASSWORD)
+        out->password = c->password;
     c->base.is_waiting = c->need != API_FORGET;
     if (c->need == API_FORGET)
         a->forgotten = c;
@@ -279,6 +283,19 @@ void api_measured(struct api *a, struct api_call *base, struct bytes text)
     assert(base->api == a);
     if (take_back(c))
         c->on->measured(c, text);
+}
+
+void api_password_done(struct api *a, struct api_call *base, const struct api_password_result *r)
+{
+    struct call *c = api_call_of(base);
+
+    assert(base->api == a);
+    if (!take_back(c))
+        return;
+    if (r->is_refused)
+        api_call_finish(c, RESULT_TOO_MANY_REQUESTS);
+    else
+        c->on->password_done(c, r);
 }
 
 void api_failed(struct api *a, struct api_call *base, enum result why)

@@ -8,10 +8,11 @@
  *
  *     rpc_event --> api_event --> checks --+--> answered at once
  *                                          +--> api_take_need: PROPOSE, CONFIGURE, READ_INDEX,
- *                                                              FORWARD, HASH, IMAGE, FORGET,
- *                                                              METRICS, QUOTA_EXCEEDED,
+ *                                                              FORWARD, HASH, IMAGE, PASSWORD,
+ *                                                              FORGET, METRICS, QUOTA_EXCEEDED,
  *                                                              MOVE_LEADER
- *     server --> api_applied, api_read_index_done, api_forwarded, api_hashed, api_cut, api_failed
+ *     server --> api_applied, api_read_index_done, api_forwarded, api_hashed, api_cut,
+ *                api_password_done, api_measured, api_failed
  *     --> the line
  *     api_work: long reads in slices, watch messages to their streams, compactions waited for
  *
@@ -42,6 +43,8 @@
 #include "rpc/line.h"
 
 struct api; /* opaque */
+struct auth_tokens;
+struct entropy;
 struct image;
 struct watch;
 
@@ -71,11 +74,14 @@ struct api_options {
     struct backend *backend;
     const struct api_facts *facts;
     const struct logger *logger;
-    uint64_t seed;            /* for ids of leases: another one at each boot */
-    size_t request_bytes_max; /* 0: REQUEST_BYTES_DEFAULT */
-    unsigned txn_ops_max;     /* 0: API_TXN_OPS_DEFAULT */
-    int64_t warning_unary_ns; /* calls that take longer are told of; 0: none is */
-    bool times_calls;         /* how long each takes is counted */
+    uint64_t seed;              /* for ids of leases: another one at each boot */
+    size_t request_bytes_max;   /* 0: REQUEST_BYTES_DEFAULT */
+    unsigned txn_ops_max;       /* 0: API_TXN_OPS_DEFAULT */
+    int64_t warning_unary_ns;   /* calls that take longer are told of; 0: none is */
+    bool times_calls;           /* how long each takes is counted */
+    struct auth_tokens *tokens; /* those that are given out; NULL: none are, and nobody logs in */
+    struct entropy *entropy;    /* for them */
+    bool client_cert_auth;      /* who shows a certificate and no token is who it names */
 };
 
 /* The rows for rpc_open. */
@@ -117,6 +123,7 @@ enum api_need_kind {
     API_FORWARD,    /* only the leader can answer, and this member does not lead: api_forwarded */
     API_HASH,       /* the whole store, as of some entry after this: api_hashed */
     API_IMAGE,      /* of the state, as of some entry after this: api_cut */
+    API_PASSWORD,   /* to be hashed or compared, on a worker: api_password_done */
     API_FORGET,     /* the call is gone: it must not be spoken of again; freed after this need */
     API_QUOTA_EXCEEDED, /* a write was refused for it: the NOSPACE alarm is due. Without a call */
     API_METRICS,        /* all that is counted, as text: api_measured */
@@ -154,6 +161,21 @@ struct api_forwarded {
     size_t member_count;
 };
 
+/* What is to be done with a password; lent. */
+struct api_password {
+    bool compares;         /* with `hash`, or with nobody's if that is empty; else one is made */
+    struct bytes password; /* without zero bytes and not too long where a hash is made */
+    struct bytes hash;
+    struct bytes remote; /* where the client is: those of one address wait for each other */
+};
+
+struct api_password_result {
+    bool is_refused; /* too many wait */
+    bool matches;
+    char hash[64]; /* what was made */
+    size_t hash_len;
+};
+
 struct api_need {
     enum api_need_kind need;
     struct api_call *call;
@@ -162,6 +184,7 @@ struct api_need {
     const struct pb_internal_raft_request *request;
     const struct api_change *change; /* CONFIGURE: lives as long as the call */
     struct api_forward forward;      /* FORWARD */
+    struct api_password password;    /* PASSWORD */
     uint64_t member;                 /* MOVE_LEADER */
 };
 
@@ -182,6 +205,7 @@ void api_forwarded(struct api *a, struct api_call *c, const struct api_forwarded
 void api_hashed(struct api *a, struct api_call *c, uint32_t hash);
 void api_cut(struct api *a, struct api_call *c, struct image *image); /* taken over */
 void api_measured(struct api *a, struct api_call *c, struct bytes text);
+void api_password_done(struct api *a, struct api_call *c, const struct api_password_result *r);
 void api_failed(struct api *a, struct api_call *c, enum result why);
 
 /* Goes on with what takes long, and sends watch messages. True if there is nothing left to do until

@@ -10,8 +10,9 @@
  *     kv.c range_stream.c txn_check.c   KV
  *     lock.c election.c   made of inner calls, with concurrency.c for what they share
  *     stats.c metrics.c probes.c   what is counted, and plain HTTP that shows how it goes
- *     watch.c lease.c cluster.c maintenance.c downgrade.c hash.c snapshot.c health.c http.c   the
- *                    others
+ *     watch.c lease.c cluster.c maintenance.c downgrade.c hash.c snapshot.c auth.c health.c
+ *     http.c         the others
+ *     identify.c     who calls?
  *     authorize.c    may they?
  *
  * A call goes through its handler's functions:
@@ -31,6 +32,7 @@
 #include "api/api.h"
 #include "api/authorize.h"
 #include "api/inner.h"
+#include "auth/tokens.h"
 #include "backend/backend.h"
 #include "base/buf_pool.h"
 #include "base/logger.h"
@@ -59,6 +61,7 @@ struct handler {
     void (*cut)(struct call *c, struct image *image);
     void (*inner)(struct call *c, const struct inner_result *r); /* of what it has asked itself */
     void (*measured)(struct call *c, struct bytes text);
+    void (*password_done)(struct call *c, const struct api_password_result *r);
     void (*failed)(struct call *c, enum result why); /* NULL: the call ends with it */
     void (*released)(struct call *c);                /* gives back what the call holds */
 };
@@ -116,6 +119,12 @@ struct reconfiguration {
 
 struct backup;
 
+struct login {
+    uint64_t checked_revision; /* of users and roles, when the password was looked up */
+    enum result result;        /* of that */
+    char prefix[AUTH_TOKEN_PREFIX_LEN];
+};
+
 struct leader_move {
     uint64_t from, to, until_ms;
 };
@@ -148,8 +157,12 @@ struct call {
     struct list need_link;   /* a->needs */
     struct list work_link;   /* a->busy or a->waits */
     enum api_need_kind need;
-    struct api_forward forward;   /* with API_FORWARD */
-    uint64_t started_ns, read_ns; /* when it came, and when its read began */
+    struct api_forward forward;           /* with API_FORWARD */
+    uint64_t started_ns, read_ns;         /* when it came, and when its read began */
+    struct api_password password;         /* with API_PASSWORD */
+    uint64_t token_index, token_until_ms; /* of the entry that its token names, while it waits */
+    bool awaits_token, has_waited, ended_early; /* a stream's end came while it did */
+    struct buf kept_message;                    /* of a stream, that came with it */
     bool is_authorized;
     bool is_counted;    /* as started, and not yet as handled */
     bool is_run;        /* its arguments were good */
@@ -174,6 +187,7 @@ struct call {
         struct mvcc_hash *hash; /* in the arena; NULL: none yet */
         struct leader_move move;
         struct probing probing;
+        struct login login;
         struct version downgrade_target; /* major and minor; of a Downgrade but to cancel */
         struct backup *backup;           /* snapshot.c; in the arena; NULL: not yet */
         struct contender *contender;     /* concurrency.h; in the arena; NULL: not yet */
@@ -270,6 +284,7 @@ void api_call_forward(struct call *c, const struct api_forward *what);
 void api_call_hash(struct call *c);
 void api_call_image(struct call *c);
 void api_call_measure(struct call *c, enum api_need_kind need); /* METRICS or VARS */
+void api_call_password(struct call *c, const struct api_password *what);
 
 /* Goes on in slices, or when `ready` says so. */
 void api_call_step_later(struct call *c, call_step *step);
@@ -346,6 +361,13 @@ static inline uint64_t api_since_ns(const struct api *a, uint64_t began_ns)
     return a->facts->now_ns > began_ns ? a->facts->now_ns - began_ns : 0;
 }
 
+/* --- identify.c --- */
+
+/* Sets base.identity, anew each time that it counts: RESULT_OK, or that the token is nobody's. */
+enum result api_call_identify(struct call *c);
+/* Its token names an entry that is not applied here yet. */
+bool api_call_awaits_token(const struct call *c, uint64_t *index);
+
 /* --- header.c --- */
 
 enum { HEADER_BYTES_MAX = 48 }; /* two bytes in front and four fields of eleven */
@@ -405,6 +427,13 @@ extern const struct handler api_maintenance_snapshot, api_maintenance_downgrade;
 extern const struct handler api_lock_lock, api_lock_unlock;
 extern const struct handler api_election_campaign, api_election_proclaim, api_election_leader,
     api_election_observe, api_election_resign;
+extern const struct handler api_auth_enable, api_auth_disable, api_auth_status,
+    api_auth_authenticate;
+extern const struct handler api_auth_user_add, api_auth_user_get, api_auth_user_list,
+    api_auth_user_delete, api_auth_user_change_password, api_auth_user_grant_role,
+    api_auth_user_revoke_role;
+extern const struct handler api_auth_role_add, api_auth_role_get, api_auth_role_list,
+    api_auth_role_delete, api_auth_role_grant_permission, api_auth_role_revoke_permission;
 extern const struct handler api_health_check, api_health_list, api_health_watch;
 extern const struct handler api_http_health, api_http_metrics, api_http_vars, api_http_probe;
 

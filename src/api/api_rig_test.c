@@ -1,5 +1,7 @@
 #include "api/api_rig_test.h"
 
+#include "auth/password.h"
+
 #include "base/mem.h"
 
 struct api_options api_rig_options;
@@ -9,6 +11,8 @@ struct held_need {
     enum api_need_kind need;
     struct api_call *call;
     const struct pb_internal_raft_request *request;
+    struct identity identity;
+    struct api_password password;
     uint64_t member;
     struct held_need *next;
 };
@@ -47,6 +51,8 @@ static void open_api(struct api_rig *k)
     options.line = k->line;
     options.apply = k->apply_rig.apply;
     options.auth = k->apply_rig.auth;
+    options.tokens = k->apply_rig.tokens;
+    options.entropy = fake_world_io(k->world)->entropy;
     options.mvcc = k->apply_rig.mvcc;
     options.watch = k->watch;
     options.leases = k->apply_rig.leases;
@@ -64,6 +70,9 @@ void api_rig_open(struct api_rig *k)
     k->logger = (struct logger){.level = LOG_FATAL, .sink = log_sink_none, .clock = log_clock_none};
     k->world = fake_world_new(test_seed());
     apply_rig_init(&k->apply_rig, BACKEND_RIG_MEMORY);
+    apply_rig_close_rooms(&k->apply_rig);
+    k->apply_rig.tokens = auth_tokens_open(API_RIG_TOKEN_MS, 1);
+    CHECK(apply_rig_open_rooms(&k->apply_rig));
     if (api_rig_quota_bytes != 0) {
         apply_rig_close_rooms(&k->apply_rig);
         k->apply_rig.quota_bytes = api_rig_quota_bytes;
@@ -103,6 +112,7 @@ void api_rig_close(struct api_rig *k)
     rpc_close(k->rpc);
     rpc_line_close(k->line);
     watch_close(k->watch);
+    auth_tokens_close(k->apply_rig.tokens);
     apply_rig_free(&k->apply_rig);
     fake_world_free(k->world);
 }
@@ -121,6 +131,7 @@ void api_rig_crash(struct api_rig *k)
     CHECK_EQ(watch_status(k->watch).streams, 0);
     CHECK_EQ(mvcc_status(k->apply_rig.mvcc).pins, 0);
     watch_close(k->watch);
+    auth_tokens_close(k->apply_rig.tokens);
     apply_rig_free(&k->apply_rig);
 }
 
@@ -147,6 +158,7 @@ static enum result apply_request(struct api_rig *k, const struct pb_internal_raf
 
 void api_rig_apply(struct api_rig *k, const struct pb_internal_raft_request *request)
 {
+    k->apply_rig.who = auth_root_identity(k->apply_rig.auth);
     CHECK_EQ(apply_request(k, request, NULL), RESULT_OK);
 }
 
@@ -156,6 +168,31 @@ static void raise_alarm(struct api_rig *k)
         .action = PB_ALARM_ACTIVATE, .member_id = k->facts.member_id, .alarm = PB_ALARM_NOSPACE};
 
     api_rig_apply(k, &(struct pb_internal_raft_request){.alarm = &alarm});
+}
+
+/* As cheap as it can be. */
+static void answer_password(struct api_rig *k, const struct held_need *w)
+{
+    struct api_password_result r = {0};
+    char text[PASSWORD_HASH_LEN + 1];
+    const uint8_t salt[PASSWORD_SALT_BYTES] = {1, 2, 3};
+
+    if (w->password.compares) {
+        r.matches = password_matches(w->password.hash, w->password.password);
+    } else {
+        password_hash(w->password.password, PASSWORD_COST_MIN, salt, text);
+        memcpy(r.hash, text, PASSWORD_HASH_LEN);
+        r.hash_len = PASSWORD_HASH_LEN;
+    }
+    k->passwords++;
+    api_password_done(k->api, w->call, &r);
+}
+
+static void propose_as(struct api_rig *k, const struct held_need *w)
+{
+    k->apply_rig.who = w->identity;
+    apply_request(k, w->request, w->call);
+    k->apply_rig.who = auth_root_identity(k->apply_rig.auth); /* what the test does by itself */
 }
 
 static void fulfil(struct api_rig *k, const struct held_need *w)
@@ -174,10 +211,12 @@ static void fulfil(struct api_rig *k, const struct held_need *w)
         api_hashed(k->api, w->call, API_RIG_HASH);
     else if (w->need == API_IMAGE)
         api_failed(k->api, w->call, RESULT_TOO_MANY_REQUESTS);
+    else if (w->need == API_PASSWORD)
+        answer_password(k, w);
     else if (w->need == API_MOVE_LEADER)
         k->facts.leader = w->member;
     else
-        apply_request(k, w->request, w->call);
+        propose_as(k, w);
 }
 
 static void hold(struct api_rig *k, const struct held_need *w)
@@ -222,8 +261,12 @@ static void take_needs(struct api_rig *k)
     struct api_need need;
 
     while (api_take_need(k->api, &need)) {
-        struct held_need w = {
-            .need = need.need, .call = need.call, .request = need.request, .member = need.member};
+        struct held_need w = {.need = need.need,
+                              .call = need.call,
+                              .request = need.request,
+                              .identity = need.identity,
+                              .password = need.password,
+                              .member = need.member};
         k->proposed += need.need == API_PROPOSE;
         k->confirmed += need.need == API_READ_INDEX;
         if (need.need == API_FORWARD)

@@ -18,6 +18,7 @@
 #define API_RIG_CLUSTER_ID 0xc1
 #define API_RIG_TERM       3
 #define API_RIG_HASH       77 /* of any store */
+#define API_RIG_TOKEN_MS   300000
 
 /* One call, as the client sees it. */
 struct visit {
@@ -48,6 +49,7 @@ struct api_rig {
     const struct api_forwarded *leader_says;         /* NULL: there is none */
     unsigned api_steps;                              /* of each api_work */
     unsigned proposed, confirmed, forgotten, alarms; /* needs so far */
+    unsigned passwords;
     struct held_need *held_needs;
 };
 

@@ -42,7 +42,6 @@ struct call *api_call_new(struct api *a, struct rpc_event *first)
     first->content = (struct buf){0};
     c->base.api = a;
     c->base.rpc = first->call;
-    c->base.identity.through_gateway = first->through_gateway;
     c->started_ns = a->facts->now_ns;
     c->base.deadline_ms = first->deadline_ns ? first->deadline_ns / NS_PER_MS : UINT64_MAX;
     list_init(&c->base.link);
@@ -60,6 +59,7 @@ void api_call_destroy(struct call *c)
 {
     buf_free(&c->first.content);
     buf_free(&c->message);
+    buf_free(&c->kept_message);
     arena_free(&c->arena);
     mem_free(c);
 }
@@ -76,6 +76,7 @@ void api_call_free(struct call *c)
     }
     buf_pool_give(&a->bufs, &c->first.content);
     buf_pool_give(&a->bufs, &c->message);
+    buf_free(&c->kept_message);
     arena_reset(&c->arena);
     a->spare_count++;
     list_push_front(&a->spare, &c->link);
@@ -186,6 +187,10 @@ static bool is_for_learners(const struct call *c, const void *request)
 
 enum result api_call_decide(struct call *c, const void *request)
 {
+    enum result result = api_call_identify(c);
+
+    if (result != RESULT_OK)
+        return result;
     return authorize(&(struct authorize_question){.auth = api_of(c)->o.auth,
                                                   .method = c->method,
                                                   .who = &c->base.identity,
@@ -202,7 +207,7 @@ static bool decides_itself(const struct call *c)
 /* A unary call is authorized once; a stream when it opens and with each message. */
 static enum result pass_authorize(struct call *c, const void *request)
 {
-    enum result a = api_call_decide(c, decides_itself(c) ? NULL : request);
+    enum result a = decides_itself(c) || !request ? RESULT_OK : api_call_decide(c, request);
 
     c->is_authorized = a == RESULT_OK;
     return a;
@@ -235,8 +240,51 @@ static struct arena *message_arena(struct call *c)
     return &a->scratch;
 }
 
+/* The message is taken up again as if it came now. */
+static bool token_is_known(struct call *c)
+{
+    const struct api_facts *facts = api_of(c)->facts;
+
+    if (facts->applied_index < c->token_index && facts->now_ms < c->token_until_ms)
+        return false;
+    struct buf wire = c->kept_message;
+    bool ended_early = c->ended_early;
+    uint64_t id = c->base.rpc;
+    struct api *a = api_of(c);
+
+    api_call_stop_working(c);
+    c->kept_message = (struct buf){0};
+    c->awaits_token = c->ended_early = false;
+    api_call_message(c, c->base.method->client_streams ? buf_bytes(&wire)
+                        : c->is_stream                 ? buf_bytes(&c->message)
+                                       : rpc_event_bytes(&c->first, c->first.message));
+    struct api_slot *slot = api_slot_of(a, id);
+    if (ended_early && slot && slot->call && slot->call->on->ended)
+        slot->call->on->ended(slot->call);
+    buf_free(&wire);
+    return true;
+}
+
+/* Only the first message of a stream can have to wait: what it waits for does not go away. */
+static bool wait_for_token(struct call *c, struct bytes wire)
+{
+    uint64_t index;
+
+    if (c->has_waited || !api_call_awaits_token(c, &index))
+        return false;
+    c->has_waited = c->awaits_token = true;
+    c->token_index = index;
+    c->token_until_ms = api_of(c)->facts->now_ms + API_TOKEN_WAIT_MS;
+    if (c->base.method->client_streams)
+        buf_append(&c->kept_message, wire);
+    api_call_wait(c, token_is_known);
+    return true;
+}
+
 void api_call_message(struct call *c, struct bytes wire)
 {
+    if (wait_for_token(c, wire))
+        return;
     struct arena *arena = message_arena(c);
     void *request = arena_alloc(arena, c->on->schema->size);
     enum err e = pb_decode(c->on->schema, wire, arena, request);
@@ -363,6 +411,14 @@ void api_call_measure(struct call *c, enum api_need_kind what)
     assert(what == API_METRICS || what == API_VARS);
 
     need(c, what);
+}
+
+void api_call_password(struct call *c, const struct api_password *what)
+{
+    assert(c->is_authorized);
+
+    c->password = *what;
+    need(c, API_PASSWORD);
 }
 
 enum result api_call_check_quota(struct call *c)
@@ -544,6 +600,12 @@ void api_call_begin_read(struct call *c)
 
 void api_call_read(struct call *c)
 {
+    enum result result = api_call_identify(c);
+
+    if (result != RESULT_OK) {
+        api_call_finish(c, result);
+        return;
+    }
     api_call_begin_read(c);
     if (!read_step(c, API_FIRST_STEPS))
         api_call_step_later(c, read_step);

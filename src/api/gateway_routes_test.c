@@ -46,32 +46,3 @@ TEST(every_method_has_a_route_in_the_gateway)
             test_fail(__FILE__, __LINE__, "%s/%s", api_methods[i].service, api_methods[i].name);
     }
 }
-
-/* Whoever decides by the name in a certificate must be able to see that it says nothing. */
-TEST(a_call_in_json_is_marked_in_its_identity)
-{
-    struct api_rig k;
-    struct api_need need;
-    api_rig_open(&k);
-
-    for (int through_gateway = 0; through_gateway < 2; through_gateway++) {
-        struct rpc_event e = {.kind = RPC_MESSAGE,
-                              .is_first = true,
-                              .call = (uint64_t)(1 + through_gateway) << 32 | 7,
-                              .method = API_KV_PUT,
-                              .through_gateway = through_gateway};
-        pb_encode_put_request(&(struct pb_put_request){.key = BYTES("k")}, &e.content);
-        e.message.len = (uint32_t)e.content.len;
-        uint64_t call = e.call;
-        api_event(k.api, &e);
-        CHECK(api_take_need(k.api, &need));
-        CHECK_EQ(need.need, API_PROPOSE);
-        CHECK_EQ(need.identity.through_gateway, through_gateway);
-
-        api_event(k.api, &(struct rpc_event){.kind = RPC_GONE, .call = call});
-        CHECK(api_take_need(k.api, &need));
-        CHECK_EQ(need.need, API_FORGET);
-        CHECK(!api_take_need(k.api, &need));
-    }
-    api_rig_close(&k);
-}

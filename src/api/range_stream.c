@@ -186,6 +186,12 @@ static bool measure_step(struct call *c, unsigned steps)
 
 static void begin(struct call *c)
 {
+    enum result result = api_call_identify(c);
+
+    if (result != RESULT_OK) {
+        api_call_finish(c, result);
+        return;
+    }
     c->read.range = &c->chunks.request;
     c->read.keep_open = true;
     api_call_begin_read(c);

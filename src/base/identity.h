@@ -15,6 +15,4 @@ struct identity {
     bool is_known; /* somebody, by whatever name; what comes with an entry need not say so */
     struct bytes user;
     uint64_t auth_revision; /* of the users and roles, as far as whoever vouches for him knew */
-    struct bytes certificate_name; /* the common name of the client's */
-    bool through_gateway;          /* it says nothing then: the call came in JSON */
 };

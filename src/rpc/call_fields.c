@@ -242,6 +242,7 @@ void rpc_call_show(const struct call *c, struct rpc_event *out)
     if (conn->cn_len > 0)
         memcpy(at + c->fields.len + conn->remote_len, conn->info.cn, conn->cn_len);
     out->cn = (struct rpc_span){out->remote.at + out->remote.len, (uint32_t)conn->cn_len};
+    out->has_certificate = conn->info.cn != NULL;
 }
 
 /* A connection with many streams is not to queue as much for each of them as if it were alone. */

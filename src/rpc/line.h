@@ -107,6 +107,7 @@ struct rpc_event {
     bool client_api_version_is_utf8;
     bool through_gateway;   /* it came in JSON, or with "grpcgateway-accept" */
     bool is_probe;          /* it came by the lane of PROBES */
+    bool has_certificate;   /* the client's was verified */
     unsigned method;        /* its row's id */
     uint64_t deadline_ns;   /* monotonic; 0: none */
     struct rpc_span remote; /* "10.0.0.1:4711" */

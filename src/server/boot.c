@@ -368,7 +368,11 @@ static enum err identify(struct boot *b)
 static enum err open_state(struct boot *b)
 {
     struct server *s = b->s;
+
+    if (s->config->auth_token_ttl_ms > 0 && !s->tokens)
+        s->tokens = auth_tokens_open(s->config->auth_token_ttl_ms, s->map_seed);
     struct state_options options = {.logger = s->logger,
+                                    .tokens = s->tokens,
                                     .cluster_id = b->identity.cluster_id,
                                     .member_id = b->identity.node_id,
                                     .election_ms = s->config->election_ms,

@@ -209,8 +209,8 @@ static void say_probes(const struct clients *c)
     }
 }
 
-void clients_open(struct clients *c, const struct state *state, const struct api_facts *facts,
-                  uint64_t map_seed, uint64_t watch_seed)
+void clients_open(struct clients *c, const struct state *state, struct entropy *entropy,
+                  const struct api_facts *facts, uint64_t map_seed, uint64_t watch_seed)
 {
     const struct config *config = c->config;
 
@@ -225,6 +225,8 @@ void clients_open(struct clients *c, const struct state *state, const struct api
         .line = c->line,
         .apply = state->apply,
         .auth = state->auth,
+        .tokens = state->o.tokens,
+        .entropy = entropy,
         .mvcc = state->mvcc,
         .watch = c->watch,
         .leases = state->leases,

@@ -19,6 +19,7 @@
 #include "base/err.h"
 #include "server/secure.h"
 
+struct entropy;
 struct api;
 struct api_facts;
 struct io;
@@ -48,8 +49,8 @@ MUST_CHECK enum err clients_listen(struct clients *c, const struct io *io,
                                    struct buf *why);
 
 /* The facts are kept up to date by the server. */
-void clients_open(struct clients *c, const struct state *state, const struct api_facts *facts,
-                  uint64_t map_seed, uint64_t watch_seed);
+void clients_open(struct clients *c, const struct state *state, struct entropy *entropy,
+                  const struct api_facts *facts, uint64_t map_seed, uint64_t watch_seed);
 
 /* Says that it serves; probes have been served before. */
 void clients_serve(const struct clients *c);

@@ -26,6 +26,8 @@
 #define NOTICE_DEFAULT_NS         (600 * NS_PER_S)
 #define NOTICE_MIN_NS             (100 * NS_PER_MS)
 #define WARNING_UNARY_DEFAULT_NS  (300 * NS_PER_MS)
+#define DEFAULT_BCRYPT_COST       10
+#define DEFAULT_TOKEN_TTL_S       300
 
 /* What gRPC does where etcd hands it no settings, which is when one of them is not positive. */
 #define GRPC_PING_FLOOR_NS   (300 * NS_PER_S)
@@ -952,6 +954,26 @@ static void read_plain(struct maker *m)
     c->reuse_port = value_of(m, FLAG_SOCKET_REUSE_PORT)->boolean;
 }
 
+/* ---- Auth ---- */
+
+static bool read_auth(struct maker *m)
+{
+    const char *kind = value_of(m, FLAG_AUTH_TOKEN)->text;
+    uint64_t cost = value_of(m, FLAG_BCRYPT_COST)->number;
+    uint64_t ttl_s = value_of(m, FLAG_AUTH_TOKEN_TTL)->number;
+    bool is_jwt = strcmp(kind, "jwt") == 0 || strncmp(kind, "jwt,", 4) == 0;
+
+    if (is_jwt)
+        return refuse(m, "--auth-token jwt is not supported yet");
+    if (strcmp(kind, "") != 0 && strcmp(kind, "simple") != 0 && strncmp(kind, "simple,", 7) != 0)
+        return refuse(m, "auth: invalid auth options");
+    m->out->bcrypt_cost = cost < 4 || cost > 31 ? DEFAULT_BCRYPT_COST : (unsigned)cost;
+    if (ttl_s == 0 || ttl_s > UINT32_MAX)
+        ttl_s = ttl_s == 0 ? DEFAULT_TOKEN_TTL_S : UINT32_MAX; /* a century is for ever */
+    m->out->auth_token_ttl_ms = kind[0] == 0 ? 0 : ttl_s * 1000;
+    return true;
+}
+
 /* ---- Names and places ---- */
 
 /* Where only a name is given, the cluster is this one member at the addresses it advertises. */
@@ -1080,6 +1102,8 @@ static bool make(struct maker *m)
     note_of_bbolt(m);
     note_deprecated(m);
     read_plain(m);
+    if (!read_auth(m))
+        return false;
     read_keepalive(m);
     read_notices(m);
     read_checks(m);

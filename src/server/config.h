@@ -81,6 +81,8 @@ struct config {
     const char *data_dir; /* "<name>.etcd" if it was not said */
     const char *wal_dir;  /* "<data_dir>/member/wal" if it was not said */
     uint64_t snapshot_count, snapshot_catchup_entries;
+    uint64_t auth_token_ttl_ms; /* of simple tokens; 0: none are given out */
+    unsigned bcrypt_cost;
     uint64_t max_snapshots, max_wals; /* files kept; 0: all */
     uint64_t heartbeat_ms, election_ms;
     bool initial_tick_advance;

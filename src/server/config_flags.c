@@ -195,10 +195,6 @@ static bool is_default_in_other_words(const struct flags *f, enum flag_id id)
     case FLAG_RAFT_READ_TIMEOUT:
     case FLAG_RAFT_WRITE_TIMEOUT:
         return value->integer < 5 * (int64_t)1000000000; /* raised to the default */
-    case FLAG_BCRYPT_COST:
-        return value->number < 4 || value->number > 31; /* replaced by the default */
-    case FLAG_AUTH_TOKEN_TTL:
-        return value->number == 0;
     case FLAG_METRICS:
         return strcmp(value->text, "extensive") != 0; /* any other word is basic */
     default:

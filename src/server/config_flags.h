@@ -172,6 +172,12 @@ enum flag_section {
       "{\"maxsize\": 100, \"maxage\": 0, \"maxbackups\": 0, \"localtime\": false, "                \
       "\"compress\": false}",                                                                      \
       LOG, "How full (MB), and which old files are kept: of so many days, so many (0: all).")      \
+    X(AUTH_TOKEN, "auth-token", TEXT, "simple", TUNING,                                            \
+      "What those who log in are given: 'simple', or '' for nothing.")                             \
+    X(BCRYPT_COST, "bcrypt-cost", UINT, "10", TUNING,                                              \
+      "How long a password takes to be hashed: two to the power of it.")                           \
+    X(AUTH_TOKEN_TTL, "auth-token-ttl", UINT, "300", TUNING,                                       \
+      "Seconds after which a token that was not used is forgotten.")                               \
     X(WATCH_PROGRESS_NOTIFY_INTERVAL, "watch-progress-notify-interval", DURATION, "0s", TUNING,    \
       "Time between two notices of progress to a watcher (0: 10m).")                               \
     X(WARNING_APPLY_DURATION, "warning-apply-duration", DURATION, "100ms", TUNING,                 \
@@ -215,9 +221,6 @@ enum flag_section {
     X(DISCOVERY_SRV, "discovery-srv", TEXT, "")                                                    \
     X(DISCOVERY_SRV_NAME, "discovery-srv-name", TEXT, "")                                          \
     X(DISCOVERY_FALLBACK, "discovery-fallback", EXIT, "exit")                                      \
-    X(AUTH_TOKEN, "auth-token", TEXT, "simple")                                                    \
-    X(BCRYPT_COST, "bcrypt-cost", UINT, "10")                                                      \
-    X(AUTH_TOKEN_TTL, "auth-token-ttl", UINT, "300")                                               \
     X(ENABLE_PPROF, "enable-pprof", BOOL, "false")                                                 \
     X(ENABLE_DISTRIBUTED_TRACING, "enable-distributed-tracing", BOOL, "false")                     \
     X(TRACING_ADDRESS, "distributed-tracing-address", TEXT, "localhost:4317")                      \

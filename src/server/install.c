@@ -291,6 +291,8 @@ static void tell_rooms(struct server *s)
 {
     const struct state *now = &s->state;
 
+    if (s->tokens)
+        auth_tokens_drop_all(s->tokens); /* of passwords that may have been changed meanwhile */
     watch_store_replaced(s->clients.watch, now->mvcc);
     api_state_replaced(s->clients.api, &(struct api_state){.apply = now->apply,
                                                            .auth = now->auth,

@@ -508,6 +508,7 @@ void pending_need(struct pending *p, const struct api_need *w)
     case API_IMAGE:
     case API_METRICS:
     case API_VARS:
+    case API_PASSWORD:
     case API_QUOTA_EXCEEDED: /* are about no call */
     case API_MOVE_LEADER:
         break;

@@ -198,6 +198,7 @@ static void open_parts(struct server *s, const struct boot *b)
                                                   .limit_ms = limit_ms};
     auto_compaction_init(&s->auto_compaction, &compactions, mvcc_revision(s->state.mvcc));
     hashing_init(&s->hashing);
+    passwords_init(&s->passwords, s->io->workers, s->io->entropy, s->config->bcrypt_cost);
     backups_init(&s->backups, &s->cutting);
     bool compares = gates_compact_hash_check(c->gates);
     corruption_init(&s->corruption,
@@ -342,7 +343,8 @@ static enum err open_rest(struct server *s)
         boot_raft(b);
         boot_check(b);
         open_peering(s, b);
-        clients_open(&s->clients, &s->state, &s->facts, s->map_seed, rng_next(&s->rng));
+        clients_open(&s->clients, &s->state, s->io->entropy, &s->facts, s->map_seed,
+                     rng_next(&s->rng));
         set_going(s, b);
     }
     boot_free(b);
@@ -563,10 +565,12 @@ static void server_free(struct server *s, bool crashed)
     cutting_free(&s->cutting);
     receiving_free(&s->receiving);
     hashing_free(&s->hashing);
+    passwords_free(&s->passwords);
     corruption_free(&s->corruption);
     auto_compaction_free(&s->auto_compaction);
     install_free(&s->install);
     state_close(&s->state);
+    auth_tokens_close(s->tokens);
     if (crashed && s->wal)
         wal_abandon(s->wal);
     else

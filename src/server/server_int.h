@@ -23,6 +23,7 @@
  *     pending.h         who waits for what: proposals, reads, time limits
  *     forwarding.h      what only the leader can answer
  *     hashing.h         the whole store in one number
+ *     passwords.h       hashed and compared, everybody in turn
  *     corruption.h      do all members hold the same?
  *     hash_round.h      the others' hashes, for that
  *     storage_work.h    what raft has handed out to be written and applied
@@ -42,6 +43,7 @@
  */
 #pragma once
 
+#include "auth/tokens.h"
 #include "io/clock.h"
 #include "io/inbox.h"
 #include "io/io.h"
@@ -59,6 +61,7 @@
 #include "server/log_snapshot.h"
 #include "server/metrics.h"
 #include "server/own_image.h"
+#include "server/passwords.h"
 #include "server/peer_requests.h"
 #include "server/peering.h"
 #include "server/pending.h"
@@ -125,6 +128,8 @@ struct server {
     struct pending pending;
     struct forwarding forwarding;
     struct hashing hashing;
+    struct passwords passwords;
+    struct auth_tokens *tokens; /* NULL: none are given out */
     struct backups backups;
     struct housekeeping housekeeping;
     struct corruption corruption;

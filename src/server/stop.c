@@ -60,7 +60,8 @@ void stop_some(struct server *s)
     }
     if (!s->boot && !s->final_sync_asked && !leadership_is_resigning(s) && snapshot_is_over(s) &&
         install_is_over(s) && receiving_is_idle(&s->receiving) &&
-        s->own_image.step == OWN_IMAGE_IDLE && hashing_is_idle(&s->hashing)) {
+        s->own_image.step == OWN_IMAGE_IDLE && hashing_is_idle(&s->hashing) &&
+        passwords_is_idle(&s->passwords)) {
         s->final_sync_asked = true;
         peering_stop(&s->peering);
         s->final_seq = wal_sync(s->wal);

@@ -669,7 +669,8 @@ static void hear_need(struct server *s, const struct api_need *need)
     case API_FORGET:
         if (!forwarding_forget(&s->forwarding, need->call) &&
             !metrics_forget(s->metrics, need->call) && !hashing_forget(&s->hashing, need->call) &&
-            !backups_forget(&s->backups, need->call))
+            !backups_forget(&s->backups, need->call) &&
+            !passwords_forget(&s->passwords, need->call))
             pending_need(&s->pending, need);
         return;
     case API_CONFIGURE:
@@ -680,6 +681,9 @@ static void hear_need(struct server *s, const struct api_need *need)
         return;
     case API_IMAGE:
         backups_need(&s->backups, need);
+        return;
+    case API_PASSWORD:
+        passwords_need(&s->passwords, need);
         return;
     case API_MOVE_LEADER:
         leadership_move(s, need->member);
@@ -729,6 +733,14 @@ static void serve_hashed(struct server *s)
 
     for (struct api_call *c; can_reply(s) && (c = hashing_take(&s->hashing, &hash));)
         api_hashed(s->clients.api, c, hash);
+}
+
+static void serve_passwords(struct server *s)
+{
+    struct api_password_result result;
+
+    for (struct api_call *c; can_reply(s) && (c = passwords_take(&s->passwords, &result));)
+        api_password_done(s->clients.api, c, &result);
 }
 
 static void serve_backups(struct server *s)
@@ -990,6 +1002,7 @@ static void work(struct server *s)
     serve_reads(s);
     serve_forwarded(s);
     serve_hashed(s);
+    serve_passwords(s);
     serve_backups(s);
     metrics_serve(s);
     fail_some(s);

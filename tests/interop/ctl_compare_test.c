@@ -97,8 +97,8 @@ static void table_open(struct table *t, const char *client, const char *program)
     peer_open(&t->etcd.peer, arena_printf(&t->arena, "%s/etcd", test_tmp_dir()));
     peer_open_ours(&t->ours.peer, arena_printf(&t->arena, "%s/ours", test_tmp_dir()));
     t->ours.peer.advertised_url = t->etcd.peer.advertised_url;
-    peer_launch(&t->etcd.peer, "");
-    peer_launch(&t->ours.peer, "");
+    peer_launch(&t->etcd.peer, "--bcrypt-cost 4");
+    peer_launch(&t->ours.peer, "--bcrypt-cost 4");
     peer_await(&t->etcd.peer);
     peer_await(&t->ours.peer);
     PEER_CTL(&t->ours.peer, "endpoint health 2>&1"); /* as etcd was asked: it leaves an entry */
@@ -492,6 +492,11 @@ TEST(old_etcdctl_sees_no_difference_in_maintenance)
 TEST(old_etcdctl_sees_no_difference_in_locks)
 {
     compare_file(OLD_CTL, "locks");
+}
+
+TEST(etcdctl_sees_no_difference_in_users_and_roles)
+{
+    compare_file(NEW_CTL, "auth");
 }
 
 TEST(etcdctl_sees_no_difference_in_a_downgrade)

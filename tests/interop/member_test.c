@@ -334,3 +334,36 @@ TEST(users_and_roles_that_etcd_has_made_are_ours_too)
     CHECK_STR(PEER_CTL(ours, "role get r"), "Role r\nKV Read:\n\tk\nKV Write:\n\tk");
     mixed_close(&x);
 }
+
+/* It comes as a snapshot, after ours was away for long; and whoever logs in there is known here. */
+TEST(a_snapshot_with_auth_enabled_is_served_with_its_users)
+{
+    struct mixed x = {.flags = "--snapshot-count 50 --snapshot-catchup-entries 10 --bcrypt-cost 4"};
+    mixed_join(&x, false, false);
+    mixed_join(&x, false, false);
+    struct peer *ours = mixed_join(&x, true, false);
+    PEER_CTL(ours, "put k before");
+    peer_kill(ours);
+
+    PEER_CTL(&x.at[0], "user add root:p");
+    PEER_CTL(&x.at[0], "user add u:p");
+    PEER_CTL(&x.at[0], "role add r");
+    PEER_CTL(&x.at[0], "role grant-permission r read k");
+    PEER_CTL(&x.at[0], "user grant-role u r");
+    PEER_CTL(&x.at[0], "auth enable");
+    peer_run(&x.at[0].arena, PEERS "benchmark --endpoints %s --user root:p put --total 500",
+             x.at[0].client_url);
+
+    peer_launch(ours, "--name m2 --bcrypt-cost 4");
+    peer_run(&ours->arena,
+             "until " PEERS "etcdctl --endpoints %s --user u:p get k 2>/dev/null; do sleep 0.1; "
+             "done",
+             ours->client_url);
+    CHECK_STR(PEER_CTL(ours, "--user u:p get k --print-value-only"), "before");
+    CHECK_STR(PEER_CTL(ours, "--user u:p put k x 2>&1 | grep -c 'permission denied'"), "2");
+    CHECK_STR(PEER_CTL(ours, "get k 2>&1 | grep -c 'user name is empty'"), "2");
+    PEER_CTL(ours, "--user root:p user grant-role u root");
+    PEER_CTL(&x.at[1], "--user u:p put k after");
+    CHECK_STR(PEER_CTL(ours, "--user u:p get k --print-value-only"), "after");
+    mixed_close(&x);
+}

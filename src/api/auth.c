@@ -1,0 +1,249 @@
+/*
+ * Auth: users, roles, and logging in. All of it goes through the log, and apply decides who may.
+ *
+ * Passwords are hashed and compared by the server, away from this thread; what goes into the log
+ * is a hash, or that somebody has logged in.
+ *
+ *     Authenticate --> a quorum is asked --> the password compared --> the log --> a token
+ *                            ^                                          |
+ *                            +--- users or roles have changed meanwhile-+
+ */
+#include "api/api_int.h"
+#include "auth/base64.h"
+#include "auth/password.h"
+#include "auth/tokens.h"
+#include "io/entropy.h"
+
+#include <inttypes.h>
+
+/* --- what is put into the log as it is --- */
+
+#define AUTH_PROPOSAL(method)                                                                      \
+    static void run_##method(struct call *c, const void *request)                                  \
+    {                                                                                              \
+        api_call_proposal(c)->auth_##method = request;                                             \
+        api_call_propose(c);                                                                       \
+    }                                                                                              \
+    const struct handler api_auth_##method = {.schema = &pb_auth_##method##_request_schema,        \
+                                              .run = run_##method};
+
+AUTH_PROPOSAL(enable)
+AUTH_PROPOSAL(disable)
+AUTH_PROPOSAL(status)
+AUTH_PROPOSAL(user_get)
+AUTH_PROPOSAL(user_list)
+AUTH_PROPOSAL(user_delete)
+AUTH_PROPOSAL(user_grant_role)
+AUTH_PROPOSAL(user_revoke_role)
+AUTH_PROPOSAL(role_add)
+AUTH_PROPOSAL(role_get)
+AUTH_PROPOSAL(role_list)
+AUTH_PROPOSAL(role_delete)
+AUTH_PROPOSAL(role_grant_permission)
+AUTH_PROPOSAL(role_revoke_permission)
+
+/* --- passwords that are set --- */
+
+static void ask_for_password(struct call *c, struct bytes password, bool compares,
+                             struct bytes hash)
+{
+    api_call_password(
+        c, &(struct api_password){.compares = compares,
+                                  .password = password,
+                                  .hash = hash,
+                                  .remote = rpc_event_bytes(&c->first, c->first.remote)});
+}
+
+static void hash_password(struct call *c, struct bytes password)
+{
+    if (password.len > PASSWORD_BYTES_MAX)
+        api_call_finish(c, RESULT_AUTH_PASSWORD_TOO_LONG);
+    else if (password_has_zero(password))
+        api_call_finish_text(c, RPC_UNIMPLEMENTED,
+                             "etcdserver: a password with a zero byte is not supported yet");
+    else
+        ask_for_password(c, password, false, bytes_of(NULL, 0));
+}
+
+/* It is not to be found in our memory later on. The bytes are the call's own. */
+static void forget_password(struct bytes password)
+{
+    if (password.len > 0)
+        explicit_bzero((void *)(uintptr_t)password.at, password.len);
+}
+
+static struct bytes in_base64(struct call *c, const struct api_password_result *r)
+{
+    struct buf text = {0};
+
+    base64_encode(BASE64_PADDED, bytes_of(r->hash, r->hash_len), &text);
+    struct bytes kept = arena_copy(&c->arena, buf_bytes(&text));
+    buf_free(&text);
+    return kept;
+}
+
+/* Nobody may read it in the log, nor in our memory. */
+static struct pb_auth_user_add_request *user_to_add(struct call *c)
+{
+    struct pb_auth_user_add_request *add = arena_new(&c->arena, struct pb_auth_user_add_request);
+
+    *add = *(const struct pb_auth_user_add_request *)c->request;
+    add->password = bytes_of(NULL, 0);
+    api_call_proposal(c)->auth_user_add = add;
+    return add;
+}
+
+static void run_user_add(struct call *c, const void *request)
+{
+    const struct pb_auth_user_add_request *r = request;
+
+    if (r->options && r->options->no_password) {
+        user_to_add(c);
+        api_call_propose(c);
+    } else {
+        hash_password(c, r->password);
+    }
+}
+
+static void user_add_hashed(struct call *c, const struct api_password_result *r)
+{
+    forget_password(((const struct pb_auth_user_add_request *)c->request)->password);
+    user_to_add(c)->hashed_password = in_base64(c, r);
+    api_call_propose(c);
+}
+
+const struct handler api_auth_user_add = {
+    .schema = &pb_auth_user_add_request_schema,
+    .run = run_user_add,
+    .password_done = user_add_hashed,
+};
+
+/* Without a password the hash is taken as it was sent. */
+static void run_user_change_password(struct call *c, const void *request)
+{
+    const struct pb_auth_user_change_password_request *r = request;
+
+    if (r->password.len > 0) {
+        hash_password(c, r->password);
+        return;
+    }
+    api_call_proposal(c)->auth_user_change_password = r;
+    api_call_propose(c);
+}
+
+static void user_change_password_hashed(struct call *c, const struct api_password_result *r)
+{
+    const struct pb_auth_user_change_password_request *request = c->request;
+    struct pb_auth_user_change_password_request *change =
+        arena_new(&c->arena, struct pb_auth_user_change_password_request);
+
+    forget_password(request->password);
+    change->name = request->name;
+    change->hashed_password = in_base64(c, r);
+    api_call_proposal(c)->auth_user_change_password = change;
+    api_call_propose(c);
+}
+
+const struct handler api_auth_user_change_password = {
+    .schema = &pb_auth_user_change_password_request_schema,
+    .run = run_user_change_password,
+    .password_done = user_change_password_hashed,
+};
+
+/* --- Authenticate --- */
+
+static const struct pb_authenticate_request *login_of(const struct call *c)
+{
+    return c->request;
+}
+
+/* Also of a user who does not exist, or has none: so it takes as long as with one who does. */
+static void compare_password(struct call *c)
+{
+    const struct auth *auth = api_of(c)->o.auth;
+    const struct pb_user *u = auth_user(auth, login_of(c)->name);
+
+    c->login.checked_revision = auth_revision(auth);
+    c->login.result = result_of_auth(auth_may_log_in(auth, login_of(c)->name));
+    if (c->login.result == RESULT_AUTH_NOT_ENABLED)
+        api_call_finish(c, c->login.result);
+    else
+        ask_for_password(c, login_of(c)->password, true,
+                         c->login.result == RESULT_OK ? u->password : bytes_of(NULL, 0));
+}
+
+static void run_authenticate(struct call *c, const void *request)
+{
+    (void)request;
+    api_call_read_index(c);
+}
+
+static void draw_prefix(struct call *c)
+{
+    uint8_t random[64];
+
+    do
+        entropy_fill(api_of(c)->o.entropy, random, sizeof(random));
+    while (!auth_token_prefix(bytes_of(random, sizeof(random)), c->login.prefix));
+}
+
+static void password_compared(struct call *c, const struct api_password_result *r)
+{
+    struct api *a = api_of(c);
+
+    if (c->login.result == RESULT_OK && !r->matches)
+        c->login.result = RESULT_AUTH_FAILED;
+    if (c->login.result != RESULT_OK) {
+        log_warn(a->o.logger, "invalid authentication was requested",
+                 LOG_BYTES("user", login_of(c)->name),
+                 LOG_STR("error", result_text(c->login.result)));
+        forget_password(login_of(c)->password);
+        api_call_finish(c, c->login.result);
+        return;
+    }
+    struct pb_internal_authenticate_request *login =
+        arena_new(&c->arena, struct pb_internal_authenticate_request);
+    login->name = login_of(c)->name;
+    if (a->o.tokens) {
+        draw_prefix(c);
+        login->simple_token = bytes_of(c->login.prefix, AUTH_TOKEN_PREFIX_LEN);
+    }
+    api_call_proposal(c)->authenticate = login;
+    api_call_propose(c);
+}
+
+static void respond_with_token(struct call *c, uint64_t index)
+{
+    struct pb_response_header header = api_header_of(api_of(c), mvcc_revision(api_of(c)->o.mvcc));
+
+    forget_password(login_of(c)->password);
+    const char *token =
+        arena_printf(&c->arena, "%.*s.%" PRIu64, AUTH_TOKEN_PREFIX_LEN, c->login.prefix, index);
+
+    api_call_respond(
+        c, &pb_authenticate_response_schema,
+        &(struct pb_authenticate_response){.header = &header, .token = bytes_of_str(token)});
+}
+
+/* The password may have been changed after it was compared, by an entry before this one. */
+static void logged_in(struct call *c, struct apply_effects *e)
+{
+    struct api *a = api_of(c);
+
+    if (e->result != RESULT_OK)
+        api_call_finish(c, e->result);
+    else if (!a->o.tokens)
+        api_call_finish(c, RESULT_AUTH_FAILED); /* as the server was told: none are given out */
+    else if (c->login.checked_revision != auth_revision(a->o.auth))
+        compare_password(c);
+    else
+        respond_with_token(c, e->index);
+}
+
+const struct handler api_auth_authenticate = {
+    .schema = &pb_authenticate_request_schema,
+    .run = run_authenticate,
+    .confirmed = compare_password,
+    .password_done = password_compared,
+    .applied = logged_in,
+};

@@ -1,0 +1,526 @@
+/*
+ * Users and roles through the counter: logging in, tokens, and what each way to a key asks for.
+ */
+#include "api/api_int.h"
+#include "api/api_rig_test.h"
+
+#include <stdio.h>
+
+/* ---- Users ---- */
+
+struct auth_counter {
+    struct api_rig k;
+    struct arena arena;
+    const char *token; /* sent with what is asked; NULL: none */
+};
+
+static void ask(struct auth_counter *t, struct visit *v, const char *path,
+                const struct pb_schema *schema, const void *message)
+{
+    struct client_field field = {.name = "token",
+                                 .value = t->token ? bytes_of_str(t->token) : bytes_of(NULL, 0)};
+
+    api_rig_ask_with(&t->k, v,
+                     &(struct client_request){
+                         .path = path, .metadata = &field, .metadata_count = t->token != NULL},
+                     schema, message);
+}
+
+static void expect(struct auth_counter *t, const char *path, const struct pb_schema *schema,
+                   const void *message, enum rpc_code code, const char *text)
+{
+    struct visit v;
+
+    ask(t, &v, path, schema, message);
+    api_rig_expect(&t->k, &v, code, text);
+    visit_free(&v);
+}
+
+static void do_it(struct auth_counter *t, const char *path, const struct pb_schema *schema,
+                  const void *message)
+{
+    expect(t, path, schema, message, RPC_OK, "");
+}
+
+static void add_user(struct auth_counter *t, const char *name, const char *password)
+{
+    do_it(t, "/etcdserverpb.Auth/UserAdd", &pb_auth_user_add_request_schema,
+          &(struct pb_auth_user_add_request){.name = bytes_of_str(name),
+                                             .password = bytes_of_str(password)});
+}
+
+static void grant_role(struct auth_counter *t, const char *user, const char *role)
+{
+    do_it(t, "/etcdserverpb.Auth/UserGrantRole", &pb_auth_user_grant_role_request_schema,
+          &(struct pb_auth_user_grant_role_request){.user = bytes_of_str(user),
+                                                    .role = bytes_of_str(role)});
+}
+
+static void permit(struct auth_counter *t, const char *role, enum pb_permission_type type,
+                   const char *key, struct bytes end)
+{
+    struct pb_permission p = {.type = type, .key = bytes_of_str(key), .range_end = end};
+
+    do_it(t, "/etcdserverpb.Auth/RoleGrantPermission",
+          &pb_auth_role_grant_permission_request_schema,
+          &(struct pb_auth_role_grant_permission_request){.name = bytes_of_str(role), .perm = &p});
+}
+
+static const char *log_in(struct auth_counter *t, const char *name, const char *password)
+{
+    struct pb_authenticate_response response;
+    const char *before = t->token;
+
+    t->token = NULL;
+    api_rig_get(&t->k, "/etcdserverpb.Auth/Authenticate", &pb_authenticate_request_schema,
+                &(struct pb_authenticate_request){.name = bytes_of_str(name),
+                                                  .password = bytes_of_str(password)},
+                &pb_authenticate_response_schema, &t->arena, &response);
+    t->token = before;
+    return arena_copy_str(&t->arena, response.token);
+}
+
+/* root, and "r" who may read a, "w" who may write a, and "n" without any role; all know "pw". */
+static void counter_open(struct auth_counter *t)
+{
+    *t = (struct auth_counter){0};
+    api_rig_open(&t->k);
+    api_rig_put(&t->k, "a", "one");
+    api_rig_put(&t->k, "b", "secret");
+    add_user(t, "root", "pw");
+    grant_role(t, "root", "root");
+    const char *const names[] = {"r", "w"};
+    for (size_t i = 0; i < ARRAY_LEN(names); i++) {
+        add_user(t, names[i], "pw");
+        do_it(t, "/etcdserverpb.Auth/RoleAdd", &pb_auth_role_add_request_schema,
+              &(struct pb_auth_name){.name = bytes_of_str(names[i])});
+        grant_role(t, names[i], names[i]);
+    }
+    add_user(t, "n", "pw");
+    permit(t, "r", PB_PERMISSION_READ, "a", bytes_of(NULL, 0));
+    permit(t, "w", PB_PERMISSION_WRITE, "a", bytes_of(NULL, 0));
+    do_it(t, "/etcdserverpb.Auth/AuthEnable", &pb_auth_enable_request_schema,
+          &(struct pb_empty){0});
+}
+
+static void counter_close(struct auth_counter *t)
+{
+    arena_free(&t->arena);
+    api_rig_close(&t->k);
+}
+
+static const char denied[] = "etcdserver: permission denied";
+
+static void read_key(struct auth_counter *t, const char *key, enum rpc_code code, const char *text)
+{
+    struct pb_range_request fresh = {.key = bytes_of_str(key)};
+    struct pb_range_request stale = {.key = bytes_of_str(key), .serializable = true};
+
+    expect(t, "/etcdserverpb.KV/Range", &pb_range_request_schema, &fresh, code, text);
+    expect(t, "/etcdserverpb.KV/Range", &pb_range_request_schema, &stale, code, text);
+    expect(t, "/etcdserverpb.KV/RangeStream", &pb_range_request_schema, &fresh, code, text);
+}
+
+/* ---- Logging in ---- */
+
+TEST(who_logs_in_is_known_by_his_token)
+{
+    struct auth_counter t;
+    counter_open(&t);
+
+    t.token = log_in(&t, "r", "pw");
+    uint64_t index;
+    CHECK(auth_token_index(bytes_of_str(t.token), &index));
+    CHECK_EQ(strlen(t.token), 16 + 1 + 2);
+    CHECK_EQ(index, t.k.facts.applied_index);
+    read_key(&t, "a", RPC_OK, "");
+    read_key(&t, "b", RPC_PERMISSION_DENIED, denied);
+    t.token = log_in(&t, "root", "pw");
+    read_key(&t, "b", RPC_OK, "");
+    t.token = "abcdefghijklmnop.1";
+    read_key(&t, "a", RPC_UNAUTHENTICATED, "etcdserver: invalid auth token");
+    t.token = "nonsense";
+    read_key(&t, "a", RPC_UNAUTHENTICATED, "etcdserver: invalid auth token");
+    expect(&t, "/etcdserverpb.Auth/AuthStatus", &pb_auth_status_request_schema,
+           &(struct pb_empty){0}, RPC_UNAUTHENTICATED, "etcdserver: invalid auth token");
+    t.token = NULL;
+    read_key(&t, "a", RPC_INVALID_ARGUMENT, "etcdserver: user name is empty");
+    do_it(&t, "/etcdserverpb.Auth/AuthStatus", &pb_auth_status_request_schema,
+          &(struct pb_empty){0});
+
+    counter_close(&t);
+}
+
+/* Also as `authorization`, with and without the word in front. */
+TEST(a_token_may_come_as_authorization)
+{
+    struct auth_counter t;
+    struct pb_range_request range = {.key = BYTES("a")};
+    counter_open(&t);
+    const char *token = log_in(&t, "r", "pw");
+    const char *texts[] = {token, arena_printf(&t.arena, "Bearer %s", token)};
+
+    for (size_t i = 0; i < 2; i++) {
+        struct client_field field = {.name = "authorization", .value = bytes_of_str(texts[i])};
+        struct visit v;
+        api_rig_ask_with(&t.k, &v,
+                         &(struct client_request){.path = "/etcdserverpb.KV/Range",
+                                                  .metadata = &field,
+                                                  .metadata_count = 1},
+                         &pb_range_request_schema, &range);
+        api_rig_expect(&t.k, &v, RPC_OK, "");
+        visit_free(&v);
+    }
+
+    counter_close(&t);
+}
+
+static void fail_to_log_in(struct auth_counter *t, const char *name, struct bytes password,
+                           enum rpc_code code, const char *text)
+{
+    expect(t, "/etcdserverpb.Auth/Authenticate", &pb_authenticate_request_schema,
+           &(struct pb_authenticate_request){.name = bytes_of_str(name), .password = password},
+           code, text);
+}
+
+/* Whether there is such a user is told neither by the text nor by what is computed. */
+TEST(a_wrong_password_and_a_user_who_does_not_exist_look_the_same)
+{
+    struct auth_counter t;
+    const char *text = "etcdserver: authentication failed, invalid user ID or password";
+    struct pb_user_add_options no_password = {.no_password = true};
+    counter_open(&t);
+    unsigned before = t.k.passwords;
+
+    fail_to_log_in(&t, "r", BYTES("wrong"), RPC_INVALID_ARGUMENT, text);
+    fail_to_log_in(&t, "r", BYTES(""), RPC_INVALID_ARGUMENT, text);
+    fail_to_log_in(&t, "r", BYTES("pw\0more"), RPC_INVALID_ARGUMENT, text);
+    fail_to_log_in(&t, "nobody", BYTES("pw"), RPC_INVALID_ARGUMENT, text);
+    fail_to_log_in(&t, "", BYTES("pw"), RPC_INVALID_ARGUMENT, text);
+    CHECK_EQ(t.k.passwords, before + 5);
+    t.token = log_in(&t, "root", "pw");
+    do_it(&t, "/etcdserverpb.Auth/UserAdd", &pb_auth_user_add_request_schema,
+          &(struct pb_auth_user_add_request){.name = BYTES("cert"), .options = &no_password});
+    fail_to_log_in(&t, "cert", BYTES("pw"), RPC_UNKNOWN,
+                   "auth: authentication failed, password was given for no password user");
+    do_it(&t, "/etcdserverpb.Auth/AuthDisable", &pb_auth_disable_request_schema,
+          &(struct pb_empty){0});
+    fail_to_log_in(&t, "r", BYTES("pw"), RPC_FAILED_PRECONDITION,
+                   "etcdserver: authentication is not enabled");
+
+    counter_close(&t);
+}
+
+TEST(a_token_ends_with_its_time_its_password_and_its_user)
+{
+    struct auth_counter t;
+    struct pb_auth_user_change_password_request change = {.name = BYTES("r"),
+                                                          .password = BYTES("new")};
+    const char *invalid = "etcdserver: invalid auth token";
+    counter_open(&t);
+    const char *root = log_in(&t, "root", "pw"), *r = log_in(&t, "r", "pw");
+
+    api_rig_for_ms(&t.k, API_RIG_TOKEN_MS / 2);
+    t.token = r;
+    read_key(&t, "a", RPC_OK, ""); /* and its time begins anew */
+    api_rig_for_ms(&t.k, API_RIG_TOKEN_MS / 2 + 1000);
+    read_key(&t, "a", RPC_OK, "");
+    t.token = root;
+    read_key(&t, "a", RPC_UNAUTHENTICATED, invalid);
+    t.token = root = log_in(&t, "root", "pw");
+    do_it(&t, "/etcdserverpb.Auth/UserChangePassword", &pb_auth_user_change_password_request_schema,
+          &change);
+    t.token = r;
+    read_key(&t, "a", RPC_UNAUTHENTICATED, invalid);
+    fail_to_log_in(&t, "r", BYTES("pw"), RPC_INVALID_ARGUMENT,
+                   "etcdserver: authentication failed, invalid user ID or password");
+    r = log_in(&t, "r", "new");
+    t.token = root;
+    do_it(&t, "/etcdserverpb.Auth/UserDelete", &pb_auth_user_delete_request_schema,
+          &(struct pb_auth_name){.name = BYTES("r")});
+    t.token = r;
+    read_key(&t, "a", RPC_UNAUTHENTICATED, invalid);
+    t.token = root;
+    do_it(&t, "/etcdserverpb.Auth/AuthDisable", &pb_auth_disable_request_schema,
+          &(struct pb_empty){0});
+    read_key(&t, "a", RPC_OK, ""); /* whatever is sent */
+    CHECK_EQ(auth_tokens_count(t.k.apply_rig.tokens), 0);
+
+    counter_close(&t);
+}
+
+/* What a token's holder may do is looked up each time. */
+TEST(a_change_of_roles_counts_at_once_and_keeps_the_token)
+{
+    struct auth_counter t;
+    counter_open(&t);
+    const char *root = log_in(&t, "root", "pw"), *n = log_in(&t, "n", "pw");
+
+    t.token = n;
+    read_key(&t, "a", RPC_PERMISSION_DENIED, denied);
+    t.token = root;
+    grant_role(&t, "n", "r");
+    t.token = n;
+    read_key(&t, "a", RPC_OK, "");
+    t.token = root;
+    do_it(&t, "/etcdserverpb.Auth/RoleDelete", &pb_auth_role_delete_request_schema,
+          &(struct pb_auth_role_name){.role = BYTES("r")});
+    t.token = n;
+    read_key(&t, "a", RPC_PERMISSION_DENIED, denied);
+
+    counter_close(&t);
+}
+
+/* A member that lags cannot know it yet. */
+TEST(a_token_of_an_entry_that_is_to_come_is_waited_for)
+{
+    struct auth_counter t;
+    struct visit v;
+    struct pb_range_request range = {.key = BYTES("a"), .serializable = true};
+    counter_open(&t);
+    t.token = arena_printf(&t.arena, "abcdefghijklmnop.%llu",
+                           (unsigned long long)t.k.facts.applied_index + 1);
+    struct pb_internal_authenticate_request login = {.name = BYTES("r"),
+                                                     .simple_token = BYTES("abcdefghijklmnop")};
+
+    ask(&t, &v, "/etcdserverpb.KV/Range", &pb_range_request_schema, &range);
+    api_rig_for_ms(&t.k, 1000);
+    CHECK(!v.is_over);
+    api_rig_apply(&t.k, &(struct pb_internal_raft_request){.authenticate = &login});
+    api_rig_expect(&t.k, &v, RPC_OK, "");
+    visit_free(&v);
+
+    t.token = "abcdefghijklmnop.99999999";
+    ask(&t, &v, "/etcdserverpb.KV/Range", &pb_range_request_schema, &range);
+    api_rig_for_ms(&t.k, API_TOKEN_WAIT_MS + 500);
+    CHECK(v.is_over);
+    api_rig_expect(&t.k, &v, RPC_UNAUTHENTICATED, "etcdserver: invalid auth token");
+    visit_free(&v);
+
+    counter_close(&t);
+}
+
+TEST(passwords_that_cannot_be_hashed_are_refused)
+{
+    struct auth_counter t;
+    struct pb_auth_user_add_request add = {.name = BYTES("x")};
+    uint8_t *long_one;
+    counter_open(&t);
+    t.token = log_in(&t, "root", "pw");
+    long_one = arena_alloc(&t.arena, 100000);
+    memset(long_one, 'x', 100000);
+
+    add.password = bytes_of(long_one, 73);
+    expect(&t, "/etcdserverpb.Auth/UserAdd", &pb_auth_user_add_request_schema, &add, RPC_UNKNOWN,
+           "bcrypt: password length exceeds 72 bytes");
+    add.password = bytes_of(long_one, 100000);
+    expect(&t, "/etcdserverpb.Auth/UserAdd", &pb_auth_user_add_request_schema, &add, RPC_UNKNOWN,
+           "bcrypt: password length exceeds 72 bytes");
+    add.password = bytes_of(long_one, 72);
+    do_it(&t, "/etcdserverpb.Auth/UserAdd", &pb_auth_user_add_request_schema, &add);
+    CHECK(log_in(&t, "x", arena_copy_str(&t.arena, bytes_of(long_one, 72))) != NULL);
+    CHECK(log_in(&t, "x", arena_copy_str(&t.arena, bytes_of(long_one, 99999))) != NULL); /* as Go */
+
+    counter_close(&t);
+}
+
+/* ---- Users and roles ---- */
+
+TEST(only_root_changes_users_and_roles_and_others_see_themselves)
+{
+    struct auth_counter t;
+    struct pb_roles_response roles;
+    struct visit v;
+    counter_open(&t);
+    t.token = log_in(&t, "r", "pw");
+
+    expect(&t, "/etcdserverpb.Auth/UserAdd", &pb_auth_user_add_request_schema,
+           &(struct pb_auth_user_add_request){.name = BYTES("x")}, RPC_PERMISSION_DENIED, denied);
+    expect(&t, "/etcdserverpb.Auth/UserGrantRole", &pb_auth_user_grant_role_request_schema,
+           &(struct pb_auth_user_grant_role_request){.user = BYTES("r"), .role = BYTES("root")},
+           RPC_PERMISSION_DENIED, denied);
+    expect(
+        &t, "/etcdserverpb.Auth/UserChangePassword", &pb_auth_user_change_password_request_schema,
+        &(struct pb_auth_user_change_password_request){.name = BYTES("r"), .password = BYTES("x")},
+        RPC_PERMISSION_DENIED, denied);
+    expect(&t, "/etcdserverpb.Auth/UserList", &pb_auth_user_list_request_schema,
+           &(struct pb_empty){0}, RPC_PERMISSION_DENIED, denied);
+    expect(&t, "/etcdserverpb.Auth/AuthDisable", &pb_auth_disable_request_schema,
+           &(struct pb_empty){0}, RPC_PERMISSION_DENIED, denied);
+    expect(&t, "/etcdserverpb.Auth/UserGet", &pb_auth_user_get_request_schema,
+           &(struct pb_auth_name){.name = BYTES("root")}, RPC_PERMISSION_DENIED, denied);
+    ask(&t, &v, "/etcdserverpb.Auth/UserGet", &pb_auth_user_get_request_schema,
+        &(struct pb_auth_name){.name = BYTES("r")});
+    api_rig_expect(&t.k, &v, RPC_OK, "");
+    visit_decode(&v, 0, &pb_auth_user_get_response_schema, &t.arena, &roles);
+    CHECK_EQ(roles.roles.count, 1);
+    CHECK_BYTES(roles.roles.at[0], BYTES("r"));
+    visit_free(&v);
+    do_it(&t, "/etcdserverpb.Auth/RoleGet", &pb_auth_role_get_request_schema,
+          &(struct pb_auth_role_name){.role = BYTES("r")});
+    expect(&t, "/etcdserverpb.Auth/RoleGet", &pb_auth_role_get_request_schema,
+           &(struct pb_auth_role_name){.role = BYTES("w")}, RPC_PERMISSION_DENIED, denied);
+
+    counter_close(&t);
+}
+
+/* ---- Published advisories of etcd ---- */
+
+/* GHSA-rfx7-8w68-q57q: nested transactions passed by every check of keys. */
+TEST(a_nested_transaction_reaches_no_further)
+{
+    struct auth_counter t;
+    struct pb_range_request range = {.key = BYTES("b")};
+    struct pb_request_op get = {.which = PB_OP_RANGE, .range = &range};
+    struct pb_txn_request inner = {.success = {.at = &get, .count = 1}};
+    struct pb_request_op nest = {.which = PB_OP_TXN, .txn = &inner};
+    struct pb_txn_request txn = {.success = {.at = &nest, .count = 1}};
+    counter_open(&t);
+    t.token = log_in(&t, "r", "pw");
+
+    expect(&t, "/etcdserverpb.KV/Txn", &pb_txn_request_schema, &txn, RPC_PERMISSION_DENIED, denied);
+
+    counter_close(&t);
+}
+
+/* GHSA-x35m-3gp4-4fh5, CVE-2026-44283: a put in a transaction that wants the previous value, or
+ * that names a lease. */
+TEST(a_put_in_a_transaction_reads_and_leases_no_more_than_one_outside)
+{
+    struct auth_counter t;
+    struct pb_put_request put = {.key = BYTES("a"), .prev_kv = true};
+    struct pb_request_op op = {.which = PB_OP_PUT, .put = &put};
+    struct pb_txn_request txn = {.success = {.at = &op, .count = 1}};
+    struct pb_lease_grant_request lease = {.id = 5, .ttl = 100};
+    struct pb_put_request leased = {.key = BYTES("b"), .lease = 5};
+    counter_open(&t);
+    api_rig_apply(&t.k, &(struct pb_internal_raft_request){.lease_grant = &lease});
+    api_rig_apply(&t.k, &(struct pb_internal_raft_request){.put = &leased});
+    t.token = log_in(&t, "w", "pw");
+
+    expect(&t, "/etcdserverpb.KV/Put", &pb_put_request_schema, &put, RPC_PERMISSION_DENIED, denied);
+    expect(&t, "/etcdserverpb.KV/Txn", &pb_txn_request_schema, &txn, RPC_PERMISSION_DENIED, denied);
+    put = (struct pb_put_request){.key = BYTES("a"), .lease = 5};
+    expect(&t, "/etcdserverpb.KV/Put", &pb_put_request_schema, &put, RPC_PERMISSION_DENIED, denied);
+    expect(&t, "/etcdserverpb.KV/Txn", &pb_txn_request_schema, &txn, RPC_PERMISSION_DENIED, denied);
+    put.lease = 0;
+    do_it(&t, "/etcdserverpb.KV/Txn", &pb_txn_request_schema, &txn);
+    expect(&t, "/etcdserverpb.Lease/LeaseRevoke", &pb_lease_revoke_request_schema,
+           &(struct pb_lease_id){5}, RPC_PERMISSION_DENIED, denied);
+    expect(&t, "/etcdserverpb.Lease/LeaseKeepAlive", &pb_lease_keep_alive_request_schema,
+           &(struct pb_lease_id){5}, RPC_PERMISSION_DENIED, denied);
+
+    counter_close(&t);
+}
+
+static void watch_is_refused(struct auth_counter *t, const struct pb_watch_create_request *create,
+                             const char *reason)
+{
+    struct pb_watch_request watch = {.which = PB_WATCH_CREATE, .create = create};
+    struct pb_watch_response response;
+    struct visit v;
+
+    ask(t, &v, "/etcdserverpb.Watch/Watch", &pb_watch_request_schema, &watch);
+    api_rig_until_messages(&t->k, &v, 1);
+    visit_decode(&v, 0, &pb_watch_response_schema, &t->arena, &response);
+    CHECK(response.created);
+    CHECK_EQ(response.canceled, reason != NULL);
+    CHECK_BYTES(response.cancel_reason, reason ? bytes_of_str(reason) : BYTES(""));
+    visit_free(&v);
+}
+
+/* GHSA-xg4h-6gfc-h4m8: a watcher of everything from a key on, by who may read that key alone. */
+TEST(a_watcher_with_an_open_end_needs_all_of_it)
+{
+    struct auth_counter t;
+    const char *reason = "rpc error: code = PermissionDenied desc = etcdserver: permission denied";
+    counter_open(&t);
+    t.token = log_in(&t, "r", "pw");
+
+    watch_is_refused(&t, &(struct pb_watch_create_request){.key = BYTES("a")}, NULL);
+    watch_is_refused(
+        &t, &(struct pb_watch_create_request){.key = BYTES("a"), .range_end = BYTES("\0")}, reason);
+    watch_is_refused(
+        &t, &(struct pb_watch_create_request){.key = BYTES("a"), .range_end = BYTES("b")}, reason);
+    watch_is_refused(&t, &(struct pb_watch_create_request){.range_end = BYTES("\0")}, reason);
+    t.token = "abcdefghijklmnop.1";
+    watch_is_refused(&t, &(struct pb_watch_create_request){.key = BYTES("a")},
+                     "rpc error: code = Unauthenticated desc = etcdserver: invalid auth token");
+
+    counter_close(&t);
+}
+
+/* GHSA-q8m4-xhhv-38mg: MemberList, Alarm, leases and compaction by nobody in particular; and
+ * CVE-2023-32082, the keys of a lease by who may not read them. */
+TEST(members_alarms_leases_and_compactions_are_not_everybodys)
+{
+    struct auth_counter t;
+    const char *empty = "etcdserver: user name is empty";
+    struct pb_lease_grant_request grant = {.id = 7, .ttl = 100}, lease = {.id = 5, .ttl = 100};
+    struct pb_put_request leased = {.key = BYTES("b"), .lease = 5};
+    struct pb_alarm_request look = {.action = PB_ALARM_GET};
+    struct pb_alarm_request raise = {.action = PB_ALARM_ACTIVATE, .alarm = PB_ALARM_NOSPACE};
+    struct pb_compaction_request compact = {.revision = 2};
+    struct pb_lease_time_to_live_request time = {.id = 5}, keys = {.id = 5, .keys = true};
+    counter_open(&t);
+    api_rig_apply(&t.k, &(struct pb_internal_raft_request){.lease_grant = &lease});
+    api_rig_apply(&t.k, &(struct pb_internal_raft_request){.put = &leased});
+
+    for (int round = 0; round < 2; round++) {
+        enum rpc_code code = round == 0 ? RPC_INVALID_ARGUMENT : RPC_OK;
+        const char *text = round == 0 ? empty : "";
+        enum rpc_code root_code = round == 0 ? RPC_INVALID_ARGUMENT : RPC_PERMISSION_DENIED;
+        const char *root_text = round == 0 ? empty : denied;
+        expect(&t, "/etcdserverpb.Cluster/MemberList", &pb_member_list_request_schema,
+               &(struct pb_member_list_request){0}, code, text);
+        expect(&t, "/etcdserverpb.Maintenance/Status", &pb_status_request_schema,
+               &(struct pb_empty){0}, code, text);
+        expect(&t, "/etcdserverpb.Maintenance/Alarm", &pb_alarm_request_schema, &look, code, text);
+        expect(&t, "/etcdserverpb.Maintenance/Alarm", &pb_alarm_request_schema, &raise, root_code,
+               root_text);
+        expect(&t, "/etcdserverpb.KV/Compact", &pb_compaction_request_schema, &compact, root_code,
+               root_text);
+        expect(&t, "/etcdserverpb.Lease/LeaseGrant", &pb_lease_grant_request_schema, &grant, code,
+               text);
+        expect(&t, "/etcdserverpb.Lease/LeaseTimeToLive", &pb_lease_time_to_live_request_schema,
+               &time, code, text);
+        expect(&t, "/etcdserverpb.Lease/LeaseTimeToLive", &pb_lease_time_to_live_request_schema,
+               &keys, root_code, root_text);
+        expect(&t, "/etcdserverpb.Lease/LeaseLeases", &pb_lease_leases_request_schema,
+               &(struct pb_empty){0}, root_code, root_text);
+        expect(&t, "/etcdserverpb.Lease/LeaseRevoke", &pb_lease_revoke_request_schema,
+               &(struct pb_lease_id){5}, root_code, root_text);
+        t.token = log_in(&t, "r", "pw");
+    }
+    t.token = log_in(&t, "root", "pw");
+    do_it(&t, "/etcdserverpb.Lease/LeaseTimeToLive", &pb_lease_time_to_live_request_schema, &keys);
+    do_it(&t, "/etcdserverpb.Lease/LeaseLeases", &pb_lease_leases_request_schema,
+          &(struct pb_empty){0});
+    do_it(&t, "/etcdserverpb.Lease/LeaseRevoke", &pb_lease_revoke_request_schema,
+          &(struct pb_lease_id){5});
+    do_it(&t, "/etcdserverpb.KV/Compact", &pb_compaction_request_schema, &compact);
+
+    counter_close(&t);
+}
+
+/* CVE-2021-28235: a password was to be seen by who looked into the server. The log has none. */
+TEST(no_password_goes_into_the_log)
+{
+    struct auth_counter t;
+    struct apply_rig *rig = &t.k.apply_rig;
+    counter_open(&t);
+    t.token = log_in(&t, "root", "pw");
+    add_user(&t, "x", "correct horse");
+    do_it(&t, "/etcdserverpb.Auth/UserChangePassword", &pb_auth_user_change_password_request_schema,
+          &(struct pb_auth_user_change_password_request){.name = BYTES("x"),
+                                                         .password = BYTES("battery staple")});
+    (void)log_in(&t, "x", "battery staple");
+
+    for (size_t i = 0; i < rig->log_count; i++) {
+        struct bytes data = rig->log[i].data;
+        CHECK(!memmem(data.at, data.len, "horse", 5));
+        CHECK(!memmem(data.at, data.len, "staple", 6));
+    }
+
+    counter_close(&t);
+}

@@ -1,0 +1,84 @@
+/*
+ * identify: who calls, from what came with the call.
+ *
+ * A token, in `token` or else in `authorization`; without one, where the server is told so, the
+ * common name of the certificate that the connection has shown. Not through the gateway: that
+ * certificate is the server's own. While auth is disabled tokens are not looked at.
+ *
+ * A token names an entry of the log. A member that has not applied it yet waits for it, for a
+ * while: before that it cannot tell a good one from a bad one.
+ */
+#include "api/api_int.h"
+#include "auth/tokens.h"
+
+static struct bytes token_of(const struct call *c)
+{
+    const struct bytes bearer = BYTES("Bearer ");
+    struct bytes token = rpc_event_bytes(&c->first, c->first.token);
+
+    if (token.len == 0)
+        token = rpc_event_bytes(&c->first, c->first.authorization);
+    if (bytes_starts_with(token, bearer))
+        token = bytes_of(token.at + bearer.len, token.len - bearer.len);
+    return token;
+}
+
+/* Whatever a client says he is called by who is asked nothing, it is not looked at. */
+static bool asks_nobody(const struct call *c)
+{
+    switch (c->method) {
+    case API_AUTH_AUTHENTICATE:
+    case API_HEALTH_CHECK:
+    case API_HEALTH_LIST:
+    case API_HEALTH_WATCH:
+        return true;
+    default:
+        return false;
+    }
+}
+
+/* Streams come here with each message: the name is the same, mostly, and is kept once. */
+static void set_identity(struct call *c, struct bytes user)
+{
+    struct identity *who = &c->base.identity;
+
+    if (!who->is_known || !bytes_equal(who->user, user))
+        who->user = arena_copy(&c->arena, user);
+    who->is_known = true;
+    who->auth_revision = auth_revision(api_of(c)->o.auth);
+}
+
+static bool certificate_counts(const struct call *c)
+{
+    return api_of(c)->o.client_cert_auth && c->first.has_certificate && !c->first.through_gateway;
+}
+
+enum result api_call_identify(struct call *c)
+{
+    struct api *a = api_of(c);
+    struct bytes token = token_of(c), user;
+
+    if (asks_nobody(c))
+        return RESULT_OK;
+    if (auth_is_enabled(a->o.auth) && token.len > 0) {
+        if (!a->o.tokens || !auth_tokens_use(a->o.tokens, token, a->facts->now_ms, &user)) {
+            c->base.identity = (struct identity){0};
+            return RESULT_AUTH_INVALID_TOKEN;
+        }
+        set_identity(c, user);
+    } else if (certificate_counts(c)) {
+        set_identity(c, rpc_event_bytes(&c->first, c->first.cn));
+    } else {
+        c->base.identity = (struct identity){0};
+    }
+    return RESULT_OK;
+}
+
+/* Is its token of an entry that is still to come? */
+bool api_call_awaits_token(const struct call *c, uint64_t *index)
+{
+    const struct api *a = api_of(c);
+
+    return auth_is_enabled(a->o.auth) && a->o.tokens && !asks_nobody(c) &&
+           auth_token_index(token_of(c), index) && *index > a->facts->applied_index;
+}
