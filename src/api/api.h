@@ -150,6 +150,7 @@ struct api_forward {
     bool with_keys;
     int64_t lease;
     uint64_t member;
+    struct bytes token; /* of whoever asks for a promotion; lent by the call */
 };
 
 /* What the leader has answered; lent. */

@@ -56,8 +56,8 @@ static void grant_role(struct auth_counter *t, const char *user, const char *rol
                                                     .role = bytes_of_str(role)});
 }
 
-static void permit(struct auth_counter *t, const char *role, enum pb_permission_type type,
-                   const char *key, struct bytes end)
+static void permit(struct auth_counter *t, const char *role, int32_t type, const char *key,
+                   struct bytes end)
 {
     struct pb_permission p = {.type = type, .key = bytes_of_str(key), .range_end = end};
 

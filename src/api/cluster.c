@@ -142,16 +142,16 @@ const struct handler api_cluster_member_remove = {
 
 /* --- MemberUpdate --- */
 
-/* etcd takes any text here, and its other members end when they are to dial it. */
-static enum result check_member_update(struct call *c, const void *request)
+/* etcd takes any text here, and its other members end when they are to dial it. So it is no
+ * `check`: permission comes first. */
+static bool has_good_urls(struct call *c, const struct pb_member_update_request *update)
 {
-    const struct pb_member_update_request *update = request;
     struct url_list texts = {update->peer_urls.at, update->peer_urls.count}, urls;
     struct buf why = {0};
 
     bool is_good = url_list_check(texts, &c->arena, &why, &urls);
     buf_free(&why);
-    return is_good ? RESULT_OK : RESULT_MEMBER_BAD_URLS;
+    return is_good;
 }
 
 /* The URLs as they were given: what they are for is not to make an id. */
@@ -160,6 +160,10 @@ static void run_member_update(struct call *c, const void *request)
     const struct pb_member_update_request *update = request;
     struct pb_member m = {.id = update->id};
 
+    if (!has_good_urls(c, update)) {
+        api_call_finish(c, RESULT_MEMBER_BAD_URLS);
+        return;
+    }
     m.peer_urls.at = update->peer_urls.at;
     m.peer_urls.count = update->peer_urls.count;
     change_member(c, RAFT_UPDATE_NODE, &m);
@@ -167,7 +171,6 @@ static void run_member_update(struct call *c, const void *request)
 
 const struct handler api_cluster_member_update = {
     .schema = &pb_member_update_request_schema,
-    .check = check_member_update,
     .run = run_member_update,
     .applied = member_changed,
 };
@@ -203,8 +206,9 @@ static bool promotion_is_decided(struct call *c)
     else if (a->facts->is_leader)
         promote_here(c);
     else
-        api_call_forward(c,
-                         &(struct api_forward){.kind = API_FORWARD_PROMOTE, .member = promoted(c)});
+        api_call_forward(c, &(struct api_forward){.kind = API_FORWARD_PROMOTE,
+                                                  .member = promoted(c),
+                                                  .token = api_call_token(c)});
     return true;
 }
 

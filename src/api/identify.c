@@ -11,16 +11,13 @@
 #include "api/api_int.h"
 #include "auth/tokens.h"
 
-static struct bytes token_of(const struct call *c)
+struct bytes api_call_token(const struct call *c)
 {
-    const struct bytes bearer = BYTES("Bearer ");
     struct bytes token = rpc_event_bytes(&c->first, c->first.token);
 
     if (token.len == 0)
         token = rpc_event_bytes(&c->first, c->first.authorization);
-    if (bytes_starts_with(token, bearer))
-        token = bytes_of(token.at + bearer.len, token.len - bearer.len);
-    return token;
+    return auth_token_in(token);
 }
 
 /* Whatever a client says he is called by who is asked nothing, it is not looked at. */
@@ -56,7 +53,7 @@ static bool certificate_counts(const struct call *c)
 enum result api_call_identify(struct call *c)
 {
     struct api *a = api_of(c);
-    struct bytes token = token_of(c), user;
+    struct bytes token = api_call_token(c), user;
 
     if (asks_nobody(c))
         return RESULT_OK;
@@ -80,5 +77,5 @@ bool api_call_awaits_token(const struct call *c, uint64_t *index)
     const struct api *a = api_of(c);
 
     return auth_is_enabled(a->o.auth) && a->o.tokens && !asks_nobody(c) &&
-           auth_token_index(token_of(c), index) && *index > a->facts->applied_index;
+           auth_token_index(api_call_token(c), index) && *index > a->facts->applied_index;
 }

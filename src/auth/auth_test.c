@@ -91,8 +91,8 @@ static struct bytes end_of(const char *text)
     return strcmp(text, "*") == 0 ? BYTES("\0") : bytes_of_str(text);
 }
 
-static enum auth_result permit(struct auth_rig *r, const char *role, enum pb_permission_type type,
-                               const char *key, const char *end)
+static enum auth_result permit(struct auth_rig *r, const char *role, int32_t type, const char *key,
+                               const char *end)
 {
     struct pb_permission p = {.type = type, .key = bytes_of_str(key), .range_end = end_of(end)};
 

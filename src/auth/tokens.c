@@ -136,6 +136,15 @@ size_t auth_tokens_count(const struct auth_tokens *t)
     return t->by_text.count;
 }
 
+struct bytes auth_token_in(struct bytes field)
+{
+    const struct bytes bearer = BYTES("Bearer ");
+
+    if (!bytes_starts_with(field, bearer))
+        return field;
+    return bytes_of(field.at + bearer.len, field.len - bearer.len);
+}
+
 bool auth_token_index(struct bytes token, uint64_t *index)
 {
     const uint8_t *dot = memchr(token.at, '.', token.len);

@@ -43,6 +43,9 @@ void auth_tokens_drop_user(struct auth_tokens *t, struct bytes user);
 void auth_tokens_drop_all(struct auth_tokens *t);
 size_t auth_tokens_count(const struct auth_tokens *t);
 
+/* The token in a field of a request: what is behind "Bearer ", if that is there, or all of it. */
+struct bytes auth_token_in(struct bytes field);
+
 /* The index in a token; false: it has not the shape of one. */
 bool auth_token_index(struct bytes token, uint64_t *index);
 

@@ -116,6 +116,7 @@ void peers_ask(struct peers *p, const struct peer_ask *ask)
         .on_done = on_done,
     };
     buf_append(&r->body, ask->body);
+    buf_append(&r->authorization, ask->authorization);
     (void)map_put_id(&p->asks, ask->token, r);
     struct requests *q = p->is_stopping ? NULL : requests_for(p, ask);
     if (!q)

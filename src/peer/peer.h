@@ -179,6 +179,7 @@ struct peer_ask {
     const char *path;
     const char *content_type; /* of the body; NULL: none */
     struct bytes body;
+    struct bytes authorization; /* in whose name; empty: nobody's */
     bool with_cluster_id;
     bool is_repeatable; /* asked twice does no harm, as with any GET: then it is asked again if a
                            connection that was kept turns out to have ended */

@@ -121,6 +121,7 @@ struct request {
     const char *content_type; /* lent; NULL: no body */
     struct buf body;          /* request's own */
     bool as_raft;             /* with all fields that raft's messages travel with */
+    struct buf authorization;
     bool with_cluster_id;
     bool is_repeatable; /* twice does no harm */
     uint64_t timeout_ms;

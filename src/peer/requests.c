@@ -91,6 +91,9 @@ static void start_request(struct request_conn *c)
     if (r->content_type)
         fields[count++] =
             (struct http1_field){BYTES("Content-Type"), bytes_of_str(r->content_type)};
+    if (r->authorization.len > 0)
+        fields[count++] =
+            (struct http1_field){BYTES("Authorization"), buf_bytes(&r->authorization)};
     if (r->as_raft)
         count += requests_raft_fields(p, fields + count);
     else if (r->with_cluster_id)
@@ -291,6 +294,7 @@ void request_cancel(struct request *r)
 void request_free(struct request *r)
 {
     buf_free(&r->body);
+    buf_free(&r->authorization);
     buf_free(&r->result);
     mem_free(r->path);
     mem_free(r);

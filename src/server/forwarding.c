@@ -15,6 +15,7 @@ struct forward {
     uint64_t token;
     struct api_forward asked;
     uint64_t until_ms, retry_ms; /* gives up then; not asked again before */
+    struct buf authorization;    /* the token of who asks */
     uint64_t asked_of;           /* the leader that has not answered yet; 0: nobody is asked */
 
     /* when it is done */
@@ -37,6 +38,7 @@ static void forward_free(struct forwarding *f, struct forward *w)
     map_remove_id(&f->asks, w->token);
     list_remove(&w->link);
     arena_free(&w->arena);
+    buf_free(&w->authorization);
     mem_free(w);
 }
 
@@ -107,6 +109,7 @@ static void ask_leader(struct forwarding *f, struct forward *w)
                                  .path = is_promotion ? promotion : paths[w->asked.kind],
                                  .content_type = is_promotion ? NULL : "application/protobuf",
                                  .body = buf_bytes(&body),
+                                 .authorization = buf_bytes(&w->authorization),
                                  .timeout_ms = w->until_ms - f->o.facts->now_ms});
     buf_free(&body);
 }
@@ -156,6 +159,7 @@ void forwarding_need(struct forwarding *f, const struct api_need *need)
                                    (++f->last_token & UINT32_MAX),
                           .until_ms = facts->now_ms + f->o.limit_ms};
     need->call->id = w->token;
+    buf_append(&w->authorization, need->forward.token);
     list_init(&w->link);
     list_push_back(&f->waiting, &w->link);
     map_put_id(&f->asks, w->token, w);

@@ -1,6 +1,8 @@
 #include "server/peer_requests.h"
 
 #include "apply/result.h"
+#include "auth/auth.h"
+#include "auth/tokens.h"
 #include "cluster/cluster.h"
 #include "lease/lease.h"
 #include "pb/codec.h"
@@ -36,6 +38,7 @@ struct peer_question {
     bool is_changing;
     struct api_change change;
     struct buf context;   /* of the change */
+    struct buf token;     /* of the client that wants it */
     struct api_call call; /* while pending has it */
     struct pb_internal_raft_request proposal;
     struct pb_lease_checkpoint_request checkpoints;
@@ -56,6 +59,7 @@ static void question_free(struct peer_question *q)
     buf_free(&q->keys);
     buf_free(&q->last);
     buf_free(&q->context);
+    buf_free(&q->token);
     list_remove(&q->link);
     list_remove(&q->need_link);
     q->requests->count--;
@@ -379,8 +383,10 @@ static void hear_promotion_of(struct peer_requests *r, const struct peer_event *
         return;
     }
     struct peer_question *q = question_new(r, e, PROMOTE);
-    if (q)
-        q->member = member;
+    if (!q)
+        return;
+    q->member = member;
+    buf_append(&q->token, auth_token_in(e->authorization));
 }
 
 /* etcd tells everything else as an error of its own, and the asker asks again. */
@@ -407,14 +413,35 @@ static void refuse_promotion(struct peer_question *q, enum result why)
     }
 }
 
+/* The member that asks sends its client's token, by which it is decided here once more: whoever can
+ * reach this port is no member for that. */
+static enum result may_promote(const struct peer_question *q)
+{
+    const struct peer_requests_options *o = &q->requests->o;
+    struct identity who = {0};
+
+    if (auth_is_enabled(o->auth) && q->token.len > 0) {
+        if (!o->tokens ||
+            !auth_tokens_use(o->tokens, buf_bytes(&q->token), o->facts->now_ms, &who.user))
+            return RESULT_AUTH_INVALID_TOKEN;
+        who.is_known = true;
+        who.auth_revision = auth_revision(o->auth);
+    }
+    return result_of_auth(auth_decide(o->auth, &who, RULE_ROOT, NULL));
+}
+
 /*
  * Who does not lead cannot know. etcd passes it on to whoever does; here the asker is told to try
  * again, and hears soon enough who leads: it is only then that anybody is asked who does not.
  */
 static void promote(struct peer_question *q)
 {
-    if (!q->requests->o.facts->is_leader) {
-        refuse_promotion(q, RESULT_NOT_LEADER);
+    enum result result = may_promote(q);
+
+    if (result == RESULT_OK && !q->requests->o.facts->is_leader)
+        result = RESULT_NOT_LEADER;
+    if (result != RESULT_OK) {
+        refuse_promotion(q, result);
         return;
     }
     member_json_write_promotion(q->member, &q->context);
@@ -498,6 +525,7 @@ void peer_requests_state_replaced(struct peer_requests *r, const struct state *s
     r->o.leases = state->leases;
     r->o.mvcc = state->mvcc;
     r->o.apply = state->apply;
+    r->o.auth = state->auth;
 }
 
 static void answer_hash(struct peer_question *q)

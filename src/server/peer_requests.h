@@ -39,6 +39,8 @@ struct peer_requests_options {
     struct lease_set *leases;
     struct mvcc *mvcc;
     const struct apply *apply;
+    struct auth *auth;
+    struct auth_tokens *tokens; /* NULL: none are given out */
     const struct api_facts *facts;
     const struct logger *logger;
     const char *storage_version; /* as it is by now; empty: not known */

@@ -181,6 +181,8 @@ static void open_parts(struct server *s, const struct boot *b)
                                              .leases = s->state.leases,
                                              .mvcc = s->state.mvcc,
                                              .apply = s->state.apply,
+                                             .auth = s->state.auth,
+                                             .tokens = s->tokens,
                                              .facts = &s->facts,
                                              .logger = s->logger,
                                              .storage_version = s->housekeeping.storage_version};

@@ -154,9 +154,13 @@ void ask_stream(struct ask *a, const char *path)
     assert(ask_is_over(a));
     buf_clear(&a->answer);
     a->began_ns = caller_now_ns(a->line->caller);
-    a->call = client_start(
-        a->line->client,
-        &(struct client_request){.path = path, .timeout_ns = a->timeout_ns, .context = a});
+    struct client_field token = {.name = "token", .value = bytes_of_str(a->token ? a->token : "")};
+    a->call =
+        client_start(a->line->client, &(struct client_request){.path = path,
+                                                               .timeout_ns = a->timeout_ns,
+                                                               .metadata = &token,
+                                                               .metadata_count = a->token != NULL,
+                                                               .context = a});
 }
 
 void ask_say(struct ask *a, const struct pb_schema *schema, const void *message)

@@ -43,6 +43,7 @@ struct ask {
     void (*on_over)(struct ask *a);                          /* may start it again; NULL: nothing */
     void *context;
     uint64_t timeout_ns; /* 0: none */
+    const char *token;   /* of who asks; NULL: nobody in particular */
 
     struct client_call *call; /* NULL when it is over */
     struct buf answer;        /* the last message */
