@@ -15,6 +15,8 @@
 
 #include <stdio.h>
 
+#define SECRET "correct-horse" /* everybody's password */
+
 enum { LEASE = 5, FREE_LEASE = 6, OTHERS_MAX = 4 };
 
 /* What a field is set to: in the request that the others are made from, and in those others. */
@@ -47,7 +49,7 @@ static const struct meaning {
     {.field = "name", .text = BYTES("reader"), .texts = {BYTES("root"), BYTES("nosuch")}},
     {.field = "user", .text = BYTES("reader"), .texts = {BYTES("root"), BYTES("nosuch")}},
     {.field = "role", .text = BYTES("reader"), .texts = {BYTES("root"), BYTES("nosuch")}},
-    {.field = "password", .text = BYTES("pw"), .texts = {BYTES("wrong")}},
+    {.field = "password", .text = BYTES(SECRET), .texts = {BYTES("wrong")}},
     {.field = "hashedPassword", .texts = {BYTES("aGFzaA==")}},
     {.field = "service", .texts = {BYTES("x")}},
     {.field = "value", .is_not_asked = true},
@@ -265,7 +267,7 @@ static void side_open(struct side *s, bool is_ours, const char *dir)
         peer_open_ours(&s->peer, dir);
     else
         peer_open(&s->peer, dir);
-    peer_start(&s->peer, "--bcrypt-cost 4");
+    peer_start(&s->peer, is_ours ? "--bcrypt-cost 4 --log-level debug" : "--bcrypt-cost 4");
     PEER_CTL(&s->peer, "put a one");
     PEER_CTL(&s->peer, "put b two");
     PEER_CTL(&s->peer, "put m three");
@@ -273,9 +275,9 @@ static void side_open(struct side *s, bool is_ours, const char *dir)
                                            {"reader", "read", "a"},
                                            {"writer", "write", "a"},
                                            {"ranger", "readwrite", "a n"}};
-    PEER_CTL(&s->peer, "user add root:pw");
+    PEER_CTL(&s->peer, "user add root:" SECRET);
     for (size_t i = 0; i < ARRAY_LEN(users); i++) {
-        PEER_CTL(&s->peer, "user add %s:pw", users[i][0]);
+        PEER_CTL(&s->peer, "user add %s:" SECRET, users[i][0]);
         if (!users[i][1][0])
             continue;
         PEER_CTL(&s->peer, "role add %s", users[i][0]);
@@ -330,7 +332,7 @@ static const char *log_in(struct side *s, const char *user)
 
     ask_start(
         &ask, "/etcdserverpb.Auth/Authenticate", &pb_authenticate_request_schema,
-        &(struct pb_authenticate_request){.name = bytes_of_str(user), .password = BYTES("pw")});
+        &(struct pb_authenticate_request){.name = bytes_of_str(user), .password = BYTES(SECRET)});
     ask_wait(&ask);
     ask_read(&ask, &pb_authenticate_response_schema, &s->peer.arena, &response);
     const char *token = arena_copy_str(&s->peer.arena, response.token);
@@ -362,6 +364,22 @@ static bool is_too_much(const char *user, unsigned method)
            method != API_AUTH_USER_LIST && method != API_AUTH_ROLE_LIST &&
            method != API_MAINTENANCE_HASH_KV && method != API_AUTH_USER_GRANT_ROLE &&
            method != API_AUTH_ROLE_ADD;
+}
+
+/* Of all that was asked, by whomever. */
+static void check_log_keeps_secrets(struct side *s)
+{
+    const char *found =
+        peer_run(&s->peer.arena,
+                 "grep -c -e '" SECRET "' -e '%s' -e '[a-zA-Z]\\{16\\}\\.[0-9]' %s.log || true",
+                 s->token, s->peer.dir);
+
+    CHECK_STR(found, "0");
+    CHECK_STR(peer_run(&s->peer.arena,
+                       "grep -c 'invalid authentication was requested' %s.log | "
+                       "grep -c -v '^0$' || true",
+                       s->peer.dir),
+              "1"); /* it is the right file */
 }
 
 TEST(everybody_is_told_the_same_about_everything_as_by_etcd)
@@ -405,6 +423,7 @@ TEST(everybody_is_told_the_same_about_everything_as_by_etcd)
         test_fail(__FILE__, __LINE__, "%s", buf_str(&differences));
     CHECK(compared > 1000);
     CHECK(refused > compared / 3 && refused < compared);
+    check_log_keeps_secrets(&ours);
     side_close(&etcd);
     side_close(&ours);
     buf_free(&differences);
