@@ -69,7 +69,7 @@ static void hash_password(struct call *c, struct bytes password)
 static void forget_password(struct bytes password)
 {
     if (password.len > 0)
-        explicit_bzero((void *)(uintptr_t)password.at, password.len);
+        explicit_bzero((void *)password.at, password.len);
 }
 
 static struct bytes in_base64(struct call *c, const struct api_password_result *r)

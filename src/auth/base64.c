@@ -67,7 +67,7 @@ bool base64_decode(enum base64_kind kind, struct bytes text, struct buf *out)
         buf_append(out,
                    bytes_of((uint8_t[]){(uint8_t)(bits >> 16), (uint8_t)(bits >> 8)}, count - 1));
     }
-    struct bytes rest = bytes_of(text.at + at, text.len - at);
+    struct bytes rest = at < text.len ? bytes_of(text.at + at, text.len - at) : bytes_of(NULL, 0);
     unsigned missing = kind == BASE64_PADDED && count > 0 ? 4 - count : 0;
     return is_padding(rest, missing) && (kind == BASE64_PADDED || rest.len == 0);
 }

@@ -22,8 +22,9 @@ static bool run_crypt(struct bytes password, const char setting[static SETTING_L
     char text[PASSWORD_BYTES_MAX + 1] = {0};
     struct crypt_data *data = mem_new(struct crypt_data); /* 32 KiB: too much for a stack */
 
-    memcpy(text, password.at,
-           password.len < PASSWORD_BYTES_MAX ? password.len : PASSWORD_BYTES_MAX);
+    if (password.len > 0)
+        memcpy(text, password.at,
+               password.len < PASSWORD_BYTES_MAX ? password.len : PASSWORD_BYTES_MAX);
     const char *hash = crypt_rn(text, setting, data, sizeof(*data));
     bool is_good = hash && strlen(hash) == PASSWORD_HASH_LEN;
     if (is_good)

@@ -147,7 +147,7 @@ struct bytes auth_token_in(struct bytes field)
 
 bool auth_token_index(struct bytes token, uint64_t *index)
 {
-    const uint8_t *dot = memchr(token.at, '.', token.len);
+    const uint8_t *dot = token.len > 0 ? memchr(token.at, '.', token.len) : NULL;
 
     if (!dot)
         return false;

@@ -242,7 +242,7 @@ static void requests_make(struct requests *r)
     for (size_t i = 0; i < api_method_count; i++) {
         const struct pb_schema *schema = api_handler_of((enum api_method)i)->schema;
         if (schema && i != API_WATCH_WATCH && i != API_HEALTH_WATCH)
-            vary(r, schema, (void *)(uintptr_t)&api_methods[i], take_plain);
+            vary(r, schema, (void *)&api_methods[i], take_plain);
     }
     for (size_t i = 0; i < ARRAY_LEN(ops); i++)
         vary(r, schemas[i], &ops[i], take_op);
