@@ -12,6 +12,7 @@ struct auth_counter {
     struct api_rig k;
     struct arena arena;
     const char *token; /* sent with what is asked; NULL: none */
+    uint64_t certificate_calls;
 };
 
 static void ask(struct auth_counter *t, struct visit *v, const char *path,
@@ -522,5 +523,76 @@ TEST(no_password_goes_into_the_log)
         CHECK(!memmem(data.at, data.len, "staple", 6));
     }
 
+    counter_close(&t);
+}
+
+/* ---- Certificates ---- */
+
+/* A serializable read of "a", as rpc would hand it on from a connection with this certificate. */
+static enum rpc_code read_by_certificate(struct auth_counter *t, const char *name,
+                                         bool through_gateway, struct buf *text)
+{
+    struct pb_range_request range = {.key = BYTES("a"), .serializable = true};
+    struct rpc_event e = {.kind = RPC_MESSAGE,
+                          .is_first = true,
+                          .call = ++t->certificate_calls << 32 | 900,
+                          .method = API_KV_RANGE,
+                          .client_api_version_is_utf8 = true,
+                          .has_certificate = name != NULL,
+                          .through_gateway = through_gateway};
+    struct rpc_event gone = {.kind = RPC_GONE, .call = e.call};
+    struct rpc_reply reply;
+
+    pb_encode_range_request(&range, &e.content);
+    e.message.len = (uint32_t)e.content.len;
+    if (name) {
+        e.certificate_name = (struct rpc_span){e.message.len, (uint32_t)strlen(name)};
+        buf_append_str(&e.content, name);
+    }
+    api_event(t->k.api, &e);
+    api_work(t->k.api, 1000);
+    CHECK(rpc_line_take_reply(t->k.line, &reply));
+    buf_clear(text);
+    enum rpc_code code = RPC_OK;
+    if (reply.kind == RPC_REPLY_FINISH) {
+        code = (enum rpc_code)reply.code;
+        buf_append(text, buf_bytes(&reply.content));
+    }
+    buf_free(&reply.content);
+    api_event(t->k.api, &gone);
+    return code;
+}
+
+/* CVE-2018-16886: the gateway shows the server's own certificate, and whoever came through it was
+ * the user that this one names. */
+TEST(a_certificate_names_its_user_but_not_through_the_gateway)
+{
+    struct auth_counter t;
+    struct buf text = {0};
+    api_rig_options.client_cert_auth = true;
+    counter_open(&t);
+
+    CHECK_EQ(read_by_certificate(&t, "r", false, &text), RPC_OK);
+    CHECK_EQ(read_by_certificate(&t, "w", false, &text), RPC_PERMISSION_DENIED);
+    CHECK_EQ(read_by_certificate(&t, "nobody", false, &text), RPC_PERMISSION_DENIED);
+    CHECK_EQ(read_by_certificate(&t, "", false, &text), RPC_PERMISSION_DENIED);
+    CHECK_EQ(read_by_certificate(&t, "root", true, &text), RPC_INVALID_ARGUMENT);
+    CHECK_STR(buf_str(&text), "etcdserver: user name is empty");
+    CHECK_EQ(read_by_certificate(&t, NULL, false, &text), RPC_INVALID_ARGUMENT);
+
+    buf_free(&text);
+    counter_close(&t);
+    api_rig_options.client_cert_auth = false;
+}
+
+TEST(without_client_cert_auth_a_certificate_is_nobodys)
+{
+    struct auth_counter t;
+    struct buf text = {0};
+    counter_open(&t);
+
+    CHECK_EQ(read_by_certificate(&t, "root", false, &text), RPC_INVALID_ARGUMENT);
+
+    buf_free(&text);
     counter_close(&t);
 }
