@@ -546,7 +546,7 @@ static enum rpc_code read_by_certificate(struct auth_counter *t, const char *nam
     pb_encode_range_request(&range, &e.content);
     e.message.len = (uint32_t)e.content.len;
     if (name) {
-        e.certificate_name = (struct rpc_span){e.message.len, (uint32_t)strlen(name)};
+        e.cn = (struct rpc_span){e.message.len, (uint32_t)strlen(name)};
         buf_append_str(&e.content, name);
     }
     api_event(t->k.api, &e);

@@ -87,6 +87,9 @@ static void add_identity(struct rpc_event *e, const struct rpc_event *outer)
     e->remote = add_span(e, rpc_event_bytes(outer, outer->remote));
     e->authorization = add_span(e, rpc_event_bytes(outer, outer->authorization));
     e->token = add_span(e, rpc_event_bytes(outer, outer->token));
+    e->cn = add_span(e, rpc_event_bytes(outer, outer->cn));
+    e->has_certificate = outer->has_certificate;
+    e->through_gateway = outer->through_gateway;
 }
 
 static void add_message(struct rpc_event *e, const struct pb_schema *schema, const void *request)

@@ -66,10 +66,18 @@ static void write_answer(struct plain *p, unsigned status, const char *type, str
 void rpc_plain_respond(struct rpc_conn *c, unsigned status, const struct http1_field *fields,
                        size_t count, uint64_t length)
 {
-    http_respond(
-        &c->plain->http, status,
-        &(struct http_message_options){
-            .fields = fields, .field_count = count, .length = length, .close = c->plain->last});
+    struct http_conn *h = &c->plain->http;
+    struct http1_field all[RPC_PLAIN_FIELDS_MAX];
+    bool found;
+    size_t total = rpc_policy_fields(c, http1_field(&h->reader, "Origin", &found), all);
+
+    assert(total + count <= ARRAY_LEN(all));
+    memcpy(all + total, fields, count * sizeof(*fields));
+    http_respond(h, status,
+                 &(struct http_message_options){.fields = all,
+                                                .field_count = total + count,
+                                                .length = length,
+                                                .close = c->plain->last});
 }
 
 static void refuse(struct rpc_conn *c, unsigned status)

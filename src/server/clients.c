@@ -227,6 +227,7 @@ void clients_open(struct clients *c, const struct state *state, struct entropy *
         .auth = state->auth,
         .tokens = state->o.tokens,
         .entropy = entropy,
+        .client_cert_auth = config->client_tls.client_cert_auth,
         .mvcc = state->mvcc,
         .watch = c->watch,
         .leases = state->leases,
