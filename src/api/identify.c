@@ -20,7 +20,8 @@ struct bytes api_call_token(const struct call *c)
     return auth_token_in(token);
 }
 
-/* Whatever a client says he is called by who is asked nothing, it is not looked at. */
+/* Whatever a client says he is called by who is asked nothing, it is not looked at; nor where other
+ * calls are made of his, which are asked themselves. */
 static bool asks_nobody(const struct call *c)
 {
     switch (c->method) {
@@ -30,7 +31,7 @@ static bool asks_nobody(const struct call *c)
     case API_HEALTH_WATCH:
         return true;
     default:
-        return false;
+        return authorize_rule(c->method) == RULE_BY_INNER_CALLS;
     }
 }
 

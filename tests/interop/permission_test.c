@@ -233,6 +233,25 @@ static void take_watch(struct requests *r, void *context, const void *message)
         &(struct pb_watch_request){.which = PB_WATCH_CREATE, .create = create});
 }
 
+/* What they are made of is authorized call by call: one of each tells that it is. */
+static void add_locks(struct requests *r)
+{
+    static const struct pb_leader_key held = {.name = BYTES("m"), .key = BYTES("m/7"), .rev = 2};
+
+    add(r, &api_methods[API_LOCK_LOCK], &pb_lock_request_schema,
+        &(struct pb_lock_request){.name = BYTES("m"), .lease = FREE_LEASE});
+    add(r, &api_methods[API_LOCK_UNLOCK], &pb_unlock_request_schema,
+        &(struct pb_unlock_request){.key = BYTES("m/7")});
+    add(r, &api_methods[API_ELECTION_CAMPAIGN], &pb_campaign_request_schema,
+        &(struct pb_campaign_request){.name = BYTES("m"), .lease = FREE_LEASE});
+    add(r, &api_methods[API_ELECTION_PROCLAIM], &pb_proclaim_request_schema,
+        &(struct pb_proclaim_request){.leader = &held});
+    add(r, &api_methods[API_ELECTION_LEADER], &pb_leader_request_schema,
+        &(struct pb_leader_request){.name = BYTES("m")});
+    add(r, &api_methods[API_ELECTION_RESIGN], &pb_resign_request_schema,
+        &(struct pb_resign_request){.leader = &held});
+}
+
 static void requests_make(struct requests *r)
 {
     enum pb_op ops[] = {PB_OP_RANGE, PB_OP_PUT, PB_OP_DELETE_RANGE};
@@ -241,12 +260,14 @@ static void requests_make(struct requests *r)
 
     for (size_t i = 0; i < api_method_count; i++) {
         const struct pb_schema *schema = api_handler_of((enum api_method)i)->schema;
-        if (schema && i != API_WATCH_WATCH && i != API_HEALTH_WATCH)
+        bool is_made_of_others = authorize_rule((enum api_method)i) == RULE_BY_INNER_CALLS;
+        if (schema && i != API_WATCH_WATCH && i != API_HEALTH_WATCH && !is_made_of_others)
             vary(r, schema, (void *)&api_methods[i], take_plain);
     }
     for (size_t i = 0; i < ARRAY_LEN(ops); i++)
         vary(r, schemas[i], &ops[i], take_op);
     add_compares(r);
+    add_locks(r);
     vary(r, &pb_watch_create_request_schema, NULL, take_watch);
 }
 
