@@ -97,8 +97,8 @@ enum {
 /* Objects and lists within one another in a JSON text: Go's. */
 #define JSON_DEPTH_MAX 10000
 
-/* Of a long response, turned into text at a time, which is up to ten times as long; and text that is
- * sent with its length before it, not in chunks. */
+/* Of a long response, turned into text at a time, which is up to ten times as long; and text that
+ * is sent with its length before it, not in chunks. */
 #define GATEWAY_CHUNK_BYTES (32 * KIB)
 #define GATEWAY_WHOLE_BYTES (64 * KIB)
 
