@@ -160,7 +160,8 @@ static bool find_half_speed(struct soak *s)
     }
     double call_ms = 1000 * seconds * s->load.client_count / calls;
     s->r->full_per_s = calls / seconds;
-    s->load.pause_ms_max = call_ms * 2 < PAUSE_MS_MAX ? (unsigned)(call_ms * 2) + 1 : PAUSE_MS_MAX;
+    double pause_ms = call_ms * 2 + 1;
+    s->load.pause_ms_max = pause_ms < (double)PAUSE_MS_MAX ? (unsigned)pause_ms : PAUSE_MS_MAX;
     return true;
 }
 
