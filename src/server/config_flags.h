@@ -196,7 +196,8 @@ enum flag_section {
       "Defragment the store after the start if that frees so much (0: do not).")                   \
     X(FEATURE_GATES, "feature-gates", GATES, "", TUNING,                                           \
       "Features that are turned on or off, as Name=true,Name=false: InitialCorruptCheck, "         \
-      "CompactHashCheck, LeaseCheckpoint, LeaseCheckpointPersist; etcd's others as they are.")     \
+      "CompactHashCheck, LeaseCheckpoint, LeaseCheckpointPersist, FastLeaseKeepAlive; etcd's "     \
+      "others as they are.")                                                                       \
     X(UNSAFE_NO_FSYNC, "unsafe-no-fsync", BOOL, "false", UNSAFE,                                   \
       "Do not sync the log. A power cut then loses what was promised.")
 

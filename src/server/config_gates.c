@@ -29,7 +29,7 @@ static const struct gate {
     [GATE_LEASE_CHECKPOINT] = {"LeaseCheckpoint", ALPHA, false, true},
     [GATE_LEASE_CHECKPOINT_PERSIST] = {"LeaseCheckpointPersist", ALPHA, false, true},
     {"SetMemberLocalAddr", ALPHA, false, false},
-    {"FastLeaseKeepAlive", BETA, true, false},
+    {"FastLeaseKeepAlive", BETA, true, true}, /* off is how renewals are here in any case */
     {"PriorityRequest", ALPHA, false, false},
     [GATE_ALL_ALPHA] = {"AllAlpha", ALPHA, false, true},
     [GATE_ALL_BETA] = {"AllBeta", BETA, false, true},
