@@ -17,7 +17,7 @@
 enum { MEMBERS = 3, PATIENCE_S = 30, CLUSTER = 0xabcd, IMAGE_BYTES = 3 * MIB };
 
 struct node {
-    unsigned number;
+    unsigned number, status;
     struct tls *tls;
     struct listener *listener;
     struct peers *peers;
@@ -25,7 +25,6 @@ struct node {
     size_t messages, appends, results, requests, sent, failed, begun, ended;
     uint64_t snapshot_id;
     size_t handed_in;
-    unsigned status;
     struct buf result, image, log, identities;
 };
 

@@ -81,21 +81,19 @@ struct config {
     const char *data_dir; /* "<name>.etcd" if it was not said */
     const char *wal_dir;  /* "<data_dir>/member/wal" if it was not said */
     uint64_t snapshot_count, snapshot_catchup_entries;
-    uint64_t auth_token_ttl_ms; /* of simple tokens; 0: none are given out */
-    unsigned bcrypt_cost;
     uint64_t max_snapshots, max_wals; /* files kept; 0: all */
     uint64_t heartbeat_ms, election_ms;
-    bool initial_tick_advance;
     struct config_listens listen_peers, listen_clients;
     struct config_listens listen_http, listen_metrics; /* none, or for plain HTTP alone */
-    bool reuse_port;
-    int64_t quota_backend_bytes; /* 0: the default; negative: none */
+    int64_t quota_backend_bytes;                       /* 0: the default; negative: none */
     int64_t backend_batch_interval_ns;
     uint64_t max_txn_ops, max_request_bytes;
     uint32_t max_concurrent_streams;
+    bool initial_tick_advance;
+    bool reuse_port;
+    bool enable_grpc_gateway;
     int64_t grpc_keepalive_min_time_ns; /* these three are always positive, as in etcd: where it */
     int64_t grpc_keepalive_interval_ns, grpc_keepalive_timeout_ns; /* has none, gRPC has its own */
-    bool enable_grpc_gateway;
 
     struct url_list advertise_peers, advertise_clients; /* sorted, at least one each */
     const char *initial_cluster;
@@ -104,9 +102,9 @@ struct config {
     bool strict_reconfig_check;
     bool force_new_cluster;
     bool pre_vote;
-    uint64_t max_learners;
-    uint64_t downgrade_check_ms; /* 0: never */
     bool auto_compaction_counts_revisions;
+    uint64_t max_learners;
+    uint64_t downgrade_check_ms;       /* 0: never */
     int64_t auto_compaction_retention; /* revisions, or else nanoseconds; 0: there is none */
 
     struct url_list cors, host_whitelist; /* "*" among them: all */
@@ -115,19 +113,22 @@ struct config {
     enum tls_version tls_min, tls_max; /* neither is ANY */
     uint64_t self_signed_years;        /* 0 where somebody said so: none can be made then */
 
+    uint64_t auth_token_ttl_ms; /* of simple tokens; 0: none are given out */
+    unsigned bcrypt_cost;
+    bool extensive_metrics; /* how long calls take is counted by method */
+    bool unsafe_no_fsync;
+
     enum log_level log_level;
     enum log_format log_format;
     struct url_list log_outputs; /* "stderr", "stdout" or paths, "default" has become "stderr"; or
                                     "systemd/journal" alone */
     struct config_rotation log_rotation;
     int64_t watch_progress_notify_ns;
-    int64_t warning_apply_ns;      /* an entry that takes longer is told of in the log */
-    int64_t warning_unary_ns;      /* the same for a call */
-    bool extensive_metrics;        /* how long calls take is counted by method */
-    int64_t corrupt_check_ns;      /* between two checks of the whole store; 0: there are none */
-    int64_t compact_hash_check_ns; /* between two of compactions, where the gate is on */
-    struct gates gates;            /* of features */
-    bool unsafe_no_fsync;
+    int64_t warning_apply_ns;        /* an entry that takes longer is told of in the log */
+    int64_t warning_unary_ns;        /* the same for a call */
+    int64_t corrupt_check_ns;        /* between two checks of the whole store; 0: there are none */
+    int64_t compact_hash_check_ns;   /* between two of compactions, where the gate is on */
+    struct gates gates;              /* of features */
     uint64_t bootstrap_defrag_bytes; /* that it must free; 0: there is none */
 
     const struct config_note *notes; /* in order */

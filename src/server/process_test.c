@@ -387,6 +387,7 @@ TEST(systemd_is_told_when_it_serves)
     struct sockaddr_un at = {.sun_family = AF_UNIX};
     char got[64];
     int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    CHECK(fd >= 0);
     snprintf(at.sun_path, sizeof(at.sun_path), "@cleat-notify-%d", (int)getpid());
     const char *name = at.sun_path;
     CHECK_EQ(setenv("NOTIFY_SOCKET", name, 1), 0);

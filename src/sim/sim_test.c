@@ -3,6 +3,7 @@
 #include "sim/climate.h"
 #include "sim/sim.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -194,11 +195,11 @@ TEST(nothing_that_is_young_is_compacted_by_itself)
     uint64_t compactions = 0;
 
     for (uint64_t i = 0; i < 3 * test_effort(); i++) {
-        struct sim_result r = sim_run(&(struct sim_options){
-            .seed = test_seed() * 1000 + i, .members = 3, .without = ~clocks});
+        uint64_t seed = test_seed() * 1000 + i;
+        struct sim_result r =
+            sim_run(&(struct sim_options){.seed = seed, .members = 3, .without = ~clocks});
         if (!r.ok)
-            test_fail(__FILE__, __LINE__, "seed %llu: %s",
-                      (unsigned long long)(test_seed() * 1000 + i), r.problem);
+            test_fail(__FILE__, __LINE__, "seed %" PRIu64 ": %s", seed, r.problem);
         compactions += r.own_compactions;
     }
 

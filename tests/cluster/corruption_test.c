@@ -166,13 +166,13 @@ static void damage_bolt(struct trial *t)
     CHECK_EQ(fseek(file, 0, SEEK_END), 0);
     size_t len = (size_t)ftell(file);
     uint8_t *all = mem_alloc(len), nth = 127;
-    rewind(file);
+    CHECK_EQ(fseek(file, 0, SEEK_SET), 0);
     CHECK_EQ(fread(all, 1, len, file), len);
 
     while (nth > 0 && spoil_record(all, len, nth) == 0)
         nth--;
     CHECK(nth >= 10);
-    rewind(file);
+    CHECK_EQ(fseek(file, 0, SEEK_SET), 0);
     CHECK_EQ(fwrite(all, 1, len, file), len);
     CHECK_EQ(fclose(file), 0);
     mem_free(all);
