@@ -22,8 +22,15 @@ static void rig_open(struct passwords_rig *r)
                    fake_world_io(r->world)->entropy, PASSWORD_COST_MIN);
 }
 
+/* Whoever waits leaves; the one whose password a worker has is waited for. */
 static void rig_close(struct passwords_rig *r)
 {
+    for (unsigned i = 0; i < CALLS; i++)
+        passwords_forget(&r->passwords, &r->calls[i]);
+    while (!passwords_is_idle(&r->passwords)) {
+        CHECK(fake_world_step(r->world));
+        inbox_drain(fake_world_io(r->world)->inbox, SIZE_MAX);
+    }
     passwords_free(&r->passwords);
     fake_world_free(r->world);
 }
