@@ -162,7 +162,8 @@ asan:
 	+@$(SANITIZED) BUILD=build/asan SANITIZE=address,undefined
 tsan:
 	@scripts/setup test
-	+@$(SANITIZED) BUILD=build/tsan SANITIZE=thread
+	+@TSAN_OPTIONS=suppressions=$(CURDIR)/tests/harness/tsan.suppressions \
+	    $(SANITIZED) BUILD=build/tsan SANITIZE=thread
 
 bench: all
 	@$(BUILD)/cleat-bench micro
