@@ -5,6 +5,7 @@
  *     decide.c     who may do what
  *     ranges.c     a user's permissions, merged
  *     base64.c     as passwords' hashes and JWTs are written
+ *     jwt.c        JWTs, with jwt_key.c for keys and claims.c for what they say
  */
 #pragma once
 
