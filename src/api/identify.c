@@ -5,8 +5,8 @@
  * common name of the certificate that the connection has shown. Not through the gateway: that
  * certificate is the server's own. While auth is disabled tokens are not looked at.
  *
- * A token names an entry of the log. A member that has not applied it yet waits for it, for a
- * while: before that it cannot tell a good one from a bad one.
+ * A simple token names an entry of the log. A member that has not applied it yet waits for it, for
+ * a while: before that it cannot tell a good one from a bad one.
  */
 #include "api/api_int.h"
 #include "auth/tokens.h"
@@ -36,14 +36,35 @@ static bool asks_nobody(const struct call *c)
 }
 
 /* Streams come here with each message: the name is the same, mostly, and is kept once. */
-static void set_identity(struct call *c, struct bytes user)
+static void set_identity(struct call *c, struct bytes user, uint64_t auth_revision)
 {
     struct identity *who = &c->base.identity;
 
     if (!who->is_known || !bytes_equal(who->user, user))
         who->user = arena_copy(&c->arena, user);
     who->is_known = true;
-    who->auth_revision = auth_revision(api_of(c)->o.auth);
+    who->auth_revision = auth_revision;
+}
+
+/* The token itself is nobody's business who reads the log. */
+static bool identify_by_token(struct call *c, struct bytes token)
+{
+    struct api *a = api_of(c);
+    struct auth_moment moment = {.now_ms = a->facts->now_ms,
+                                 .unix_s = a->facts->unix_seconds,
+                                 .auth_revision = auth_revision(a->o.auth)};
+    struct identity who;
+    const char *wrong = a->o.tokens ? auth_tokens_identify(a->o.tokens, token, &moment, &who)
+                                    : "none are given out";
+
+    if (wrong) {
+        if (a->o.tokens && auth_tokens_jwt(a->o.tokens))
+            log_warn(a->o.logger, "failed to parse a JWT token", LOG_STR("error", wrong));
+        c->base.identity = (struct identity){0};
+        return false;
+    }
+    set_identity(c, who.user, who.auth_revision);
+    return true;
 }
 
 static bool certificate_counts(const struct call *c)
@@ -54,18 +75,15 @@ static bool certificate_counts(const struct call *c)
 enum result api_call_identify(struct call *c)
 {
     struct api *a = api_of(c);
-    struct bytes token = api_call_token(c), user;
+    struct bytes token = api_call_token(c);
 
     if (asks_nobody(c))
         return RESULT_OK;
     if (auth_is_enabled(a->o.auth) && token.len > 0) {
-        if (!a->o.tokens || !auth_tokens_use(a->o.tokens, token, a->facts->now_ms, &user)) {
-            c->base.identity = (struct identity){0};
+        if (!identify_by_token(c, token))
             return RESULT_AUTH_INVALID_TOKEN;
-        }
-        set_identity(c, user);
     } else if (certificate_counts(c)) {
-        set_identity(c, rpc_event_bytes(&c->first, c->first.cn));
+        set_identity(c, rpc_event_bytes(&c->first, c->first.cn), auth_revision(a->o.auth));
     } else {
         c->base.identity = (struct identity){0};
     }
@@ -77,6 +95,7 @@ bool api_call_awaits_token(const struct call *c, uint64_t *index)
 {
     const struct api *a = api_of(c);
 
-    return auth_is_enabled(a->o.auth) && a->o.tokens && !asks_nobody(c) &&
-           auth_token_index(api_call_token(c), index) && *index > a->facts->applied_index;
+    return auth_is_enabled(a->o.auth) && a->o.tokens && !auth_tokens_jwt(a->o.tokens) &&
+           !asks_nobody(c) && auth_token_index(api_call_token(c), index) &&
+           *index > a->facts->applied_index;
 }

@@ -1,5 +1,6 @@
 #include "auth/tokens.h"
 
+#include "auth/jwt.h"
 #include "base/assert.h"
 #include "base/list.h"
 #include "base/map.h"
@@ -18,6 +19,8 @@ struct token {
 
 struct auth_tokens {
     uint64_t ttl_ms;
+    struct jwt *jwt; /* NULL: simple ones, and then the two below */
+    struct buf user; /* of the JWT that was looked at last: lent */
     struct map by_text;
     struct list all;
 };
@@ -43,11 +46,28 @@ struct auth_tokens *auth_tokens_open(uint64_t ttl_ms, uint64_t seed)
     return t;
 }
 
+struct auth_tokens *auth_tokens_open_jwt(struct jwt *jwt)
+{
+    struct auth_tokens *t = mem_new(struct auth_tokens);
+
+    t->jwt = jwt;
+    map_init(&t->by_text, MAP_BYTES, 0); /* stays empty */
+    list_init(&t->all);
+    return t;
+}
+
+const struct jwt *auth_tokens_jwt(const struct auth_tokens *t)
+{
+    return t->jwt;
+}
+
 void auth_tokens_close(struct auth_tokens *t)
 {
     if (!t)
         return;
     auth_tokens_drop_all(t);
+    jwt_close(t->jwt);
+    buf_free(&t->user);
     map_free(&t->by_text);
     mem_free(t);
 }
@@ -78,7 +98,7 @@ void auth_tokens_add(struct auth_tokens *t, struct bytes prefix, uint64_t index,
     char end[24];
     size_t end_len = (size_t)snprintf(end, sizeof(end), ".%" PRIu64, index);
 
-    if (prefix.len == 0)
+    if (prefix.len == 0 || t->jwt)
         return;
     drop_ended(t, now_ms);
     if (t->by_text.count == AUTH_TOKENS_MAX)
@@ -107,6 +127,35 @@ bool auth_tokens_use(struct auth_tokens *t, struct bytes token, uint64_t now_ms,
     list_push_back(&t->all, &k->link);
     *user = user_of(k);
     return true;
+}
+
+static const char *identify_by_jwt(struct auth_tokens *t, struct bytes token, int64_t unix_s,
+                                   struct identity *out)
+{
+    struct jwt_claims claims;
+    const char *wrong = jwt_verify(t->jwt, token, unix_s, &claims);
+
+    if (wrong)
+        return wrong;
+    buf_free(&t->user);
+    t->user = claims.user;
+    *out = (struct identity){
+        .is_known = true, .user = buf_bytes(&t->user), .auth_revision = claims.revision};
+    return NULL;
+}
+
+const char *auth_tokens_identify(struct auth_tokens *t, struct bytes token,
+                                 const struct auth_moment *moment, struct identity *out)
+{
+    struct bytes user;
+
+    if (t->jwt)
+        return identify_by_jwt(t, token, moment->unix_s, out);
+    if (!auth_tokens_use(t, token, moment->now_ms, &user))
+        return "token is unknown";
+    *out =
+        (struct identity){.is_known = true, .user = user, .auth_revision = moment->auth_revision};
+    return NULL;
 }
 
 static void drop_those_of(struct auth_tokens *t, const struct bytes *user)

@@ -1,5 +1,9 @@
 /*
- * tokens: simple tokens, who has been given which, and for how long.
+ * tokens: who somebody is, by the token he was given; simple tokens, or JWTs.
+ *
+ * Which of the two is said when it is opened. JWTs say themselves whose they are (jwt.h), and there
+ * is nothing to keep of them: who logs in is told of to apply all the same, and no token is made.
+ * The rest of this is about simple ones.
  *
  *     "aXbYcZdEfGhIjKlM.57"    sixteen letters that nobody can guess, drawn by the member that was
  *                              asked, and the index of the entry by which the user logged in
@@ -17,25 +21,47 @@
  *               the longest time goes.
  *            3. How long a look takes does not tell how much of a token was right: it is looked up
  *               by a keyed hash.
- * Leans on   base. Time comes in as now_ms, monotonic.
+ * Leans on   jwt.h, base. Time comes in: monotonic, and for JWTs that of the wall clock.
  */
 #pragma once
 
 #include "base/bytes.h"
+#include "base/identity.h"
 #include "base/limits.h"
 
 struct auth_tokens; /* opaque */
+struct jwt;
 
 /* ttl_ms > 0. The seed is a secret in production. */
 struct auth_tokens *auth_tokens_open(uint64_t ttl_ms, uint64_t seed);
+/* For JWTs, by this one, which is closed with it. */
+struct auth_tokens *auth_tokens_open_jwt(struct jwt *jwt);
 void auth_tokens_close(struct auth_tokens *t); /* NULL is fine */
+
+/* NULL: they are simple ones. */
+const struct jwt *auth_tokens_jwt(const struct auth_tokens *t);
+
+struct auth_moment {
+    uint64_t now_ms;        /* monotonic */
+    int64_t unix_s;         /* by the wall clock */
+    uint64_t auth_revision; /* of the tables, as they are now */
+};
+
+/*
+ * Who has such a token, and what of the tables he knew: of a simple one all, since those are
+ * dropped here when they are changed; a JWT says it. NULL: it is somebody's, whose name is lent
+ * until the next call. Else what is wrong with it, for the log alone.
+ */
+const char *auth_tokens_identify(struct auth_tokens *t, struct bytes token,
+                                 const struct auth_moment *moment, struct identity *out);
 
 /* The user has logged in by entry `index`, and this prefix was drawn for him. An empty one makes no
  * token: it was drawn by a member that gives out other kinds, and could be guessed. */
 void auth_tokens_add(struct auth_tokens *t, struct bytes prefix, uint64_t index, struct bytes user,
                      uint64_t now_ms);
 
-/* Whose it is, and its time begins anew. False: nobody's. The name is lent until the next call. */
+/* Whose simple token it is, and its time begins anew. False: nobody's. The name is lent until the
+ * next call. */
 bool auth_tokens_use(struct auth_tokens *t, struct bytes token, uint64_t now_ms,
                      struct bytes *user);
 
@@ -46,7 +72,7 @@ size_t auth_tokens_count(const struct auth_tokens *t);
 /* The token in a field of a request: what is behind "Bearer ", if that is there, or all of it. */
 struct bytes auth_token_in(struct bytes field);
 
-/* The index in a token; false: it has not the shape of one. */
+/* The index in a simple token; false: it has not the shape of one. */
 bool auth_token_index(struct bytes token, uint64_t *index);
 
 enum { AUTH_TOKEN_PREFIX_LEN = 16 };

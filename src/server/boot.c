@@ -369,8 +369,6 @@ static enum err open_state(struct boot *b)
 {
     struct server *s = b->s;
 
-    if (s->config->auth_token_ttl_ms > 0 && !s->tokens)
-        s->tokens = auth_tokens_open(s->config->auth_token_ttl_ms, s->map_seed);
     struct state_options options = {.logger = s->logger,
                                     .tokens = s->tokens,
                                     .cluster_id = b->identity.cluster_id,

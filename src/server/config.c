@@ -4,6 +4,7 @@
 #include "base/mem.h"
 #include "base/text.h"
 #include "cluster/cluster.h"
+#include "server/config_auth.h"
 #include "server/config_file.h"
 #include "server/config_flags.h"
 #include "server/config_tls.h"
@@ -958,19 +959,20 @@ static void read_plain(struct maker *m)
 
 static bool read_auth(struct maker *m)
 {
-    const char *kind = value_of(m, FLAG_AUTH_TOKEN)->text;
+    struct config_token *token = &m->out->token;
+    const char *unknown;
     uint64_t cost = value_of(m, FLAG_BCRYPT_COST)->number;
     uint64_t ttl_s = value_of(m, FLAG_AUTH_TOKEN_TTL)->number;
-    bool is_jwt = strcmp(kind, "jwt") == 0 || strncmp(kind, "jwt,", 4) == 0;
 
-    if (is_jwt)
-        return refuse(m, "--auth-token jwt is not supported yet");
-    if (strcmp(kind, "") != 0 && strcmp(kind, "simple") != 0 && strncmp(kind, "simple,", 7) != 0)
-        return refuse(m, "auth: invalid auth options");
+    if (!config_auth_read(value_of(m, FLAG_AUTH_TOKEN)->text, &m->out->arena, token, &unknown,
+                          m->why))
+        return false;
+    if (unknown[0] != 0)
+        note(m, LOG_WARN, "unknown JWT options", "keys", unknown);
     m->out->bcrypt_cost = cost < 4 || cost > 31 ? DEFAULT_BCRYPT_COST : (unsigned)cost;
     if (ttl_s == 0 || ttl_s > UINT32_MAX)
         ttl_s = ttl_s == 0 ? DEFAULT_TOKEN_TTL_S : UINT32_MAX; /* a century is for ever */
-    m->out->auth_token_ttl_ms = kind[0] == 0 ? 0 : ttl_s * 1000;
+    token->simple_ttl_ms = ttl_s * 1000;
     return true;
 }
 

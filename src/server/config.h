@@ -25,6 +25,7 @@
  */
 #pragma once
 
+#include "auth/jwt.h"
 #include "base/buf.h"
 #include "base/logger.h"
 #include "cluster/urls.h"
@@ -74,6 +75,15 @@ struct config_note {
     } fields[2];
 };
 
+/* What those who log in are given. */
+struct config_token {
+    enum config_token_kind { TOKEN_NONE, TOKEN_SIMPLE, TOKEN_JWT } kind;
+    uint64_t simple_ttl_ms;
+    enum jwt_method jwt_method;
+    const char *jwt_public_key_file, *jwt_private_key_file; /* "": not given */
+    int64_t jwt_ttl_s;
+};
+
 /* Everything, about in the order of the help text. Texts are zero-terminated and never NULL.
  */
 struct config {
@@ -113,7 +123,7 @@ struct config {
     enum tls_version tls_min, tls_max; /* neither is ANY */
     uint64_t self_signed_years;        /* 0 where somebody said so: none can be made then */
 
-    uint64_t auth_token_ttl_ms; /* of simple tokens; 0: none are given out */
+    struct config_token token;
     unsigned bcrypt_cost;
     bool extensive_metrics; /* how long calls take is counted by method */
     bool unsafe_no_fsync;

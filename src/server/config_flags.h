@@ -173,7 +173,8 @@ enum flag_section {
       "\"compress\": false}",                                                                      \
       LOG, "How full (MB), and which old files are kept: of so many days, so many (0: all).")      \
     X(AUTH_TOKEN, "auth-token", TEXT, "simple", TUNING,                                            \
-      "What those who log in are given: 'simple', or '' for nothing.")                             \
+      "What those who log in are given: 'simple', '' for nothing, or 'jwt,sign-method=METHOD,"     \
+      "pub-key=FILE,priv-key=FILE,ttl=5m'.")                                                       \
     X(BCRYPT_COST, "bcrypt-cost", UINT, "10", TUNING,                                              \
       "How long a password takes to be hashed: two to the power of it.")                           \
     X(AUTH_TOKEN_TTL, "auth-token-ttl", UINT, "300", TUNING,                                       \

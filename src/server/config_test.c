@@ -583,6 +583,19 @@ const struct config_refusal config_refusals[] = {
      "logRotationConfig.Logger.maxsize of type int"},
     {"--enable-log-rotation|--log-outputs=a|--log-rotation-config-json={\"compress\": true}", "",
      CONFIG_BAD, "--log-rotation-config-json: compress is not supported yet"},
+    {"--auth-token=jwt", "", CONFIG_BAD,
+     "auth: invalid auth options (auth: invalid auth signature method)"},
+    {"--auth-token=jwt,sign-method=none", "", CONFIG_BAD,
+     "auth: invalid auth options (auth: invalid auth signature method)"},
+    {"--auth-token=jwt,sign-method=ES256,ttl=5", "", CONFIG_BAD,
+     "auth: invalid auth options (ttl: parse error)"},
+    {"--auth-token=jwt,sign-method", "", CONFIG_BAD, "auth: invalid auth options"},
+    {"--auth-token=jwt,", "", CONFIG_BAD, "auth: invalid auth options"},
+    {"--auth-token=jwt,sign-method=ES256=", "", CONFIG_BAD, "auth: invalid auth options"},
+    {"--auth-token=jwt,sign-method=ES256,sign-method=ES256", "", CONFIG_BAD,
+     "auth: invalid auth options"},
+    {"--auth-token=simple,x", "", CONFIG_BAD, "auth: invalid auth options"},
+    {"--auth-token=JWT", "", CONFIG_BAD, "auth: invalid auth options"},
     {"--memory-mlock", "", CONFIG_BAD, "flag --memory-mlock is not supported yet"},
     {"--enable-pprof", "", CONFIG_BAD,
      "flag --enable-pprof is not supported yet: there is no Go runtime to profile"},
@@ -773,6 +786,39 @@ TEST(certificates_that_are_not_used_are_noted)
                    "scheme is http or unix while --client-cert-auth is enabled; ignoring client "
                    "cert auth for this URL",
                    "http://localhost:2379"));
+    line_free(&l);
+}
+
+TEST(options_of_tokens_are_read)
+{
+    struct line l;
+
+    CHECK_EQ(parse(&l, "--auth-token=jwt,pub-key=a b,sign-method=PS512,x=,ttl=1h30m,y=z", ""),
+             CONFIG_OK);
+    CHECK_EQ(l.config.token.kind, TOKEN_JWT);
+    CHECK_EQ(l.config.token.jwt_method, JWT_PS512);
+    CHECK_STR(l.config.token.jwt_public_key_file, "a b");
+    CHECK_STR(l.config.token.jwt_private_key_file, "");
+    CHECK_EQ(l.config.token.jwt_ttl_s, 5400);
+    CHECK(has_note(&l.config, "unknown JWT options", "x,y"));
+    line_free(&l);
+
+    CHECK_EQ(parse(&l, "--auth-token=jwt,priv-key=k,sign-method=HS256,ttl=", ""), CONFIG_OK);
+    CHECK_STR(l.config.token.jwt_private_key_file, "k");
+    CHECK_EQ(l.config.token.jwt_ttl_s, 300);
+    line_free(&l);
+
+    CHECK_EQ(parse(&l, "--auth-token=jwt,sign-method=HS256,ttl=-1500ms", ""), CONFIG_OK);
+    CHECK_EQ(l.config.token.jwt_ttl_s, -2);
+    line_free(&l);
+
+    CHECK_EQ(parse(&l, "--auth-token=simple,x=1|--auth-token-ttl=7", ""), CONFIG_OK);
+    CHECK_EQ(l.config.token.kind, TOKEN_SIMPLE);
+    CHECK_EQ(l.config.token.simple_ttl_ms, 7000);
+    line_free(&l);
+
+    CHECK_EQ(parse(&l, "--auth-token=", ""), CONFIG_OK);
+    CHECK_EQ(l.config.token.kind, TOKEN_NONE);
     line_free(&l);
 }
 

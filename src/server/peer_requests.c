@@ -421,11 +421,11 @@ static enum result may_promote(const struct peer_question *q)
     struct identity who = {0};
 
     if (auth_is_enabled(o->auth) && q->token.len > 0) {
-        if (!o->tokens ||
-            !auth_tokens_use(o->tokens, buf_bytes(&q->token), o->facts->now_ms, &who.user))
+        struct auth_moment moment = {.now_ms = o->facts->now_ms,
+                                     .unix_s = o->facts->unix_seconds,
+                                     .auth_revision = auth_revision(o->auth)};
+        if (!o->tokens || auth_tokens_identify(o->tokens, buf_bytes(&q->token), &moment, &who))
             return RESULT_AUTH_INVALID_TOKEN;
-        who.is_known = true;
-        who.auth_revision = auth_revision(o->auth);
     }
     return result_of_auth(auth_decide(o->auth, &who, RULE_ROOT, NULL));
 }

@@ -19,6 +19,7 @@
 #include "server/config.h"
 #include "server/digest.h"
 #include "server/server_int.h"
+#include "server/token_keys.h"
 #include "snap/transfer.h"
 #include "wal/wal.h"
 
@@ -393,7 +394,9 @@ static enum err open_all(struct server *s, struct buf *why)
     say_how_we_start(s);
     s->boot = mem_new(struct boot);
     *s->boot = (struct boot){.s = s, .why = why};
-    enum err e = peering_listen(&s->peering, &peering, why);
+    enum err e = token_keys_open(s->config, s->io->disk, s->map_seed, why, &s->tokens);
+    if (e == ERR_OK)
+        e = peering_listen(&s->peering, &peering, why);
     if (e == ERR_OK)
         e = clients_listen(&s->clients, s->io, s->config, s->logger, s->map_seed,
                            s->options.line_delay_turns_max, why);
