@@ -6,6 +6,7 @@
 
 struct api_options api_rig_options;
 int64_t api_rig_quota_bytes;
+struct jwt *api_rig_jwt;
 
 struct held_need {
     enum api_need_kind need;
@@ -71,7 +72,9 @@ void api_rig_open(struct api_rig *k)
     k->world = fake_world_new(test_seed());
     apply_rig_init(&k->apply_rig, BACKEND_RIG_MEMORY);
     apply_rig_close_rooms(&k->apply_rig);
-    k->apply_rig.tokens = auth_tokens_open(API_RIG_TOKEN_MS, 1);
+    k->apply_rig.tokens =
+        api_rig_jwt ? auth_tokens_open_jwt(api_rig_jwt) : auth_tokens_open(API_RIG_TOKEN_MS, 1);
+    api_rig_jwt = NULL;
     CHECK(apply_rig_open_rooms(&k->apply_rig));
     if (api_rig_quota_bytes != 0) {
         apply_rig_close_rooms(&k->apply_rig);

@@ -59,9 +59,11 @@ void api_rig_close(struct api_rig *k);
 /* The same with everything under way dropped on the spot. */
 void api_rig_crash(struct api_rig *k);
 
-/* Before api_rig_open: other options for the room itself, and another quota for all. */
+/* Before api_rig_open: other options for the room itself, another quota for all, and what JWTs are
+ * signed by (it is closed with the rig; NULL: tokens are simple ones). */
 extern struct api_options api_rig_options;
 extern int64_t api_rig_quota_bytes;
+extern struct jwt *api_rig_jwt;
 
 /* One turn of the server, and one of the client. */
 void api_rig_turn(struct api_rig *k);

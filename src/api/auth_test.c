@@ -3,6 +3,8 @@
  */
 #include "api/api_int.h"
 #include "api/api_rig_test.h"
+#include "auth/jwt.h"
+#include "harness/jwt_keys_test.h"
 
 #include <stdio.h>
 
@@ -247,6 +249,117 @@ TEST(a_token_ends_with_its_time_its_password_and_its_user)
     read_key(&t, "a", RPC_OK, ""); /* whatever is sent */
     CHECK_EQ(auth_tokens_count(t.k.apply_rig.tokens), 0);
 
+    counter_close(&t);
+}
+
+/* ---- JWTs ---- */
+
+enum { JWT_NOW_S = 1700000000, JWT_TTL_S = 60 };
+
+static struct jwt *open_jwt(enum jwt_method method, struct bytes public_key,
+                            struct bytes private_key)
+{
+    struct buf why = {0};
+    struct jwt *j = NULL;
+
+    CHECK_EQ(jwt_open(&(struct jwt_options){.method = method,
+                                            .public_key = public_key,
+                                            .private_key = private_key,
+                                            .ttl_s = JWT_TTL_S},
+                      &why, &j),
+             ERR_OK);
+    buf_free(&why);
+    return j;
+}
+
+static const char *sign_as(struct auth_counter *t, struct jwt *j, const char *user,
+                           uint64_t revision)
+{
+    struct buf token = {0};
+
+    CHECK_EQ(jwt_sign(j, bytes_of_str(user), revision, JWT_NOW_S, &token), ERR_OK);
+    const char *kept = arena_copy_str(&t->arena, buf_bytes(&token));
+    buf_free(&token);
+    return kept;
+}
+
+TEST(a_jwt_is_good_for_its_time_and_until_users_or_roles_change)
+{
+    struct auth_counter t;
+    const char *invalid = "etcdserver: invalid auth token";
+    const char *old = "etcdserver: revision of auth store is old";
+    api_rig_jwt = open_jwt(JWT_HS256, bytes_of(NULL, 0), BYTES("secret"));
+    counter_open(&t);
+    t.k.facts.unix_seconds = JWT_NOW_S;
+
+    const char *r = t.token = log_in(&t, "r", "pw");
+    CHECK(strncmp(r, "eyJ", 3) == 0);
+    read_key(&t, "a", RPC_OK, "");
+    read_key(&t, "b", RPC_PERMISSION_DENIED, denied);
+    t.k.facts.unix_seconds += JWT_TTL_S - 1;
+    read_key(&t, "a", RPC_OK, "");
+    t.k.facts.unix_seconds++;
+    read_key(&t, "a", RPC_UNAUTHENTICATED, invalid);
+    t.k.facts.unix_seconds = JWT_NOW_S;
+    t.token = "abcdefghijklmnop.99999"; /* nobody waits for an entry that a JWT would not name */
+    read_key(&t, "a", RPC_UNAUTHENTICATED, invalid);
+    CHECK_EQ(auth_tokens_count(t.k.apply_rig.tokens), 0);
+
+    t.token = log_in(&t, "root", "pw");
+    do_it(&t, "/etcdserverpb.Auth/RoleAdd", &pb_auth_role_add_request_schema,
+          &(struct pb_auth_name){.name = BYTES("other")});
+    t.token = r;
+    read_key(&t, "a", RPC_INVALID_ARGUMENT, old);
+    t.token = log_in(&t, "r", "pw");
+    read_key(&t, "a", RPC_OK, "");
+
+    counter_close(&t);
+}
+
+/* Whoever has the secret says what he likes; what the tables say counts all the same. */
+TEST(what_a_jwt_claims_is_compared_with_the_tables)
+{
+    struct auth_counter t;
+    struct jwt *secret = open_jwt(JWT_HS256, bytes_of(NULL, 0), BYTES("secret"));
+    struct jwt *other = open_jwt(JWT_HS256, bytes_of(NULL, 0), BYTES("another"));
+    api_rig_jwt = open_jwt(JWT_HS256, bytes_of(NULL, 0), BYTES("secret"));
+    counter_open(&t);
+    t.k.facts.unix_seconds = JWT_NOW_S;
+    uint64_t now = auth_revision(t.k.apply_rig.auth);
+
+    t.token = sign_as(&t, secret, "r", now);
+    read_key(&t, "a", RPC_OK, "");
+    t.token = sign_as(&t, secret, "r", now - 1);
+    read_key(&t, "a", RPC_INVALID_ARGUMENT, "etcdserver: revision of auth store is old");
+    t.token = sign_as(&t, secret, "nobody", now);
+    read_key(&t, "a", RPC_PERMISSION_DENIED, denied);
+    t.token = sign_as(&t, other, "root", now);
+    read_key(&t, "a", RPC_UNAUTHENTICATED, "etcdserver: invalid auth token");
+
+    jwt_close(other);
+    jwt_close(secret);
+    counter_close(&t);
+}
+
+TEST(with_a_public_key_alone_jwts_are_verified_and_none_is_given_out)
+{
+    struct auth_counter t;
+    struct jwt_keys keys;
+    jwt_keys_make(JWT_ES256, &keys);
+    struct jwt *elsewhere = open_jwt(JWT_ES256, bytes_of(NULL, 0), buf_bytes(&keys.private_key));
+    api_rig_jwt = open_jwt(JWT_ES256, buf_bytes(&keys.public_key), bytes_of(NULL, 0));
+    counter_open(&t);
+    t.k.facts.unix_seconds = JWT_NOW_S;
+
+    fail_to_log_in(&t, "r", BYTES("pw"), RPC_UNKNOWN,
+                   "auth: token signing attempted with verify-only key");
+    fail_to_log_in(&t, "r", BYTES("wrong"), RPC_INVALID_ARGUMENT,
+                   "etcdserver: authentication failed, invalid user ID or password");
+    t.token = sign_as(&t, elsewhere, "r", auth_revision(t.k.apply_rig.auth));
+    read_key(&t, "a", RPC_OK, "");
+
+    jwt_close(elsewhere);
+    jwt_keys_free(&keys);
     counter_close(&t);
 }
 

@@ -136,7 +136,6 @@ static void check_method(struct pair *t)
         const char *token = log_in(both[i], "<\303\244>");
         check_both(t, token, "a", "ok");
         check_both(t, token, "b", denied);
-        check_both(t, log_in(both[i], "root"), "b", "ok");
         check_both(t, peer_run(&both[i]->arena, "echo '%s' | sed 's/\\.[^.]*$/.AAAA/'", token), "a",
                    invalid);
         check_both(t, peer_run(&both[i]->arena, "echo '%s' | sed 's/\\.[^.]*$//'", token), "a",
@@ -146,8 +145,8 @@ static void check_method(struct pair *t)
 
 TEST(jwts_of_etcd_are_good_here_and_ours_there)
 {
-    static const enum jwt_method methods[] = {JWT_RS256, JWT_PS384, JWT_ES256,
-                                              JWT_ES512, JWT_HS512, JWT_EdDSA};
+    static const enum jwt_method methods[] = {JWT_RS256, JWT_PS384, JWT_ES512, JWT_HS512,
+                                              JWT_EdDSA};
     struct pair t;
 
     peer_need();
