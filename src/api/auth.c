@@ -232,9 +232,9 @@ static void respond_with_simple_token(struct call *c, uint64_t index)
 }
 
 /*
- * Here in the turn, which costs it a millisecond with an RSA key of 2048 bits, and a tenth of that
- * with any other. Who comes here had a password compared before, by a worker that deals with one at
- * a time and takes, at the usual cost, fifty times as long: so it is a fiftieth of the turn at
+ * Here in the turn, which it costs up to a millisecond with an RSA key of 2048 bits, and a tenth of
+ * that with any other. Who comes here had a password compared before, by a worker that deals with
+ * one at a time and takes, at the usual cost, 50 ms for it: so it is a fiftieth of the turn at
  * most.
  */
 static void respond_with_jwt(struct call *c, const struct jwt *jwt)

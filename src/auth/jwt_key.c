@@ -15,28 +15,33 @@
 enum { RSA_BITS_MIN = 1024 }; /* as Go has it */
 
 struct method {
-    int type;           /* of the key: EVP_PKEY_..., or EVP_PKEY_HMAC for a secret */
     const char *family; /* as messages call it */
     const EVP_MD *(*digest)(void);
-    bool is_pss;
     const char *curve;
     size_t curve_bytes;
+    int type; /* of the key: EVP_PKEY_..., or EVP_PKEY_HMAC for a secret */
+    bool is_pss;
 };
 
+#define RSA_METHOD(hash, pss) {.family = "RSA", .digest = hash, .type = EVP_PKEY_RSA, .is_pss = pss}
+#define EC_METHOD(hash, name, bytes)                                                               \
+    {.family = "ECDSA", .digest = hash, .type = EVP_PKEY_EC, .curve = name, .curve_bytes = bytes}
+#define HMAC_METHOD(hash) {.family = "HMAC", .digest = hash, .type = EVP_PKEY_HMAC}
+
 static const struct method methods[JWT_METHOD_COUNT] = {
-    [JWT_RS256] = {EVP_PKEY_RSA, "RSA", EVP_sha256, false, NULL, 0},
-    [JWT_RS384] = {EVP_PKEY_RSA, "RSA", EVP_sha384, false, NULL, 0},
-    [JWT_RS512] = {EVP_PKEY_RSA, "RSA", EVP_sha512, false, NULL, 0},
-    [JWT_PS256] = {EVP_PKEY_RSA, "RSA", EVP_sha256, true, NULL, 0},
-    [JWT_PS384] = {EVP_PKEY_RSA, "RSA", EVP_sha384, true, NULL, 0},
-    [JWT_PS512] = {EVP_PKEY_RSA, "RSA", EVP_sha512, true, NULL, 0},
-    [JWT_ES256] = {EVP_PKEY_EC, "ECDSA", EVP_sha256, false, "prime256v1", 32},
-    [JWT_ES384] = {EVP_PKEY_EC, "ECDSA", EVP_sha384, false, "secp384r1", 48},
-    [JWT_ES512] = {EVP_PKEY_EC, "ECDSA", EVP_sha512, false, "secp521r1", 66},
-    [JWT_HS256] = {EVP_PKEY_HMAC, "HMAC", EVP_sha256, false, NULL, 0},
-    [JWT_HS384] = {EVP_PKEY_HMAC, "HMAC", EVP_sha384, false, NULL, 0},
-    [JWT_HS512] = {EVP_PKEY_HMAC, "HMAC", EVP_sha512, false, NULL, 0},
-    [JWT_EdDSA] = {EVP_PKEY_ED25519, "Ed25519", NULL, false, NULL, 0},
+    [JWT_RS256] = RSA_METHOD(EVP_sha256, false),
+    [JWT_RS384] = RSA_METHOD(EVP_sha384, false),
+    [JWT_RS512] = RSA_METHOD(EVP_sha512, false),
+    [JWT_PS256] = RSA_METHOD(EVP_sha256, true),
+    [JWT_PS384] = RSA_METHOD(EVP_sha384, true),
+    [JWT_PS512] = RSA_METHOD(EVP_sha512, true),
+    [JWT_ES256] = EC_METHOD(EVP_sha256, "prime256v1", 32),
+    [JWT_ES384] = EC_METHOD(EVP_sha384, "secp384r1", 48),
+    [JWT_ES512] = EC_METHOD(EVP_sha512, "secp521r1", 66),
+    [JWT_HS256] = HMAC_METHOD(EVP_sha256),
+    [JWT_HS384] = HMAC_METHOD(EVP_sha384),
+    [JWT_HS512] = HMAC_METHOD(EVP_sha512),
+    [JWT_EdDSA] = {.family = "Ed25519", .type = EVP_PKEY_ED25519},
 };
 
 struct jwt_key {

@@ -78,8 +78,8 @@ struct config_note {
 /* What those who log in are given. */
 struct config_token {
     enum config_token_kind { TOKEN_NONE, TOKEN_SIMPLE, TOKEN_JWT } kind;
-    uint64_t simple_ttl_ms;
     enum jwt_method jwt_method;
+    uint64_t simple_ttl_ms;
     const char *jwt_public_key_file, *jwt_private_key_file; /* "": not given */
     int64_t jwt_ttl_s;
 };
