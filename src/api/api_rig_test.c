@@ -73,7 +73,7 @@ void api_rig_open(struct api_rig *k)
     apply_rig_init(&k->apply_rig, BACKEND_RIG_MEMORY);
     apply_rig_close_rooms(&k->apply_rig);
     k->apply_rig.tokens =
-        api_rig_jwt ? auth_tokens_open_jwt(api_rig_jwt) : auth_tokens_open(API_RIG_TOKEN_MS, 1);
+        api_rig_jwt ? auth_tokens_open_jwt(api_rig_jwt, 1) : auth_tokens_open(API_RIG_TOKEN_MS, 1);
     api_rig_jwt = NULL;
     CHECK(apply_rig_open_rooms(&k->apply_rig));
     if (api_rig_quota_bytes != 0) {

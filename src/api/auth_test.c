@@ -303,7 +303,7 @@ TEST(a_jwt_is_good_for_its_time_and_until_users_or_roles_change)
     t.k.facts.unix_seconds = JWT_NOW_S;
     t.token = "abcdefghijklmnop.99999"; /* nobody waits for an entry that a JWT would not name */
     read_key(&t, "a", RPC_UNAUTHENTICATED, invalid);
-    CHECK_EQ(auth_tokens_count(t.k.apply_rig.tokens), 0);
+    CHECK_EQ(auth_tokens_count(t.k.apply_rig.tokens), 0); /* the first is forgotten */
 
     t.token = log_in(&t, "root", "pw");
     do_it(&t, "/etcdserverpb.Auth/RoleAdd", &pb_auth_role_add_request_schema,

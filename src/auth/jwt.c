@@ -187,6 +187,14 @@ static const char *check_times(const struct claim *ends, const struct claim *beg
     return NULL;
 }
 
+/* Of one that was found good, so it is not before now. */
+static int64_t whole_seconds(const struct claim *ends)
+{
+    bool is_bound = ends->kind == CLAIM_NUMBER && ends->number != 0 && ends->number < 0x1p63;
+
+    return is_bound ? (int64_t)ends->number : INT64_MAX;
+}
+
 enum { USERNAME, REVISION, EXP, NBF, CLAIM_COUNT };
 
 static const char *check_claims(struct claim *c, int64_t now_s, struct jwt_claims *out)
@@ -199,7 +207,9 @@ static const char *check_claims(struct claim *c, int64_t now_s, struct jwt_claim
         return "no username";
     if (c[REVISION].kind != CLAIM_NUMBER || c[REVISION].number < 0 || c[REVISION].number >= 0x1p64)
         return "no revision";
-    *out = (struct jwt_claims){.user = c[USERNAME].text, .revision = (uint64_t)c[REVISION].number};
+    *out = (struct jwt_claims){.user = c[USERNAME].text,
+                               .revision = (uint64_t)c[REVISION].number,
+                               .ends_s = whole_seconds(&c[EXP])};
     c[USERNAME].text = (struct buf){0}; /* the caller's by now */
     return NULL;
 }

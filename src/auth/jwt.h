@@ -74,6 +74,7 @@ MUST_CHECK enum err jwt_sign(const struct jwt *j, struct bytes user, uint64_t re
 struct jwt_claims {
     struct buf user; /* the caller frees it */
     uint64_t revision;
+    int64_t ends_s; /* good before that; INT64_MAX: for ever */
 };
 
 /* NULL: it is good, and *out says whose. Else what is wrong with it, for the log alone. */

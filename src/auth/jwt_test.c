@@ -1,7 +1,7 @@
 #include "auth/jwt.h"
 
 #include "auth/base64.h"
-#include "auth/claims.h"
+#include "auth/tokens.h"
 #include "harness/jwt_keys_test.h"
 #include "harness/test.h"
 
@@ -376,6 +376,66 @@ TEST(keys_must_fit_the_method_and_each_other)
     jwt_keys_free(&p384);
     jwt_keys_free(&b);
     jwt_keys_free(&a);
+}
+
+static const char *who_at(struct auth_tokens *t, const char *token, int64_t now_s)
+{
+    static char name[64];
+    struct identity who;
+    const char *wrong =
+        auth_tokens_identify(t, bytes_of_str(token), &(struct auth_moment){.unix_s = now_s}, &who);
+
+    auth_tokens_check(t);
+    if (wrong)
+        return wrong;
+    CHECK(who.is_known);
+    CHECK_EQ(who.auth_revision, 7);
+    snprintf(name, sizeof(name), "%.*s", (int)who.user.len, (const char *)who.user.at);
+    return name;
+}
+
+/* That it was good once is no reason to take it before or after its time. */
+TEST(jwts_that_are_remembered_are_good_only_in_their_time)
+{
+    struct auth_tokens *t = auth_tokens_open_jwt(open_hs256(), test_seed());
+    const char *token = forge("apple", "{\"alg\":\"HS256\"}",
+                              "{\"username\":\"al\",\"revision\":7,\"nbf\":100,\"exp\":200}");
+
+    CHECK_STR(who_at(t, token, 99), "token is not valid yet");
+    CHECK_EQ(auth_tokens_count(t), 0);
+    for (int64_t now_s = 100; now_s < 200; now_s += 33) {
+        CHECK_STR(who_at(t, token, now_s), "al");
+        CHECK_EQ(auth_tokens_count(t), 1);
+    }
+    CHECK_STR(who_at(t, token, 150), "al"); /* the clock was set back */
+    CHECK_STR(who_at(t, token, 99), "token is not valid yet");
+    CHECK_STR(who_at(t, token, 199), "al");
+    CHECK_STR(who_at(t, token, 200), "token is expired");
+    CHECK_EQ(auth_tokens_count(t), 0);
+    auth_tokens_add(t, BYTES("simple"), 9, BYTES("al"), 0); /* as a member with such ones logs in */
+    CHECK_EQ(auth_tokens_count(t), 0);
+    CHECK(who_at(t, "simple.9", 150)[0] == 't');
+    CHECK_STR(who_at(t, forge("apple", "{\"alg\":\"HS256\"}", "{\"username\":\"\",\"revision\":7}"),
+                     INT64_MAX),
+              "");
+    auth_tokens_close(t);
+}
+
+TEST(only_so_many_jwts_are_remembered)
+{
+    struct auth_tokens *t = auth_tokens_open_jwt(open_hs256(), test_seed());
+
+    for (unsigned i = 0; i <= AUTH_JWTS_MAX; i++) {
+        struct identity who;
+        char claims[64];
+        snprintf(claims, sizeof(claims), "{\"username\":\"u%u\",\"revision\":7}", i);
+        const char *token = forge("apple", "{\"alg\":\"HS256\"}", claims);
+        CHECK(!auth_tokens_identify(t, bytes_of_str(token), &(struct auth_moment){.unix_s = 1},
+                                    &who));
+    }
+    CHECK_EQ(auth_tokens_count(t), AUTH_JWTS_MAX);
+    auth_tokens_check(t);
+    auth_tokens_close(t);
 }
 
 TEST(methods_have_the_names_that_go_gives_them)

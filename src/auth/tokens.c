@@ -13,14 +13,17 @@
 struct token {
     struct list link; /* least recently used first: all have the same ttl, so also by their end */
     uint64_t ends_ms;
+    struct jwt_time {
+        int64_t from_s, ends_s; /* when it was verified: before that it may not have been good */
+        uint64_t auth_revision;
+    } jwt; /* of a JWT; then ends_ms is 0 */
     size_t text_len, user_len;
     uint8_t text[]; /* the token, then the user */
 };
 
 struct auth_tokens {
     uint64_t ttl_ms;
-    struct jwt *jwt; /* NULL: simple ones, and then the two below */
-    struct buf user; /* of the JWT that was looked at last: lent */
+    struct jwt *jwt; /* NULL: simple ones */
     struct map by_text;
     struct list all;
 };
@@ -46,12 +49,12 @@ struct auth_tokens *auth_tokens_open(uint64_t ttl_ms, uint64_t seed)
     return t;
 }
 
-struct auth_tokens *auth_tokens_open_jwt(struct jwt *jwt)
+struct auth_tokens *auth_tokens_open_jwt(struct jwt *jwt, uint64_t seed)
 {
     struct auth_tokens *t = mem_new(struct auth_tokens);
 
     t->jwt = jwt;
-    map_init(&t->by_text, MAP_BYTES, 0); /* stays empty */
+    map_init(&t->by_text, MAP_BYTES, seed);
     list_init(&t->all);
     return t;
 }
@@ -67,7 +70,6 @@ void auth_tokens_close(struct auth_tokens *t)
         return;
     auth_tokens_drop_all(t);
     jwt_close(t->jwt);
-    buf_free(&t->user);
     map_free(&t->by_text);
     mem_free(t);
 }
@@ -92,6 +94,15 @@ static void drop_ended(struct auth_tokens *t, uint64_t now_ms)
         drop(t, k);
 }
 
+static struct token *new_token(size_t text_len, size_t user_len)
+{
+    struct token *k = mem_alloc(sizeof(*k) + text_len + user_len);
+
+    *k = (struct token){.text_len = text_len, .user_len = user_len};
+    list_init(&k->link);
+    return k;
+}
+
 void auth_tokens_add(struct auth_tokens *t, struct bytes prefix, uint64_t index, struct bytes user,
                      uint64_t now_ms)
 {
@@ -103,11 +114,8 @@ void auth_tokens_add(struct auth_tokens *t, struct bytes prefix, uint64_t index,
     drop_ended(t, now_ms);
     if (t->by_text.count == AUTH_TOKENS_MAX)
         drop(t, oldest(t));
-    struct token *k = mem_alloc(sizeof(*k) + prefix.len + end_len + user.len);
-    list_init(&k->link);
+    struct token *k = new_token(prefix.len + end_len, user.len);
     k->ends_ms = now_ms + t->ttl_ms;
-    k->text_len = prefix.len + end_len;
-    k->user_len = user.len;
     memcpy(k->text, prefix.at, prefix.len);
     memcpy(k->text + prefix.len, end, end_len);
     memcpy(k->text + k->text_len, user.at, user.len);
@@ -129,18 +137,55 @@ bool auth_tokens_use(struct auth_tokens *t, struct bytes token, uint64_t now_ms,
     return true;
 }
 
+static struct token *remember_jwt(struct auth_tokens *t, struct bytes token,
+                                  const struct jwt_claims *claims, int64_t unix_s)
+{
+    struct token *k = new_token(token.len, claims->user.len);
+
+    if (t->by_text.count == AUTH_JWTS_MAX)
+        drop(t, oldest(t));
+    k->jwt = (struct jwt_time){
+        .from_s = unix_s, .ends_s = claims->ends_s, .auth_revision = claims->revision};
+    memcpy(k->text, token.at, token.len);
+    if (claims->user.len > 0)
+        memcpy(k->text + token.len, claims->user.at, claims->user.len);
+    list_push_back(&t->all, &k->link);
+    void *before = map_put(&t->by_text, text_of(k), k);
+    assert(!before);
+    return k;
+}
+
+/* NULL: none that is good now. The wall clock may have been set back. */
+static struct token *remembered_jwt(struct auth_tokens *t, struct bytes token, int64_t unix_s)
+{
+    struct token *k = map_get(&t->by_text, token);
+
+    if (!k)
+        return NULL;
+    if (unix_s < k->jwt.from_s || unix_s >= k->jwt.ends_s) {
+        drop(t, k);
+        return NULL;
+    }
+    list_remove(&k->link);
+    list_push_back(&t->all, &k->link);
+    return k;
+}
+
 static const char *identify_by_jwt(struct auth_tokens *t, struct bytes token, int64_t unix_s,
                                    struct identity *out)
 {
-    struct jwt_claims claims;
-    const char *wrong = jwt_verify(t->jwt, token, unix_s, &claims);
+    struct token *k = remembered_jwt(t, token, unix_s);
 
-    if (wrong)
-        return wrong;
-    buf_free(&t->user);
-    t->user = claims.user;
+    if (!k) {
+        struct jwt_claims claims;
+        const char *wrong = jwt_verify(t->jwt, token, unix_s, &claims);
+        if (wrong)
+            return wrong;
+        k = remember_jwt(t, token, &claims, unix_s);
+        buf_free(&claims.user);
+    }
     *out = (struct identity){
-        .is_known = true, .user = buf_bytes(&t->user), .auth_revision = claims.revision};
+        .is_known = true, .user = user_of(k), .auth_revision = k->jwt.auth_revision};
     return NULL;
 }
 
@@ -230,5 +275,5 @@ void auth_tokens_check(const struct auth_tokens *t)
         count++;
     }
     assert(count == t->by_text.count);
-    assert(count <= AUTH_TOKENS_MAX);
+    assert(count <= (t->jwt ? AUTH_JWTS_MAX : AUTH_TOKENS_MAX));
 }

@@ -542,8 +542,9 @@ enum {
     PEER_QUESTIONS_MAX = 4096,         /* of other members, that wait for a result */
     PEER_REQUESTS_APPLIED_MS = 1000,   /* for what was committed to be applied */
 
-    AUTH_TOKENS_MAX = 1 << 16,          /* simple ones, known to a member: two hundred bytes each */
-    AUTH_JWT_BYTES_MAX = 16 * KIB,      /* longer ones are nobody's, and not looked at */
+    AUTH_TOKENS_MAX = 1 << 16,     /* simple ones, known to a member: two hundred bytes each */
+    AUTH_JWT_BYTES_MAX = 16 * KIB, /* longer ones are nobody's, and not looked at */
+    AUTH_JWTS_MAX = 1 << 13,       /* that were found good, remembered: half a KB each, mostly */
     AUTH_KEY_FILE_BYTES_MAX = 64 * KIB, /* of JWTs: the longest of RSA have 13 KB in PEM */
     PASSWORDS_WAITING_MAX = 1024,       /* to be hashed or compared: a minute, at the usual cost */
     PASSWORDS_WAITING_PER_ADDRESS_MAX = 128, /* so a few who guess leave others a place */

@@ -19,8 +19,8 @@ static void overwrite(struct buf *key)
     buf_free(key);
 }
 
-static enum err open_jwt(const struct config_token *c, struct disk *disk, struct buf *why,
-                         struct auth_tokens **out)
+static enum err open_jwt(const struct config_token *c, struct disk *disk, uint64_t seed,
+                         struct buf *why, struct auth_tokens **out)
 {
     struct buf public_key = {0}, private_key = {0};
     struct jwt *jwt;
@@ -35,7 +35,7 @@ static enum err open_jwt(const struct config_token *c, struct disk *disk, struct
                                            .ttl_s = c->jwt_ttl_s},
                      why, &jwt);
     if (e == ERR_OK)
-        *out = auth_tokens_open_jwt(jwt);
+        *out = auth_tokens_open_jwt(jwt, seed);
     buf_free(&public_key);
     overwrite(&private_key);
     return e;
@@ -46,7 +46,7 @@ enum err token_keys_open(const struct config *config, struct disk *disk, uint64_
 {
     *out = NULL;
     if (config->token.kind == TOKEN_JWT)
-        return open_jwt(&config->token, disk, why, out);
+        return open_jwt(&config->token, disk, seed, why, out);
     if (config->token.kind == TOKEN_SIMPLE)
         *out = auth_tokens_open(config->token.simple_ttl_ms, seed);
     return ERR_OK;
