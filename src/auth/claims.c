@@ -197,6 +197,9 @@ bool claims_read(struct bytes json, struct claim *wanted, size_t count)
 {
     struct buf name = {0};
     struct claim other = {0};
+
+    if (json.len == 0) /* and so, perhaps, nowhere */
+        return false;
     struct walk w = {json.at, json.at + json.len};
     bool is_good = is_one_object(json) && next_byte(&w) == '{';
 
