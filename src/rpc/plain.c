@@ -168,7 +168,7 @@ static void on_end(struct http_conn *h)
     c->kept += call->kept;
     call->reserved = call->reader.content.len;
     c->held += call->reserved;
-    call->in = IN_LENT; /* until the end: it counts so long */
+    call->in = IN_WHOLE;
     rpc_event_add(call, PENDING_HTTP);
 }
 
@@ -254,6 +254,7 @@ void rpc_plain_show(struct call *c, struct rpc_event *out)
     struct buf *content = &out->content;
     bool found;
 
+    c->in = IN_LENT; /* until the end: it counts so long */
     out->is_first = true;
     *content = c->reader.content;
     c->reader.content = (struct buf){0};
