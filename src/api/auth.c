@@ -12,10 +12,10 @@
  * was applied, and no other hears of it.
  */
 #include "api/api_int.h"
-#include "auth/base64.h"
 #include "auth/jwt.h"
 #include "auth/password.h"
 #include "auth/tokens.h"
+#include "base/base64.h"
 #include "io/entropy.h"
 
 #include <inttypes.h>

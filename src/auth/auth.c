@@ -1,6 +1,6 @@
 #include "auth/auth_int.h"
-#include "auth/base64.h"
 #include "backend/backend.h"
+#include "base/base64.h"
 #include "base/mem.h"
 
 static const struct bytes enabled_key = BYTES("authEnabled");

@@ -1,6 +1,6 @@
 #include "auth/auth_int.h"
-#include "auth/base64.h"
 #include "backend/backend_rig_test.h"
+#include "base/base64.h"
 #include "base/mem.h"
 #include "base/rng.h"
 #include "harness/test.h"

@@ -1,9 +1,9 @@
 #include "auth/jwt.h"
 
-#include "auth/base64.h"
 #include "auth/claims.h"
 #include "auth/jwt_key.h"
 #include "base/assert.h"
+#include "base/base64.h"
 #include "base/json.h"
 #include "base/mem.h"
 

@@ -1,7 +1,7 @@
 #include "auth/jwt.h"
 
-#include "auth/base64.h"
 #include "auth/tokens.h"
+#include "base/base64.h"
 #include "harness/jwt_keys_test.h"
 #include "harness/test.h"
 

@@ -1,9 +1,9 @@
 #include "gateway/json_read.h"
 
 #include "base/assert.h"
+#include "base/base64.h"
 #include "base/mem.h"
 #include "base/text.h"
-#include "gateway/base64.h"
 #include "pb/codec.h"
 #include "pb/wire.h"
 
@@ -656,7 +656,7 @@ static bool read_scalar(struct reader *r, const struct pb_field *f, const struct
         return true;
     case PB_BYTES:
         buf_clear(&r->scratch);
-        if (t->kind != TOKEN_STRING || !base64_read(t->text, &r->scratch))
+        if (t->kind != TOKEN_STRING || !base64_decode(BASE64_ANY, t->text, &r->scratch))
             return bad_value(r, f, t);
         append_content(r, f, buf_bytes(&r->scratch));
         return true;

@@ -1,8 +1,8 @@
 #include "gateway/json_write.h"
 
 #include "base/assert.h"
+#include "base/base64.h"
 #include "base/mem.h"
-#include "gateway/base64.h"
 #include "pb/wire.h"
 
 #include <inttypes.h>
@@ -101,12 +101,12 @@ static void put_bytes(struct json_write *w, struct bytes piece)
     while (w->carried > 0 && i < piece.len) {
         w->carry[w->carried++] = piece.at[i++];
         if (w->carried == 3) {
-            base64_append(bytes_of(w->carry, 3), out);
+            base64_encode(BASE64_PADDED, bytes_of(w->carry, 3), out);
             w->carried = 0;
         }
     }
     size_t whole = (piece.len - i) / 3 * 3;
-    base64_append(bytes_of(piece.at + i, whole), out);
+    base64_encode(BASE64_PADDED, bytes_of(piece.at + i, whole), out);
     i += whole;
     while (i < piece.len)
         w->carry[w->carried++] = piece.at[i++];
@@ -188,7 +188,7 @@ static void content_over(struct json_write *w)
         json_put_text(&w->json, name_of(w->field), buf_bytes(&w->text));
         buf_clear(&w->text);
     } else if (w->state == CONTENT) {
-        base64_append(bytes_of(w->carry, w->carried), w->json.out);
+        base64_encode(BASE64_PADDED, bytes_of(w->carry, w->carried), w->json.out);
         w->carried = 0;
         json_end_text(&w->json);
     }

@@ -1,7 +1,7 @@
 #include "gateway/websocket.h"
 
 #include "base/assert.h"
-#include "gateway/base64.h"
+#include "base/base64.h"
 #include "io/hash.h"
 
 enum { FIN = 0x80, RESERVED = 0x70, MASKED = 0x80, LENGTH_16 = 126, LENGTH_64 = 127 };
@@ -134,6 +134,6 @@ void websocket_accept(struct bytes key, struct buf *out)
     buf_append(&both, key);
     buf_append_str(&both, "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"); /* RFC 6455, section 1.3 */
     hash_once(HASH_SHA1, buf_bytes(&both), digest);
-    base64_append(bytes_of(digest, sizeof(digest)), out);
+    base64_encode(BASE64_PADDED, bytes_of(digest, sizeof(digest)), out);
     buf_free(&both);
 }

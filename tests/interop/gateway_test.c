@@ -185,8 +185,9 @@ TEST(many_requests_of_a_stream_in_json_are_no_large_one)
 
 static int connect_to(const struct peer *p)
 {
-    struct sockaddr_in to = {.sin_family = AF_INET,
-                             .sin_port = htons((uint16_t)atoi(strrchr(p->client_url, ':') + 1))};
+    struct sockaddr_in to = {
+        .sin_family = AF_INET,
+        .sin_port = htons((uint16_t)strtoul(strrchr(p->client_url, ':') + 1, NULL, 10))};
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 
     to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
