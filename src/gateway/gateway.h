@@ -14,7 +14,7 @@
  * {"result":{...}}, and the last one may be {"error":{...}}.
  *
  *     json_scan    where a JSON text ends, and whether it is one      json_read    what it says
- *     json_write   messages in JSON      base64      websocket    frames of a WebSocket
+ *     json_write   messages in JSON      websocket    frames of a WebSocket
  *
  * Promises   1. Whatever bytes a client sends, they are safe to read; memory is a multiple of one
  *               request's text.

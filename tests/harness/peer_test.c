@@ -130,6 +130,35 @@ void peer_await(struct peer *p)
         PEER_CTL(p, "--command-timeout=60s --dial-timeout=60s endpoint health 2>&1");
 }
 
+unsigned peer_said(struct peer *p, const char *text)
+{
+    FILE *log = fopen(arena_printf(&p->arena, "%s.log", p->dir), "re");
+    char *line = NULL;
+    size_t cap = 0;
+    unsigned count = 0;
+
+    while (log && getline(&line, &cap, log) > 0)
+        count += strstr(line, text) != NULL;
+    free(line);
+    if (log)
+        fclose(log);
+    return count;
+}
+
+/* Looked at again and again: nobody else tells when a process has written. */
+void peer_await_said(struct peer *p, const char *text, unsigned count)
+{
+    enum { SAID_MS_MAX = 20000, STEP_MS = 10 };
+    const struct timespec a_moment = {.tv_nsec = STEP_MS * 1000000};
+
+    for (unsigned ms = 0; peer_said(p, text) < count; ms += STEP_MS) {
+        if (ms > SAID_MS_MAX)
+            test_fail(__FILE__, __LINE__, "%s has not said %u times \"%s\" but:\n%s", p->program,
+                      count, text, peer_run(&p->arena, "tail -n 5 %s.log", p->dir));
+        nanosleep(&a_moment, NULL);
+    }
+}
+
 void peer_start(struct peer *p, const char *flags)
 {
     peer_launch(p, flags);

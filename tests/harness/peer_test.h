@@ -58,6 +58,10 @@ void peer_stop(struct peer *p);
 /* SIGKILL, at whatever it was doing. */
 void peer_kill(struct peer *p);
 
+/* How many lines of its log have this text; and waits until so many have. */
+unsigned peer_said(struct peer *p, const char *text);
+void peer_await_said(struct peer *p, const char *text, unsigned count);
+
 /* Anonymous memory it holds just now: what it has allocated, not the pages of files it maps. */
 size_t peer_memory_bytes(const struct peer *p);
 

@@ -48,31 +48,14 @@ static const char *mutual_flags(struct peer *p)
                         certs_file("server"), certs_key("server"), certs_file("ca"));
 }
 
-static unsigned log_count(struct peer *p, const char *text)
-{
-    return (unsigned)strtoul(
-        peer_run(&p->arena, "grep -c -F \"%s\" %s.log 2>/dev/null || true", text, p->dir), NULL,
-        10);
-}
-
-static void await_log(struct peer *p, const char *text, unsigned count)
-{
-    for (unsigned i = 0; log_count(p, text) < count; i++) {
-        if (i == 500)
-            test_fail(__FILE__, __LINE__, "not %u times \"%s\" but:\n%s", count, text,
-                      peer_run(&p->arena, "tail -n 5 %s.log", p->dir));
-        usleep(10000);
-    }
-}
-
 static void start(struct peer *p, const char *flags)
 {
     unsigned before = p->pid == 0 && access(p->dir, F_OK) == 0
-                          ? log_count(p, "ready to serve client requests")
+                          ? peer_said(p, "ready to serve client requests")
                           : 0;
 
     peer_launch(p, flags);
-    await_log(p, "ready to serve client requests", before + 1);
+    peer_await_said(p, "ready to serve client requests", before + 1);
 }
 
 /* What curl prints of it, with alice's certificate unless the flags have another. */
@@ -116,8 +99,8 @@ TEST(clients_with_certificates_are_served)
     CHECK_STR(curl_as(&p, "alice", "--http2 -o /dev/null -w '%{http_version} %{http_code}'",
                       "/nowhere?x"),
               "2 404");
-    CHECK_EQ(log_count(&p, "starting with client TLS"), 1);
-    CHECK_EQ(log_count(&p, "serving client traffic securely"), 2);
+    CHECK_EQ(peer_said(&p, "starting with client TLS"), 1);
+    CHECK_EQ(peer_said(&p, "serving client traffic securely"), 2);
     peer_stop(&p);
     peer_close(&p);
 }
@@ -127,8 +110,8 @@ TEST(clients_with_certificates_are_served)
 static void check_stranger(struct peer *p, const char *line, const char *error, unsigned count)
 {
     peer_run(&p->arena, "(%s) </dev/null >/dev/null 2>&1 || true", line);
-    await_log(p, error, 1);
-    await_log(p, "rejected connection on client endpoint", count);
+    peer_await_said(p, error, 1);
+    peer_await_said(p, "rejected connection on client endpoint", count);
     CHECK_STR(ctl_as(p, "alice", "get k --print-value-only"), "v"); /* others are unaffected */
 }
 
@@ -145,7 +128,7 @@ static void check_strangers(struct peer *p)
                           "b.example,a.example",
                           mutual_flags(p), certs_crl("list")));
     CHECK_STR(ctl_as(p, "alice", "put k v"), "OK");
-    unsigned before = log_count(p, "rejected connection on client endpoint");
+    unsigned before = peer_said(p, "rejected connection on client endpoint");
 
     check_stranger(
         p, arena_printf(arena, "curl -s --cacert %s %s/version", certs_file("ca"), p->client_url),
@@ -202,7 +185,7 @@ static void check_refused(const char *flags, const char *why)
     p.pid = 0;
 
     CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 1);
-    if (log_count(&p, why) != 1)
+    if (peer_said(&p, why) != 1)
         test_fail(__FILE__, __LINE__, "not \"%s\" but:\n%s", why,
                   peer_run(&p.arena, "tail -n 3 %s.log", p.dir));
     CHECK(access(p.dir, F_OK) != 0); /* nothing was written */
@@ -337,7 +320,7 @@ TEST(certificates_are_replaced_under_load_without_a_failed_request)
     CHECK_STR(serial_shown(&p), "serial=09");
     load_close(&load);
     CHECK_EQ(load.failed, 0);
-    CHECK_EQ(log_count(&p, "rejected"), 0);
+    CHECK_EQ(peer_said(&p, "rejected"), 0);
     peer_stop(&p);
     peer_close(&p);
 }
@@ -360,11 +343,11 @@ TEST(certificates_may_be_unusable_for_a_while)
 
     peer_run(&p.arena, "rm %s", certs_key("live"));
     serial_shown(&p);
-    await_log(&p, "failed to find peer cert files", 1);
+    peer_await_said(&p, "failed to find peer cert files", 1);
     peer_run(&p.arena, "cp %s %s", certs_key("alice"), certs_key("live"));
     serial_shown(&p);
-    await_log(&p, "failed to create peer certificate", 1);
-    await_log(&p, "tls: private key does not match public key", 2);
+    peer_await_said(&p, "failed to create peer certificate", 1);
+    peer_await_said(&p, "tls: private key does not match public key", 2);
     caller_put(before, BYTES("k"), BYTES("v")); /* who was there before is unaffected */
     replace_pair(&p, "server");
 
@@ -392,7 +375,7 @@ TEST(a_server_makes_its_own_certificate_once)
     CHECK(strstr(text, "ecdsa-with-SHA512") && strstr(text, "P-521"));
     peer_run(&p.arena, "openssl x509 -noout -checkend 62000000 -in %s/fixtures/client/cert.pem",
              p.dir);
-    CHECK_EQ(log_count(&p, "automatically generate certificates"), 1);
+    CHECK_EQ(peer_said(&p, "automatically generate certificates"), 1);
     const char *line = arena_printf(&p.arena,
                                     "curl -sS --http1.1 --cacert %s/fixtures/client/cert.pem "
                                     "%s/health",
@@ -405,7 +388,7 @@ TEST(a_server_makes_its_own_certificate_once)
 
     CHECK_STR(peer_run(&p.arena, "%s", line), "{\"health\":\"true\",\"reason\":\"\"}");
     CHECK_STR(peer_run(&p.arena, "cksum %s/fixtures/client/*", p.dir), before);
-    CHECK_EQ(log_count(&p, "automatically generate certificates"), 1);
+    CHECK_EQ(peer_said(&p, "automatically generate certificates"), 1);
     peer_stop(&p);
     peer_close(&p);
 }

@@ -9,22 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { MEMBERS = 3, WAIT_MS = 20 * 1000, STEP_MS = 20 };
-
-static unsigned times_said(struct peer *p, const char *text)
-{
-    return (unsigned)strtoul(
-        peer_run(&p->arena, "grep -c -F '%s' %s.log 2>/dev/null || true", text, p->dir), NULL, 10);
-}
-
-static void await_said(struct peer *p, const char *text, unsigned count)
-{
-    for (unsigned ms = 0; times_said(p, text) < count; ms += STEP_MS) {
-        if (ms > WAIT_MS)
-            test_fail(__FILE__, __LINE__, "%s has not said %u times: %s", p->program, count, text);
-        usleep(STEP_MS * 1000);
-    }
-}
+enum { MEMBERS = 3 };
 
 static void use_https(struct peer *p)
 {
@@ -69,7 +54,7 @@ static const char *ask_version(struct peer *p, const char *cert, const char *fla
 static void check_strangers(struct peer *p)
 {
     static const struct stranger strangers[] = {
-        {NULL, "", "tls: client didn'\\''t provide a certificate"},
+        {NULL, "", "tls: client didn't provide a certificate"},
         {"stranger", "", "certificate signed by unknown authority"},
         {"expired", "", "certificate has expired or is not yet valid"},
         {"client", "", "client certificate authentication failed"},
@@ -88,13 +73,13 @@ static void check_strangers(struct peer *p)
     for (unsigned i = 0; i < sizeof(strangers) / sizeof(strangers[0]); i++) {
         const struct stranger *s = &strangers[i];
         CHECK_STR(ask_version(p, s->cert, s->flags), "");
-        await_said(p, "rejected connection on peer endpoint", i + 1);
-        await_said(p, s->error, 1);
+        peer_await_said(p, "rejected connection on peer endpoint", i + 1);
+        peer_await_said(p, s->error, 1);
         CHECK(strstr(ask_version(p, "m", ""), "etcdserver")); /* others are unaffected */
     }
     CHECK(strstr(ask_version(p, "anywhere", ""), "etcdserver"));
     CHECK(strstr(ask_version(p, "by-name", ""), "etcdserver"));
-    CHECK_EQ(times_said(p, "rejected connection on peer endpoint"),
+    CHECK_EQ(peer_said(p, "rejected connection on peer endpoint"),
              sizeof(strangers) / sizeof(strangers[0]));
     peer_stop(p);
     peer_close(p);
@@ -167,12 +152,12 @@ TEST(members_of_ours_and_etcds_meet_by_certificates_they_have_made)
         launch(members, i, "--peer-auto-tls");
     check_together(members);
 
-    CHECK_EQ(times_said(&members[0], "automatically generate certificates"), 1);
-    CHECK_EQ(times_said(&members[0], "rejected connection on peer endpoint"), 0);
+    CHECK_EQ(peer_said(&members[0], "automatically generate certificates"), 1);
+    CHECK_EQ(peer_said(&members[0], "rejected connection on peer endpoint"), 0);
     peer_stop(&members[0]);
     launch(members, 0, "--peer-auto-tls"); /* with the same certificate */
     check_together(members);
-    CHECK_EQ(times_said(&members[0], "automatically generate certificates"), 1);
+    CHECK_EQ(peer_said(&members[0], "automatically generate certificates"), 1);
     stop_all(members);
 }
 
@@ -200,8 +185,8 @@ TEST(a_member_with_a_name_that_is_not_allowed_stays_alone)
     CHECK_STR(PEER_CTL(&members[0], "put k v"), "OK");
     CHECK_STR(PEER_CTL(&members[1], "get k --print-value-only"), "v");
 
-    await_said(&members[2], "remote error: tls: bad certificate", 1);
-    await_said(&members[2], "client certificate authentication failed", 1);
+    peer_await_said(&members[2], "remote error: tls: bad certificate", 1);
+    peer_await_said(&members[2], "client certificate authentication failed", 1);
     for (unsigned i = 0; i < MEMBERS; i++) {
         peer_kill(&members[i]);
         peer_close(&members[i]);
