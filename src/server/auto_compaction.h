@@ -2,11 +2,10 @@
  * auto_compaction: history is compacted without anybody's asking, as far as the operator's flags
  * let it.
  *
- *     periodic   the store's revision is sampled ten times in the retention, or every six minutes
- * if that is less. What is as old as the retention is the oldest sample kept: it is compacted at,
- * once per retention or hour, but not before the first retention is over; and if that fails, at
- * each further sample revision   every five minutes all but the newest revisions, as many as the
- * retention says
+ * By time: the store's revision is sampled ten times in the retention, or every six minutes if that
+ * is less. What is as old as the retention is the oldest sample kept: it is compacted at, once per
+ * retention or hour, but not before the first retention is over; and if that fails, at each further
+ * sample. By revisions: every five minutes all but the newest, as many as the retention says.
  *
  * Every member samples, so that one that begins to lead knows what is old; only who leads compacts.
  * Samples are in memory alone: a restart begins anew.
@@ -19,8 +18,8 @@
  *
  * Promises   1. Periodic: a revision that is compacted at was the store's a whole retention ago.
  *            2. One compaction is under way at a time; one that is not applied within the time
- * limit of a proposal has failed.
- *            3. A revision is compacted at once: the same one is not asked for again.
+ *               limit of a proposal has failed.
+ *            3. A revision is compacted at no more than once.
  * Not here   Compacting (mvcc), and when what was compacted is removed (housekeeping.h).
  * Leans on   a clock; api for its facts, apply for results.
  */

@@ -695,14 +695,8 @@ static void show_process(struct exposition *x, const struct process_sample *p)
     exposition_gauge(x, "os_fd_limit", "The file descriptor limit.", p->files_max);
 }
 
-/*
- * Dashboards draw some of these, and etcd's own tests ask for all. Threads stand for goroutines,
- * the allocator's heap for Go's; there is no collector, so what tells of one is 0.
- */
-static void show_runtime(struct exposition *x, const struct process_sample *p)
+static void show_collector(struct exposition *x)
 {
-    uint64_t idle = p->heap_bytes - p->heap_used_bytes;
-
     exposition_family(
         x, "go_gc_duration_seconds", "summary",
         "A summary of the wall-time pause (stop-the-world) duration in garbage collection cycles.");
@@ -725,6 +719,10 @@ static void show_runtime(struct exposition *x, const struct process_sample *p)
                      "This value is set by the GOMEMLIMIT environment variable, and the "
                      "runtime/debug.SetMemoryLimit function. Sourced from /gc/gomemlimit:bytes.",
                      INT64_MAX);
+}
+
+static void show_heap(struct exposition *x, const struct process_sample *p)
+{
     exposition_gauge(x, "go_goroutines", "Number of goroutines that currently exist.", p->threads);
     exposition_gauge(x, "go_memstats_alloc_bytes",
                      "Number of bytes allocated in heap and currently in use. Equals to "
@@ -753,7 +751,7 @@ static void show_runtime(struct exposition *x, const struct process_sample *p)
     exposition_gauge(x, "go_memstats_heap_idle_bytes",
                      "Number of heap bytes waiting to be used. Equals to "
                      "/memory/classes/heap/released:bytes + /memory/classes/heap/free:bytes.",
-                     idle);
+                     p->heap_bytes - p->heap_used_bytes);
     exposition_gauge(x, "go_memstats_heap_inuse_bytes",
                      "Number of heap bytes that are in use. Equals to "
                      "/memory/classes/heap/objects:bytes + /memory/classes/heap/unused:bytes",
@@ -769,6 +767,10 @@ static void show_runtime(struct exposition *x, const struct process_sample *p)
                      "/memory/classes/heap/objects:bytes + /memory/classes/heap/unused:bytes + "
                      "/memory/classes/heap/released:bytes + /memory/classes/heap/free:bytes.",
                      p->heap_bytes);
+}
+
+static void show_memory(struct exposition *x, const struct process_sample *p)
+{
     exposition_gauge(x, "go_memstats_last_gc_time_seconds",
                      "Number of seconds since 1970 of last garbage collection.", 0);
     exposition_counter(x, "go_memstats_mallocs_total",
@@ -813,6 +815,17 @@ static void show_runtime(struct exposition *x, const struct process_sample *p)
     exposition_gauge(x, "go_memstats_sys_bytes",
                      "Number of bytes obtained from system. Equals to /memory/classes/total:byte.",
                      p->resident_bytes);
+}
+
+/*
+ * Dashboards draw some of these, and etcd's own tests ask for all. Threads stand for goroutines,
+ * the allocator's heap for Go's; there is no collector, so what tells of one is 0.
+ */
+static void show_runtime(struct exposition *x, const struct process_sample *p)
+{
+    show_collector(x);
+    show_heap(x, p);
+    show_memory(x, p);
     exposition_gauge(
         x, "go_sched_gomaxprocs_threads",
         "The current runtime.GOMAXPROCS setting, or the number of operating system threads that "
