@@ -1,8 +1,8 @@
 #include "cluster/fleet.h"
 
 #include "base/buf.h"
+#include "harness/port.h"
 
-#include <arpa/inet.h>
 #include <dirent.h>
 #include <errno.h>
 #include <ftw.h>
@@ -11,7 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
-#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -26,16 +25,8 @@ static bool failed(struct fleet *f, const char *what)
 
 static bool free_port(struct fleet *f, uint16_t *out)
 {
-    struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t len = sizeof(a);
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    bool ok = fd >= 0 && bind(fd, (struct sockaddr *)&a, len) == 0 &&
-              getsockname(fd, (struct sockaddr *)&a, &len) == 0;
-
-    *out = ntohs(a.sin_port);
-    if (fd >= 0)
-        close(fd);
-    return ok || failed(f, "no free port");
+    *out = port_take();
+    return *out != 0 || failed(f, "no free port");
 }
 
 static struct net_address on_loopback(uint16_t port)

@@ -1,5 +1,7 @@
 /* scripts/run-cluster, as docs/operations.md walks through it. */
+#include "base/mem.h"
 #include "harness/peer_test.h"
+#include "harness/port.h"
 #include "harness/test.h"
 
 #include <signal.h>
@@ -22,10 +24,13 @@ struct run {
 static void run_start(struct run *r, const char *program)
 {
     *r = (struct run){.dir = test_tmp_dir()};
+    uint16_t p[6];
+    for (size_t i = 0; i < ARRAY_LEN(p); i++)
+        CHECK((p[i] = port_take()) != 0);
     const char *line = arena_printf(&r->arena,
-                                    "exec scripts/run-cluster --server %s --dir %s --free-ports "
-                                    ">%s/log 2>&1",
-                                    program, r->dir, r->dir);
+                                    "exec scripts/run-cluster --server %s --dir %s "
+                                    "--ports %u,%u,%u,%u,%u,%u >%s/log 2>&1",
+                                    program, r->dir, p[0], p[1], p[2], p[3], p[4], p[5], r->dir);
 
     r->pid = fork();
     CHECK(r->pid >= 0);

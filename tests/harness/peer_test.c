@@ -3,6 +3,7 @@
 #include "base/buf.h"
 #include "base/mem.h"
 #include "base/sanitized.h"
+#include "harness/port.h"
 #include "harness/test.h"
 
 #include <arpa/inet.h>
@@ -28,15 +29,10 @@ void peer_need(void)
 
 static unsigned free_port(void)
 {
-    struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t len = sizeof(a);
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    unsigned port = port_take();
 
-    CHECK(fd >= 0);
-    CHECK_EQ(bind(fd, (struct sockaddr *)&a, len), 0);
-    CHECK_EQ(getsockname(fd, (struct sockaddr *)&a, &len), 0);
-    close(fd);
-    return ntohs(a.sin_port);
+    CHECK(port != 0);
+    return port;
 }
 
 static void open_peer(struct peer *p, const char *dir)
