@@ -251,7 +251,8 @@ TEST(the_log_is_released_while_a_long_tail_of_it_is_applied)
 {
     struct process p;
     struct flood flood = {.slow_from = 5000, .wanted = 5400};
-    open_process(&p, "--backend-batch-interval 1h");
+    /* A write waits for five seconds and two elections: long enough for a sanitizer. */
+    open_process(&p, "--backend-batch-interval 1h --election-timeout 50000");
     write_flood(&p.caller, &flood);
     peer_kill(&p.peer);
 
