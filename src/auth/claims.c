@@ -1,7 +1,7 @@
 #include "auth/claims.h"
 
 #include "base/assert.h"
-#include "base/text.h"
+#include "base/json.h"
 #include "gateway/json_scan.h"
 
 #include <math.h>
@@ -39,78 +39,21 @@ static uint8_t next_byte(struct walk *w)
     return *w->at;
 }
 
-static uint32_t take_hex4(struct walk *w)
-{
-    uint32_t value = 0;
-
-    assert(w->end - w->at >= 4);
-    for (size_t i = 0; i < 4; i++) {
-        int digit = text_hex_value(*w->at++);
-        assert(digit >= 0);
-        value = value << 4 | (uint32_t)digit;
-    }
-    return value;
-}
-
-static void append_rune(struct buf *out, uint32_t rune)
-{
-    if (rune < 0x80) {
-        buf_append_byte(out, (uint8_t)rune);
-        return;
-    }
-    if (rune < 0x800) {
-        buf_append_byte(out, (uint8_t)(0xc0 | rune >> 6));
-    } else if (rune < 0x10000) {
-        buf_append_byte(out, (uint8_t)(0xe0 | rune >> 12));
-        buf_append_byte(out, (uint8_t)(0x80 | (rune >> 6 & 0x3f)));
-    } else {
-        buf_append_byte(out, (uint8_t)(0xf0 | rune >> 18));
-        buf_append_byte(out, (uint8_t)(0x80 | (rune >> 12 & 0x3f)));
-        buf_append_byte(out, (uint8_t)(0x80 | (rune >> 6 & 0x3f)));
-    }
-    buf_append_byte(out, (uint8_t)(0x80 | (rune & 0x3f)));
-}
-
-/* Behind "\u". False: half of a pair. */
-static bool take_rune(struct walk *w, struct buf *out)
-{
-    uint32_t rune = take_hex4(w);
-
-    if (rune >= 0xdc00 && rune < 0xe000)
-        return false;
-    if (rune >= 0xd800 && rune < 0xdc00) {
-        if (w->at[0] != '\\' || w->at[1] != 'u') /* a quote follows at the latest, and a brace */
-            return false;
-        w->at += 2;
-        uint32_t second = take_hex4(w);
-        if (second < 0xdc00 || second >= 0xe000)
-            return false;
-        rune = 0x10000 + ((rune - 0xd800) << 10 | (second - 0xdc00));
-    }
-    append_rune(out, rune);
-    return true;
-}
-
 static bool take_escape(struct walk *w, struct buf *out)
 {
-    static const char from[] = "bfnrt\"\\/", to[] = "\b\f\n\r\t\"\\/";
-    uint8_t c = *w->at++;
+    struct bytes rest = bytes_of(w->at, (size_t)(w->end - w->at));
+    bool is_whole = json_take_escape(&rest, out);
 
-    if (c == 'u')
-        return take_rune(w, out);
-    const char *known = strchr(from, c);
-    assert(c && known);
-    buf_append_byte(out, (uint8_t)to[known - from]);
-    return true;
+    w->at = rest.at;
+    return is_whole;
 }
 
 static bool take_text(struct walk *w, struct buf *out)
 {
     buf_clear(out);
     for (w->at++; *w->at != '"';) {
-        uint8_t c = *w->at++;
-        if (c != '\\')
-            buf_append_byte(out, c);
+        if (*w->at != '\\')
+            buf_append_byte(out, *w->at++);
         else if (!take_escape(w, out))
             return false;
     }

@@ -1,7 +1,11 @@
 #include "base/json.h"
 
+#include "base/assert.h"
+#include "base/text.h"
+
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
 /* --- texts --- */
 
@@ -190,4 +194,72 @@ void json_put_texts(struct json *j, const char *name, const struct bytes *texts,
     for (size_t i = 0; i < count; i++)
         json_put_text(j, NULL, texts[i]);
     json_end_list(j);
+}
+
+/* --- escapes that are read --- */
+
+static void append_rune(struct buf *out, uint32_t rune)
+{
+    if (rune < 0x80) {
+        buf_append_byte(out, (uint8_t)rune);
+        return;
+    }
+    if (rune < 0x800) {
+        buf_append_byte(out, (uint8_t)(0xc0 | rune >> 6));
+    } else if (rune < 0x10000) {
+        buf_append_byte(out, (uint8_t)(0xe0 | rune >> 12));
+        buf_append_byte(out, (uint8_t)(0x80 | (rune >> 6 & 0x3f)));
+    } else {
+        buf_append_byte(out, (uint8_t)(0xf0 | rune >> 18));
+        buf_append_byte(out, (uint8_t)(0x80 | (rune >> 12 & 0x3f)));
+        buf_append_byte(out, (uint8_t)(0x80 | (rune >> 6 & 0x3f)));
+    }
+    buf_append_byte(out, (uint8_t)(0x80 | (rune & 0x3f)));
+}
+
+/* "\uXXXX" off the front, if that is what is there. */
+static bool take_unit(struct bytes *text, uint32_t *out)
+{
+    if (text->len < 6 || text->at[0] != '\\' || text->at[1] != 'u')
+        return false;
+    *out = 0;
+    for (size_t i = 2; i < 6; i++) {
+        int digit = text_hex_value(text->at[i]);
+        if (digit < 0)
+            return false;
+        *out = *out << 4 | (uint32_t)digit;
+    }
+    *text = bytes_of(text->at + 6, text->len - 6);
+    return true;
+}
+
+static bool take_rune(struct bytes *text, struct buf *out)
+{
+    uint32_t rune, second;
+    bool is_unit = take_unit(text, &rune);
+
+    assert(is_unit);
+    if (rune >= 0xd800 && rune < 0xe000) {
+        struct bytes rest = *text;
+        if (rune >= 0xdc00 || !take_unit(&rest, &second) || second < 0xdc00 || second >= 0xe000)
+            return false;
+        rune = 0x10000 + ((rune - 0xd800) << 10 | (second - 0xdc00));
+        *text = rest;
+    }
+    append_rune(out, rune);
+    return true;
+}
+
+bool json_take_escape(struct bytes *text, struct buf *out)
+{
+    static const char from[] = "bfnrt\"\\/", to[] = "\b\f\n\r\t\"\\/";
+
+    assert(text->len >= 2 && text->at[0] == '\\' && text->at[1] != 0);
+    if (text->at[1] == 'u')
+        return take_rune(text, out);
+    const char *known = strchr(from, text->at[1]);
+    assert(known);
+    buf_append_byte(out, (uint8_t)to[known - from]);
+    *text = bytes_of(text->at + 2, text->len - 2);
+    return true;
 }

@@ -55,3 +55,10 @@ enum json_spelling { JSON_GO, JSON_ZAP };
  */
 struct bytes json_next_piece(struct bytes *text, enum json_spelling spelling,
                              char scratch[static 8]);
+
+/*
+ * The other way: takes one escape off the front of *text, or two that are one character together,
+ * and appends what it stands for. The syntax must have been seen to be good (gateway/json_scan.h).
+ * False: it was half of a character and the other half does not follow; *text is behind it then.
+ */
+bool json_take_escape(struct bytes *text, struct buf *out);

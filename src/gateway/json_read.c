@@ -2,6 +2,7 @@
 
 #include "base/assert.h"
 #include "base/base64.h"
+#include "base/json.h"
 #include "base/mem.h"
 #include "base/text.h"
 #include "pb/codec.h"
@@ -105,25 +106,6 @@ static bool is_word(uint8_t c)
            c == '+' || c == '.' || c == '_';
 }
 
-static void append_rune(struct buf *out, uint32_t rune)
-{
-    if (rune < 0x80) {
-        buf_append_byte(out, (uint8_t)rune);
-    } else if (rune < 0x800) {
-        buf_append_byte(out, (uint8_t)(0xc0 | rune >> 6));
-    } else {
-        if (rune < 0x10000) {
-            buf_append_byte(out, (uint8_t)(0xe0 | rune >> 12));
-        } else {
-            buf_append_byte(out, (uint8_t)(0xf0 | rune >> 18));
-            buf_append_byte(out, (uint8_t)(0x80 | (rune >> 12 & 0x3f)));
-        }
-        buf_append_byte(out, (uint8_t)(0x80 | (rune >> 6 & 0x3f)));
-    }
-    if (rune >= 0x80)
-        buf_append_byte(out, (uint8_t)(0x80 | (rune & 0x3f)));
-}
-
 static bool bad_escape(struct reader *r, size_t string_at, struct bytes escape)
 {
     struct buf *why = begin_error(r, "syntax error ", string_at);
@@ -134,68 +116,17 @@ static bool bad_escape(struct reader *r, size_t string_at, struct bytes escape)
     return false;
 }
 
-static bool read_hex4(const uint8_t *at, uint32_t *out)
-{
-    *out = 0;
-    for (size_t i = 0; i < 4; i++) {
-        int digit = text_hex_value(at[i]);
-        if (digit < 0)
-            return false;
-        *out = *out << 4 | (uint32_t)digit;
-    }
-    return true;
-}
-
-/* "\uXXXX" at r->at, and its other half, if it is one of two. The other half is looked for in the
- * whole text, whose end may be nearer than six bytes. */
-static bool read_u_escape(struct reader *r, size_t string_at)
-{
-    uint32_t rune, second = 0;
-    bool is_hex = read_hex4(r->in.at + r->at + 2, &rune);
-
-    assert(is_hex); /* json_scan has seen it */
-    r->at += 6;
-    if (rune >= 0xd800 && rune < 0xe000) {
-        if (r->in.len - r->at < 6)
-            return cut_short(r);
-        const uint8_t *next = r->in.at + r->at;
-        bool follows = next[0] == '\\' && next[1] == 'u' && read_hex4(next + 2, &second);
-        if (!follows || rune >= 0xdc00 || second < 0xdc00 || second >= 0xe000)
-            return bad_escape(r, string_at, bytes_of(next, 6));
-        rune = 0x10000 + ((rune - 0xd800) << 10 | (second - 0xdc00));
-        r->at += 6;
-    }
-    append_rune(&r->string, rune);
-    return true;
-}
-
-static uint8_t short_escape(uint8_t c)
-{
-    switch (c) {
-    case 'b':
-        return '\b';
-    case 'f':
-        return '\f';
-    case 'n':
-        return '\n';
-    case 'r':
-        return '\r';
-    case 't':
-        return '\t';
-    default:
-        return c;
-    }
-}
-
+/* The other half of a character is looked for in the whole text, whose end may be nearer than six
+ * bytes. */
 static bool read_escape(struct reader *r, size_t string_at)
 {
-    uint8_t c = r->in.at[r->at + 1];
+    struct bytes rest = bytes_of(r->in.at + r->at, r->in.len - r->at);
+    bool is_whole = json_take_escape(&rest, &r->string);
 
-    if (c == 'u')
-        return read_u_escape(r, string_at);
-    buf_append_byte(&r->string, short_escape(c));
-    r->at += 2;
-    return true;
+    r->at = r->in.len - rest.len;
+    if (is_whole)
+        return true;
+    return rest.len < 6 ? cut_short(r) : bad_escape(r, string_at, bytes_of(rest.at, 6));
 }
 
 /* From here to the next escape or the end. */
