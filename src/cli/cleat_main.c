@@ -10,9 +10,9 @@
 #include "base/text.h"
 #include "cli/log_file.h"
 #include "cli/log_journal.h"
+#include "config/config.h"
 #include "io/loop.h"
 #include "io/worker.h"
-#include "server/config.h"
 #include "server/server.h"
 
 #include <errno.h>

@@ -17,7 +17,7 @@
 #pragma once
 
 #include "base/bytes.h"
-#include "server/config.h"
+#include "config/config.h"
 
 #include <pthread.h>
 

@@ -1,11 +1,11 @@
 #include "server/clients.h"
 
 #include "api/api.h"
+#include "config/config.h"
 #include "io/clock.h"
 #include "io/io.h"
 #include "io/net.h"
 #include "rpc/rpc.h"
-#include "server/config.h"
 #include "server/state.h"
 #include "watch/watch.h"
 

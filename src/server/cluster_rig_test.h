@@ -16,8 +16,8 @@
 
 #include "api/api_rig_test.h"
 #include "backend/backend_memory.h"
+#include "config/config.h"
 #include "io/fake_world.h"
-#include "server/config.h"
 #include "server/server.h"
 
 enum { CLUSTER_RIG_MAX = 9 };

@@ -1,8 +1,8 @@
 #include "server/founding.h"
 
+#include "config/config.h"
 #include "io/io.h"
 #include "peer/peer.h"
-#include "server/config.h"
 
 static struct bytes own_name(const struct founding *f)
 {

@@ -8,12 +8,12 @@
 #include "base/limits.h"
 #include "base/list.h"
 #include "base/rng.h"
+#include "config/config.h"
 #include "harness/peer_test.h"
 #include "harness/test.h"
 #include "interop/caller_test.h"
 #include "io/clock.h"
 #include "io/loop.h"
-#include "server/config.h"
 #include "server/server.h"
 
 #include <signal.h>

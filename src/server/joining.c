@@ -1,8 +1,8 @@
 #include "server/joining.h"
 
+#include "config/config.h"
 #include "io/io.h"
 #include "peer/peer.h"
-#include "server/config.h"
 
 static void end(struct joining *j, enum err e)
 {

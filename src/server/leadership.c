@@ -1,10 +1,10 @@
 /* Who leads, as this member sees it and has a say in it. */
 #include "api/api.h"
+#include "config/config.h"
 #include "lease/lease.h"
 #include "raft/quorum.h"
 #include "raft/raft.h"
 #include "raft/tracker.h"
-#include "server/config.h"
 #include "server/server_int.h"
 
 #include <inttypes.h>

@@ -1,8 +1,8 @@
 #include "server/metrics.h"
 
+#include "config/config.h"
 #include "io/io.h"
 #include "raft/raft.h"
-#include "server/config.h"
 #include "server/server_int.h"
 
 struct metrics *metrics_open(void)

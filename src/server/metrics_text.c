@@ -6,10 +6,10 @@
 
 #include "base/json.h"
 #include "cluster/cluster.h"
+#include "config/config.h"
 #include "mvcc/mvcc.h"
 #include "peer/peer.h"
 #include "raft/raft.h"
-#include "server/config.h"
 #include "server/exposition.h"
 #include "server/server_int.h"
 #include "wal/wal.h"

@@ -1,10 +1,10 @@
 #include "server/peering.h"
 
 #include "base/assert.h"
+#include "config/config.h"
 #include "io/clock.h"
 #include "io/io.h"
 #include "raft/raft.h"
-#include "server/config.h"
 #include "wal/wal.h"
 
 #include <string.h>

@@ -8,9 +8,9 @@
  * the leader alone knows.
  */
 #include "cluster/cluster.h"
+#include "config/config.h"
 #include "raft/raft.h"
 #include "raft/tracker.h"
-#include "server/config.h"
 #include "server/server_int.h"
 
 static void say_refused(const struct server *s, const char *text, const struct api_change *c,

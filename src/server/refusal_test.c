@@ -1,9 +1,9 @@
 /* A refused configuration, as the program tells it: one clear line on standard error, whatever the
  * flags say about the log, and its exit status. */
 #include "base/mem.h"
+#include "config/refusals_test.h"
 #include "harness/peer_test.h"
 #include "harness/test.h"
-#include "server/refusals_test.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -13,7 +13,7 @@
  */
 #pragma once
 
-#include "server/config.h"
+#include "config/config.h"
 
 struct secure {
     struct tls *tls;                  /* NULL: none was wanted, or it was not opened */

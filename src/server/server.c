@@ -11,12 +11,12 @@
  * until it is over.
  */
 #include "backend/backend.h"
+#include "config/config.h"
 #include "io/entropy.h"
 #include "mvcc/mvcc.h"
 #include "raft/raft.h"
 #include "rpc/line.h"
 #include "server/boot.h"
-#include "server/config.h"
 #include "server/digest.h"
 #include "server/server_int.h"
 #include "server/token_keys.h"

@@ -3,7 +3,7 @@
 #include "backend/backend.h"
 #include "base/list.h"
 #include "base/logger.h"
-#include "server/config.h"
+#include "config/config.h"
 #include "server/server_int.h"
 #include "wal/wal.h"
 

@@ -1,8 +1,8 @@
 /* The end: nobody new, a moment for those who are here, and everything on disk. */
 #include "api/api.h"
 #include "backend/backend.h"
+#include "config/config.h"
 #include "rpc/rpc.h"
-#include "server/config.h"
 #include "server/server_int.h"
 #include "wal/wal.h"
 

@@ -7,7 +7,7 @@
 
 #include "auth/tokens.h"
 #include "base/err.h"
-#include "server/config.h"
+#include "config/config.h"
 
 struct disk;
 

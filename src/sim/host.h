@@ -9,8 +9,8 @@
 #pragma once
 
 #include "backend/backend_memory.h"
+#include "config/config.h"
 #include "io/fake_world.h"
-#include "server/config.h"
 #include "server/server.h"
 #include "sim/climate.h"
 #include "sim/store_disk.h"

@@ -1,8 +1,8 @@
 #include "cli/utl/etcdutl.h"
 
 #include "base/assert.h"
+#include "config/value.h"
 #include "io/loop.h"
-#include "server/config_value.h"
 
 #include <stdio.h>
 #include <string.h>

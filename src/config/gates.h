@@ -1,5 +1,5 @@
 /*
- * config_gates: etcd's feature gates, "Name=true,Other=false", read as etcd reads them.
+ * gates: etcd's feature gates, "Name=true,Other=false", read as etcd reads them.
  *
  * Every gate of etcd 3.7 is known by name, so that a misspelled one is refused as such. Those that
  * are built are asked for by a function each, at the end of this header; the others cannot be

@@ -1,9 +1,9 @@
-#include "server/config_gates.h"
+#include "config/gates.h"
 
 #include "base/mem.h"
 #include "base/text.h"
 #include "cluster/urls.h"
-#include "server/config_value.h"
+#include "config/value.h"
 
 enum stage { ALPHA, BETA };
 

@@ -1,10 +1,10 @@
-#include "server/config.h"
+#include "config/config.h"
 
 #include "base/mem.h"
+#include "config/defaults_test.h"
+#include "config/flags.h"
+#include "config/refusals_test.h"
 #include "harness/test.h"
-#include "server/config_flags.h"
-#include "server/defaults_test.h"
-#include "server/refusals_test.h"
 
 #include <inttypes.h>
 #include <stdio.h>

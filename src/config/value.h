@@ -1,5 +1,5 @@
 /*
- * config_value: what operators type behind a flag, read as Go's flag package reads it.
+ * value: what operators type behind a flag, read as Go's flag package reads it.
  *
  * Each returns NULL when it is good, else the reason in Go's words.
  */

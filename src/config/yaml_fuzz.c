@@ -5,8 +5,8 @@
  * hold. The same bytes read twice are the same.
  */
 #include "base/assert.h"
-#include "server/config_file.h"
-#include "server/config_yaml.h"
+#include "config/file.h"
+#include "config/yaml.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

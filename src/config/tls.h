@@ -1,10 +1,10 @@
 /*
- * config_tls: what the flags say of TLS, checked as etcd checks it. Private to config.
+ * tls: what the flags say of TLS, checked as etcd checks it. Private to the room.
  */
 #pragma once
 
-#include "server/config.h"
-#include "server/config_flags.h"
+#include "config/config.h"
+#include "config/flags.h"
 
 /* Versions, suites, and either side's flags. False, and *why has the reason. */
 bool config_tls_read(const struct flags *flags, struct config *out, struct buf *why);

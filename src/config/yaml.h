@@ -1,5 +1,5 @@
 /*
- * config_yaml: a YAML text as a tree of values, as etcd's reader of its configuration sees it.
+ * yaml: a YAML text as a tree of values, as etcd's reader of its configuration sees it.
  *
  * etcd makes JSON of the YAML first and decodes that. So what a value is has been settled before
  * anybody asks for it: YAML 1.1 decides by the look of a plain word (yes is true, 010 is eight,
@@ -14,7 +14,7 @@
  *               and a text that would unfold to very much more than it is, is refused as in etcd.
  *            3. The fields of a map are in order of their keys, each once: the last one counts.
  *            4. No tree is deeper than YAML_DEPTH_MAX, aliases included: recursion is safe.
- * Not here   What a key means (config_file.h). Anchors of !!binary and !!timestamp: the former is
+ * Not here   What a key means (config/file.h). Anchors of !!binary and !!timestamp: the former is
  *            refused, the latter text, as in etcd.
  * Leans on   libyaml, whose door this is.
  */

@@ -1,5 +1,5 @@
 /*
- * config_auth: what --auth-token says, checked as etcd checks it. Private to config.
+ * auth: what --auth-token says, checked as etcd checks it. Private to the room.
  *
  *     simple
  *     jwt,sign-method=RS256,pub-key=FILE,priv-key=FILE,ttl=5m
@@ -9,7 +9,7 @@
  */
 #pragma once
 
-#include "server/config.h"
+#include "config/config.h"
 
 /* False, and *why has the reason. `unknown` is the options of a JWT that nobody knows, with commas
  * between them: etcd passes over them, and says so. Its text and those in `out` are the arena's. */

@@ -1,11 +1,11 @@
 /* Configuration files: what comes of them, what is refused and how, by our reader and by etcd's. */
-#include "server/config_file.h"
+#include "config/file.h"
 
 #include "base/limits.h"
 #include "base/mem.h"
+#include "config/config.h"
 #include "harness/peer_test.h"
 #include "harness/test.h"
-#include "server/config.h"
 
 #include <stdio.h>
 #include <stdlib.h>

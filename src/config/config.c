@@ -1,15 +1,15 @@
-#include "server/config.h"
+#include "config/config.h"
 
 #include "base/limits.h"
 #include "base/mem.h"
 #include "base/text.h"
 #include "cluster/cluster.h"
-#include "server/config_auth.h"
-#include "server/config_file.h"
-#include "server/config_flags.h"
-#include "server/config_tls.h"
-#include "server/config_value.h"
-#include "server/config_yaml.h"
+#include "config/auth.h"
+#include "config/file.h"
+#include "config/flags.h"
+#include "config/tls.h"
+#include "config/value.h"
+#include "config/yaml.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

@@ -1,14 +1,14 @@
 /*
- * config_flags: every flag of etcd 3.7.1, and Go's way of reading a command line.
+ * flags: every flag of etcd 3.7.1, and Go's way of reading a command line.
  *
  * The table names all of them, also those that do nothing here yet, since a flag that is unknown
- * and one that is not supported are told apart. Private to config.
+ * and one that is not supported are told apart. Private to the room.
  */
 #pragma once
 
 #include "base/buf.h"
 #include "cluster/urls.h"
-#include "server/config_gates.h"
+#include "config/gates.h"
 
 enum flag_kind {
     FLAG_BOOL,

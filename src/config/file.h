@@ -1,5 +1,5 @@
 /*
- * config_file: etcd's configuration file, as values of flags.
+ * file: etcd's configuration file, as values of flags.
  *
  * A key is mostly the name of a flag; some are in sections of their own (client-transport-security,
  * discovery-config). One table says which is which, and what etcd holds a key's value to: in a file
@@ -12,11 +12,11 @@
  * Where several things are wrong the first is told that etcd would tell: wrong types in the order
  * of the keys, then feature gates, then URLs.
  *
- * Private to config.
+ * Private to the room.
  */
 #pragma once
 
-#include "server/config_flags.h"
+#include "config/flags.h"
 
 enum config_file_result {
     CONFIG_FILE_OK,

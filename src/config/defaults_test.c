@@ -1,5 +1,5 @@
 /* Every flag at its default, in every spelling, given to etcd and to us as programs. */
-#include "server/defaults_test.h"
+#include "config/defaults_test.h"
 
 #include "base/buf.h"
 #include "base/mem.h"

@@ -1,8 +1,8 @@
-#include "server/config_flags.h"
+#include "config/flags.h"
 
 #include "base/assert.h"
 #include "base/text.h"
-#include "server/config_value.h"
+#include "config/value.h"
 
 #define FLAG_ROW_LONG(id, name, kind, initial, section, help)                                      \
     [FLAG_##id] = {name, initial, help, FLAG_##kind, SECTION_##section},

@@ -1,10 +1,10 @@
-#include "server/config_file.h"
+#include "config/file.h"
 
 #include "base/assert.h"
 #include "base/limits.h"
 #include "base/text.h"
-#include "server/config_value.h"
-#include "server/config_yaml.h"
+#include "config/value.h"
+#include "config/yaml.h"
 
 #include <ctype.h>
 #include <errno.h>

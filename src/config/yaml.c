@@ -1,9 +1,9 @@
-#include "server/config_yaml.h"
+#include "config/yaml.h"
 
 #include "base/assert.h"
 #include "base/limits.h"
 #include "base/mem.h"
-#include "server/config_value.h"
+#include "config/value.h"
 
 #include <math.h>
 #include <stdio.h>

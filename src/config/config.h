@@ -7,7 +7,7 @@
  * silence would be a promise.
  *
  * A configuration file (--config-file, ETCD_CONFIG_FILE) takes the place of all other flags and
- * variables, as in etcd; config_file.h reads it.
+ * variables, as in etcd; config/file.h reads it.
  *
  *     argv, env --> config_parse --> struct config, plain data, checked as a whole
  *                                --> notes: lines that the log is to have once there is a log
@@ -29,9 +29,9 @@
 #include "base/buf.h"
 #include "base/logger.h"
 #include "cluster/urls.h"
+#include "config/gates.h"
 #include "io/net.h"
 #include "io/tls.h"
-#include "server/config_gates.h"
 
 enum { CONFIG_LOG_OUTPUTS_MAX = 8 };
 

@@ -1,4 +1,4 @@
-#include "server/config_tls.h"
+#include "config/tls.h"
 
 #include "base/text.h"
 

@@ -1,6 +1,6 @@
-#include "server/config_auth.h"
+#include "config/auth.h"
 
-#include "server/config_value.h"
+#include "config/value.h"
 
 #include <string.h>
 

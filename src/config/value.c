@@ -1,4 +1,4 @@
-#include "server/config_value.h"
+#include "config/value.h"
 
 #include "base/text.h"
 

@@ -5,7 +5,7 @@
 #pragma once
 
 #include "base/arena.h"
-#include "server/config.h"
+#include "config/config.h"
 
 enum { CONFIG_WORDS_MAX = 16 };
 
