@@ -141,7 +141,11 @@ static void on_head(struct dial *d)
         in->refused = d->http.reader.status;
 }
 
-/* False: the stream was given up. */
+/*
+ * False: the stream was given up. Whoever speaks is active: a post that was sent before the stream
+ * was there may fail long after, and would be the last word about a peer whose streams then stay
+ * open for ever. Nobody would hand leadership to it, nor count it when members are changed.
+ */
 static bool decode(struct incoming *in, struct bytes piece)
 {
     struct peer *peer = in->peer;
@@ -157,8 +161,10 @@ static bool decode(struct incoming *in, struct bytes piece)
         case STREAM_MORE:
             return true;
         case STREAM_HEARTBEAT:
+            peer_activate(peer);
             break;
         case STREAM_FOUND:
+            peer_activate(peer);
             (void)peers_received(p, peer, &m, before - piece.len);
             blob_unref(frame);
             arena_reset(&p->arena);

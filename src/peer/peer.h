@@ -237,7 +237,7 @@ void peer_event_free(struct peer_event *e);
 /* How it stands with a member, for metrics and the log. */
 struct peer_status {
     bool is_active; /* a stream to it or from it is open, and nothing has failed since one was
-                       opened: etcd's meaning */
+                       opened, or it has spoken on one since: etcd's meaning, but for the last */
     uint64_t active_since_ms; /* monotonic */
     uint64_t sent_bytes, received_bytes;
     uint64_t sent_failures, received_failures, dropped_in, dropped_out;

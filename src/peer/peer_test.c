@@ -247,6 +247,29 @@ TEST(what_does_not_get_through_is_reported)
     peer_rig_close(r);
 }
 
+/* A post that was sent while nobody could be reached ends long after there are streams again. */
+TEST(a_late_failure_does_not_outlast_what_the_streams_say)
+{
+    struct peer_rig *r = peer_rig_open(2);
+
+    fake_wire_cut(r->at[2].io.net, true);
+    send_vote(r, 1, 2, 5);
+    peer_rig_run_ms(r, 3200);
+    fake_wire_cut(r->at[2].io.net, false);
+    peer_rig_until_streams(r, 1, 2, 4);
+    CHECK(peer_rig_status(r, 1, 2).is_active);
+    uint64_t failures = peer_rig_status(r, 1, 2).sent_failures;
+    peer_rig_until(r, &r->at[1].unreachable, r->at[1].unreachable + 1);
+    CHECK_EQ(peer_rig_status(r, 1, 2).sent_failures, failures + 1);
+    CHECK_EQ(peer_rig_status(r, 1, 2).streams, 4);
+
+    uint64_t other = peer_rig_id(2);
+    peer_rig_run_ms(r, PEER_LINK_HEARTBEAT_MS + 100);
+    CHECK(peer_rig_status(r, 1, 2).is_active);
+    CHECK_EQ(peers_longest_connected(r->at[1].peers, &other, 1), other);
+    peer_rig_close(r);
+}
+
 TEST(a_member_that_falls_silent_is_given_up_after_five_seconds)
 {
     struct peer_rig *r = peer_rig_connected(2);
