@@ -461,9 +461,17 @@ void writer_answered(struct actor *a, struct asked *q, struct bytes message)
 
 /* --- errors --- */
 
+/* By a member that has much to apply: it came back, or its store has hung for a while. */
 static bool is_too_many(struct bytes text)
 {
     return bytes_equal(text, BYTES("etcdserver: too many requests"));
+}
+
+/* Does it go through raft? Others wait for nothing that would have to be applied first. */
+static bool is_proposed(const struct history_op *o)
+{
+    return o->kind == OP_PUT || o->kind == OP_DELETE || o->kind == OP_TXN || o->kind == OP_GRANT ||
+           o->kind == OP_REVOKE || o->kind == OP_OTHER;
 }
 
 /* By the member's own raft, while leadership is handed over: it is not even in its log. */
@@ -531,9 +539,10 @@ static bool is_expected(struct actor *a, const struct asked *q, const struct cli
     case RPC_NOT_FOUND: /* the lease has expired */
         return o->lease != 0;
     case RPC_RESOURCE_EXHAUSTED: /* no space */
-        return a->o.has_quota || is_too_many(e->text);
+        return a->o.has_quota;
     case RPC_UNKNOWN: /* these have no code of their own in etcd */
-        return is_dropped(e->text) || (o->kind == OP_RENEW && is_not_primary(e->text)) ||
+        return is_dropped(e->text) || (is_proposed(o) && is_too_many(e->text)) ||
+               (o->kind == OP_RENEW && is_not_primary(e->text)) ||
                (q->is_headless && a->o.disk_may_fail && is_disks_error(e->text)) ||
                (q->is_backup && a->o.disk_may_fail && is_ended_backup(e->text)) ||
                (o->kind == OP_MAINTENANCE && is_slow_transfer(e->text));
@@ -551,8 +560,8 @@ static bool is_expected(struct actor *a, const struct asked *q, const struct cli
  * when it was applied. All that may also be said while it is on its way to somewhere leave it
  * unknown: no leader, leader changed, timed out, stopped, and whatever a connection may end with.
  * One that the store had no space for is told so even if it was the one that filled it. And what
- * was sent more than once may be refused because it has happened: a lease that is not there to be
- * revoked.
+ * was sent more than once may have happened before it was refused, or be refused because it has
+ * happened: a lease that is not there to be revoked.
  */
 bool writer_is_refusal(enum rpc_code code, struct bytes text, bool repeated)
 {
@@ -561,10 +570,8 @@ bool writer_is_refusal(enum rpc_code code, struct bytes text, bool repeated)
         return true;
     case RPC_NOT_FOUND:
         return !repeated;
-    case RPC_RESOURCE_EXHAUSTED:
-        return is_too_many(text);
     case RPC_UNKNOWN:
-        return is_dropped(text);
+        return !repeated && (is_dropped(text) || is_too_many(text));
     default:
         return false;
     }
@@ -614,7 +621,7 @@ static void call_failed(struct actor *a, struct asked *q, const struct client_ev
         send_again_or_give_up(a, q);
         return;
     }
-    a->disarms |= e->code == RPC_RESOURCE_EXHAUSTED && !is_too_many(e->text);
+    a->disarms |= e->code == RPC_RESOURCE_EXHAUSTED;
     if (e->code == RPC_NOT_FOUND) {
         history_lease_is_gone(a->h, o->lease);
         a->lease = 0;
