@@ -249,6 +249,24 @@ void rpc_call_end_early(struct call *c, enum rpc_code code, struct bytes text)
         rpc_call_touch(c);
 }
 
+/* The client gets no status, only a reset. */
+static void end_without_status(struct call *c, uint32_t error, enum rpc_code code,
+                               struct bytes text)
+{
+    if (!rpc_call_is_decided(c)) {
+        rpc_call_decide(c, code, text);
+        clear_queue(c);
+        tell_gone(c);
+        rpc_call_ignore_input(c);
+    }
+    rpc_call_reset(c, error);
+}
+
+void rpc_call_refuse_malformed(struct call *c)
+{
+    end_without_status(c, NGHTTP2_PROTOCOL_ERROR, RPC_INTERNAL, BYTES("malformed request"));
+}
+
 static void on_deadline(struct timer *t)
 {
     struct call *c = container_of(t, struct call, timer);
@@ -484,10 +502,7 @@ static void turn_away(struct call *c)
         rpc_call_end_early(c, RPC_RESOURCE_EXHAUSTED, text);
         return;
     }
-    rpc_call_decide(c, RPC_UNAVAILABLE, text);
-    tell_gone(c);
-    rpc_call_ignore_input(c);
-    rpc_call_reset(c, NGHTTP2_REFUSED_STREAM);
+    end_without_status(c, NGHTTP2_REFUSED_STREAM, RPC_UNAVAILABLE, text);
 }
 
 static void stash(struct call *c, struct bytes in)

@@ -239,6 +239,26 @@ static bool has_budget_for_call(const struct rpc_conn *c)
            c->queued < RPC_CONN_BYTES_MAX;
 }
 
+/*
+ * nghttp2 passes over what comes for a stream that is not open, and over PRIORITY, which we have
+ * told clients we do not heed. What cannot have been on its way when the stream ended is a breach
+ * of the rules, and the connection ends.
+ */
+static int on_begin_frame(nghttp2_session *s, const nghttp2_frame_hd *head, void *context)
+{
+    struct rpc_conn *c = context;
+    int32_t id = head->stream_id;
+
+    if (head->type == NGHTTP2_PRIORITY && id == 0)
+        dismiss(c, NGHTTP2_PROTOCOL_ERROR, BYTES("PRIORITY: stream_id == 0"));
+    if (head->type == NGHTTP2_HEADERS && id % 2 == 1 && !stream_ids_open(&c->ids, id))
+        dismiss(c, NGHTTP2_PROTOCOL_ERROR, BYTES("HEADERS: stream was skipped"));
+    if ((head->type == NGHTTP2_DATA || head->type == NGHTTP2_HEADERS) && id > 0 &&
+        !call_of_stream(s, id) && stream_ids_is_silent(&c->ids, id))
+        dismiss(c, NGHTTP2_STREAM_CLOSED, BYTES("stream closed"));
+    return 0;
+}
+
 static int on_begin_headers(nghttp2_session *s, const nghttp2_frame *f, void *context)
 {
     struct rpc_conn *c = context;
@@ -263,12 +283,18 @@ static int on_header(nghttp2_session *s, const nghttp2_frame *f, const uint8_t *
                      void *context)
 {
     struct rpc_conn *c = context;
+    struct call *call = c->arriving ? c->arriving : call_of_stream(s, f->hd.stream_id);
+    struct bytes n = bytes_of(name, name_len), v = bytes_of(value, value_len);
 
-    (void)s;
-    (void)f;
     (void)flags;
-    if (c->arriving)
-        rpc_call_field(c->arriving, bytes_of(name, name_len), bytes_of(value, value_len));
+    if (!call)
+        return 0;
+    if (call != c->arriving) {
+        fields_add_trailer(&call->form, n, v);
+        return 0;
+    }
+    fields_add(&call->form, n, v);
+    rpc_call_field(call, n, v);
     return 0;
 }
 
@@ -280,7 +306,12 @@ static int on_data_chunk(nghttp2_session *s, uint8_t flags, int32_t stream_id, c
 
     (void)flags;
     c->consumed += len;
-    if (call)
+    if (!call)
+        return 0;
+    fields_add_body(&call->form, len);
+    if (call->form.is_malformed)
+        rpc_call_refuse_malformed(call);
+    else
         rpc_call_data(call, bytes_of(at, len));
     return 0;
 }
@@ -303,6 +334,30 @@ static void got_ping(struct rpc_conn *c, const nghttp2_frame *f)
     }
 }
 
+/* A frame of a request is whole, and with END_STREAM the request. */
+static void got_request(struct rpc_conn *c, struct call *call, bool is_headers, bool ends)
+{
+    bool begins = call == c->arriving;
+
+    if (begins)
+        fields_end(&call->form);
+    else if (is_headers && !ends)
+        call->form.is_malformed = true; /* trailers are the last */
+    if (is_headers && !begins)
+        rpc_conn_count_control(c); /* no client of gRPC sends trailers */
+    if (ends)
+        fields_end_body(&call->form);
+    c->arriving = begins ? NULL : c->arriving;
+    if (call->form.is_malformed) {
+        rpc_call_refuse_malformed(call);
+        return;
+    }
+    if (begins)
+        rpc_call_fields_done(call);
+    if (ends)
+        rpc_call_remote_ended(call);
+}
+
 static int on_frame(nghttp2_session *s, const nghttp2_frame *f, void *context)
 {
     struct rpc_conn *c = context;
@@ -314,21 +369,17 @@ static int on_frame(nghttp2_session *s, const nghttp2_frame *f, void *context)
         call = call_of_stream(s, f->hd.stream_id);
         if (f->hd.type == NGHTTP2_DATA && f->hd.length == 0)
             rpc_conn_count_control(c);
-        if (!call)
-            break;
-        if (call == c->arriving) {
-            c->arriving = NULL;
-            rpc_call_fields_done(call);
-        } else if (f->hd.type == NGHTTP2_HEADERS) {
-            rpc_conn_count_control(c); /* trailers, which no client of gRPC sends */
-        }
-        if (f->hd.flags & NGHTTP2_FLAG_END_STREAM)
-            rpc_call_remote_ended(call);
+        if (call)
+            got_request(c, call, f->hd.type == NGHTTP2_HEADERS,
+                        f->hd.flags & NGHTTP2_FLAG_END_STREAM);
         break;
     case NGHTTP2_PING:
         got_ping(c, f);
         break;
     case NGHTTP2_RST_STREAM:
+        stream_ids_silence(&c->ids, f->hd.stream_id);
+        rpc_conn_count_control(c);
+        break;
     case NGHTTP2_PRIORITY:
         rpc_conn_count_control(c);
         break;
@@ -376,6 +427,8 @@ static int on_stream_close(nghttp2_session *s, int32_t stream_id, uint32_t error
     (void)error;
     if (c->arriving == call)
         c->arriving = NULL;
+    if (call && call->remote_ended)
+        stream_ids_silence(&c->ids, stream_id);
     if (call)
         rpc_call_detach(call);
     return 0;
@@ -385,6 +438,7 @@ nghttp2_session_callbacks *rpc_conn_callbacks_new(void)
 {
     nghttp2_session_callbacks *c = h2_callbacks_new();
 
+    nghttp2_session_callbacks_set_on_begin_frame_callback(c, on_begin_frame);
     nghttp2_session_callbacks_set_on_begin_headers_callback(c, on_begin_headers);
     nghttp2_session_callbacks_set_on_header_callback(c, on_header);
     nghttp2_session_callbacks_set_on_data_chunk_recv_callback(c, on_data_chunk);

@@ -71,7 +71,7 @@ void h2_greet(nghttp2_session *s, const struct h2_greeting *greeting)
     nghttp2_settings_entry entries[4];
     size_t count = 0;
 
-    if (greeting->concurrent_streams_max > 0)
+    if (greeting->concurrent_streams_max > 0 && greeting->concurrent_streams_max < UINT32_MAX)
         entries[count++] = (nghttp2_settings_entry){NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS,
                                                     greeting->concurrent_streams_max};
     entries[count++] = (nghttp2_settings_entry){NGHTTP2_SETTINGS_INITIAL_WINDOW_SIZE,

@@ -31,7 +31,7 @@ nghttp2_session *h2_session_new(bool server, const nghttp2_session_callbacks *ca
                                 const nghttp2_option *options, void *context);
 
 struct h2_greeting {
-    uint32_t concurrent_streams_max; /* 0: not announced */
+    uint32_t concurrent_streams_max; /* 0 or UINT32_MAX, unlimited: not announced */
     uint32_t header_bytes_max;
     uint32_t stream_window_bytes;
 };

@@ -101,7 +101,8 @@ struct rpc *rpc_open(const struct rpc_options *options)
     r->callbacks = rpc_conn_callbacks_new();
     r->h2_options = h2_options_new();
     /* nghttp2 would reset streams for what gRPC servers let pass: etcdctl 3.4 sends its whole
-     * endpoint, "http://10.0.0.1:2379", as :authority. We look at what we use of the fields. */
+     * endpoint, "http://10.0.0.1:2379", as :authority. The other rules are looked after in
+     * fields.c. */
     nghttp2_option_set_no_http_messaging(r->h2_options, 1);
     wire_pool_init(&r->pool);
     list_init(&r->conns);

@@ -59,7 +59,7 @@ struct rpc_options {
     const struct rpc_method *methods; /* lent until rpc_close */
     size_t method_count;
     size_t message_bytes_max;        /* received; 0: RPC_MESSAGE_BYTES_DEFAULT */
-    uint32_t concurrent_streams_max; /* 0: none announced, as etcd; our own bound still holds */
+    uint32_t concurrent_streams_max; /* 0, UINT32_MAX: none announced; our own bound still holds */
     uint64_t keepalive_min_ms;       /* clients may ping this often; etcd: 5 s; 0: gRPC's */
     uint64_t keepalive_interval_ms;  /* our pings, when nothing is heard; etcd: 2 h; 0: gRPC's */
     uint64_t keepalive_timeout_ms;   /* for their answer; etcd: 20 s */

@@ -5,6 +5,7 @@
  *     conn.c    one connection: which protocol it speaks, its session, budgets, pings, its end
  *     call.c    one call: its life, the messages it gets, its end
  *     call_fields.c   from the header fields of a request to a method, or a refusal
+ *     fields.h, stream_ids.h   does the client keep to the rules of HTTP/2?
  *     call_reply.c    what the core answers, and how nghttp2 gets it
  *     plain.c   HTTP/1.1 on a connection
  *     gateway_call.c  a call in JSON, over HTTP/1.1 or a WebSocket
@@ -29,10 +30,12 @@
 #include "io/clock.h"
 #include "io/io.h"
 #include "rpc/call_state.h"
+#include "rpc/fields.h"
 #include "rpc/gzip.h"
 #include "rpc/h2.h"
 #include "rpc/message.h"
 #include "rpc/rpc.h"
+#include "rpc/stream_ids.h"
 
 enum { PLAIN_BODY_FACTOR = 2 }; /* JSON is about this much longer than the message it stands for */
 
@@ -128,6 +131,7 @@ struct rpc_conn {
 
     nghttp2_session *session;
     struct call *arriving; /* the one whose header fields are being read */
+    struct stream_ids ids;
     struct plain *plain;
     size_t preface_seen; /* CONN_NEW: bytes that were those of HTTP/2's preface */
     bool within_session; /* nghttp2 is on the stack: it must not be freed */
@@ -196,7 +200,8 @@ struct call {
     struct kept path, content_type, timeout, encoding, token, authorization, version, authority;
     struct kept verb, leader;
     bool is_grpc, fields_too_large;
-    struct web *web; /* of a stream that is no gRPC, as far as is known */
+    struct fields form; /* of a stream: is it well-formed? */
+    struct web *web;    /* of a stream that is no gRPC, as far as is known */
 
     /* In. */
     struct message_reader reader;
@@ -319,6 +324,9 @@ void rpc_call_end_input(struct call *c);
 /* We end the call, not the core: the client gets a status, the core is told that it is gone. */
 void rpc_call_end_early(struct call *c, enum rpc_code code, struct bytes text);
 void rpc_call_reset(struct call *c, uint32_t error);
+
+/* The client does not keep to HTTP/2's rules for requests: only a reset says so. */
+void rpc_call_refuse_malformed(struct call *c);
 
 /* The content of the reader is a message of its own, and whole. */
 void rpc_call_take_message(struct call *c);

@@ -13,7 +13,6 @@ struct web {
     struct buf fields; /* lines of "name:value" */
     struct buf reply;  /* its body */
     size_t sent;       /* of it */
-    bool is_malformed;
 };
 
 enum { STATUS_DIGITS = 3, LENGTH_DIGITS_MAX = 20 };
@@ -129,19 +128,7 @@ void rpc_web_reply(struct call *c, unsigned status, const char *type, struct byt
 
 /* --- the request --- */
 
-/* nghttp2 does not look for us; and the lines must stay lines. */
-static bool is_sound(struct bytes text, bool is_name)
-{
-    for (size_t i = 0; i < text.len; i++) {
-        uint8_t b = text.at[i];
-        if ((b < 0x20 && b != '\t') || b == 0x7f)
-            return false;
-        if (is_name && (b <= ' ' || b == ':' || (b >= 'A' && b <= 'Z')))
-            return false;
-    }
-    return !is_name || text.len > 0;
-}
-
+/* They stay lines: what cannot be in a field makes a request malformed (fields.h). */
 static void add_line(struct web *w, struct bytes name, struct bytes value)
 {
     buf_append(&w->fields, name);
@@ -152,11 +139,7 @@ static void add_line(struct web *w, struct bytes name, struct bytes value)
 
 void rpc_web_field(struct call *c, struct bytes name, struct bytes value)
 {
-    bool is_pseudo = name.len > 0 && name.at[0] == ':';
-
-    if (!is_sound(value, false) || (!is_pseudo && !is_sound(name, true)))
-        c->web->is_malformed = true;
-    else if (!is_pseudo)
+    if (!c->form.is_malformed && name.at[0] != ':')
         add_line(c->web, name, value);
 }
 
@@ -177,10 +160,6 @@ void rpc_web_fields_done(struct call *c)
     struct bytes host = rpc_call_authority(c);
 
     c->is_plain = true;
-    if (c->web->is_malformed || !is_sound(host, false)) {
-        refuse(c, 400);
-        return;
-    }
     if (host.len > 0)
         add_line(c->web, BYTES("host"), host);
     c->kept += c->web->fields.len;

@@ -124,7 +124,8 @@ static void check_status(struct rpc_rig *r, struct bytes sent, const char *statu
     buf_free(&fields);
 }
 
-TEST(plain_requests_on_http2_that_make_no_sense_are_refused)
+/* The core sees fields as lines: what could make two of one is reset before. */
+TEST(plain_requests_on_http2_with_malformed_fields_are_reset)
 {
     static const struct {
         const char *name, *value;
@@ -134,12 +135,21 @@ TEST(plain_requests_on_http2_that_make_no_sense_are_refused)
 
     for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
         struct buf sent = {0}, fields = {0};
+        struct raw raw = {0};
+        uint32_t stream;
+        struct bytes error;
         frame_preface(&sent);
         field_put(&fields, ":method", "GET");
+        field_put(&fields, ":scheme", "https");
         field_put(&fields, ":path", "/a");
         field_put(&fields, bad[i].name, bad[i].value);
         frame_put(&sent, 1, 5, 1, buf_bytes(&fields));
-        check_status(&r, buf_bytes(&sent), ":status: 400\n");
+        connect_by_tls(&r, &raw);
+        raw_send(&raw, buf_bytes(&sent));
+        rpc_rig_for_ms(&r, 100);
+        CHECK(frame_find(buf_bytes(&raw.got), RST_STREAM, 0, &stream, &error));
+        CHECK(bytes_equal(error, BYTES("\0\0\0\1")));
+        raw_close(&r, &raw);
         buf_free(&sent);
         buf_free(&fields);
     }

@@ -1,0 +1,117 @@
+#include "rpc/fields.h"
+
+#include "base/text.h"
+
+#include <nghttp2/nghttp2.h>
+#include <string.h>
+#include <strings.h>
+
+enum {
+    PSEUDO_METHOD = 1,
+    PSEUDO_SCHEME = 2,
+    PSEUDO_PATH = 4,
+    PSEUDO_AUTHORITY = 8,
+};
+
+#define IS(name, literal)                                                                          \
+    ((name).len == sizeof(literal) - 1 && memcmp((name).at, literal, sizeof(literal) - 1) == 0)
+
+static uint8_t pseudo_of(struct bytes name)
+{
+    return IS(name, ":path")        ? PSEUDO_PATH
+           : IS(name, ":method")    ? PSEUDO_METHOD
+           : IS(name, ":scheme")    ? PSEUDO_SCHEME
+           : IS(name, ":authority") ? PSEUDO_AUTHORITY
+                                    : 0;
+}
+
+static bool add_pseudo(struct fields *f, struct bytes name, struct bytes value)
+{
+    uint8_t which = pseudo_of(name);
+
+    if (which == 0 || f->has_usual || (f->pseudo & which))
+        return false;
+    f->pseudo |= which;
+    if (which == PSEUDO_METHOD)
+        f->is_connect = IS(value, "CONNECT");
+    return which != PSEUDO_PATH || value.len > 0;
+}
+
+static bool add_length(struct fields *f, struct bytes value)
+{
+    if (f->has_length)
+        return false;
+    f->has_length = true;
+    return text_read_number(value, UINT64_MAX, &f->length) == ERR_OK;
+}
+
+/* Of the connection, or of HTTP/1's way to send a body. */
+static bool is_of_connection(struct bytes name)
+{
+    switch (name.len) {
+    case 7:
+        return IS(name, "upgrade");
+    case 10:
+        return IS(name, "connection") || IS(name, "keep-alive");
+    case 16:
+        return IS(name, "proxy-connection");
+    case 17:
+        return IS(name, "transfer-encoding");
+    default:
+        return false;
+    }
+}
+
+static bool add_usual(struct fields *f, struct bytes name, struct bytes value)
+{
+    f->has_usual = true;
+    if (!nghttp2_check_header_name(name.at, name.len) || is_of_connection(name))
+        return false;
+    if (IS(name, "te"))
+        return value.len == 8 && strncasecmp((const char *)value.at, "trailers", 8) == 0;
+    return !IS(name, "content-length") || add_length(f, value);
+}
+
+static bool is_pseudo(struct bytes name)
+{
+    return name.len > 0 && name.at[0] == ':';
+}
+
+void fields_add(struct fields *f, struct bytes name, struct bytes value)
+{
+    bool is_sound = is_pseudo(name) ? add_pseudo(f, name, value) : add_usual(f, name, value);
+
+    if (!is_sound || !nghttp2_check_header_value(value.at, value.len))
+        f->is_malformed = true;
+}
+
+/* A length comes too late here to say anything about the body. */
+void fields_add_trailer(struct fields *f, struct bytes name, struct bytes value)
+{
+    if (is_pseudo(name) || IS(name, "content-length"))
+        f->is_malformed = true;
+    else
+        fields_add(f, name, value);
+}
+
+void fields_end(struct fields *f)
+{
+    uint8_t needed = f->is_connect ? PSEUDO_METHOD | PSEUDO_AUTHORITY
+                                   : PSEUDO_METHOD | PSEUDO_SCHEME | PSEUDO_PATH;
+
+    if ((f->pseudo & needed) != needed || (f->is_connect && f->pseudo != needed))
+        f->is_malformed = true;
+}
+
+void fields_add_body(struct fields *f, size_t count)
+{
+    f->taken += count;
+    if (f->has_length && f->taken > f->length)
+        f->is_malformed = true;
+}
+
+void fields_end_body(struct fields *f)
+{
+    if (f->has_length && f->taken != f->length)
+        f->is_malformed = true;
+}
