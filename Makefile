@@ -15,7 +15,8 @@
 #   make cluster-catchup  what it costs to bring back a member that was away: KEYS=1000000
 #   make interop    members of ours and of real etcd in one cluster, and from one kind to the other
 #   make peers      real etcd and its tools, from the Go module registry, into build/peers, and those
-#                   of the release before into build/peers36 (make peers36 for them alone)
+#                   of the release before into build/peers36 (make peers36 for them alone); and
+#                   h2spec, which tries out a server's HTTP/2, into build/h2spec
 #   make install PREFIX=/usr/local
 #
 # How files find their place, by name alone:
@@ -84,7 +85,7 @@ PROGRAMS += $(patsubst tests/model/%_main.c,$(BUILD)/model-%,$(filter tests/mode
 PROGRAMS += $(patsubst tests/cluster/%_main.c,$(BUILD)/cluster-%,$(filter tests/cluster/%_main.c,$(TOOLS)))
 
 .PHONY: all run run-cluster test check asan tsan fuzz lint format bench sim cluster-faults cluster-installs \
-        cluster-soak cluster-failover cluster-catchup interop peers peers36 install clean FORCE
+        cluster-soak cluster-failover cluster-catchup interop peers peers36 h2spec install clean FORCE
 .DELETE_ON_ERROR:
 .SECONDARY:
 all: $(PROGRAMS) compile_commands.json
@@ -242,10 +243,12 @@ format:
 
 # --- the rest ---
 
-peers: peers36
+peers: peers36 h2spec
 	@scripts/peers tests/peers build/peers
 peers36:
 	@scripts/peers tests/peers36 build/peers36
+h2spec:
+	@scripts/peers tests/h2spec build/h2spec
 install: $(BUILD)/cleat $(BUILD)/cleatutl
 	install -D -m 755 -t $(DESTDIR)$(PREFIX)/bin $^
 clean:
