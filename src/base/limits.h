@@ -37,6 +37,11 @@ enum {
 
 enum {
     LOG_LINE_BYTES_MAX = 4096,     /* a longer line is cut */
+    LOG_SAMPLE_EACH = 100,         /* lines of a kind in a second, then each hundredth: etcd's */
+    LOG_KEY_BYTES_MAX = 256,       /* of a client's key in a line: more, and the rest would be cut */
+    LOG_TEXT_BYTES_MAX = 1024,     /* of a request's description */
+    LOG_TRACE_STEPS_MAX = 8,       /* of a trace: nothing has more stages */
+    LOG_TRACE_MS = 100,            /* what takes longer has its stages told: etcd's */
     MEM_SPARE_BYTES_MAX = 4 * MIB, /* of freed small pieces that one thread keeps */
     MEM_PREPARED_BYTES = 2 * MIB,  /* a region of huge pages, */
     MEM_PREPARED_MAX = 2,          /* and how many of them are kept ready */

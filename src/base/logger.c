@@ -112,6 +112,17 @@ static void put_duration(struct line *l, int64_t ns)
     }
 }
 
+static void put_texts(struct line *l, const struct log_field *f)
+{
+    put_str(l, "[");
+    for (size_t i = 0; i < f->texts.count; i++) {
+        if (i > 0)
+            put_str(l, ",");
+        put_quoted(l, f->texts.at[i]);
+    }
+    put_str(l, "]");
+}
+
 static void put_value(struct line *l, const struct log_field *f)
 {
     switch (f->kind) {
@@ -134,6 +145,14 @@ static void put_value(struct line *l, const struct log_field *f)
         put_str(l, "\"");
         put_duration(l, f->i64);
         put_str(l, "\"");
+        break;
+    case LOG_FIELD_TIME:
+        put_str(l, "\"");
+        put_time(l, f->i64);
+        put_str(l, "\"");
+        break;
+    case LOG_FIELD_TEXTS:
+        put_texts(l, f);
         break;
     }
 }
@@ -221,6 +240,28 @@ void log_write(const struct logger *logger, enum log_level level, const char *ca
     l.at[l.len++] = '\n';
     assert(l.len <= sizeof(l.at));
     logger->sink(logger->sink_context, bytes_of(l.at, l.len));
+}
+
+const char *log_duration_text(int64_t ns, char out[LOG_DURATION_TEXT_MAX])
+{
+    struct line l;
+
+    l.len = 0;
+    l.full = false;
+    put_duration(&l, ns);
+    assert(l.len < LOG_DURATION_TEXT_MAX); /* "-2562047h47m16.854775808s" is the longest */
+    memcpy(out, l.at, l.len);
+    out[l.len] = 0;
+    return out;
+}
+
+bool log_sampler_takes(struct log_sampler *s, uint64_t now_ms)
+{
+    uint64_t second = now_ms / 1000;
+
+    s->count = second == s->second ? s->count + 1 : 1;
+    s->second = second;
+    return s->count <= LOG_SAMPLE_EACH || s->count % LOG_SAMPLE_EACH == 0;
 }
 
 void log_sink_fd(void *context, struct bytes line)

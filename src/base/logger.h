@@ -24,7 +24,9 @@ enum log_field_kind {
     LOG_FIELD_U64,
     LOG_FIELD_HEX, /* ids: lower-case hex, in quotes */
     LOG_FIELD_BOOL,
-    LOG_FIELD_NS, /* durations, as Go prints them: "1.5s", "100ms" */
+    LOG_FIELD_NS,    /* durations, as Go prints them: "1.5s", "100ms" */
+    LOG_FIELD_TIME,  /* as the ts field */
+    LOG_FIELD_TEXTS, /* a list of strings */
 };
 
 struct log_field {
@@ -35,6 +37,10 @@ struct log_field {
         int64_t i64;
         uint64_t u64;
         bool boolean;
+        struct {
+            const struct bytes *at;
+            size_t count;
+        } texts;
     };
 };
 
@@ -45,6 +51,9 @@ struct log_field {
 #define LOG_ID(k, v)    ((struct log_field){.key = (k), .kind = LOG_FIELD_HEX, .u64 = (v)})
 #define LOG_BOOL(k, v)  ((struct log_field){.key = (k), .kind = LOG_FIELD_BOOL, .boolean = (v)})
 #define LOG_NS(k, v)    ((struct log_field){.key = (k), .kind = LOG_FIELD_NS, .i64 = (v)})
+#define LOG_TIME(k, v)  ((struct log_field){.key = (k), .kind = LOG_FIELD_TIME, .i64 = (v)})
+#define LOG_TEXTS(k, v, n)                                                                         \
+    ((struct log_field){.key = (k), .kind = LOG_FIELD_TEXTS, .texts = {(v), (n)}})
 
 /* Takes a whole line, newline included. May be called from any thread. */
 typedef void log_sink(void *context, struct bytes line);
@@ -65,6 +74,20 @@ struct logger {
 /* A line longer than LOG_LINE_BYTES_MAX is cut. */
 void log_write(const struct logger *logger, enum log_level level, const char *caller,
                const char *message, const struct log_field *fields, size_t count);
+
+/* A duration as LOG_NS has it, for texts that quote one. */
+enum { LOG_DURATION_TEXT_MAX = 32 };
+const char *log_duration_text(int64_t ns, char out[LOG_DURATION_TEXT_MAX]);
+
+/*
+ * Of lines that everything may lead to, while a server is overloaded or a client asks for nonsense,
+ * not all can be written: that would be what it is busy with. As etcd's logger does it: the first
+ * hundred of a second, then each hundredth. All zeroes before; one for each line.
+ */
+struct log_sampler {
+    uint64_t second, count;
+};
+bool log_sampler_takes(struct log_sampler *s, uint64_t now_ms);
 
 /* A sink that writes to the file descriptor which the context points to: an int. */
 void log_sink_fd(void *context, struct bytes line);
