@@ -40,6 +40,7 @@ enum {
     LOG_SAMPLE_EACH = 100,         /* lines of a kind in a second, then each hundredth: etcd's */
     LOG_KEY_BYTES_MAX = 256,       /* of a client's key in a line: more, and the rest would be cut */
     LOG_TEXT_BYTES_MAX = 1024,     /* of a request's description */
+    PB_DESCRIBED_DEPTH_MAX = 16,   /* of messages in one another, in it */
     LOG_TRACE_STEPS_MAX = 8,       /* of a trace: nothing has more stages */
     LOG_TRACE_MS = 100,            /* what takes longer has its stages told: etcd's */
     MEM_SPARE_BYTES_MAX = 4 * MIB, /* of freed small pieces that one thread keeps */
@@ -507,6 +508,8 @@ enum {
     PENDING_OWN_TIMES = 16,      /* own proposals under way whose time is measured: few there are */
     PENDING_LIMIT_MS = 5000,     /* etcd's, for proposals and reads, and two elections more */
     PENDING_READ_RETRY_MS = 500, /* a round of reads without a reply is asked again */
+    STAGE_MARKS = 4096,          /* of how far a stage had come when: four seconds and more */
+    STAGE_MARK_NS = 1000000,     /* apart: what is looked up took a hundred times that */
     PENDING_RUNS_MAX = 4096,     /* of proposals under way whose place in the log is known */
 
     HOUSEKEEPING_LEASE_MS = 500,    /* how often expired leases are looked for */

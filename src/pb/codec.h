@@ -65,6 +65,14 @@ struct blob *pb_encode_blob(const struct pb_schema *schema, const void *msg);
  * and logs. */
 void pb_dump(const struct pb_schema *schema, const void *msg, struct buf *out);
 
+/* Appends what a request is about in one line of bounded length, for logs:
+ *
+ *     key:"a" range_end:"b" limit:10
+ *     compare:<...> success:<request_put:<key:"a" value_size:6>>
+ *
+ * Of a key's value there is the size; of a password, its hash or a token nothing. */
+void pb_describe(const struct pb_schema *schema, const void *msg, struct buf *out);
+
 /* For each message NAME: pb_NAME_schema, and the same two doors with types that are checked. */
 #define PB_DECLARE(name, type)                                                                     \
     extern const struct pb_schema pb_##name##_schema;                                              \

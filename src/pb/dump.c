@@ -1,3 +1,4 @@
+#include "base/limits.h"
 #include "pb/codec.h"
 #include "pb/pb_int.h"
 
@@ -95,4 +96,84 @@ static void dump_message(const struct pb_schema *schema, const uint8_t *msg, uns
 void pb_dump(const struct pb_schema *schema, const void *msg, struct buf *out)
 {
     dump_message(schema, msg, 0, out);
+}
+
+/* --- in one line --- */
+
+/* A value, by its size; or nothing at all of what is nobody's business. */
+static bool is_hidden(const struct pb_field *f, bool *by_size)
+{
+    static const char *const secrets[] = {"password", "hashedPassword", "simple_token", "token"};
+
+    *by_size = f->kind == PB_BYTES && strcmp(f->name, "value") == 0;
+    for (size_t i = 0; i < ARRAY_LEN(secrets); i++)
+        if ((f->kind == PB_BYTES || f->kind == PB_STRING) && strcmp(f->name, secrets[i]) == 0)
+            return true;
+    return *by_size;
+}
+
+static void describe_text(struct bytes text, struct buf *out)
+{
+    size_t len = text.len < LOG_KEY_BYTES_MAX ? text.len : LOG_KEY_BYTES_MAX;
+
+    dump_text(bytes_of(text.at, len), out);
+    if (len < text.len)
+        buf_append_str(out, "...");
+}
+
+static void describe_message(const struct pb_schema *schema, const uint8_t *msg, unsigned depth,
+                             struct buf *out);
+
+static void describe_field(const struct pb_field *f, const uint8_t *at, unsigned depth,
+                           struct buf *out)
+{
+    bool by_size, hidden = is_hidden(f, &by_size);
+
+    if (hidden && !by_size)
+        return;
+    if (out->len > 0 && out->at[out->len - 1] != '<')
+        buf_append_byte(out, ' ');
+    if (by_size) {
+        buf_printf(out, "%s_size:%zu", f->name, ((const struct bytes *)(const void *)at)->len);
+        return;
+    }
+    buf_printf(out, "%s:", f->name);
+    if (f->kind == PB_MESSAGE) {
+        buf_append_byte(out, '<');
+        describe_message(f->sub, at, depth + 1, out);
+        buf_append_byte(out, '>');
+    } else if (f->kind < PB_BYTES) {
+        dump_number(f, at, out);
+    } else {
+        describe_text(*(const struct bytes *)(const void *)at, out);
+    }
+}
+
+/* Transactions may be nested thousands of levels deep, and have thousands of operations. */
+static void describe_message(const struct pb_schema *schema, const uint8_t *msg, unsigned depth,
+                             struct buf *out)
+{
+    for (const struct pb_field *f = schema->fields; f < schema->fields + schema->field_count; f++) {
+        const uint8_t *at = msg + f->offset;
+        if (!pb_is_present(f, msg))
+            continue;
+        struct pb_any_list list = {0};
+        if (f->place >= PB_LIST)
+            list = pb_load_list(f, at);
+        else
+            list = (struct pb_any_list){
+                (uint8_t *)(f->kind == PB_MESSAGE ? pb_load_message(f, at) : at), 1};
+        for (size_t i = 0; i < list.count; i++) {
+            if (out->len > LOG_TEXT_BYTES_MAX || depth > PB_DESCRIBED_DEPTH_MAX) {
+                buf_append_str(out, "...");
+                return;
+            }
+            describe_field(f, list.at + i * pb_element_size(f), depth, out);
+        }
+    }
+}
+
+void pb_describe(const struct pb_schema *schema, const void *msg, struct buf *out)
+{
+    describe_message(schema, msg, 0, out);
 }
