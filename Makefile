@@ -17,6 +17,7 @@
 #   make peers      real etcd and its tools, from the Go module registry, into build/peers, and those
 #                   of the release before into build/peers36 (make peers36 for them alone); and
 #                   h2spec, which tries out a server's HTTP/2, into build/h2spec
+#   make clients    the clients whose scripted sessions the tests run, into build/clients
 #   make install PREFIX=/usr/local
 #
 # How files find their place, by name alone:
@@ -85,7 +86,8 @@ PROGRAMS += $(patsubst tests/model/%_main.c,$(BUILD)/model-%,$(filter tests/mode
 PROGRAMS += $(patsubst tests/cluster/%_main.c,$(BUILD)/cluster-%,$(filter tests/cluster/%_main.c,$(TOOLS)))
 
 .PHONY: all run run-cluster test check asan tsan fuzz lint format bench sim cluster-faults cluster-installs \
-        cluster-soak cluster-failover cluster-catchup interop peers peers36 h2spec install clean FORCE
+        cluster-soak cluster-failover cluster-catchup interop peers peers36 h2spec clients install \
+        clean FORCE
 .DELETE_ON_ERROR:
 .SECONDARY:
 all: $(PROGRAMS) compile_commands.json
@@ -249,6 +251,8 @@ peers36:
 	@scripts/peers tests/peers36 build/peers36
 h2spec:
 	@scripts/peers tests/h2spec build/h2spec
+clients:
+	@scripts/clients build/clients
 install: $(BUILD)/cleat $(BUILD)/cleatutl
 	install -D -m 755 -t $(DESTDIR)$(PREFIX)/bin $^
 clean:

@@ -2,12 +2,12 @@
 """A session with python3-etcd3, printed as it goes.
 
 It is run against real etcd and against us, and the two transcripts must be equal; so it prints
-nothing that may differ (ids, sizes, times).
-
-    session.py HOST PORT
+nothing that may differ (ids, sizes, times). How it is called is told in sessions_test.c.
 """
 import sys
 import threading
+import time
+from urllib.parse import urlparse
 
 import etcd3
 import grpc
@@ -164,9 +164,39 @@ def refused(what, act):
         say(what, type(e).__name__)
 
 
+def ask(what):
+    """Has the server killed or started, and waits until that is done."""
+    say(":" + what)
+    sys.stdin.readline()
+
+
+def restart(client):
+    """With a client that has no watches: this library's would try again without pause meanwhile."""
+    client.put("kept", "before")
+    ask("kill")
+    try:
+        client.get("kept")
+        say("it is not away")
+    except etcd3.exceptions.ConnectionFailedError:
+        say("it is away")
+    ask("start")
+    while True:
+        try:
+            say("kept", show(*client.get("kept")))
+            break
+        except etcd3.exceptions.ConnectionFailedError:
+            time.sleep(0.05)
+    say("put", client.put("kept", "after").header.revision)
+
+
+def connect():
+    url = urlparse(sys.argv[1])
+    files = dict(zip(("ca_cert", "cert_cert", "cert_key"), sys.argv[2:]))
+    return etcd3.client(host=url.hostname, port=url.port, timeout=20, **files)
+
+
 def main():
-    host, port = sys.argv[1], int(sys.argv[2])
-    client = etcd3.client(host=host, port=port, timeout=20)
+    client = connect()
     keys(client)
     transactions(client)
     leases(client)
@@ -175,6 +205,9 @@ def main():
     locks(client)
     the_member(client)
     refused("empty key", lambda: client.put("", "x"))
+    client.close()
+    client = connect()
+    restart(client)
     client.close()
     say("done")
 
