@@ -213,3 +213,14 @@ TEST(a_python_session_with_certificates_sees_no_difference)
 {
     check_session("python", true);
 }
+
+/* npm's etcd3 */
+TEST(a_node_session_sees_no_difference)
+{
+    check_session("node", false);
+}
+
+TEST(a_node_session_with_certificates_sees_no_difference)
+{
+    check_session("node", true);
+}
