@@ -70,7 +70,7 @@ struct conn_queue;
 struct conn_info {
     char remote[NET_TEXT_MAX];
     bool tls;
-    const char *cn;          /* of the peer's verified certificate; NULL if there is none */
+    const char *cn; /* in the peer's certificate, verified, perhaps ""; NULL: it has shown none */
     const char *const *sans; /* its subject alternative names */
     size_t san_count;
     const char *failure; /* in words, when on_closed is called, if there are some; NULL otherwise */

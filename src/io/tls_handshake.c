@@ -221,7 +221,8 @@ static const char *copy_text(struct tls_conn *c, const ASN1_STRING *s)
     return arena_printf(&c->names, "%.*s", ASN1_STRING_length(s), ASN1_STRING_get0_data(s));
 }
 
-/* The last one, as in Go. One with a zero byte in it is none: a name is what all of it says. */
+/* The last one, as in Go. One with a zero byte in it is none: a name is what all of it says. Who
+ * has none is somebody all the same, whose certificate was verified. */
 static void note_cn(struct tls_conn *c, X509 *leaf)
 {
     const X509_NAME *subject = X509_get_subject_name(leaf);
@@ -231,8 +232,7 @@ static void note_cn(struct tls_conn *c, X509 *leaf)
         last = i;
     const ASN1_STRING *text =
         last < 0 ? NULL : X509_NAME_ENTRY_get_data(X509_NAME_get_entry(subject, last));
-    if (text && is_text(text))
-        c->base.info.cn = copy_text(c, text);
+    c->base.info.cn = text && is_text(text) ? copy_text(c, text) : "";
 }
 
 static const char *san_text(struct tls_conn *c, const GENERAL_NAME *name)

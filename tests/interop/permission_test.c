@@ -7,13 +7,20 @@
  *
  * Compared are the code and the text that come back, or why a watcher was refused. Both servers go
  * through the same changes, so root, who may do everything, comes last.
+ *
+ * Who somebody is he says in three ways: by a simple token, by a JWT, which may be older than the
+ * last change of users and roles, and by the name in his certificate.
  */
 #include "api/api_int.h"
 #include "base/mem.h"
+#include "harness/certs_test.h"
+#include "harness/jwt_keys_test.h"
 #include "harness/test.h"
 #include "interop/caller_test.h"
+#include "io/tls.h"
 
 #include <stdio.h>
+#include <time.h>
 
 #define SECRET "correct-horse" /* everybody's password */
 
@@ -78,6 +85,20 @@ static const struct meaning {
     {.field = "create_request", .is_not_asked = true},
     {.field = "cancel_request", .is_not_asked = true},
     {.field = "progress_request", .is_not_asked = true},
+    {.field = "request_range", .is_not_asked = true},
+    {.field = "request_put", .is_not_asked = true},
+    {.field = "request_delete_range", .is_not_asked = true},
+    {.field = "request_txn", .is_not_asked = true},
+    {.field = "leader", .is_not_asked = true},
+    {.field = "rev", .is_not_asked = true},
+    /* of a compare: whatever it is compared with, the key is read */
+    {.field = "result", .is_not_asked = true},
+    {.field = "target", .is_not_asked = true},
+    {.field = "create_revision", .is_not_asked = true},
+    {.field = "mod_revision", .is_not_asked = true},
+    /* of a permission, and of how a user may be had: only root gives them */
+    {.field = "permType", .is_not_asked = true},
+    {.field = "no_password", .is_not_asked = true},
 };
 
 static const struct meaning *meaning_of(const struct pb_schema *schema, const struct pb_field *f)
@@ -87,6 +108,27 @@ static const struct meaning *meaning_of(const struct pb_schema *schema, const st
             return &meanings[i];
     test_fail(__FILE__, __LINE__, "%s.%s: nobody has said what it has to do with permission",
               schema->name, f->name);
+}
+
+/* Those of the messages made by hand, too, and of the messages in them. */
+static void check_fields_have_meanings(const struct pb_schema *schema)
+{
+    static const struct pb_schema *seen[80];
+
+    for (size_t i = 0; i < ARRAY_LEN(seen); i++) {
+        if (seen[i] == schema)
+            return;
+        if (seen[i])
+            continue;
+        seen[i] = schema;
+        for (size_t f = 0; f < schema->field_count; f++) {
+            meaning_of(schema, &schema->fields[f]);
+            if (schema->fields[f].kind == PB_MESSAGE)
+                check_fields_have_meanings(schema->fields[f].sub);
+        }
+        return;
+    }
+    test_fail(__FILE__, __LINE__, "there are more messages than are remembered here");
 }
 
 static bool is_text(const struct pb_field *f)
@@ -261,6 +303,8 @@ static void requests_make(struct requests *r)
     for (size_t i = 0; i < api_method_count; i++) {
         const struct pb_schema *schema = api_handler_of((enum api_method)i)->schema;
         bool is_made_of_others = authorize_rule((enum api_method)i) == RULE_BY_INNER_CALLS;
+        if (schema)
+            check_fields_have_meanings(schema);
         if (schema && i != API_WATCH_WATCH && i != API_HEALTH_WATCH && !is_made_of_others)
             vary(r, schema, (void *)&api_methods[i], take_plain);
     }
@@ -276,19 +320,24 @@ static void requests_make(struct requests *r)
 struct side {
     struct peer peer;
     struct caller caller;
+    struct tls *tls; /* NULL: plain */
     struct line *line;
     const char *token;
     struct buf said;
 };
 
-static void side_open(struct side *s, bool is_ours, const char *dir)
+static void side_open(struct side *s, bool is_ours, const char *flags)
 {
+    char dir[4096];
+
     *s = (struct side){0};
+    snprintf(dir, sizeof(dir), "%s/%s", test_tmp_dir(), is_ours ? "ours" : "etcd");
     if (is_ours)
         peer_open_ours(&s->peer, dir);
     else
         peer_open(&s->peer, dir);
-    peer_start(&s->peer, is_ours ? "--bcrypt-cost 4 --log-level debug" : "--bcrypt-cost 4");
+    peer_start(&s->peer,
+               arena_printf(&s->peer.arena, "--bcrypt-cost 4 --log-level debug %s", flags));
     PEER_CTL(&s->peer, "put a one");
     PEER_CTL(&s->peer, "put b two");
     PEER_CTL(&s->peer, "put m three");
@@ -305,13 +354,40 @@ static void side_open(struct side *s, bool is_ours, const char *dir)
         PEER_CTL(&s->peer, "role grant-permission %s %s %s", users[i][0], users[i][1], users[i][2]);
         PEER_CTL(&s->peer, "user grant-role %s %s", users[i][0], users[i][0]);
     }
+}
+
+/* By TLS, if there is a certificate to show. */
+static void side_connect(struct side *s, const char *cert)
+{
+    struct buf why = {0};
+
     caller_open(&s->caller, &s->peer);
+    if (cert) {
+        CHECK(tls_open(&(struct tls_options){.io = s->caller.io,
+                                             .asks_for_h2 = true,
+                                             .cert_file = certs_file(cert),
+                                             .key_file = certs_key(cert),
+                                             .trusted_ca_file = certs_file("ca")},
+                       &why, &s->tls));
+        s->caller.net = tls_net(s->tls);
+    }
     s->line = caller_connect(&s->caller);
+    s->token = NULL;
+}
+
+static void side_disconnect(struct side *s)
+{
+    line_close(s->line);
+    while (s->tls && !tls_is_idle(s->tls))
+        caller_turn(&s->caller, 10);
+    tls_close(s->tls);
+    s->tls = NULL;
+    caller_close(&s->caller);
 }
 
 static void side_close(struct side *s)
 {
-    caller_close(&s->caller);
+    side_disconnect(s);
     buf_free(&s->said);
     peer_stop(&s->peer);
     peer_close(&s->peer);
@@ -376,15 +452,75 @@ static void prepare(struct side *s)
 }
 
 /* What root could do would end the comparison, or takes as long as it takes. */
-static bool is_too_much(const char *user, unsigned method)
+static bool is_too_much_for_root(unsigned method)
 {
     enum auth_rule rule = authorize_rule((enum api_method)method);
 
-    return strcmp(user, "root") == 0 &&
-           (rule == RULE_ROOT || rule == RULE_ALARM || method == API_AUTH_DISABLE) &&
+    return (rule == RULE_ROOT || rule == RULE_ALARM || method == API_AUTH_DISABLE) &&
            method != API_AUTH_USER_LIST && method != API_AUTH_ROLE_LIST &&
            method != API_MAINTENANCE_HASH_KV && method != API_AUTH_USER_GRANT_ROLE &&
            method != API_AUTH_ROLE_ADD;
+}
+
+/* ---- Comparing ---- */
+
+static const char allowed[] = "0 ", denied[] = "7 etcdserver: permission denied",
+                  empty[] = "3 etcdserver: user name is empty",
+                  invalid[] = "16 etcdserver: invalid auth token",
+                  outdated[] = "3 etcdserver: revision of auth store is old";
+
+struct pair {
+    struct requests requests;
+    struct side etcd, ours;
+    struct buf differences;
+    unsigned compared, refused;
+};
+
+static void pair_open(struct pair *p, const char *flags)
+{
+    p->compared = p->refused = 0;
+    p->requests.count = 0;
+    requests_make(&p->requests);
+    side_open(&p->etcd, false, flags);
+    side_open(&p->ours, true, flags);
+    side_connect(&p->etcd, NULL);
+    side_connect(&p->ours, NULL);
+    prepare(&p->etcd);
+    prepare(&p->ours);
+}
+
+static void pair_close(struct pair *p)
+{
+    if (p->differences.len > 0)
+        test_fail(__FILE__, __LINE__, "%s", buf_str(&p->differences));
+    side_close(&p->etcd);
+    side_close(&p->ours);
+    buf_free(&p->differences);
+    arena_free(&p->requests.arena);
+}
+
+/* Everything, by the lines and with the tokens that the sides have just now. `first` is what etcd
+ * says to the first request, to read "a": so it is who it is meant to be. */
+static void compare(struct pair *p, const char *who, bool is_root, const char *first)
+{
+    for (size_t i = 0; i < p->requests.count; i++) {
+        const struct rpc_method *m = p->requests.at[i].method;
+        const struct pb_schema *schema = p->requests.at[i].schema;
+        if (is_root && is_too_much_for_root(m->id))
+            continue;
+        ask_side(&p->etcd, m, schema, p->requests.at[i].message);
+        ask_side(&p->ours, m, schema, p->requests.at[i].message);
+        if (i == 0)
+            CHECK_STR(buf_str(&p->etcd.said), first);
+        p->compared++;
+        p->refused += buf_str(&p->etcd.said)[0] != '0';
+        if (strcmp(buf_str(&p->etcd.said), buf_str(&p->ours.said)) != 0)
+            buf_printf(&p->differences, "%s, request %zu, %s as %s:\n  etcd %s\n  ours %s\n",
+                       schema->name, i, m->name, who, buf_str(&p->etcd.said),
+                       buf_str(&p->ours.said));
+        if (p->differences.len > 4000)
+            test_fail(__FILE__, __LINE__, "%s", buf_str(&p->differences)); /* enough */
+    }
 }
 
 /* Of all that was asked, by whomever. */
@@ -405,49 +541,158 @@ static void check_log_keeps_secrets(struct side *s)
 
 TEST(everybody_is_told_the_same_about_everything_as_by_etcd)
 {
-    static struct requests r;
-    struct side etcd, ours;
-    struct arena arena = {0};
-    struct buf differences = {0};
-    unsigned compared = 0, refused = 0;
-    /* An empty name shows no token, "?" one that nobody was given. */
-    static const char *const users[] = {"", "?", "norole", "reader", "writer", "ranger", "root"};
-    requests_make(&r);
-    side_open(&etcd, false, arena_printf(&arena, "%s/etcd", test_tmp_dir()));
-    side_open(&ours, true, arena_printf(&arena, "%s/ours", test_tmp_dir()));
-    prepare(&etcd);
-    prepare(&ours);
+    static struct pair p;
+    static const char *const users[] = {"norole", "reader", "writer", "ranger", "root"};
+    static const bool is_reader[] = {false, true, false, true, true};
+    pair_open(&p, "");
 
+    compare(&p, "nobody", false, empty);
+    p.etcd.token = p.ours.token = "abcdefghijklmnop.1";
+    compare(&p, "one whose token was given to nobody", false, invalid);
     for (size_t u = 0; u < ARRAY_LEN(users); u++) {
-        bool has_name = users[u][0] && users[u][0] != '?';
-        etcd.token = ours.token = users[u][0] == '?' ? "abcdefghijklmnop.1" : NULL;
-        if (has_name) {
-            etcd.token = log_in(&etcd, users[u]);
-            ours.token = log_in(&ours, users[u]);
-        }
-        for (size_t i = 0; i < r.count; i++) {
-            const struct rpc_method *m = r.at[i].method;
-            if (is_too_much(users[u], m->id))
-                continue;
-            ask_side(&etcd, m, r.at[i].schema, r.at[i].message);
-            ask_side(&ours, m, r.at[i].schema, r.at[i].message);
-            compared++;
-            refused += buf_str(&etcd.said)[0] != '0';
-            if (strcmp(buf_str(&etcd.said), buf_str(&ours.said)) != 0)
-                buf_printf(&differences, "%s, request %zu, %s as \"%s\":\n  etcd %s\n  ours %s\n",
-                           r.at[i].schema->name, i, m->name, users[u], buf_str(&etcd.said),
-                           buf_str(&ours.said));
-        }
+        p.etcd.token = log_in(&p.etcd, users[u]);
+        p.ours.token = log_in(&p.ours, users[u]);
+        compare(&p, users[u], strcmp(users[u], "root") == 0, is_reader[u] ? allowed : denied);
     }
 
-    if (differences.len > 0)
-        test_fail(__FILE__, __LINE__, "%s", buf_str(&differences));
-    CHECK(compared > 1000);
-    CHECK(refused > compared / 3 && refused < compared);
-    check_log_keeps_secrets(&ours);
-    side_close(&etcd);
-    side_close(&ours);
-    buf_free(&differences);
-    arena_free(&r.arena);
-    arena_free(&arena);
+    CHECK(p.compared > 1000);
+    CHECK(p.refused > p.compared / 3 && p.refused < p.compared);
+    check_log_keeps_secrets(&p.ours);
+    pair_close(&p);
+}
+
+/* ---- Certificates and JWTs ---- */
+
+static void make_certs(void)
+{
+    static const char *const names[] = {"norole", "reader", "ranger", "root", "nosuch"};
+
+    certs_make("ca", &(struct cert){.cn = "a CA", .is_ca = true});
+    certs_make("server", &(struct cert){.signer = "ca", .sans = "IP:127.0.0.1"});
+    certs_make("nameless", &(struct cert){.signer = "ca", .sans = "DNS:a.example"});
+    for (size_t i = 0; i < ARRAY_LEN(names); i++)
+        certs_make(names[i], &(struct cert){.signer = "ca", .cn = names[i]});
+}
+
+static void write_key(const char *name, const struct buf *text)
+{
+    char path[4096];
+
+    snprintf(path, sizeof(path), "%s/%s", test_tmp_dir(), name);
+    FILE *f = fopen(path, "we");
+    CHECK(f != NULL);
+    CHECK_EQ(fwrite(text->at, 1, text->len, f), text->len);
+    CHECK_EQ(fclose(f), 0);
+}
+
+/* The same data, from now on by TLS and with JWTs. */
+static void restart_with_tls(struct side *s)
+{
+    static const char ready[] = "ready to serve client requests";
+    struct peer *p = &s->peer;
+    unsigned before = peer_said(p, ready);
+
+    side_disconnect(s);
+    peer_stop(p);
+    p->client_url = arena_printf(&p->arena, "https%s", strchr(p->client_url, ':'));
+    peer_launch(p, arena_printf(&p->arena,
+                                "--bcrypt-cost 4 --cert-file %s --key-file %s --trusted-ca-file %s "
+                                "--client-cert-auth --auth-token=jwt,sign-method=ES256,"
+                                "pub-key=%s/public,priv-key=%s/private,ttl=1h",
+                                certs_file("server"), certs_key("server"), certs_file("ca"),
+                                test_tmp_dir(), test_tmp_dir()));
+    peer_await_said(p, ready, before + 1);
+    side_connect(s, "nameless");
+}
+
+static void both_connect(struct pair *p, const char *cert)
+{
+    side_disconnect(&p->etcd);
+    side_disconnect(&p->ours);
+    side_connect(&p->etcd, cert);
+    side_connect(&p->ours, cert);
+}
+
+static void both_log_in(struct pair *p, const char *user)
+{
+    p->ours.token = log_in(&p->ours, user);
+    p->etcd.token = log_in(&p->etcd, user);
+}
+
+static void both_add_role(struct pair *p, struct bytes name)
+{
+    struct side *sides[] = {&p->etcd, &p->ours};
+
+    for (size_t i = 0; i < ARRAY_LEN(sides); i++) {
+        ask_side(sides[i], &api_methods[API_AUTH_ROLE_ADD], &pb_auth_role_add_request_schema,
+                 &(struct pb_auth_name){.name = name});
+        CHECK_STR(buf_str(&sides[i]->said), "0 ");
+    }
+}
+
+/* Signed by the key that both of them trust, and over since a while. */
+static const char *sign_expired(struct pair *p, const struct jwt_keys *keys, const char *user)
+{
+    struct buf token = {0}, why = {0};
+    struct jwt *jwt;
+
+    CHECK_EQ(jwt_open(&(struct jwt_options){.method = JWT_ES256,
+                                            .public_key = buf_bytes(&keys->public_key),
+                                            .private_key = buf_bytes(&keys->private_key),
+                                            .ttl_s = -10},
+                      &why, &jwt),
+             ERR_OK);
+    CHECK_EQ(jwt_sign(jwt, bytes_of_str(user), 1000, (int64_t)time(NULL), &token), ERR_OK);
+    const char *kept = arena_copy_str(&p->requests.arena, buf_bytes(&token));
+    jwt_close(jwt);
+    buf_free(&token);
+    return kept;
+}
+
+TEST(who_is_outdated_expired_or_certified_is_told_the_same_as_by_etcd)
+{
+    static const char *const certs[] = {"nameless", "nosuch", "norole", "reader", "ranger"};
+    static const bool is_reader[] = {false, false, false, true, true};
+    static struct pair p;
+    struct jwt_keys keys;
+    peer_need();
+    make_certs();
+    jwt_keys_make(JWT_ES256, &keys);
+    write_key("public", &keys.public_key);
+    write_key("private", &keys.private_key);
+    pair_open(&p, "--auth-token-ttl 1");
+
+    both_log_in(&p, "root"); /* with us first: so when etcd says it is over, it is with us */
+    peer_await_said(&p.etcd.peer, "deleted a simple token", 1);
+    compare(&p, "root whose simple token has expired", false, invalid);
+    restart_with_tls(&p.etcd);
+    restart_with_tls(&p.ours);
+    for (size_t i = 0; i < ARRAY_LEN(certs); i++) {
+        both_connect(&p, certs[i]);
+        compare(&p, arena_printf(&p.requests.arena, "%s by certificate", certs[i]), false,
+                is_reader[i] ? allowed : denied);
+    }
+    both_connect(&p, "root");
+    p.etcd.token = p.ours.token = sign_expired(&p, &keys, "root");
+    compare(&p, "root whose JWT has expired", false,
+            invalid); /* his certificate is not asked then */
+    both_log_in(&p, "reader");
+    compare(&p, "reader by JWT", false, allowed);
+    const char *etcds_token = p.etcd.token, *our_token = p.ours.token;
+    both_log_in(&p, "root");
+    both_add_role(&p, BYTES("later"));
+    const char *etcds_root = p.etcd.token, *our_root = p.ours.token;
+    p.etcd.token = etcds_token;
+    p.ours.token = our_token;
+    compare(&p, "reader by an outdated JWT", false, outdated);
+    p.etcd.token = etcds_root;
+    p.ours.token = our_root;
+    compare(&p, "root by an outdated JWT", true, outdated);
+    p.etcd.token = p.ours.token = NULL;
+    compare(&p, "root by certificate", true, allowed);
+
+    CHECK(p.compared > 2000);
+    CHECK(p.refused > p.compared / 2 && p.refused < p.compared);
+    jwt_keys_free(&keys);
+    pair_close(&p);
 }
