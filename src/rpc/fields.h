@@ -14,9 +14,9 @@
  *
  * Not here   What is in :authority. Clients of etcd put there what they were configured with, from
  *            "http://10.0.0.1:2379" (etcdctl 3.4) to "#initially=[...]" (clients of 3.5), and etcd
- *            takes it. That is why nghttp2's own checks are off, which would refuse those. Nor
- * white space around values, which Go's servers allow, or how a path begins. Leans on   base,
- * nghttp2's tables of characters.
+ *            takes it. That is why nghttp2's own checks are off, which would refuse those. Nor what
+ *            Go's servers allow: white space around values, any beginning of a path.
+ * Leans on   base, nghttp2's tables of characters.
  */
 #pragma once
 
