@@ -160,9 +160,11 @@ void climate_draw_members(struct climate *c, struct rng *rng, bool must)
 {
     bool on = rng_chance(rng, 1, 3);
     unsigned more = (unsigned)rng_between(rng, 2, 6);
+    bool is_lax = rng_chance(rng, 1, 3);
 
     if (!on && !must)
         return;
+    c->lax_changes = is_lax;
     c->hosts = c->members + more < CLIMATE_HOSTS_MAX ? c->members + more : CLIMATE_HOSTS_MAX;
     c->faults |= 1u << FAULT_MEMBERS;
     c->faults &= ~(1u << FAULT_FLIP | 1u << FAULT_WIPE | 1u << FAULT_FILES);
@@ -256,6 +258,8 @@ static void add_urls(struct line *l, const struct climate *c, unsigned member, c
     add(l, arena_printf(l->arena, "--initial-cluster=%s", joins ? joins : buf_str(&all)));
     if (joins)
         add(l, "--initial-cluster-state=existing");
+    if (c->lax_changes)
+        add(l, "--strict-reconfig-check=false");
     buf_free(&all);
 }
 

@@ -61,6 +61,7 @@ enum sim_fault sim_fault_named(const char *name);
 struct climate {
     unsigned members; /* that found the cluster */
     unsigned hosts;   /* and those that may join it later: at least as many */
+    bool lax_changes; /* of members, whoever is connected: in a storm most are refused else */
     uint32_t faults;
 
     /* the clients */

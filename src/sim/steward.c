@@ -338,11 +338,13 @@ static bool try_update(struct steward *s)
     return true;
 }
 
-/* Founders that have not come so far to tell their names may be founded again, and are let in only
- * as long as they are members. */
+/* Where there is a learner it is often the next to be promoted: they are rare, and seldom live
+ * long. Founders that have not come so far to tell their names may be founded again, and are let in
+ * only as long as they are members. */
 static bool begin_change(struct steward *s)
 {
     uint64_t dice = rng_below(&s->rng, 10);
+    bool promotes = rng_chance(&s->rng, 1, 2);
 
     s->must_fail = false;
     if (s->winding_down || !s->all_founded)
@@ -351,6 +353,8 @@ static bool begin_change(struct steward *s)
         s->replaces = false;
         return try_add(s);
     }
+    if (promotes && count_known(s, true) > 0)
+        return try_promote(s);
     if (dice < 3)
         return try_add(s);
     if (dice < 6)
