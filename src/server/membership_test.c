@@ -236,11 +236,10 @@ TEST(a_leader_that_is_removed_is_followed_by_another_at_once)
     cluster_rig_close(&r);
 }
 
-/* It was away while it was removed: the others tell it so when it comes back. */
-TEST(a_removed_member_that_does_not_know_it_is_told)
+static void tell_removed(const char *const *flags)
 {
     struct cluster_rig r;
-    membership_open(&r, 3, NULL);
+    membership_open(&r, 3, flags);
     unsigned gone = cluster_rig_follower(&r);
     uint64_t id = membership_id(&r, gone);
     cluster_rig_crash(&r, gone);
@@ -254,4 +253,16 @@ TEST(a_removed_member_that_does_not_know_it_is_told)
     CHECK(cluster_rig_logged(&r, gone, "the member has been permanently removed"));
     cluster_rig_put(&r, cluster_rig_leader(&r), "k", "v");
     cluster_rig_close(&r);
+}
+
+/* It was away while it was removed: the others tell it so when it comes back. */
+TEST(a_removed_member_that_does_not_know_it_is_told)
+{
+    tell_removed(NULL);
+}
+
+/* Once, and it may be before it serves. */
+TEST(a_removed_member_may_be_told_while_it_is_compared)
+{
+    tell_removed((const char *const[]){"--feature-gates=InitialCorruptCheck=true", NULL});
 }

@@ -494,7 +494,8 @@ bool server_found_some(struct server *s)
 /*
  * Others that start at the same time ask us the same, and are told: were they turned away, members
  * that are all started at once would compare nothing. (In etcd they would not be heard, and wait in
- * vain.) Raft's messages are dropped: they come again.
+ * vain.) Raft's messages are dropped: they come again. That this member was removed is told once,
+ * and must not be.
  */
 static void hear_while_checking(struct server *s)
 {
@@ -505,6 +506,8 @@ static void hear_while_checking(struct server *s)
             corruption_result(&s->corruption, &e);
         else if (e.kind == PEER_REQUEST && bytes_equal(e.path, BYTES("/members/hashkv")))
             peer_requests_hear(&s->peer_requests, &e);
+        else if (e.kind == PEER_REMOVED)
+            server_leave_later(s);
         else
             turn_away(s, &e);
         peer_event_free(&e);

@@ -159,6 +159,8 @@ bool server_check_some(struct server *s);
 /* turn.c */
 /* The members are those of another image of the state. */
 void server_members_replaced(struct server *s);
+/* It was removed: it stops by itself, in a moment. */
+void server_leave_later(struct server *s);
 /* There is something to do that no event will announce. */
 void server_come_back(struct server *s);
 

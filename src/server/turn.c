@@ -97,7 +97,7 @@ static void leave_cluster(struct server *s)
  * serves as before: whoever has asked it for the removal is answered, and if it leads, the others
  * hear that it is committed. Without that they would wait for an election, and apply it only then.
  */
-static void leave_later(struct server *s)
+void server_leave_later(struct server *s)
 {
     if (s->leave_ms == 0)
         s->leave_ms = s->facts.now_ms + LEAVE_DELAY_MS;
@@ -131,7 +131,7 @@ static void follow_members(struct server *s, const struct apply_effects *e)
     if (e->conf_change.type == RAFT_REMOVE_NODE)
         leadership_member_removed(s, e->conf_change.node_id);
     if (e->removed_self)
-        leave_later(s);
+        server_leave_later(s);
 }
 
 /* It may have been promoted, or removed, by an entry that is in the image. */
@@ -139,7 +139,7 @@ void server_members_replaced(struct server *s)
 {
     s->facts.is_learner = cluster_is_own_learner(s->state.cluster);
     if (cluster_is_removed(s->state.cluster, s->facts.member_id))
-        leave_later(s);
+        server_leave_later(s);
 }
 
 /* Whoever waits behind a slow entry wants to know what it was. The next one begins when this one
@@ -524,7 +524,7 @@ static void hear_peer(struct server *s, const struct peer_event *e)
         raft_report_unreachable(s->raft, e->member);
         return;
     case PEER_REMOVED:
-        leave_later(s);
+        server_leave_later(s);
         return;
     case PEER_REQUEST:
         peer_requests_hear(&s->peer_requests, e);
