@@ -224,7 +224,7 @@ static void tell_gone(struct call *c)
 
 void rpc_call_reset(struct call *c, uint32_t error)
 {
-    if (c->gateway) {
+    if (c->gateway && !c->web) {
         rpc_gateway_cut(c);
         return;
     }

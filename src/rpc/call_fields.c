@@ -64,16 +64,9 @@ static void field_of_path(struct call *c, struct bytes value)
 }
 
 /* The lengths of the names tell most of them apart. */
-void rpc_call_field(struct call *c, struct bytes name, struct bytes value)
+static void take_field(struct call *c, struct bytes name, struct bytes value)
 {
 #define IS(literal) (memcmp(name.at, literal, sizeof(literal) - 1) == 0)
-    c->field_bytes += name.len + value.len + 32;
-    if (c->field_bytes > RPC_HEADER_BYTES_MAX) {
-        c->fields_too_large = true;
-        return;
-    }
-    if (c->web)
-        rpc_web_field(c, name, value);
     switch (name.len) {
     case 5:
         if (IS(":path"))
@@ -118,6 +111,41 @@ void rpc_call_field(struct call *c, struct bytes name, struct bytes value)
         break;
     }
 #undef IS
+}
+
+/* False: all of them together are too large. */
+static bool count_field(struct call *c, struct bytes name, struct bytes value)
+{
+    c->field_bytes += name.len + value.len + 32;
+    if (c->field_bytes > RPC_HEADER_BYTES_MAX)
+        c->fields_too_large = true;
+    return !c->fields_too_large;
+}
+
+void rpc_call_field(struct call *c, struct bytes name, struct bytes value)
+{
+    if (!count_field(c, name, value))
+        return;
+    if (c->web)
+        rpc_web_field(c, name, value);
+    take_field(c, name, value);
+}
+
+void rpc_call_metadata(struct call *c, struct bytes name, struct bytes value)
+{
+    if (count_field(c, name, value))
+        take_field(c, name, value);
+}
+
+void rpc_call_forget_fields(struct call *c)
+{
+    static const struct kept none;
+
+    buf_clear(&c->fields);
+    c->field_bytes = 0;
+    c->path = c->content_type = c->timeout = c->encoding = none;
+    c->token = c->authorization = c->version = c->authority = none;
+    c->verb = c->leader = none;
 }
 
 /* What is wrong with the request as a whole, before anybody asks what it wants. */
@@ -257,17 +285,15 @@ static void open_stream(struct call *c)
     rpc_event_add(c, PENDING_OPENED);
 }
 
-void rpc_call_fields_done(struct call *c)
+static void count_kept(struct call *c)
 {
-    c->kept = c->fields.len;
-    c->conn->kept += c->kept;
-    bool has_grpc = c->conn->serves <= RPC_SERVES_GRPC;
-    if (c->web && !(c->is_grpc && has_grpc) && !c->fields_too_large) {
-        rpc_web_fields_done(c);
-        return;
-    }
-    if (c->web)
-        rpc_web_free(c);
+    c->kept += c->fields.len;
+    c->conn->kept += c->fields.len;
+}
+
+/* It is a call. */
+static void open_call(struct call *c)
+{
     if (!fields_are_sound(c) || !start_deadline(c))
         return;
     if (!c->method) {
@@ -278,4 +304,28 @@ void rpc_call_fields_done(struct call *c)
         return;
     if (!rpc_call_is_unary(c))
         open_stream(c);
+}
+
+void rpc_call_open_in_json(struct call *c, struct bytes method)
+{
+    c->method = rpc_method_find(c->conn->rpc, method);
+    if (!c->method)
+        keep(c, &c->path, method);
+    c->is_grpc = true;
+    c->through_gateway = true;
+    count_kept(c);
+    open_call(c);
+}
+
+void rpc_call_fields_done(struct call *c)
+{
+    count_kept(c);
+    bool has_grpc = c->conn->serves <= RPC_SERVES_GRPC;
+    if (c->web && !(c->is_grpc && has_grpc) && !c->fields_too_large) {
+        rpc_web_fields_done(c);
+        return;
+    }
+    if (c->web)
+        rpc_web_free(c);
+    open_call(c);
 }

@@ -256,6 +256,10 @@ static void set_urgency(struct call *c)
 
 void rpc_call_submit(struct call *c)
 {
+    if (c->gateway) {
+        rpc_gateway_flush(c);
+        return;
+    }
     if (c->out >= OUT_ENDED || (c->queue.left == 0 && !rpc_call_is_decided(c)))
         return;
     if (c->method)

@@ -757,7 +757,7 @@ void rpc_conn_check(const struct rpc_conn *c)
         assert(call->out != OUT_CLOSED);
         calls++;
         backlog += call->later.len - call->later_at;
-        queued += call->queue.held;
+        queued += call->queue.held + (call->web ? rpc_web_queued(call) : 0);
         reserved += call->reserved;
         granted += call->granted;
         wanted += call->wanted;

@@ -4,6 +4,9 @@
  * become messages before the core sees them, and what is queued becomes text when the socket takes
  * it.
  *
+ * What carries the text is a connection in HTTP/1.1 (plain.c), which has one such call at a time,
+ * or a stream of HTTP/2 (web.c), of which a connection may have many.
+ *
  * Over a WebSocket, as etcd's proxy for those has it, the text of the client's messages is the
  * body, and each line of the response is a message.
  */
@@ -21,10 +24,11 @@ struct gateway_call {
     struct gateway_in in;
     struct gateway_out out;
     struct buf text;   /* of the response, and not handed on */
-    size_t unconsumed; /* of the body: taken in, and http was not told */
+    size_t unconsumed; /* of the body: taken in, and the carrier was not told */
+    size_t held;       /* of conn->held: what is in `in` */
     bool has_head;     /* the response's was written */
     bool is_read;      /* nothing of the body matters any more */
-    bool is_cut;       /* there is no way to end it but with the connection */
+    bool is_cut;       /* HTTP/1.1: there is no way to end it but with the connection */
 
     struct websocket_reader *websocket; /* NULL: plain HTTP */
     bool is_within_message;             /* of which a part was sent */
@@ -33,9 +37,68 @@ struct gateway_call {
 /* Where there is nothing, as a WebSocket learns when it is one. */
 static const struct gateway_route nowhere = {.path = "", .method = ""};
 
+/* --- what carries it --- */
+
 static struct http_conn *http_of(const struct call *c)
 {
+    assert(!c->web);
     return rpc_plain_http(c->conn);
+}
+
+static bool next_field(const struct call *c, size_t *at, struct http1_field *out)
+{
+    if (c->web)
+        return rpc_web_next_field(c, at, out);
+    const struct http1_reader *head = &http_of(c)->reader;
+    if (*at == head->field_count)
+        return false;
+    *out = head->fields[(*at)++];
+    return true;
+}
+
+static void respond(struct call *c, unsigned status, const struct http1_field *fields, size_t count,
+                    uint64_t length)
+{
+    if (c->web)
+        rpc_web_respond(c, status, fields, count, length);
+    else
+        rpc_plain_respond(c->conn, status, fields, count, length);
+}
+
+static size_t credit(const struct call *c)
+{
+    return c->web ? rpc_web_credit(c) : http_credit(http_of(c));
+}
+
+static void send_bytes(struct call *c, struct bytes text)
+{
+    if (c->web)
+        rpc_web_send(c, text);
+    else
+        http_send(http_of(c), text);
+}
+
+/* The connection may be over with that. */
+static void finish_response(struct call *c)
+{
+    if (c->web)
+        rpc_web_finish(c);
+    else
+        rpc_plain_answered(c);
+}
+
+/* --- life --- */
+
+/* Streams share a connection's budget: what each of them holds of its body counts. */
+static void account_for_body(struct call *c)
+{
+    struct gateway_call *g = c->gateway;
+    bool is_less = g->in.body.len < g->held;
+
+    c->conn->held += g->in.body.len - g->held;
+    g->held = g->in.body.len;
+    if (is_less)
+        rpc_conn_unpark(c->conn);
 }
 
 void rpc_gateway_free(struct call *c)
@@ -43,6 +106,7 @@ void rpc_gateway_free(struct call *c)
     struct gateway_call *g = c->gateway;
 
     gateway_in_free(&g->in);
+    account_for_body(c);
     gateway_out_free(&g->out);
     buf_free(&g->text);
     mem_free(g->websocket);
@@ -122,7 +186,7 @@ static void write_head(struct call *c, unsigned status, uint64_t length, bool ha
             (struct http1_field){BYTES("Grpc-Metadata-Content-Type"), BYTES("application/grpc")};
     if (challenge.len > 0)
         fields[count++] = (struct http1_field){BYTES("WWW-Authenticate"), challenge};
-    rpc_plain_respond(c->conn, status, fields, count, length);
+    respond(c, status, fields, count, length);
     c->gateway->has_head = true;
     c->out = OUT_FLOWING;
 }
@@ -149,7 +213,7 @@ static void respond_with_error(struct call *c, unsigned code, struct bytes messa
         append_field_text(&challenge, message);
     if (!g->has_head)
         write_head(c, gateway_http_status(code), g->text.len, false, buf_bytes(&challenge));
-    http_send(http_of(c), buf_bytes(&g->text));
+    send_bytes(c, buf_bytes(&g->text));
     buf_free(&challenge);
 }
 
@@ -162,7 +226,7 @@ static void respond_with_ok(struct call *c)
     if (!g->has_head)
         write_head(c, 200, is_stream(g) ? HTTP_CHUNKED : g->text.len, !is_stream(g),
                    bytes_of(NULL, 0));
-    http_send(http_of(c), buf_bytes(&g->text));
+    send_bytes(c, buf_bytes(&g->text));
 }
 
 static void respond_to_end(struct call *c)
@@ -197,7 +261,7 @@ static void send_text(struct call *c)
         return;
     if (!g->has_head)
         write_head(c, 200, HTTP_CHUNKED, true, bytes_of(NULL, 0));
-    http_send(http_of(c), buf_bytes(&g->text));
+    send_bytes(c, buf_bytes(&g->text));
     buf_clear(&g->text);
     if (g->text.cap > GATEWAY_WHOLE_BYTES)
         buf_free(&g->text);
@@ -234,7 +298,9 @@ void rpc_gateway_flush(struct call *c)
         rpc_conn_cut(c->conn, ERR_CANCELED);
         return;
     }
-    while (http_credit(http_of(c)) > 0) {
+    if (c->out == OUT_ENDED)
+        return; /* a stream's response, which is still being sent */
+    while (credit(c) > 0) {
         size_t ready = message_queue_ready(&c->queue, GATEWAY_CHUNK_BYTES);
         if (ready > 0) {
             write_some(c, ready);
@@ -244,7 +310,7 @@ void rpc_gateway_flush(struct call *c)
             want_chunk(c);
         } else if (is_over(c)) {
             respond_to_end(c);
-            rpc_plain_answered(c);
+            finish_response(c);
         }
         return;
     }
@@ -259,25 +325,38 @@ void rpc_gateway_cut(struct call *c)
 /* --- the request --- */
 
 /* As if a client of gRPC had sent it; fields of the gateway's own come without their prefix. */
-static void take_fields(struct call *c, const struct http1_reader *head)
+static void take_fields(struct call *c)
 {
-    static const char prefix[] = "Grpc-Metadata-";
+    static const char prefix[] = "grpc-metadata-";
     size_t prefix_len = sizeof(prefix) - 1;
+    struct http1_field f;
 
-    for (size_t i = 0; i < head->field_count; i++) {
-        struct bytes name = head->fields[i].name;
+    for (size_t at = 0; next_field(c, &at, &f);) {
         char lower[64];
-        if (name.len >= sizeof(lower))
+        if (f.name.len >= sizeof(lower))
             continue;
-        for (size_t k = 0; k < name.len; k++)
-            lower[k] =
-                (char)(name.at[k] >= 'A' && name.at[k] <= 'Z' ? name.at[k] + 32 : name.at[k]);
-        lower[name.len] = '\0';
+        for (size_t k = 0; k < f.name.len; k++)
+            lower[k] = (char)(f.name.at[k] >= 'A' && f.name.at[k] <= 'Z' ? f.name.at[k] + 32
+                                                                         : f.name.at[k]);
+        lower[f.name.len] = '\0';
         if (strcmp(lower, "authorization") == 0)
-            rpc_call_field(c, bytes_of_str(lower), head->fields[i].value);
-        else if (strncasecmp(lower, prefix, prefix_len) == 0)
-            rpc_call_field(c, bytes_of_str(lower + prefix_len), head->fields[i].value);
+            rpc_call_metadata(c, bytes_of_str(lower), f.value);
+        else if (strncmp(lower, prefix, prefix_len) == 0)
+            rpc_call_metadata(c, bytes_of_str(lower + prefix_len), f.value);
     }
+}
+
+static bool find_field(const struct call *c, const char *name, struct bytes *out)
+{
+    size_t len = strlen(name);
+    struct http1_field f;
+
+    for (size_t at = 0; next_field(c, &at, &f);) {
+        *out = f.value;
+        if (f.name.len == len && strncasecmp((const char *)f.name.at, name, len) == 0)
+            return true;
+    }
+    return false;
 }
 
 static struct bytes without_spaces_before(struct bytes s)
@@ -320,7 +399,7 @@ static void take_websocket_fields(struct call *c, const struct http1_reader *hea
         return;
     buf_append_str(&value, "Bearer ");
     buf_append(&value, token);
-    rpc_call_field(c, BYTES("authorization"), buf_bytes(&value));
+    rpc_call_metadata(c, BYTES("authorization"), buf_bytes(&value));
     buf_free(&value);
 }
 
@@ -352,15 +431,14 @@ static bool parse_timeout(struct bytes text, int64_t *out_ns)
 }
 
 /* False: there is one, and the call is over by it. */
-static bool take_timeout(struct call *c, const struct http1_reader *head)
+static bool take_timeout(struct call *c)
 {
     struct buf *text = &c->conn->rpc->scratch;
     char spelled[GRPC_TIMEOUT_TEXT_MAX];
+    struct bytes timeout;
     int64_t ns;
-    bool found;
-    struct bytes timeout = http1_field(head, "Grpc-Timeout", &found);
 
-    if (!found)
+    if (!find_field(c, "Grpc-Timeout", &timeout))
         return true;
     if (!parse_timeout(timeout, &ns)) {
         buf_clear(text);
@@ -373,22 +451,19 @@ static bool take_timeout(struct call *c, const struct http1_reader *head)
         refuse(c, RPC_DEADLINE_EXCEEDED, BYTES("context deadline exceeded"));
         return false;
     }
-    rpc_call_field(c, BYTES("grpc-timeout"),
-                   bytes_of_str(grpc_timeout_text((uint64_t)ns, spelled)));
+    rpc_call_metadata(c, BYTES("grpc-timeout"),
+                      bytes_of_str(grpc_timeout_text((uint64_t)ns, spelled)));
     return true;
 }
 
 /* Its deadline begins to count. */
 static void open_call(struct call *c)
 {
-    rpc_call_field(c, BYTES(":path"), bytes_of_str(c->gateway->route->method));
-    rpc_call_field(c, BYTES("content-type"), BYTES("application/grpc"));
     if (c->gateway->websocket)
         take_websocket_fields(c, &http_of(c)->reader);
     else
-        take_fields(c, &http_of(c)->reader);
-    c->through_gateway = true;
-    rpc_call_fields_done(c);
+        take_fields(c);
+    rpc_call_open_in_json(c, bytes_of_str(c->gateway->route->method));
 }
 
 static bool is_ours(const struct call *c)
@@ -419,13 +494,16 @@ static void message_is_whole(struct call *c, struct buf *message)
     give_message(c, message);
 }
 
-/* What the body holds is in the call: http may bring more. */
+/* What the body holds is in the call: the carrier may bring more. */
 static void consume(struct call *c)
 {
     size_t count = c->gateway->unconsumed;
 
     c->gateway->unconsumed = 0;
-    http_consumed(http_of(c), count);
+    if (c->web)
+        rpc_web_consumed(c, count);
+    else
+        http_consumed(http_of(c), count);
 }
 
 /*
@@ -452,7 +530,6 @@ static void read_stream(struct call *c)
         /* fallthrough */
     case GATEWAY_END:
         g->is_read = true;
-        c->remote_ended = true;
         rpc_event_add(c, PENDING_ENDED);
         break;
     }
@@ -463,7 +540,6 @@ static void read_stream(struct call *c)
 static void open_with_request(struct call *c, struct buf *message)
 {
     open_call(c);
-    c->remote_ended = true;
     if (is_ours(c))
         message_is_whole(c, message);
     if (is_ours(c) && is_stream(c->gateway))
@@ -500,6 +576,7 @@ static void read_requests(struct call *c)
         read_stream(c);
     else if (!c->gateway->is_read)
         read_only_request(c);
+    account_for_body(c);
 }
 
 static bool wants_body(const struct call *c)
@@ -511,10 +588,15 @@ static bool wants_body(const struct call *c)
 static bool has_space_for(struct call *c, size_t more)
 {
     struct gateway_call *g = c->gateway;
+    bool fits_in_call =
+        g->in.body.len + more <= c->conn->rpc->options.message_bytes_max * PLAIN_BODY_FACTOR;
+    /* One that is alone is let in whatever the budget is. */
+    bool fits_in_conn = c->conn->held == g->held || c->conn->held + more <= RPC_CONN_BYTES_MAX;
 
-    if (g->in.body.len + more <= c->conn->rpc->options.message_bytes_max * PLAIN_BODY_FACTOR)
+    if (fits_in_call && fits_in_conn)
         return true;
     gateway_in_free(&g->in);
+    account_for_body(c);
     g->is_read = true;
     refuse(c, RPC_RESOURCE_EXHAUSTED, BYTES("request body is too large"));
     return false;
@@ -594,8 +676,9 @@ void rpc_gateway_body(struct call *c, struct bytes piece)
     }
     if (wants_body(c) && has_space_for(c, piece.len)) {
         gateway_in_add(&g->in, piece);
+        account_for_body(c);
         if (reads_stream(c))
-            read_stream(c);
+            read_requests(c);
     }
     consume_unless_busy(c);
 }
@@ -636,31 +719,49 @@ void rpc_gateway_body_end(struct call *c)
 void rpc_gateway_released(struct call *c)
 {
     if (reads_stream(c)) {
-        read_stream(c);
+        read_requests(c);
         consume_unless_busy(c);
     }
 }
 
 /* --- the beginning --- */
 
-static void answer_at_once(struct rpc_conn *conn, unsigned code, const char *message)
+bool rpc_gateway_takes(const struct rpc_conn *conn, struct bytes verb, struct bytes path)
 {
-    struct http1_field type = {BYTES("Content-Type"), BYTES("application/json")};
-    struct buf text = {0};
+    return conn->rpc->options.has_gateway && conn->serves != RPC_SERVES_PROBES &&
+           gateway_has_path(path) && !bytes_equal(verb, BYTES("OPTIONS"));
+}
 
-    gateway_write_error(code, bytes_of_str(message), false, &text);
-    rpc_plain_respond(conn, gateway_http_status(code), &type, 1, text.len);
-    http_send(rpc_plain_http(conn), buf_bytes(&text));
-    http_finish(rpc_plain_http(conn));
-    buf_free(&text);
+static void begin(struct call *c, bool is_post)
+{
+    if (c->gateway->route == &nowhere)
+        refuse(c, RPC_NOT_FOUND, BYTES("Not Found"));
+    else if (!is_post)
+        refuse(c, RPC_UNIMPLEMENTED, BYTES("Method Not Allowed"));
+    else if (take_timeout(c) && reads_stream(c))
+        open_call(c);
+}
+
+static void set_route(struct call *c, const struct gateway_route *route)
+{
+    c->gateway = mem_new(struct gateway_call);
+    c->gateway->route = route ? route : &nowhere;
+}
+
+void rpc_gateway_begin(struct call *c, struct bytes verb, struct bytes path)
+{
+    bool is_post = bytes_equal(verb, BYTES("POST")); /* they lie in the fields */
+
+    set_route(c, gateway_route_find(path));
+    rpc_call_forget_fields(c);
+    begin(c, is_post);
 }
 
 static struct call *new_call(struct rpc_conn *conn, const struct gateway_route *route)
 {
     struct call *c = rpc_call_new(conn, true, 0);
 
-    c->gateway = mem_new(struct gateway_call);
-    c->gateway->route = route ? route : &nowhere;
+    set_route(c, route);
     return c;
 }
 
@@ -713,16 +814,7 @@ struct call *rpc_gateway_head(struct rpc_conn *conn)
 
     if (is_upgrade(&h->reader))
         return upgrade(conn, route);
-    if (!route) {
-        answer_at_once(conn, RPC_NOT_FOUND, "Not Found");
-        return NULL;
-    }
-    if (!bytes_equal(h->reader.verb, BYTES("POST"))) {
-        answer_at_once(conn, RPC_UNIMPLEMENTED, "Method Not Allowed");
-        return NULL;
-    }
     struct call *c = new_call(conn, route);
-    if (take_timeout(c, &h->reader) && reads_stream(c))
-        open_call(c);
+    begin(c, bytes_equal(h->reader.verb, BYTES("POST")));
     return c;
 }

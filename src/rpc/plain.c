@@ -1,6 +1,5 @@
 /* Requests in plain HTTP/1.1: the connection is http's, one call at a time is the core's. */
 #include "base/assert.h"
-#include "gateway/gateway.h"
 #include "rpc/rpc_int.h"
 
 struct plain {
@@ -99,13 +98,6 @@ static size_t body_max(const struct rpc_conn *c)
                                           : c->rpc->options.message_bytes_max * PLAIN_BODY_FACTOR;
 }
 
-/* A browser asks with OPTIONS whether it may ask; that is no call. */
-static bool is_for_gateway(const struct rpc_conn *c, const struct http_conn *h)
-{
-    return c->rpc->options.has_gateway && gateway_has_path(http_path(h)) &&
-           !bytes_equal(h->reader.verb, BYTES("OPTIONS"));
-}
-
 static void on_head(struct http_conn *h)
 {
     struct rpc_conn *c = conn_of(h);
@@ -115,7 +107,7 @@ static void on_head(struct http_conn *h)
         refuse(c, 421);
         return;
     }
-    if (is_for_gateway(c, h)) {
+    if (rpc_gateway_takes(c, h->reader.verb, http_path(h))) {
         timer_stop(c->rpc->clock, &c->timer); /* bodies of streams take as long as they like */
         c->plain->call = rpc_gateway_head(c);
         return;

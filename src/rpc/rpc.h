@@ -7,7 +7,7 @@
  * core answers comes back on it, is queued on the call, and leaves with rpc_flush, once per turn,
  * as far as the client's windows allow.
  *
- * A request in HTTP/1.1 that the gateway knows (gateway/gateway.h) is a call, too: its body becomes
+ * A plain request that the gateway knows (gateway/gateway.h) is a call, too: its body becomes
  * messages, and what is queued becomes JSON when it is sent.
  *
  *     socket --> nghttp2 --> frames of gRPC --> rpc_deliver: the line's events
@@ -63,7 +63,7 @@ struct rpc_options {
     uint64_t keepalive_min_ms;       /* clients may ping this often; etcd: 5 s; 0: gRPC's */
     uint64_t keepalive_interval_ms;  /* our pings, when nothing is heard; etcd: 2 h; 0: gRPC's */
     uint64_t keepalive_timeout_ms;   /* for their answer; etcd: 20 s */
-    bool has_gateway;                /* JSON over HTTP/1.1 at /v3/ (gateway/gateway.h) */
+    bool has_gateway;                /* JSON at /v3/ (gateway/gateway.h) */
     bool has_origins;                /* browsers are told whose pages may ask: */
     struct rpc_names origins;        /* none, or one of them "*": all */
     struct rpc_names hosts;          /* as what plain requests without TLS may know us; the same */

@@ -9,10 +9,12 @@
  *     odd    as a list of (type, flags, stream, length, payload), made into frames behind a proper
  *            preface, with a proper request in place of every HEADERS frame of an even length, so
  *            that the fuzzer gets past HPACK to what calls do
+ *
+ * Its next bits say how late values pass the line, and whether the connection is by TLS.
  */
 #include "base/assert.h"
 #include "io/fake_world.h"
-#include "rpc/rpc.h"
+#include "rpc/rpc_int.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -253,6 +255,23 @@ static void put_frame(struct buf *out, const uint8_t *head, struct bytes payload
     buf_append(out, payload);
 }
 
+static void put_headers(struct buf *out, const uint8_t *head, struct bytes block)
+{
+    put_frame(out, (const uint8_t[]){1, (uint8_t)(4 | (head[1] & 1)), head[2] | 1}, block);
+}
+
+/* The same without content-type: by TLS, for the gateway or for the core. */
+static void put_plain_request(struct buf *out, const uint8_t *head)
+{
+    static const char *const paths[] = {"/v3/kv/range", "/v3/election/observe", "/v3/watch", "/a"};
+    const char *path = paths[head[3] / 2 % 4];
+    struct buf block = {0};
+
+    buf_printf(&block, "\x83\x87\x04%c%s\x01\x01\x61", (char)strlen(path), path);
+    put_headers(out, head, buf_bytes(&block));
+    buf_free(&block);
+}
+
 /* Indexed :method POST and :scheme http, :path by literal, :authority "a", content-type. */
 static void put_request(struct buf *out, const uint8_t *head)
 {
@@ -263,8 +282,7 @@ static void put_request(struct buf *out, const uint8_t *head)
 
     memcpy(block, fields, sizeof(fields));
     *(uint8_t *)memchr(block, '?', sizeof(block)) = (uint8_t)"ucdb"[head[3] / 2 % 4];
-    put_frame(out, (const uint8_t[]){1, (uint8_t)(4 | (head[1] & 1)), head[2] | 1},
-              bytes_of(block, sizeof(fields) - 1));
+    put_headers(out, head, bytes_of(block, sizeof(fields) - 1));
 }
 
 static void put_frames(struct bytes in, struct buf *out)
@@ -275,7 +293,10 @@ static void put_frames(struct bytes in, struct buf *out)
         size_t len = in.at[3] < in.len - 4 ? in.at[3] : in.len - 4;
 
         if (in.at[0] % 12 == 1 && in.at[3] % 2 == 0) {
-            put_request(out, in.at);
+            if (in.at[3] / 8 % 2)
+                put_plain_request(out, in.at);
+            else
+                put_request(out, in.at);
             len = 0;
         } else {
             put_frame(out, in.at, bytes_of(in.at + 4, len));
@@ -284,7 +305,7 @@ static void put_frames(struct bytes in, struct buf *out)
     }
 }
 
-static void stage_open(struct stage *s, unsigned delay)
+static void stage_open(struct stage *s, unsigned delay, bool is_tls)
 {
     static const struct logger logger = {.sink = log_sink_none, .clock = log_clock_none};
     static const struct conn_handlers handlers = {
@@ -306,6 +327,10 @@ static void stage_open(struct stage *s, unsigned delay)
     e = rpc_listen(s->rpc, &(struct rpc_place){.address = address}, &address);
     assert(e == ERR_OK);
     s->conn = net_connect(fake_world_io(s->world)->net, &address, &handlers, s);
+    while (is_tls && list_empty(&s->rpc->conns) && !s->closed)
+        step(s);
+    LIST_FOREACH (link, &s->rpc->conns) /* the fake net has no TLS: the connection is told */
+        container_of(link, struct rpc_conn, link)->info.tls = is_tls;
 }
 
 static void stage_close(struct stage *s)
@@ -337,7 +362,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         put_frames(in, &frames);
         in = buf_bytes(&frames);
     }
-    stage_open(&s, data[0] / 2 % 4);
+    stage_open(&s, data[0] / 2 % 4, data[0] / 8 % 2);
     send_pieces(&s, in);
     for (unsigned i = 0; i < STEPS_MAX && !s.closed && i < 20 + size; i++)
         step(&s);

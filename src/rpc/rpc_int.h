@@ -8,7 +8,7 @@
  *     fields.h, stream_ids.h   does the client keep to the rules of HTTP/2?
  *     call_reply.c    what the core answers, and how nghttp2 gets it
  *     plain.c   HTTP/1.1 on a connection
- *     gateway_call.c  a call in JSON, over HTTP/1.1 or a WebSocket
+ *     gateway_call.c  a call in JSON, over HTTP/1.1, HTTP/2 or a WebSocket
  *     web.c     plain requests on HTTP/2
  *     policy.c  which browsers may make either
  *
@@ -339,6 +339,12 @@ void rpc_call_check(const struct call *c);
 
 void rpc_call_field(struct call *c, struct bytes name, struct bytes value);
 
+/* The same for a call in JSON, of what the gateway makes of its request's fields; before that it
+ * forgets what those of its stream were; and then the call is opened. */
+void rpc_call_metadata(struct call *c, struct bytes name, struct bytes value);
+void rpc_call_forget_fields(struct call *c);
+void rpc_call_open_in_json(struct call *c, struct bytes method);
+
 /* Adds what is known of the call to its first event. */
 void rpc_call_show(const struct call *c, struct rpc_event *out);
 void rpc_call_fields_done(struct call *c);
@@ -400,8 +406,14 @@ void rpc_plain_answered(struct call *c);
 
 /* --- gateway_call.c --- */
 
-/* The head of a request to the gateway is there. NULL: it was answered. */
+/* Is this request for the gateway? A browser asks with OPTIONS whether it may ask: that is not. */
+bool rpc_gateway_takes(const struct rpc_conn *conn, struct bytes verb, struct bytes path);
+
+/* The head of a request in HTTP/1.1 to it is there. NULL: it was answered. */
 struct call *rpc_gateway_head(struct rpc_conn *conn);
+
+/* The same for a stream of HTTP/2, whose fields are there (web.c). */
+void rpc_gateway_begin(struct call *c, struct bytes verb, struct bytes path);
 void rpc_gateway_body(struct call *c, struct bytes piece);
 void rpc_gateway_body_end(struct call *c);
 
@@ -411,7 +423,7 @@ void rpc_gateway_released(struct call *c);
 /* Hands to the connection what it takes now. It may be over with that, and the connection too. */
 void rpc_gateway_flush(struct call *c);
 
-/* Its connection will end instead of it. */
+/* Its connection will end instead of it, if it has one for itself. */
 void rpc_gateway_cut(struct call *c);
 bool rpc_gateway_is_websocket(const struct call *c);
 void rpc_gateway_free(struct call *c);
@@ -446,3 +458,19 @@ void rpc_web_ended(struct call *c);
 void rpc_web_show(struct call *c, struct rpc_event *out);
 void rpc_web_reply(struct call *c, unsigned status, const char *type, struct bytes lines,
                    struct bytes body);
+
+/* For the gateway, piece by piece. The fields of the request: *at begins with 0; false at the end.
+ */
+bool rpc_web_next_field(const struct call *c, size_t *at, struct http1_field *out);
+void rpc_web_consumed(struct call *c, size_t count);
+
+/* The head of the response; how much of its body may be handed over now (0: when some has left, the
+ * call is flushed again); some of it; and its end. */
+void rpc_web_respond(struct call *c, unsigned status, const struct http1_field *fields,
+                     size_t count, uint64_t length);
+size_t rpc_web_credit(const struct call *c);
+void rpc_web_send(struct call *c, struct bytes text);
+void rpc_web_finish(struct call *c);
+
+/* Of conn->queued. */
+size_t rpc_web_queued(const struct call *c);

@@ -3,6 +3,9 @@
  * the same event as of a request in HTTP/1.1, and answers the same.
  *
  *     HEADERS (fields kept) DATA* END_STREAM --> PENDING_HTTP ... rpc_web_reply --> HEADERS DATA*
+ *
+ * One for the gateway is a call instead (gateway_call.c): it gets the body piece by piece, and
+ * gives the response so.
  */
 #include "base/assert.h"
 #include "rpc/rpc_int.h"
@@ -11,8 +14,10 @@
 
 struct web {
     struct buf fields; /* lines of "name:value" */
-    struct buf reply;  /* its body */
+    struct buf reply;  /* its body, as far as it is here */
     size_t sent;       /* of it */
+    bool is_whole;     /* nothing will be added to it */
+    bool is_bodyless;  /* the response to a HEAD */
 };
 
 enum { STATUS_DIGITS = 3, LENGTH_DIGITS_MAX = 20 };
@@ -22,6 +27,11 @@ void rpc_web_begin(struct call *c)
 {
     assert(!c->web);
     c->web = mem_new(struct web);
+}
+
+size_t rpc_web_queued(const struct call *c)
+{
+    return c->web->reply.len;
 }
 
 void rpc_web_free(struct call *c)
@@ -37,20 +47,46 @@ void rpc_web_free(struct call *c)
 
 /* --- the reply --- */
 
+static ssize_t put_off(struct call *c)
+{
+    c->out = OUT_DEFERRED;
+    return NGHTTP2_ERR_DEFERRED;
+}
+
+/* All that was there has left: there may be more to be had. */
+static void drained(struct call *c)
+{
+    struct web *w = c->web;
+
+    c->conn->queued -= w->reply.len;
+    buf_clear(&w->reply);
+    w->sent = 0;
+    if (!w->is_whole && list_empty(&c->touched_link)) {
+        list_push_back(&c->conn->touched, &c->touched_link);
+        rpc_flush_again(c->conn);
+    }
+}
+
 static ssize_t read_body(nghttp2_session *s, int32_t stream_id, uint8_t *at, size_t max,
                          uint32_t *flags, nghttp2_data_source *source, void *context)
 {
-    struct web *w = ((struct call *)source->ptr)->web;
+    struct call *c = source->ptr;
+    struct web *w = c->web;
     size_t left = w->reply.len - w->sent;
     size_t count = left < max ? left : max;
 
     (void)s;
     (void)stream_id;
     (void)context;
-    memcpy(at, w->reply.at + w->sent, count);
+    if (left == 0 && !w->is_whole)
+        return put_off(c);
+    if (count > 0)
+        memcpy(at, w->reply.at + w->sent, count);
     w->sent += count;
-    if (count == left)
+    if (count == left && w->is_whole)
         *flags |= NGHTTP2_DATA_FLAG_EOF;
+    if (count == left)
+        drained(c);
     return (ssize_t)count;
 }
 
@@ -69,24 +105,26 @@ static struct bytes origin_of(const struct web *w)
     return rpc_event_field(&fields, "origin");
 }
 
-static void respond(struct call *c, unsigned status, const char *type, struct bytes lines,
-                    struct bytes body)
+/* A body follows, unless its length is 0 or nobody wants it. */
+static void submit_head(struct call *c, unsigned status, const struct http1_field *fields,
+                        size_t count, uint64_t length)
 {
     nghttp2_data_provider provider = {.source.ptr = c, .read_callback = read_body};
-    struct http1_field fields[RPC_PLAIN_FIELDS_MAX];
-    size_t total = 0;
-    size_t count = rpc_plain_fields(c->conn, origin_of(c->web), status, type, lines, fields);
     nghttp2_nv out[RPC_PLAIN_FIELDS_MAX + 3];
     struct buf date = {0};
-    bool has_body = body.len > 0 && !bytes_equal(rpc_call_verb(c), BYTES("HEAD"));
-    char digits[STATUS_DIGITS + 1], length[LENGTH_DIGITS_MAX + 1];
+    size_t total = 0;
+    char status_text[STATUS_DIGITS + 1], length_text[LENGTH_DIGITS_MAX + 1];
+    bool has_body = length > 0 && !c->web->is_bodyless;
 
     assert(c->out == OUT_NOTHING);
     assert(status >= 100 && status < 1000);
-    snprintf(digits, sizeof(digits), "%u", status % 1000);
-    snprintf(length, sizeof(length), "%zu", body.len);
-    out[total++] = copied(BYTES(":status"), bytes_of_str(digits));
-    out[total++] = copied(BYTES("content-length"), bytes_of_str(length));
+    assert(count <= RPC_PLAIN_FIELDS_MAX);
+    snprintf(status_text, sizeof(status_text), "%u", status % 1000);
+    out[total++] = copied(BYTES(":status"), bytes_of_str(status_text));
+    if (length != HTTP_CHUNKED) {
+        snprintf(length_text, sizeof(length_text), "%llu", (unsigned long long)length);
+        out[total++] = copied(BYTES("content-length"), bytes_of_str(length_text));
+    }
     for (size_t i = 0; i < count; i++)
         out[total++] = copied(fields[i].name, fields[i].value);
     http1_write_date(&date, clock_wall_ns(c->conn->rpc->clock)); /* as a line of HTTP/1.1 */
@@ -94,15 +132,68 @@ static void respond(struct call *c, unsigned status, const char *type, struct by
         out[total++] =
             copied(BYTES("date"), bytes_of(date.at + DATE_FRONT_BYTES,
                                            date.len - DATE_FRONT_BYTES - LINE_END_BYTES));
-    if (has_body) {
-        buf_append(&c->web->reply, body);
-        c->conn->queued += body.len;
-    }
     h2_must(nghttp2_submit_response(rpc_call_session(c), c->stream_id, out, total,
                                     has_body ? &provider : NULL));
-    c->out = OUT_ENDED;
+    c->web->is_bodyless = !has_body;
+    c->out = OUT_FLOWING;
     buf_free(&date);
     rpc_conn_touch(c->conn);
+}
+
+static void go_on_sending(struct call *c)
+{
+    if (c->out == OUT_DEFERRED) {
+        c->out = OUT_FLOWING;
+        h2_must(nghttp2_session_resume_data(rpc_call_session(c), c->stream_id));
+    }
+    rpc_conn_touch(c->conn);
+}
+
+void rpc_web_send(struct call *c, struct bytes text)
+{
+    assert(c->out == OUT_FLOWING || c->out == OUT_DEFERRED);
+    if (text.len == 0 || c->web->is_bodyless)
+        return;
+    buf_append(&c->web->reply, text);
+    c->conn->queued += text.len;
+    go_on_sending(c);
+}
+
+void rpc_web_finish(struct call *c)
+{
+    c->web->is_whole = true;
+    if (!c->web->is_bodyless)
+        go_on_sending(c);
+    c->out = OUT_ENDED;
+}
+
+size_t rpc_web_credit(const struct call *c)
+{
+    size_t waiting = c->web->reply.len - c->web->sent;
+
+    return waiting < RPC_CHUNK_BYTES ? RPC_CHUNK_BYTES - waiting : 0;
+}
+
+void rpc_web_respond(struct call *c, unsigned status, const struct http1_field *fields,
+                     size_t count, uint64_t length)
+{
+    struct http1_field all[RPC_PLAIN_FIELDS_MAX];
+    size_t total = rpc_policy_fields(c->conn, origin_of(c->web), all);
+
+    assert(total + count <= ARRAY_LEN(all));
+    memcpy(all + total, fields, count * sizeof(*fields));
+    submit_head(c, status, all, total + count, length);
+}
+
+static void respond(struct call *c, unsigned status, const char *type, struct bytes lines,
+                    struct bytes body)
+{
+    struct http1_field fields[RPC_PLAIN_FIELDS_MAX];
+    size_t count = rpc_plain_fields(c->conn, origin_of(c->web), status, type, lines, fields);
+
+    submit_head(c, status, fields, count, body.len);
+    rpc_web_send(c, body);
+    rpc_web_finish(c);
 }
 
 /* Said by us; the core has not heard of it. */
@@ -155,19 +246,62 @@ static size_t body_max(const struct call *c)
     return most < of_conn ? most : of_conn;
 }
 
+static struct bytes path_of(const struct call *c, struct bytes *query)
+{
+    struct bytes path = rpc_call_path(c);
+    const uint8_t *mark = path.len > 0 ? memchr(path.at, '?', path.len) : NULL;
+
+    *query = bytes_of(NULL, 0);
+    if (mark) {
+        *query = bytes_of(mark + 1, path.len - (size_t)(mark + 1 - path.at));
+        path.len = (size_t)(mark - path.at);
+    }
+    return path;
+}
+
 void rpc_web_fields_done(struct call *c)
 {
-    struct bytes host = rpc_call_authority(c);
+    struct bytes host = rpc_call_authority(c), verb = rpc_call_verb(c), query;
+    struct bytes path = path_of(c, &query);
 
     c->is_plain = true;
+    c->web->is_bodyless = bytes_equal(verb, BYTES("HEAD"));
     if (host.len > 0)
         add_line(c->web, BYTES("host"), host);
     c->kept += c->web->fields.len;
     c->conn->kept += c->web->fields.len;
+    if (rpc_gateway_takes(c->conn, verb, path))
+        rpc_gateway_begin(c, verb, path);
+}
+
+bool rpc_web_next_field(const struct call *c, size_t *at, struct http1_field *out)
+{
+    struct bytes left = bytes_of(c->web->fields.at, c->web->fields.len);
+
+    if (*at == left.len)
+        return false;
+    left = bytes_of(left.at + *at, left.len - *at);
+    const uint8_t *colon = memchr(left.at, ':', left.len);
+    const uint8_t *end = memchr(left.at, '\n', left.len);
+    assert(colon && end && colon < end);
+    *out = (struct http1_field){bytes_of(left.at, (size_t)(colon - left.at)),
+                                bytes_of(colon + 1, (size_t)(end - colon) - 1)};
+    *at += (size_t)(end + 1 - left.at);
+    return true;
+}
+
+void rpc_web_consumed(struct call *c, size_t count)
+{
+    h2_must(nghttp2_session_consume_stream(rpc_call_session(c), c->stream_id, count));
+    rpc_conn_touch(c->conn);
 }
 
 void rpc_web_data(struct call *c, struct bytes data)
 {
+    if (c->gateway) {
+        rpc_gateway_body(c, data);
+        return;
+    }
     if (c->in != IN_READING)
         return;
     if (data.len > body_max(c) - c->reserved) {
@@ -177,11 +311,15 @@ void rpc_web_data(struct call *c, struct bytes data)
     buf_append(&c->reader.content, data);
     c->reserved += data.len;
     c->conn->held += data.len;
-    h2_must(nghttp2_session_consume_stream(rpc_call_session(c), c->stream_id, data.len));
+    rpc_web_consumed(c, data.len);
 }
 
 void rpc_web_ended(struct call *c)
 {
+    if (c->gateway) {
+        rpc_gateway_body_end(c);
+        return;
+    }
     if (c->in != IN_READING)
         return;
     c->in = IN_WHOLE;
@@ -199,13 +337,9 @@ static struct rpc_span add(struct buf *out, struct bytes what)
 void rpc_web_show(struct call *c, struct rpc_event *out)
 {
     struct buf *content = &out->content;
-    struct bytes path = rpc_call_path(c), query = {0};
-    const uint8_t *mark = path.len > 0 ? memchr(path.at, '?', path.len) : NULL;
+    struct bytes query;
+    struct bytes path = path_of(c, &query);
 
-    if (mark) {
-        query = bytes_of(mark + 1, path.len - (size_t)(mark + 1 - path.at));
-        path.len = (size_t)(mark - path.at);
-    }
     c->in = IN_LENT;
     out->is_first = true;
     *content = c->reader.content;

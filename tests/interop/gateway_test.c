@@ -1,5 +1,6 @@
 /* The API in JSON over HTTP: the same to real etcd and to us, and the same answers. */
 #include "base/mem.h"
+#include "harness/certs_test.h"
 #include "harness/line_diff.h"
 #include "harness/peer_test.h"
 #include "harness/test.h"
@@ -97,24 +98,25 @@ static const char *const requests[][2] = {
 
 #define HIDE_IDS                                                                                   \
     "sed -E 's/\"(cluster_id|member_id|raft_term|ID|leader|dbSize|dbSizeInUse|raftIndex|raftTerm|" \
-    "raftAppliedIndex)\": ?\"[0-9]+\"/\"\\1\":*/g; s/(http:..127.0.0.1):[0-9]+/\\1/g; s/: "        \
+    "raftAppliedIndex)\": ?\"[0-9]+\"/\"\\1\":*/g; s/(https?:..127.0.0.1):[0-9]+/\\1/g; s/: "      \
     "\"/:\"/g; "                                                                                   \
     "s/, \"/,\"/g'"
 
-static const char *session_by_curl(struct peer *p)
+static const char *session_by_curl(struct peer *p, const char *flags)
 {
     struct buf all = {0};
 
     for (size_t i = 0; i < ARRAY_LEN(requests); i++)
         buf_printf(&all, "%s: %s\n", requests[i][0],
-                   peer_run(&p->arena, CURL " -s -w ' %%{http_code}' %s/v3/%s -d '%s' | " HIDE_IDS,
+                   peer_run(&p->arena,
+                            CURL " %s -s -w ' %%{http_code}' %s/v3/%s -d '%s' | " HIDE_IDS, flags,
                             p->client_url, requests[i][0], requests[i][1]));
     buf_printf(&all, "%s\n",
                peer_run(&p->arena,
-                        "mkfifo %s.watch; " CURL " -sN %s/v3/watch -d '{\"create_request\":"
+                        "mkfifo %s.watch; " CURL " %s -sN %s/v3/watch -d '{\"create_request\":"
                         "{\"key\":\"L3NlcnZpY2UvYmF0bWFuL2xlYWRlcg==\",\"start_revision\":\"2\"}}' "
                         ">%s.watch & head -n 2 %s.watch | " HIDE_IDS "; kill $!",
-                        p->dir, p->client_url, p->dir, p->dir));
+                        p->dir, flags, p->client_url, p->dir, p->dir));
     const char *copy = arena_printf(&p->arena, "%s", buf_str(&all));
     buf_free(&all);
     return copy;
@@ -127,12 +129,46 @@ TEST(a_session_by_curl_sees_no_difference)
         SKIP("NOT compared: there is no " CURL);
     pair_open(&p);
 
-    const char *want = session_by_curl(&p.etcd);
-    const char *got = session_by_curl(&p.ours);
+    const char *want = session_by_curl(&p.etcd, "");
+    const char *got = session_by_curl(&p.ours, "");
 
     check_same(want, got);
     CHECK(strstr(got, "\"succeeded\":true"));
     CHECK(strstr(got, "\"DELETE\""));
+    pair_close(&p);
+}
+
+static void start_by_tls(struct peer *p)
+{
+    p->client_url = arena_printf(&p->arena, "https%s", strchr(p->client_url, ':'));
+    peer_launch(p, arena_printf(&p->arena, "--cert-file %s --key-file %s", certs_file("server"),
+                                certs_key("server")));
+    peer_await_said(p, "ready to serve client requests", 1);
+}
+
+/* By TLS curl speaks HTTP/2. */
+TEST(a_session_by_curl_on_http2_sees_no_difference)
+{
+    struct pair p = {0};
+    if (access(CURL, X_OK) != 0)
+        SKIP("NOT compared: there is no " CURL);
+    certs_make("server", &(struct cert){.sans = "IP:127.0.0.1"});
+    const char *flags = arena_printf(&p.arena, "--http2 --cacert %s -w ' by HTTP/%%{http_version}'",
+                                     certs_file("server"));
+    peer_open(&p.etcd, arena_printf(&p.arena, "%s/etcd", test_tmp_dir()));
+    peer_open_ours(&p.ours, arena_printf(&p.arena, "%s/ours", test_tmp_dir()));
+    start_by_tls(&p.etcd);
+    start_by_tls(&p.ours);
+
+    const char *want = session_by_curl(&p.etcd, flags);
+    const char *got = session_by_curl(&p.ours, flags);
+
+    check_same(want, got);
+    CHECK(strstr(got, "\"succeeded\":true"));
+    CHECK(strstr(got, "\"DELETE\""));
+    CHECK_STR(peer_run(&p.arena, CURL " %s -s -o /dev/null %s/v3/kv/range -d '{}'", flags,
+                       p.ours.client_url),
+              " by HTTP/2");
     pair_close(&p);
 }
 
