@@ -95,6 +95,7 @@ static void receive(nghttp2_session *s, uint8_t type, uint8_t flags, struct byte
     assert(taken == sizeof(head));
     if (payload.len > 0)
         taken = nghttp2_session_mem_recv(s, payload.at, payload.len);
+    assert(taken > 0);
 }
 
 static void receive_fields(nghttp2_session *s, nghttp2_hd_deflater *deflater,
