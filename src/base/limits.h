@@ -58,6 +58,7 @@ enum {
     NET_READ_BYTES = 64 * KIB,      /* of one read at most */
     NET_READ_BUFFERS_MAX = 256,     /* that wait in the inbox at once, over all connections */
     NET_SPARE_BUFFERS_MAX = 16,     /* of them, kept for the next read */
+    NET_READS_AT_ONCE_MAX = 128,    /* before the turn: with 5 to 10 us each, a millisecond */
     NET_UNSENT_BYTES = 512 * KIB,   /* that the kernel holds for a peer whose window is shut */
     NET_BACKLOG_DEFAULT = 1024,     /* connections that nobody has accepted yet */
     NET_ACCEPTS_AT_ONCE_MAX = 64,   /* before others are looked at */

@@ -101,6 +101,49 @@ CONTRACT(more_connections_speak_at_once_than_there_are_buffers)
     listener_close(l);
 }
 
+static void hear_all(void *context)
+{
+    const struct rig *rig = context;
+
+    inbox_drain(rig->io->inbox, SIZE_MAX);
+}
+
+/* A proxy has died: what its connections say at once is no reason for a long turn. */
+TEST(a_multitude_that_leaves_at_once_is_heard_in_several_turns)
+{
+    enum { MANY = sizeof(multitude) / sizeof(multitude[0]) };
+    int clients[MANY];
+    struct rig rig;
+    unsigned turns = 0, heard = 0;
+    rig_open_real(&rig);
+    struct listener *l =
+        end_listen(&rig, (struct listener_options){.on_accept = admit_one_of_many});
+    struct sockaddr_in where = {.sin_family = AF_INET, .sin_port = htons(l->address.port)};
+    memcpy(&where.sin_addr, l->address.ip, 4);
+    for (unsigned i = 0; i < MANY; i++) {
+        CHECK((clients[i] = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) >= 0);
+        CHECK_EQ(connect(clients[i], (struct sockaddr *)&where, sizeof(where)), 0);
+    }
+    rig_until(&rig, &end_accepted, MANY);
+
+    for (unsigned i = 0; i < MANY; i++)
+        close(clients[i]);
+    for (; heard < MANY; turns++) {
+        unsigned before = heard;
+        loop_run_once(rig.loop, hear_all, &rig);
+        heard = 0;
+        for (unsigned i = 0; i < MANY; i++)
+            heard += multitude[i].ended;
+        CHECK(heard - before <= NET_READS_AT_ONCE_MAX);
+    }
+
+    CHECK(turns > 2);
+    for (unsigned i = 0; i < MANY; i++)
+        end_close(&rig, &multitude[i]);
+    listener_close(l);
+    rig_close(&rig);
+}
+
 CONTRACT(listeners_share_a_limit_and_whoever_waits_comes_in_when_another_leaves)
 {
     struct conn_limit limit;

@@ -126,24 +126,27 @@ static void on_credit_wanted(uv_handle_t *handle, size_t suggested, uv_buf_t *ou
     struct real_conn *c = conn_of_handle(handle);
 
     (void)suggested;
-    if (!c->in && !c->paused)
+    bool is_late = c->net->reads == NET_READS_AT_ONCE_MAX;
+    if (!c->in && !c->paused && !is_late)
         take_buffer(c);
-    *out = c->paused || c->in_len == c->in_cap
+    c->net->reads += !c->paused && !is_late;
+    *out = c->paused || is_late || c->in_len == c->in_cap
                ? uv_buf_init(NULL, 0)
                : uv_buf_init((char *)c->in + c->in_len, (unsigned)(c->in_cap - c->in_len));
 }
 
 /*
  * Stopping and starting to read costs two system calls each, so a pause stops it only when
- * something has come in. Without space for another reason we keep asking: the turn is about to make
- * some.
+ * something has come in. One that has only come late is stopped, too: libuv asks the kernel again
+ * at once, up to 48 times, while a thousand have something to say, and all that the turn would
+ * wait for.
  */
 static void no_credit(struct real_conn *c)
 {
-    if (!c->paused)
-        return;
     uv_read_stop(&c->stream.stream);
     c->reading = false;
+    if (!c->paused)
+        list_push_back(&c->net->late, &c->late);
 }
 
 static void on_read(uv_stream_t *stream, ssize_t count, const uv_buf_t *space)
@@ -173,6 +176,7 @@ static void start_reading(struct real_conn *c)
 {
     if (!c->connected || c->reading || c->ended || c->closing)
         return;
+    list_remove(&c->late);
     int error = uv_read_start(&c->stream.stream, on_credit_wanted, on_read);
     if (error != 0)
         conn_fail(c, err_of_errno(error));
@@ -180,11 +184,20 @@ static void start_reading(struct real_conn *c)
         c->reading = true;
 }
 
+/* Without a free buffer there is something in the inbox, and the turn that hears it comes first. */
+void real_net_look(struct real_net *n)
+{
+    n->reads = 0;
+    for (size_t free = NET_READ_BUFFERS_MAX - n->buffers; free > 0 && !list_empty(&n->late); free--)
+        start_reading(container_of(list_pop_front(&n->late), struct real_conn, late));
+}
+
 static void pause_reading(struct conn *base)
 {
     struct real_conn *c = real(base);
 
     c->paused = true;
+    list_remove(&c->late);
     keep_only_content(c);
 }
 
@@ -391,6 +404,7 @@ void conn_fail(struct real_conn *c, enum err reason)
      * then, behind the reports of all writes (promise 3). */
     drop_buffer(c);
     list_remove(&c->unsent);
+    list_remove(&c->late);
     conn_queue_cancel(&c->queue, c->net->inbox); /* libuv touches no buffer after uv_close */
     uv_close(&c->stream.handle, on_handle_gone);
 }
@@ -444,6 +458,7 @@ struct real_conn *conn_new(struct real_net *n, enum net_family family)
     c->gone.run = finish;
     conn_queue_init(&c->queue);
     list_init(&c->unsent);
+    list_init(&c->late);
     int error = family == NET_UNIX ? uv_pipe_init(n->uv, &c->stream.pipe, 0)
                                    : uv_tcp_init(n->uv, &c->stream.tcp);
     assert(error == 0); /* makes no socket yet */

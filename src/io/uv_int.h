@@ -93,12 +93,16 @@ struct real_net {
     size_t conns, listeners;    /* alive, not yet closed */
     size_t refused;             /* of the conns: closing without ever having been accepted */
     size_t buffers;             /* in use for reading, bounded */
+    unsigned reads;             /* since sockets were last looked at, bounded, too */
+    struct list late;           /* connections not read, because of these two bounds */
     struct spare_buffer *spare; /* and a few kept for the next read */
     unsigned spares;
 };
 
 void real_net_open(struct real_net *n, uv_loop_t *uv, struct inbox *inbox);
 void real_net_flush(struct real_net *n);
+/* Sockets are about to be looked at: now it is the turn of some that were not read last time. */
+void real_net_look(struct real_net *n);
 void real_net_close(struct real_net *n);
 
 union stream {
@@ -132,8 +136,8 @@ struct real_conn {
     uv_write_t writing;
     uv_shutdown_t shutting;
     struct conn_queue queue;
-    struct list unsent; /* on the net's list of that name */
-    size_t in_kernel;   /* bytes given to the uv_write in flight; 0 if none is */
+    struct list unsent, late; /* on the net's lists of these names */
+    size_t in_kernel;         /* bytes given to the uv_write in flight; 0 if none is */
 
     uint8_t *in; /* read, not shown yet; NULL if there is nothing */
     size_t in_len, in_cap;

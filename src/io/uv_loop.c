@@ -182,9 +182,10 @@ void loop_run_once(struct loop *l, loop_turn *turn, void *context)
 {
     real_net_flush(&l->net); /* what was queued before the first turn */
     /* With something in the inbox already, sockets are looked at but not waited for. */
-    do
+    do {
+        real_net_look(&l->net);
         uv_run(&l->uv, UV_RUN_ONCE);
-    while (inbox_is_empty(&l->inbox));
+    } while (inbox_is_empty(&l->inbox));
 
     turn(context);
     real_net_flush(&l->net);

@@ -407,6 +407,7 @@ void real_net_open(struct real_net *n, uv_loop_t *uv, struct inbox *inbox)
 
     *n = (struct real_net){.base.ops = &ops, .uv = uv, .inbox = inbox};
     list_init(&n->unsent);
+    list_init(&n->late);
     /* libuv writes to sockets without asking not to be killed when the peer has left. */
     signal(SIGPIPE, SIG_IGN);
 }
