@@ -3,8 +3,8 @@
  *
  * Opens everything in io.h for real and runs the turn when something has happened. Around the core
  * thread, which calls loop_run, there are one thread per disk queue, the worker threads, the page
- * store's, two for TLS handshakes, and libuv's own for name lookups; all of them only post to the
- * inbox.
+ * store's, two for TLS handshakes, which let all of these go first, and libuv's own for name
+ * lookups; all of them only post to the inbox.
  *
  *     loop_run:   wait until the inbox holds something
  *                 turn(context): drains the inbox, decides, queues writes

@@ -2,7 +2,10 @@
 #include "base/mem.h"
 #include "io/uv_int.h"
 
+#include <errno.h>
 #include <pthread.h>
+#include <string.h>
+#include <sys/resource.h>
 
 static struct event *next_event(struct crew *c)
 {
@@ -22,21 +25,33 @@ static struct event *next_event(struct crew *c)
     return e;
 }
 
+/* On Linux 0 is this thread, and nobody is refused to stand back. */
+static void nice_this_thread(int by)
+{
+    errno = 0;
+    int before = getpriority(PRIO_PROCESS, 0);
+
+    if (errno != 0 || setpriority(PRIO_PROCESS, 0, before + by) != 0)
+        fatal("setpriority: %s", strerror(errno));
+}
+
 static void work(void *context)
 {
     const struct crew *c = context;
 
     (void)pthread_setname_np(pthread_self(), c->name); /* a courtesy to whoever looks */
+    if (c->nice != 0)
+        nice_this_thread(c->nice);
     for (struct event *e; (e = next_event(context));)
         e->run(e);
     mem_give_back();
 }
 
-enum err crew_open(struct crew *c, const char *name, unsigned threads)
+enum err crew_open(struct crew *c, const char *name, unsigned threads, int nice)
 {
     assert(threads > 0);
 
-    *c = (struct crew){.name = name, .threads = mem_new_array(threads, uv_thread_t)};
+    *c = (struct crew){.name = name, .nice = nice, .threads = mem_new_array(threads, uv_thread_t)};
     c->last = &c->first;
     if (uv_mutex_init(&c->mutex) != 0 || uv_cond_init(&c->wanted) != 0)
         fatal("cannot make a lock for %u threads", threads);

@@ -494,7 +494,7 @@ enum err real_disk_open(struct real_disk *d, struct inbox *inbox)
     *d = (struct real_disk){.base.ops = &ops, .inbox = inbox};
     enum err e = ERR_OK;
     for (unsigned i = 0; i < DISK_QUEUE_COUNT && e == ERR_OK; i++)
-        e = crew_open(&d->queues[i], names[i], 1);
+        e = crew_open(&d->queues[i], names[i], 1, 0);
     return e;
 }
 

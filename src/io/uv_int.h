@@ -29,11 +29,12 @@ struct crew {
     struct event *first, **last;
     bool ending;
     const char *name; /* what the system calls its threads; 15 bytes at most */
+    int nice;         /* by how much they let the others of the process go first */
     unsigned count;
     uv_thread_t *threads;
 };
 
-MUST_CHECK enum err crew_open(struct crew *c, const char *name, unsigned threads);
+MUST_CHECK enum err crew_open(struct crew *c, const char *name, unsigned threads, int nice);
 void crew_submit(struct crew *c, struct event *e);
 
 /* Returns when everything submitted has run and the threads have ended. A crew that was never
@@ -67,7 +68,7 @@ struct real_workers {
 };
 
 MUST_CHECK enum err real_workers_open(struct real_workers *w, struct inbox *inbox, const char *name,
-                                      unsigned threads);
+                                      unsigned threads, int nice);
 void real_workers_close(struct real_workers *w);
 
 struct real_resolver {

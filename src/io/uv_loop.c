@@ -12,6 +12,7 @@
 enum {
     LOOP_FILES_MIN = 16,
     LOOP_HANDSHAKE_THREADS = 2, /* some two thousand handshakes a second, and cores for the rest */
+    LOOP_HANDSHAKE_NICE = 10, /* a tenth of what the turn and the log are given, if they want it */
 };
 
 struct watched_signal {
@@ -160,11 +161,12 @@ enum err loop_open(const struct loop_options *options, struct loop **out)
     enum err e = real_disk_open(&l->disk, &l->inbox);
     if (e == ERR_OK)
         e = real_workers_open(&l->workers, &l->inbox, "worker",
-                              options->worker_threads ? options->worker_threads : 1);
+                              options->worker_threads ? options->worker_threads : 1, 0);
     if (e == ERR_OK)
-        e = real_workers_open(&l->store_worker, &l->inbox, "store", 1);
+        e = real_workers_open(&l->store_worker, &l->inbox, "store", 1, 0);
     if (e == ERR_OK)
-        e = real_workers_open(&l->handshakes, &l->inbox, "handshake", LOOP_HANDSHAKE_THREADS);
+        e = real_workers_open(&l->handshakes, &l->inbox, "handshake", LOOP_HANDSHAKE_THREADS,
+                              LOOP_HANDSHAKE_NICE);
     if (e != ERR_OK) {
         loop_close(l);
         return e;

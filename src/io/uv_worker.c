@@ -39,10 +39,10 @@ static uint64_t now_ns(struct workers *base)
 }
 
 enum err real_workers_open(struct real_workers *w, struct inbox *inbox, const char *name,
-                           unsigned threads)
+                           unsigned threads, int nice)
 {
     *w = (struct real_workers){.base = {.submit = submit, .now_ns = now_ns}, .inbox = inbox};
-    return crew_open(&w->crew, name, threads);
+    return crew_open(&w->crew, name, threads, nice);
 }
 
 void real_workers_close(struct real_workers *w)

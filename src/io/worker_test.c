@@ -3,6 +3,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 enum { JOBS = 50 };
@@ -56,6 +57,38 @@ CONTRACT(jobs_run_and_report_in_the_turn)
     CHECK(most_running <= 2); /* the rig has two workers */
     if (rig->loop)
         CHECK(!pthread_equal(sums[0].worker, pthread_self()));
+}
+
+struct look {
+    struct job job;
+    int nice;
+};
+
+static void look_at_nice(struct job *j)
+{
+    container_of(j, struct look, job)->nice = getpriority(PRIO_PROCESS, 0); /* the thread's */
+}
+
+static void looked(struct job *j)
+{
+    (void)j;
+    done++;
+}
+
+/* A thousand who shake hands at once must not take the processors from the turn and the log. */
+TEST(handshakes_let_the_turn_go_first)
+{
+    struct rig rig;
+    struct look hands = {.job = {.run = look_at_nice, .on_done = looked}}, work = hands;
+    rig_open_real(&rig);
+
+    job_submit(rig.io->handshakes, &hands.job);
+    job_submit(rig.io->workers, &work.job);
+    rig_until(&rig, &done, 2);
+
+    CHECK_EQ(work.nice, getpriority(PRIO_PROCESS, 0));
+    CHECK(hands.nice > work.nice || hands.nice == 19); /* nobody is further back than that */
+    rig_close(&rig);
 }
 
 struct chain {
