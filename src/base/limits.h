@@ -340,6 +340,7 @@ enum {
     RPC_STATUS_TEXT_BYTES_MAX = 5000,        /* some clients take 16 KiB of trailers at most */
     RPC_FLUSH_BULK_BYTES = 1 * MIB,  /* of long replies in one turn: the rest is for the next */
     RPC_FLUSH_EXTRA_BYTES = 1 * MIB, /* in one turn, beyond one gathering for each connection */
+    RPC_FLUSH_CONNS_MAX = 128,       /* in one turn: with 10 to 20 us each, two milliseconds */
     RPC_PACKED_BYTES_MAX = 64 * KIB, /* a longer message is not worth the time that gzip takes */
     RPC_SPARE_CALLS_MAX = 1024,
     RPC_SPARE_ITEMS_MAX = 1024,           /* of queues of messages to send */

@@ -342,8 +342,10 @@ void rpc_flush(struct rpc *r)
         rpc_call_reply(r, &v);
     r->bulk_left = RPC_FLUSH_BULK_BYTES;
     r->extra_left = RPC_FLUSH_EXTRA_BYTES;
-    for (struct list *link; (link = list_pop_front(&r->dirty));)
-        rpc_conn_flush(container_of(link, struct rpc_conn, dirty_link));
+    for (unsigned i = 0; i < RPC_FLUSH_CONNS_MAX && !list_empty(&r->dirty); i++)
+        rpc_conn_flush(container_of(list_pop_front(&r->dirty), struct rpc_conn, dirty_link));
+    if (!list_empty(&r->dirty) && !r->next_turn.queued)
+        inbox_put(r->options.io->inbox, &r->next_turn); /* in the order in which they came */
 }
 
 struct gzip *rpc_gzip(struct rpc *r)

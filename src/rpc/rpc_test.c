@@ -570,6 +570,45 @@ TEST(long_replies_on_many_connections_take_turns)
     rpc_rig_close(&r);
 }
 
+static void without_turns_for_ms(struct rpc_rig *r, uint64_t ms)
+{
+    uint64_t until_ns = clock_now_ns(r->io->clock) + ms * NS_PER_MS;
+
+    while (clock_now_ns(r->io->clock) < until_ns)
+        CHECK(fake_world_step(r->fake));
+}
+
+/* Short replies on very many connections cost a write each: a turn makes so many, and no more. */
+TEST(a_turn_flushes_so_many_connections_and_the_next_one_others)
+{
+    enum { CONNS = RPC_FLUSH_CONNS_MAX + 50 };
+    static struct raw raws[CONNS];
+    struct rpc_rig r;
+    struct buf hello = {0};
+    unsigned greeted;
+    rpc_rig_open(&r, NULL);
+    frame_preface(&hello);
+    for (unsigned i = 0; i < CONNS; i++) {
+        raw_connect_soon(&r, &raws[i]);
+        raw_send(&raws[i], buf_bytes(&hello));
+    }
+    without_turns_for_ms(&r, 100);
+
+    for (unsigned turn = 0; turn < 2; turn++) {
+        rpc_flush(r.rpc);
+        without_turns_for_ms(&r, 100);
+        greeted = 0;
+        for (unsigned i = 0; i < CONNS; i++)
+            greeted += raws[i].got_bytes > 0;
+        CHECK_EQ(greeted, turn == 0 ? RPC_FLUSH_CONNS_MAX : CONNS);
+    }
+
+    buf_free(&hello);
+    for (unsigned i = 0; i < CONNS; i++)
+        raw_close(&r, &raws[i]);
+    rpc_rig_close(&r);
+}
+
 TEST(a_stop_lets_calls_under_way_finish)
 {
     struct rpc_rig r;
