@@ -42,16 +42,18 @@ TEST(fields_follow_in_order_each_in_its_own_form)
 {
     struct buf lines = {0};
     struct logger logger = log_into(&lines, LOG_JSON);
+    const struct bytes names[] = {BYTES("a"), BYTES("b\"")};
     logger.name = "raft";
 
     log_warn(&logger, "m", LOG_STR("s", "a\"b\\\n\x01"), LOG_I64("i", -5), LOG_U64("u", UINT64_MAX),
-             LOG_ID("id", 0x8e9e05c52164694d), LOG_BOOL("b", true), LOG_NS("took", 100000000));
+             LOG_ID("id", 0x8e9e05c52164694d), LOG_BOOL("b", true), LOG_NS("took", 100000000),
+             LOG_TEXTS("names", names, 2), LOG_TEXTS("none", NULL, 0));
 
     const char *fields = strstr(buf_str(&lines), "\"msg\"");
     CHECK(strstr(buf_str(&lines), "\"logger\":\"raft\",\"caller\":\"base/logger_test.c:"));
     CHECK_STR(fields, "\"msg\":\"m\",\"s\":\"a\\\"b\\\\\\n\\u0001\",\"i\":-5,"
                       "\"u\":18446744073709551615,\"id\":\"8e9e05c52164694d\",\"b\":true,"
-                      "\"took\":\"100ms\"}\n");
+                      "\"took\":\"100ms\",\"names\":[\"a\",\"b\\\"\"],\"none\":[]}\n");
     buf_free(&lines);
 }
 
