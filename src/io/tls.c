@@ -342,6 +342,7 @@ static void finish(struct event *e)
     assert(list_empty(&c->link));
     assert(c->queue.unreported == 0);
     SSL_free(c->ssl);
+    X509_free(c->refused);
     buf_free(&c->kept);
     buf_free(&c->leaving);
     buf_free(&c->held);
@@ -400,13 +401,20 @@ static void log_rejected(struct tls_conn *c, const char *why)
     const char *name = c->ssl && c->phase != TLS_STEPPING
                            ? SSL_get_servername(c->ssl, TLSEXT_NAMETYPE_host_name)
                            : NULL;
+    struct log_field fields[5] = {LOG_STR("remote-addr", c->base.info.remote),
+                                  LOG_STR("server-name", name ? name : "")};
+    size_t count = 2;
+    struct tls_sans sans;
 
-    if (t->options.logger && t->options.logger->level <= level)
-        log_write(t->options.logger, level, LOG_CALLER, t->options.rejected,
-                  (const struct log_field[]){LOG_STR("remote-addr", c->base.info.remote),
-                                             LOG_STR("server-name", name ? name : ""),
-                                             LOG_STR("error", why)},
-                  3);
+    if (!t->options.logger || t->options.logger->level > level)
+        return;
+    if (c->phase != TLS_STEPPING && c->refused) {
+        tls_sans_of(c, c->refused, &sans);
+        fields[count++] = LOG_TEXTS("ip-addresses", sans.ips, sans.ip_count);
+        fields[count++] = LOG_TEXTS("dns-names", sans.hosts, sans.host_count);
+    }
+    fields[count++] = LOG_STR("error", why);
+    log_write(t->options.logger, level, LOG_CALLER, t->options.rejected, fields, count);
 }
 
 /* Of one that we make its owner is told: he knows what it was for, and how often he has tried. */
@@ -540,10 +548,12 @@ static void check_address(struct tls_conn *c)
 void tls_san_checked(struct tls_conn *c, bool is_good)
 {
     assert(c->phase == TLS_CHECKING);
-    if (is_good)
+    if (is_good) {
         opened(c);
-    else
-        reject(c, buf_str(&c->why), ERR_DENIED);
+        return;
+    }
+    tls_refuse(c, SSL_get0_peer_certificate(c->ssl));
+    reject(c, buf_str(&c->why), ERR_DENIED);
 }
 
 static void stepped(struct job *j)

@@ -275,6 +275,7 @@ static int verify(X509_STORE_CTX *chain, void *context)
     }
     if (tls_is_allowed(t, X509_STORE_CTX_get0_cert(chain)))
         return 1; /* also of whom we connect to: so does etcd, and its peers count on it */
+    tls_refuse(SSL_get_app_data(ssl), X509_STORE_CTX_get0_cert(chain));
     X509_STORE_CTX_set_error(chain, X509_V_ERR_CERT_REJECTED);
     return 0;
 }

@@ -210,6 +210,13 @@ void tls_describe_error(struct tls_conn *c, int error)
 
 /* --- whom it is with --- */
 
+void tls_refuse(struct tls_conn *c, X509 *leaf)
+{
+    assert(!c->refused);
+    X509_up_ref(leaf);
+    c->refused = leaf;
+}
+
 static bool is_text(const ASN1_STRING *s)
 {
     return ASN1_STRING_length(s) > 0 &&
@@ -279,6 +286,26 @@ static void note_sans(struct tls_conn *c, X509 *leaf)
     GENERAL_NAMES_free(names);
 }
 
+void tls_sans_of(struct tls_conn *c, X509 *leaf, struct tls_sans *out)
+{
+    GENERAL_NAMES *names = X509_get_ext_d2i(leaf, NID_subject_alt_name, NULL, NULL);
+    size_t bytes = 0;
+
+    out->ip_count = out->host_count = 0;
+    for (int i = 0; i < sk_GENERAL_NAME_num(names) && bytes < TLS_SANS_BYTES_MAX; i++) {
+        const GENERAL_NAME *name = sk_GENERAL_NAME_value(names, i);
+        bool is_ip = name->type == GEN_IPADD;
+        size_t *count = is_ip ? &out->ip_count : &out->host_count;
+        const char *text = is_ip || name->type == GEN_DNS ? san_text(c, name) : NULL;
+
+        if (!text || *count == TLS_SANS_MAX)
+            continue;
+        bytes += strlen(text);
+        (is_ip ? out->ips : out->hosts)[(*count)++] = bytes_of_str(text);
+    }
+    GENERAL_NAMES_free(names);
+}
+
 static bool is_listed(X509_CRL *crl, X509 *cert, struct buf *why)
 {
     const ASN1_INTEGER *serial = X509_get0_serialNumber(cert);
@@ -330,13 +357,10 @@ static bool is_still_good(struct tls_conn *c, X509 *leaf)
     return false;
 }
 
-static bool accept_identity(struct tls_conn *c)
+static bool accept_leaf(struct tls_conn *c, X509 *leaf)
 {
     const char *crl_file = c->tls->options.crl_file;
-    X509 *leaf = SSL_get0_peer_certificate(c->ssl);
 
-    if (!leaf || !c->listener)
-        return true;
     if (SSL_session_reused(c->ssl) && c->tls->options.requires_cert && !is_still_good(c, leaf))
         return false;
     if (crl_file && crl_file[0] && is_revoked(c, leaf))
@@ -346,6 +370,18 @@ static bool accept_identity(struct tls_conn *c)
     note_cn(c, leaf);
     note_sans(c, leaf);
     return !c->tls->options.checks_address || tls_san_begin(c, leaf);
+}
+
+static bool accept_identity(struct tls_conn *c)
+{
+    X509 *leaf = SSL_get0_peer_certificate(c->ssl);
+
+    if (!leaf || !c->listener)
+        return true;
+    if (accept_leaf(c, leaf))
+        return true;
+    tls_refuse(c, leaf);
+    return false;
 }
 
 /* --- steps --- */

@@ -102,6 +102,7 @@ struct tls_conn {
     struct job job;
     enum tls_step step;
     struct buf why;
+    X509 *refused;       /* whose it is was verified, and he is not wanted; NULL otherwise */
     struct arena names;  /* of conn_info, and host */
     struct tls_san *san; /* NULL: nothing has to be looked up */
 
@@ -134,6 +135,16 @@ void tls_describe_error(struct tls_conn *c, int error);
 /* While it is verified: its names are others than those we wanted. Notes why. */
 void tls_describe_mismatch(struct tls_conn *c, X509 *leaf);
 void tls_describe_names(struct tls_conn *c, X509 *leaf); /* the end of that text */
+
+/* Notes whose certificate it was that was good, and not good enough. */
+void tls_refuse(struct tls_conn *c, X509 *leaf);
+
+/* What a certificate is for, as far as the log tells it. */
+struct tls_sans {
+    struct bytes ips[TLS_SANS_MAX], hosts[TLS_SANS_MAX];
+    size_t ip_count, host_count;
+};
+void tls_sans_of(struct tls_conn *c, X509 *leaf, struct tls_sans *out); /* good as long as c is */
 
 /* --- tls_san.c --- */
 

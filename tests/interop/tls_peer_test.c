@@ -34,8 +34,11 @@ static void make_certs(void)
     certs_make("elsewhere", &(struct cert){.signer = "ca", .cn = "member", .sans = "IP:10.9.9.9"});
     certs_make("stranger", &(struct cert){.signer = "other", .cn = "member"});
     certs_make("expired", &(struct cert){.signer = "ca", .cn = "member", .is_expired = true});
-    certs_make("client", &(struct cert){.signer = "ca", .cn = "client"});
-    certs_make("revoked", &(struct cert){.signer = "ca", .cn = "member", .serial = 7});
+    certs_make("client", &(struct cert){.signer = "ca", .cn = "client", .sans = "DNS:c.example"});
+    certs_make("revoked", &(struct cert){.signer = "ca",
+                                         .cn = "member",
+                                         .serial = 7,
+                                         .sans = "IP:127.0.0.1,IP:fd00::7,email:x@y.z"});
     certs_make_crl("list", "ca", 7);
 }
 
@@ -51,7 +54,7 @@ static const char *ask_version(struct peer *p, const char *cert, const char *fla
     return peer_run(&p->arena, "curl -s -m 10 --http1.1 %s %s/version || true", shown, url);
 }
 
-static void check_strangers(struct peer *p)
+static void check_strangers(struct peer *p, struct buf *fields)
 {
     static const struct stranger strangers[] = {
         {NULL, "", "tls: client didn't provide a certificate"},
@@ -82,6 +85,12 @@ static void check_strangers(struct peer *p)
     CHECK_EQ(peer_said(p, "rejected connection on peer endpoint"),
              sizeof(strangers) / sizeof(strangers[0]));
     peer_stop(p);
+    /* Of the errors some say what time it is, and whom Go's resolver has asked. */
+    buf_append_str(fields,
+                   peer_run(&p->arena,
+                            "sed -n 's/.*\"msg\":\\(\"rejected connection.*\\),\"error\".*/\\1/p' "
+                            "%s.log | sed 's/127.0.0.1:[0-9]*/PORT/'",
+                            p->dir));
     peer_close(p);
 }
 
@@ -89,16 +98,21 @@ TEST(who_is_not_let_in_at_our_peer_port_is_told_as_by_etcd)
 {
     struct peer p;
     char dir[4096];
+    struct buf ours = {0}, etcds = {0};
 
     peer_need();
     make_certs();
     snprintf(dir, sizeof(dir), "%s/ours", test_tmp_dir());
     peer_open_ours(&p, dir);
-    check_strangers(&p);
+    check_strangers(&p, &ours);
 
     snprintf(dir, sizeof(dir), "%s/etcd", test_tmp_dir());
     peer_open(&p, dir);
-    check_strangers(&p);
+    check_strangers(&p, &etcds);
+    CHECK_STR(buf_str(&ours), buf_str(&etcds)); /* whose certificates they were, too */
+    CHECK(strstr(buf_str(&ours), "\"ip-addresses\":[\"10.9.9.9\"]"));
+    buf_free(&ours);
+    buf_free(&etcds);
 }
 
 /* --- members --- */
