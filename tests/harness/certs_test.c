@@ -5,6 +5,7 @@
 #include <openssl/ec.h>
 #include <openssl/evp.h>
 #include <openssl/pem.h>
+#include <openssl/rsa.h>
 #include <openssl/x509v3.h>
 #include <stdio.h>
 
@@ -89,7 +90,9 @@ static void set_names(X509 *x, const struct cert *cert)
 
 void certs_make(const char *name, const struct cert *cert)
 {
-    EVP_PKEY *key = cert->key_of ? read_key(cert->key_of) : EVP_EC_gen("P-256");
+    EVP_PKEY *key = cert->key_of   ? read_key(cert->key_of)
+                    : cert->is_rsa ? EVP_RSA_gen(2048)
+                                   : EVP_EC_gen("P-256");
     EVP_PKEY *signer = cert->signer ? read_key(cert->signer) : key;
     X509 *x = X509_new();
     X509 *issuer = cert->signer ? read_cert(cert->signer) : x;

@@ -6,7 +6,7 @@
  *     certs_file("server")  .../server.pem
  *     certs_key("server")   .../server-key.pem
  *
- * They lie in the test's own directory. Keys are of P-256, which are quick to make.
+ * They lie in the test's own directory. Keys are of P-256, which are quick to make, or of RSA.
  */
 #pragma once
 
@@ -18,6 +18,7 @@ struct cert {
     const char *signer;    /* made before; NULL: itself */
     bool is_ca;
     bool is_expired;    /* since yesterday */
+    bool is_rsa;        /* of 2048 bits */
     long serial;        /* 0: 1 */
     const char *key_of; /* made before, whose key it has; NULL: one of its own */
 };
