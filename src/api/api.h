@@ -78,6 +78,7 @@ struct api_options {
     size_t request_bytes_max;   /* 0: REQUEST_BYTES_DEFAULT */
     unsigned txn_ops_max;       /* 0: API_TXN_OPS_DEFAULT */
     int64_t warning_unary_ns;   /* calls that take longer are told of; 0: none is */
+    int64_t warning_apply_ns;   /* the same of reads, which etcd tells of as of entries; 0: none */
     bool times_calls;           /* how long each takes is counted */
     struct auth_tokens *tokens; /* those that are given out; NULL: none are, and nobody logs in */
     struct entropy *entropy;    /* for them */
@@ -96,6 +97,21 @@ void api_close(struct api *a);
  * abandoned before. NULL is fine. */
 void api_abandon(struct api *a);
 
+/* How far a proposal had got when, in facts->now_ns; 0: nobody knows. */
+struct api_stages {
+    uint64_t proposed_ns; /* given to raft */
+    uint64_t logged_ns;   /* durable here */
+    uint64_t committed_ns;
+    uint64_t apply_ns, applied_ns; /* the beginning and the end of that */
+    int64_t revision;
+};
+
+/* The same of the round that has confirmed a read. */
+struct api_round {
+    uint64_t asked_ns, confirmed_ns;
+    uint64_t applied_index; /* when it was confirmed */
+};
+
 /* A call that waits for the server. Fields above the line are the server's to use; all zeroes, and
  * the link on no list, when it is first heard of. A stream may come with needs many times over. */
 struct api_call {
@@ -106,6 +122,8 @@ struct api_call {
     const struct raft_conf_change *change;          /* that it waits for; of CONFIGURE */
     const struct pb_internal_raft_request *request; /* the same, of PROPOSE */
     enum result failure;                            /* while it waits to be told */
+    struct api_stages stages;                       /* of a proposal that took long */
+    struct api_round round;                         /* of a read */
     /* ---- */
     bool is_waiting; /* the server has it: from api_take_need until it is answered or forgotten */
     struct api *api;

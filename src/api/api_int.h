@@ -10,6 +10,7 @@
  *     kv.c range_stream.c txn_check.c   KV
  *     lock.c election.c   made of inner calls, with concurrency.c for what they share
  *     stats.c metrics.c probes.c   what is counted, and plain HTTP that shows how it goes
+ *     trace.c        lines about what took long
  *     watch.c lease.c cluster.c maintenance.c downgrade.c hash.c snapshot.c auth.c health.c
  *     http.c         the others
  *     identify.c     who calls?
@@ -168,6 +169,7 @@ struct call {
     bool is_run;        /* its arguments were good */
     bool has_heard_end; /* a stream whose client will say no more: counted as a message, once */
     bool is_stream;
+    const char *error;                         /* that it ends with; NULL: none */
     const void *request;                       /* decoded; of a unary call or a RangeStream */
     struct pb_internal_raft_request *proposal; /* in the arena */
     call_step *step;
@@ -232,8 +234,9 @@ struct api {
 
     struct inner inner;
     struct api_stats stats;
-    uint64_t slow_second, slow_count; /* of calls that took long: when, and how many within it */
-    uint64_t defrag_ns;               /* when it began */
+    struct log_sampler slow_calls, slow_reads, slow_traces; /* their lines */
+    uint64_t traces;                                        /* so far */
+    uint64_t defrag_ns;                                     /* when it began */
 
     struct arena scratch; /* a message of a stream, decoded; for the time of one event */
     struct buf out;       /* a message in the making */
@@ -355,6 +358,12 @@ void api_count_sent(struct call *c, uint64_t bytes);
 void api_count_handled(struct call *c, enum rpc_code code, uint64_t bytes);
 /* A range was executed, since c->read_ns. */
 void api_count_range(struct call *c, bool is_well);
+
+/* --- trace.c --- */
+
+/* A unary call ends, and has taken so long: whoever wants to know why is told. The request is still
+ * there. */
+void api_tell_of_slow(struct call *c, uint64_t took_ns, uint64_t bytes);
 
 static inline uint64_t api_since_ns(const struct api *a, uint64_t began_ns)
 {

@@ -116,6 +116,7 @@ void api_call_finish_text(struct call *c, enum rpc_code code, const char *text)
 {
     assert(code != RPC_OK || c->is_authorized);
 
+    c->error = code == RPC_OK ? NULL : text;
     api_count_handled(c, code, 0);
     rpc_line_finish(api_line_of(api_of(c), c->base.rpc), c->base.rpc, code, bytes_of_str(text));
     api_call_end(c);

@@ -74,6 +74,13 @@ void apply_kind_name(unsigned kind, struct buf *out)
     }
 }
 
+void apply_describe(const struct apply *a, struct buf *out)
+{
+    assert(a->state != APPLY_IDLE);
+    if (a->effects.kind < APPLY_KINDS)
+        pb_describe(&pb_internal_raft_request_schema, &a->request, out);
+}
+
 size_t apply_alarms(const struct apply *a, const struct apply_alarm **out)
 {
     *out = a->alarms.at;

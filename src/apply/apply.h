@@ -128,6 +128,10 @@ struct apply_effects *apply_effects(struct apply *a);
 void apply_end(struct apply *a, struct bytes conf_state);
 bool apply_is_busy(const struct apply *a);
 
+/* What the entry at hand asks for, in one line for the log, without values and secrets; nothing of
+ * one that is no request. Until apply_end. Appends. */
+void apply_describe(const struct apply *a, struct buf *out);
+
 /* The state is about to be replaced by another. The entry at hand, if there is one, is given up
  * half done, and with it what was written to the state: nobody may look at that but for reads that
  * are under way, which see what was published before. When there are none, apply_close. */

@@ -36,13 +36,13 @@ enum {
 /* --- base ---------------------------------------------------------------------------------- */
 
 enum {
-    LOG_LINE_BYTES_MAX = 4096,     /* a longer line is cut */
-    LOG_SAMPLE_EACH = 100,         /* lines of a kind in a second, then each hundredth: etcd's */
-    LOG_KEY_BYTES_MAX = 256,       /* of a client's key in a line: more, and the rest would be cut */
-    LOG_TEXT_BYTES_MAX = 1024,     /* of a request's description */
-    PB_DESCRIBED_DEPTH_MAX = 16,   /* of messages in one another, in it */
-    LOG_TRACE_STEPS_MAX = 8,       /* of a trace: nothing has more stages */
-    LOG_TRACE_MS = 100,            /* what takes longer has its stages told: etcd's */
+    LOG_LINE_BYTES_MAX = 4096,   /* a longer line is cut */
+    LOG_SAMPLE_EACH = 100,       /* lines of a kind in a second, then each hundredth: etcd's */
+    LOG_KEY_BYTES_MAX = 256,     /* of a client's key in a line: more, and the rest would be cut */
+    LOG_TEXT_BYTES_MAX = 1024,   /* of a request's description */
+    PB_DESCRIBED_DEPTH_MAX = 16, /* of messages in one another, in it */
+    LOG_TRACE_STEPS_MAX = 8,     /* of a trace: nothing has more stages */
+    LOG_TRACE_MS = 100,          /* what takes longer has its stages told: etcd's */
     MEM_SPARE_BYTES_MAX = 4 * MIB, /* of freed small pieces that one thread keeps */
     MEM_PREPARED_BYTES = 2 * MIB,  /* a region of huge pages, */
     MEM_PREPARED_MAX = 2,          /* and how many of them are kept ready */
@@ -189,6 +189,7 @@ enum {
 #define WAL_RESERVE_BYTES ((size_t)4 * MIB)
 
 enum {
+    WAL_SLOW_SYNC_NS = 1000000000,   /* a sync that takes longer is told of: etcd's */
     WAL_LINGER_BYTES_MAX = 64 * KIB, /* of records that nobody waits for */
     WAL_SHARE_BYTES_MIN = 16 * KIB,  /* shorter data is copied, longer is shared: see wal_bench.c */
     WAL_SPARE_BYTES_MAX = 1 * MIB,   /* of a batch's buffer, kept for the next one */

@@ -239,6 +239,7 @@ void clients_open(struct clients *c, const struct state *state, struct entropy *
         .request_bytes_max = config->max_request_bytes,
         .txn_ops_max = (unsigned)config->max_txn_ops,
         .warning_unary_ns = config->warning_unary_ns,
+        .warning_apply_ns = config->warning_apply_ns,
         .times_calls = config->extensive_metrics,
     });
 }

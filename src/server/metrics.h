@@ -22,6 +22,7 @@
 #include "api/api.h"
 #include "io/process.h"
 #include "io/worker.h"
+#include "server/slow.h"
 
 struct server;
 
@@ -29,7 +30,7 @@ struct metrics {
     /* by kind of request, and by whether it went well */
     struct histogram applied[APPLY_KINDS][2];  /* HISTOGRAM_100US_20 */
     struct histogram requests[APPLY_KINDS][2]; /* with all the waiting: HISTOGRAM_1MS_14 */
-    uint64_t slow_applies;
+    struct slow slow;
     uint64_t leader_changes;
     uint64_t late_heartbeats;
     uint64_t ticked_ns; /* the last time, as a leader; 0: did not lead */

@@ -272,7 +272,7 @@ static void show_requests(struct exposition *x, struct server *s)
     exposition_counter(
         x, "etcd_server_slow_apply_total",
         "The total number of slow apply requests (likely overloaded from slow disk).",
-        m->slow_applies);
+        m->slow.applies + api_stats(s->clients.api)->slow_reads);
 }
 
 static void show_refused_promotions(struct exposition *x, const struct metrics *m)

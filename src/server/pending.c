@@ -297,6 +297,7 @@ static void drop_lent(struct pending *p, uint64_t first_index)
             run = (struct pending_run){o->id, run.first_index + run.count, 0};
         }
         run.count++;
+        p->proposed_id = o->id;
         proposal_free(p, o);
     }
     if (first_index != 0)
@@ -439,6 +440,7 @@ struct blob *pending_take_round(struct pending *p)
         return NULL;
     list_append_all(&p->reads_asked, &p->reads_new);
     p->read_round++;
+    p->read_began_ns = p->o.facts->now_ns;
     return ask(p);
 }
 
@@ -455,8 +457,12 @@ void pending_read_state(struct pending *p, struct bytes context, uint64_t index)
 {
     if (round_of(context) != p->read_round)
         return; /* of an earlier round: somebody had asked for it again */
-    LIST_FOREACH (link, &p->reads_asked)
-        container_of(link, struct api_call, link)->started_index = index;
+    LIST_FOREACH (link, &p->reads_asked) {
+        struct api_call *c = container_of(link, struct api_call, link);
+        c->started_index = index;
+        c->round =
+            (struct api_round){p->read_began_ns, p->o.facts->now_ns, p->o.facts->applied_index};
+    }
     list_append_all(&p->reads_confirmed, &p->reads_asked);
 }
 

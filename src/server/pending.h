@@ -65,7 +65,9 @@ struct pending {
     size_t queue_count, queue_bytes, lent_count; /* lent: handed out by take_proposals */
     size_t leading_count;                        /* in the queue, of a leader as such */
     uint64_t id_prefix, id_count;
+    uint64_t proposed_id; /* of the last one that raft has accepted */
     struct list reads_new, reads_asked, reads_confirmed; /* calls */
+    uint64_t read_began_ns;                              /* when the round was asked for at first */
     uint64_t read_round, read_asked_ms; /* the round: an id as well, of a count of its own */
     struct list changes, changing;      /* calls: to be proposed; under way, at most one */
     struct list failed;                 /* calls */

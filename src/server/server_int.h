@@ -39,6 +39,8 @@
  *     space.h           a full disk
  *     quota.h           what the log says about the store's quota
  *     metrics.h         what is counted, for whoever watches over the server
+ *     slow.h            what took too long
+ *     stages.h          when the log had got how far, for that
  *     storage_version.h for which version the store is made
  */
 #pragma once

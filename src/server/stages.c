@@ -5,7 +5,7 @@ static const struct stage_mark *mark_at(const struct stage_marks *m, uint64_t i)
     return &m->marks[i % STAGE_MARKS];
 }
 
-void stages_reached(struct stages *s, enum stage stage, uint64_t up_to, uint64_t now_ns)
+void stages_reached(struct stages *s, enum stage_kind stage, uint64_t up_to, uint64_t now_ns)
 {
     struct stage_marks *m = &s->of[stage];
     struct stage_mark *last = m->count > 0 ? &m->marks[(m->count - 1) % STAGE_MARKS] : NULL;
@@ -19,7 +19,7 @@ void stages_reached(struct stages *s, enum stage stage, uint64_t up_to, uint64_t
 }
 
 /* The first mark that has it. If that is the oldest one kept, an older one may have had it. */
-uint64_t stages_when_ns(const struct stages *s, enum stage stage, uint64_t which)
+uint64_t stages_when_ns(const struct stages *s, enum stage_kind stage, uint64_t which)
 {
     const struct stage_marks *m = &s->of[stage];
     uint64_t oldest = m->count > STAGE_MARKS ? m->count - STAGE_MARKS : 0;

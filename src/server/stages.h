@@ -20,7 +20,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum stage { STAGE_PROPOSED, STAGE_LOGGED, STAGE_COMMITTED, STAGE_COUNT };
+enum stage_kind { STAGE_PROPOSED, STAGE_LOGGED, STAGE_COMMITTED, STAGE_COUNT };
 
 /* All zeroes before. */
 struct stages {
@@ -33,7 +33,7 @@ struct stages {
 };
 
 /* Everything up to there has passed this stage by now. */
-void stages_reached(struct stages *s, enum stage stage, uint64_t up_to, uint64_t now_ns);
+void stages_reached(struct stages *s, enum stage_kind stage, uint64_t up_to, uint64_t now_ns);
 
 /* When this one did; 0: it has not, or that is forgotten. */
-uint64_t stages_when_ns(const struct stages *s, enum stage stage, uint64_t which);
+uint64_t stages_when_ns(const struct stages *s, enum stage_kind stage, uint64_t which);

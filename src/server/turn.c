@@ -77,6 +77,7 @@ static void deliver_durable(struct server *s)
         durable = held - 1;
     for (struct raft_message *m; (m = storage_work_take_durable(&s->work, durable));)
         deliver(s, m);
+    stages_reached(&s->metrics->slow.stages, STAGE_LOGGED, s->work.durable_index, s->facts.now_ns);
 }
 
 /* --- the state machine --- */
@@ -142,27 +143,15 @@ void server_members_replaced(struct server *s)
         server_leave_later(s);
 }
 
-/* Whoever waits behind a slow entry wants to know what it was. The next one begins when this one
- * ends, so the clock is read once for each. */
-static void say_if_slow(struct server *s, const struct apply_effects *e)
+/* The next one begins when this one ends, so the clock is read once for each. */
+static void measure_entry(struct server *s, const struct apply_effects *e)
 {
-    uint64_t now_ns = clock_now_ns(s->io->clock);
-    int64_t took = (int64_t)(now_ns - s->apply_began_ns);
+    uint64_t now_ns = clock_now_ns(s->io->clock), began_ns = s->apply_began_ns;
 
     s->apply_began_ns = now_ns;
     s->facts.now_ns = now_ns;
-    metrics_applied(s->metrics, e, (uint64_t)took);
-    if (took <= s->config->warning_apply_ns)
-        return;
-    s->metrics->slow_applies++;
-    struct buf request = {0};
-    if (e->kind < APPLY_KINDS)
-        apply_kind_name(e->kind, &request);
-    log_warn(s->logger, "apply request took too long", LOG_NS("took", took),
-             LOG_NS("expected-duration", s->config->warning_apply_ns), LOG_STR("prefix", ""),
-             LOG_BYTES("request", buf_bytes(&request)), LOG_U64("index", e->index),
-             LOG_U64("changes", e->changes.count));
-    buf_free(&request);
+    metrics_applied(s->metrics, e, now_ns - began_ns);
+    slow_applied(s, e, began_ns, now_ns - began_ns);
 }
 
 /* A new leader knows no lease's age: all start afresh, when its first entry is applied. */
@@ -188,6 +177,7 @@ static void answer_applied(struct server *s, struct apply_effects *e)
 
     metrics_answered(s, c, e);
     if (c && c->api) {
+        slow_answered(s, c, e);
         api_applied(s->clients.api, c, e);
     } else {
         reply_free(&e->reply);
@@ -204,7 +194,7 @@ static void entry_applied(struct server *s)
     struct apply_effects *e = apply_effects(s->state.apply);
     struct buf conf_state = {0};
 
-    say_if_slow(s, e);
+    measure_entry(s, e);
     if (e->is_conf_change) {
         configure(s, e, &conf_state);
         follow_members(s, e);
@@ -352,6 +342,8 @@ static void take_raft(struct server *s)
     }
     struct raft_status now = raft_status(s->raft);
     s->facts.committed_index = now.hard_state.commit;
+    stages_reached(&s->metrics->slow.stages, STAGE_COMMITTED, now.hard_state.commit,
+                   s->facts.now_ns);
     s->is_catching_up = now.soft_state.role == RAFT_FOLLOWER && now.last_index < now.heard_commit;
 }
 
@@ -444,6 +436,8 @@ static void propose_some(struct server *s)
         }
         bool accepted = raft_propose_batch(s->raft, data, count) == RAFT_OK;
         pending_proposed(&s->pending, accepted, first_of_last(s, count));
+        stages_reached(&s->metrics->slow.stages, STAGE_PROPOSED, s->pending.proposed_id,
+                       s->facts.now_ns);
         total += count;
     }
 }
@@ -610,13 +604,15 @@ static void drop_of_former_leader(struct server *s)
 
 static void serve_reads(struct server *s)
 {
-    for (struct api_call *c; can_reply(s) && (c = pending_take_confirmed(&s->pending));)
+    for (struct api_call *c; can_reply(s) && (c = pending_take_confirmed(&s->pending));) {
+        slow_confirmed(s, c);
         if (c->api)
             api_read_index_done(s->clients.api, c);
         else if (c == &s->corruption.call)
             corruption_confirmed(&s->corruption);
         else
             peer_requests_confirmed(&s->peer_requests, c);
+    }
 }
 
 static void tell_failed(struct server *s, struct api_call *c, enum result why)

@@ -380,6 +380,18 @@ static void write_failed(struct wal *w, struct disk_op *op)
                             .on_done = on_undone});
 }
 
+/* By the operation's own clock: neither the wait for its turn nor ours is the disk's. */
+static void note_times(struct wal *w, const struct disk_op *op)
+{
+    histogram_observe(&w->stats.write, HISTOGRAM_1MS_14, op->took_ns - op->sync_ns);
+    if (!op->sync)
+        return;
+    histogram_observe(&w->stats.sync, HISTOGRAM_1MS_14, op->sync_ns);
+    if (op->sync_ns > WAL_SLOW_SYNC_NS)
+        log_warn(w->opt.logger, "slow fdatasync", LOG_NS("took", (int64_t)op->sync_ns),
+                 LOG_NS("expected-duration", (int64_t)WAL_SLOW_SYNC_NS));
+}
+
 static void on_written(struct disk_op *op)
 {
     struct wal *w = container_of(op, struct wal, op);
@@ -392,9 +404,7 @@ static void on_written(struct disk_op *op)
     }
     w->bytes_written += b->size;
     w->syncs += op->sync;
-    histogram_observe(&w->stats.write, HISTOGRAM_1MS_14, op->took_ns - op->sync_ns);
-    if (op->sync)
-        histogram_observe(&w->stats.sync, HISTOGRAM_1MS_14, op->sync_ns);
+    note_times(w, op);
     if (s->size < b->offset + b->size)
         s->size = b->offset + b->size;
     /* A new segment: written and synced without its name, then named, then the name is made to
