@@ -173,6 +173,25 @@ static enum err defragment_result(enum err e)
     return e == ERR_CANCELED ? ERR_OK : e;
 }
 
+static void tell_defragmented(const struct api *a, enum err e)
+{
+    const struct backend_sizes *before = &a->defrag.before, *after = &a->defrag.after;
+
+    if (e != ERR_OK) {
+        log_warn(a->o.logger, "failed to defragment", LOG_STR("error", err_text(e)));
+        return;
+    }
+    log_info(a->o.logger, "finished defragmenting directory",
+             LOG_I64("current-db-size-bytes-diff",
+                     (int64_t)after->file_bytes - (int64_t)before->file_bytes),
+             LOG_U64("current-db-size-bytes", after->file_bytes),
+             LOG_I64("current-db-size-in-use-bytes-diff",
+                     (int64_t)after->used_bytes - (int64_t)before->used_bytes),
+             LOG_U64("current-db-size-in-use-bytes", after->used_bytes),
+             LOG_NS("took", (int64_t)api_since_ns(a, a->defrag_ns)));
+    log_info(a->o.logger, "finished defragment");
+}
+
 static void defragmented(struct backend_defrag *d, enum err e)
 {
     struct api *a = container_of(d, struct api, defrag);
@@ -184,12 +203,7 @@ static void defragmented(struct backend_defrag *d, enum err e)
     histogram_observe(&a->stats.defragmentations, HISTOGRAM_100MS_13,
                       api_since_ns(a, a->defrag_ns));
     e = defragment_result(e);
-    if (e == ERR_OK)
-        log_info(a->o.logger, "finished defragment",
-                 LOG_U64("current-db-size-bytes-diff", d->before.file_bytes - d->after.file_bytes),
-                 LOG_U64("current-db-size-bytes", d->after.file_bytes));
-    else
-        log_warn(a->o.logger, "failed to defragment", LOG_STR("error", err_text(e)));
+    tell_defragmented(a, e);
     if (!c)
         return;
     if (e == ERR_OK)
@@ -204,7 +218,10 @@ void api_defragment(struct api *a)
     a->defrag = (struct backend_defrag){.on_done = defragmented};
     bool started = backend_defrag_start(a->o.backend, &a->defrag);
     assert(started); /* nobody else asks for any */
+    struct backend_sizes now = backend_sizes(a->o.backend);
     log_info(a->o.logger, "starting defragment");
+    log_info(a->o.logger, "defragmenting", LOG_U64("current-db-size-bytes", now.file_bytes),
+             LOG_U64("current-db-size-in-use-bytes", now.used_bytes));
     a->is_defragmenting = true;
     a->defrag_ns = a->facts->now_ns;
 }

@@ -302,6 +302,9 @@ static void say_version(struct housekeeping *h, struct bytes version)
             h->o.logger, "updated cluster version", LOG_ID("cluster-id", h->o.facts->cluster_id),
             LOG_ID("local-member-id", h->o.facts->member_id),
             LOG_STR("from", minor_of(bytes_of_str(h->cluster_version), from)), LOG_STR("to", to));
+    log_info(h->o.logger, "enabled capabilities for version", LOG_STR("cluster-version", to));
+    if (h->o.facts->is_leader) /* who has proposed it */
+        log_info(h->o.logger, "cluster version is updated", LOG_STR("cluster-version", to));
     snprintf(h->cluster_version, sizeof(h->cluster_version), "%.*s", (int)version.len, version.at);
 }
 

@@ -65,6 +65,21 @@ void slow_answered(struct server *s, struct api_call *c, const struct apply_effe
     };
 }
 
+void slow_round_retried(struct server *s)
+{
+    log_warn(s->logger, "waiting for ReadIndex response took too long, retrying",
+             LOG_U64("sent-request-id", s->pending.read_round),
+             LOG_NS("retry-timeout", (int64_t)(PENDING_READ_RETRY_MS * NS_PER_MS)));
+}
+
+void slow_round_failed(struct server *s)
+{
+    if (log_sampler_takes(&s->metrics->slow.timeout_lines, s->facts.now_ms))
+        log_warn(s->logger,
+                 "timed out waiting for read index response (local node might have slow network)",
+                 LOG_NS("timeout", (int64_t)(s->pending.o.limit_ms * NS_PER_MS)));
+}
+
 /* Many reads share a round, and it is told of once: of the first of them. */
 void slow_confirmed(struct server *s, const struct api_call *c)
 {

@@ -3,6 +3,7 @@
  *
  *     apply request took too long    an entry: longer than --warning-apply-duration
  *     failed to apply request        one that came to nothing
+ *     waiting for ReadIndex response took too long, retrying      and: timed out ...
  *     trace[N] linearizableReadLoop  a round of reads that took more than LOG_TRACE_MS
  *
  * What is told of a call as a whole api does (api/trace.c); it is handed the moments at which its
@@ -24,7 +25,7 @@ struct slow {
     uint64_t told_asked_ns;  /* the last round of reads that was told of */
     uint64_t traces;         /* so far */
     uint64_t applies;        /* that took too long */
-    struct log_sampler apply_lines, failure_lines, read_lines;
+    struct log_sampler apply_lines, failure_lines, read_lines, timeout_lines;
 };
 
 /* An entry was applied; its effects are there. */
@@ -33,6 +34,10 @@ void slow_applied(struct server *s, const struct apply_effects *e, uint64_t bega
 
 /* Whoever waited for it is about to hear of it: notes its stages in the call, if it was slow. */
 void slow_answered(struct server *s, struct api_call *c, const struct apply_effects *e);
+
+/* A round of reads is asked for again, or came to nothing in all its time. */
+void slow_round_retried(struct server *s);
+void slow_round_failed(struct server *s);
 
 /* A read is about to be served. */
 void slow_confirmed(struct server *s, const struct api_call *c);

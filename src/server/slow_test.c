@@ -92,6 +92,38 @@ TEST(a_read_that_waits_for_the_others_is_told_of_with_that)
     line = line_with(&r.at[leader]->logged, "apply request took too long");
     CHECK(line && strstr(line, "\"prefix\":\"read-only range \",\"request\":\"key:\\\"slow\\\"\""));
     CHECK(!cluster_rig_logged(&r, leader, "hidden"));
+    CHECK(!cluster_rig_logged(&r, leader, "ReadIndex"));
+    visit_free(&v);
+    cluster_rig_close(&r);
+}
+
+/* Of a leader that is paused, and then of none: both others are, and nobody can be elected. */
+TEST(reads_whose_round_gets_no_reply_are_told_of)
+{
+    struct cluster_rig r;
+    struct visit v = {0};
+    struct pb_range_request get = {.key = BYTES("k")};
+    cluster_rig_open(&r, 3, NULL);
+    cluster_rig_start_all(&r);
+    unsigned follower = cluster_rig_follower(&r);
+    cluster_rig_put(&r, follower, "k", "v");
+
+    for (unsigned i = 1; i <= 3; i++)
+        cluster_rig_pause(&r, i, i != follower);
+    cluster_rig_ask(&r, follower, &v, "/etcdserverpb.KV/Range", &pb_range_request_schema, &get);
+    cluster_rig_for_ms(&r, 700);
+    CHECK(line_with(&r.at[follower]->logged,
+                    "waiting for ReadIndex response took too long, retrying"));
+    cluster_rig_until_over(&r, &v); /* its leader is lost */
+    visit_free(&v);
+    CHECK(!line_with(&r.at[follower]->logged, "timed out waiting for read index response"));
+    cluster_rig_ask(&r, follower, &v, "/etcdserverpb.KV/Range", &pb_range_request_schema, &get);
+    cluster_rig_until_over(&r, &v);
+
+    CHECK(v.code != RPC_OK);
+    CHECK(line_with(&r.at[follower]->logged, "timed out waiting for read index response"));
+    for (unsigned i = 1; i <= 3; i++)
+        cluster_rig_pause(&r, i, false);
     visit_free(&v);
     cluster_rig_close(&r);
 }

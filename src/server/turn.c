@@ -585,8 +585,11 @@ static void hear_peers(struct server *s)
 
 static void read_some(struct server *s)
 {
+    uint64_t retried = s->pending.stats.reads_slow;
     struct blob *round = pending_take_round(&s->pending);
 
+    if (s->pending.stats.reads_slow > retried)
+        slow_round_retried(s);
     if (!round)
         return;
     raft_read_index(s->raft, round);
@@ -626,9 +629,12 @@ static void tell_failed(struct server *s, struct api_call *c, enum result why)
 /* After serve_reads: what can be served is not told that it is too late. */
 static void fail_some(struct server *s)
 {
+    uint64_t failed = s->pending.stats.reads_failed;
     enum result why;
 
     pending_tick(&s->pending);
+    if (s->pending.stats.reads_failed > failed)
+        slow_round_failed(s);
     for (struct api_call *c; (c = pending_take_failed(&s->pending, &why));) {
         if (c->request)
             metrics_failed(s->metrics, c, s->facts.now_ns);
