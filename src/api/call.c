@@ -140,6 +140,8 @@ static const char *decode_error_text(enum err e)
     }
 }
 
+/* Of a stream gRPC tells the client itself, and the stream is canceled for whoever reads from it:
+ * that is what etcd counts. */
 static void finish_undecodable(struct call *c, enum err e)
 {
     char text[160];
@@ -148,6 +150,10 @@ static void finish_undecodable(struct call *c, enum err e)
              c->is_stream ? "grpc: failed to unmarshal the received message"
                           : "grpc: error unmarshalling request",
              decode_error_text(e));
+    if (c->is_stream) {
+        api_count_received(c, 0);
+        api_count_handled(c, RPC_CANCELED, 0);
+    }
     api_call_finish_text(c, RPC_INTERNAL, text);
 }
 

@@ -73,12 +73,22 @@ void metrics_promotion(struct metrics *m, enum result result)
 
 /* --- a look at the process, on a worker --- */
 
+/* A counter must not fall, and the heap does. What is allocated and freed between two looks is not
+ * in it: to count that would cost every allocation something. */
+static void note_growth(struct metrics *m, uint64_t before_bytes)
+{
+    if (m->process.heap_used_bytes > before_bytes)
+        m->heap_grown_bytes += m->process.heap_used_bytes - before_bytes;
+}
+
 static void look(struct job *j)
 {
     struct metrics *m = container_of(j, struct metrics, job);
+    uint64_t before_bytes = m->process.heap_used_bytes;
 
     if (m->io->look_at_process)
         m->io->look_at_process(&m->process);
+    note_growth(m, before_bytes);
     if (m->io->look_at_process && m->command_line.len == 0)
         process_command_line(&m->command_line);
 }

@@ -43,6 +43,7 @@ struct metrics {
     struct job job;
     const struct io *io;
     struct process_sample process;
+    uint64_t heap_grown_bytes; /* from look to look, without what it shrank by: a true counter */
     struct buf command_line, text;
 
     uint64_t next_look_ms; /* at the open files, whoever asks or not */

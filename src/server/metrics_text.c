@@ -156,7 +156,6 @@ static void show_disks(struct exposition *x, struct server *s)
     const struct wal_stats *log = wal_stats(s->wal);
     const struct backend_stats *store = backend_stats(s->state.backend);
     const struct api_stats *a = api_stats(s->clients.api);
-    static const struct histogram nothing;
 
     one_histogram(x, "etcd_disk_wal_fsync_duration_seconds",
                   "The latency distributions of fsync called by WAL.", &log->sync, HISTOGRAM_1MS_14,
@@ -206,10 +205,10 @@ static void show_disks(struct exposition *x, struct server *s)
                   "The latency distributions of fsync called by snap.", &s->snapshot.saves,
                   HISTOGRAM_1MS_14, SECONDS);
     one_histogram(x, "etcd_snap_db_fsync_duration_seconds",
-                  "The latency distributions of fsyncing .snap.db file", &nothing, HISTOGRAM_1MS_14,
-                  SECONDS);
+                  "The latency distributions of fsyncing .snap.db file", &s->receiving.syncs,
+                  HISTOGRAM_1MS_14, SECONDS);
     one_histogram(x, "etcd_snap_db_save_total_duration_seconds",
-                  "The total latency distributions of v3 snapshot save", &nothing,
+                  "The total latency distributions of v3 snapshot save", &s->receiving.saves,
                   HISTOGRAM_100MS_10, SECONDS);
 }
 
@@ -721,7 +720,8 @@ static void show_collector(struct exposition *x)
                      INT64_MAX);
 }
 
-static void show_heap(struct exposition *x, const struct process_sample *p)
+static void show_heap(struct exposition *x, const struct process_sample *p,
+                      uint64_t heap_grown_bytes)
 {
     exposition_gauge(x, "go_goroutines", "Number of goroutines that currently exist.", p->threads);
     exposition_gauge(x, "go_memstats_alloc_bytes",
@@ -731,7 +731,7 @@ static void show_heap(struct exposition *x, const struct process_sample *p)
     exposition_counter(x, "go_memstats_alloc_bytes_total",
                        "Total number of bytes allocated in heap until now, even if released "
                        "already. Equals to /gc/heap/allocs:bytes.",
-                       p->heap_used_bytes);
+                       heap_grown_bytes);
     exposition_gauge(x, "go_memstats_buck_hash_sys_bytes",
                      "Number of bytes used by the profiling bucket hash table. Equals to "
                      "/memory/classes/profiling/buckets:bytes.",
@@ -821,10 +821,11 @@ static void show_memory(struct exposition *x, const struct process_sample *p)
  * Dashboards draw some of these, and etcd's own tests ask for all. Threads stand for goroutines,
  * the allocator's heap for Go's; there is no collector, so what tells of one is 0.
  */
-static void show_runtime(struct exposition *x, const struct process_sample *p)
+static void show_runtime(struct exposition *x, const struct process_sample *p,
+                         uint64_t heap_grown_bytes)
 {
     show_collector(x);
-    show_heap(x, p);
+    show_heap(x, p, heap_grown_bytes);
     show_memory(x, p);
     exposition_gauge(
         x, "go_sched_gomaxprocs_threads",
@@ -881,7 +882,7 @@ void metrics_text(struct server *s, struct buf *out)
     show_checks(&x, a);
     show_peers(&x, s);
     show_process(&x, &s->metrics->process);
-    show_runtime(&x, &s->metrics->process);
+    show_runtime(&x, &s->metrics->process, s->metrics->heap_grown_bytes);
     show_dead(&x);
     show_scrapes(&x, a);
 }

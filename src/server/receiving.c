@@ -349,6 +349,7 @@ static void go_on_with_file(struct receiving *r, uint64_t now_ms)
         write_some(r);
     if (!r->is_writing && is_all_written(r)) {
         say_it_is_here(r, now_ms);
+        histogram_observe(&r->saves, HISTOGRAM_100MS_10, (now_ms - r->began_ms) * NS_PER_MS);
         r->step = RECEIVING_WHOLE;
     }
 }
@@ -448,7 +449,9 @@ static enum err open_rooms(struct receiving *r)
         e = ERR_CORRUPT; /* a room has found out that it can go no further */
     if (e != ERR_OK)
         return e;
+    uint64_t began_ns = job_now_ns(&r->job);
     e = backend_commit_now(r->image.backend); /* what the rooms have put right */
+    r->sync_ns = job_now_ns(&r->job) - began_ns;
     if (e != ERR_OK)
         db_say(&r->why, "the image", "cannot commit: %s", backend_failure(r->image.backend));
     return e;
@@ -744,8 +747,11 @@ void receiving_some(struct server *s)
         go_on_with_file(r, s->facts.now_ms);
     if (r->step == RECEIVING_WHOLE)
         build_when_possible(s);
-    if (r->step == RECEIVING_BUILDING && r->is_done)
+    if (r->step == RECEIVING_BUILDING && r->is_done) {
         r->step = RECEIVING_BUILT;
+        if (r->why.len == 0)
+            histogram_observe(&r->syncs, HISTOGRAM_1MS_14, r->sync_ns);
+    }
     if (r->step == RECEIVING_BUILT)
         offer(s);
     if (r->step == RECEIVING_ENDING && r->is_done)

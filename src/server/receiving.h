@@ -45,6 +45,7 @@
 #pragma once
 
 #include "base/buf.h"
+#include "base/histogram.h"
 #include "entry/entry.h"
 #include "io/disk.h"
 #include "io/worker.h"
@@ -94,6 +95,8 @@ struct receiving {
     struct receiving_post next; /* it waits until what is left of the other has gone */
     atomic_bool is_canceled;    /* the one under way is not wanted any more; the worker looks */
     uint64_t count;             /* taken by raft so far */
+    struct histogram saves;     /* how long files took to come: HISTOGRAM_100MS_10 */
+    struct histogram syncs;     /* and images to be made durable: HISTOGRAM_1MS_14 */
 
     /* the file */
     char *path, *db_path; /* while it comes, and when it is whole */
@@ -113,8 +116,9 @@ struct receiving {
     struct backend_options store; /* where the image is to be */
     struct state_options rooms;
     struct state image;
-    bool has_image; /* on disk, whole or in parts */
-    struct buf why; /* empty, or why there is no image */
+    bool has_image;   /* on disk, whole or in parts */
+    uint64_t sync_ns; /* of the image */
+    struct buf why;   /* empty, or why there is no image */
 };
 
 void receiving_init(struct receiving *r, const struct receiving_options *options);

@@ -274,6 +274,11 @@ TEST(a_member_that_is_behind_takes_a_snapshot_and_goes_on_from_it)
     CHECK(cluster_rig_logged(&t.r, t.behind, "received and saved database snapshot"));
     CHECK(cluster_rig_logged(&t.r, t.behind, "applying snapshot"));
     CHECK(cluster_rig_logged(&t.r, t.behind, "applied snapshot"));
+    struct buf metrics = {0};
+    metrics_text(behind(&t), &metrics);
+    CHECK(strstr(buf_str(&metrics), "\netcd_snap_db_save_total_duration_seconds_count 1\n"));
+    CHECK(strstr(buf_str(&metrics), "\netcd_snap_db_fsync_duration_seconds_count 1\n"));
+    buf_free(&metrics);
 
     cluster_rig_stop(&t.r, t.behind);
     cluster_rig_start(&t.r, t.behind);

@@ -232,6 +232,8 @@ static void work(struct peer *p)
                                         "version",
                                         "debug/vars"};
 
+    static const char *const streams[] = {"Watch/Watch", "Lease/LeaseKeepAlive"};
+
     for (size_t i = 0; i < ARRAY_LEN(commands); i++)
         PEER_CTL(p, "%s >/dev/null 2>&1 || true", commands[i]);
     PEER_CTL(p, "snapshot save %s.snapshot >/dev/null 2>&1", p->dir);
@@ -256,6 +258,13 @@ static void work(struct peer *p)
              "until curl -sf %s/metrics | grep -q '^etcd_debugging_mvcc_watcher_total 0$'; do :; "
              "done",
              p->client_url, p->dir, p->client_url, p->dir, p->client_url);
+    /* streams that say what is no message */
+    for (size_t i = 0; i < ARRAY_LEN(streams); i++)
+        peer_run(
+            &p->arena,
+            "printf '\\0\\0\\0\\0\\2\\377\\377' | curl -s --http2-prior-knowledge --data-binary @- "
+            "-H 'content-type: application/grpc' -H 'te: trailers' %s/etcdserverpb.%s",
+            p->client_url, streams[i]);
     for (size_t i = 0; i < ARRAY_LEN(paths); i++)
         peer_run(&p->arena, "curl -s '%s/%s'", p->client_url, paths[i]);
 }
