@@ -80,15 +80,20 @@ static void exec_line(const char *line)
 
 void peer_launch(struct peer *p, const char *flags)
 {
+    peer_launch_as(p, arena_printf(&p->arena,
+                                   "--name m --data-dir %s --listen-client-urls %s "
+                                   "--advertise-client-urls %s --listen-peer-urls %s "
+                                   "--initial-advertise-peer-urls %s --initial-cluster m=%s %s",
+                                   p->dir, p->client_url, p->client_url, p->peer_url,
+                                   p->advertised_url, p->advertised_url, flags));
+}
+
+void peer_launch_as(struct peer *p, const char *flags)
+{
     const char *limit =
         p->files_max ? arena_printf(&p->arena, "ulimit -n %u && ", p->files_max) : "";
     const char *line =
-        arena_printf(&p->arena,
-                     "%sexec %s --name m --data-dir %s --listen-client-urls %s "
-                     "--advertise-client-urls %s --listen-peer-urls %s "
-                     "--initial-advertise-peer-urls %s --initial-cluster m=%s %s >>%s.log 2>&1",
-                     limit, p->program, p->dir, p->client_url, p->client_url, p->peer_url,
-                     p->advertised_url, p->advertised_url, flags, p->dir);
+        arena_printf(&p->arena, "%sexec %s %s >>%s.log 2>&1", limit, p->program, flags, p->dir);
 
     CHECK_EQ(p->pid, 0);
     p->pid = fork();

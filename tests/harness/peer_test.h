@@ -51,6 +51,8 @@ void peer_start(struct peer *p, const char *flags);
 /* The same without waiting until it serves, and the waiting. */
 void peer_launch(struct peer *p, const char *flags);
 void peer_await(struct peer *p);
+/* Launches it with these flags and no others. */
+void peer_launch_as(struct peer *p, const char *flags);
 
 /* SIGTERM, and waits for its end, which must be a good one. */
 void peer_stop(struct peer *p);
