@@ -2,6 +2,9 @@
  * The same random requests to real etcd and to us, one after the other, and every answer compared:
  * the whole message or the error's code and text.
  *
+ * Some of them go by gRPC and some in JSON, to both by the same way. Of what comes in JSON the text
+ * is compared as well, spaces aside, unless its order is one of the matters below.
+ *
  * Left out of the comparison are cluster and member ids and raft's term, which are each server's
  * own; the seconds left of a lease, whose leases do not expire here; and the order of equals in a
  * sorted range of more than twelve keys. From there on Go's sort is not stable, so that equals come
@@ -14,8 +17,10 @@
  * messages, and what revision their headers have.
  */
 #include "base/mem.h"
+#include "gateway/gateway.h"
 #include "harness/test.h"
 #include "interop/caller_test.h"
+#include "interop/json_caller_test.h"
 #include "interop/random_requests_test.h"
 #include "io/clock.h"
 
@@ -86,6 +91,7 @@ struct side {
     struct peer peer;
     struct caller caller;
     struct ask ask;
+    struct json_caller json;
 
     struct ask stream;                    /* of watchers */
     struct buf watched[WATCHERS_MAX + 1]; /* what each was told; the last: those that are none */
@@ -116,6 +122,8 @@ union answer_message {
 struct differential {
     struct side etcd, ours;
     struct random_requests requests;
+    struct rng ways;    /* by which they go */
+    uint64_t in_json;   /* so many of them */
     struct arena arena; /* of one request and its answers */
 };
 
@@ -132,6 +140,47 @@ static void start_asking(struct side *s, enum request_kind kind, const void *mes
     s->ask.on_message = kind == REQUEST_OF_RANGE_STREAM ? join_message : NULL;
     ask_start(&s->ask, kinds[kind].path, kinds[kind].request, message);
     caller_turn(&s->caller, 0); /* it is on its way, and both servers work at it */
+}
+
+/* NULL: it cannot be asked in JSON, or not in one response. */
+static const struct gateway_route *route_of(enum request_kind kind)
+{
+    for (size_t i = 0; i < gateway_route_count; i++)
+        if (strcmp(gateway_routes[i].method, kinds[kind].path) == 0)
+            return gateway_routes[i].kind == GATEWAY_UNARY ? &gateway_routes[i] : NULL;
+    return NULL;
+}
+
+/* The response in JSON as if it had come by gRPC: its message, or the error's text as it is. */
+static void wait_for_json(struct side *s, enum request_kind kind)
+{
+    struct gateway_in in = {0};
+    struct buf why = {0};
+    struct ask *a = &s->ask;
+
+    json_caller_wait(&s->json);
+    buf_clear(&a->answer);
+    buf_clear(&a->text);
+    a->code = s->json.status == 200 ? RPC_OK : RPC_UNKNOWN;
+    if (a->code != RPC_OK) {
+        buf_printf(&a->text, "%u %s", s->json.status, buf_str(&s->json.body));
+        return;
+    }
+    gateway_in_add(&in, buf_bytes(&s->json.body));
+    gateway_in_end(&in);
+    if (gateway_in_next(&in, kinds[kind].answer, &a->answer, &why) != GATEWAY_MESSAGE)
+        test_fail(__FILE__, __LINE__, "%s says %s: %s", s->peer.program, buf_str(&s->json.body),
+                  buf_str(&why));
+    gateway_in_free(&in);
+    buf_free(&why);
+}
+
+/* One of those at the top of this file. */
+static bool may_be_in_another_order(const struct random_request *q)
+{
+    return q->kind == REQUEST_OF_RANGE || q->kind == REQUEST_OF_TXN ||
+           q->kind == REQUEST_OF_TIME_TO_LIVE || q->kind == REQUEST_OF_LEASES ||
+           q->kind == REQUEST_OF_ALARM;
 }
 
 static bool ask_succeeded(const struct ask *a)
@@ -424,22 +473,58 @@ static void check_alive(struct differential *d, struct side *s, const struct ran
                   peer_run(&s->peer.arena, "tail -n 40 %s.log | cut -c 1-800", s->peer.dir));
 }
 
-static void compare_one(struct differential *d, const struct random_request *q, uint64_t number)
+static void ask_by_grpc(struct differential *d, const struct random_request *q)
 {
     start_asking(&d->etcd, q->kind, q->message);
     start_asking(&d->ours, q->kind, q->message);
     ask_wait(&d->ours.ask);
     ask_wait(&d->etcd.ask);
-
     check_alive(d, &d->etcd, q);
     check_alive(d, &d->ours, q);
+}
+
+static void fail_on_difference(struct differential *d, const struct random_request *q,
+                               uint64_t number, const char *theirs, const char *ours)
+{
+    test_fail(__FILE__, __LINE__,
+              "request %llu differs (TEST_SEED=%llu)\n%s\n--- etcd\n%s\n--- ours\n%s",
+              (unsigned long long)number, (unsigned long long)test_seed(),
+              request_text(&d->arena, q), theirs, ours);
+}
+
+/* Where the order of what is in them may be another, what they say is compared behind this. */
+static void compare_json(struct differential *d, const struct random_request *q, uint64_t number)
+{
+    const char *theirs = json_plain(&d->arena, buf_bytes(&d->etcd.json.body));
+    const char *ours = json_plain(&d->arena, buf_bytes(&d->ours.json.body));
+
+    if (d->etcd.json.status != d->ours.json.status ||
+        (strcmp(theirs, ours) != 0 && !may_be_in_another_order(q)))
+        fail_on_difference(d, q, number, theirs, ours);
+}
+
+static void ask_in_json(struct differential *d, const struct random_request *q, uint64_t number)
+{
+    const struct gateway_route *route = route_of(q->kind);
+
+    json_caller_start(&d->etcd.json, route->path, route->request, q->message);
+    json_caller_start(&d->ours.json, route->path, route->request, q->message);
+    wait_for_json(&d->ours, q->kind);
+    wait_for_json(&d->etcd, q->kind);
+    compare_json(d, q, number);
+    d->in_json++;
+}
+
+static void compare_one(struct differential *d, const struct random_request *q, uint64_t number)
+{
+    if (rng_chance(&d->ways, 1, 3) && route_of(q->kind))
+        ask_in_json(d, q, number);
+    else
+        ask_by_grpc(d, q);
     const char *theirs = etcds_text(d, q);
     const char *ours = result_text(&d->arena, q, &d->ours.ask);
     if (strcmp(theirs, ours) != 0)
-        test_fail(__FILE__, __LINE__,
-                  "request %llu differs (TEST_SEED=%llu)\n%s\n--- etcd\n%s\n--- ours\n%s",
-                  (unsigned long long)number, (unsigned long long)test_seed(),
-                  request_text(&d->arena, q), theirs, ours);
+        fail_on_difference(d, q, number, theirs, ours);
     learn_revision(d, q);
     arena_reset(&d->arena);
 }
@@ -602,11 +687,13 @@ static void open_side(struct side *s)
     s->stream =
         (struct ask){.line = caller_connect(&s->caller), .on_message = watch_heard, .context = s};
     ask_stream(&s->stream, "/etcdserverpb.Watch/Watch");
+    json_caller_open(&s->json, &s->peer);
 }
 
 static void close_side(struct side *s)
 {
     ask_free(&s->ask);
+    json_caller_close(&s->json);
     ask_cancel(&s->stream);
     ask_free(&s->stream);
     for (size_t i = 0; i <= WATCHERS_MAX; i++)
@@ -629,6 +716,7 @@ static void open_differential(struct differential *d)
     *d = (struct differential){.requests = {.revision = 1}};
     d->requests.arena = &d->arena;
     rng_seed(&d->requests.rng, test_seed());
+    rng_seed(&d->ways, test_seed() + 1);
     peer_open(&d->etcd.peer, folder("etcd"));
     peer_open_ours(&d->ours.peer, folder("ours"));
     open_side(&d->etcd);
@@ -678,6 +766,7 @@ TEST(random_requests_are_answered_as_by_etcd)
     }
     if (d.requests.alarm_count == 0)
         compare_watchers(&d, count);
+    CHECK(d.in_json > count / 5); /* as many as there are to be of them */
 
     close_differential(&d);
 }
