@@ -12,6 +12,7 @@
 #   make cluster-faults  three real members, killed, paused and cut off: ROUNDS=100 PARTITIONS=30
 #   make cluster-installs  the same for MINUTES=30, with a snapshot for some member every minute or so
 #   make cluster-failover  for how long nobody can write when the leader goes: KILLS=50 STOPS=20
+#   make cluster-chores  a member at half load, compacted, defragmented and scraped for ten minutes
 #   make cluster-catchup  what it costs to bring back a member that was away: KEYS=1000000
 #   make interop    members of ours and of real etcd in one cluster, and from one kind to the other
 #   make peers      real etcd and its tools, from the Go module registry, into build/peers, and those
@@ -86,8 +87,8 @@ PROGRAMS += $(patsubst tests/model/%_main.c,$(BUILD)/model-%,$(filter tests/mode
 PROGRAMS += $(patsubst tests/cluster/%_main.c,$(BUILD)/cluster-%,$(filter tests/cluster/%_main.c,$(TOOLS)))
 
 .PHONY: all run run-cluster test check asan tsan fuzz lint format bench sim cluster-faults cluster-installs \
-        cluster-soak cluster-failover cluster-catchup interop peers peers36 h2spec clients install \
-        clean FORCE
+        cluster-chores cluster-soak cluster-failover cluster-catchup interop peers peers36 h2spec \
+        clients install clean FORCE
 .DELETE_ON_ERROR:
 .SECONDARY:
 all: $(PROGRAMS) compile_commands.json
@@ -198,6 +199,12 @@ cluster-failover: all
 # Three quarters of an hour at half load, with a kill each minute: nobody's memory may grow.
 cluster-soak: all
 	@$(BUILD)/cluster-soak --server $(SERVER) --flags '--log-level warn'
+
+# Ten minutes at half load with a compaction every ten seconds, a defragmentation every minute and a
+# scrape each second: no error, no turn of 5 ms, and a store that finds its size.
+MINUTES_OF_CHORES ?= 10
+cluster-chores: all
+	@$(BUILD)/cluster-chores --server $(SERVER) --minutes $(MINUTES_OF_CHORES)
 
 # A gigabyte is written while one of them is away. Once the leader lives, once it is killed in between.
 KEYS ?= 1000000
