@@ -76,12 +76,12 @@ static void side_close(struct side *s)
 
 /* --- the session --- */
 
-static void session_begin(struct side *s, const char *program, bool with_tls)
+static void session_begin(struct side *s, const char *program, const char *certificate)
 {
     int to[2], from[2];
-    const char *files = with_tls ? arena_printf(&s->peer.arena, "%s %s %s", certs_file("ca"),
-                                                certs_file("alice"), certs_key("alice"))
-                                 : "";
+    const char *files = certificate ? arena_printf(&s->peer.arena, "%s %s %s", certs_file("ca"),
+                                                   certs_file(certificate), certs_key(certificate))
+                                    : "";
     const char *line = arena_printf(&s->peer.arena, "exec %s %s %s 2>%s.session.log", program,
                                     s->peer.client_url, files, s->peer.dir);
 
@@ -144,13 +144,13 @@ static bool session_go_on(struct side *s)
 }
 
 /* Both at once: most of a session is waiting. */
-static void sessions_run(struct side *const sides[2], const char *program, bool with_tls)
+static void sessions_run(struct side *const sides[2], const char *program, const char *certificate)
 {
     struct pollfd ready[2];
     unsigned running = 2;
 
     for (unsigned i = 0; i < 2; i++) {
-        session_begin(sides[i], program, with_tls);
+        session_begin(sides[i], program, certificate);
         ready[i] = (struct pollfd){.fd = sides[i]->from, .events = POLLIN};
     }
     while (running > 0) {
@@ -164,7 +164,8 @@ static void sessions_run(struct side *const sides[2], const char *program, bool 
     }
 }
 
-static void check_session(const char *client, bool with_tls)
+/* With this certificate of the client; NULL: in plaintext. */
+static void check_session(const char *client, const char *certificate)
 {
     struct side etcd = {0}, ours = {0};
     struct arena arena = {0};
@@ -177,10 +178,11 @@ static void check_session(const char *client, bool with_tls)
     certs_make("ca", &(struct cert){.cn = "a CA", .is_ca = true});
     certs_make("server", &(struct cert){.signer = "ca", .sans = "IP:127.0.0.1,DNS:localhost"});
     certs_make("alice", &(struct cert){.signer = "ca", .cn = "alice"});
-    side_open(&etcd, with_tls);
-    side_open(&ours, with_tls);
+    certs_make("nameless", &(struct cert){.signer = "ca", .sans = "DNS:a.example"});
+    side_open(&etcd, certificate != NULL);
+    side_open(&ours, certificate != NULL);
 
-    sessions_run((struct side *const[2]){&etcd, &ours}, program, with_tls);
+    sessions_run((struct side *const[2]){&etcd, &ours}, program, certificate);
 
     line_diff(&diff, buf_bytes(&etcd.transcript), buf_bytes(&ours.transcript));
     if (diff.len > 0)
@@ -195,32 +197,44 @@ static void check_session(const char *client, bool with_tls)
 /* The client with its concurrency package: sessions, locks, elections, transactional memory. */
 TEST(a_go_session_sees_no_difference)
 {
-    check_session("go", false);
+    check_session("go", NULL);
 }
 
 TEST(a_go_session_with_certificates_sees_no_difference)
 {
-    check_session("go", true);
+    check_session("go", "alice");
 }
 
 /* python3-etcd3 */
 TEST(a_python_session_sees_no_difference)
 {
-    check_session("python", false);
+    check_session("python", NULL);
 }
 
 TEST(a_python_session_with_certificates_sees_no_difference)
 {
-    check_session("python", true);
+    check_session("python", "alice");
 }
 
 /* npm's etcd3 */
 TEST(a_node_session_sees_no_difference)
 {
-    check_session("node", false);
+    check_session("node", NULL);
 }
 
 TEST(a_node_session_with_certificates_sees_no_difference)
 {
-    check_session("node", true);
+    check_session("node", "alice");
+}
+
+/* The class by which it knows its cluster. The gateway takes nobody whose certificate has a name,
+ * while there are users: he would be surprised not to be the one it names. */
+TEST(a_patroni_session_sees_no_difference)
+{
+    check_session("patroni", NULL);
+}
+
+TEST(a_patroni_session_with_certificates_sees_no_difference)
+{
+    check_session("patroni", "nameless");
 }
