@@ -807,11 +807,30 @@ static struct call *upgrade(struct rpc_conn *conn, const struct gateway_route *r
     return c;
 }
 
+/* Its user would be surprised to be nobody here. */
+static void refuse_certificate(struct rpc_conn *conn)
+{
+    static const char text[] = "CommonName of client sending a request against gateway will be "
+                               "ignored and not used as expected\n";
+    struct http1_field fields[] = {
+        {BYTES("Content-Type"), BYTES("text/plain; charset=utf-8")},
+        {BYTES("X-Content-Type-Options"), BYTES("nosniff")},
+    };
+
+    rpc_plain_respond(conn, 400, fields, ARRAY_LEN(fields), sizeof(text) - 1);
+    http_send(rpc_plain_http(conn), bytes_of_str(text));
+    http_finish(rpc_plain_http(conn));
+}
+
 struct call *rpc_gateway_head(struct rpc_conn *conn)
 {
     const struct http_conn *h = rpc_plain_http(conn);
     const struct gateway_route *route = gateway_route_find(http_path(h));
 
+    if (!rpc_policy_allows_gateway(conn)) {
+        refuse_certificate(conn);
+        return NULL;
+    }
     if (is_upgrade(&h->reader))
         return upgrade(conn, route);
     struct call *c = new_call(conn, route);

@@ -1,4 +1,6 @@
 /* Calls in JSON, against a core that says their own messages back. */
+#include "base/mem.h"
+#include "rpc/rpc_int.h"
 #include "rpc/rpc_rig_test.h"
 
 #include <stdio.h>
@@ -35,6 +37,11 @@ static const char *say(struct rpc_rig *r, struct raw *raw, const char *text)
 #define ECHO    "POST /v3/maintenance/downgrade HTTP/1.1\r\nHost: x\r\n"
 #define STREAM  "POST /v3/lease/keepalive HTTP/1.1\r\nHost: x\r\n"
 #define CHUNKED "Transfer-Encoding: chunked\r\n\r\n"
+#define NAMED                                                                                      \
+    "HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain; charset=utf-8\r\n"                      \
+    "X-Content-Type-Options: nosniff\r\n" DATE "Content-Length: 96\r\n\r\n"                        \
+    "CommonName of client sending a request against gateway will be ignored and not used as "      \
+    "expected\n"
 
 TEST(calls_in_json_follow_one_another_on_a_connection)
 {
@@ -89,6 +96,35 @@ TEST(requests_and_responses_of_a_stream_pass_each_other)
     CHECK_EQ(r.ends, 1);
     CHECK_STR(say(&r, &raw, STREAM "Content-Length: 0\r\n\r\n"),
               "HTTP/1.1 200 OK\r\n" DATE CHUNKED "0\r\n\r\n");
+    close_rig(&r, &raw);
+}
+
+/* The connection is kept; what else is asked on it is not the gateway's business. */
+TEST(named_certificates_are_refused_while_names_are_users)
+{
+    struct rpc_rig r;
+    struct raw raw = {0};
+    atomic_bool names_are_users = true;
+    rpc_rig_open(&r,
+                 &(struct rpc_options){.has_gateway = true, .names_are_users = &names_are_users});
+    raw_connect(&r, &raw);
+    say(&r, &raw, ECHO "Content-Length: 2\r\n\r\n{}");
+    CHECK_EQ(r.messages, 1); /* he has no certificate */
+    struct rpc_conn *conn = container_of(r.rpc->conns.next, struct rpc_conn, link);
+    conn->cn_len = strlen("alice");
+    conn->info.cn = memcpy(mem_alloc(sizeof("alice")), "alice", sizeof("alice"));
+
+    CHECK_STR(say(&r, &raw,
+                  ECHO "Content-Length: 2\r\n\r\n{}"
+                       "GET /v3/watch HTTP/1.1\r\nHost: x\r\nConnection: upgrade\r\n"
+                       "Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
+                       "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"),
+              NAMED NAMED);
+    CHECK_EQ(r.messages, 1);
+
+    names_are_users = false;
+    say(&r, &raw, ECHO "Content-Length: 2\r\n\r\n{}");
+    CHECK_EQ(r.messages, 2);
     close_rig(&r, &raw);
 }
 

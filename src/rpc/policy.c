@@ -1,4 +1,4 @@
-/* Whose pages in a browser may ask, by plain HTTP, and by which name of ours. */
+/* Whose pages in a browser may ask, by plain HTTP, by which name of ours, and who the gateway. */
 #include "base/assert.h"
 #include "rpc/rpc_int.h"
 
@@ -42,6 +42,14 @@ bool rpc_policy_allows_host(const struct rpc_conn *c, struct bytes host)
     log_warn(c->rpc->logger, "rejecting HTTP request to prevent DNS rebinding attacks",
              LOG_BYTES("host", host_alone(host)));
     return false;
+}
+
+bool rpc_policy_allows_gateway(const struct rpc_conn *c)
+{
+    const atomic_bool *names_are_users = c->rpc->options.names_are_users;
+
+    return c->cn_len == 0 || !names_are_users ||
+           !atomic_load_explicit(names_are_users, memory_order_relaxed);
 }
 
 size_t rpc_policy_fields(const struct rpc_conn *c, struct bytes origin,

@@ -44,6 +44,8 @@
 #include "io/net.h"
 #include "rpc/line.h"
 
+#include <stdatomic.h>
+
 struct io;
 struct rpc; /* opaque */
 
@@ -70,6 +72,10 @@ struct rpc_options {
     unsigned conns_max;              /* of all listeners; 0: as many as there are descriptors */
     uint64_t seed;                   /* for maps */
     bool reuse_port;                 /* other processes may listen there, too */
+
+    /* Lent until rpc_close; NULL: never. While it is true the name in a client's certificate is a
+     * user's, but not through the gateway: there, whoever has one is refused. */
+    const atomic_bool *names_are_users;
 };
 
 /* --- life --- */

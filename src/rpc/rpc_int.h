@@ -433,6 +433,9 @@ void rpc_gateway_free(struct call *c);
 /* Logs it, too, if not. */
 bool rpc_policy_allows_host(const struct rpc_conn *c, struct bytes host);
 
+/* Not to somebody who might take the name in his certificate for his identity there. */
+bool rpc_policy_allows_gateway(const struct rpc_conn *c);
+
 /* What a browser is told in the response to a page of this origin. How many. */
 enum { RPC_POLICY_FIELDS = 3 };
 size_t rpc_policy_fields(const struct rpc_conn *c, struct bytes origin,

@@ -149,6 +149,7 @@ enum err clients_listen(struct clients *c, const struct io *io, const struct con
         .has_origins = true,
         .origins = {config->cors.at, config->cors.count},
         .hosts = {config->host_whitelist.at, config->host_whitelist.count},
+        .names_are_users = &c->names_are_users,
         .conns_max = conns_max(io->files_max),
         .seed = map_seed,
         .reuse_port = config->reuse_port,

@@ -19,6 +19,8 @@
 #include "base/err.h"
 #include "server/secure.h"
 
+#include <stdatomic.h>
+
 struct entropy;
 struct api;
 struct api_facts;
@@ -38,6 +40,7 @@ struct clients {
     struct watch *watch;
     struct api *api;
     struct secure secure;         /* for places by TLS, if there are any */
+    atomic_bool names_are_users;  /* as rpc is told; the server keeps it up to date */
     struct clients_place *places; /* listened at: for clients, for HTTP, for probes */
     size_t place_count;
 };

@@ -1,6 +1,7 @@
 /* The turn: the one place from which every room can be seen. */
 #include "api/api.h"
 #include "apply/apply.h"
+#include "auth/auth.h"
 #include "backend/backend.h"
 #include "cluster/cluster.h"
 #include "config/config.h"
@@ -1018,6 +1019,10 @@ static void work(struct server *s)
     if (take_needs(s))
         more = true;
     peers_flush(s->peering.peers);
+    /* Before whoever has enabled it hears that he has. */
+    atomic_store_explicit(&s->clients.names_are_users,
+                          s->config->client_tls.client_cert_auth && auth_is_enabled(s->state.auth),
+                          memory_order_relaxed);
     rpc_flush(s->clients.rpc);
     if (more || has_more(s))
         server_come_back(s);

@@ -1,5 +1,6 @@
 /* Clients by TLS: real ones, at our server and at etcd, who must be told the same. */
 #include "harness/certs_test.h"
+#include "harness/line_diff.h"
 #include "harness/peer_test.h"
 #include "harness/test.h"
 #include "interop/caller_test.h"
@@ -168,6 +169,87 @@ TEST(who_is_not_let_in_by_us_is_told_as_by_etcd)
 
     peer_open(&etcd, in_tmp("etcd"));
     check_strangers(&etcd);
+    peer_close(&etcd);
+}
+
+/* --- names in certificates, and the gateway --- */
+
+#define UPGRADE                                                                                    \
+    "-N -H 'Connection: Upgrade' -H 'Upgrade: websocket' -H 'Sec-WebSocket-Version: 13' "          \
+    "-H 'Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ=='"
+
+static const struct {
+    const char *path, *flags;
+} asked[] = {
+    {"/v3/kv/range", "-d '{\"key\":\"aw==\"}'"},
+    {"/v3beta/kv/range", "-d '{\"key\":\"aw==\"}'"},
+    {"/v3/nowhere", "-d '{}'"},
+    {"/v3/watch", UPGRADE},
+    {"/version", ""},
+};
+
+static void ask_gateway(struct peer *p, const char *who, bool has_users, struct buf *out)
+{
+    for (size_t i = 0; i < ARRAY_LEN(asked); i++) {
+        if (!has_users && strstr(asked[i].flags, "websocket"))
+            continue; /* it would be opened, and stay */
+        const char *flags = arena_printf(
+            &p->arena, "--http1.1 -w ' %%{http_code} %%{content_type}' %s", asked[i].flags);
+        buf_printf(out, "%s as %s: %s\n", asked[i].path, who,
+                   curl_as(p, who, flags, asked[i].path));
+    }
+}
+
+/* What it prints to one whose certificate has a name, and to one whose has none. */
+static const char *gateway_transcript(struct peer *p)
+{
+    struct buf out = {0};
+    const char *text = arena_printf(&p->arena, "%s.answers", p->dir);
+    use_https(p);
+    start(p, arena_printf(&p->arena, "%s --bcrypt-cost 4", mutual_flags(p)));
+    ctl_as(p, "alice", "user add root:pw");
+    ctl_as(p, "alice", "user grant-role root root");
+
+    ask_gateway(p, "alice", false, &out);
+    ctl_as(p, "alice", "auth enable");
+    ask_gateway(p, "alice", true, &out);
+    ask_gateway(p, "nameless", false, &out);
+    ctl_as(p, "alice", "--user root:pw auth disable");
+    ask_gateway(p, "alice", false, &out);
+
+    peer_stop(p);
+    FILE *f = fopen(text, "we");
+    CHECK(f != NULL);
+    CHECK_EQ(fwrite(out.at, 1, out.len, f), out.len);
+    CHECK_EQ(fclose(f), 0);
+    buf_free(&out);
+    return peer_run(&p->arena,
+                    "sed -E 's/\"(cluster_id|member_id|raft_term)\": *\"[0-9]+\"/\"\\1\":*/g; "
+                    "s/, \"/,\"/g; s/: \"/:\"/g' %s",
+                    text);
+}
+
+/* The gateway never takes a certificate's name for a user's. Whoever has one is told so, by
+ * whatever path below /v3/ he comes, while there are users. */
+TEST(the_gateway_refuses_named_certificates_while_there_are_users)
+{
+    struct peer ours, etcd;
+    struct buf diff = {0};
+    peer_need();
+    make_certs();
+    certs_make("nameless", &(struct cert){.signer = "ca", .sans = "DNS:a.example"});
+    peer_open_ours(&ours, in_tmp("ours"));
+    peer_open(&etcd, in_tmp("etcd"));
+
+    const char *want = gateway_transcript(&etcd);
+    const char *got = gateway_transcript(&ours);
+
+    line_diff(&diff, bytes_of_str(want), bytes_of_str(got));
+    if (diff.len > 0)
+        test_fail(__FILE__, __LINE__, "not as by etcd:\n%s", buf_str(&diff));
+    CHECK(strstr(got, "CommonName of client sending a request against gateway will be ignored"));
+    buf_free(&diff);
+    peer_close(&ours);
     peer_close(&etcd);
 }
 
