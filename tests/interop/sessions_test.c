@@ -238,3 +238,14 @@ TEST(a_patroni_session_with_certificates_sees_no_difference)
 {
     check_session("patroni", "nameless");
 }
+
+/* jetcd, whose locks and elections are the server's own */
+TEST(a_java_session_sees_no_difference)
+{
+    check_session("java", NULL);
+}
+
+TEST(a_java_session_with_certificates_sees_no_difference)
+{
+    check_session("java", "alice");
+}
