@@ -61,7 +61,7 @@ LINK     += -fsanitize=$(SANITIZE)
 endif
 CFLAGS   := -std=gnu17 -D_GNU_SOURCE $(OPTIMISE) $(WARNINGS) $(HARDEN) $(EXTRA_CFLAGS)
 CPPFLAGS := -Isrc -Itests -I$(BUILD) -fmacro-prefix-map=src/= -MMD -MP
-LIBS     := -luv -llmdb -lnghttp2 -lz -ljson-c -lyaml -lssl -lcrypto -lcrypt -lpthread
+LIBS     := -luv -llmdb -lnghttp2 -lz -ljson-c -lyaml -lssl -lcrypto -lnettle -lpthread
 
 # --- sources, by the rules above ---
 

@@ -414,7 +414,7 @@ TEST(a_token_of_an_entry_that_is_to_come_is_waited_for)
     counter_close(&t);
 }
 
-TEST(passwords_that_cannot_be_hashed_are_refused)
+TEST(passwords_that_are_too_long_are_refused_and_others_count_whole)
 {
     struct auth_counter t;
     struct pb_auth_user_add_request add = {.name = BYTES("x")};
@@ -434,6 +434,12 @@ TEST(passwords_that_cannot_be_hashed_are_refused)
     do_it(&t, "/etcdserverpb.Auth/UserAdd", &pb_auth_user_add_request_schema, &add);
     CHECK(log_in(&t, "x", arena_copy_str(&t.arena, bytes_of(long_one, 72))) != NULL);
     CHECK(log_in(&t, "x", arena_copy_str(&t.arena, bytes_of(long_one, 99999))) != NULL); /* as Go */
+    add = (struct pb_auth_user_add_request){.name = BYTES("z"), .password = BYTES("pw\0x")};
+    do_it(&t, "/etcdserverpb.Auth/UserAdd", &pb_auth_user_add_request_schema, &add);
+    fail_to_log_in(&t, "z", BYTES("pw"), RPC_INVALID_ARGUMENT,
+                   "etcdserver: authentication failed, invalid user ID or password");
+    do_it(&t, "/etcdserverpb.Auth/Authenticate", &pb_authenticate_request_schema,
+          &(struct pb_authenticate_request){.name = BYTES("z"), .password = add.password});
 
     counter_close(&t);
 }

@@ -1,37 +1,30 @@
 #include "auth/password.h"
 
 #include "base/assert.h"
-#include "base/mem.h"
 
-#include <crypt.h>
+#include <nettle/blowfish.h>
 #include <stdio.h>
+#include <string.h>
 
 enum { SETTING_LEN = 29, DIGEST_LEN = 31 };
 
 static_assert(SETTING_LEN + DIGEST_LEN == PASSWORD_HASH_LEN, "which is all of it");
+static_assert(BLOWFISH_BCRYPT_HASH_SIZE == PASSWORD_HASH_LEN + 1, "and a zero behind it");
+static_assert(BLOWFISH_BCRYPT_BINSALT_SIZE == PASSWORD_SALT_BYTES, "as bcrypt has it");
 
-bool password_has_zero(struct bytes password)
+/* As 2b, with the cost and the salt that are given, or else those of the setting. What is hashed is
+ * the password and a zero behind it, over and over: nettle reads that zero, too. */
+static bool run_bcrypt(struct bytes password, struct bytes setting, int cost, const uint8_t *salt,
+                       char out[static PASSWORD_HASH_LEN + 1])
 {
-    return password.len > 0 && memchr(password.at, 0, password.len) != NULL;
-}
+    uint8_t text[PASSWORD_BYTES_MAX + 1] = {0};
+    size_t len = password.len < PASSWORD_BYTES_MAX ? password.len : PASSWORD_BYTES_MAX;
 
-/* Of the setting only what it says counts, not which 2 it is called. */
-static bool run_crypt(struct bytes password, const char setting[static SETTING_LEN + 1],
-                      char out[static PASSWORD_HASH_LEN + 1])
-{
-    char text[PASSWORD_BYTES_MAX + 1] = {0};
-    struct crypt_data *data = mem_new(struct crypt_data); /* 32 KiB: too much for a stack */
-
-    if (password.len > 0)
-        memcpy(text, password.at,
-               password.len < PASSWORD_BYTES_MAX ? password.len : PASSWORD_BYTES_MAX);
-    const char *hash = crypt_rn(text, setting, data, sizeof(*data));
-    bool is_good = hash && strlen(hash) == PASSWORD_HASH_LEN;
-    if (is_good)
-        memcpy(out, hash, PASSWORD_HASH_LEN + 1);
+    if (len > 0)
+        memcpy(text, password.at, len);
+    bool is_good =
+        blowfish_bcrypt_hash((uint8_t *)out, len, text, setting.len, setting.at, cost, salt) != 0;
     explicit_bzero(text, sizeof(text));
-    explicit_bzero(data, sizeof(*data));
-    mem_free(data);
     return is_good;
 }
 
@@ -39,42 +32,38 @@ void password_hash(struct bytes password, unsigned cost,
                    const uint8_t salt[static PASSWORD_SALT_BYTES],
                    char out[static PASSWORD_HASH_LEN + 1])
 {
-    char setting[CRYPT_GENSALT_OUTPUT_SIZE];
     assert(password.len <= PASSWORD_BYTES_MAX);
-    assert(!password_has_zero(password));
     assert(cost >= PASSWORD_COST_MIN && cost <= PASSWORD_COST_MAX);
 
-    const char *made = crypt_gensalt_rn("$2b$", cost, (const char *)salt, PASSWORD_SALT_BYTES,
-                                        setting, sizeof(setting));
-    bool is_good = made && run_crypt(password, setting, out);
-    if (!is_good)
-        fatal("crypt cannot hash a password");
+    if (!run_bcrypt(password, BYTES("2b"), (int)cost, salt, out))
+        fatal("a password cannot be hashed");
+    assert(strlen(out) == PASSWORD_HASH_LEN);
     out[2] = 'a';
 }
 
 /* "$2a$10$" and salt and digest, as 2b, which is what Go means by any letter. */
-static bool read_setting(struct bytes hash, char out[static SETTING_LEN + 1])
+static bool read_setting(struct bytes hash, char out[static SETTING_LEN])
 {
     if (hash.len != PASSWORD_HASH_LEN || hash.at[0] != '$' || hash.at[1] != '2' ||
         hash.at[3] != '$' || hash.at[6] != '$')
         return false;
     memcpy(out, hash.at, SETTING_LEN);
-    out[SETTING_LEN] = 0;
     out[2] = 'b';
     return true;
 }
 
 bool password_matches(struct bytes hash, struct bytes password)
 {
-    char setting[SETTING_LEN + 1], found[PASSWORD_HASH_LEN + 1];
+    char setting[SETTING_LEN], found[PASSWORD_HASH_LEN + 1];
     uint8_t difference = 0;
 
-    if (!read_setting(hash, setting) || !run_crypt(password, setting, found))
+    if (!read_setting(hash, setting) ||
+        !run_bcrypt(password, bytes_of(setting, SETTING_LEN), -1, NULL, found))
         return false;
     for (size_t i = SETTING_LEN; i < PASSWORD_HASH_LEN; i++) /* in the same time, right or wrong */
         difference |= (uint8_t)(hash.at[i] ^ (uint8_t)found[i]);
     explicit_bzero(found, sizeof(found));
-    return difference == 0 && !password_has_zero(password);
+    return difference == 0;
 }
 
 /* The digest has a letter at its end that no digest ends with. */

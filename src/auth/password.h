@@ -4,15 +4,15 @@
  *     "$2a$10$N9qo8uLOickgx2ZMRZoMyeIjZAgcfl7p92ldGxad68LJZdL17lhWy"
  *       kind, cost, 22 letters of salt, 31 of hash
  *
- * What Go calls 2a is what everybody else calls 2b: crypt's own 2a differs for some passwords with
- * bytes above 127. So hashes are made and compared as 2b, and are called 2a.
+ * What Go calls 2a is what everybody else calls 2b: the 2a of others differs for some passwords
+ * with bytes above 127. So hashes are made and compared as 2b, and are called 2a.
  *
- * A password is cut after 72 bytes where it is compared, and refused where it is to be set. One
- * with a zero byte in it is cut there by crypt and not by Go, so it is refused (password_has_zero),
- * not compared as something else.
+ * A password is cut after 72 bytes where it is compared, and refused where it is to be set. Zero
+ * bytes in it count as any others do. That is why this is Nettle's bcrypt, which is told how long a
+ * password is, and not crypt's, which ends at the first of them.
  *
  * Threads    Both take tens of milliseconds and more: workers call them. They share nothing.
- * Leans on   libxcrypt, which only password.c sees.
+ * Leans on   Nettle, which only password.c sees.
  */
 #pragma once
 
@@ -26,9 +26,7 @@ enum {
     PASSWORD_COST_MAX = 31,
 };
 
-bool password_has_zero(struct bytes password);
-
-/* The password has no zero byte and is short enough (asserted). */
+/* The password is short enough (asserted). */
 void password_hash(struct bytes password, unsigned cost,
                    const uint8_t salt[static PASSWORD_SALT_BYTES],
                    char out[static PASSWORD_HASH_LEN + 1]);

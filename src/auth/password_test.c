@@ -26,6 +26,12 @@ static const struct {
            "\161\162\163\164\165\166\167\170\171\172\141\142\143\144\145\146\147\150\151\152\153"
            "\154\155\156\157\160\161\162\163\164"),
      "$2a$04$bFsRJrLgsXbPcCdcT7U.4uAfiEA6qgiiVbY23EqDJpxNXN2Xl7ABS"},
+    {BYTES("\0"), "$2a$04$F5dal3NxpbRQivPhlCcIpOjUDZN.iXSAD25ExREKQFglZi3k/JqTO"},
+    {BYTES("a\0"), "$2a$04$1KigZ.qBlNeEWulBs1iHxezPHxAF/uxpF49PKThXEJgz.NJMuMZTu"},
+    {BYTES("\0a"), "$2a$04$CiQOEsMrVjIo6s9/hMbRRO9ibSrfx1MWm7DLVqJevb38DenTJGCpy"},
+    {BYTES("pass\0word"), "$2a$04$H2ZP8milw6YNb7FFWmAwn.3LTO1gyz8lchy0O8euX4llat9kFomrC"},
+    {BYTES("pass\0Word"), "$2a$04$6P5MIS87NVTAOFV3J9esOOdPrssasdGazPMwnTCMFHN2UTOt4RMSa"},
+    {BYTES("a\0\303\244\0\0z"), "$2a$04$.tqE97.SR.wz.zX6RA2EzuhnS/BGTMc73Dbn9ZScZekS/aWBSYf/y"},
 };
 
 TEST(hashes_that_go_has_made_are_matched_by_their_passwords_alone)
@@ -34,6 +40,9 @@ TEST(hashes_that_go_has_made_are_matched_by_their_passwords_alone)
         struct bytes hash = bytes_of_str(of_go[i].hash);
         CHECK(password_matches(hash, of_go[i].password));
         CHECK(!password_matches(hash, BYTES("something else")));
+        CHECK_EQ(password_matches(hash, BYTES("pass")), false); /* what is before a zero */
+        CHECK_EQ(password_matches(hash, BYTES("a")), i == 1);
+        CHECK_EQ(password_matches(hash, BYTES("a\0a")), i == 1); /* Go's, too: it is repeated */
     }
 }
 
@@ -49,6 +58,10 @@ TEST(what_is_hashed_here_matches_and_is_called_2a)
     CHECK(!password_matches(bytes_of_str(hash), BYTES("pass")));
     CHECK(!password_matches(bytes_of_str(hash), BYTES("p\xc3\xa4ss\0x")));
     CHECK(!password_matches(bytes_of_str(hash), BYTES("")));
+    password_hash(BYTES("pass\0word"), 4, salt, hash);
+    CHECK(password_matches(bytes_of_str(hash), BYTES("pass\0word")));
+    CHECK(!password_matches(bytes_of_str(hash), BYTES("pass")));
+    CHECK(!password_matches(bytes_of_str(hash), BYTES("pass\0wor")));
 }
 
 TEST(a_hash_that_cannot_be_understood_matches_nothing)

@@ -56,7 +56,9 @@ static const struct meaning {
     {.field = "name", .text = BYTES("reader"), .texts = {BYTES("root"), BYTES("nosuch")}},
     {.field = "user", .text = BYTES("reader"), .texts = {BYTES("root"), BYTES("nosuch")}},
     {.field = "role", .text = BYTES("reader"), .texts = {BYTES("root"), BYTES("nosuch")}},
-    {.field = "password", .text = BYTES(SECRET), .texts = {BYTES("wrong")}},
+    {.field = "password",
+     .text = BYTES(SECRET),
+     .texts = {BYTES("wrong"), BYTES(SECRET "\0"), BYTES(SECRET "\0" SECRET)}}, /* as bcrypt does */
     {.field = "hashedPassword", .texts = {BYTES("aGFzaA==")}},
     {.field = "service", .texts = {BYTES("x")}},
     {.field = "value", .is_not_asked = true},
