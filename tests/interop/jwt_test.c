@@ -80,6 +80,11 @@ static const char *ask(struct peer *p, const char *token, const char *key)
                     p->client_url, token, key);
 }
 
+static const char *health(struct peer *p)
+{
+    return peer_run(&p->arena, "curl -s %s/health", p->client_url);
+}
+
 static void check_both(struct pair *t, const char *token, const char *key, const char *result)
 {
     CHECK_STR(ask(&t->etcd, token, key), result);
@@ -192,6 +197,9 @@ TEST(old_and_verified_only_jwts_are_as_etcds)
     check_both(&t, token, "a", "ok"); /* a restart forgets nothing */
     CHECK_STR(log_in(&t.ours, "root"), log_in(&t.etcd, "root"));
     CHECK(strstr(log_in(&t.ours, "root"), "auth: token signing attempted with verify-only key"));
+    CHECK_STR(health(&t.ours), "{\"health\":\"true\",\"reason\":\"\"}");
+    CHECK_STR(health(&t.etcd), /* it would sign a token to look at itself */
+              "{\"health\":\"false\",\"reason\":\"RANGE ERROR:auth: user name is empty\"}");
     pair_stop(&t);
     pair_close(&t);
 }
