@@ -219,6 +219,7 @@ interop: all
 	    $(MIXED) --etcd $$etcd --plan members && \
 	    $(MIXED) --etcd $$etcd --plan directories || exit; \
 	done
+	@$(MIXED) --auth
 
 # --- fuzzing: each target with its kept corpus, new finds go to build/fuzz/<name>.corpus ---
 

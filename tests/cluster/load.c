@@ -225,7 +225,7 @@ static int64_t hear(struct load_client *c, struct bytes wire, struct arena *aren
  * Errors that say: try again, perhaps elsewhere. Any other is not for what happens here. A server
  * of Go's resets a call whose time is up, sometimes before we find so ourselves; a leader that is
  * handing over drops proposals in these words, and one of Go's that was removed, and ends, says the
- * third.
+ * third. Who asks while users and roles are changed may be known by the old ones.
  */
 static bool may_fail_so(struct ask *a)
 {
@@ -239,6 +239,8 @@ static bool may_fail_so(struct ask *a)
         return strcmp(buf_str(&a->text), "raft proposal dropped") == 0 ||
                strcmp(buf_str(&a->text), "etcdserver: too many requests") == 0 ||
                strcmp(buf_str(&a->text), "raft: stopped") == 0;
+    case RPC_INVALID_ARGUMENT:
+        return strcmp(buf_str(&a->text), "etcdserver: revision of auth store is old") == 0;
     case RPC_FAILED_PRECONDITION: /* it has just joined, and is told of before it is promoted */
         return strcmp(buf_str(&a->text), "etcdserver: rpc not supported for learner") == 0;
     default:

@@ -28,6 +28,9 @@ enum {
     AWAY_REVISIONS = 1000, /* that a member misses which is to be left behind */
     CLIENTS = 24,
     PAUSE_MS = 20,
+    USERS = 4,
+    ROLES = 3,
+    CHANGES = 16, /* of users and roles, in a step */
 };
 
 struct mixed {
@@ -38,6 +41,9 @@ struct mixed {
     struct arena arena;
     bool is_ours[MEMBERS];
     bool is_learner[MEMBERS];
+    struct rng rng; /* what happens to users and roles */
+    bool has_users;
+    pid_t changes;     /* the process that changes them; 0: it has ended */
     const char *said;  /* by the last command */
     int64_t told;      /* the last revision that anybody was told, */
     uint64_t told_ms;  /* and when */
@@ -102,27 +108,31 @@ static bool run_line(struct mixed *x, const char *line)
     return goes_on && WIFEXITED(status) && WEXITSTATUS(status) == 0;
 }
 
+static const char *ctl_at(struct mixed *x, const char *endpoints)
+{
+    const char *certs =
+        x->fleet.certs
+            ? arena_printf(&x->arena, "--cacert %s/ca.pem --cert %s/cert.pem --key %s/key.pem",
+                           x->fleet.certs, x->fleet.certs, x->fleet.certs)
+            : "";
+
+    return arena_printf(&x->arena,
+                        "%sctl --command-timeout 10s --dial-timeout 5s --endpoints %s %s",
+                        x->o->etcd, endpoints, certs);
+}
+
 /* etcdctl, with all members that run and vote as its endpoints. */
 static const char *ctl_line(struct mixed *x, const char *arguments)
 {
-    struct buf line = {0};
-    const char *separator = "";
+    const char *endpoints = "";
 
-    buf_printf(&line, "%sctl --command-timeout 10s --dial-timeout 5s --endpoints ", x->o->etcd);
     for (unsigned i = 0; i < MEMBERS; i++) {
         const struct fleet_member *m = &x->fleet.members[i];
-        if (m->pid == 0 || m->is_stopping || x->is_learner[i])
-            continue;
-        buf_printf(&line, "%s127.0.0.1:%u", separator, m->client_port);
-        separator = ",";
+        if (m->pid > 0 && !m->is_stopping && !x->is_learner[i])
+            endpoints = arena_printf(&x->arena, "%s%s127.0.0.1:%u", endpoints,
+                                     endpoints[0] ? "," : "", m->client_port);
     }
-    if (x->fleet.certs)
-        buf_printf(&line, " --cacert %s/ca.pem --cert %s/cert.pem --key %s/key.pem", x->fleet.certs,
-                   x->fleet.certs, x->fleet.certs);
-    buf_printf(&line, " %s", arguments);
-    const char *text = arena_copy_str(&x->arena, buf_bytes(&line));
-    buf_free(&line);
-    return text;
+    return arena_printf(&x->arena, "%s %s", ctl_at(x, endpoints), arguments);
 }
 
 /* Until it succeeds: a cluster that has just changed is not healthy enough to be changed again. */
@@ -224,6 +234,126 @@ static bool lead(struct mixed *x, unsigned member)
            await_leader(x, (int)member, &leader);
 }
 
+/* --- users and roles --- */
+
+static bool set_up_users(struct mixed *x)
+{
+    static const char *const lines[] = {
+        "user add root:pw", "user grant-role root root",
+        "user add member --no-password", /* as the certificate says */
+        "user grant-role member root", "auth enable"};
+
+    for (size_t i = 0; i < sizeof(lines) / sizeof(lines[0]); i++)
+        if (!ctl(x, lines[i]))
+            return false;
+    return run_line(x, arena_printf(&x->arena, "echo pw >%s/pw && echo other >%s/other",
+                                    x->fleet.dir, x->fleet.dir));
+}
+
+/* Many of them fail, as there is no such user or role, or there is one. */
+static const char *random_change(struct mixed *x)
+{
+    static const char *const ranges[] = {"r/", "r/ --prefix=true", "r/ r/3", "a",
+                                         "a --from-key=true"};
+    static const char *const types[] = {"read", "write", "readwrite"};
+    unsigned user = (unsigned)rng_below(&x->rng, USERS);
+    unsigned role = (unsigned)rng_below(&x->rng, ROLES);
+    const char *range = ranges[rng_below(&x->rng, sizeof(ranges) / sizeof(ranges[0]))];
+    const char *type = types[rng_below(&x->rng, sizeof(types) / sizeof(types[0]))];
+    struct arena *arena = &x->arena;
+
+    switch (rng_below(&x->rng, 14)) {
+    case 0:
+    case 1:
+        return arena_printf(arena, "user add u%u:pw", user);
+    case 2:
+        return arena_printf(arena, "user delete u%u", user);
+    case 3:
+    case 12:
+    case 13:
+        return arena_printf(arena, "role add r%u", role);
+    case 4:
+        return arena_printf(arena, "role delete r%u", role);
+    case 5:
+    case 6:
+        return arena_printf(arena, "user grant-role u%u r%u", user, role);
+    case 7:
+        return arena_printf(arena, "user revoke-role u%u r%u", user, role);
+    case 8:
+        return arena_printf(arena, "role revoke-permission r%u %s", role, range);
+    case 9:
+        return arena_printf(arena, "user passwd u%u --interactive=false <%s/%s", user, x->fleet.dir,
+                            rng_chance(&x->rng, 1, 2) ? "pw" : "other");
+    default:
+        return arena_printf(arena, "role grant-permission r%u %s %s", role, type, range);
+    }
+}
+
+/* Whoever is asked then may be gone: not all of them are made. */
+static bool start_changes(struct mixed *x)
+{
+    struct buf lines = {0};
+    unsigned off = (unsigned)rng_below(&x->rng, CHANGES);
+
+    for (unsigned i = 0; i < CHANGES; i++) {
+        if (i == off || i == off + 2)
+            buf_printf(&lines, "%s;", ctl_line(x, i == off ? "auth disable" : "auth enable"));
+        buf_printf(&lines, "%s;", ctl_line(x, random_change(x)));
+    }
+    x->changes = launch(arena_printf(&x->arena, "{ %s } >>%s/changes.log 2>&1; true",
+                                     buf_str(&lines), x->fleet.dir));
+    buf_free(&lines);
+    return x->changes > 0 || problem(x, "no process could be had", "");
+}
+
+static bool end_changes(struct mixed *x)
+{
+    while (x->changes > 0 && waitpid(x->changes, NULL, WNOHANG) == 0)
+        if (!load_run_ms(&x->load, RETRY_MS / 10))
+            return false;
+    x->changes = 0;
+    return ctl(x, "auth enable");
+}
+
+/* What one member says of all of it, in lines without anything that is its own. */
+static const char *questions_to(struct mixed *x, unsigned member)
+{
+    struct buf lines = {0};
+    const char *to =
+        ctl_at(x, arena_printf(&x->arena, "127.0.0.1:%u", x->fleet.members[member].client_port));
+
+    buf_printf(&lines, "%s auth status; %s user list; %s role list;", to, to, to);
+    for (unsigned i = 0; i < ROLES; i++)
+        buf_printf(&lines, "%s role get r%u;", to, i);
+    for (unsigned i = 0; i < USERS; i++) {
+        buf_printf(&lines, "%s user get u%u;", to, i);
+        buf_printf(&lines, "%s --user u%u:pw get r/1 --print-value-only;", to, i);
+        buf_printf(&lines, "%s --user u%u:other get a b --keys-only;", to, i);
+        buf_printf(&lines, "%s --user u%u:pw del r/none r/nonf --range;", to, i);
+    }
+    const char *line = arena_printf(&x->arena, "{ %s } 2>&1 | grep -v '\"level\"' >%s/auth.%u",
+                                    buf_str(&lines), x->fleet.dir, member + 1);
+    buf_free(&lines);
+    return line;
+}
+
+static bool compare_users(struct mixed *x)
+{
+    for (unsigned i = 0; i < MEMBERS; i++)
+        if (!run_line(x, questions_to(x, i)))
+            return problem(x, "nobody says who may do what", x->said);
+    for (unsigned i = 1; i < MEMBERS; i++)
+        if (!run_line(x, arena_printf(&x->arena, "diff %s/auth.1 %s/auth.%u", x->fleet.dir,
+                                      x->fleet.dir, i + 1)))
+            return problem(x, "members differ in who may do what", x->said);
+    const char *revision =
+        arena_printf(&x->arena, "sed -n 's/^AuthRevision: //p' %s/auth.1 | grep .", x->fleet.dir);
+    if (!run_line(x, revision))
+        return problem(x, "the auth revision is not told", x->said);
+    x->result->auth_revision = strtoull(x->said, NULL, 10);
+    return true;
+}
+
 /* --- steps --- */
 
 static bool settle(struct mixed *x)
@@ -243,6 +373,8 @@ static bool begin_step(struct mixed *x)
     x->load.is_on = true;
     x->told_ms = now_ms(x);
     x->step_gap = 0;
+    if (x->has_users && !start_changes(x))
+        return false;
     return load_run_ms(&x->load, BEFORE_MS);
 }
 
@@ -251,7 +383,8 @@ static bool end_step(struct mixed *x, bool ok, const char *what)
 {
     unsigned failed = x->load.failed, hashes = x->load.hashes;
 
-    ok = ok && load_run_ms(&x->load, BEFORE_MS) && settle(x);
+    ok = ok && load_run_ms(&x->load, BEFORE_MS) && (!x->has_users || end_changes(x)) && settle(x) &&
+         (!x->has_users || compare_users(x));
     if (x->step_gap > x->result->gap_ms_max)
         x->result->gap_ms_max = x->step_gap;
     if (ok && x->o->plan != MIXED_TOGETHER && x->step_gap > GAP_MS_MAX) {
@@ -496,6 +629,10 @@ static void run_all(struct mixed *x)
         ok = fleet_start(&x->fleet, i);
     }
     ok = ok && end_step(x, begin_step(x), "the cluster has formed");
+    if (ok && x->o->is_guarded) {
+        x->has_users = true;
+        ok = set_up_users(x) && end_step(x, begin_step(x), "it has users");
+    }
     if (ok && x->o->plan == MIXED_TOGETHER)
         run_together(x);
     else if (ok)
@@ -522,14 +659,16 @@ bool mixed_run(const struct mixed_options *options, struct mixed_result *out)
                                   .dir = options->dir,
                                   .count = MEMBERS,
                                   .election_ms = ELECTION_MS,
-                                  .is_by_tls = options->is_by_tls};
+                                  .is_by_tls = options->is_by_tls || options->is_guarded};
 
     *out = (struct mixed_result){0};
     out->is_skipped = access(options->etcd, X_OK) != 0;
     if (out->is_skipped)
         return true;
-    fleet.flags = arena_printf(&x.arena, "--snapshot-count %d --snapshot-catchup-entries %d",
-                               SNAPSHOT_COUNT, CATCH_UP_ENTRIES);
+    rng_seed(&x.rng, options->seed);
+    fleet.flags =
+        arena_printf(&x.arena, "--snapshot-count %d --snapshot-catchup-entries %d --bcrypt-cost 4",
+                     SNAPSHOT_COUNT, CATCH_UP_ENTRIES);
     struct load_options load = {
         .fleet = &x.fleet, .seed = options->seed, .clients = CLIENTS, .pause_ms_max = PAUSE_MS};
     if (!fleet_open(&x.fleet, &fleet))

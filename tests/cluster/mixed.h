@@ -21,6 +21,12 @@
  * everything that anybody was told must be true (record.h). A client may only see errors as a
  * change of leaders gives them (load.h), and in MEMBERS and DIRECTORIES, where nobody is killed,
  * nobody may go without a write for longer than that takes.
+ *
+ * With users and roles (is_guarded) auth is enabled, everybody is known by his certificate, and in
+ * every step users, roles and permissions come and go, at random, and auth is switched off and on,
+ * while the step does what it does to members. After it all members must have the same auth
+ * revision, users and roles, and each of them must tell each user the same, by either of two
+ * passwords, about what he may read and delete.
  */
 #pragma once
 
@@ -36,6 +42,7 @@ struct mixed_options {
     const char *dir;   /* of the caller: for data and logs */
     unsigned ours;     /* TOGETHER: members of ours, of three */
     bool is_by_tls;    /* members and clients */
+    bool is_guarded;   /* users and roles; then it is by TLS, too */
     uint64_t seed;
     volatile bool *is_unwanted; /* set by somebody: end soon; may be NULL */
 };
@@ -45,7 +52,8 @@ struct mixed_result {
     unsigned snapshots[2][2]; /* brought back a member; [sender is ours][receiver is ours] */
     unsigned operations, failed;
     int64_t revision, compacted;
-    uint64_t gap_ms_max; /* for so long nobody could write */
+    uint64_t auth_revision; /* the last that all members had */
+    uint64_t gap_ms_max;    /* for so long nobody could write */
     uint64_t settle_ms_max;
     bool is_skipped;    /* there is no etcd: nothing was done */
     char problem[1024]; /* empty: none */

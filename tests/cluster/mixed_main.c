@@ -3,7 +3,7 @@
  * (mixed.h).
  *
  *     cluster-mixed [--plan together|members|directories] [--ours N]
- *                   [--etcd FILE] [--cleat FILE] [--tls] [--seed S]
+ *                   [--etcd FILE] [--cleat FILE] [--tls] [--auth] [--seed S]
  *
  * etcdctl stands beside etcd, cleatutl beside cleat. Status 0 when everything was as it should be,
  * and, with a loud line, when there is no etcd; 1 when not: then the directory with data and logs
@@ -24,6 +24,8 @@ static void print(const struct mixed_options *o, const struct mixed_result *r)
            r->steps, r->operations, r->failed, r->revision, r->compacted, r->hashes,
            r->snapshots[0][1], r->snapshots[1][0], r->snapshots[0][0], r->snapshots[1][1],
            r->gap_ms_max, r->settle_ms_max);
+    if (o->is_guarded)
+        printf("auth revision %" PRIu64 " on all members\n", r->auth_revision);
     if (r->problem[0])
         printf("PROBLEM: %s\nlook at %s\n", r->problem, o->dir);
     else if (tool_is_unwanted)
@@ -50,13 +52,10 @@ int main(int argc, char **argv)
     struct mixed_result result;
     const char *plan = "together";
     const struct tool_option options[] = {
-        {"--plan", .text = &plan},
-        {"--ours", .number = &o.ours, .max = 3},
-        {"--etcd", .text = &o.etcd},
-        {"--cleat", .text = &o.cleat},
-        {"--tls", .flag = &o.is_by_tls},
-        {"--seed", .big = &o.seed},
-        {0},
+        {"--plan", .text = &plan},       {"--ours", .number = &o.ours, .max = 3},
+        {"--etcd", .text = &o.etcd},     {"--cleat", .text = &o.cleat},
+        {"--tls", .flag = &o.is_by_tls}, {"--auth", .flag = &o.is_guarded},
+        {"--seed", .big = &o.seed},      {0},
     };
 
     if (!tool_parse(options, argc, argv) || !plan_of(plan, &o.plan))
