@@ -4,7 +4,8 @@
  *     etcd writes, stops --> cleat starts on its directory, writes, stops --> cleatutl export -->
  *     etcd starts on it, writes, stops --> cleat starts again
  *
- * Members of the cluster, keys with their revisions, history and leases come along each time.
+ * Members of the cluster, keys with their revisions, history and leases come along each time; users
+ * and roles, too, with their passwords, and auth enabled. And so they do in a backup.
  */
 #include "harness/peer_test.h"
 #include "harness/test.h"
@@ -98,4 +99,129 @@ TEST(a_member_that_runs_is_not_exported)
     peer_stop(&p);
     peer_close(&p);
     arena_free(&arena);
+}
+
+/* --- with users and roles --- */
+
+#define FLAGS "--snapshot-count 10 --bcrypt-cost 4"
+
+/* What everybody is told who logs in, and who does not. Errors come with a time of their own. */
+static const char *about_users(struct peer *p)
+{
+    return peer_run(
+        &p->arena,
+        "c='" PEERS "etcdctl --endpoints %s'; { $c --user root:r auth status; "
+        "$c --user root:r user list; $c --user root:r role list; $c --user root:r role get some; "
+        "for u in one:1 two:2 two:1 nopass:x; do echo $u; $c --user $u user get ${u%%:*}; "
+        "$c --user $u get k; $c --user $u put k x; $c --user $u get z; done; $c get k; "
+        "} 2>&1 | grep -v '\"level\"'",
+        p->client_url);
+}
+
+static void set_up_users(struct peer *p)
+{
+    static const char *const lines[] = {"put k x",
+                                        "put z last",
+                                        "user add root:r",
+                                        "user grant-role root root",
+                                        "user add one:1",
+                                        "user add two:2",
+                                        "user add nopass --no-password",
+                                        "role add some",
+                                        "role grant-permission some read k",
+                                        "role add more",
+                                        "role grant-permission more readwrite k l",
+                                        "role grant-permission more write z --from-key",
+                                        "user grant-role one some",
+                                        "user grant-role two some",
+                                        "user grant-role two more",
+                                        "auth enable"};
+
+    for (size_t i = 0; i < sizeof(lines) / sizeof(lines[0]); i++)
+        PEER_CTL(p, "%s", lines[i]);
+}
+
+static void start_with_users(struct peer *p)
+{
+    unsigned before = peer_said(p, "ready to serve client requests");
+
+    peer_launch(p, FLAGS);
+    peer_await_said(p, "ready to serve client requests", before + 1);
+}
+
+TEST(a_member_with_users_goes_to_us_and_back_to_etcd)
+{
+    struct peer p, etcd, cleat;
+    char dir[200];
+    snprintf(dir, sizeof(dir), "%s/member", test_tmp_dir());
+    peer_open(&p, dir);
+    peer_open(&etcd, dir);
+    peer_open_ours(&cleat, dir);
+
+    start_with_users(&p);
+    set_up_users(&p);
+    const char *first = about_users(&p);
+    CHECK(strstr(first, "Authentication Status: true"));
+    CHECK(strstr(first, "permission denied") && strstr(first, "user name is empty"));
+    CHECK(strstr(first, "invalid user ID or password") && strstr(first, "OK"));
+    peer_stop(&p);
+
+    change_program(&p, &cleat);
+    start_with_users(&p);
+    CHECK_STR(about_users(&p), first);
+    PEER_CTL(&p, "--user root:r user add by-us:3");
+    PEER_CTL(&p, "--user root:r user grant-role by-us more");
+    PEER_CTL(&p, "--user root:r role revoke-permission some k");
+    const char *second = about_users(&p);
+    CHECK(strcmp(first, second) != 0);
+    peer_stop(&p);
+
+    peer_run(&p.arena, "%sutl export %s", cleat.program, dir);
+    change_program(&p, &etcd);
+    start_with_users(&p);
+    CHECK_STR(about_users(&p), second);
+    CHECK_STR(PEER_CTL(&p, "--user by-us:3 put k by-us"), "OK");
+    PEER_CTL(&p, "--user root:r auth disable");
+    peer_stop(&p);
+
+    change_program(&p, &cleat);
+    start_with_users(&p);
+    CHECK_STR(PEER_CTL(&p, "get k --print-value-only"), "by-us");
+    peer_stop(&p);
+    peer_close(&cleat);
+    peer_close(&etcd);
+    peer_close(&p);
+}
+
+/* By each of the two, restored for the other. */
+TEST(a_backup_has_its_users)
+{
+    struct peer from, to;
+    char dir[200], restored[200], file[200];
+    peer_need();
+
+    for (int is_ours = 0; is_ours < 2; is_ours++) {
+        snprintf(dir, sizeof(dir), "%s/from%d", test_tmp_dir(), is_ours);
+        snprintf(restored, sizeof(restored), "%s/to%d", test_tmp_dir(), is_ours);
+        snprintf(file, sizeof(file), "%s/backup%d", test_tmp_dir(), is_ours);
+        (is_ours ? peer_open_ours : peer_open)(&from, dir);
+        (is_ours ? peer_open : peer_open_ours)(&to, restored);
+        start_with_users(&from);
+        set_up_users(&from);
+        const char *before = about_users(&from);
+        CHECK(strstr(PEER_CTL(&from, "--user one:1 snapshot save %s.denied 2>&1 || true", file),
+                     "permission denied"));
+        PEER_CTL(&from, "--user root:r snapshot save %s", file);
+        peer_stop(&from);
+        peer_run(&to.arena,
+                 PEERS "etcdutl snapshot restore %s --data-dir %s --name m --initial-cluster "
+                       "m=%s --initial-advertise-peer-urls %s",
+                 file, restored, to.peer_url, to.peer_url);
+
+        start_with_users(&to);
+        CHECK_STR(about_users(&to), before);
+        peer_stop(&to);
+        peer_close(&to);
+        peer_close(&from);
+    }
 }
