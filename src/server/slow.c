@@ -1,8 +1,8 @@
 #include "server/slow.h"
 
 #include "base/log_trace.h"
+#include "config/config.h"
 #include "io/clock.h"
-#include "server/config.h"
 #include "server/server_int.h"
 
 static void tell_of_slow_apply(struct server *s, const struct apply_effects *e, int64_t took_ns)
