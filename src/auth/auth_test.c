@@ -363,6 +363,28 @@ TEST(ranges_of_several_roles_are_one)
 
 /* Whoever wants the previous value reads, whoever names a lease may
  * have its keys deleted. */
+/* What was merged for a user looks into roles that are freed when they are changed. */
+TEST(permissions_merged_before_a_change_are_not_looked_at_after_it)
+{
+    struct auth_rig r;
+    rig_open(&r);
+    enable(&r);
+    add_with_role(&r, "a");
+    for (char key[] = "k0"; key[1] <= '9'; key[1]++)
+        CHECK_EQ(permit(&r, "a", PB_PERMISSION_READ, key, ""), AUTH_OK);
+
+    CHECK_EQ(read_as(&r, "a", "k5", ""), AUTH_OK);
+    CHECK_EQ(auth_role_revoke_permission(
+                 r.auth, &(struct pb_auth_role_revoke_permission_request){.role = BYTES("a"),
+                                                                          .key = BYTES("k5")}),
+             AUTH_OK);
+
+    auth_check(r.auth);
+    CHECK_EQ(read_as(&r, "a", "k5", ""), AUTH_PERMISSION_DENIED);
+    CHECK_EQ(read_as(&r, "a", "k6", ""), AUTH_OK);
+    rig_close(&r);
+}
+
 TEST(options_that_reach_further_need_permission_for_it)
 {
     struct auth_rig r;
