@@ -51,6 +51,11 @@ struct apply_stats *apply_stats(struct apply *a)
     return &a->stats;
 }
 
+void apply_use_tokens(struct apply *a, struct auth_tokens *tokens)
+{
+    a->o.tokens = tokens;
+}
+
 uint64_t apply_auth_revision(const struct apply *a)
 {
     return auth_revision(a->o.auth);

@@ -81,6 +81,9 @@ struct apply_options {
 MUST_CHECK enum err apply_open(const struct apply_options *options, struct buf *why,
                                struct apply **out);
 
+/* Those who log in from now on are given these. */
+void apply_use_tokens(struct apply *a, struct auth_tokens *tokens);
+
 /* No read is under way (asserted); an entry may be, if the member stops there. NULL is fine. */
 void apply_close(struct apply *a);
 

@@ -328,6 +328,7 @@ void install_image(struct server *s)
     s->state = i->image;
     state_continue_stats(&s->state, &old);
     state_fails_to(&s->state, server_on_failed, s);
+    state_gives_out(&s->state, s->tokens);
     if (leads(s, snapshot->term))
         lease_promote(s->state.leases, s->facts.now_ms, s->config->election_ms);
     tell_rooms(s);

@@ -267,6 +267,51 @@ TEST(a_proposal_that_is_overtaken_times_out_at_once_and_a_read_goes_on)
     server_rig_close(&r);
 }
 
+/* The image has applied that somebody logged in, and so does the member, until it is installed. */
+TEST(who_logs_in_while_an_image_is_made_is_let_in_once)
+{
+    enum { LOGINS = 4 };
+    struct server_rig r;
+    struct visit visits[LOGINS], one;
+    struct pb_authenticate_request login = {.name = BYTES("root"), .password = BYTES("root")};
+    static const char *const flags[] = {"--bcrypt-cost=4", NULL};
+    server_rig_open(&r, flags);
+    server_rig_start(&r);
+    server_rig_ask(
+        r.client, &one, "/etcdserverpb.Auth/UserAdd", &pb_auth_user_add_request_schema,
+        &(struct pb_auth_user_add_request){.name = BYTES("root"), .password = BYTES("root")});
+    server_rig_until_over(&r, &one);
+    visit_free(&one);
+    server_rig_ask(
+        r.client, &one, "/etcdserverpb.Auth/UserGrantRole", &pb_auth_user_grant_role_request_schema,
+        &(struct pb_auth_user_grant_role_request){.user = BYTES("root"), .role = BYTES("root")});
+    server_rig_until_over(&r, &one);
+    visit_free(&one);
+    server_rig_ask(r.client, &one, "/etcdserverpb.Auth/AuthEnable", &pb_auth_enable_request_schema,
+                   &(struct pb_empty){0});
+    server_rig_until_over(&r, &one);
+    visit_free(&one);
+    server_rig_for_ms(&r, 200);
+
+    CHECK(server_install_own_image(r.server, LOGINS));
+    for (unsigned i = 0; i < LOGINS; i++)
+        server_rig_ask(r.client, &visits[i], "/etcdserverpb.Auth/Authenticate",
+                       &pb_authenticate_request_schema, &login);
+    for (unsigned i = 0; i < LOGINS; i++)
+        server_rig_until_over(&r, &visits[i]);
+    while (server_installed(r.server) == 0)
+        server_rig_step(&r);
+
+    server_rig_ask(r.client, &one, "/etcdserverpb.Auth/Authenticate",
+                   &pb_authenticate_request_schema, &login);
+    server_rig_until_over(&r, &one);
+    CHECK_EQ(one.code, RPC_OK); /* also by the state that has come in its place */
+    visit_free(&one);
+    for (unsigned i = 0; i < LOGINS; i++)
+        visit_free(&visits[i]);
+    server_rig_close(&r);
+}
+
 /* A transaction of so many operations takes slices, of which the member has done the first when the
  * image comes, which has it whole. */
 TEST(an_entry_half_applied_is_there_once_and_whole)

@@ -136,6 +136,7 @@ static void cut(struct server *s)
     o->now_ms = s->facts.now_ms;
     o->store = boot_store_options(s);
     o->rooms = s->state.o;
+    o->rooms.tokens = NULL; /* who logs in there does so again here, and this is another thread */
     o->rooms.on_failed = note_why;
     o->rooms.context = &o->why;
     o->store.why = &o->why;

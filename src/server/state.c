@@ -120,6 +120,12 @@ void state_fails_to(struct state *state, void (*on_failed)(void *context, const 
     state->links->context = state->o.context = context;
 }
 
+void state_gives_out(struct state *state, struct auth_tokens *tokens)
+{
+    state->o.tokens = tokens;
+    apply_use_tokens(state->apply, tokens);
+}
+
 struct snapfile_membership state_membership(const struct state *state)
 {
     struct snapfile_membership m = {.cluster_version = cluster_version(state->cluster)};

@@ -72,6 +72,9 @@ void state_close(struct state *state);
 void state_fails_to(struct state *state, void (*on_failed)(void *context, const char *text),
                     void *context);
 
+/* Those who log in are given these from now on; NULL: none. */
+void state_gives_out(struct state *state, struct auth_tokens *tokens);
+
 /* Who belongs to the cluster, for a snapshot; lent until an entry is applied. */
 struct snapfile_membership state_membership(const struct state *state);
 
