@@ -47,11 +47,12 @@ static void print(const struct sim_result *r, uint64_t seed)
            ", seconds %" PRIu64 ".%03u, crashes %u, states compared %" PRIu64 " of %" PRIu64
            ", hashes %" PRIu64 " of %" PRIu64 ", backups %" PRIu64
            ", compacted by themselves %" PRIu64 ", installs %" PRIu64
-           ", sick disks %u, members changed %u of %u, revision %" PRId64 ", hash %016" PRIx64 "\n",
+           ", sick disks %u, members changed %u of %u, rights changed %" PRIu64
+           ", revision %" PRId64 ", hash %016" PRIx64 "\n",
            seed, r->ok ? "ok" : "FAILED", r->members, r->steps, r->operations, r->virtual_ms / 1000,
            (unsigned)(r->virtual_ms % 1000), r->crashes, r->compared, r->digests,
            r->hashes_compared, r->hashes, r->backups, r->own_compactions, r->installs, sick,
-           changed, r->changes.asked, r->revision, r->hash);
+           changed, r->changes.asked, r->rights, r->revision, r->hash);
     fflush(stdout);
 }
 
@@ -292,6 +293,8 @@ static bool parse_switch(const char *name, struct arguments *out)
         out->shrink = true;
     else if (strcmp(name, "--with-changes") == 0)
         out->options.with_changes = true;
+    else if (strcmp(name, "--with-auth") == 0)
+        out->options.with_auth = true;
     else if (strcmp(name, "--backend=lmdb") == 0 || strcmp(name, "--backend=memory") == 0) {
         out->lmdb = strcmp(name, "--backend=lmdb") == 0;
         out->options.without_quota = true;
@@ -357,7 +360,8 @@ int main(int argc, char **argv)
         fprintf(stderr,
                 "usage: cleat-sim [--seed N] [--runs N | --seeds FROM TO] [--members N] "
                 "[--writers N] [--watchers N] [--storm-ms N] [--without FAULT,...|all] [--replay] "
-                "[--with-changes] [--trace] [--picture FILE] [--shrink] [--backend=memory|lmdb] "
+                "[--with-changes | --with-auth] [--trace] [--picture FILE] [--shrink] "
+                "[--backend=memory|lmdb] "
                 "[--crash-at-every-write]\n");
         return 2;
     }

@@ -718,6 +718,11 @@ bool server_members(const struct server *s, const struct cluster **table,
     return true;
 }
 
+const struct auth *server_auth(const struct server *s)
+{
+    return s->raft && !s->failed ? s->state.auth : NULL;
+}
+
 bool server_digest(const struct server *s, struct digest *out)
 {
     if (!s->raft || s->failed || !digest_take(&s->state, out))

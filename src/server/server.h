@@ -98,6 +98,9 @@ bool server_term_at(const struct server *s, uint64_t index, uint64_t *out);
 bool server_members(const struct server *s, const struct cluster **table,
                     struct raft_conf_state *conf);
 
+/* Users and roles, likewise; NULL: it is being founded, or has ended. */
+const struct auth *server_auth(const struct server *s);
+
 /* For tests: what has been applied, in a few numbers (digest.h), between two turns. False while
  * there is no saying: it is being founded, or something is half done. */
 bool server_digest(const struct server *s, struct digest *out);

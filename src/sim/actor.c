@@ -21,12 +21,14 @@ void actor_limit(struct actor *a)
                 rng_between(&a->rng, LIMIT_MS_MIN, LIMIT_MS_MAX) * NS_PER_MS);
 }
 
-struct client_request actor_request(const struct actor *a, const char *path)
+struct client_request actor_request(struct actor *a, const char *path)
 {
     static const struct client_field require = {"hasleader", {(const uint8_t *)"true", 4}};
+    size_t count = a->requires_leader;
 
-    return (struct client_request){
-        .path = path, .metadata = &require, .metadata_count = a->requires_leader};
+    a->fields[0] = require;
+    count += login_fields(a, &a->fields[count]);
+    return (struct client_request){.path = path, .metadata = a->fields, .metadata_count = count};
 }
 
 /* Any but this one, if there is another. */
@@ -77,6 +79,7 @@ struct actor *actor_new(const struct actor_options *options)
     a->h = options->history;
     a->rng = a->past = options->rng;
     rng_seed(&a->past, ~rng_next(&a->past));
+    login_init(a);
     a->timer.on_time = on_time;
     a->limit.on_time = on_limit;
     a->next_revision = 1;
@@ -113,6 +116,7 @@ void actor_free(struct actor *a)
     for (size_t i = 0; i < a->asked_max; i++)
         buf_free(&a->asked[i].wire);
     buf_free(&a->backup);
+    login_free(a);
     mem_free(a->asked);
     arena_free(&a->arena);
     mem_free(a);
@@ -238,6 +242,8 @@ bool actor_is_idle(const struct actor *a, int64_t revision)
         return a->asked_count == 0 && (!a->reads_final || a->final_done);
     if (a->o.kind == ACTOR_WITNESS)
         return a->h->seen >= revision;
+    if (a->login.is_denied && !a->stream)
+        return true;
     if (a->life_count == 0 || !a->stream)
         return a->life_count == LIVES_MAX;
     return history_watch_is_done(a->h, &a->lives[a->life_count - 1]);

@@ -15,6 +15,8 @@
  *               defragments them, moves leadership, and makes backups, fast or slowly, which it
  *               restores; wherever it is connected to
  *     watcher   watches some of it from somewhere, now and then anew, and reads slowly
+ *     administrator  where there are users and roles: adds and deletes them, grants and revokes,
+ *               switches auth on and off
  *
  * It is connected to one member at a time. When the connection is lost, or does not come about, or
  * a watch is silent, or a call was not answered in time, it goes to another member after a while,
@@ -32,12 +34,16 @@
  * Most make one call at a time. At a leader that nobody else hears, whoever writes is soon
  * stuck with a write, and only pollers and keepers go on asking it.
  *
+ * Where there are users and roles each of them is a user, and logs in when it is told that it must
+ * (login.c); what it was told, and what it was let do, is held against permits.h.
+ *
  * An error leaves an operation unknown, unless it says for certain that it has not happened.
  */
 #pragma once
 
 #include "io/fake_world.h"
 #include "sim/history.h"
+#include "sim/permits.h"
 
 enum actor_kind {
     ACTOR_WITNESS,
@@ -50,6 +56,7 @@ enum actor_kind {
     ACTOR_KEEPER,
     ACTOR_OPERATOR,
     ACTOR_WATCHER,
+    ACTOR_ADMINISTRATOR,
 };
 
 enum { ACTOR_SERVERS_MAX = HISTORY_MEMBERS_MAX };
@@ -65,10 +72,12 @@ struct actor_options {
     const uint32_t *endpoints;
     struct history *history;
     struct rng rng;
-    unsigned pause_ms_max; /* between two calls */
-    bool has_herd;         /* it also writes, reads and deletes hundreds of keys at once */
-    bool has_quota;        /* the member may be full */
-    bool disk_may_fail;    /* or its disk, or that may be sick */
+    unsigned pause_ms_max;   /* between two calls */
+    bool has_herd;           /* it also writes, reads and deletes hundreds of keys at once */
+    bool has_quota;          /* the member may be full */
+    bool disk_may_fail;      /* or its disk, or that may be sick */
+    struct permits *permits; /* NULL: there are no users and roles */
+    unsigned user;           /* that it is, then */
 };
 
 struct actor *actor_new(const struct actor_options *options);

@@ -5,6 +5,8 @@
  *     writer.c     calls: what is made next, who waits for what, what the answers say
  *     requests.c   what can be asked: puts, deletes, ranges, transactions
  *     operator.c   what an operator asks of members
+ *     administrator.c   what an administrator asks for
+ *     login.c      tokens, and what is refused without a good one
  *     watcher.c    the witness and the watchers
  */
 #pragma once
@@ -44,9 +46,26 @@ struct asked {
     int64_t floor;        /* the member said that it was at this revision, when it was sent */
     int64_t old_revision; /* that it reads; 0: the newest */
     bool stale;
-    bool is_future;   /* a compaction that must be refused */
-    bool is_headless; /* its response has no header */
-    bool is_backup;   /* it is answered in pieces */
+    bool is_future;           /* a compaction that must be refused */
+    bool is_headless;         /* its response has no header */
+    bool is_backup;           /* it is answered in pieces */
+    bool is_login, is_status; /* of auth */
+    struct permits_login login;
+    size_t change; /* of users and roles, plus one; 0: none */
+};
+
+/* What an actor has of a user, where there are some. */
+struct login {
+    struct rng rng;
+    struct buf token;
+    unsigned number;       /* of the token; PERMITS_NO_TOKEN: it has none */
+    unsigned used;         /* that of the request in the making */
+    unsigned stream_token; /* that the stream of renewals was opened with */
+    bool is_due;           /* it has to log in */
+    bool is_denied;        /* a watcher's last watch */
+    size_t status_since;   /* permits_count when it began to ask for the status */
+    struct permits_watch watch;
+    struct buf key, end; /* of that */
 };
 
 struct actor {
@@ -64,7 +83,9 @@ struct actor {
     struct timer timer, limit; /* what it does next; when it has waited long enough */
     bool timer_due, limit_due;
     uint64_t calls;
-    struct arena arena; /* of the request in the making */
+    struct arena arena;            /* of the request in the making */
+    struct client_field fields[2]; /* likewise */
+    struct login login;
 
     /* a writer */
     struct asked *asked;
@@ -98,7 +119,7 @@ void actor_limit(struct actor *a);
 /* The connection is closed; another is made after a while, to another member if there is one. */
 void actor_lost(struct actor *a);
 /* Of a call on the connection, with the metadata that the actor sends. */
-struct client_request actor_request(const struct actor *a, const char *path);
+struct client_request actor_request(struct actor *a, const char *path);
 
 /* requests.c: in the actor's arena, until the request is sent. */
 struct bytes request_key(struct actor *a, unsigned key);
@@ -130,6 +151,31 @@ void operator_begin(struct actor *a);
 void operator_hashed(struct actor *a, const struct asked *q, struct bytes message);
 void operator_hears_piece(struct actor *a, struct bytes message);
 void operator_has_backup(struct actor *a, const struct asked *q);
+
+/* administrator.c */
+void administrator_begin(struct actor *a);
+void administrator_answered(struct actor *a, const struct asked *q, struct bytes message);
+/* False: it is none that was asked for, or it may still be made. */
+bool administrator_hears_refusal(struct actor *a, const struct asked *q,
+                                 const struct client_event *e);
+
+/* login.c: nothing happens where there are no users and roles. */
+extern const char login_path[];
+void login_init(struct actor *a);
+void login_free(struct actor *a);
+/* The token, if it has one, for a request. Returns how many. */
+size_t login_fields(struct actor *a, struct client_field *out);
+/* It was sent, on a stream that was there before or not. */
+void login_sent(struct actor *a, struct asked *q, bool is_old_stream);
+void login_over(struct actor *a, const struct asked *q);
+bool login_is_due(const struct actor *a);
+void login_begin(struct actor *a);
+void login_answered(struct actor *a, const struct asked *q, struct bytes message);
+/* False: these words are about something else. */
+bool login_hears_refusal(struct actor *a, const struct asked *q, struct bytes text);
+void login_watch_begins(struct actor *a, struct bytes key, struct bytes end);
+/* Why it was refused, or that it was created: no words. */
+bool login_watch_hears(struct actor *a, struct bytes text);
 
 /* watcher.c */
 void watcher_turn(struct actor *a);

@@ -15,7 +15,7 @@ static const char *const fault_names[SIM_FAULTS] = {
     [FAULT_DRIFT] = "drift",         [FAULT_JUMP] = "jump",           [FAULT_FILES] = "files",
     [FAULT_SLOW_DISK] = "slow-disk", [FAULT_HANG] = "hang",           [FAULT_EIO] = "eio",
     [FAULT_FLIP] = "flip",           [FAULT_WIPE] = "wipe",           [FAULT_FULL] = "full",
-    [FAULT_MEMBERS] = "members",
+    [FAULT_MEMBERS] = "members",     [FAULT_AUTH] = "auth",
 };
 
 const char *sim_fault_name(enum sim_fault fault)
@@ -170,6 +170,20 @@ void climate_draw_members(struct climate *c, struct rng *rng, bool must)
     c->faults &= ~(1u << FAULT_FLIP | 1u << FAULT_WIPE | 1u << FAULT_FILES);
 }
 
+/* A token that is forgotten within a second is one that few calls are made with. */
+void climate_draw_auth(struct climate *c, struct rng *rng, bool must)
+{
+    bool on = rng_chance(rng, 1, 3);
+    unsigned pause_ms = (unsigned)ONE_OF(rng, 40, 300, 300, 1500);
+    uint64_t ttl_s = ONE_OF(rng, 2, 300, 300, 300);
+
+    if ((!on && !must) || climate_has(c, FAULT_MEMBERS))
+        return;
+    c->faults |= 1u << FAULT_AUTH;
+    c->admin_pause_ms_max = pause_ms;
+    c->token_ttl_s = ttl_s;
+}
+
 /* Mostly one turn is enough for a whole compaction: then no batch of the store ever has a part of
  * it alone, and no crash comes in its midst. */
 void climate_draw_compactions(struct climate *c, struct rng *rng)
@@ -185,7 +199,7 @@ void climate_draw_retention(struct climate *c, struct rng *rng)
 
     if (is_on && (c->faults & ~(uint32_t)OWN_FAULTS) == 0)
         c->retention_ms = short_ms;
-    else if (is_on && !climate_has(c, FAULT_HALF_OPEN))
+    else if (is_on && !climate_has(c, FAULT_HALF_OPEN) && !climate_has(c, FAULT_AUTH))
         c->retention_ms = 20000;
 }
 
@@ -275,6 +289,10 @@ size_t climate_flags(const struct climate *c, unsigned member, const char *joins
     add_number(&l, "quota-backend-bytes", c->quota_bytes, "");
     add_number(&l, "watch-progress-notify-interval", c->notify_ms, "ms");
     add_number(&l, "auto-compaction-retention", c->retention_ms, "ms");
+    if (climate_has(c, FAULT_AUTH)) {
+        add_number(&l, "bcrypt-cost", 4, ""); /* the least there is */
+        add_number(&l, "auth-token-ttl", c->token_ttl_s, "");
+    }
     add_pace(&l, c, rng);
     add_number(&l, "max-wals", rng_below(rng, 4), "");
     add_number(&l, "max-snapshots", rng_below(rng, 4), "");

@@ -46,6 +46,7 @@ enum sim_fault {
     FAULT_FULL, /* there is no space left on it */
     /* and no fault at all, but as much trouble: */
     FAULT_MEMBERS, /* members come and go (steward.h) */
+    FAULT_AUTH,    /* users log in, and what they may do changes (permits.h) */
     SIM_FAULTS,
 };
 
@@ -69,6 +70,8 @@ struct climate {
     unsigned operators;
     unsigned pause_ms_max; /* between two calls: hasty, or so that leases have time to expire */
     bool has_herd;         /* of keys: many are written and deleted at once */
+    unsigned admin_pause_ms_max;
+    uint64_t token_ttl_s;
 
     /* the members' machines */
     uint64_t look_ns; /* how long a look at its clock takes, and so a turn */
@@ -113,6 +116,10 @@ void climate_draw_operators(struct climate *c, struct rng *rng);
 /* The same. In a third of all worlds members come and go; or in this one, if they must. What loses
  * a disk for good is left out there: who is a minority changes all the time. */
 void climate_draw_members(struct climate *c, struct rng *rng, bool must);
+
+/* The same. In a third of the worlds whose members stay there are users and roles; or in this one,
+ * if there must be. */
+void climate_draw_auth(struct climate *c, struct rng *rng, bool must);
 
 /* The same for what the machines are like beyond that. */
 void climate_draw_compactions(struct climate *c, struct rng *rng);

@@ -58,6 +58,7 @@ void sim_crash_member(struct sim *s, struct sim_member *m, struct rng *rng)
         sim_take_digest(s, m); /* to be found again when it has replayed its log */
     }
     sim_host_crash(m->host, how);
+    sim_tokens_are_lost(s, m);
     sickness_crashed(s->sickness, m->number);
     cluster_check_down(s->cluster, m->number);
     s->history.witness_is_live = false; /* it may not know it yet */

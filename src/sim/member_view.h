@@ -2,6 +2,7 @@
 #pragma once
 
 #include "sim/cluster_check.h"
+#include "sim/rights.h"
 
 struct server;
 
@@ -16,3 +17,7 @@ struct member_view {
 
 /* Until the server's next turn. */
 void member_view(const struct server *s, struct member_view *out);
+
+/* Its users and roles; there are some, if only none (server_auth). False: they are not of this
+ * world. */
+bool member_rights(const struct server *s, struct rights *out);

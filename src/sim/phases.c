@@ -245,6 +245,8 @@ void sim_the_end(struct sim *s)
     }
     if (!s->history.failed)
         history_check(&s->history);
+    if (!s->history.failed)
+        sim_check_users(s);
     for (unsigned i = 0; i < s->client_count && !s->history.failed; i++)
         if (s->clients[i].actor)
             actor_check(s->clients[i].actor);

@@ -107,6 +107,8 @@ void shrink_arguments(const struct sim_options *o, struct buf *out)
         buf_printf(out, " --members %u", o->members);
     if (o->with_changes)
         buf_append_str(out, " --with-changes");
+    if (o->with_auth)
+        buf_append_str(out, " --with-auth");
     if (o->writers > 0)
         buf_printf(out, " --writers %u", o->writers);
     if (o->watchers > 0)

@@ -7,6 +7,8 @@
 
 /* An expired lease may wait for the look for it, and one lost revoke; and besides for a new
  * leader's extension. */
+enum { TOKEN_TTL_S = 300 /* that is longer than any story */ };
+
 #define LEASE_LATE_NS (8 * NS_PER_S)
 
 /* --- opening --- */
@@ -70,6 +72,8 @@ static void add_actors(struct sim *s, enum actor_kind kind, unsigned count)
                          climate_has(&s->climate, FAULT_FLIP),
     };
 
+    if (kind == ACTOR_ADMINISTRATOR)
+        options.pause_ms_max = s->climate.admin_pause_ms_max;
     bool watches = kind == ACTOR_WITNESS || kind == ACTOR_WATCHER;
     if (sim_members_change(s))
         options.endpoints = watches ? &s->endpoints.voters : &s->endpoints.all;
@@ -78,7 +82,11 @@ static void add_actors(struct sim *s, enum actor_kind kind, unsigned count)
     for (unsigned i = 0; i < count; i++) {
         struct sim_client *c = sim_add_client(s);
         options.io = &c->io;
-        rng_seed(&options.rng, rng_next(kind == ACTOR_OPERATOR ? &s->operators : &s->fate));
+        options.permits = s->permits;
+        options.user = s->permits ? sim_some_user(s, kind, i) : 0;
+        rng_seed(&options.rng, rng_next(kind == ACTOR_OPERATOR        ? &s->operators
+                                        : kind == ACTOR_ADMINISTRATOR ? &s->users
+                                                                      : &s->fate));
         c->actor = actor_new(&options);
     }
 }
@@ -116,10 +124,14 @@ static bool connections_break(const struct climate *c)
 static void draw_changes(struct sim *s)
 {
     const struct sim_options *o = &s->o;
-    bool is_about_one = o->crash_at_call != 0 || o->install_turns > 0 || o->data_dir;
+    bool is_about_one = o->crash_at_call != 0 || o->install_turns > 0;
 
-    if (o->calls == 0 && !is_about_one && (o->without >> FAULT_MEMBERS & 1) == 0)
+    if (o->calls > 0 || is_about_one)
+        return;
+    if ((o->without >> FAULT_MEMBERS & 1) == 0 && !o->with_auth && !o->data_dir)
         climate_draw_members(&s->climate, &s->changes, o->with_changes);
+    if ((o->without >> FAULT_AUTH & 1) == 0)
+        climate_draw_auth(&s->climate, &s->users, o->with_auth);
 }
 
 /* What was asked for takes the place of what the seed says. */
@@ -205,6 +217,7 @@ static void begin(struct sim *s, const struct sim_options *o)
     rng_seed(&s->operators, o->seed << 32 | 2);
     rng_seed(&s->changes, o->seed << 32 | 3);
     rng_seed(&s->retentions, o->seed << 32 | 4);
+    rng_seed(&s->users, o->seed << 32 | 5);
     draw_climate(s);
 }
 
@@ -233,6 +246,8 @@ static void sim_open(struct sim *s, const struct sim_options *o)
     }
     s->cluster = cluster_check_new(s->member_count, s->climate.members);
     s->endpoints.all = s->endpoints.voters = (1u << s->climate.members) - 1;
+    if (climate_has(&s->climate, FAULT_AUTH))
+        s->permits = permits_new(s->member_count, s->climate.token_ttl_s < TOKEN_TTL_S);
     add_actors(s, ACTOR_WITNESS, 1);
     add_actors(s, ACTOR_WRITER, s->climate.writers);
     add_actors(s, ACTOR_HERDER, s->climate.herders);
@@ -245,6 +260,7 @@ static void sim_open(struct sim *s, const struct sim_options *o)
     let_files_run_out(s);
     add_actors(s, ACTOR_OPERATOR, s->climate.operators);
     sim_add_steward(s);
+    add_actors(s, ACTOR_ADMINISTRATOR, s->permits != NULL);
     s->told.members = s->member_count;
     s->told.places = s->host_count;
     open_weather(s);
@@ -307,6 +323,7 @@ static void sim_close(struct sim *s)
     story_free(&s->told);
     history_free(&s->history);
     cluster_check_free(s->cluster);
+    permits_free(s->permits);
     roster_free(&s->roster);
     retention_free(&s->retention);
 }
@@ -364,6 +381,7 @@ struct sim_result sim_run(const struct sim_options *options)
         .installs = s.installed,
         .changes = s.steward ? steward_counts(s.steward) : (struct steward_counts){0},
         .lists = s.roster.heard,
+        .rights = s.permits ? permits_count(s.permits) : 0,
         .sick = sickness_counts(s.sickness),
         .digests = s.digests_taken,
         .compared = s.digests_compared,

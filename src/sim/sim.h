@@ -9,6 +9,8 @@
  * (sickness.h).
  * In some worlds members come and go (steward.h): machines join the cluster, learn, are promoted,
  * and are removed, knowing it or not, until they stop by themselves.
+ * In others there are users and roles (permits.h): clients log in, and what they may do is changed
+ * by an administrator, who switches auth on and off, too.
  * What kind of world it is, what may go wrong in it, and with which flags members are started, is
  * drawn, too (climate.h). Time is virtual and everything runs in this thread, so a seed is a story
  * that can be told again, step by step, with the same trace hash at its end.
@@ -48,6 +50,7 @@ struct sim_options {
     uint64_t storm_ms; /* how long the storm is at least; 0: 30 s */
     uint32_t without;  /* faults (climate.h) that do not happen, whatever the seed says */
     bool with_changes; /* members come and go, whatever the seed says */
+    bool with_auth;    /* they stay, and there are users and roles, likewise */
 
     /* Exactly one crash, of the first member, at this call of its disks, boot included; 0: as the
      * seed has it. */
@@ -79,6 +82,7 @@ struct sim_result {
     struct sickness_counts sick;
     struct steward_counts changes;    /* of the members */
     uint64_t lists;                   /* of members that somebody was told */
+    uint64_t rights;                  /* changes of users and roles */
     uint64_t digests, compared;       /* of states; and how many of them with one taken before */
     uint64_t own_compactions;         /* that no client has asked for */
     uint64_t hashes, hashes_compared; /* that operators were told of, the same way */

@@ -7,6 +7,7 @@
  *     fate.c      who crashes when, and how members start
  *     hands.c     what weather and sickness do to members
  *     changes.c   members that come and go
+ *     users.c     users and roles
  *     telling.c   hash, story and trace
  */
 #pragma once
@@ -22,7 +23,7 @@
 #include "sim/weather.h"
 
 enum {
-    ACTORS_MAX = 20,
+    ACTORS_MAX = 21,
     CLIENTS_MAX = ACTORS_MAX + 2, /* with the idle ones and the steward */
     MEMBERS_MAX = CLIMATE_HOSTS_MAX,
 };
@@ -78,6 +79,7 @@ struct sim {
     struct idle *idle; /* or NULL */
     struct history history;
     struct cluster_check *cluster;
+    struct permits *permits; /* NULL: there are no users and roles */
     struct steward *steward; /* or NULL */
     struct steward_endpoints endpoints;
     struct roster roster;
@@ -103,6 +105,7 @@ struct sim {
     uint64_t own_compactions;
     struct rng operators; /* for whether there are any, and what they do */
     struct rng changes;   /* for whether members come and go, and what becomes of that */
+    struct rng users;     /* for whether there are some, and who is who */
     bool is_stopping;
 
     size_t ops_counted; /* of the history's first, all of them done */
@@ -157,6 +160,15 @@ void sim_settle(struct sim *s);
 /* By the newest configuration. */
 bool sim_is_voter(const struct sim *s, unsigned member);
 unsigned sim_minority_count(const struct sim *s);
+
+/* users.c: nothing happens where there are none. */
+
+unsigned sim_some_user(struct sim *s, enum actor_kind kind, unsigned nth);
+void sim_look_at_users(struct sim *s, const struct sim_member *m, const struct server_status *now);
+/* By a member whose life, or state, has come to its end. */
+void sim_tokens_are_lost(struct sim *s, const struct sim_member *m);
+/* At the end, when all have the same state. */
+void sim_check_users(struct sim *s);
 
 /* steps.c */
 

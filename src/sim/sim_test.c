@@ -91,6 +91,36 @@ TEST(members_come_and_go_and_keep_their_word)
     }
 }
 
+TEST(users_may_what_they_are_permitted_and_nothing_else)
+{
+    uint64_t changes = 0;
+
+    test_runs_in_one_thread();
+    for (uint64_t seed = test_seed(); seed < test_seed() + 2 * test_effort(); seed++) {
+        struct sim_result r = sim_run(
+            &(struct sim_options){.seed = seed, .members = 3, .storm_ms = 6000, .with_auth = true});
+        if (!r.ok)
+            test_fail(__FILE__, __LINE__, "seed %llu: %s", (unsigned long long)seed, r.problem);
+        changes += r.rights;
+    }
+    CHECK(changes > 0);
+}
+
+/* Who logged in was given his token twice: by the member, and by an image of what it applies next.
+ */
+TEST(seeds_that_once_found_something_with_users_are_clean)
+{
+    static const uint64_t seeds[] = {3, 5};
+
+    test_runs_in_one_thread();
+    for (size_t i = 0; i < ARRAY_LEN(seeds); i++) {
+        struct sim_result r =
+            sim_run(&(struct sim_options){.seed = seeds[i], .storm_ms = 8000, .with_auth = true});
+        if (!r.ok)
+            test_fail(__FILE__, __LINE__, "seed %llu: %s", (unsigned long long)seeds[i], r.problem);
+    }
+}
+
 /* Every illness of a disk, and all that a member may say to it. */
 TEST(with_sick_disks_members_keep_their_word_or_go)
 {

@@ -148,6 +148,7 @@ static void note_installs(struct sim *s, struct sim_member *m)
         return;
     if (s->member_count == 1)
         s->history.leader_began_ns = s->time.now_ns;
+    sim_tokens_are_lost(s, m);
     s->history.installs += count - m->installs;
     m->installs = count;
     sim_trace(s, "m%u has installed a snapshot, applied %" PRIu64 "\n", m->number + 1,
@@ -202,6 +203,7 @@ static void member_turned(struct sim *s, struct sim_member *m)
     if (now.ready && m->published_at == 0)
         m->published_at = now.applied;
     note_installs(s, m);
+    sim_look_at_users(s, m, &now);
     if (s->member_count == 1)
         install_now_and_then(s, m);
 }

@@ -82,6 +82,7 @@ static void begin_watch(struct actor *a)
     a->calls++;
     struct client_request request = actor_request(a, "/etcdserverpb.Watch/Watch");
     a->stream = client_start(a->client, &request);
+    login_watch_begins(a, create.key, create.range_end);
     say(a, &(struct pb_watch_request){.which = PB_WATCH_CREATE, .create = &create});
     arena_reset(&a->arena);
 }
@@ -95,8 +96,23 @@ void watcher_lost(struct actor *a)
 
 /* --- hearing --- */
 
+/* It has not begun: what it would have seen is nobody's. */
+static void watch_refused(struct actor *a)
+{
+    if (a->o.kind == ACTOR_WATCHER) {
+        buf_free(&life(a)->seen);
+        buf_free(&life(a)->told);
+        a->life_count--;
+    }
+    actor_lost(a);
+}
+
 static void watch_canceled(struct actor *a, const struct pb_watch_response *r)
 {
+    if (r->created && login_watch_hears(a, r->cancel_reason)) {
+        watch_refused(a);
+        return;
+    }
     if (r->compact_revision == 0 || a->o.kind == ACTOR_WITNESS) {
         history_fail(a->h, "a watch at %" PRId64 " was canceled at %" PRId64 ": %.*s",
                      a->next_revision, r->compact_revision, (int)r->cancel_reason.len,
@@ -170,6 +186,8 @@ void watcher_heard(struct actor *a, struct bytes message)
     if (r.events.count > 0 && !r.fragment)
         a->next_revision = r.events.at[r.events.count - 1].kv->mod_revision + 1;
     note_response(a, &r);
+    if (r.created && !r.canceled)
+        login_watch_hears(a, (struct bytes){0});
     a->created |= r.created;
     if (r.canceled)
         watch_canceled(a, &r);
@@ -195,7 +213,10 @@ static void watch_on(struct actor *a)
 
 void watcher_turn(struct actor *a)
 {
-    if (!a->stream)
+    if (!a->stream && login_is_due(a)) {
+        if (a->asked_count == 0)
+            login_begin(a);
+    } else if (!a->stream && a->asked_count == 0 && !(a->winding_down && a->login.is_denied))
         begin_watch(a);
     if (a->o.kind == ACTOR_WATCHER && a->timer_due)
         watch_on(a);

@@ -21,6 +21,7 @@ static const struct habits habits_of[] = {
     [ACTOR_POLLER] = {0, 0, 0, 100, 0, 0, 0, 0, 0},
     [ACTOR_KEEPER] = {0, 0, 0, 0, 0, 100, 0, 0, 0},
     [ACTOR_OPERATOR] = {0}, /* operator.c */
+    [ACTOR_ADMINISTRATOR] = {0},
 };
 
 bool actor_is_writer(const struct actor *a)
@@ -86,6 +87,7 @@ static void send_asked(struct actor *a, struct asked *q)
     buf_clear(&a->backup);
     q->floor = a->conn_told;
     history_sent(a->h, q->op, (unsigned)a->server);
+    login_sent(a, q, a->keepalive != NULL);
     if (history_op(a->h, q->op)->kind == OP_RENEW)
         q->call = send_renewal(a, &request, buf_bytes(&q->wire));
     else
@@ -98,7 +100,8 @@ struct asked *writer_ask(struct actor *a, enum history_kind kind, const char *pa
     struct asked *q = find_free(a);
 
     buf_free(&q->wire);
-    *q = (struct asked){.path = path, .is_backup = path == operator_backup_path};
+    *q = (struct asked){
+        .path = path, .is_backup = path == operator_backup_path, .is_login = path == login_path};
     pb_encode(schema, msg, &q->wire);
     q->op = history_begin(a->h, kind, buf_bytes(&q->wire));
     a->asked_count++;
@@ -344,10 +347,14 @@ static void begin_by_habit(struct actor *a)
 
 static void begin_something(struct actor *a)
 {
-    if (a->disarms)
+    if (login_is_due(a))
+        login_begin(a);
+    else if (a->disarms)
         disarm(a);
     else if (a->o.kind == ACTOR_OPERATOR)
         operator_begin(a);
+    else if (a->o.kind == ACTOR_ADMINISTRATOR)
+        administrator_begin(a);
     else if (a->haste == 2)
         begin_put(a);
     else if (a->haste == 1)
@@ -411,6 +418,7 @@ static void wait_for_next(struct actor *a)
 static void call_over(struct actor *a, struct asked *q)
 {
     assert(q->call || q->waits);
+    login_over(a, q);
     q->call = NULL;
     q->waits = false;
     a->asked_count--;
@@ -453,7 +461,11 @@ void writer_answered(struct actor *a, struct asked *q, struct bytes message)
         history_fail(a->h, "an result of %s cannot be decoded", q->path);
     if (q->is_future)
         history_fail(a->h, "a compaction was taken at a revision that is to come");
-    a->final_done |= a->reads_final;
+    if (q->is_login)
+        login_answered(a, q, message);
+    else if (a->o.kind == ACTOR_ADMINISTRATOR)
+        administrator_answered(a, q, message);
+    a->final_done |= a->reads_final && !q->is_login;
     arena_free(&arena);
     if (q->call == a->keepalive)
         call_over(a, q); /* the stream stays */
@@ -613,7 +625,18 @@ static bool is_elsewhere(const struct actor *a, const struct client_event *e)
 static void call_failed(struct actor *a, struct asked *q, const struct client_event *e)
 {
     struct history_op *o = history_op(a->h, q->op);
+    bool is_auths = login_hears_refusal(a, q, e->text);
 
+    is_auths |= administrator_hears_refusal(a, q, e);
+    if (is_auths) {
+        /* What was sent before may have happened all the same. */
+        if (o->repeated)
+            history_gave_up(a->h, q->op);
+        else
+            history_refused(a->h, q->op);
+        call_over(a, q);
+        return;
+    }
     if (!is_expected(a, q, e))
         history_fail(a->h, "%s failed with %d: %.*s", q->path, e->code, (int)e->text.len,
                      e->text.at);
@@ -754,6 +777,8 @@ void writer_turn(struct actor *a)
         actor_wait_ms(a, a->o.pause_ms_max);
     else if (!a->winding_down)
         begin_something(a);
+    else if (a->reads_final && !a->final_done && login_is_due(a))
+        login_begin(a);
     else if (a->reads_final && !a->final_done)
         read_everything(a);
 }
