@@ -14,11 +14,22 @@ static void on_limit(struct timer *t)
     container_of(t, struct actor, limit)->limit_due = true;
 }
 
+/* Does it wait for whoever stands still? */
+static bool is_patient(const struct actor *a)
+{
+    return a->o.kind == ACTOR_KEEPER && a->o.standstill_ms > 0;
+}
+
 void actor_limit(struct actor *a)
 {
+    uint64_t min = LIMIT_MS_MIN, max = LIMIT_MS_MAX;
+
+    if (is_patient(a) && a->is_open) {
+        min = 4 * a->o.standstill_ms;
+        max = 8 * a->o.standstill_ms;
+    }
     a->limit_due = false;
-    timer_start(a->o.io->clock, &a->limit,
-                rng_between(&a->rng, LIMIT_MS_MIN, LIMIT_MS_MAX) * NS_PER_MS);
+    timer_start(a->o.io->clock, &a->limit, rng_between(&a->rng, min, max) * NS_PER_MS);
 }
 
 struct client_request actor_request(struct actor *a, const char *path)
@@ -95,6 +106,8 @@ struct actor *actor_new(const struct actor_options *options)
     a->call_timeout_ns = CALL_TIMEOUT_NS;
     if (rng_chance(&a->rng, 2, 3)) /* one that is not as patient as the server */
         a->call_timeout_ns = rng_between(&a->rng, NS_PER_S / 4, 4 * NS_PER_S);
+    if (is_patient(a))
+        a->call_timeout_ns = CALL_TIMEOUT_NS;
     a->asked_max = options->kind == ACTOR_CROWD    ? CROWD_MAX
                    : options->kind == ACTOR_POLLER ? POLLS_MAX
                                                    : 1;

@@ -184,6 +184,26 @@ void climate_draw_auth(struct climate *c, struct rng *rng, bool must)
     c->token_ttl_s = ttl_s;
 }
 
+void climate_draw_standstills(struct climate *c, struct rng *rng)
+{
+    enum {
+        LEAST_MS = 700,
+        KEEPERS = 3,
+        WEATHER_MS_MAX = 8000,
+        KEPT = 1 << FAULT_PAUSE | 1 << FAULT_DRIFT | 1 << FAULT_JUMP | 1 << FAULT_AUTH
+    };
+    bool on = rng_chance(rng, 1, 2);
+
+    if (!on || c->members < 3 || !climate_has(c, FAULT_PAUSE) || climate_has(c, FAULT_MEMBERS))
+        return;
+    c->faults &= (uint32_t)KEPT;
+    c->crashes = 0;
+    c->torn_founding = false;
+    c->weather_ms_max = WEATHER_MS_MAX;
+    c->standstill_ms = c->election_ms > LEAST_MS ? c->election_ms : LEAST_MS;
+    c->keepers = KEEPERS;
+}
+
 /* Mostly one turn is enough for a whole compaction: then no batch of the store ever has a part of
  * it alone, and no crash comes in its midst. */
 void climate_draw_compactions(struct climate *c, struct rng *rng)

@@ -93,6 +93,9 @@ struct climate {
     unsigned crashes;
     bool torn_founding; /* besides, members crash while they are being founded */
 
+    uint64_t
+        standstill_ms; /* leaders stand still for several times this; 0: for no longer than others
+                        */
     uint64_t wire_ns_max;    /* what a piece takes in good weather, at most */
     uint64_t weather_ms_max; /* between two changes of it */
     const char *data_dir;    /* of all members, each with its number behind it; NULL: "/data" */
@@ -121,10 +124,20 @@ void climate_draw_members(struct climate *c, struct rng *rng, bool must);
  * if there must be. */
 void climate_draw_auth(struct climate *c, struct rng *rng, bool must);
 
+/*
+ * The same. In half of the worlds of several members that stay, and are paused, leaders stand still
+ * for so long that another is elected and leads for a while; and there are keepers whose leases
+ * outlast that. Little else goes wrong there: hardly any keeper would ever be at a leader, and each
+ * election gives all leases their whole time again. What lasts long is measured by an election
+ * timeout, or by what it takes to notice that a lease is over, where that is more.
+ */
+void climate_draw_standstills(struct climate *c, struct rng *rng);
+
 /* The same for what the machines are like beyond that. */
 void climate_draw_compactions(struct climate *c, struct rng *rng);
 
-/* The same: is history compacted by itself? Not where the witness could be away for as long. */
+/* The same: is history compacted by itself? Not where the witness could be away for as long: where
+ * ends are not heard of, or it has to log in. */
 void climate_draw_retention(struct climate *c, struct rng *rng);
 
 static inline bool climate_has(const struct climate *c, enum sim_fault fault)

@@ -65,6 +65,7 @@ static void add_actors(struct sim *s, enum actor_kind kind, unsigned count)
         .history = &s->history,
         .server_count = s->member_count,
         .pause_ms_max = s->climate.pause_ms_max,
+        .standstill_ms = s->climate.standstill_ms,
         .has_herd = s->climate.has_herd,
         .has_quota = s->climate.quota_bytes > 0 || climate_has(&s->climate, FAULT_FULL),
         .disk_may_fail = climate_has(&s->climate, FAULT_FULL) ||
@@ -167,6 +168,7 @@ static void draw_climate(struct sim *s)
     climate_draw_installs(c, &s->installs);
     climate_draw_compactions(c, &s->compactions);
     climate_draw_operators(c, &s->operators);
+    climate_draw_standstills(c, &s->standstills);
     climate_draw_retention(c, &s->retentions);
     s->retention.ns =
         c->retention_ms * (1000000 - SIM_CLOCK_RATE_OFF_MAX); /* a clock may be fast */
@@ -191,6 +193,7 @@ static void open_weather(struct sim *s)
                                                        .hosts = s->hosts,
                                                        .host_count = s->host_count,
                                                        .seed = rng_next(&s->fate),
+                                                       .standstill_seed = rng_next(&s->standstills),
                                                        .on = &sim_weather_handlers,
                                                        .context = s});
 }
@@ -218,6 +221,7 @@ static void begin(struct sim *s, const struct sim_options *o)
     rng_seed(&s->changes, o->seed << 32 | 3);
     rng_seed(&s->retentions, o->seed << 32 | 4);
     rng_seed(&s->users, o->seed << 32 | 5);
+    rng_seed(&s->standstills, o->seed << 32 | 6);
     draw_climate(s);
 }
 

@@ -103,9 +103,10 @@ struct sim {
     struct rng retentions;  /* for whether some are made by themselves */
     struct retention retention;
     uint64_t own_compactions;
-    struct rng operators; /* for whether there are any, and what they do */
-    struct rng changes;   /* for whether members come and go, and what becomes of that */
-    struct rng users;     /* for whether there are some, and who is who */
+    struct rng operators;   /* for whether there are any, and what they do */
+    struct rng changes;     /* for whether members come and go, and what becomes of that */
+    struct rng users;       /* for whether there are some, and who is who */
+    struct rng standstills; /* for whether leaders stand still for long */
     bool is_stopping;
 
     size_t ops_counted; /* of the history's first, all of them done */

@@ -25,7 +25,8 @@ struct spell {
     enum sim_fault kind;
     struct pairs pairs;
     struct fake_path effect;
-    unsigned member; /* FAULT_PAUSE */
+    unsigned member;  /* FAULT_PAUSE */
+    uint64_t then_ms; /* and for so long the other members do not see it afterwards */
 };
 
 struct weather {
@@ -35,6 +36,8 @@ struct weather {
     struct fake_path good; /* what all paths are like before any spell */
     struct spell spells[SPELLS_MAX];
     struct fake_task next;
+    struct rng standstills;
+    struct fake_task standstill; /* the next */
 };
 
 /* --- paths --- */
@@ -228,6 +231,16 @@ static uint64_t draw_ms(struct rng *rng, uint64_t min_ms, uint64_t max_ms)
     return rng_between(rng, min_ms, top_ms);
 }
 
+/* It goes on, and nobody has told it yet what the others have decided without it. */
+static void stay_cut_off(struct spell *s)
+{
+    struct weather *w = s->weather;
+
+    s->kind = FAULT_CUT;
+    fake_time_at(w->o.time, &s->end, w->o.time->now_ns + s->then_ms * NS_PER_MS);
+    s->then_ms = 0;
+}
+
 static void spell_over(struct fake_task *t)
 {
     struct spell *s = container_of(t, struct spell, end);
@@ -235,6 +248,8 @@ static void spell_over(struct fake_task *t)
 
     if (s->kind == FAULT_PAUSE)
         w->o.on->on_resume(w->o.context, s->member);
+    if (s->then_ms > 0)
+        stay_cut_off(s);
     set_paths(w);
 }
 
@@ -370,6 +385,55 @@ void weather_isolate(struct weather *w, unsigned member, uint64_t ms)
     set_paths(w);
 }
 
+/* --- standstills --- */
+
+/* A stopped process; or a virtual machine, whose clock stands, too, while its host keeps what
+ * clients send. */
+static void stand_still(struct weather *w, uint64_t ms, uint64_t then_ms, bool clock_stands)
+{
+    struct spell *s = free_spell(w);
+    unsigned member = w->o.on->leader(w->o.context) % w->members;
+
+    if (!s || is_paused(w, member))
+        return;
+    *s = (struct spell){.weather = w,
+                        .kind = FAULT_PAUSE,
+                        .end.run = spell_over,
+                        .effect.cut = true,
+                        .member = member,
+                        .then_ms = then_ms};
+    for (unsigned h = 0; h < w->members; h++)
+        if (h != member)
+            add_both_ways(&s->pairs, h, member);
+    w->o.on->on_pause(w->o.context, member, clock_stands);
+    fake_time_at(w->o.time, &s->end, w->o.time->now_ns + ms * NS_PER_MS);
+    set_paths(w);
+}
+
+/* So long after the last that leases can end meanwhile: whoever is elected gives them time. */
+static void wait_for_standstill(struct weather *w, uint64_t after_ms)
+{
+    uint64_t unit_ms = w->o.climate->standstill_ms;
+    uint64_t ms = after_ms + rng_between(&w->standstills, 4 * unit_ms, 12 * unit_ms);
+
+    fake_time_at(w->o.time, &w->standstill, w->o.time->now_ns + ms * NS_PER_MS);
+}
+
+static void on_standstill(struct fake_task *t)
+{
+    struct weather *w = container_of(t, struct weather, standstill);
+    uint64_t unit_ms = w->o.climate->standstill_ms;
+    uint64_t ms = rng_between(&w->standstills, 3 * unit_ms, 6 * unit_ms);
+    uint64_t then_ms = rng_between(&w->standstills, 1, unit_ms);
+    bool clock_stands =
+        rng_chance(&w->standstills, 7, 8); /* or leases have ended when it goes on */
+
+    stand_still(w, ms, then_ms, clock_stands);
+    wait_for_standstill(w, ms);
+}
+
+/* --- the next spell --- */
+
 static void wait_for_next(struct weather *w)
 {
     uint64_t ms = rng_between(&w->rng, 1, w->o.climate->weather_ms_max);
@@ -403,12 +467,17 @@ struct weather *weather_new(const struct weather_options *options)
     w->next.run = on_time;
     set_paths(w);
     wait_for_next(w);
+    rng_seed(&w->standstills, options->standstill_seed);
+    w->standstill.run = on_standstill;
+    if (options->climate->standstill_ms > 0)
+        wait_for_standstill(w, 0);
     return w;
 }
 
 void weather_calm(struct weather *w)
 {
     fake_time_cancel(w->o.time, &w->next);
+    fake_time_cancel(w->o.time, &w->standstill);
     w->good = (struct fake_path){0};
     for (unsigned i = 0; i < SPELLS_MAX; i++) {
         struct spell *s = &w->spells[i];
@@ -426,6 +495,7 @@ void weather_free(struct weather *w)
     if (!w)
         return;
     fake_time_cancel(w->o.time, &w->next);
+    fake_time_cancel(w->o.time, &w->standstill);
     for (unsigned i = 0; i < SPELLS_MAX; i++)
         fake_time_cancel(w->o.time, &w->spells[i].end);
     mem_free(w);

@@ -11,6 +11,11 @@
  * are alone; or only clients are cut off. Each client goes with some member, or sees them all. A
  * one-way cut has the same shapes, but one of the directions stays.
  *
+ * In some worlds (climate.h) leaders besides stand still for several election timeouts, while the
+ * other members do not see them, nor for a while after that; but clients do, and what they ask for
+ * meanwhile is what such a leader finds first when it goes on: it believes to lead, and another
+ * does.
+ *
  * Which spell comes when does not depend on which of them are allowed: one that is not is left out,
  * and the rest of the story is the same. That is what makes it possible to find out which matter.
  */
@@ -36,7 +41,7 @@ struct weather_options {
     const struct climate *climate;
     struct net *const *hosts; /* members first; lent */
     unsigned host_count;
-    uint64_t seed;
+    uint64_t seed, standstill_seed;
     const struct weather_handlers *on;
     void *context;
 };

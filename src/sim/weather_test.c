@@ -189,3 +189,38 @@ TEST(partitions_have_many_shapes)
     CHECK(lopsided > 50);
     sky_close(&s);
 }
+
+/* The other members do not see it, nor for a while after that; clients do all the time. */
+TEST(a_leader_that_stands_still_is_seen_by_clients_alone)
+{
+    struct sky s;
+    uint64_t paused_ns = 0, unseen_ns = 0;
+    sky_open(&s, 0);
+    weather_free(s.weather);
+    s.climate.standstill_ms = 700;
+    s.weather = weather_new(&(struct weather_options){.time = &s.time,
+                                                      .climate = &s.climate,
+                                                      .hosts = s.hosts,
+                                                      .host_count = HOSTS,
+                                                      .seed = 1,
+                                                      .standstill_seed = test_seed(),
+                                                      .on = &handlers,
+                                                      .context = &s});
+
+    while (s.time.now_ns < 60 * NS_PER_S) {
+        uint64_t before_ns = s.time.now_ns;
+        bool is_paused = s.paused[2], is_unseen = is_cut(&s, 0, 2);
+        CHECK(!is_paused || is_unseen);
+        CHECK(!is_cut(&s, 0, 1));
+        CHECK(!is_cut(&s, 2, MEMBERS));
+        CHECK(!is_cut(&s, MEMBERS, 2));
+        fake_time_step(&s.time);
+        paused_ns += is_paused ? s.time.now_ns - before_ns : 0;
+        unseen_ns += is_unseen ? s.time.now_ns - before_ns : 0;
+    }
+
+    CHECK(s.pauses >= 3);
+    CHECK(paused_ns >= s.pauses * 3 * 700 * NS_PER_MS - 6 * 700 * NS_PER_MS);
+    CHECK(unseen_ns > paused_ns);
+    sky_close(&s);
+}

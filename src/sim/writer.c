@@ -249,13 +249,19 @@ static void begin_compaction(struct actor *a)
     q->is_future = is_future;
 }
 
-/* A keeper's lasts for longer than it takes to elect another leader, and that one extends it. */
+/* A keeper's lasts for longer than it takes to elect another leader, and that one extends it; and
+ * than its own leader may stand still meanwhile. */
 static void begin_grant(struct actor *a)
 {
     bool keeps = a->o.kind == ACTOR_KEEPER;
+    uint64_t least = keeps ? 3 : 1, most = keeps ? 6 : 5;
 
+    if (keeps && a->o.standstill_ms > 0) {
+        least = (4 * a->o.standstill_ms + 999) / 1000;
+        most = (8 * a->o.standstill_ms + 999) / 1000;
+    }
     ASK(a, OP_GRANT, "/etcdserverpb.Lease/LeaseGrant", lease_grant_request,
-        .ttl = (int64_t)rng_between(&a->rng, keeps ? 3 : 1, keeps ? 6 : 5));
+        .ttl = (int64_t)rng_between(&a->rng, least, most));
 }
 
 static void begin_renewal(struct actor *a)
