@@ -65,6 +65,7 @@ enum {
     NET_ACCEPT_RETRY_MS_MIN = 5,    /* after one that failed; then twice as long each time, */
     NET_ACCEPT_RETRY_MS_MAX = 1000, /* as Go's servers do */
     IO_PIECES_AT_ONCE_MAX = 64,     /* of a write, in one system call */
+    IO_THREADS_MAX = 16,            /* for clients' connections, beside the core's */
     TLS_RECORD_BYTES = 16 * KIB,    /* of content in one record: the protocol's */
     TLS_HANDSHAKES_MAX = 2048,      /* under way at once, of those who connect to us: about 40 MB */
     TLS_PATIENCE_MS = 500,          /* with one that keeps us waiting while others have no place */

@@ -13,6 +13,7 @@
  */
 #pragma once
 
+struct io_thread;
 struct process_sample;
 
 struct io {
@@ -27,6 +28,8 @@ struct io {
                                      behind somebody's long computation */
     struct workers *handshakes;   /* for steps of TLS handshakes alone: nobody who connects waits
                                      for the hash of a store */
+    struct io_thread *const *threads; /* thread.h; for connections beside the core's */
+    unsigned thread_count;
     void (*look_at_process)(struct process_sample *out); /* process.h; NULL: there is none */
     unsigned files_max; /* files and connections that may be open at once; 0: no limit is known */
 };

@@ -4,7 +4,8 @@
  * Opens everything in io.h for real and runs the turn when something has happened. Around the core
  * thread, which calls loop_run, there are one thread per disk queue, the worker threads, the page
  * store's, two for TLS handshakes, which let all of these go first, and libuv's own for name
- * lookups; all of them only post to the inbox.
+ * lookups; all of them only post to the inbox. So do threads that have loops of their own, if there
+ * are to be any (thread.h).
  *
  *     loop_run:   wait until the inbox holds something
  *                 turn(context): drains the inbox, decides, queues writes
@@ -29,6 +30,7 @@ enum { LOOP_SIGNALS_MAX = 8 };
 
 struct loop_options {
     unsigned worker_threads; /* 0: one */
+    unsigned io_threads;     /* thread.h; IO_THREADS_MAX at most */
 };
 
 /* Called once in each round; work left over for the next one is an event put into the inbox. */

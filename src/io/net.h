@@ -127,7 +127,9 @@ struct listener_options {
     unsigned backlog;         /* 0: 1024 */
     struct conn_limit *limit; /* may be shared, and outlives the listener; NULL: none */
     bool reuse_port;
-    /* In the turn. Either conn_accept or conn_close must be called before it returns. */
+    bool is_dealt; /* connections go to those who listen there on other threads (thread.h) */
+    /* In the turn. Either conn_accept or conn_close must be called before it returns. If it is
+     * dealt, NULL. */
     void (*on_accept)(struct listener *l, struct conn *c);
     /* Nobody can be accepted for now: out of file descriptors, say. Told once until somebody can be
      * again. May be NULL. */

@@ -63,12 +63,15 @@ void real_disk_close(struct real_disk *d);
 struct real_workers {
     struct workers base;
     struct inbox *inbox;
-    struct crew crew;
+    struct crew own;
+    struct crew *crew; /* it, or another's */
     size_t in_flight;
 };
 
 MUST_CHECK enum err real_workers_open(struct real_workers *w, struct inbox *inbox, const char *name,
                                       unsigned threads, int nice);
+/* The same threads report into another inbox, too. */
+void real_workers_share(struct real_workers *w, struct inbox *inbox, struct real_workers *of);
 void real_workers_close(struct real_workers *w);
 
 struct real_resolver {
@@ -84,6 +87,7 @@ void real_resolver_close(struct real_resolver *r);
 /* False if it is of a family we do not speak. */
 bool address_of_sockaddr(const struct sockaddr *from, struct net_address *out);
 
+struct share;
 struct spare_buffer;
 
 struct real_net {
@@ -98,9 +102,13 @@ struct real_net {
     struct list late;           /* connections not read, because of these two bounds */
     struct spare_buffer *spare; /* and a few kept for the next read */
     unsigned spares;
+
+    struct list dealt;       /* listeners whose connections others get */
+    struct real_net *dealer; /* who deals to us, on its own thread; NULL: nobody */
+    unsigned dealt_conns;    /* the dealer's: those it has given us, and that have not gone */
 };
 
-void real_net_open(struct real_net *n, uv_loop_t *uv, struct inbox *inbox);
+void real_net_open(struct real_net *n, struct real_net *dealer, uv_loop_t *uv, struct inbox *inbox);
 void real_net_flush(struct real_net *n);
 /* Sockets are about to be looked at: now it is the turn of some that were not read last time. */
 void real_net_look(struct real_net *n);
@@ -126,6 +134,12 @@ struct real_listener {
     bool closing;
     enum err failure;
     struct event failed;
+
+    /* Who deals has shares, who is dealt to is one of them. */
+    struct list dealt_link; /* on its net's list */
+    struct share *shares[IO_THREADS_MAX];
+    unsigned share_count, share_next;
+    struct share *share;
 };
 
 struct real_conn {
@@ -158,3 +172,29 @@ void conn_flush(struct real_conn *c);
 
 /* The connection has been closed and freed: there may be a place for one that waits. */
 void listener_conn_gone(struct real_listener *l);
+
+/* --- uv_deal.c: between the listener that accepts and those of other threads --- */
+
+/* Before its thread runs: it is to get some of what the dealer's listener at its address accepts.
+ * False: there is none. */
+bool deal_join(struct real_net *n, struct real_listener *l);
+/* Gives a connection to one of those who have joined. */
+void deal_out(struct real_listener *l, int fd);
+/* On the thread that has got it: it has gone. */
+void deal_conn_gone(struct share *s);
+/* The listener accepts no more, and all have gone. */
+void deal_end(struct real_listener *l);
+
+/* In uv_net.c. A connection was accepted; the dealer hears how many of those it gave away went. */
+void listener_take(struct real_listener *l, int fd);
+void listener_dealt_left(struct real_listener *l, unsigned count);
+
+/* --- uv_loop.c, for uv_thread.c --- */
+
+/* A loop for another thread, without a disk, and with the core's threads for handshakes. */
+MUST_CHECK enum err loop_open_beside(struct loop *core, struct loop **out);
+
+/* --- uv_thread.c --- */
+
+struct io_thread *thread_new(struct loop *core, enum err *e);
+void thread_free(struct io_thread *t); /* it does not run */

@@ -33,6 +33,7 @@ struct loop {
     struct real_workers workers, store_worker, handshakes;
     struct watched_signal signals[LOOP_SIGNALS_MAX];
     unsigned signal_count;
+    struct io_thread *threads[IO_THREADS_MAX];
     struct io io;
     bool stopping;
 };
@@ -122,12 +123,9 @@ static unsigned raise_files_max(void)
     return files.rlim_cur < INT_MAX ? (unsigned)files.rlim_cur : INT_MAX;
 }
 
-enum err loop_open(const struct loop_options *options, struct loop **out)
+/* What any thread's has. */
+static enum err open_any(struct loop *core, struct loop **out)
 {
-    unsigned files_max = raise_files_max();
-
-    if (files_max > 0 && files_max < LOOP_FILES_MIN)
-        return ERR_NO_FILES;
     struct loop *l = mem_new(struct loop);
     int error = uv_loop_init(&l->uv);
 
@@ -142,23 +140,57 @@ enum err loop_open(const struct loop_options *options, struct loop **out)
     inbox_init(&l->inbox, wake, l);
     real_clock_open(&l->clock, &l->uv, &l->inbox);
     real_entropy_open(&l->entropy);
-    real_net_open(&l->net, &l->uv, &l->inbox);
+    real_net_open(&l->net, core ? &core->net : NULL, &l->uv, &l->inbox);
     real_resolver_open(&l->resolver, &l->uv, &l->inbox);
     l->io = (struct io){
         .inbox = &l->inbox,
         .clock = &l->clock.base,
         .entropy = &l->entropy,
-        .disk = &l->disk.base,
         .net = &l->net.base,
         .resolver = &l->resolver.base,
-        .workers = &l->workers.base,
-        .store_worker = &l->store_worker.base,
         .handshakes = &l->handshakes.base,
-        .look_at_process = process_look,
-        .files_max = files_max,
     };
+    *out = l;
+    return ERR_OK;
+}
 
-    enum err e = real_disk_open(&l->disk, &l->inbox);
+enum err loop_open_beside(struct loop *core, struct loop **out)
+{
+    enum err e = open_any(core, out);
+
+    if (e == ERR_OK)
+        real_workers_share(&(*out)->handshakes, &(*out)->inbox, &core->handshakes);
+    return e;
+}
+
+static enum err open_threads(struct loop *l, unsigned count)
+{
+    enum err e = ERR_OK;
+
+    assert(count <= ARRAY_LEN(l->threads));
+    l->io.threads = l->threads;
+    for (; l->io.thread_count < count && e == ERR_OK; l->io.thread_count += e == ERR_OK)
+        l->threads[l->io.thread_count] = thread_new(l, &e);
+    return e;
+}
+
+enum err loop_open(const struct loop_options *options, struct loop **out)
+{
+    unsigned files_max = raise_files_max();
+    struct loop *l;
+
+    if (files_max > 0 && files_max < LOOP_FILES_MIN)
+        return ERR_NO_FILES;
+    enum err e = open_any(NULL, &l);
+    if (e != ERR_OK)
+        return e;
+    l->io.disk = &l->disk.base;
+    l->io.workers = &l->workers.base;
+    l->io.store_worker = &l->store_worker.base;
+    l->io.look_at_process = process_look;
+    l->io.files_max = files_max;
+
+    e = real_disk_open(&l->disk, &l->inbox);
     if (e == ERR_OK)
         e = real_workers_open(&l->workers, &l->inbox, "worker",
                               options->worker_threads ? options->worker_threads : 1, 0);
@@ -167,6 +199,8 @@ enum err loop_open(const struct loop_options *options, struct loop **out)
     if (e == ERR_OK)
         e = real_workers_open(&l->handshakes, &l->inbox, "handshake", LOOP_HANDSHAKE_THREADS,
                               LOOP_HANDSHAKE_NICE);
+    if (e == ERR_OK)
+        e = open_threads(l, options->io_threads);
     if (e != ERR_OK) {
         loop_close(l);
         return e;
@@ -246,13 +280,17 @@ void loop_close(struct loop *l)
         uv_run(&l->uv, UV_RUN_ONCE);
         inbox_drain(&l->inbox, SIZE_MAX);
     }
+    /* Who steps through handshakes may be about to wake a thread that has heard of it already. */
+    real_workers_close(&l->handshakes);
+    while (l->io.thread_count > 0)
+        thread_free(l->threads[--l->io.thread_count]);
+    inbox_drain(&l->inbox, SIZE_MAX); /* what the threads have said last */
     real_clock_close(&l->clock);
     real_resolver_close(&l->resolver);
     real_net_close(&l->net);
     real_disk_close(&l->disk);
     real_workers_close(&l->workers);
     real_workers_close(&l->store_worker);
-    real_workers_close(&l->handshakes);
     for (unsigned i = 0; i < l->signal_count; i++)
         uv_close((uv_handle_t *)&l->signals[i].handle, NULL);
     uv_close((uv_handle_t *)&l->before_waiting, NULL);

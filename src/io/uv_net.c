@@ -89,8 +89,10 @@ static void announce(struct event *e)
 
 static void listener_free_if_unused(struct real_listener *l)
 {
-    if (l->closing && l->handles == 0 && l->conns == 0 && !l->failed.queued)
-        mem_free(l);
+    if (!l->closing || l->handles > 0 || l->conns > 0 || l->failed.queued)
+        return;
+    deal_end(l);
+    mem_free(l);
 }
 
 /* --- accepting ---
@@ -158,7 +160,7 @@ static bool is_about_one_connection(int error)
     }
 }
 
-static void take(struct real_listener *l, int fd)
+void listener_take(struct real_listener *l, int fd)
 {
     struct real_conn *c = conn_new(l->net, l->base.address.family);
 
@@ -193,7 +195,10 @@ static void on_connections(uv_poll_t *poll, int status, int events)
         int error = errno;
         if (fd >= 0) {
             l->retry_ms = 0;
-            take(l, fd);
+            if (l->base.options.is_dealt)
+                deal_out(l, fd);
+            else
+                listener_take(l, fd);
             continue;
         }
         listener_conns_left(&l->base, 1);
@@ -214,11 +219,24 @@ static void look_again(struct listener *base)
         look(l);
 }
 
+void listener_dealt_left(struct real_listener *l, unsigned count)
+{
+    assert(l->conns >= count);
+    l->conns -= count;
+    if (!l->closing)
+        listener_conns_left(&l->base, count);
+    listener_free_if_unused(l);
+}
+
+/* The limit is the dealer's, if somebody deals. */
 void listener_conn_gone(struct real_listener *l)
 {
+    if (!l->share) {
+        listener_dealt_left(l, 1);
+        return;
+    }
+    deal_conn_gone(l->share);
     l->conns--;
-    if (!l->closing)
-        listener_conns_left(&l->base, 1);
     listener_free_if_unused(l);
 }
 
@@ -238,6 +256,11 @@ static void close_listener(struct listener *base)
     assert(!l->closing);
     l->closing = true;
     l->net->listeners--;
+    if (l->share) {
+        listener_free_if_unused(l);
+        return;
+    }
+    list_remove(&l->dealt_link);
     list_remove(&base->waiting);
     listener_conns_left(base, l->conns);
     uv_close((uv_handle_t *)&l->poll, on_handle_gone);
@@ -328,11 +351,21 @@ static enum err listen_at(struct net *base, const struct net_address *a,
     struct real_net *n = real(base);
     struct real_listener *l = mem_new(struct real_listener);
 
-    assert(options->on_accept);
+    assert(!options->on_accept == options->is_dealt);
     l->net = n;
     l->failed.run = report_failure;
     l->base = (struct listener){.net = base, .options = *options, .address = *a};
     list_init(&l->base.waiting);
+    list_init(&l->dealt_link);
+    if (n->dealer) {
+        if (!deal_join(n, l)) {
+            mem_free(l);
+            return ERR_NOT_FOUND;
+        }
+        n->listeners++;
+        *out = &l->base;
+        return ERR_OK;
+    }
     if (l->base.options.backlog == 0)
         l->base.options.backlog = NET_BACKLOG_DEFAULT;
 
@@ -347,6 +380,8 @@ static enum err listen_at(struct net *base, const struct net_address *a,
     l->poll.data = l->retry.data = l;
     l->handles = 2;
     n->listeners++;
+    if (options->is_dealt)
+        list_push_back(&n->dealt, &l->dealt_link);
     look(l);
     *out = &l->base;
     return ERR_OK;
@@ -396,7 +431,7 @@ static struct conn *connect_to(struct net *base, const struct net_address *a,
     return &c->base;
 }
 
-void real_net_open(struct real_net *n, uv_loop_t *uv, struct inbox *inbox)
+void real_net_open(struct real_net *n, struct real_net *dealer, uv_loop_t *uv, struct inbox *inbox)
 {
     static const struct net_ops ops = {
         .listen = listen_at,
@@ -405,9 +440,10 @@ void real_net_open(struct real_net *n, uv_loop_t *uv, struct inbox *inbox)
         .connect = connect_to,
     };
 
-    *n = (struct real_net){.base.ops = &ops, .uv = uv, .inbox = inbox};
+    *n = (struct real_net){.base.ops = &ops, .uv = uv, .inbox = inbox, .dealer = dealer};
     list_init(&n->unsent);
     list_init(&n->late);
+    list_init(&n->dealt);
     /* libuv writes to sockets without asking not to be killed when the peer has left. */
     signal(SIGPIPE, SIG_IGN);
 }

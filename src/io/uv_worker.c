@@ -29,7 +29,7 @@ static void submit(struct workers *base, struct job *j)
     w->in_flight++;
     j->workers = base;
     j->event.run = run_on_thread;
-    crew_submit(&w->crew, &j->event);
+    crew_submit(w->crew, &j->event);
 }
 
 static uint64_t now_ns(struct workers *base)
@@ -42,12 +42,19 @@ enum err real_workers_open(struct real_workers *w, struct inbox *inbox, const ch
                            unsigned threads, int nice)
 {
     *w = (struct real_workers){.base = {.submit = submit, .now_ns = now_ns}, .inbox = inbox};
-    return crew_open(&w->crew, name, threads, nice);
+    w->crew = &w->own;
+    return crew_open(&w->own, name, threads, nice);
+}
+
+void real_workers_share(struct real_workers *w, struct inbox *inbox, struct real_workers *of)
+{
+    *w = (struct real_workers){
+        .base = {.submit = submit, .now_ns = now_ns}, .inbox = inbox, .crew = of->crew};
 }
 
 void real_workers_close(struct real_workers *w)
 {
     assert(w->in_flight == 0);
 
-    crew_close(&w->crew);
+    crew_close(&w->own);
 }
