@@ -39,12 +39,12 @@ static uint64_t next_id(struct rpc *r, uint32_t slot)
     struct call_slot *s = &r->slots[slot];
 
     s->generation = s->generation == UINT32_MAX ? 1 : s->generation + 1;
-    return (uint64_t)s->generation << 32 | slot;
+    return (uint64_t)s->generation << 32 | (uint64_t)slot << r->id_bits | r->options.nth;
 }
 
 struct call *rpc_call_find(const struct rpc *r, uint64_t id)
 {
-    size_t slot = (uint32_t)id;
+    size_t slot = (uint32_t)id >> r->id_bits;
     struct call *c = slot < r->slot_count ? r->slots[slot].call : NULL;
 
     return c && c->id == id ? c : NULL;

@@ -39,7 +39,20 @@
  *               what it has begun, no more than the credit of a stream; and the ends of calls
  *               that it gives up, one for each. rpc takes replies always.
  *            4. With a delay, as in the simulator, each value is held back for some turns.
- * Leans on   base.
+ *
+ * A line may be cut in two: the core's end, and on each of some threads the end of an rpc there.
+ *
+ *     thread   rpc --> its end:       put_event | pack --+      +--> unpack | take_reply
+ *     core     the end of all of them: put_reply | pack ---)--+ +--> unpack | take_event --> api
+ *
+ * Each end is of one thread, and as simple as the whole. At the end of a turn it is packed: all
+ * that was put is in one batch, which an event carries to the other end. So it takes one
+ * allocation and at most one wake-up per turn and direction, and no lock. The bounds are those of
+ * promise 3 for each rpc: who puts counts what it has sent and not heard to be taken; a batch says
+ * what was, also by itself when that has come to a quarter of a bound. Replies find the end of
+ * their rpc by the number of the call, whose lowest bits say which it is (rpc_line_bits).
+ *
+ * Leans on   base; io/inbox.h for what carries a batch.
  */
 #pragma once
 
@@ -47,6 +60,7 @@
 #include "base/buf.h"
 #include "base/limits.h"
 #include "base/rng.h"
+#include "io/inbox.h"
 
 /* gRPC's codes. */
 enum rpc_code {
@@ -161,9 +175,13 @@ struct rpc_line; /* opaque */
 
 enum rpc_lane { RPC_LANE_CALLS, RPC_LANE_FLOW, RPC_LANE_PROBES, RPC_LANE_COUNT };
 
+enum rpc_line_end { RPC_LINE_WHOLE, RPC_LINE_OF_RPC, RPC_LINE_OF_CORE };
+
 struct rpc_line_options {
     unsigned delay_turns_max; /* 0: none */
     uint64_t seed;            /* of the delay */
+    enum rpc_line_end end;
+    unsigned rpcs; /* OF_CORE: how many there are */
 };
 
 struct rpc_line *rpc_line_open(const struct rpc_line_options *options);
@@ -193,6 +211,32 @@ struct rpc_line_status {
     size_t replies_most, reply_bytes_most; /* that have ever waited */
 };
 struct rpc_line_status rpc_line_status(const struct rpc_line *l);
+
+/* --- its ends --- */
+
+/* So many of the lowest bits of a call's number say which rpc it is of. */
+static inline unsigned rpc_line_bits(unsigned rpcs)
+{
+    return rpcs < 2 ? 0 : 32 - (unsigned)__builtin_clz(rpcs - 1);
+}
+
+struct rpc_tally {
+    size_t events[RPC_LANE_COUNT], event_bytes, replies, reply_bytes;
+};
+
+/* What one end has for the other. The first two fields are for whoever carries it. */
+struct rpc_batch {
+    struct event event;
+    void *context;
+    struct rpc_tally taken, sent; /* what the sender took meanwhile; and what is in here: */
+    uint8_t slots[] __attribute__((aligned(16)));
+};
+
+/* Takes all that was put, for the nth rpc; of an rpc's end 0. NULL: there is nothing to be said. */
+struct rpc_batch *rpc_line_pack(struct rpc_line *l, unsigned nth);
+
+/* Takes it over. */
+void rpc_line_unpack(struct rpc_line *l, unsigned nth, struct rpc_batch *b);
 
 /* What such a message of so many bytes takes from the credit of its stream. */
 static inline size_t rpc_message_cost(size_t len)

@@ -62,6 +62,156 @@ TEST(what_flows_passes_calls_that_wait)
     rpc_line_close(l);
 }
 
+/* --- a line that was cut --- */
+
+enum { ENDS = 3 };
+
+struct cut {
+    struct rpc_line *core, *rpcs[ENDS];
+    uint64_t put[ENDS], taken[ENDS], answered[ENDS], heard[ENDS];
+};
+
+static void cut_open(struct cut *c)
+{
+    *c = (struct cut){0};
+    c->core = rpc_line_open(&(struct rpc_line_options){.end = RPC_LINE_OF_CORE, .rpcs = ENDS});
+    for (unsigned i = 0; i < ENDS; i++)
+        c->rpcs[i] = rpc_line_open(&(struct rpc_line_options){.end = RPC_LINE_OF_RPC});
+}
+
+static void cut_close(struct cut *c)
+{
+    rpc_line_close(c->core);
+    for (unsigned i = 0; i < ENDS; i++)
+        rpc_line_close(c->rpcs[i]);
+}
+
+/* What the ends have for each other is carried. */
+static void carry(struct cut *c, unsigned nth)
+{
+    struct rpc_batch *b = rpc_line_pack(c->rpcs[nth], 0);
+
+    if (b)
+        rpc_line_unpack(c->core, nth, b);
+    b = rpc_line_pack(c->core, nth);
+    if (b)
+        rpc_line_unpack(c->rpcs[nth], 0, b);
+}
+
+/* The nth call of an rpc. */
+static uint64_t number(uint64_t n, unsigned nth)
+{
+    return n << rpc_line_bits(ENDS) | nth;
+}
+
+static void take_at_core(struct cut *c, uint64_t *steps)
+{
+    struct rpc_event e;
+
+    for (; *steps > 0 && rpc_line_take_event(c->core, RPC_LANE_CALLS, &e); --*steps) {
+        unsigned nth = e.call & 3;
+        CHECK_EQ(e.call, number(++c->taken[nth], nth));
+        CHECK_BYTES(buf_bytes(&e.content), BYTES("event"));
+        buf_free(&e.content);
+        rpc_line_finish(c->core, e.call, RPC_OK, BYTES("reply"));
+        c->answered[nth]++;
+    }
+}
+
+static void take_at_rpc(struct cut *c, unsigned nth)
+{
+    struct rpc_reply r;
+
+    while (rpc_line_take_reply(c->rpcs[nth], &r)) {
+        CHECK_EQ(r.call, number(++c->heard[nth], nth));
+        CHECK_BYTES(buf_bytes(&r.content), BYTES("reply"));
+        buf_free(&r.content);
+    }
+}
+
+TEST(a_cut_line_keeps_the_order_and_finds_the_rpc_of_each_reply)
+{
+    struct cut c;
+    struct rng rng;
+    uint64_t all = 20000, steps, heard = 0;
+
+    rng_seed(&rng, test_seed());
+    cut_open(&c);
+    for (unsigned turn = 0; heard < ENDS * all; turn++) {
+        CHECK(turn < 100 * all);
+        unsigned nth = (unsigned)rng_below(&rng, ENDS);
+        uint64_t count = rng_below(&rng, 100);
+        for (; count > 0 && c.put[nth] < all && rpc_line_has_budget(c.rpcs[nth], RPC_LANE_CALLS);
+             count--)
+            put(c.rpcs[nth], RPC_LANE_CALLS, number(++c.put[nth], nth), "event");
+        if (rng_below(&rng, 2) == 0)
+            carry(&c, nth);
+        steps = rng_below(&rng, 100);
+        if (rpc_line_has_reply_budget(c.core))
+            take_at_core(&c, &steps);
+        nth = (unsigned)rng_below(&rng, ENDS);
+        heard -= c.heard[nth];
+        if (rng_below(&rng, 2) == 0)
+            take_at_rpc(&c, nth);
+        heard += c.heard[nth];
+    }
+    for (unsigned i = 0; i < ENDS; i++)
+        CHECK_EQ(c.answered[i], all);
+    cut_close(&c);
+}
+
+/* However far the other end is behind, no more is put than may wait; and what it takes is told. */
+TEST(a_cut_line_has_the_bounds_of_a_whole_one_for_each_rpc)
+{
+    struct cut c;
+    uint64_t steps = UINT64_MAX;
+    unsigned count = 0;
+
+    cut_open(&c);
+    for (; rpc_line_has_budget(c.rpcs[1], RPC_LANE_CALLS); count++) {
+        put(c.rpcs[1], RPC_LANE_CALLS, number(++c.put[1], 1), "event");
+        if (count % 100 == 0)
+            carry(&c, 1);
+    }
+    CHECK_EQ(count, RPC_LINE_EVENTS_MAX);
+    CHECK(rpc_line_has_budget(c.rpcs[1], RPC_LANE_FLOW));
+    CHECK(rpc_line_has_budget(c.rpcs[0], RPC_LANE_CALLS));
+    carry(&c, 1);
+    CHECK(!rpc_line_has_budget(c.rpcs[1], RPC_LANE_CALLS));
+
+    take_at_core(&c, &steps);
+    CHECK(!rpc_line_has_reply_budget(c.core)); /* an answer to each */
+    carry(&c, 1);
+    CHECK(rpc_line_has_budget(c.rpcs[1], RPC_LANE_CALLS));
+    CHECK(!rpc_line_has_reply_budget(c.core));
+    take_at_rpc(&c, 1);
+    CHECK(!rpc_line_has_reply_budget(c.core));
+    carry(&c, 1);
+    CHECK(rpc_line_has_reply_budget(c.core));
+    CHECK(rpc_line_is_empty(c.core));
+
+    /* The same by bytes: less than a quarter of the bound is not worth a batch of its own. */
+    struct buf large = {0};
+    buf_extend(&large, RPC_LINE_REPLY_BYTES_MAX / 8);
+    memset(large.at, 0, large.len);
+    struct bytes eighth = buf_bytes(&large);
+    for (count = 0; rpc_line_has_reply_budget(c.core); count++) {
+        rpc_line_finish(c.core, number(1, 2), RPC_OK, eighth);
+        carry(&c, 2);
+    }
+    CHECK_EQ(count, 8);
+    struct rpc_reply r;
+    CHECK(rpc_line_take_reply(c.rpcs[2], &r));
+    buf_free(&r.content);
+    CHECK(!rpc_line_pack(c.rpcs[2], 0));
+    CHECK(rpc_line_take_reply(c.rpcs[2], &r));
+    buf_free(&r.content);
+    carry(&c, 2);
+    CHECK(rpc_line_has_reply_budget(c.core));
+    buf_free(&large);
+    cut_close(&c); /* with what is left at an end */
+}
+
 TEST(a_line_has_its_bounds_and_frees_what_is_left_on_it)
 {
     struct rpc_line *l = rpc_line_open(&(struct rpc_line_options){0});

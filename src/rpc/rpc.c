@@ -95,6 +95,8 @@ struct rpc *rpc_open(const struct rpc_options *options)
     r->line = options->line;
     r->logger = options->logger;
     r->clock = options->io->clock;
+    r->id_bits = rpc_line_bits(options->rpcs);
+    assert(options->nth == 0 || options->nth < options->rpcs);
     conn_limit_init(&r->conn_limit, options->conns_max);
     conn_limit_init(&r->probe_limit, RPC_PROBE_CONNS_MAX);
     r->next_turn.run = begin_turn;

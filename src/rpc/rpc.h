@@ -57,6 +57,7 @@ struct rpc_names {
 struct rpc_options {
     const struct io *io;
     struct rpc_line *line; /* outlives rpc */
+    unsigned nth, rpcs;    /* of several, on a thread each: which (line.h); 0, 0: the only one */
     const struct logger *logger;
     const struct rpc_method *methods; /* lent until rpc_close */
     size_t method_count;

@@ -93,6 +93,7 @@ struct rpc {
     size_t spare_count;
     struct call_slot *slots;
     size_t slot_count, slot_cap;
+    unsigned id_bits;       /* of a number, in front of the slot: which rpc */
     uint32_t free_slot;     /* the first of those that are in use by nobody, plus one */
     size_t call_count;      /* alive in either sense */
     struct event next_turn; /* makes sure that there is one, for those in `again` */
