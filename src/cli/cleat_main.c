@@ -235,13 +235,29 @@ static enum err watch_signals(void)
     return e == ERR_OK ? loop_watch_signal(d.loop, &d.interrupt) : e;
 }
 
+/*
+ * Carrying the bytes of a put costs about as much as all else, and three times that by TLS. So one
+ * thread more keeps the core busy, four do by TLS; and two cores are shared with the log and the
+ * store, where another thread only adds the cost of waking it.
+ */
+static unsigned io_threads(void)
+{
+    unsigned cores = loop_cores();
+
+    if (d.config.io_threads >= 0)
+        return (unsigned)d.config.io_threads;
+    return cores <= 2 ? 0 : cores < 8 ? 1 : cores < 16 ? 2 : 4;
+}
+
 static int serve(void)
 {
     struct buf why = {0};
     struct server_options options = {
         .config = &d.config, .logger = &d.logger, .on_failed = on_failed, .on_ready = notify_init};
 
-    enum err e = loop_open(&(struct loop_options){.worker_threads = 2}, &d.loop);
+    struct loop_options loop = {.worker_threads = 2, .io_threads = io_threads()};
+
+    enum err e = loop_open(&loop, &d.loop);
     if (e == ERR_OK) {
         options.io = loop_io(d.loop);
         e = server_open(&options, &why, &d.server);

@@ -323,12 +323,17 @@ static bool read_sizes(struct maker *m)
     int64_t batch_ns = maker_value(m, FLAG_BACKEND_BATCH_INTERVAL)->integer;
     int64_t learners = maker_value(m, FLAG_MAX_LEARNERS)->integer;
     uint64_t defrag_mb = maker_value(m, FLAG_BOOTSTRAP_DEFRAG_THRESHOLD)->number;
+    int64_t io_threads = maker_value(m, FLAG_IO_THREADS)->integer;
 
     if (request_bytes > REQUEST_BYTES_MAX)
         return maker_refuse(m, "--max-request-bytes must be at most %zu (set to %" PRIu64 ")",
                             REQUEST_BYTES_MAX, request_bytes);
     if (batch_ns < 0)
         return maker_refuse(m, "--backend-batch-interval must not be negative");
+    if (io_threads > IO_THREADS_MAX)
+        return maker_refuse(m, "--io-threads must be at most %d (set to %" PRId64 ")",
+                            IO_THREADS_MAX, io_threads);
+    c->io_threads = io_threads < 0 ? -1 : (int)io_threads;
     if (defrag_mb > UINT64_MAX / (uint64_t)MIB)
         return maker_refuse(m, "--bootstrap-defrag-threshold-megabytes is too large");
     c->bootstrap_defrag_bytes = defrag_mb * (uint64_t)MIB;

@@ -125,6 +125,7 @@ struct config {
 
     struct config_token token;
     unsigned bcrypt_cost;
+    int io_threads;         /* for the connections of clients; negative: by the number of cores */
     bool extensive_metrics; /* how long calls take is counted by method */
     bool unsafe_no_fsync;
 

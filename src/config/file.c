@@ -123,6 +123,7 @@ static const struct key {
     {"warning-unary-request-duration", TOP, FLAG_WARNING_UNARY_REQUEST_DURATION, WANT_DURATION,
      false},
     {"max-learners", TOP, FLAG_MAX_LEARNERS, WANT_INT, false},
+    {"io-threads", TOP, FLAG_IO_THREADS, WANT_INT, false},
     {"force-new-cluster", TOP, FLAG_FORCE_NEW_CLUSTER, WANT_BOOL, false},
     {"enable-pprof", TOP, FLAG_ENABLE_PPROF, WANT_BOOL, false},
     {"metrics", TOP, FLAG_METRICS, WANT_TEXT, false},

@@ -1,5 +1,6 @@
 /*
- * flags: every flag of etcd 3.7.1, and Go's way of reading a command line.
+ * flags: every flag of etcd 3.7.1, one of our own (io-threads), and Go's way of reading a command
+ * line.
  *
  * The table names all of them, also those that do nothing here yet, since a flag that is unknown
  * and one that is not supported are told apart. Private to the room.
@@ -199,6 +200,9 @@ enum flag_section {
       "Features that are turned on or off, as Name=true,Name=false: InitialCorruptCheck, "         \
       "CompactHashCheck, LeaseCheckpoint, LeaseCheckpointPersist, FastLeaseKeepAlive; etcd's "     \
       "others as they are.")                                                                       \
+    X(IO_THREADS, "io-threads", INT, "-1", TUNING,                                                 \
+      "Threads for the connections of clients (0: the one that does all else; negative: by the "   \
+      "number of cores, 0 on two or fewer).")                                                      \
     X(UNSAFE_NO_FSYNC, "unsafe-no-fsync", BOOL, "false", UNSAFE,                                   \
       "Do not sync the log. A power cut then loses what was promised.")
 

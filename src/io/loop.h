@@ -40,6 +40,9 @@ typedef void loop_turn(void *context);
  */
 MUST_CHECK enum err loop_open(const struct loop_options *options, struct loop **out);
 
+/* How many threads of this process can run at once; at least 1. */
+unsigned loop_cores(void);
+
 /* The seams, good until loop_close. */
 const struct io *loop_io(struct loop *l);
 

@@ -209,6 +209,11 @@ enum err loop_open(const struct loop_options *options, struct loop **out)
     return ERR_OK;
 }
 
+unsigned loop_cores(void)
+{
+    return uv_available_parallelism();
+}
+
 const struct io *loop_io(struct loop *l)
 {
     return &l->io;

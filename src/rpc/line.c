@@ -107,6 +107,16 @@ struct rpc_line *rpc_line_open(const struct rpc_line_options *options)
     return l;
 }
 
+static void free_replies(struct far *f)
+{
+    while (f->replies.count > 0) {
+        struct reply_slot *slot = ring_pop(&f->replies);
+        buf_free(&slot->value.content);
+        blob_unref(slot->value.rest);
+    }
+    f->reply_bytes = 0;
+}
+
 void rpc_line_close(struct rpc_line *l)
 {
     if (!l)
@@ -117,11 +127,7 @@ void rpc_line_close(struct rpc_line *l)
         mem_free(l->lanes[i].at);
     }
     for (unsigned i = 0; i < l->far_count; i++) {
-        while (l->fars[i].replies.count > 0) {
-            struct reply_slot *slot = ring_pop(&l->fars[i].replies);
-            buf_free(&slot->value.content);
-            blob_unref(slot->value.rest);
-        }
+        free_replies(&l->fars[i]);
         mem_free(l->fars[i].replies.at);
     }
     mem_free(l->fars);
@@ -374,6 +380,15 @@ void rpc_line_unpack(struct rpc_line *l, unsigned nth, struct rpc_batch *b)
         f->reply_bytes += b->sent.reply_bytes;
     }
     mem_free(b);
+}
+
+void rpc_line_drop(struct rpc_line *l, unsigned nth)
+{
+    struct far *f = &l->fars[nth];
+
+    assert(l->o.end == RPC_LINE_OF_CORE && nth < l->far_count);
+    free_replies(f);
+    f->away = f->taken = (struct rpc_tally){0};
 }
 
 /* --- shorter words --- */

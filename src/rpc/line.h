@@ -238,6 +238,9 @@ struct rpc_batch *rpc_line_pack(struct rpc_line *l, unsigned nth);
 /* Takes it over. */
 void rpc_line_unpack(struct rpc_line *l, unsigned nth, struct rpc_batch *b);
 
+/* The nth rpc has gone: what was put for it is freed, and nobody waits for it to take anything. */
+void rpc_line_drop(struct rpc_line *l, unsigned nth);
+
 /* What such a message of so many bytes takes from the credit of its stream. */
 static inline size_t rpc_message_cost(size_t len)
 {

@@ -7,6 +7,7 @@
 #include "io/net.h"
 #include "rpc/rpc.h"
 #include "server/state.h"
+#include "server/wires.h"
 #include "watch/watch.h"
 
 /* Where it is listened. */
@@ -67,7 +68,12 @@ static enum err open_tls(struct clients *c, struct buf *why)
                                      .rejected = "rejected connection on client endpoint",
                                      .offers_h2 = true};
 
-    return needs_tls(c) ? secure_open(&c->secure, &options, why) : ERR_OK;
+    if (!needs_tls(c))
+        return ERR_OK;
+    if (!c->wires)
+        return secure_open(&c->secure, &options, why);
+    enum err e = secure_find_files(&c->secure, &options, why);
+    return e == ERR_OK ? wires_open_tls(c->wires, &c->secure, &options, why) : e;
 }
 
 static enum err listen_at(struct clients *c, struct clients_place *p, struct buf *why)
@@ -75,9 +81,10 @@ static enum err listen_at(struct clients *c, struct clients_place *p, struct buf
     struct rpc_place place = {.address = p->listen->address, .serves = p->serves};
     char text[NET_TEXT_MAX];
 
-    if (p->is_secure)
+    if (p->is_secure && !c->wires)
         place.net = tls_net(c->secure.tls);
-    enum err e = rpc_listen(c->rpc, &place, &p->bound);
+    enum err e = c->wires ? wires_listen(c->wires, &place, p->is_secure, &p->bound)
+                          : rpc_listen(c->rpc, &place, &p->bound);
     if (e != ERR_OK)
         buf_printf(why, "cannot listen on %s for clients: %s",
                    net_address_text(&place.address, text), err_text(e));
@@ -90,6 +97,11 @@ static enum err listen_to_clients(struct clients *c, struct buf *why)
     enum err e = open_tls(c, why);
     for (size_t i = 0; e == ERR_OK && i < c->place_count; i++)
         e = listen_at(c, &c->places[i], why);
+    if (e != ERR_OK || !c->wires)
+        return e;
+    e = wires_start(c->wires);
+    if (e != ERR_OK)
+        buf_printf(why, "cannot start a thread for clients: %s", err_text(e));
     return e;
 }
 
@@ -132,9 +144,13 @@ enum err clients_listen(struct clients *c, const struct io *io, const struct con
                         unsigned line_delay_turns_max, struct buf *why)
 {
     *c = (struct clients){.io = io, .config = config, .logger = logger};
-    c->line = rpc_line_open(
-        &(struct rpc_line_options){.delay_turns_max = line_delay_turns_max, .seed = map_seed});
-    c->rpc = rpc_open(&(struct rpc_options){
+    c->line = rpc_line_open(&(struct rpc_line_options){
+        .delay_turns_max = line_delay_turns_max,
+        .seed = map_seed,
+        .end = io->thread_count > 0 ? RPC_LINE_OF_CORE : RPC_LINE_WHOLE,
+        .rpcs = io->thread_count,
+    });
+    struct rpc_options rpc = {
         .io = io,
         .line = c->line,
         .logger = logger,
@@ -153,7 +169,11 @@ enum err clients_listen(struct clients *c, const struct io *io, const struct con
         .conns_max = conns_max(io->files_max),
         .seed = map_seed,
         .reuse_port = config->reuse_port,
-    });
+    };
+    if (io->thread_count > 0)
+        c->wires = wires_open(io, &rpc, c->line);
+    else
+        c->rpc = rpc_open(&rpc);
     enum err e = check_files(io->files_max, config, why);
     return e == ERR_OK ? listen_to_clients(c, why) : e;
 }
@@ -167,7 +187,7 @@ void clients_serve(const struct clients *c)
 {
     char text[NET_TEXT_MAX];
 
-    if (c->secure.tls)
+    if (needs_tls(c))
         secure_say(&c->secure, c->logger, c->config, &c->config->client_tls,
                    "starting with client TLS");
     log_info(c->logger, "ready to serve client requests");
@@ -188,15 +208,49 @@ uint16_t clients_port(const struct clients *c, size_t nth)
     return nth < c->place_count ? c->places[nth].bound.port : 0;
 }
 
+void clients_deliver(struct clients *c)
+{
+    if (c->rpc)
+        rpc_deliver(c->rpc);
+}
+
+void clients_flush(struct clients *c)
+{
+    if (c->rpc)
+        rpc_flush(c->rpc);
+    else
+        wires_flush(c->wires);
+}
+
+bool clients_have_events(const struct clients *c)
+{
+    return c->rpc && rpc_has_events(c->rpc);
+}
+
+bool clients_are_idle(const struct clients *c)
+{
+    return c->rpc ? rpc_is_idle(c->rpc) : wires_are_gone(c->wires);
+}
+
 bool clients_are_gone(const struct clients *c)
 {
-    return rpc_is_idle(c->rpc) && secure_is_idle(&c->secure);
+    return clients_are_idle(c) && secure_is_idle(&c->secure);
 }
 
 void clients_stop(struct clients *c)
 {
     if (c->rpc)
         rpc_stop(c->rpc);
+    if (c->wires)
+        wires_stop(c->wires, !c->api);
+}
+
+void clients_cut(struct clients *c)
+{
+    if (c->rpc)
+        rpc_cut(c->rpc);
+    if (c->wires)
+        wires_cut(c->wires);
 }
 
 /* --- the rooms --- */
@@ -247,9 +301,11 @@ void clients_open(struct clients *c, const struct state *state, struct entropy *
 
 void clients_close(struct clients *c)
 {
-    clients_stop(c); /* a boot that was refused has only listeners */
+    if (c->rpc)
+        rpc_stop(c->rpc); /* a boot that was refused has only listeners */
     api_close(c->api);
     rpc_close(c->rpc);
+    wires_close(c->wires);
     secure_close(&c->secure);
     rpc_line_close(c->line);
     watch_close(c->watch);
@@ -258,7 +314,7 @@ void clients_close(struct clients *c)
 
 void clients_abandon(struct clients *c)
 {
-    assert(!c->secure.tls); /* only worlds that have none forget their connections */
+    assert(!c->secure.tls && !c->wires); /* only worlds that have none forget their connections */
     rpc_abandon(c->rpc);
     api_abandon(c->api);
     rpc_line_close(c->line);
@@ -269,6 +325,7 @@ void clients_abandon(struct clients *c)
 void clients_check(const struct clients *c)
 {
     watch_check(c->watch);
-    rpc_check(c->rpc);
+    if (c->rpc)
+        rpc_check(c->rpc);
     api_check(c->api);
 }

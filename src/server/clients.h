@@ -2,6 +2,7 @@
  * clients: where this member can be reached, and who answers there.
  *
  *     sockets --> rpc --> line --> api (with watch behind it) --> the turn
+ *     as far as the line on the core's thread, or on others (wires.h)
  *
  * Places are by TLS or not, as their URLs say. All are taken before anything on disk is touched: a
  * server that is started twice by mistake says so and leaves nothing behind. Clients who come early
@@ -29,17 +30,19 @@ struct rpc;
 struct rpc_line;
 struct state;
 struct watch;
+struct wires;
 
 struct clients {
     const struct io *io;
     const struct config *config;
     const struct logger *logger;
 
-    struct rpc *rpc;
-    struct rpc_line *line; /* between rpc and api */
+    struct rpc *rpc;       /* NULL: on threads of their own, */
+    struct wires *wires;   /* which these are; otherwise NULL */
+    struct rpc_line *line; /* between rpc and api; or the core's end of it */
     struct watch *watch;
     struct api *api;
-    struct secure secure;         /* for places by TLS, if there are any */
+    struct secure secure;         /* for places by TLS, if there are any; its tls is rpc's */
     atomic_bool names_are_users;  /* as rpc is told; the server keeps it up to date */
     struct clients_place *places; /* listened at: for clients, for HTTP, for probes */
     size_t place_count;
@@ -61,11 +64,20 @@ void clients_serve(const struct clients *c);
 /* Of the nth place, in the order of the flags; 0: there are fewer. */
 uint16_t clients_port(const struct clients *c, size_t nth);
 
-/* Nobody is connected, nor could be. */
+/* At the begin of the turn, what they have said is put on the line; at its end replies leave. */
+void clients_deliver(struct clients *c);
+void clients_flush(struct clients *c);
+
+/* Would clients_deliver do something? */
+bool clients_have_events(const struct clients *c);
+
+/* Nobody is connected, nor could be; the first but for who is shaking hands. */
+bool clients_are_idle(const struct clients *c);
 bool clients_are_gone(const struct clients *c);
 
-/* Nobody new. Also when only some of it has been opened. */
+/* Nobody new. Also when only some of it has been opened. Later: who is left is cut off. */
 void clients_stop(struct clients *c);
+void clients_cut(struct clients *c);
 
 void clients_close(struct clients *c);
 /* What is under way ends without a word. */

@@ -139,17 +139,26 @@ static struct tls_options tls_options_of(const struct secure *s, const struct se
     };
 }
 
-enum err secure_open(struct secure *s, const struct secure_options *options, struct buf *why)
+enum err secure_find_files(struct secure *s, const struct secure_options *options, struct buf *why)
 {
     s->cert_file = options->flags->cert_file;
     s->key_file = options->flags->key_file;
-    if (options->flags->makes_cert) {
-        enum err e = find_or_make_pair(s, options, why);
-        if (e != ERR_OK)
-            return e;
-    }
+    return options->flags->makes_cert ? find_or_make_pair(s, options, why) : ERR_OK;
+}
+
+enum err secure_open_tls(const struct secure *s, const struct secure_options *options,
+                         struct buf *why, struct tls **out)
+{
     struct tls_options tls = tls_options_of(s, options);
-    return tls_open(&tls, why, &s->tls) ? ERR_OK : ERR_DENIED;
+
+    return tls_open(&tls, why, out) ? ERR_OK : ERR_DENIED;
+}
+
+enum err secure_open(struct secure *s, const struct secure_options *options, struct buf *why)
+{
+    enum err e = secure_find_files(s, options, why);
+
+    return e == ERR_OK ? secure_open_tls(s, options, why, &s->tls) : e;
 }
 
 bool secure_is_idle(const struct secure *s)

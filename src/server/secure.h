@@ -37,6 +37,13 @@ struct secure_options {
 /* On one that is all zeroes; also when it fails secure_close takes what there is. */
 MUST_CHECK enum err secure_open(struct secure *s, const struct secure_options *options,
                                 struct buf *why);
+
+/* The same in two steps, for those who need one of each thread: which files, then as many as there
+ * are io's. Those are the caller's. */
+MUST_CHECK enum err secure_find_files(struct secure *s, const struct secure_options *options,
+                                      struct buf *why);
+MUST_CHECK enum err secure_open_tls(const struct secure *s, const struct secure_options *options,
+                                    struct buf *why, struct tls **out);
 bool secure_is_idle(const struct secure *s);
 void secure_close(struct secure *s);
 

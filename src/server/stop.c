@@ -51,10 +51,10 @@ void stop_some(struct server *s)
         return;
     if (s->boot)
         peering_stop(&s->peering);
-    if (!rpc_is_idle(s->clients.rpc)) {
+    if (!clients_are_idle(&s->clients)) {
         if (!s->has_cut && s->facts.now_ms - s->stop_ms >= STOP_GRACE_MS) {
             s->has_cut = true;
-            rpc_cut(s->clients.rpc);
+            clients_cut(&s->clients);
         }
         return;
     }
@@ -83,7 +83,7 @@ bool server_has_stopped(const struct server *s)
 
     return s->is_stopping && s->final_sync_asked && is_written && wal_is_idle(s->wal) &&
            backend_is_idle(s->state.backend) && clients_are_gone(&s->clients) &&
-           !rpc_has_events(s->clients.rpc) && rpc_line_is_empty(s->clients.line) &&
+           !clients_have_events(&s->clients) && rpc_line_is_empty(s->clients.line) &&
            peering_is_idle(&s->peering) && snapshot_is_over(s) && install_is_over(s) &&
            list_empty(&s->install.olds) && cutting_is_idle(&s->cutting) &&
            receiving_is_idle(&s->receiving) && metrics_is_idle(s->metrics) &&

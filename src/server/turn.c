@@ -778,7 +778,7 @@ static void hear_clients(struct server *s)
     struct rpc_event event;
 
     rpc_line_turn(s->clients.line);
-    rpc_deliver(s->clients.rpc);
+    clients_deliver(&s->clients);
     while (can_reply(s) && rpc_line_take_event(s->clients.line, RPC_LANE_FLOW, &event))
         api_event(s->clients.api, &event);
     while (can_reply(s) && hears_probes(s) &&
@@ -969,7 +969,7 @@ static bool has_more(const struct server *s)
         return true;
     if (rpc_line_has_events(line, RPC_LANE_PROBES) && hears_probes(s))
         return true;
-    if (rpc_has_events(s->clients.rpc) || pending_has_confirmed(&s->pending))
+    if (clients_have_events(&s->clients) || pending_has_confirmed(&s->pending))
         return true;
     if (next_entry(s) || cutting_has_more(&s->cutting))
         return true;
@@ -1023,7 +1023,7 @@ static void work(struct server *s)
     atomic_store_explicit(&s->clients.names_are_users,
                           s->config->client_tls.client_cert_auth && auth_is_enabled(s->state.auth),
                           memory_order_relaxed);
-    rpc_flush(s->clients.rpc);
+    clients_flush(&s->clients);
     if (more || has_more(s))
         server_come_back(s);
 }
