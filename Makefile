@@ -5,6 +5,7 @@
 #   make run-cluster  three members on 2379, 22379 and 32379, ready to kill (docs/operations.md)
 #   make test       install what is missing, build, run every test
 #   make asan|tsan  the tests again under sanitizers (build/asan, build/tsan)
+#   make threads    whole programs again with --io-threads 1; part of make tsan, too
 #   make fuzz       every fuzzer for FUZZ_SECONDS (20) each
 #   make lint       formatting, includes, clang-tidy, and a warning-free build with clang
 #   make bench      micro-benchmarks
@@ -86,9 +87,9 @@ PROGRAMS += $(patsubst tests/raft/%_main.c,$(BUILD)/raft-%,$(filter tests/raft/%
 PROGRAMS += $(patsubst tests/model/%_main.c,$(BUILD)/model-%,$(filter tests/model/%_main.c,$(TOOLS)))
 PROGRAMS += $(patsubst tests/cluster/%_main.c,$(BUILD)/cluster-%,$(filter tests/cluster/%_main.c,$(TOOLS)))
 
-.PHONY: all run run-cluster test check asan tsan fuzz lint format bench sim cluster-faults cluster-installs \
-        cluster-chores cluster-soak cluster-failover cluster-catchup interop peers peers36 h2spec \
-        clients install clean FORCE
+.PHONY: all run run-cluster test check threads asan tsan fuzz lint format bench sim cluster-faults \
+        cluster-installs cluster-chores cluster-soak cluster-failover cluster-catchup interop peers \
+        peers36 h2spec clients install clean FORCE
 .DELETE_ON_ERROR:
 .SECONDARY:
 all: $(PROGRAMS) compile_commands.json
@@ -166,8 +167,16 @@ asan:
 	+@$(SANITIZED) BUILD=build/asan SANITIZE=address,undefined
 tsan:
 	@scripts/setup test
-	+@TSAN_OPTIONS=suppressions=$(CURDIR)/tests/harness/tsan.suppressions \
-	    $(SANITIZED) BUILD=build/tsan SANITIZE=thread
+	+@export TSAN_OPTIONS=suppressions=$(CURDIR)/tests/harness/tsan.suppressions && \
+	    $(SANITIZED) BUILD=build/tsan SANITIZE=thread && \
+	    $(MAKE) --no-print-directory CC=$(CLANG) BUILD=build/tsan SANITIZE=thread threads
+
+# Whole programs again with a thread for clients: whatever a test starts gets it by its environment.
+# Its own tests, a kill loop, and clients of all kinds.
+WITH_THREADS = io/thread_test wires_test line_test server/process_test api/etcd_test crash_loop_test \
+               hostile_test tls_client_test places_test gateway_test session_test concurrency_test
+threads: all
+	@ETCD_IO_THREADS=1 $(BUILD)/cleat-test -j 2 $(or $(T),$(WITH_THREADS))
 
 bench: all
 	@$(BUILD)/cleat-bench micro
