@@ -148,8 +148,10 @@ static void remember_hash(struct mvcc *m)
         m->hash_count--;
     }
     assert(m->hash_count == 0 || m->hashes[m->hash_count - 1].revision < m->now.revision);
-    m->hashes[m->hash_count++] = (struct compaction_hash){
-        .revision = m->now.revision, .compact_revision = m->now.before, .hash = m->hashing.hash};
+    m->hashes[m->hash_count++] = (struct compaction_hash){.revision = m->now.revision,
+                                                          .compact_revision = m->now.before,
+                                                          .hash = m->hashing.hash,
+                                                          .other = m->hashing.other};
 }
 
 static void finish(struct mvcc *m)

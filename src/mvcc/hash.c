@@ -11,6 +11,7 @@ static bool recall(const struct mvcc *m, struct mvcc_hash *h)
         if (known->revision != h->revision || h->revision == 0)
             continue;
         h->hash = known->hash;
+        h->other = known->other;
         h->compact_revision = known->compact_revision;
         return true;
     }
@@ -21,7 +22,7 @@ static void begin_hash(struct mvcc *m, struct mvcc_hash *h)
 {
     struct key_range all = key_range(BYTES(""), BYTES("\0")); /* a bump counts, too */
 
-    h->hash = crc32c(0, BYTES("key"));
+    h->hash = h->other = crc32c(0, BYTES("key"));
     h->next = (struct revision){0, 0};
     keyindex_cursor_open(m->index, &all, revision_whole(h->revision), false, &h->pin.cursor);
     h->pin.walking = true;
@@ -110,9 +111,9 @@ static bool find_keep(struct mvcc *m, struct mvcc_hash *h, unsigned *steps)
         any = keyindex_keeps(m->index, found.key, found.mod, h->revision);
     if (!any && *steps == 0)
         return false;
-    if (!any && h->of_compaction)
-        any = has_change_at(m, h->revision);
-    h->keep = any ? h->revision : h->compact_revision;
+    bool is_emptied = !any && has_change_at(m, h->revision);
+    h->keep = any || (is_emptied && h->of_compaction) ? h->revision : h->compact_revision;
+    h->keep_of_other = any || (is_emptied && !h->of_compaction) ? h->revision : h->compact_revision;
     h->has_keep = true;
     keyindex_cursor_close(&h->pin.cursor);
     h->pin.walking = false;
@@ -134,8 +135,12 @@ static bool hash_entry(struct mvcc *m, struct mvcc_hash *h, struct bytes key, st
     if (at.main > h->revision)
         return false;
     h->next = (struct revision){at.main, at.sub + 1};
-    if (at.main > h->compact_revision || keyindex_keeps(m->index, kv.key, at, h->keep))
+    bool is_newer = at.main > h->compact_revision;
+    if (is_newer || keyindex_keeps(m->index, kv.key, at, h->keep))
         h->hash = crc32c(crc32c(h->hash, key), value);
+    if (h->keep_of_other != h->keep &&
+        (is_newer || keyindex_keeps(m->index, kv.key, at, h->keep_of_other)))
+        h->other = crc32c(crc32c(h->other, key), value);
     return true;
 }
 
@@ -168,6 +173,8 @@ static bool hash_some(struct mvcc *m, struct mvcc_hash *h, unsigned steps)
     backend_view_open(m->backend, &v);
     bool ended = hash_walk(m, h, &v, steps);
     backend_view_close(&v);
+    if (h->keep_of_other == h->keep)
+        h->other = h->hash;
     return ended;
 }
 
@@ -213,8 +220,10 @@ bool mvcc_compaction_hash(const struct mvcc *m, size_t nth, struct mvcc_hash *ou
         return false;
     const struct compaction_hash *h = &m->hashes[m->hash_count - 1 - nth];
 
-    *out = (struct mvcc_hash){
-        .revision = h->revision, .hash = h->hash, .compact_revision = h->compact_revision};
+    *out = (struct mvcc_hash){.revision = h->revision,
+                              .hash = h->hash,
+                              .other = h->other,
+                              .compact_revision = h->compact_revision};
     return true;
 }
 

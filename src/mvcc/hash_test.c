@@ -213,6 +213,42 @@ TEST(hashkv_at_a_compaction_that_keeps_nothing_but_a_tombstone)
     mvcc_rig_free(&r);
 }
 
+static struct mvcc_hash whole_hash(struct mvcc_rig *r, int64_t revision)
+{
+    struct mvcc_hash h = {.revision = revision};
+
+    CHECK_EQ(mvcc_hash_open(r->m, &h), MVCC_OK);
+    while (!mvcc_hash_some(r->m, &h, 1))
+        ;
+    mvcc_hash_close(r->m, &h);
+    return h;
+}
+
+/* So whoever has not compacted yet, and whoever has, know of each other. */
+TEST(hashkv_knows_the_other_hash_of_a_revision_that_leaves_no_key)
+{
+    struct mvcc_hash before, after, listed;
+    struct mvcc_rig r;
+
+    mvcc_rig_init(&r, BACKEND_RIG_MEMORY);
+    mvcc_rig_put(&r, "a", "1");
+    CHECK_EQ(whole_hash(&r, 2).other, whole_hash(&r, 2).hash);
+    CHECK_EQ(mvcc_rig_compact(&r, 2), MVCC_OK);
+    mvcc_rig_settle(&r);
+    mvcc_rig_delete(&r, "a");
+    before = whole_hash(&r, 3);
+    CHECK_EQ(mvcc_rig_compact(&r, 3), MVCC_OK);
+    mvcc_rig_settle(&r);
+    after = whole_hash(&r, 3);
+
+    CHECK(before.hash != after.hash);
+    CHECK_EQ(before.other, after.hash);
+    CHECK_EQ(after.other, before.hash);
+    CHECK(mvcc_compaction_hash(r.m, 0, &listed));
+    CHECK_EQ(listed.other, before.hash);
+    mvcc_rig_free(&r);
+}
+
 TEST(hashkv_knows_its_bounds)
 {
     struct mvcc_rig r;

@@ -350,14 +350,19 @@ void mvcc_image_unpin(struct mvcc *m);
  * store is closed: at such a revision that hash is the result, with the compact revision before it.
  * There is none of a compaction that was asked for before the one before it was through, nor of one
  * that goes on after a restart: what it finds does not begin where the one before it ended.
+ *
+ * Where no key is alive at a revision that deletes some, etcd's compaction there finds another hash
+ * than HashKV did before it, in the same store. Whoever compares himself with others knows both.
  */
 struct mvcc_hash {
     int64_t revision;
     uint32_t hash;
+    uint32_t other; /* of the same store: by a compaction at its revision; or, of one, before it */
     int64_t compact_revision; /* -1: nothing was ever compacted */
     struct mvcc_scan pin;     /* from here on mvcc's own */
     struct revision next;
     int64_t keep; /* of what is at or below the compact revision, what this one would keep counts */
+    int64_t keep_of_other;
     bool open, has_keep, is_known, of_compaction;
     struct mvcc_waiter waiter;
 };

@@ -28,7 +28,7 @@ struct compaction {
 /* What HashKV says at the revision of a compaction. */
 struct compaction_hash {
     int64_t revision, compact_revision;
-    uint32_t hash;
+    uint32_t hash, other;
 };
 
 /* Something to be deleted from the store. */

@@ -63,7 +63,20 @@ static void begin_hashing(struct corruption *c, enum corruption_step step)
     assert(result == MVCC_OK); /* the newest revision is always there */
 }
 
-static void ask_others(struct corruption *c, const struct member_hash *own)
+static struct own_hash own_hash(const struct mvcc_hash *h)
+{
+    return (struct own_hash){.revision = h->revision,
+                             .compact_revision = h->compact_revision,
+                             .hash = h->hash,
+                             .other = h->other};
+}
+
+static bool is_of_same(const struct corruption *c, uint32_t hash)
+{
+    return hash == c->own.hash || hash == c->own.other;
+}
+
+static void ask_others(struct corruption *c, const struct own_hash *own)
 {
     size_t count;
     const struct pb_member *members = cluster_members(c->o.cluster, &count);
@@ -111,7 +124,8 @@ void corruption_begin_initial(struct corruption *c)
 static void say_initial(const struct corruption *c, const char *message,
                         const struct hash_reply *reply)
 {
-    const struct member_hash *own = &c->own, *remote = &reply->hash;
+    const struct own_hash *own = &c->own;
+    const struct member_hash *remote = &reply->hash;
     struct bytes url = reply->urls[reply->asked - 1];
 
     if (reply->kind == HASH_REPLY_OK)
@@ -149,7 +163,7 @@ static bool differs_from(const struct corruption *c, const struct hash_reply *re
     case HASH_REPLY_OK:
         break;
     }
-    if (reply->hash.hash == c->own.hash)
+    if (is_of_same(c, reply->hash.hash))
         return false;
     if (reply->hash.compact_revision != c->own.compact_revision) {
         say_initial(c, "found different compact revision values from remote peer", reply);
@@ -199,7 +213,7 @@ static void judge_follower(struct corruption *c, const struct hash_reply *reply,
                  LOG_ID("follower-peer-id", reply->member));
         name_first(c, reply->member, has_named);
     }
-    if (h->compact_revision == c->own.compact_revision && h->hash != c->own.hash) {
+    if (h->compact_revision == c->own.compact_revision && !is_of_same(c, h->hash)) {
         log_warn(c->o.logger, "same compact revision then hashes must match",
                  LOG_I64("leader-compact-revision", compacted), LOG_U64("leader-hash", c->own.hash),
                  LOG_I64("follower-compact-revision", h->compact_revision),
@@ -323,7 +337,8 @@ static size_t group_replies(const struct corruption *c, struct alike *groups, si
             say_skipped(c, reply);
             continue;
         }
-        add_alike(groups, count, reply->hash.hash, reply->member);
+        uint32_t hash = is_of_same(c, reply->hash.hash) ? c->own.hash : reply->hash.hash;
+        add_alike(groups, count, hash, reply->member);
         compared++;
     }
     return compared;
@@ -373,7 +388,7 @@ static void name_minority(struct corruption *c, const struct alike *groups, size
 /* True: all members have it, and agree. */
 static bool is_whole(struct corruption *c, size_t compared)
 {
-    const struct member_hash *own = &c->own;
+    const struct own_hash *own = &c->own;
 
     if (compared < c->round.count) {
         log_warn(c->o.logger,
@@ -440,8 +455,7 @@ static void begin_compactions(struct corruption *c)
     for (size_t i = 0; mvcc_compaction_hash(c->o.mvcc, i, &h); i++) {
         if (h.revision <= c->checked_revision)
             break;
-        c->compactions[c->compaction_count++] = (struct member_hash){
-            .revision = h.revision, .compact_revision = h.compact_revision, .hash = h.hash};
+        c->compactions[c->compaction_count++] = own_hash(&h);
     }
     ask_next_compaction(c);
 }
@@ -503,8 +517,7 @@ static void begin_what_is_due(struct corruption *c)
 static void hashed(struct corruption *c)
 {
     struct mvcc_hash h = c->hashing;
-    struct member_hash own = {
-        .revision = h.revision, .compact_revision = h.compact_revision, .hash = h.hash};
+    struct own_hash own = own_hash(&h);
 
     mvcc_hash_close(c->o.mvcc, &c->hashing);
     if (c->step == CORRUPTION_HASHING_AGAIN)

@@ -58,6 +58,12 @@ enum corruption_step {
 
 enum corruption_kind { CORRUPTION_INITIAL, CORRUPTION_PERIODIC, CORRUPTION_COMPACTION };
 
+/* A hash of ours, and what others may say who hold the same (mvcc.h). */
+struct own_hash {
+    int64_t revision, compact_revision;
+    uint32_t hash, other;
+};
+
 struct corruption {
     struct corruption_options o;
     enum corruption_step step;
@@ -66,12 +72,12 @@ struct corruption {
     struct timer timer; /* for the next of them, while none is under way */
 
     struct mvcc_hash hashing; /* our own */
-    struct member_hash own;   /* that the others are compared with */
+    struct own_hash own;      /* that the others are compared with */
     struct hash_round round;
     struct api_call call; /* while pending has it: the read round */
     bool call_is_due;
 
-    struct member_hash compactions[MVCC_HASHES_MAX]; /* to be compared, from `compared` on */
+    struct own_hash compactions[MVCC_HASHES_MAX]; /* to be compared, from `compared` on */
     size_t compaction_count, compared;
     int64_t checked_revision; /* of a compaction, the newest that all members agreed on */
 

@@ -321,6 +321,50 @@ TEST(a_compaction_that_differs_from_the_majority_names_its_member)
     check_compaction_names(true);
 }
 
+static void delete_all(struct cluster_rig *r, unsigned n)
+{
+    struct visit v;
+
+    cluster_rig_ask(
+        r, n, &v, "/etcdserverpb.KV/DeleteRange", &pb_delete_range_request_schema,
+        &(struct pb_delete_range_request){.key = BYTES("\0"), .range_end = BYTES("\0")});
+    cluster_rig_until_over(r, &v);
+    CHECK_EQ(v.message_count, 1);
+    visit_free(&v);
+}
+
+/* No key is left at the revision of a compaction: whoever has not made it yet, and whoever has, say
+ * different things of the same store. */
+static void check_emptied(const char *const *flags, bool is_compacted, const char *end)
+{
+    struct cluster_rig r;
+
+    open_with(&r, 3, flags);
+    unsigned leader = cluster_rig_leader(&r);
+    compact(&r, leader, LAST);
+    until_checked(&r, leader, end);
+    delete_all(&r, leader);
+    if (is_compacted)
+        compact(&r, leader, LAST + 1);
+    struct corruption *c = &r.at[leader]->server->corruption;
+    while (c->step != CORRUPTION_ASKING || c->own.revision != LAST + 1)
+        cluster_rig_step(&r);
+    CHECK_EQ(c->own.compact_revision, LAST);
+    CHECK(c->own.other != c->own.hash);
+    tell_scripted(c, 0, &(struct scripted){0, LAST, c->own.other - c->own.hash});
+    tell_scripted(c, 1, &(struct scripted){0, LAST, 0});
+    buf_clear(&r.at[leader]->logged);
+    until_logged(&r, leader, end);
+    CHECK_STR(alarms(&r, leader, PB_ALARM_GET, 0), "");
+    cluster_rig_close(&r);
+}
+
+TEST(nobody_is_named_for_a_compaction_that_it_has_not_made_yet)
+{
+    check_emptied(compactions, true, COMPACTION_END);
+    check_emptied(periodic, false, PERIODIC_END);
+}
+
 TEST(without_a_majority_nobody_can_be_named)
 {
     struct cluster_rig r;
