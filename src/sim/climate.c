@@ -223,6 +223,15 @@ void climate_draw_retention(struct climate *c, struct rng *rng)
         c->retention_ms = 20000;
 }
 
+/* Nothing changes a store behind its member's back where members come and go: there whoever is
+ * named is named wrongly, and writes are refused that must not be. */
+void climate_draw_checks(struct climate *c, struct rng *rng)
+{
+    bool is_on = rng_chance(rng, 1, 2);
+
+    c->checks_corruption = is_on && climate_has(c, FAULT_MEMBERS);
+}
+
 /* --- flags --- */
 
 struct line {
@@ -312,6 +321,11 @@ size_t climate_flags(const struct climate *c, unsigned member, const char *joins
     if (climate_has(c, FAULT_AUTH)) {
         add_number(&l, "bcrypt-cost", 4, ""); /* the least there is */
         add_number(&l, "auth-token-ttl", c->token_ttl_s, "");
+    }
+    if (c->checks_corruption) {
+        add(&l, "--feature-gates=InitialCorruptCheck=true,CompactHashCheck=true");
+        add(&l, "--corrupt-check-time=700ms");
+        add(&l, "--compact-hash-check-time=900ms");
     }
     add_pace(&l, c, rng);
     add_number(&l, "max-wals", rng_below(rng, 4), "");

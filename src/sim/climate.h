@@ -62,7 +62,6 @@ enum sim_fault sim_fault_named(const char *name);
 struct climate {
     unsigned members; /* that found the cluster */
     unsigned hosts;   /* and those that may join it later: at least as many */
-    bool lax_changes; /* of members, whoever is connected: in a storm most are refused else */
     uint32_t faults;
 
     /* the clients */
@@ -83,7 +82,8 @@ struct climate {
 
     /* the flags that stay */
     uint64_t heartbeat_ms, election_ms, quota_bytes, notify_ms;
-    bool pre_vote;
+    bool pre_vote, checks_corruption;
+    bool lax_changes;      /* of members, whoever is connected: in a storm most are refused else */
     uint64_t retention_ms; /* of history that is compacted by itself; 0: it is not */
 
     bool short_logs;         /* members that were away need a snapshot of another */
@@ -139,6 +139,9 @@ void climate_draw_compactions(struct climate *c, struct rng *rng);
 /* The same: is history compacted by itself? Not where the witness could be away for as long: where
  * ends are not heard of, or it has to log in. */
 void climate_draw_retention(struct climate *c, struct rng *rng);
+
+/* The same: do members compare what they hold, in each of the three ways? */
+void climate_draw_checks(struct climate *c, struct rng *rng);
 
 static inline bool climate_has(const struct climate *c, enum sim_fault fault)
 {

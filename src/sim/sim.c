@@ -170,6 +170,7 @@ static void draw_climate(struct sim *s)
     climate_draw_operators(c, &s->operators);
     climate_draw_standstills(c, &s->standstills);
     climate_draw_retention(c, &s->retentions);
+    climate_draw_checks(c, &s->checks);
     s->retention.ns =
         c->retention_ms * (1000000 - SIM_CLOCK_RATE_OFF_MAX); /* a clock may be fast */
     if (s->o.install_turns > 0)
@@ -222,6 +223,7 @@ static void begin(struct sim *s, const struct sim_options *o)
     rng_seed(&s->retentions, o->seed << 32 | 4);
     rng_seed(&s->users, o->seed << 32 | 5);
     rng_seed(&s->standstills, o->seed << 32 | 6);
+    rng_seed(&s->checks, o->seed << 32 | 7);
     draw_climate(s);
 }
 

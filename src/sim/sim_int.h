@@ -101,6 +101,7 @@ struct sim {
     struct rng compactions; /* for how long they take, and who crashes in their midst */
     int64_t compacted;      /* the newest that somebody has asked for */
     struct rng retentions;  /* for whether some are made by themselves */
+    struct rng checks;      /* for whether members compare what they hold */
     struct retention retention;
     uint64_t own_compactions;
     struct rng operators;   /* for whether there are any, and what they do */
