@@ -11,10 +11,12 @@
 
 #include <stdatomic.h>
 
-/* What one thread has of a listener. Of the dealer, but for `to` and what is atomic. */
+/* What one thread has of a listener. The dealer's, but for what is atomic; the thread's listener
+ * may have gone before the dealer hears of the last connections. */
 struct share {
     struct real_listener *from, *to;
-    atomic_uint left; /* connections that have gone since the dealer was told */
+    struct real_net *net; /* the thread's */
+    atomic_uint left;     /* connections that have gone since the dealer was told */
     struct event told;
 };
 
@@ -29,8 +31,8 @@ static void hear_who_left(struct event *e)
     struct share *s = container_of(e, struct share, told);
     unsigned count = atomic_exchange(&s->left, 0); /* from here on it may be posted again */
 
-    assert(s->to->net->dealt_conns >= count);
-    s->to->net->dealt_conns -= count;
+    assert(s->net->dealt_conns >= count);
+    s->net->dealt_conns -= count;
     listener_dealt_left(s->from, count);
 }
 
@@ -41,12 +43,12 @@ bool deal_join(struct real_net *n, struct real_listener *l)
         bool has_joined = false;
 
         for (unsigned i = 0; i < from->share_count; i++)
-            has_joined = has_joined || from->shares[i]->to->net == n;
+            has_joined = has_joined || from->shares[i]->net == n;
         if (has_joined || !net_address_equal(&from->base.address, &l->base.address))
             continue;
         assert(from->share_count < ARRAY_LEN(from->shares));
         l->share = mem_new(struct share);
-        *l->share = (struct share){.from = from, .to = l, .told.run = hear_who_left};
+        *l->share = (struct share){.from = from, .to = l, .net = n, .told.run = hear_who_left};
         from->shares[from->share_count++] = l->share;
         return true;
     }
@@ -78,7 +80,7 @@ static struct share *choose(struct real_listener *l)
     assert(l->share_count > 0);
     for (unsigned i = 0; i < l->share_count; i++) {
         struct share *s = l->shares[(l->share_next + i) % l->share_count];
-        if (!best || s->to->net->dealt_conns < best->to->net->dealt_conns)
+        if (!best || s->net->dealt_conns < best->net->dealt_conns)
             best = s;
     }
     l->share_next = (l->share_next + 1) % l->share_count;
@@ -92,14 +94,14 @@ void deal_out(struct real_listener *l, int fd)
 
     *h = (struct handed){.event.run = take_handed, .to = s->to, .fd = fd};
     l->conns++;
-    s->to->net->dealt_conns++;
-    inbox_post(s->to->net->inbox, &h->event);
+    s->net->dealt_conns++;
+    inbox_post(s->net->inbox, &h->event);
 }
 
 /* The dealer wakes once for those that go together. */
 void deal_conn_gone(struct share *s)
 {
-    struct real_net *dealer = s->to->net->dealer;
+    struct real_net *dealer = s->net->dealer;
 
     if (atomic_fetch_add(&s->left, 1) == 0)
         inbox_post(dealer->inbox, &s->told);
