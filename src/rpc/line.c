@@ -23,6 +23,15 @@ struct ring {
 
 enum { RING_CAP_FIRST = 16 };
 
+struct rpc_tally {
+    size_t events[RPC_LANE_COUNT], event_bytes, replies, reply_bytes;
+};
+
+struct rpc_batch {
+    struct rpc_tally taken, sent; /* by the sender, and what is in here */
+    uint8_t slots[] __attribute__((aligned(16)));
+};
+
 /* Where replies go: to the one rpc, or to one of those on other threads. */
 struct far {
     struct ring replies; /* struct reply_slot */

@@ -46,13 +46,13 @@
  *     core     the end of all of them: put_reply | pack ---)--+ +--> unpack | take_event --> api
  *
  * Each end is of one thread, and as simple as the whole. At the end of a turn it is packed: all
- * that was put is in one batch, which an event carries to the other end. So it takes one
- * allocation and at most one wake-up per turn and direction, and no lock. The bounds are those of
+ * that was put is in one batch, which somebody carries to the other end. So it takes at most one
+ * wake-up per turn and direction, and no lock. The bounds are those of
  * promise 3 for each rpc: who puts counts what it has sent and not heard to be taken; a batch says
  * what was, also by itself when that has come to a quarter of a bound. Replies find the end of
  * their rpc by the number of the call, whose lowest bits say which it is (rpc_line_bits).
  *
- * Leans on   base; io/inbox.h for what carries a batch.
+ * Leans on   base.
  */
 #pragma once
 
@@ -60,7 +60,6 @@
 #include "base/buf.h"
 #include "base/limits.h"
 #include "base/rng.h"
-#include "io/inbox.h"
 
 /* gRPC's codes. */
 enum rpc_code {
@@ -220,17 +219,7 @@ static inline unsigned rpc_line_bits(unsigned rpcs)
     return rpcs < 2 ? 0 : 32 - (unsigned)__builtin_clz(rpcs - 1);
 }
 
-struct rpc_tally {
-    size_t events[RPC_LANE_COUNT], event_bytes, replies, reply_bytes;
-};
-
-/* What one end has for the other. The first two fields are for whoever carries it. */
-struct rpc_batch {
-    struct event event;
-    void *context;
-    struct rpc_tally taken, sent; /* what the sender took meanwhile; and what is in here: */
-    uint8_t slots[] __attribute__((aligned(16)));
-};
+struct rpc_batch; /* opaque: what one end has for the other, and what it took meanwhile */
 
 /* Takes all that was put, for the nth rpc; of an rpc's end 0. NULL: there is nothing to be said. */
 struct rpc_batch *rpc_line_pack(struct rpc_line *l, unsigned nth);

@@ -2,7 +2,6 @@
 #include "api/api.h"
 #include "backend/backend.h"
 #include "config/config.h"
-#include "rpc/rpc.h"
 #include "server/server_int.h"
 #include "wal/wal.h"
 

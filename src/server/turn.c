@@ -10,7 +10,6 @@
 #include "mvcc/mvcc.h"
 #include "peer/peer.h"
 #include "raft/raft.h"
-#include "rpc/rpc.h"
 #include "server/server_int.h"
 #include "snap/snapfile.h"
 #include "wal/wal.h"

@@ -6,6 +6,7 @@
 #include "io/io.h"
 #include "io/thread.h"
 #include "io/tls.h"
+#include "rpc/rpc.h"
 
 struct wire {
     struct wires *wires;
@@ -38,14 +39,32 @@ struct wires {
     struct wire all[];
 };
 
+/* A batch on its way, between a wire and the core. */
+struct letter {
+    struct event event;
+    struct wire *wire;
+    struct rpc_batch *batch;
+};
+
+/* NULL is fine: there is nothing to be said. */
+static void send(struct inbox *to, void (*hear)(struct event *e), struct wire *w,
+                 struct rpc_batch *batch)
+{
+    if (!batch)
+        return;
+    struct letter *l = mem_new(struct letter);
+    *l = (struct letter){.event.run = hear, .wire = w, .batch = batch};
+    inbox_post(to, &l->event);
+}
+
 /* --- on the thread --- */
 
 static void hear_replies(struct event *e)
 {
-    struct rpc_batch *b = container_of(e, struct rpc_batch, event);
-    const struct wire *w = b->context;
+    struct letter *l = container_of(e, struct letter, event);
 
-    rpc_line_unpack(w->line, 0, b);
+    rpc_line_unpack(l->wire->line, 0, l->batch);
+    mem_free(l);
 }
 
 static void hear_stop(struct event *e)
@@ -63,21 +82,10 @@ static void hear_cut(struct event *e)
 
 static void hear_events(struct event *e)
 {
-    struct rpc_batch *b = container_of(e, struct rpc_batch, event);
-    const struct wire *w = b->context;
+    struct letter *l = container_of(e, struct letter, event);
 
-    rpc_line_unpack(w->wires->line, w->nth, b);
-}
-
-static void tell_core(struct wire *w)
-{
-    struct rpc_batch *b = rpc_line_pack(w->line, 0);
-
-    if (!b)
-        return;
-    b->event.run = hear_events;
-    b->context = w;
-    inbox_post(w->wires->io->inbox, &b->event);
+    rpc_line_unpack(l->wire->wires->line, l->wire->nth, l->batch);
+    mem_free(l);
 }
 
 /* While a lane has no budget, something may wait for it. What brings some wakes us. */
@@ -106,7 +114,7 @@ static void wire_turn(void *context)
     if (w->has_told)
         return;
     rpc_deliver(w->rpc);
-    tell_core(w);
+    send(w->wires->io->inbox, hear_events, w, rpc_line_pack(w->line, 0));
     if (is_idle(w)) {
         w->has_told = true;
         inbox_post(w->wires->io->inbox, &w->idle);
@@ -220,16 +228,10 @@ void wires_flush(struct wires *w)
 {
     for (unsigned i = 0; i < w->count; i++) {
         struct wire *to = &w->all[i];
-        if (to->is_gone) {
+        if (to->is_gone)
             rpc_line_drop(w->line, i);
-            continue;
-        }
-        struct rpc_batch *b = rpc_line_pack(w->line, i);
-        if (!b)
-            continue;
-        b->event.run = hear_replies;
-        b->context = to;
-        inbox_post(to->thread->io->inbox, &b->event);
+        else
+            send(to->thread->io->inbox, hear_replies, to, rpc_line_pack(w->line, i));
     }
 }
 

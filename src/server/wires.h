@@ -22,9 +22,13 @@
  */
 #pragma once
 
-#include "rpc/rpc.h"
+#include "rpc/line.h"
 #include "server/secure.h"
 
+struct io;
+struct net_address;
+struct rpc_options;
+struct rpc_place;
 struct wires; /* opaque */
 
 /* `rpc` is what all of them are opened with, `line` the core's end, for as many as there are

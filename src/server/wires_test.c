@@ -5,6 +5,7 @@
 #include "base/mem.h"
 #include "harness/test.h"
 #include "io/loop.h"
+#include "rpc/rpc.h"
 
 enum { THREADS = 2 };
 
