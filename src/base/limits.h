@@ -353,6 +353,9 @@ enum {
     RPC_LINGER_MS = 1000,        /* for the other end to read our last words */
     RPC_HEAD_MS = 5 * 60 * 1000, /* etcd's, for a request to begin and its head to end */
 
+    /* As RPC_HEAD_MS, for the first byte where that says whether it is by TLS. */
+    EITHER_FIRST_BYTE_MS = 5 * 60 * 1000,
+
     /* gRPC's own defaults, where the options say nothing. */
     RPC_PING_MIN_MS = 5 * 60 * 1000,
     RPC_PING_IDLE_MS = 2 * 60 * 60 * 1000, /* between pings on a connection without calls */

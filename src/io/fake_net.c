@@ -93,8 +93,9 @@ struct fake_conn {
     struct list link; /* on the wire's list of all */
     struct list backlog_link;
     bool paused, end_shown, shutdown_wanted, closing, finished;
-    bool has_fd;   /* as long as it waits for the other process it has none */
-    bool admitted; /* by its listener */
+    bool show_again; /* what is being shown */
+    bool has_fd;     /* as long as it waits for the other process it has none */
+    bool admitted;   /* by its listener */
     enum err reason;
     struct event opened, readable, gone;
     struct fake_task task;      /* connecting, later closing */
@@ -355,7 +356,13 @@ static void show_input(struct fake_conn *c)
     if (c->in->from)
         send_queued(c->in->from); /* the window has opened */
     c->base.on->on_data(&c->base, buf_bytes(&data));
-    buf_free(&data);
+    if (!c->show_again || c->closing) {
+        buf_free(&data);
+        return;
+    }
+    c->show_again = false;
+    c->in->arrived = data;
+    put_once(c, &c->readable);
 }
 
 static void deliver(struct event *e)
@@ -366,7 +373,7 @@ static void deliver(struct event *e)
         return;
     if (c->in->arrived.len > 0)
         show_input(c);
-    if (c->paused || c->closing || c->end_shown || !c->in->end_arrived)
+    if (c->paused || c->closing || c->end_shown || !c->in->end_arrived || c->in->arrived.len > 0)
         return;
     c->end_shown = true;
     if (c->base.on->on_end)
@@ -624,6 +631,11 @@ static void shutdown_after_writes(struct conn *base)
     send_queued(c);
 }
 
+static void show_again(struct conn *base)
+{
+    fake(base)->show_again = true;
+}
+
 static void close_now(struct conn *base, enum err reason)
 {
     fail(fake(base), reason);
@@ -638,6 +650,7 @@ static struct fake_conn *conn_new(struct fake_host *h)
         .queued_bytes = queued_bytes,
         .pause = pause_reading,
         .resume = resume_reading,
+        .show_again = show_again,
         .shutdown = shutdown_after_writes,
         .close = close_now,
     };

@@ -103,6 +103,7 @@ struct conn_ops {
     size_t (*queued_bytes)(const struct conn *c);
     void (*pause)(struct conn *c);
     void (*resume)(struct conn *c);
+    void (*show_again)(struct conn *c); /* of those that come from outside alone */
     void (*shutdown)(struct conn *c);
     void (*close)(struct conn *c, enum err reason);
 };
@@ -194,6 +195,20 @@ static inline void conn_accept(struct conn *c, const struct conn_handlers *on, v
     c->on = on;
     c->context = context;
     c->ops->resume(c);
+}
+
+/*
+ * In on_data, before anything was written: it is for somebody else. Whoever takes the connection by
+ * conn_accept, before on_data returns, is shown the same bytes when it does; or conn_close is
+ * called.
+ */
+static inline void conn_hand_over(struct conn *c)
+{
+    assert(c->on);
+
+    c->on = NULL;
+    c->context = NULL;
+    c->ops->show_again(c);
 }
 
 /* Never fails, never blocks. Not after conn_shutdown (asserted). */

@@ -88,6 +88,12 @@ static void keep_only_content(struct real_conn *c)
     c->in_pooled = false;
 }
 
+static void post_readable(struct real_conn *c)
+{
+    if (!c->readable.queued)
+        inbox_put(c->net->inbox, &c->readable);
+}
+
 static void show_input(struct real_conn *c)
 {
     uint8_t *at = c->in;
@@ -96,7 +102,19 @@ static void show_input(struct real_conn *c)
 
     forget_buffer(c); /* on_data may pause or close, which must not touch what it looks at */
     c->base.on->on_data(&c->base, bytes_of(at, len));
-    return_buffer(c->net, at, pooled);
+    if (!c->show_again || c->closing) {
+        return_buffer(c->net, at, pooled);
+        return;
+    }
+    c->show_again = false;
+    c->in = at;
+    c->in_len = len;
+    c->in_cap = pooled ? NET_READ_BYTES : len;
+    c->in_pooled = pooled;
+    if (c->paused)
+        keep_only_content(c);
+    else
+        post_readable(c);
 }
 
 static void deliver(struct event *e)
@@ -112,12 +130,6 @@ static void deliver(struct event *e)
         if (c->base.on->on_end)
             c->base.on->on_end(&c->base);
     }
-}
-
-static void post_readable(struct real_conn *c)
-{
-    if (!c->readable.queued)
-        inbox_put(c->net->inbox, &c->readable);
 }
 
 /* Offering no space makes libuv call on_read with UV_ENOBUFS. */
@@ -209,6 +221,11 @@ static void resume_reading(struct conn *base)
     start_reading(c);
     if (c->in || (c->ended && !c->end_shown))
         post_readable(c);
+}
+
+static void show_again(struct conn *base)
+{
+    real(base)->show_again = true;
 }
 
 static void on_shutdown(uv_shutdown_t *request, int status)
@@ -446,6 +463,7 @@ struct real_conn *conn_new(struct real_net *n, enum net_family family)
         .queued_bytes = queued_bytes,
         .pause = pause_reading,
         .resume = resume_reading,
+        .show_again = show_again,
         .shutdown = shutdown_after_writes,
         .close = close_now,
     };

@@ -158,6 +158,7 @@ struct real_conn {
     size_t in_len, in_cap;
     bool in_pooled; /* it is one of the net's buffers */
     bool reading, paused, ended, end_shown;
+    bool show_again; /* what is being shown */
 
     bool connected, shutdown_wanted, shutdown_sent, closing, finished;
     enum err reason;

@@ -3,6 +3,7 @@
 #include "api/api.h"
 #include "config/config.h"
 #include "io/clock.h"
+#include "io/either.h"
 #include "io/io.h"
 #include "io/net.h"
 #include "rpc/rpc.h"
@@ -15,6 +16,7 @@ struct clients_place {
     const struct config_listen *listen;
     enum rpc_serves serves;
     bool is_secure;
+    bool is_shared; /* the same address is there by TLS, too, or without */
     struct net_address bound;
 };
 
@@ -46,6 +48,27 @@ static void find_places(struct clients *c)
     add_places(c, &config->listen_metrics, RPC_SERVES_PROBES);
 }
 
+/* Port 0 is another address each time. */
+static bool are_one_address(const struct clients_place *a, const struct clients_place *b)
+{
+    const struct net_address *address = &a->listen->address;
+
+    return a->serves == b->serves && a->is_secure != b->is_secure &&
+           (address->port != 0 || address->family == NET_UNIX) &&
+           net_address_equal(address, &b->listen->address);
+}
+
+/* What is at an address both by TLS and without is told apart by its first byte. */
+static void find_shared_places(struct clients *c)
+{
+    for (size_t i = 0; i < c->place_count; i++) {
+        for (size_t k = 0; k < c->place_count; k++)
+            c->places[i].is_shared |= are_one_address(&c->places[i], &c->places[k]);
+        if (c->places[i].is_shared && !c->either)
+            c->either = either_open(c->io);
+    }
+}
+
 static bool needs_tls(const struct clients *c)
 {
     for (size_t i = 0; i < c->place_count; i++) {
@@ -58,7 +81,7 @@ static bool needs_tls(const struct clients *c)
 static enum err open_tls(struct clients *c, struct buf *why)
 {
     const struct config_listens hosts[] = {c->config->listen_clients, c->config->listen_http};
-    struct secure_options options = {.io = c->io,
+    struct secure_options options = {.io = c->either ? either_secure_io(c->either) : c->io,
                                      .logger = c->logger,
                                      .config = c->config,
                                      .flags = &c->config->client_tls,
@@ -83,6 +106,8 @@ static enum err listen_at(struct clients *c, struct clients_place *p, struct buf
 
     if (p->is_secure && !c->wires)
         place.net = tls_net(c->secure.tls);
+    else if (p->is_shared)
+        place.net = either_plain(c->either);
     enum err e = c->wires ? wires_listen(c->wires, &place, p->is_secure, &p->bound)
                           : rpc_listen(c->rpc, &place, &p->bound);
     if (e != ERR_OK)
@@ -93,7 +118,6 @@ static enum err listen_at(struct clients *c, struct clients_place *p, struct buf
 
 static enum err listen_to_clients(struct clients *c, struct buf *why)
 {
-    find_places(c);
     enum err e = open_tls(c, why);
     for (size_t i = 0; e == ERR_OK && i < c->place_count; i++)
         e = listen_at(c, &c->places[i], why);
@@ -139,16 +163,28 @@ static enum err check_files(unsigned files_max, const struct config *config, str
     return ERR_NO_FILES;
 }
 
+/* Each thread would have to look at the first byte of connections that are dealt to all of them:
+ * where one address is there by TLS and without, the core carries its clients itself. */
+static unsigned threads_for(const struct clients *c)
+{
+    if (c->either && c->io->thread_count > 0)
+        log_warn(c->logger, "an address is there by TLS and without; --io-threads has no effect");
+    return c->either ? 0 : c->io->thread_count;
+}
+
 enum err clients_listen(struct clients *c, const struct io *io, const struct config *config,
                         const struct logger *logger, uint64_t map_seed,
                         unsigned line_delay_turns_max, struct buf *why)
 {
     *c = (struct clients){.io = io, .config = config, .logger = logger};
+    find_places(c);
+    find_shared_places(c);
+    unsigned threads = threads_for(c);
     c->line = rpc_line_open(&(struct rpc_line_options){
         .delay_turns_max = line_delay_turns_max,
         .seed = map_seed,
-        .end = io->thread_count > 0 ? RPC_LINE_OF_CORE : RPC_LINE_WHOLE,
-        .rpcs = io->thread_count,
+        .end = threads > 0 ? RPC_LINE_OF_CORE : RPC_LINE_WHOLE,
+        .rpcs = threads,
     });
     struct rpc_options rpc = {
         .io = io,
@@ -170,7 +206,7 @@ enum err clients_listen(struct clients *c, const struct io *io, const struct con
         .seed = map_seed,
         .reuse_port = config->reuse_port,
     };
-    if (io->thread_count > 0)
+    if (threads > 0)
         c->wires = wires_open(io, &rpc, c->line);
     else
         c->rpc = rpc_open(&rpc);
@@ -234,7 +270,8 @@ bool clients_are_idle(const struct clients *c)
 
 bool clients_are_gone(const struct clients *c)
 {
-    return clients_are_idle(c) && secure_is_idle(&c->secure);
+    return clients_are_idle(c) && secure_is_idle(&c->secure) &&
+           (!c->either || either_is_idle(c->either));
 }
 
 void clients_stop(struct clients *c)
@@ -307,6 +344,7 @@ void clients_close(struct clients *c)
     rpc_close(c->rpc);
     wires_close(c->wires);
     secure_close(&c->secure);
+    either_close(c->either);
     rpc_line_close(c->line);
     watch_close(c->watch);
     mem_free(c->places);

@@ -25,6 +25,7 @@
 struct entropy;
 struct api;
 struct api_facts;
+struct either;
 struct io;
 struct rpc;
 struct rpc_line;
@@ -43,6 +44,7 @@ struct clients {
     struct watch *watch;
     struct api *api;
     struct secure secure;         /* for places by TLS, if there are any; its tls is rpc's */
+    struct either *either;        /* NULL: no address is there both by TLS and without */
     atomic_bool names_are_users;  /* as rpc is told; the server keeps it up to date */
     struct clients_place *places; /* listened at: for clients, for HTTP, for probes */
     size_t place_count;
