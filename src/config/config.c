@@ -561,6 +561,7 @@ static enum config_result parse(struct maker *m, int argc, const char *const *ar
     }
     if (maker_value(m, FLAG_VERSION)->boolean)
         return CONFIG_VERSION;
+    m->out->shows_fields = maker_asks_for_fields(env);
     const char *path = file_path(m, env);
     enum config_result result = CONFIG_OK;
     if (path[0] != 0)

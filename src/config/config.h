@@ -102,6 +102,7 @@ struct config {
     bool initial_tick_advance;
     bool reuse_port;
     bool enable_grpc_gateway;
+    bool shows_fields; /* of requests on HTTP/2, on standard error: GODEBUG has "http2debug=2" */
     int64_t grpc_keepalive_min_time_ns; /* these three are always positive, as in etcd: where it */
     int64_t grpc_keepalive_interval_ns, grpc_keepalive_timeout_ns; /* has none, gRPC has its own */
 

@@ -84,3 +84,16 @@ bool maker_read_env(struct maker *m, const char *const *env)
     note_strangers(m, env);
     return true;
 }
+
+bool maker_asks_for_fields(const char *const *env)
+{
+    const char *debug = maker_env_value(env, "GODEBUG");
+
+    while (debug && *debug) {
+        size_t len = strcspn(debug, ",");
+        if (bytes_equal(bytes_of(debug, len), BYTES("http2debug=2")))
+            return true;
+        debug += len + (debug[len] == ',');
+    }
+    return false;
+}

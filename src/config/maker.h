@@ -50,6 +50,8 @@ void maker_keep_notes(struct maker *m);
 /* The value of a variable, or NULL. */
 const char *maker_env_value(const char *const *env, const char *name);
 bool maker_read_env(struct maker *m, const char *const *env);
+/* What operators of etcd set to see what clients send: a list with commas. */
+bool maker_asks_for_fields(const char *const *env);
 
 /* --- log.c --- */
 

@@ -1,7 +1,9 @@
 #include "base/assert.h"
+#include "base/text.h"
 #include "rpc/rpc_int.h"
 
 #include <limits.h>
+#include <stdio.h>
 
 static struct rpc_conn *conn_of(struct conn *c)
 {
@@ -277,6 +279,19 @@ static int on_begin_headers(nghttp2_session *s, const nghttp2_frame *f, void *co
     return 0;
 }
 
+/* As Go's library has it, on request: it is no line of the log. */
+static void show_field(struct bytes name, struct bytes value)
+{
+    struct buf line = {0};
+
+    buf_append_str(&line, "http2: decoded hpack field header field ");
+    text_append_quoted(&line, name);
+    buf_append_str(&line, " = ");
+    text_append_quoted(&line, value);
+    fprintf(stderr, "%s\n", buf_str(&line));
+    buf_free(&line);
+}
+
 /* The frames of a header block follow one another, so there is one call at a time. */
 static int on_header(nghttp2_session *s, const nghttp2_frame *f, const uint8_t *name,
                      size_t name_len, const uint8_t *value, size_t value_len, uint8_t flags,
@@ -287,6 +302,8 @@ static int on_header(nghttp2_session *s, const nghttp2_frame *f, const uint8_t *
     struct bytes n = bytes_of(name, name_len), v = bytes_of(value, value_len);
 
     (void)flags;
+    if (c->rpc->options.shows_fields)
+        show_field(n, v);
     if (!call)
         return 0;
     if (call != c->arriving) {

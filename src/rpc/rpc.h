@@ -73,6 +73,7 @@ struct rpc_options {
     unsigned conns_max;              /* of all listeners; 0: as many as there are descriptors */
     uint64_t seed;                   /* for maps */
     bool reuse_port;                 /* other processes may listen there, too */
+    bool shows_fields; /* of requests on HTTP/2, on standard error, for whoever seeks a fault */
 
     /* Lent until rpc_close; NULL: never. While it is true the name in a client's certificate is a
      * user's, but not through the gateway: there, whoever has one is refused. */

@@ -205,6 +205,7 @@ enum err clients_listen(struct clients *c, const struct io *io, const struct con
         .conns_max = conns_max(io->files_max),
         .seed = map_seed,
         .reuse_port = config->reuse_port,
+        .shows_fields = config->shows_fields,
     };
     if (threads > 0)
         c->wires = wires_open(io, &rpc, c->line);
