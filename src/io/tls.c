@@ -592,7 +592,29 @@ static void stepped(struct job *j)
 /* Says before a job is spent on it that this is no TLS at all: the type of a record comes first. */
 static bool looks_like_tls(const struct tls_conn *c, struct bytes data)
 {
-    return c->ssl || data.at[0] == TLS_RECORD_HANDSHAKE || data.at[0] == TLS_RECORD_ALERT;
+    return c->ssl || c->kept.len > 0 || data.at[0] == TLS_RECORD_HANDSHAKE ||
+           data.at[0] == TLS_RECORD_ALERT;
+}
+
+/* As of a handshake: what comes is kept until somebody looks at it. */
+static void gather(struct tls_conn *c, struct bytes data)
+{
+    buf_append(&c->kept, data);
+    c->input = buf_bytes(&c->kept);
+}
+
+/* Of whoever connects the first record has to be whole: SSL has 50 KB for each that it has begun
+ * with, and whoever sends half of one may never send the rest. What is too long SSL will refuse. */
+static bool is_worth_a_step(const struct tls_conn *c)
+{
+    const uint8_t *at = c->input.at;
+
+    if (c->ssl)
+        return true;
+    if (c->input.len < TLS_HEAD_BYTES)
+        return false;
+    size_t content = (size_t)at[3] << 8 | at[4];
+    return content > TLS_RECORD_BYTES || c->input.len - TLS_HEAD_BYTES >= content;
 }
 
 static void on_time(struct timer *timer)
@@ -629,12 +651,14 @@ static void on_lower_data(struct conn *lower, struct bytes data)
         return;
     }
     assert(c->phase == TLS_HALF);
-    conn_pause(lower); /* the job looks at what is kept */
     if (!looks_like_tls(c, data)) {
         reject(c, "tls: first record does not look like a TLS handshake", ERR_MALFORMED);
         return;
     }
-    keep(c, data);
+    gather(c, data);
+    if (!is_worth_a_step(c))
+        return;
+    conn_pause(lower); /* the job looks at what is kept */
     make_ready(c);
 }
 

@@ -1,4 +1,5 @@
 /* Clients by TLS: real ones, at our server and at etcd, who must be told the same. */
+#include "base/limits.h"
 #include "harness/certs_test.h"
 #include "harness/line_diff.h"
 #include "harness/peer_test.h"
@@ -7,10 +8,14 @@
 #include "io/tls.h"
 #include "pb/etcd_messages.h"
 
+#include <arpa/inet.h>
+#include <errno.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -437,6 +442,100 @@ TEST(certificates_may_be_unusable_for_a_while)
     line_close(before);
     load_close(&load);
     peer_stop(&p);
+    peer_close(&p);
+}
+
+/* --- handshakes that are never finished --- */
+
+enum { HALVES_MAX = 10000, HALVES = 250 };
+
+/* The first one says nothing; others the head of a ClientHello, or half of it; and who has sent
+ * something sends another byte now and then. */
+static void begin_half(int fd, unsigned nth)
+{
+    static const uint8_t half[200] = {22, 3, 1, 1, 144, 1, 0, 1, 140, 3, 3};
+    static const size_t sizes[] = {0, 1, 5, sizeof(half)};
+    size_t size = sizes[nth % ARRAY_LEN(sizes)];
+
+    CHECK(size == 0 || write(fd, half, size) == (ssize_t)size);
+}
+
+static int begin_to_connect(const struct peer *p)
+{
+    struct sockaddr_in where = {.sin_family = AF_INET,
+                                .sin_port = htons((uint16_t)atoi(strrchr(p->client_url, ':') + 1)),
+                                .sin_addr = {htonl(INADDR_LOOPBACK)}};
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+    CHECK(fd >= 0);
+    CHECK_EQ(connect(fd, (struct sockaddr *)&where, sizeof(where)), 0);
+    return fd;
+}
+
+/* Has the server ended it? If not, one byte more, of those who send some. */
+static bool is_over(int fd, unsigned nth, bool sends)
+{
+    uint8_t got[64]; /* an alert, perhaps */
+    ssize_t count = recv(fd, got, sizeof(got), MSG_DONTWAIT);
+
+    if (count == 0 || (count < 0 && errno != EAGAIN))
+        return true;
+    if (sends && nth % 4 != 0)
+        (void)send(fd, "\0", 1, MSG_NOSIGNAL); /* an error is seen by the next recv */
+    return false;
+}
+
+/* TEST_EFFORT=40 for the whole ten thousand. Somebody else's connections come, put and go all the
+ * time; and each of the halves ends by itself, or because others need its place. */
+TEST(half_handshakes_end_and_nobody_else_is_affected)
+{
+    static int fds[HALVES_MAX];
+    uint64_t wanted = HALVES * test_effort();
+    unsigned count = wanted < HALVES_MAX ? (unsigned)wanted : HALVES_MAX, left = count;
+    struct peer p;
+    struct load load;
+    size_t most = 0;
+
+    peer_allow_files(count + 500);
+    make_certs();
+    peer_open_ours(&p, in_tmp("data"));
+    use_https(&p);
+    start(&p, arena_printf(&p.arena, "--cert-file %s --key-file %s --trusted-ca-file %s",
+                           certs_file("server"), certs_key("server"), certs_file("ca")));
+    load_open(&load, &p);
+    load_until(&load, 50);
+    size_t memory = peer_memory_bytes(&p);
+
+    for (unsigned i = 0; i < count; i++) {
+        begin_half(fds[i] = begin_to_connect(&p), i);
+        if (i % 50 == 0)
+            load_until(&load, load.puts + 1); /* who is not quick now is a half one himself */
+    }
+    for (unsigned rounds = 1; left > 0; rounds++) {
+        struct pollfd first = {.fd = fds[0], .events = POLLIN}; /* the rest has time, too */
+        (void)poll(&first, 1, left == count ? 100 : 0);
+        load_until(&load, load.puts + 20);
+        size_t now = peer_memory_bytes(&p);
+        most = now > most ? now : most;
+        for (unsigned i = 0; i < count; i++) {
+            if (fds[i] < 0 || !is_over(fds[i], i, rounds % 20 == 0))
+                continue;
+            close(fds[i]);
+            fds[i] = -1;
+            left--;
+        }
+    }
+    load_close(&load);
+    peer_stop(&p); /* now it has said all */
+
+    CHECK_EQ(load.failed, 0);
+    CHECK_EQ(peer_said(&p, "\"error\":\"i/o timeout\"") +
+                 peer_said(&p, "tls: too many handshakes are under way"),
+             count);
+    CHECK(count > TLS_HANDSHAKES_MAX ||
+          peer_said(&p, "tls: too many handshakes are under way") == 0);
+    if (most > memory + (size_t)count * 5 * KIB + 8 * MIB && peer_memory_counts())
+        test_fail(__FILE__, __LINE__, "%zu KiB, and %zu before", most / KIB, memory / KIB);
     peer_close(&p);
 }
 
