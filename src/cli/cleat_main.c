@@ -10,8 +10,10 @@
 #include "base/text.h"
 #include "cli/log_file.h"
 #include "cli/log_journal.h"
+#include "cluster/urls.h"
 #include "config/config.h"
 #include "io/loop.h"
+#include "io/net.h"
 #include "io/worker.h"
 #include "server/server.h"
 
@@ -249,6 +251,55 @@ static unsigned io_threads(void)
     return cores <= 2 ? 0 : cores < 8 ? 1 : cores < 16 ? 2 : 4;
 }
 
+static bool is_of_this_machine_alone(const struct net_address *a)
+{
+    static const uint8_t unspecified[16], loopback[16] = {[15] = 1};
+
+    if (a->family == NET_IP4)
+        return a->ip[0] == 127 || memcmp(a->ip, unspecified, 4) == 0;
+    return memcmp(a->ip, unspecified, 16) == 0 || memcmp(a->ip, loopback, 16) == 0;
+}
+
+/* The host of the URL, if it is an address that will do; NULL otherwise. */
+static const char *suitable_host(struct bytes text, struct arena *arena, struct net_address *out)
+{
+    struct buf why = {0};
+    struct url url;
+    bool is_url = url_parse(text, arena, &why, &url);
+
+    buf_free(&why);
+    if (!is_url || url_scheme_is_unix(url.scheme))
+        return NULL;
+    const char *host = arena_copy_str(arena, url.host);
+    bool is_number = net_address_of_host(host, 0, out) == ERR_OK;
+    return is_number && !is_of_this_machine_alone(out) ? host : NULL;
+}
+
+/* The first address that the others know, and that they can tell apart from their own. Where there
+ * is none, the system chooses, as without the gate. */
+static void set_member_local_addr(void)
+{
+    struct url_list urls = d.config.advertise_peers;
+    struct log_field field = LOG_TEXTS("advertise-peer-urls", urls.at, urls.count);
+    struct net_address local;
+    struct arena arena = {0};
+    const char *host = NULL;
+
+    log_info(&d.logger, "searching for a suitable member local address in AdvertisePeerURLs",
+             field);
+    for (size_t i = 0; i < urls.count && !host; i++)
+        host = suitable_host(urls.at[i], &arena, &local);
+    if (host) {
+        log_info(&d.logger, "setting member local address", LOG_STR("LocalAddr", host));
+        loop_connect_from(d.loop, &local);
+    } else {
+        log_warn(&d.logger,
+                 "unable to set a member local address due to lack of suitable local addresses",
+                 field);
+    }
+    arena_free(&arena);
+}
+
 static int serve(void)
 {
     struct buf why = {0};
@@ -260,6 +311,8 @@ static int serve(void)
     enum err e = loop_open(&loop, &d.loop);
     if (e == ERR_OK) {
         options.io = loop_io(d.loop);
+        if (gates_set_member_local_addr(d.config.gates))
+            set_member_local_addr();
         e = server_open(&options, &why, &d.server);
         mem_tune();
     }

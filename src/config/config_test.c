@@ -572,7 +572,7 @@ const struct config_refusal config_refusals[] = {
     {"--feature-gates=AllBeta=false", "", CONFIG_BAD,
      "feature gate TxnModeWriteWithSharedBuffer is not supported yet"},
     {"--feature-gates=AllAlpha=true|--feature-gates=StopGRPCServiceOnDefrag=false", "", CONFIG_BAD,
-     "feature gate SetMemberLocalAddr is not supported yet"},
+     "feature gate PriorityRequest is not supported yet"},
     {"--corrupt-check-time=-1s", "", CONFIG_BAD, "--corrupt-check-time must not be negative"},
     {"--feature-gates=LeaseCheckpoint=true,PriorityRequest=true", "", CONFIG_BAD,
      "feature gate PriorityRequest is not supported yet"},

@@ -198,8 +198,8 @@ enum flag_section {
       "Defragment the store after the start if that frees so much (0: do not).")                   \
     X(FEATURE_GATES, "feature-gates", GATES, "", TUNING,                                           \
       "Features that are turned on or off, as Name=true,Name=false: InitialCorruptCheck, "         \
-      "CompactHashCheck, LeaseCheckpoint, LeaseCheckpointPersist, FastLeaseKeepAlive; etcd's "     \
-      "others as they are.")                                                                       \
+      "CompactHashCheck, LeaseCheckpoint, LeaseCheckpointPersist, SetMemberLocalAddr, "            \
+      "FastLeaseKeepAlive; etcd's others as they are.")                                            \
     X(IO_THREADS, "io-threads", INT, "-1", TUNING,                                                 \
       "Threads for the connections of clients (0: the one that does all else; negative: by the "   \
       "number of cores, 0 on two or fewer).")                                                      \

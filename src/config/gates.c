@@ -12,6 +12,7 @@ enum {
     GATE_COMPACT_HASH_CHECK,
     GATE_LEASE_CHECKPOINT = 4,
     GATE_LEASE_CHECKPOINT_PERSIST,
+    GATE_SET_MEMBER_LOCAL_ADDR,
     GATE_ALL_ALPHA = 9,
     GATE_ALL_BETA
 };
@@ -28,7 +29,7 @@ static const struct gate {
     {"TxnModeWriteWithSharedBuffer", BETA, true, false},
     [GATE_LEASE_CHECKPOINT] = {"LeaseCheckpoint", ALPHA, false, true},
     [GATE_LEASE_CHECKPOINT_PERSIST] = {"LeaseCheckpointPersist", ALPHA, false, true},
-    {"SetMemberLocalAddr", ALPHA, false, false},
+    [GATE_SET_MEMBER_LOCAL_ADDR] = {"SetMemberLocalAddr", ALPHA, false, true},
     {"FastLeaseKeepAlive", BETA, true, true}, /* off is how renewals are here in any case */
     {"PriorityRequest", ALPHA, false, false},
     [GATE_ALL_ALPHA] = {"AllAlpha", ALPHA, false, true},
@@ -171,6 +172,11 @@ bool gates_lease_checkpoint(struct gates g)
 bool gates_lease_checkpoint_persist(struct gates g)
 {
     return gate_is_on(g, GATE_LEASE_CHECKPOINT_PERSIST);
+}
+
+bool gates_set_member_local_addr(struct gates g)
+{
+    return gate_is_on(g, GATE_SET_MEMBER_LOCAL_ADDR);
 }
 
 bool gates_initial_corrupt_check(struct gates g)

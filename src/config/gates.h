@@ -41,5 +41,7 @@ bool gates_lease_checkpoint(struct gates g);
 bool gates_lease_checkpoint_persist(struct gates g);
 /* Before it serves, a member compares its store with the others' (corruption.h). */
 bool gates_initial_corrupt_check(struct gates g);
+/* Other members are dialled from the first address of ours that they know. */
+bool gates_set_member_local_addr(struct gates g);
 /* The leader compares the hashes of compactions with the others', from time to time. */
 bool gates_compact_hash_check(struct gates g);

@@ -25,6 +25,7 @@
 #include "io/io.h"
 
 struct loop; /* opaque */
+struct net_address;
 
 enum { LOOP_SIGNALS_MAX = 8 };
 
@@ -42,6 +43,10 @@ MUST_CHECK enum err loop_open(const struct loop_options *options, struct loop **
 
 /* How many threads of this process can run at once; at least 1. */
 unsigned loop_cores(void);
+
+/* From now on connections to other hosts are made from this address, of whatever port. They fail
+ * if it is no address of this machine, or of another family than theirs. */
+void loop_connect_from(struct loop *l, const struct net_address *local);
 
 /* The seams, good until loop_close. */
 const struct io *loop_io(struct loop *l);

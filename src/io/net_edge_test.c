@@ -42,6 +42,36 @@ TEST(a_pause_holds_back_what_waits_in_the_inbox)
     rig_close(&rig);
 }
 
+TEST(connections_are_made_from_the_address_that_was_chosen)
+{
+    static const char *const others[] = {"198.51.100.1", "::1"}; /* nobody's; of another family */
+    struct rig rig;
+    struct end client = {0};
+    struct net_address local;
+    rig_open_real(&rig);
+    struct listener *l = end_listen(&rig, (struct listener_options){0});
+    CHECK_EQ(net_address_of_host("127.0.0.2", 1, &local), ERR_OK);
+    loop_connect_from(rig.loop, &local);
+    end_connect(&rig, &l->address, &client);
+    rig_until(&rig, &end_accepted, 1);
+    rig_until(&rig, &client.opened, 1);
+    CHECK(strncmp(conn_info(end_server.conn)->remote, "127.0.0.2:", 10) == 0);
+    end_close(&rig, &client);
+    end_close(&rig, &end_server);
+
+    for (unsigned i = 0; i < 2; i++) {
+        struct end failed = {0};
+        CHECK_EQ(net_address_of_host(others[i], 0, &local), ERR_OK);
+        loop_connect_from(rig.loop, &local);
+        end_connect(&rig, &l->address, &failed);
+        rig_until(&rig, &failed.closed, 1);
+        CHECK_EQ(failed.opened, 0);
+    }
+    CHECK_EQ(end_accepted, 1);
+    listener_close(l);
+    rig_close(&rig);
+}
+
 struct late_write {
     struct event event;
     struct end *end;

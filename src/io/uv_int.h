@@ -95,6 +95,7 @@ struct real_net {
     uv_loop_t *uv;
     struct inbox *inbox;
     struct list unsent;         /* connections with writes queued since the last flush */
+    struct net_address local;   /* that connections are made from; NET_NONE: the system chooses */
     size_t conns, listeners;    /* alive, not yet closed */
     size_t refused;             /* of the conns: closing without ever having been accepted */
     size_t buffers;             /* in use for reading, bounded */

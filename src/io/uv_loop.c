@@ -214,6 +214,12 @@ unsigned loop_cores(void)
     return uv_available_parallelism();
 }
 
+void loop_connect_from(struct loop *l, const struct net_address *local)
+{
+    l->net.local = *local;
+    l->net.local.port = 0;
+}
+
 const struct io *loop_io(struct loop *l)
 {
     return &l->io;

@@ -408,6 +408,19 @@ static void on_connected(uv_connect_t *request, int status)
     conn_connected(c);
 }
 
+static int bind_local(struct real_conn *c, enum net_family family)
+{
+    const struct net_address *local = &c->net->local;
+    struct sockaddr_storage where;
+
+    if (local->family == NET_NONE)
+        return 0;
+    if (local->family != family)
+        return UV_EAFNOSUPPORT;
+    sockaddr_of_address(local, &where);
+    return uv_tcp_bind(&c->stream.tcp, (struct sockaddr *)&where, 0);
+}
+
 static struct conn *connect_to(struct net *base, const struct net_address *a,
                                const struct conn_handlers *on, void *context)
 {
@@ -423,8 +436,10 @@ static struct conn *connect_to(struct net *base, const struct net_address *a,
         uv_pipe_connect(&c->connecting, &c->stream.pipe, a->path, on_connected);
     } else {
         sockaddr_of_address(a, &where);
-        error =
-            uv_tcp_connect(&c->connecting, &c->stream.tcp, (struct sockaddr *)&where, on_connected);
+        error = bind_local(c, a->family);
+        if (error == 0)
+            error = uv_tcp_connect(&c->connecting, &c->stream.tcp, (struct sockaddr *)&where,
+                                   on_connected);
     }
     if (error != 0)
         conn_fail(c, err_of_errno(error));
