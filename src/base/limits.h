@@ -68,7 +68,7 @@ enum {
     IO_THREADS_MAX = 16,            /* for clients' connections, beside the core's */
     TLS_RECORD_BYTES = 16 * KIB,    /* of content in one record: the protocol's */
     TLS_HEAD_BYTES = 5,             /* of a record, in front of that */
-    TLS_HANDSHAKES_MAX = 2048,      /* under way at once, of those who connect to us: about 40 MB */
+    TLS_HANDSHAKES_MAX = 2048,      /* under way at once, of those who connect to us: some 100 MB */
     TLS_PATIENCE_MS = 500,          /* with one that keeps us waiting while others have no place */
     TLS_HANDSHAKE_MS = 10 * 1000,   /* etcd's, for all of it */
     TLS_JOBS_MAX = 8,               /* steps submitted at once: the threads are never without */

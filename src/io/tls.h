@@ -12,10 +12,11 @@
  *     net          conn_try_write; what is left, conn_write   on_data
  *
  * A handshake costs a millisecond of computing, too much for the turn: each step of one is a job of
- * io->handshakes, which owns the connection's SSL until it reports. Few of them are submitted at a
- * time, the others wait in order. Of connections that shake hands TLS_HANDSHAKES_MAX are under way;
- * beyond that one that has kept us waiting is cut, or if none has, newcomers are not read until
- * there is space. So a thousand of them that never finish delay the others, and end nobody's turn.
+ * io->handshakes, which owns the connection's SSL until it reports. The first step of whoever
+ * connects is made when he has sent a whole record. Few of them are submitted at a time, the
+ * others wait in order. Of connections that shake hands TLS_HANDSHAKES_MAX are under way; beyond
+ * that one that has kept us waiting is cut, or if none has, newcomers are not read until there is
+ * space. So a thousand of them that never finish delay the others, and end nobody's turn.
  *
  * Promises   1. All of net.h's. A write is done when the kernel has the record with its last byte.
  *            2. conn_try_write encrypts no more than the kernel takes, and the rest of one record.
