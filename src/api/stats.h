@@ -59,7 +59,7 @@ struct api_stats {
     uint64_t healthy, unhealthy; /* results of /health */
     struct api_check_stats checks[API_PROBES][API_CHECKS];
     uint64_t scrapes;
-    uint64_t slow_reads;                         /* that took longer than an entry should */
+    uint64_t slow_reads; /* that took longer than an entry should */
 };
 
 /* Bounds of the time that calls take, in milliseconds, as gRPC's interceptors have them. */

@@ -72,7 +72,7 @@ static void grant_many(struct line *l)
 static uint64_t core_thread_ns(const struct peer *p)
 {
     char path[64];
-    uint64_t ns;
+    uint64_t ns = 0;
 
     snprintf(path, sizeof(path), "/proc/%d/task/%d/schedstat", (int)p->pid, (int)p->pid);
     FILE *f = fopen(path, "r");
