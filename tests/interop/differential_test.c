@@ -683,7 +683,8 @@ static void open_side(struct side *s)
 {
     peer_start(&s->peer, "--unsafe-no-fsync");
     caller_open(&s->caller, &s->peer);
-    s->ask = (struct ask){.line = caller_connect(&s->caller)};
+    s->ask = (struct ask){.line = caller_connect(&s->caller),
+                          .timeout_ns = PATIENCE_MS * NS_PER_MS}; /* no response is told of, too */
     s->stream =
         (struct ask){.line = caller_connect(&s->caller), .on_message = watch_heard, .context = s};
     ask_stream(&s->stream, "/etcdserverpb.Watch/Watch");

@@ -389,6 +389,8 @@ static struct bytes any_name(struct random_requests *r, int64_t *lease)
     return bytes_of_str(arena_printf(r->arena, "n%d", (int)n));
 }
 
+/* The key of the name's own lease: a proclamation may put whatever key it names, and for one of
+ * another lease the next lock of that name would wait. */
 static struct bytes any_lock_key(struct random_requests *r)
 {
     int64_t lease;
@@ -396,8 +398,8 @@ static struct bytes any_lock_key(struct random_requests *r)
 
     if (chance(r, 20))
         return any_key_or_none(r);
-    return bytes_of_str(
-        arena_printf(r->arena, "%.*s/%d", (int)name.len, (const char *)name.at, (int)lease));
+    return bytes_of_str(arena_printf(r->arena, "%.*s/%d", (int)name.len, (const char *)name.at,
+                                     name.at[1] - '0' + 1));
 }
 
 static struct pb_leader_key *any_leader(struct random_requests *r)
