@@ -109,13 +109,14 @@ static void put_is_over(struct ask *a)
  * member that was slow for a second would be loaded with more than half ever after. */
 static void put_some(struct chores *c)
 {
+    const double most = (int)WRITERS;
     uint64_t now = now_ns(c);
 
     if (c->paced_from_ns == 0) {
-        c->budget = WRITERS;
+        c->budget = most;
     } else {
         c->budget += (double)(now - c->paced_to_ns) / 1e9 * c->r->half_per_s;
-        c->budget = c->budget < WRITERS ? c->budget : WRITERS;
+        c->budget = c->budget < most ? c->budget : most;
         c->paced_to_ns = now;
     }
     for (unsigned i = 0; i < WRITERS && c->budget >= 1 && !has_problem(c); i++)

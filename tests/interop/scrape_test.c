@@ -105,7 +105,7 @@ TEST(a_scrape_takes_less_than_two_milliseconds_of_the_core_thread)
     const char *bytes =
         peer_run(&a, "curl -s $(for i in $(seq %d); do echo %s/metrics; done) | wc -c", SCRAPES,
                  cleat.client_url);
-    double ms = (double)(core_thread_ns(&cleat) - before_ns) / 1e6 / SCRAPES;
+    double ms = (double)(core_thread_ns(&cleat) - before_ns) / 1e6 / (int)SCRAPES;
 
     printf("%d watchers, %d leases: a scrape of %d KB takes %.2f ms of the core thread\n", WATCHERS,
            LEASES, atoi(bytes) / SCRAPES / 1000, ms);
