@@ -484,6 +484,16 @@ TEST(etcdctl_sees_no_difference_in_locks)
     compare_file(NEW_CTL, "locks");
 }
 
+TEST(etcdctl_sees_no_difference_in_mirrors)
+{
+    compare_file(NEW_CTL, "mirror");
+}
+
+TEST(old_etcdctl_sees_no_difference_in_mirrors)
+{
+    compare_file(OLD_CTL, "mirror");
+}
+
 TEST(old_etcdctl_sees_no_difference_in_maintenance)
 {
     compare_file(OLD_CTL, "maintenance");

@@ -29,6 +29,9 @@
 
 #define CLIENTS "build/clients/"
 
+/* Longer than sessions wait for anything, who can tell better what for. */
+enum { SILENCE_MS_MAX = 50000 };
+
 /* One server and the session with it. */
 struct side {
     struct peer peer;
@@ -154,7 +157,9 @@ static void sessions_run(struct side *const sides[2], const char *program, const
         ready[i] = (struct pollfd){.fd = sides[i]->from, .events = POLLIN};
     }
     while (running > 0) {
-        CHECK(poll(ready, 2, -1) > 0);
+        if (poll(ready, 2, SILENCE_MS_MAX) == 0)
+            test_fail(__FILE__, __LINE__, "nothing more is said, after:\n%s\nand:\n%s",
+                      buf_str(&sides[0]->transcript), buf_str(&sides[1]->transcript));
         for (unsigned i = 0; i < 2; i++)
             if (ready[i].revents && !session_go_on(sides[i])) {
                 session_end(sides[i]);
