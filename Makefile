@@ -19,7 +19,8 @@
 #   make peers      real etcd and its tools, from the Go module registry, into build/peers, and those
 #                   of the release before into build/peers36 (make peers36 for them alone); and
 #                   h2spec, which tries out a server's HTTP/2, into build/h2spec
-#   make clients    the clients whose scripted sessions the tests run, into build/clients
+#   make clients    install what is missing, and prepare the clients whose scripted sessions the
+#                   tests run, into build/clients
 #   make install PREFIX=/usr/local
 #
 # How files find their place, by name alone:
@@ -270,6 +271,7 @@ peers36:
 h2spec:
 	@scripts/peers tests/h2spec build/h2spec
 clients:
+	@scripts/setup test
 	@scripts/clients build/clients
 install: $(BUILD)/cleat $(BUILD)/cleatutl
 	install -D -m 755 -t $(DESTDIR)$(PREFIX)/bin $^
