@@ -150,6 +150,9 @@ func transactions(ctx context.Context, c *clientv3.Client) {
 func member(ctx context.Context, c *clientv3.Client) {
 	endpoint := c.Endpoints()[0]
 	status := got(c.Status(ctx, endpoint))
+	for status.StorageVersion == "" { // a member that has just begun settles it while it serves
+		status = got(c.Status(ctx, endpoint))
+	}
 	say("status: %s, storage %s, leads %v, learns %v, errors %q, quota %d", status.Version, status.StorageVersion,
 		status.Leader == status.Header.MemberId, status.IsLearner, status.Errors, status.DbSizeQuota)
 	hash := got(c.HashKV(ctx, endpoint, 0))

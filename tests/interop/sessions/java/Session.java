@@ -287,10 +287,10 @@ public final class Session {
         refused("kept alive again", leases.keepAliveOnce(id));
         say("time to live %d", get(leases.timeToLive(id, LeaseOption.DEFAULT)).getTTL());
 
-        long shortId = get(leases.grant(1)).getID();
+        long shortId = get(leases.grant(4)).getID(); // long enough for a machine that is busy
         long from = get(kv.put(b("l/short"), b("x"),
                 PutOption.builder().withLeaseId(shortId).build())).getHeader().getRevision();
-        long kept = get(leases.grant(2)).getID();
+        long kept = get(leases.grant(6)).getID();
         BlockingQueue<LeaseKeepAliveResponse> beats = new LinkedBlockingQueue<>();
         try (var keeper = leases.keepAlive(kept, observer(beats))) {
             say("kept alive %d", beats.poll(PATIENCE_S, TimeUnit.SECONDS).getTTL());

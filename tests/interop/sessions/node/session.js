@@ -232,7 +232,7 @@ async function leases(c) {
   say('revoked', lease.revoked(), await c.getAll().prefix('l/').count());
   await refused('kept alive again', () => lease.keepaliveOnce());
 
-  const kept = c.lease(1);
+  const kept = c.lease(6);
   const beats = new Listener(kept, 'keepaliveSucceeded', 'lost');
   await kept.put('l/kept').value('x');
   say('beats', (await beats.next())[0], (await beats.next())[0]);
@@ -242,7 +242,7 @@ async function leases(c) {
   while (what !== 'lost') [what, e] = await beats.next();
   say('lost:', e.constructor.name, await c.get('l/kept'));
 
-  const short = c.lease(1, { autoKeepAlive: false });
+  const short = c.lease(4, { autoKeepAlive: false }); // long enough for a machine that is busy
   const gone = await c.watch().key('l/short').create();
   const events = new Listener(gone, 'delete');
   await short.put('l/short').value('x');
