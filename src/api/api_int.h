@@ -158,9 +158,15 @@ struct call {
     struct list need_link;   /* a->needs */
     struct list work_link;   /* a->busy or a->waits */
     enum api_need_kind need;
-    struct api_forward forward;           /* with API_FORWARD */
-    uint64_t started_ns, read_ns;         /* when it came, and when its read began */
-    struct api_password password;         /* with API_PASSWORD */
+    struct api_forward forward;   /* with API_FORWARD */
+    uint64_t started_ns, read_ns; /* when it came, and when its read began */
+    struct api_password password; /* with API_PASSWORD */
+    struct token_look {
+        bool was_good;      /* then its identity is whose it is */
+        uint64_t forgotten; /* auth_tokens_forgotten */
+        uint64_t at_ms;
+        int64_t at_unix_s;
+    } token_look;                         /* the last at its token */
     uint64_t token_index, token_until_ms; /* of the entry that its token names, while it waits */
     bool awaits_token, has_waited, ended_early; /* a stream's end came while it did */
     struct buf kept_message;                    /* of a stream, that came with it */

@@ -46,10 +46,44 @@ static void set_identity(struct call *c, struct bytes user, uint64_t auth_revisi
     who->auth_revision = auth_revision;
 }
 
+/*
+ * A call is asked who it is more than once: when it comes, when its read is confirmed, with every
+ * message of a stream. To look a token up costs as much as to decide, so what was found is good for
+ * a while, if no token was forgotten since. It is shorter than any token lives that was just used,
+ * and a JWT's time ends with a second.
+ */
+static bool is_still_known(const struct call *c)
+{
+    const struct api *a = api_of(c);
+    const struct token_look *look = &c->token_look;
+
+    return look->was_good && c->base.identity.is_known && a->o.tokens &&
+           look->forgotten == auth_tokens_forgotten(a->o.tokens) &&
+           a->facts->now_ms - look->at_ms < API_TOKEN_LOOK_MS &&
+           look->at_unix_s == a->facts->unix_seconds;
+}
+
+static void remember_look(struct call *c, bool was_good)
+{
+    const struct api *a = api_of(c);
+
+    c->token_look =
+        (struct token_look){.was_good = was_good,
+                            .forgotten = was_good ? auth_tokens_forgotten(a->o.tokens) : 0,
+                            .at_ms = a->facts->now_ms,
+                            .at_unix_s = a->facts->unix_seconds};
+}
+
 /* The token itself is nobody's business who reads the log. */
 static bool identify_by_token(struct call *c, struct bytes token)
 {
     struct api *a = api_of(c);
+
+    if (is_still_known(c)) {
+        if (!auth_tokens_jwt(a->o.tokens)) /* that one says what it knew */
+            c->base.identity.auth_revision = auth_revision(a->o.auth);
+        return true;
+    }
     struct auth_moment moment = {.now_ms = a->facts->now_ms,
                                  .unix_s = a->facts->unix_seconds,
                                  .auth_revision = auth_revision(a->o.auth)};
@@ -57,6 +91,7 @@ static bool identify_by_token(struct call *c, struct bytes token)
     const char *wrong = a->o.tokens ? auth_tokens_identify(a->o.tokens, token, &moment, &who)
                                     : "none are given out";
 
+    remember_look(c, !wrong);
     if (wrong) {
         if (a->o.tokens && auth_tokens_jwt(a->o.tokens))
             log_warn(a->o.logger, "failed to parse a JWT token", LOG_STR("error", wrong));
@@ -83,6 +118,7 @@ enum result api_call_identify(struct call *c)
         if (!identify_by_token(c, token))
             return RESULT_AUTH_INVALID_TOKEN;
     } else if (certificate_counts(c)) {
+        c->token_look.was_good = false;
         set_identity(c, rpc_event_bytes(&c->first, c->first.cn), auth_revision(a->o.auth));
     } else {
         c->base.identity = (struct identity){0};

@@ -530,6 +530,7 @@ void auth_merge(const struct auth *a, struct auth_record *u)
 {
     if (u->merged_at == a->changes)
         return;
+    u->is_root = auth_has_role(&u->user, auth_root);
     u->reads.count = u->writes.count = 0;
     arena_reset(&u->ends);
     for (size_t i = 0; i < u->user.roles.count; i++) {

@@ -52,6 +52,7 @@ struct auth_record {
 
     /* Of a user, as of the auth's change number `merged_at`; 0: never. They look into the roles. */
     uint64_t merged_at;
+    bool is_root; /* then it has no need of ranges */
     struct arena ends;
     struct auth_ranges reads, writes;
 };

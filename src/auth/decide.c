@@ -44,10 +44,8 @@ static enum auth_result know_asker(struct auth *a, const struct identity *who, s
     struct auth_record *u = auth_find_user(a, who->user);
     if (!u)
         return AUTH_PERMISSION_DENIED;
-    if (is_root(&u->user))
-        return AUTH_OK;
     auth_merge(a, u);
-    out->user = u;
+    out->user = u->is_root ? NULL : u;
     return AUTH_OK;
 }
 

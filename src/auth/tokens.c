@@ -26,6 +26,7 @@ struct auth_tokens {
     struct jwt *jwt; /* NULL: simple ones */
     struct map by_text;
     struct list all;
+    uint64_t forgotten;
 };
 
 static struct bytes text_of(const struct token *k)
@@ -79,6 +80,7 @@ static void drop(struct auth_tokens *t, struct token *k)
     map_remove(&t->by_text, text_of(k));
     list_remove(&k->link);
     mem_free(k);
+    t->forgotten++;
 }
 
 static struct token *oldest(const struct auth_tokens *t)
@@ -228,6 +230,11 @@ void auth_tokens_drop_all(struct auth_tokens *t)
 size_t auth_tokens_count(const struct auth_tokens *t)
 {
     return t->by_text.count;
+}
+
+uint64_t auth_tokens_forgotten(const struct auth_tokens *t)
+{
+    return t->forgotten;
 }
 
 struct bytes auth_token_in(struct bytes field)

@@ -71,6 +71,10 @@ void auth_tokens_drop_user(struct auth_tokens *t, struct bytes user);
 void auth_tokens_drop_all(struct auth_tokens *t);
 size_t auth_tokens_count(const struct auth_tokens *t); /* that are remembered */
 
+/* How many have been forgotten, for whatever reason: as long as it is the same, one that was good
+ * is good until its time is up. */
+uint64_t auth_tokens_forgotten(const struct auth_tokens *t);
+
 /* The token in a field of a request: what is behind "Bearer ", if that is there, or all of it. */
 struct bytes auth_token_in(struct bytes field);
 

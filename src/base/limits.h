@@ -564,6 +564,8 @@ enum {
     AUTH_KEY_FILE_BYTES_MAX = 64 * KIB, /* of JWTs: the longest of RSA have 13 KB in PEM */
     PASSWORDS_WAITING_MAX = 1024,       /* to be hashed or compared: a minute, at the usual cost */
     PASSWORDS_WAITING_PER_ADDRESS_MAX = 128, /* so a few who guess leave others a place */
+    API_TOKEN_LOOK_MS =
+        500, /* for so long a call need not look its token up again; a ttl is longer */
     API_TOKEN_WAIT_MS = 7000, /* for the entry that a token names to be applied here */
 
     FILES_RESERVED = 150, /* of those that may be open: not for clients; etcd's */
