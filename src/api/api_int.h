@@ -383,7 +383,7 @@ enum result api_call_identify(struct call *c);
 /* What he has shown; empty: nothing. Lent by the call. */
 struct bytes api_call_token(const struct call *c);
 /* Its token names an entry that is not applied here yet. */
-bool api_call_awaits_token(const struct call *c, uint64_t *index);
+bool api_call_awaits_token(struct call *c, uint64_t *index);
 
 /* --- header.c --- */
 

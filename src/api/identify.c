@@ -126,12 +126,16 @@ enum result api_call_identify(struct call *c)
     return RESULT_OK;
 }
 
-/* Is its token of an entry that is still to come? */
-bool api_call_awaits_token(const struct call *c, uint64_t *index)
+/* Is its token of an entry that is still to come? Most are known, and then the look is not in vain:
+ * whoever asks next need not look again. */
+bool api_call_awaits_token(struct call *c, uint64_t *index)
 {
     const struct api *a = api_of(c);
 
-    return auth_is_enabled(a->o.auth) && a->o.tokens && !auth_tokens_jwt(a->o.tokens) &&
-           !asks_nobody(c) && auth_token_index(api_call_token(c), index) &&
+    if (!auth_is_enabled(a->o.auth) || !a->o.tokens || auth_tokens_jwt(a->o.tokens) ||
+        asks_nobody(c))
+        return false;
+    struct bytes token = api_call_token(c);
+    return token.len > 0 && !identify_by_token(c, token) && auth_token_index(token, index) &&
            *index > a->facts->applied_index;
 }
