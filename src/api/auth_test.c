@@ -444,6 +444,36 @@ TEST(passwords_that_are_too_long_are_refused_and_others_count_whole)
     counter_close(&t);
 }
 
+/* What a call has found out about its token is not looked up again for a while, unless a token was
+ * forgotten since. */
+TEST(a_token_that_is_forgotten_while_a_read_is_confirmed_is_good_no_more)
+{
+    struct auth_counter t;
+    struct pb_range_request range = {.key = BYTES("a")};
+    struct visit v;
+    counter_open(&t);
+    t.token = log_in(&t, "r", "pw");
+
+    for (int is_changed = 0; is_changed < 2; is_changed++) {
+        t.k.is_slow = true;
+        ask(&t, &v, "/etcdserverpb.KV/Range", &pb_range_request_schema, &range);
+        api_rig_for_ms(&t.k, 10);
+        CHECK(t.k.held_needs != NULL);
+        t.k.is_slow = false;
+        if (is_changed) /* an empty hash is nobody's password, but a change */
+            api_rig_apply(
+                &t.k, &(struct pb_internal_raft_request){
+                          .auth_user_change_password =
+                              &(struct pb_auth_user_change_password_request){.name = BYTES("r")}});
+        api_rig_fulfil(&t.k);
+        api_rig_expect(&t.k, &v, is_changed ? RPC_UNAUTHENTICATED : RPC_OK,
+                       is_changed ? "etcdserver: invalid auth token" : "");
+        visit_free(&v);
+    }
+
+    counter_close(&t);
+}
+
 /* ---- Users and roles ---- */
 
 TEST(only_root_changes_users_and_roles_and_others_see_themselves)
