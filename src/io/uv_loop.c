@@ -291,6 +291,7 @@ void loop_close(struct loop *l)
         uv_run(&l->uv, UV_RUN_ONCE);
         inbox_drain(&l->inbox, SIZE_MAX);
     }
+    assert(!heap_first(&l->clock.base.timers)); /* looked at before anybody is waited for */
     /* Who steps through handshakes may be about to wake a thread that has heard of it already. */
     real_workers_close(&l->handshakes);
     while (l->io.thread_count > 0)

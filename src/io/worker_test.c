@@ -266,7 +266,7 @@ TEST(closing_a_loop_with_a_timer_set_is_a_bug)
     struct timer t = {.on_time = never};
     timer_start(rig.io->clock, &t, NS_PER_S);
 
-    CHECK_DIES(loop_close(rig.loop), "heap_first(&c->timers)");
+    CHECK_DIES(loop_close(rig.loop), "heap_first(&l->clock.base.timers)");
     timer_stop(rig.io->clock, &t);
     rig_close(&rig);
 }

@@ -810,8 +810,7 @@ static struct call *upgrade(struct rpc_conn *conn, const struct gateway_route *r
 /* Its user would be surprised to be nobody here. */
 static void refuse_certificate(struct rpc_conn *conn)
 {
-    static const char text[] = "CommonName of client sending a request against gateway will be "
-                               "ignored and not used as expected\n";
+    static const char text[] = RPC_POLICY_NO_GATEWAY;
     struct http1_field fields[] = {
         {BYTES("Content-Type"), BYTES("text/plain; charset=utf-8")},
         {BYTES("X-Content-Type-Options"), BYTES("nosniff")},

@@ -436,6 +436,9 @@ bool rpc_policy_allows_host(const struct rpc_conn *c, struct bytes host);
 
 /* Not to somebody who might take the name in his certificate for his identity there. */
 bool rpc_policy_allows_gateway(const struct rpc_conn *c);
+#define RPC_POLICY_NO_GATEWAY                                                                      \
+    "CommonName of client sending a request against gateway will be ignored and not used as "      \
+    "expected\n"
 
 /* What a browser is told in the response to a page of this origin. How many. */
 enum { RPC_POLICY_FIELDS = 3 };

@@ -197,15 +197,20 @@ static void respond(struct call *c, unsigned status, const char *type, struct by
 }
 
 /* Said by us; the core has not heard of it. */
+static void refuse_with(struct call *c, unsigned status, struct bytes text)
+{
+    c->life = LIFE_OVER;
+    rpc_call_end_input(c);
+    respond(c, status, "text/plain; charset=utf-8", bytes_of(NULL, 0), text);
+}
+
 static void refuse(struct call *c, unsigned status)
 {
     struct buf *text = &c->conn->rpc->scratch;
 
     buf_clear(text);
     buf_printf(text, "%u %s", status, http1_reason(status));
-    c->life = LIFE_OVER;
-    rpc_call_end_input(c);
-    respond(c, status, "text/plain; charset=utf-8", bytes_of(NULL, 0), buf_bytes(text));
+    refuse_with(c, status, buf_bytes(text));
 }
 
 void rpc_web_reply(struct call *c, unsigned status, const char *type, struct bytes lines,
@@ -270,8 +275,12 @@ void rpc_web_fields_done(struct call *c)
         add_line(c->web, BYTES("host"), host);
     c->kept += c->web->fields.len;
     c->conn->kept += c->web->fields.len;
-    if (rpc_gateway_takes(c->conn, verb, path))
+    if (!rpc_gateway_takes(c->conn, verb, path))
+        return;
+    if (rpc_policy_allows_gateway(c->conn))
         rpc_gateway_begin(c, verb, path);
+    else
+        refuse_with(c, 400, BYTES(RPC_POLICY_NO_GATEWAY));
 }
 
 bool rpc_web_next_field(const struct call *c, size_t *at, struct http1_field *out)

@@ -195,13 +195,14 @@ static const struct {
 
 static void ask_gateway(struct peer *p, const char *who, bool has_users, struct buf *out)
 {
-    for (size_t i = 0; i < ARRAY_LEN(asked); i++) {
-        if (!has_users && strstr(asked[i].flags, "websocket"))
-            continue; /* it would be opened, and stay */
-        const char *flags = arena_printf(
-            &p->arena, "--http1.1 -w ' %%{http_code} %%{content_type}' %s", asked[i].flags);
-        buf_printf(out, "%s as %s: %s\n", asked[i].path, who,
-                   curl_as(p, who, flags, asked[i].path));
+    for (size_t i = 0; i < 2 * ARRAY_LEN(asked); i++) {
+        const char *version = i % 2 ? "--http2" : "--http1.1", *flags = asked[i / 2].flags;
+        const char *path = asked[i / 2].path;
+        if (strstr(flags, "websocket") && (!has_users || i % 2))
+            continue; /* it would be opened, and stay; and HTTP/2 has none */
+        flags =
+            arena_printf(&p->arena, "%s -w ' %%{http_code} %%{content_type}' %s", version, flags);
+        buf_printf(out, "%s %s as %s: %s\n", version, path, who, curl_as(p, who, flags, path));
     }
 }
 
