@@ -279,11 +279,14 @@ static int on_begin_headers(nghttp2_session *s, const nghttp2_frame *f, void *co
     return 0;
 }
 
-/* As Go's library has it, on request: it is no line of the log. */
+/* As Go's library has it, on request: it is no line of the log. But for tokens, which are nobody's
+ * to read. */
 static void show_field(struct bytes name, struct bytes value)
 {
     struct buf line = {0};
 
+    if (bytes_equal(name, BYTES("authorization")) || bytes_equal(name, BYTES("token")))
+        value = BYTES("***");
     buf_append_str(&line, "http2: decoded hpack field header field ");
     text_append_quoted(&line, name);
     buf_append_str(&line, " = ");

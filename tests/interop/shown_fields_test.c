@@ -19,6 +19,12 @@ static void check_shown_fields(struct peer *p)
     CHECK_EQ(peer_said(p, said), 0);
     CHECK_STR(PEER_CTL(p, "put k v"), "OK");
     peer_await_said(p, said, 1);
+    if (p->is_ours) {
+        peer_run(&p->arena, "curl -s --http2-prior-knowledge -H 'Authorization: secret' %s/version",
+                 p->client_url);
+        peer_await_said(p, "\"authorization\" = \"***\"", 1);
+        CHECK_EQ(peer_said(p, "secret"), 0);
+    }
     peer_stop(p);
 }
 
