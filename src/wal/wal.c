@@ -245,16 +245,6 @@ static void batch_is_durable(struct wal *w)
         w->opt.on_durable(w->opt.context, w->durable);
 }
 
-static void on_dir_synced(struct disk_op *op)
-{
-    struct wal *w = container_of(op, struct wal, op);
-
-    if (op->err != ERR_OK)
-        wal_fail(w, "sync of directory", "", op);
-    else
-        batch_is_durable(w);
-}
-
 /*
  * A full disk is not a failed sync: that this was not done is certain, and what was done before it
  * is known. So it waits as it is, with all that comes behind it, until there is space.
@@ -271,22 +261,6 @@ static void await_space(struct wal *w, enum wal_step step, struct disk_op op)
         log_warn(w->opt.logger, "no space left for the WAL; it will be tried again",
                  LOG_STR("path", w->writing->segment->text));
     w->lacks_space = true;
-}
-
-static void on_renamed(struct disk_op *op)
-{
-    struct wal *w = container_of(op, struct wal, op);
-
-    if (op->err == ERR_NO_SPACE)
-        await_space(w, WAL_STEP_RENAMING, *op);
-    else if (op->err != ERR_OK)
-        wal_fail(w, "rename to", w->writing->segment->text, op);
-    else
-        submit(w, WAL_STEP_DIR_SYNCING,
-               (struct disk_op){.kind = DISK_SYNC_DIR,
-                                .path = w->dir,
-                                .file = w->dir_file,
-                                .on_done = on_dir_synced});
 }
 
 static void on_trim_synced(struct disk_op *op)
@@ -312,6 +286,52 @@ static void on_trimmed(struct disk_op *op)
                (struct disk_op){.kind = DISK_SYNC,
                                 .file = w->writing->segment->file,
                                 .on_done = on_trim_synced});
+}
+
+/*
+ * The batch is durable, and its segment found after a power cut. Full segments end with their last
+ * record, as etcd leaves them: the zeros were reserved for records, and none comes any more. That
+ * goes for one that was begun and filled by the same write, too.
+ */
+static void end_batch(struct wal *w)
+{
+    struct wal_batch *b = w->writing;
+    struct wal_segment *s = b->segment;
+
+    if (!b->sealed || s->size <= s->end) {
+        batch_is_durable(w);
+        return;
+    }
+    s->size = s->end;
+    submit(w, WAL_STEP_TRIMMING,
+           (struct disk_op){
+               .kind = DISK_TRUNCATE, .file = s->file, .size = s->end, .on_done = on_trimmed});
+}
+
+static void on_dir_synced(struct disk_op *op)
+{
+    struct wal *w = container_of(op, struct wal, op);
+
+    if (op->err != ERR_OK)
+        wal_fail(w, "sync of directory", "", op);
+    else
+        end_batch(w);
+}
+
+static void on_renamed(struct disk_op *op)
+{
+    struct wal *w = container_of(op, struct wal, op);
+
+    if (op->err == ERR_NO_SPACE)
+        await_space(w, WAL_STEP_RENAMING, *op);
+    else if (op->err != ERR_OK)
+        wal_fail(w, "rename to", w->writing->segment->text, op);
+    else
+        submit(w, WAL_STEP_DIR_SYNCING,
+               (struct disk_op){.kind = DISK_SYNC_DIR,
+                                .path = w->dir,
+                                .file = w->dir_file,
+                                .on_done = on_dir_synced});
 }
 
 static struct disk_op write_op(struct wal *w, const struct wal_batch *b);
@@ -418,15 +438,8 @@ static void on_written(struct disk_op *op)
                                 .path = w->next.path,
                                 .path_to = w->path_to,
                                 .on_done = on_renamed});
-    } else if (b->sealed && s->size > s->end) {
-        /* Full segments end with their last record, as etcd leaves them: the zeros were reserved
-         * for records, and none comes any more. */
-        s->size = s->end;
-        submit(w, WAL_STEP_TRIMMING,
-               (struct disk_op){
-                   .kind = DISK_TRUNCATE, .file = s->file, .size = s->end, .on_done = on_trimmed});
     } else {
-        batch_is_durable(w);
+        end_batch(w);
     }
 }
 

@@ -236,6 +236,36 @@ TEST(a_full_segment_is_cut_and_the_next_is_named_after_the_next_entry)
     end(rig);
 }
 
+/* What gathers during a sync can fill a segment at once. It ends with its last record nevertheless:
+ * the rest, here no multiple of 8, would be a part of a length to whoever reads it later. */
+TEST(a_segment_that_one_write_fills_ends_with_its_last_record)
+{
+    enum { UNTIL = 40, EACH = 1000 };
+    struct wal_rig *rig = wal_rig_new(test_seed(), 4213); /* four of them, and 5 bytes */
+    unsigned shorter = 0;
+
+    start(rig);
+    for (uint64_t i = 1; i <= UNTIL; i++)
+        wal_rig_entries(rig, i, 1, EACH);
+    wal_rig_settle(rig);
+
+    CHECK_STR(rig->failed, "");
+    for (size_t i = 0; i + 1 < rig->wal->segment_count; i++) {
+        const struct wal_segment *s = rig->wal->segments[i];
+        struct buf file = {0};
+
+        read_whole(rig, s->text, &file);
+        CHECK_EQ(file.len, s->end);
+        shorter += i > 0 && file.len < rig->opt.segment_bytes;
+        buf_free(&file);
+    }
+    CHECK(shorter > 3);
+    wal_rig_crash(rig, FAKE_POWER_CUT);
+    CHECK_EQ(wal_rig_open(rig, true), ERR_OK);
+    CHECK_EQ(rig->last, UNTIL);
+    end(rig);
+}
+
 TEST(a_log_that_is_open_cannot_be_opened_again_but_looked_at)
 {
     struct wal_rig *rig = wal_rig_new(test_seed(), 4096);
