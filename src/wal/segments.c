@@ -101,12 +101,15 @@ void wal_reserve(struct wal *w)
         next_open(w);
 }
 
-/* What stays if this fails is emptied and used by the next start. */
+/* A file that stays is emptied and used by the next attempt, or by the next start. It is closed in
+ * any case: whoever locks it then finds our lock otherwise, be it ourselves. */
 void wal_unreserve(struct wal *w)
 {
     if (!w->next.file)
         return;
-    if (disk_remove(w->disk, w->next.path) != ERR_OK || disk_close(w->disk, w->next.file) != ERR_OK)
+    enum err removed = disk_remove(w->disk, w->next.path);
+    enum err closed = disk_close(w->disk, w->next.file);
+    if (removed != ERR_OK || closed != ERR_OK)
         log_warn(w->opt.logger, "failed to remove the reserved WAL segment",
                  LOG_STR("path", w->next.path));
     w->next.file = NULL;

@@ -808,6 +808,31 @@ static void give_space(struct wal_rig *rig, uint64_t bytes)
     fake_disk_set_space(rig->world->disk, bytes);
 }
 
+/* It is closed nevertheless: its lock would keep ourselves from it at the next attempt. */
+TEST(a_reserved_file_that_cannot_be_removed_is_in_nobodys_way)
+{
+    struct wal_rig *rig = wal_rig_new(test_seed(), 8192);
+    start(rig);
+    settle_time(rig);
+    unsigned open = rig->world->fds.open;
+
+    give_space(rig, 4096); /* for its name, not for all of it */
+    fake_disk_fail(rig->world->disk,
+                   (struct fake_fault){.kind = DISK_REMOVE, .nth = 1, .err = ERR_IO});
+    write_over(rig, 2);
+    settle_time(rig);
+    CHECK(!fake_disk_will_fail(rig->world->disk));
+    CHECK(wal_awaits_space(rig->wal));
+    CHECK_EQ(rig->world->fds.open, open); /* one segment more, and no reserved one */
+    give_space(rig, FAKE_DISK_NOT_FULL);
+    wal_retry(rig->wal);
+    settle_time(rig);
+
+    CHECK_STR(rig->failed, "");
+    CHECK_EQ(wal_durable(rig->wal), rig->seq);
+    end(rig);
+}
+
 /* The next segment is reserved, and there is no space for another. Writes until that one is used,
  * and has only the reserve left. */
 static void fill(struct wal_rig *rig)
