@@ -262,7 +262,7 @@ int64_t peer_json_number(const char *json, const char *name)
         test_fail(__FILE__, __LINE__, "no %s in %s", name, json);
     at += quoted.len;
     buf_free(&quoted);
-    return strtoll(at, NULL, 10);
+    return *at == '-' ? strtoll(at, NULL, 10) : (int64_t)strtoull(at, NULL, 10); /* ids are large */
 }
 
 void peer_allow_files(unsigned count)
