@@ -193,6 +193,13 @@ static void promote_here(struct call *c)
     api_call_configure(c);
 }
 
+static void promote_by_leader(struct call *c)
+{
+    api_call_forward(c, &(struct api_forward){.kind = API_FORWARD_PROMOTE,
+                                              .member = promoted(c),
+                                              .token = api_call_token(c)});
+}
+
 static bool promotion_is_decided(struct call *c)
 {
     struct api *a = api_of(c);
@@ -206,9 +213,7 @@ static bool promotion_is_decided(struct call *c)
     else if (a->facts->is_leader)
         promote_here(c);
     else
-        api_call_forward(c, &(struct api_forward){.kind = API_FORWARD_PROMOTE,
-                                                  .member = promoted(c),
-                                                  .token = api_call_token(c)});
+        promote_by_leader(c);
     return true;
 }
 
@@ -234,9 +239,21 @@ static void promotion_forwarded(struct call *c, const struct api_forwarded *f)
         answer_members(c, &pb_member_promote_response_schema, f->members, f->member_count);
 }
 
+/* Facts are of the last turn: raft may have heard of another leader in this one, before the call
+ * was heard. Then that one is asked. Should forwarding still take this member for the leader, it
+ * says so once raft's news are facts, and it is decided again. */
+static void promotion_failed(struct call *c, enum result why)
+{
+    if (why == RESULT_NOT_LEADER)
+        promote_by_leader(c);
+    else
+        api_call_finish(c, why);
+}
+
 const struct handler api_cluster_member_promote = {
     .schema = &pb_member_promote_request_schema,
     .run = run_member_promote,
     .applied = member_changed,
     .forwarded = promotion_forwarded,
+    .failed = promotion_failed,
 };

@@ -148,6 +148,29 @@ TEST(a_learner_that_is_behind_is_not_promoted)
     cluster_rig_close(&r);
 }
 
+/* It hears of the new leader and of the client in one turn, and takes itself for the leader until
+ * its end. etcd's client is never told that it has asked the wrong member: that one asks on. */
+TEST(a_leader_that_was_replaced_while_it_stood_has_the_learner_promoted_by_the_next)
+{
+    struct cluster_rig r;
+    struct visit v;
+    membership_open(&r, 3, NULL);
+    unsigned n = join(&r, true);
+    uint64_t id = membership_id(&r, n);
+    unsigned before = cluster_rig_leader(&r);
+
+    cluster_rig_freeze(&r, before, true);
+    CHECK(cluster_rig_leader(&r) != before);
+    cluster_rig_for_ms(&r, 3000);
+    cluster_rig_ask(&r, before, &v, "/etcdserverpb.Cluster/MemberPromote",
+                    &pb_member_remove_request_schema, &(struct pb_member_id){.id = id});
+    cluster_rig_for_ms(&r, 100);
+    cluster_rig_freeze(&r, before, false);
+
+    CHECK_STR(membership_told(&r, &v, NULL), "1:m1 2:m2 3:m3 4:m4");
+    cluster_rig_close(&r);
+}
+
 /* --- crashes --- */
 
 /* At whatever moment its power goes, whoever joins comes to be a member, and founds nothing. */

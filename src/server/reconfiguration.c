@@ -131,20 +131,24 @@ static const struct raft_progress *find_progress(const struct server *s, uint64_
     return p;
 }
 
-/* Nine tenths of the leader's log. Whether it is a learner at all is looked at when it is applied.
+/*
+ * Nine tenths of the leader's log. Whether it is a learner at all is looked at when it is applied.
+ * A leader that was removed has no progress of its own, and whatever it is to propose is dropped:
+ * it is raft that says so.
  */
 static enum result check_promotion(const struct server *s, const struct api_change *c)
 {
     const struct raft_progress *learner = find_progress(s, c->conf.node_id);
     const struct raft_progress *own = find_progress(s, s->facts.member_id);
+    uint64_t own_match = own ? own->match : 0;
 
-    if (raft_status(s->raft).soft_state.role != RAFT_LEADER || !own)
+    if (raft_status(s->raft).soft_state.role != RAFT_LEADER)
         return RESULT_NOT_LEADER; /* since a moment ago */
     if (!learner)
         return RESULT_MEMBER_NOT_FOUND;
-    if ((double)learner->match < 0.9 * (double)own->match) {
+    if ((double)learner->match < 0.9 * (double)own_match) {
         log_error(s->logger, "rejecting promote learner: learner is not ready",
-                  LOG_U64("learner-match", learner->match), LOG_U64("leader-match", own->match));
+                  LOG_U64("learner-match", learner->match), LOG_U64("leader-match", own_match));
         return RESULT_LEARNER_NOT_READY;
     }
     if (s->config->strict_reconfig_check && !cluster_may_promote(s->state.cluster)) {

@@ -651,7 +651,7 @@ static void hear_change(struct server *s, const struct api_need *need)
 {
     enum result result = reconfiguration_check(s, need->change);
 
-    if (need->change->is_promotion && result != RESULT_OK)
+    if (need->change->is_promotion && result != RESULT_OK && result != RESULT_NOT_LEADER)
         metrics_promotion(s->metrics, result);
     if (result == RESULT_OK)
         pending_need(&s->pending, need);
