@@ -110,6 +110,8 @@ static struct net_address address_of(unsigned host)
     return a;
 }
 
+/* Where clients find members is not enough: where the only one that had told it is removed, those
+ * that are left are there, and have told it to nobody who could be asked. */
 static void choose_server(struct steward *s)
 {
     uint32_t all = s->o.endpoints->all;
@@ -117,7 +119,7 @@ static void choose_server(struct steward *s)
 
     for (unsigned i = 0; i < s->o.hosts; i++) {
         s->server = (first + i) % s->o.hosts;
-        if ((all >> s->server & 1) != 0)
+        if ((all >> s->server & 1) != 0 || s->members[s->server].id != 0)
             return;
     }
 }

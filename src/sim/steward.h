@@ -5,7 +5,8 @@
  * change to it: to add one, as a voter or a learner; to promote a learner, ready or not; to remove
  * one, the leader too; to give one other peer URLs; a replacement, which is two of these; or for
  * what must be refused. It never knows more than it was told: a change that was not answered has
- * happened if the next list says so.
+ * happened if the next list says so. It knows its machines, though, and asks any that is a member,
+ * also one that has not told yet where clients find it.
  *
  *     list --> machines are started for members that have none --> a change --> list --> ...
  *
