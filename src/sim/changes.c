@@ -70,6 +70,8 @@ bool sim_gave_up_rightly(struct sim *s, struct sim_member *m, const char *why)
         return false;
     sim_trace(s, "m%u gave up, as it should: %s\n", m->number + 1, why);
     sim_crash_member(s, m, &s->changes);
+    if (m->awaits_list && !m->is_out)
+        steward_refused(s->steward, m->number, why);
     return true;
 }
 

@@ -368,32 +368,35 @@ static bool begin_change(struct steward *s)
 
 /* --- lists --- */
 
-static unsigned host_of(struct steward *s, const struct pb_member *m)
+static unsigned host_of(struct steward *s, struct bytes url)
 {
     unsigned n = 0;
     char text[32];
 
-    if (m->peer_urls.count > 0 && m->peer_urls.at[0].len < sizeof(text)) {
-        snprintf(text, sizeof(text), "%.*s", (int)m->peer_urls.at[0].len,
-                 (const char *)m->peer_urls.at[0].at);
-        if (sscanf(text, "http://10.0.0.%u:", &n) == 1 && n >= 1 && n <= s->o.hosts)
-            return n - 1;
-    }
+    snprintf(text, sizeof(text), "%.*s", (int)url.len, (const char *)url.at);
+    if (sscanf(text, "http://10.0.0.%u:", &n) == 1 && n >= 1 && n <= s->o.hosts)
+        return n - 1;
     fail(s, "a member is listed that has no machine");
     return 0;
 }
 
+static void take_url(struct known *k, struct bytes url)
+{
+    if (k->url_count < ARRAY_LEN(k->urls))
+        snprintf(k->urls[k->url_count++], sizeof(k->urls[0]), "%.*s", (int)url.len,
+                 (const char *)url.at);
+}
+
 static void take_member(struct steward *s, const struct pb_member *m, struct known *out)
 {
-    unsigned host = host_of(s, m);
+    unsigned host = host_of(s, m->peer_urls.count > 0 ? m->peer_urls.at[0] : BYTES(""));
     struct known *k = &out[host];
 
     if (k->id != 0)
         fail(s, "machine %u is listed twice", host + 1);
     *k = (struct known){.id = m->id, .is_learner = m->is_learner, .has_name = m->name.len > 0};
-    for (size_t i = 0; i < m->peer_urls.count && k->url_count < 2; i++)
-        snprintf(k->urls[k->url_count++], sizeof(k->urls[0]), "%.*s", (int)m->peer_urls.at[i].len,
-                 (const char *)m->peer_urls.at[i].at);
+    for (size_t i = 0; i < m->peer_urls.count; i++)
+        take_url(k, m->peer_urls.at[i]);
 }
 
 /* What it goes by from now on. */
@@ -428,6 +431,38 @@ static void take_list(struct steward *s, const struct pb_member *members, size_t
             start_machine(s, list, i);
     if (s->asked == LIST && s->is_linearizable)
         believe(s, list);
+}
+
+/* --- refusals --- */
+
+/* Of text that has the members as "PeerURLs:[url url]", among other things. */
+static void read_refusal(struct steward *s, const char *text, struct known *out)
+{
+    static const char before[] = "PeerURLs:[";
+
+    while ((text = strstr(text, before))) {
+        text += strlen(before);
+        while (*text != ']' && *text != '\0') {
+            size_t len = strcspn(text, " ]");
+            struct bytes url = {(const uint8_t *)text, len};
+            take_url(&out[host_of(s, url)], url);
+            text += len + (text[len] == ' ');
+        }
+    }
+}
+
+/*
+ * Where the machine is one of two that vote, and the other was started meanwhile, this is the only
+ * way: that one serves no client, so nobody gives out a list. Half of the time it is started as it
+ * was, as by somebody who does not read. Whom it has asked may be behind, and not know it at all.
+ */
+void steward_refused(struct steward *s, unsigned host, const char *why)
+{
+    struct known list[CLIMATE_HOSTS_MAX] = {0};
+
+    read_refusal(s, why, list);
+    if (list[host].url_count > 0 && rng_chance(&s->rng, 1, 2))
+        start_machine(s, list, host);
 }
 
 /* --- results --- */

@@ -67,6 +67,10 @@ void steward_turn(struct steward *s);
 /* No more changes; it goes on looking after those it has asked for. */
 void steward_wind_down(struct steward *s);
 
+/* A machine was not let in: whom it has asked knows other members than it was told of. The refusal
+ * names them, and it may be started again with these. */
+void steward_refused(struct steward *s, unsigned host, const char *why);
+
 /* At the end: it asks for nothing any more. */
 void steward_stop(struct steward *s);
 bool steward_is_idle(const struct steward *s);
