@@ -212,6 +212,8 @@ void climate_draw_compactions(struct climate *c, struct rng *rng)
         c->compact_steps = (unsigned)ONE_OF(rng, 1, 3, 10, 40);
 }
 
+/* In bad weather the witness may be away until the storm ends, 45 seconds at most; the clock that a
+ * leader compacts by may be a tenth faster. */
 void climate_draw_retention(struct climate *c, struct rng *rng)
 {
     bool is_on = rng_chance(rng, 1, 2);
@@ -220,7 +222,7 @@ void climate_draw_retention(struct climate *c, struct rng *rng)
     if (is_on && (c->faults & ~(uint32_t)OWN_FAULTS) == 0)
         c->retention_ms = short_ms;
     else if (is_on && !climate_has(c, FAULT_HALF_OPEN) && !climate_has(c, FAULT_AUTH))
-        c->retention_ms = 20000;
+        c->retention_ms = 55000;
 }
 
 /* Nothing changes a store behind its member's back where members come and go: there whoever is

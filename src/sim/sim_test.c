@@ -53,11 +53,12 @@ TEST(seeds_that_once_found_something_with_sick_disks_or_changes_are_clean)
  * Where members come and go in any case:
  *    94017   a member was named as corrupt that had compacted at a revision that leaves no key
  *    90052   the operator asked only the one member that it had removed
+ *    90091   the witness was away for longer than history was kept
  *    90236, 94278   one of two that vote was refused for an old list, and the other serves nobody
  */
 TEST(seeds_that_once_found_something_where_members_change_are_clean)
 {
-    static const uint64_t seeds[] = {94017, 90052, 90236, 94278};
+    static const uint64_t seeds[] = {94017, 90052, 90091, 90236, 94278};
 
     test_runs_in_one_thread();
     for (size_t i = 0; i < ARRAY_LEN(seeds); i++) {
