@@ -67,9 +67,9 @@ static bool say_the_same(struct peer *etcd, struct peer *ours, struct buf *want,
     return bytes_equal(buf_bytes(want), buf_bytes(got));
 }
 
-static bool has_added(const char *command, const struct buf *said)
+static bool has_added(const char *command, struct buf *said)
 {
-    return strstr(command, " add ") && memmem(said->at, said->len, "status 0\n", 9);
+    return strstr(command, " add ") && strstr(buf_str(said), "status 0\n");
 }
 
 /* On a busy machine one of two may be a second late, and its member has another id: that one is
