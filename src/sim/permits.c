@@ -576,6 +576,7 @@ struct refusal {
     struct window w; /* by those that decide */
     size_t since;    /* by those of the member that found out who asked */
     unsigned token;
+    bool is_keys; /* of a lease: looked at again if users or roles have changed, token or none */
     uint64_t applied;
 };
 
@@ -610,7 +611,8 @@ static bool is_about_token(const struct permits *p, const struct refusal *r, str
         *is_right = any_is_enabled(p, r->since, r->w.to, true) &&
                     (!has_token || any_is_enabled(p, r->since, r->w.to, false));
     else if (bytes_equal(text, bytes_of_str(outdated)))
-        *is_right = has_token && has_two_revisions(p, r->since, r->w.to);
+        *is_right = (has_token || (r->is_keys && any_is_enabled(p, r->since, r->w.to, false))) &&
+                    has_two_revisions(p, r->since, r->w.to);
     else if (bytes_equal(text, bytes_of_str(bad_token)))
         *is_right =
             has_token && any_is_enabled(p, r->since, r->w.to, true) &&
@@ -630,7 +632,8 @@ bool permits_refused(struct permits *p, uint64_t op, const struct history_op *o,
     struct refusal r = {.w = {known->member_since, newest(p)},
                         .since = known->member_since,
                         .token = known->token,
-                        .applied = known->applied};
+                        .applied = known->applied,
+                        .is_keys = o->kind == OP_KEYS};
     if (is_decided_late(o))
         narrow(&r.w, known->since, newest(p));
     if (!is_about_token(p, &r, text, &is_right)) {
