@@ -121,9 +121,9 @@ struct api_call {
     uint64_t started_ns;
     const struct raft_conf_change *change;          /* that it waits for; of CONFIGURE */
     const struct pb_internal_raft_request *request; /* the same, of PROPOSE */
-    enum result failure;                            /* while it waits to be told */
-    struct api_stages stages;                       /* of a proposal that took long */
     struct api_round round;                         /* of a read */
+    struct api_stages stages;                       /* of a proposal that took long */
+    enum result failure;                            /* while it waits to be told */
     /* ---- */
     bool is_waiting; /* the server has it: from api_take_need until it is answered or forgotten */
     struct api *api;

@@ -90,8 +90,8 @@ void answer_free(struct answer *a);
 struct raw {
     struct conn *conn;
     struct buf got;
-    unsigned opened, ended, closed;
     size_t got_bytes;
+    unsigned opened, ended, closed;
     bool ignores_input; /* reads nothing */
 };
 
