@@ -81,6 +81,8 @@ static void receive_more(struct json_caller *j)
 
 static void drop(struct json_caller *j, size_t count)
 {
+    if (count == 0)
+        return; /* there may be nothing to drop it from */
     memmove(j->received.at, j->received.at + count, j->received.len - count);
     j->received.len -= count;
 }
@@ -91,6 +93,8 @@ static struct buf take_until(struct json_caller *j, const char *end)
     struct buf out = {0};
     const uint8_t *at;
 
+    if (j->received.len == 0)
+        receive_more(j);
     while (!(at = memmem(j->received.at, j->received.len, end, strlen(end))))
         receive_more(j);
     size_t len = (size_t)(at - j->received.at);
@@ -103,7 +107,8 @@ static void take_body(struct json_caller *j, size_t count)
 {
     while (j->received.len < count)
         receive_more(j);
-    buf_append(&j->body, bytes_of(j->received.at, count));
+    if (count > 0)
+        buf_append(&j->body, bytes_of(j->received.at, count));
     drop(j, count);
 }
 
