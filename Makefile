@@ -4,7 +4,8 @@
 #   make run        install what is missing, build, start a member with embedded defaults
 #   make run-cluster  three members on 2379, 22379 and 32379, ready to kill (docs/operations.md)
 #   make test       install what is missing, build, run every test
-#   make asan|tsan  the tests again under sanitizers (build/asan, build/tsan)
+#   make asan|tsan  the tests again under sanitizers (build/asan, build/tsan); TSAN_TESTS='io/ rpc/':
+#                   of these alone
 #   make threads    whole programs again with --io-threads 1; part of make tsan, too
 #   make fuzz       every fuzzer for FUZZ_SECONDS (20) each
 #   make lint       formatting, includes, clang-tidy, and a warning-free build with clang
@@ -170,7 +171,7 @@ asan:
 tsan:
 	@scripts/setup test
 	+@export TSAN_OPTIONS=suppressions=$(CURDIR)/tests/harness/tsan.suppressions && \
-	    $(SANITIZED) BUILD=build/tsan SANITIZE=thread && \
+	    $(SANITIZED) BUILD=build/tsan SANITIZE=thread T='$(or $(TSAN_TESTS),$(T))' && \
 	    $(MAKE) --no-print-directory CC=$(CLANG) BUILD=build/tsan SANITIZE=thread threads
 
 # Whole programs again with a thread for clients: whatever a test starts gets it by its environment.
