@@ -120,11 +120,13 @@ void hashing_some(struct server *s)
 {
     struct hashing *h = &s->hashing;
 
+    if (h->is_busy)
+        return; /* and what it found is still the worker's */
     if (h->err != ERR_OK) {
         server_fail(s, "cannot hash the store: %s", buf_str(&h->damage));
         return;
     }
-    if (h->is_busy || !list_empty(&h->done))
+    if (!list_empty(&h->done))
         return; /* they are told of one hash, and there is one */
     if (list_empty(&h->asked)) {
         mvcc_stop_waiting(&h->waiter);
