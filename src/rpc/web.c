@@ -8,6 +8,7 @@
  * gives the response so.
  */
 #include "base/assert.h"
+#include "gateway/gateway.h"
 #include "rpc/rpc_int.h"
 
 #include <stdio.h>
@@ -18,6 +19,7 @@ struct web {
     size_t sent;       /* of it */
     bool is_whole;     /* nothing will be added to it */
     bool is_bodyless;  /* the response to a HEAD */
+    bool is_refused;   /* by the gateway, when its body has come */
 };
 
 enum { STATUS_DIGITS = 3, LENGTH_DIGITS_MAX = 20 };
@@ -277,8 +279,19 @@ void rpc_web_fields_done(struct call *c)
     c->conn->kept += c->web->fields.len;
     if (!rpc_gateway_takes(c->conn, verb, path))
         return;
-    if (rpc_policy_allows_gateway(c->conn))
+    c->web->is_refused = !rpc_policy_allows_gateway(c->conn) || !gateway_route_find(path);
+    if (!c->web->is_refused)
         rpc_gateway_begin(c, verb, path);
+}
+
+/* Not before its body is here: a response that comes while it is being sent has to end the stream,
+ * and there are clients (curl) that take that for a failure. */
+static void refuse_at_gateway(struct call *c)
+{
+    struct bytes query;
+
+    if (rpc_policy_allows_gateway(c->conn))
+        rpc_gateway_begin(c, rpc_call_verb(c), path_of(c, &query));
     else
         refuse_with(c, 400, BYTES(RPC_POLICY_NO_GATEWAY));
 }
@@ -331,6 +344,10 @@ void rpc_web_ended(struct call *c)
     }
     if (c->in != IN_READING)
         return;
+    if (c->web->is_refused) {
+        refuse_at_gateway(c);
+        return;
+    }
     c->in = IN_WHOLE;
     rpc_event_add(c, PENDING_HTTP);
 }

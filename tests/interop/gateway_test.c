@@ -96,9 +96,11 @@ static const char *const requests[][2] = {
     {"lease/revoke", "{\"ID\":\"4711\"}"},
 };
 
+/* And the version of the storage, which follows that of the cluster sooner or later. */
 #define HIDE_IDS                                                                                   \
     "sed -E 's/\"(cluster_id|member_id|raft_term|ID|leader|dbSize|dbSizeInUse|raftIndex|raftTerm|" \
-    "raftAppliedIndex)\": ?\"[0-9]+\"/\"\\1\":*/g; s/(https?:..127.0.0.1):[0-9]+/\\1/g; s/: "      \
+    "raftAppliedIndex|storageVersion)\": ?\"[0-9.]+\"/\"\\1\":*/g; "                               \
+    "s/(https?:..127.0.0.1):[0-9]+/\\1/g; s/: "                                                    \
     "\"/:\"/g; "                                                                                   \
     "s/, \"/,\"/g'"
 
