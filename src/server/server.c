@@ -111,10 +111,9 @@ static uint64_t whole_ms(int64_t ns)
     return ((uint64_t)ns + NS_PER_MS - 1) / NS_PER_MS;
 }
 
-static void open_parts(struct server *s, const struct boot *b)
+static void open_log(struct server *s, const struct boot *b)
 {
     const struct config *c = s->config;
-    uint64_t limit_ms = PENDING_LIMIT_MS + 2 * c->election_ms;
     struct log_snapshot_options snapshots = {.disk = s->io->disk,
                                              .workers = s->io->workers,
                                              .logger = s->logger,
@@ -123,34 +122,19 @@ static void open_parts(struct server *s, const struct boot *b)
                                              .count = c->snapshot_count,
                                              .catch_up = c->snapshot_catchup_entries,
                                              .member_id = s->facts.member_id};
-    struct pending_options pending = {.facts = &s->facts,
-                                      .salt = rng_next(&s->rng),
-                                      .map_seed = s->map_seed,
-                                      .request_bytes_max = c->max_request_bytes,
-                                      .limit_ms = limit_ms};
-    struct housekeeping_options house = {
-        .backend = s->state.backend,
-        .mvcc = s->state.mvcc,
-        .leases = s->state.leases,
-        .cluster = s->state.cluster,
-        .apply = s->state.apply,
-        .auth = s->state.auth,
-        .clock = s->io->clock,
-        .logger = s->logger,
-        .snapshot = &s->snapshot,
-        .facts = &s->facts,
-        .attributes = {.name = bytes_of_str(c->name),
-                       .client_urls = {c->advertise_clients.at, c->advertise_clients.count}},
-        .commit_interval_ms = (uint64_t)c->backend_batch_interval_ns / NS_PER_MS,
-        .publish_retry_ms = limit_ms,
-        .downgrade_check_ms = c->downgrade_check_ms,
-        .settle_steps = s->options.settle_steps,
-        .compact_steps = s->options.compact_steps};
 
     storage_work_init(&s->work, b->log.applied);
     s->work.durable_index = raft_status(s->raft).stable_index;
     if (!raft_term_at(s->raft, s->work.durable_index, &s->work.durable_term))
         s->work.durable_term = 0; /* an empty log */
+    log_snapshot_init(&s->snapshot, &snapshots, b->snapshot.index, b->log.applied);
+}
+
+/* What moves the state as a whole, here and between members, and the space it takes. */
+static void open_images(struct server *s, const struct boot *b)
+{
+    const struct config *c = s->config;
+
     space_init(&s->space, &(struct space_options){.disk = s->io->disk,
                                                   .logger = s->logger,
                                                   .dir = s->config->data_dir});
@@ -174,9 +158,50 @@ static void open_parts(struct server *s, const struct boot *b)
                                                         .facts = &s->facts,
                                                         .log_ms = s->options.sending_log_ms});
     sending_offer(s->raft, b->log.applied, s->facts.applied_term, &s->conf_state);
-    log_snapshot_init(&s->snapshot, &snapshots, b->snapshot.index, b->log.applied);
-    pending_init(&s->pending, &pending);
+    backups_init(&s->backups, &s->cutting);
+}
+
+static void open_housekeeping(struct server *s, uint64_t limit_ms)
+{
+    const struct config *c = s->config;
+    struct housekeeping_options house = {
+        .backend = s->state.backend,
+        .mvcc = s->state.mvcc,
+        .leases = s->state.leases,
+        .cluster = s->state.cluster,
+        .apply = s->state.apply,
+        .auth = s->state.auth,
+        .clock = s->io->clock,
+        .logger = s->logger,
+        .snapshot = &s->snapshot,
+        .facts = &s->facts,
+        .attributes = {.name = bytes_of_str(c->name),
+                       .client_urls = {c->advertise_clients.at, c->advertise_clients.count}},
+        .commit_interval_ms = (uint64_t)c->backend_batch_interval_ns / NS_PER_MS,
+        .publish_retry_ms = limit_ms,
+        .downgrade_check_ms = c->downgrade_check_ms,
+        .settle_steps = s->options.settle_steps,
+        .compact_steps = s->options.compact_steps};
+    struct auto_compaction_options compactions = {.clock = s->io->clock,
+                                                  .logger = s->logger,
+                                                  .facts = &s->facts,
+                                                  .counts_revisions =
+                                                      c->auto_compaction_counts_revisions,
+                                                  .retention = c->auto_compaction_retention,
+                                                  .limit_ms = limit_ms};
+
     housekeeping_init(&s->housekeeping, &house, s->state.storage_version);
+    auto_compaction_init(&s->auto_compaction, &compactions, mvcc_revision(s->state.mvcc));
+}
+
+/* Those who wait for somebody: for the log, or for another member. */
+static void open_waiting(struct server *s, uint64_t limit_ms)
+{
+    struct pending_options pending = {.facts = &s->facts,
+                                      .salt = rng_next(&s->rng),
+                                      .map_seed = s->map_seed,
+                                      .request_bytes_max = s->config->max_request_bytes,
+                                      .limit_ms = limit_ms};
     struct peer_requests_options requests = {.peers = s->peering.peers,
                                              .cluster = s->state.cluster,
                                              .leases = s->state.leases,
@@ -187,23 +212,22 @@ static void open_parts(struct server *s, const struct boot *b)
                                              .facts = &s->facts,
                                              .logger = s->logger,
                                              .storage_version = s->housekeeping.storage_version};
+
+    pending_init(&s->pending, &pending);
     peer_requests_init(&s->peer_requests, &requests);
     forwarding_init(&s->forwarding, &(struct forwarding_options){.peers = s->peering.peers,
                                                                  .facts = &s->facts,
                                                                  .map_seed = s->map_seed,
                                                                  .limit_ms = limit_ms});
-    struct auto_compaction_options compactions = {.clock = s->io->clock,
-                                                  .logger = s->logger,
-                                                  .facts = &s->facts,
-                                                  .counts_revisions =
-                                                      c->auto_compaction_counts_revisions,
-                                                  .retention = c->auto_compaction_retention,
-                                                  .limit_ms = limit_ms};
-    auto_compaction_init(&s->auto_compaction, &compactions, mvcc_revision(s->state.mvcc));
     hashing_init(&s->hashing);
     passwords_init(&s->passwords, s->io->workers, s->io->entropy, s->config->bcrypt_cost);
-    backups_init(&s->backups, &s->cutting);
+}
+
+static void open_corruption(struct server *s, uint64_t limit_ms)
+{
+    const struct config *c = s->config;
     bool compares = gates_compact_hash_check(c->gates);
+
     corruption_init(&s->corruption,
                     &(struct corruption_options){
                         .peers = s->peering.peers,
@@ -215,6 +239,17 @@ static void open_parts(struct server *s, const struct boot *b)
                         .limit_ms = limit_ms,
                         .periodic_ms = whole_ms(c->corrupt_check_ns),
                         .compact_period_ms = compares ? whole_ms(c->compact_hash_check_ns) : 0});
+}
+
+static void open_parts(struct server *s, const struct boot *b)
+{
+    uint64_t limit_ms = PENDING_LIMIT_MS + 2 * s->config->election_ms;
+
+    open_images(s, b);
+    open_log(s, b);
+    open_housekeeping(s, limit_ms);
+    open_waiting(s, limit_ms);
+    open_corruption(s, limit_ms);
 }
 
 static void say_if_downgrading(const struct server *s)
