@@ -610,6 +610,15 @@ void raw_close(struct rpc_rig *r, struct raw *raw)
     buf_free(&raw->got);
 }
 
+void raw_say_and_leave(struct rpc_rig *r, struct raw *raw, struct bytes data)
+{
+    raw_send(raw, data);
+    rpc_rig_for_ms(r, 5);
+    raw_close(r, raw);
+    while (rpc_status(r->rpc).conns > 0 || rpc_status(r->rpc).calls > 0)
+        CHECK(rpc_rig_step(r));
+}
+
 void raw_until_ended(struct rpc_rig *r, struct raw *raw)
 {
     for (unsigned steps = 0; raw->ended + raw->closed == 0; steps++) {

@@ -99,6 +99,8 @@ void raw_connect(struct rpc_rig *r, struct raw *raw);
 void raw_connect_soon(struct rpc_rig *r, struct raw *raw); /* does not wait for it */
 void raw_send(struct raw *raw, struct bytes data);
 void raw_close(struct rpc_rig *r, struct raw *raw);
+/* Says this, is gone soon after, and nothing is left of it. */
+void raw_say_and_leave(struct rpc_rig *r, struct raw *raw, struct bytes data);
 
 /* Turns until the server has closed its side of the connection. */
 void raw_until_ended(struct rpc_rig *r, struct raw *raw);

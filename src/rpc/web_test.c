@@ -191,11 +191,7 @@ TEST(a_client_of_plain_requests_on_http2_may_leave_after_any_byte)
     for (size_t len = 0; len <= sent.len; len++) {
         struct raw raw = {0};
         connect_by_tls(&r, &raw);
-        raw_send(&raw, bytes_of(sent.at, len));
-        rpc_rig_for_ms(&r, 5);
-        raw_close(&r, &raw);
-        while (rpc_status(r.rpc).conns > 0 || rpc_status(r.rpc).calls > 0)
-            CHECK(rpc_rig_step(&r));
+        raw_say_and_leave(&r, &raw, bytes_of(sent.at, len));
     }
     CHECK_EQ(r.live, 0);
     buf_free(&sent);
