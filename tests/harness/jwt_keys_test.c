@@ -50,6 +50,23 @@ void jwt_keys_make(enum jwt_method method, struct jwt_keys *out)
     EVP_PKEY_free(pair);
 }
 
+static void write_key(const char *name, const struct buf *text)
+{
+    char path[4096];
+
+    snprintf(path, sizeof(path), "%s/%s", test_tmp_dir(), name);
+    FILE *f = fopen(path, "we");
+    CHECK(f != NULL);
+    CHECK_EQ(fwrite(text->at, 1, text->len, f), text->len);
+    CHECK_EQ(fclose(f), 0);
+}
+
+void jwt_keys_write(const struct jwt_keys *k)
+{
+    write_key("public", &k->public_key);
+    write_key("private", &k->private_key);
+}
+
 void jwt_keys_free(struct jwt_keys *k)
 {
     buf_free(&k->public_key);

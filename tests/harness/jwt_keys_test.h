@@ -13,4 +13,6 @@ struct jwt_keys {
 };
 
 void jwt_keys_make(enum jwt_method method, struct jwt_keys *out);
+/* As the files "public" and "private" of the test's directory. */
+void jwt_keys_write(const struct jwt_keys *k);
 void jwt_keys_free(struct jwt_keys *k);

@@ -15,17 +15,6 @@ struct pair {
     struct peer etcd, ours;
 };
 
-static void write_file(const char *name, const struct buf *text)
-{
-    char path[256];
-
-    snprintf(path, sizeof(path), "%s/%s", test_tmp_dir(), name);
-    FILE *f = fopen(path, "w");
-    CHECK(f != NULL);
-    CHECK_EQ(fwrite(text->at, 1, text->len, f), text->len);
-    CHECK_EQ(fclose(f), 0);
-}
-
 /* The keys are those of files, and an HMAC's is in one alone. */
 static const char *flag_of(enum jwt_method m, bool has_public, bool has_private, const char *ttl)
 {
@@ -46,8 +35,7 @@ static void make_keys(enum jwt_method m)
     struct jwt_keys keys;
 
     jwt_keys_make(m, &keys);
-    write_file("public", &keys.public_key);
-    write_file("private", &keys.private_key);
+    jwt_keys_write(&keys);
     jwt_keys_free(&keys);
 }
 

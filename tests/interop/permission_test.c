@@ -576,17 +576,6 @@ static void make_certs(void)
         certs_make(names[i], &(struct cert){.signer = "ca", .cn = names[i]});
 }
 
-static void write_key(const char *name, const struct buf *text)
-{
-    char path[4096];
-
-    snprintf(path, sizeof(path), "%s/%s", test_tmp_dir(), name);
-    FILE *f = fopen(path, "we");
-    CHECK(f != NULL);
-    CHECK_EQ(fwrite(text->at, 1, text->len, f), text->len);
-    CHECK_EQ(fclose(f), 0);
-}
-
 /* The same data, from now on by TLS and with JWTs. */
 static void restart_with_tls(struct side *s)
 {
@@ -660,8 +649,7 @@ TEST(who_is_outdated_expired_or_certified_is_told_the_same_as_by_etcd)
     peer_need();
     make_certs();
     jwt_keys_make(JWT_ES256, &keys);
-    write_key("public", &keys.public_key);
-    write_key("private", &keys.private_key);
+    jwt_keys_write(&keys);
     pair_open(&p, "--auth-token-ttl 1");
 
     both_log_in(&p, "root"); /* with us first: so when etcd says it is over, it is with us */
