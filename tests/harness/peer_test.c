@@ -102,14 +102,40 @@ void peer_launch_as(struct peer *p, const char *flags)
         exec_line(line);
 }
 
-static bool can_connect(const char *url)
+uint16_t peer_port(const struct peer *p)
 {
-    struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    const char *digits = strrchr(p->client_url, ':') + 1;
+    char *end;
+    unsigned long port = strtoul(digits, &end, 10);
 
-    CHECK(fd >= 0);
-    a.sin_port = htons((uint16_t)strtoul(strrchr(url, ':') + 1, NULL, 10));
-    bool can = connect(fd, (struct sockaddr *)&a, sizeof(a)) == 0;
+    CHECK(*end == 0 && port > 0 && port <= UINT16_MAX);
+    return (uint16_t)port;
+}
+
+static bool try_to_connect(const struct peer *p, int *fd)
+{
+    struct sockaddr_in a = {.sin_family = AF_INET,
+                            .sin_port = htons(peer_port(p)),
+                            .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+
+    *fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    CHECK(*fd >= 0);
+    return connect(*fd, (struct sockaddr *)&a, sizeof(a)) == 0;
+}
+
+int peer_connect(const struct peer *p)
+{
+    int fd;
+
+    CHECK(try_to_connect(p, &fd));
+    return fd;
+}
+
+static bool can_connect(const struct peer *p)
+{
+    int fd;
+    bool can = try_to_connect(p, &fd);
+
     close(fd);
     return can;
 }
@@ -121,7 +147,7 @@ void peer_await(struct peer *p)
     const struct timespec a_moment = {.tv_nsec = 1000000};
     int status;
 
-    while (!can_connect(p->client_url)) {
+    while (!can_connect(p)) {
         if (waitpid(p->pid, &status, WNOHANG) == p->pid)
             test_fail(__FILE__, __LINE__, "%s ended with status %d; its log:\n%s", p->program,
                       status, peer_run(&p->arena, "tail -n 20 %s.log", p->dir));

@@ -77,6 +77,10 @@ bool peer_memory_counts(void);
 __attribute__((format(printf, 2, 3))) const char *peer_run(struct arena *arena, const char *format,
                                                            ...);
 
+/* Where it listens for clients, on 127.0.0.1; and a connection to there, which must succeed. */
+uint16_t peer_port(const struct peer *p);
+int peer_connect(const struct peer *p);
+
 /* The number after "name": in JSON that somebody printed; it must be there. */
 int64_t peer_json_number(const char *json, const char *name);
 

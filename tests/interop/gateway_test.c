@@ -6,7 +6,6 @@
 #include "harness/test.h"
 #include "interop/caller_test.h"
 
-#include <arpa/inet.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -221,19 +220,6 @@ TEST(many_requests_of_a_stream_in_json_are_no_large_one)
 
 /* --- memory --- */
 
-static int connect_to(const struct peer *p)
-{
-    struct sockaddr_in to = {
-        .sin_family = AF_INET,
-        .sin_port = htons((uint16_t)strtoul(strrchr(p->client_url, ':') + 1, NULL, 10))};
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-
-    to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    CHECK(fd >= 0);
-    CHECK_EQ(connect(fd, (const struct sockaddr *)&to, sizeof(to)), 0);
-    return fd;
-}
-
 /* Reads to the end of the connection. The most memory that the server had meanwhile. */
 static size_t read_slowly(int fd, const struct peer *p, uint64_t *total)
 {
@@ -276,7 +262,7 @@ TEST(a_long_range_in_json_costs_a_chunk)
     mem_free(value);
 
     size_t before = peer_memory_bytes(&ours);
-    int idle = connect_to(&ours), fd = connect_to(&ours);
+    int idle = peer_connect(&ours), fd = peer_connect(&ours);
     CHECK_EQ(write(idle, request, sizeof(request) - 1), (ssize_t)sizeof(request) - 1);
     CHECK_EQ(write(fd, request, sizeof(request) - 1), (ssize_t)sizeof(request) - 1);
     size_t most = read_slowly(fd, &ours, &total);

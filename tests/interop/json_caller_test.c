@@ -3,7 +3,6 @@
 #include "gateway/json_write.h"
 #include "harness/test.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,16 +15,10 @@ enum { PATIENCE_S = 30 };
 
 void json_caller_open(struct json_caller *j, const struct peer *to)
 {
-    struct sockaddr_in at = {
-        .sin_family = AF_INET,
-        .sin_addr.s_addr = htonl(INADDR_LOOPBACK),
-        .sin_port = htons((uint16_t)strtoul(strrchr(to->client_url, ':') + 1, NULL, 10))};
     struct timeval patience = {.tv_sec = PATIENCE_S};
 
-    *j = (struct json_caller){.fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)};
-    CHECK(j->fd >= 0);
+    *j = (struct json_caller){.fd = peer_connect(to)};
     CHECK_EQ(setsockopt(j->fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience)), 0);
-    CHECK_EQ(connect(j->fd, (const struct sockaddr *)&at, sizeof(at)), 0);
 }
 
 void json_caller_close(struct json_caller *j)

@@ -60,11 +60,13 @@ static const char *url_of(struct node *n)
 }
 
 /* The status that the kubelet sees, which takes 200 for well; it waits no longer than this. */
-static int probe(struct node *n, const char *path)
+static unsigned long probe(struct node *n, const char *path)
 {
-    return atoi(peer_run(
+    const char *status = peer_run(
         &n->peer.arena, "curl -s -m 2 -o %s.probe -w '%%{http_code}' 'http://127.0.0.1:%u%s'; true",
-        n->peer.dir, n->metrics, path));
+        n->peer.dir, n->metrics, path);
+
+    return strtoul(status, NULL, 10);
 }
 
 /* Startup, liveness and readiness; and what manifests of older releases ask instead. */
@@ -106,7 +108,7 @@ static void until_ready(struct node *n)
 
 /* Started again without the other, it lives and is not ready; `live` and `ready` are the statuses.
  */
-static void run_nodes(bool is_ours, int *live, int *ready)
+static void run_nodes(bool is_ours, unsigned long *live, unsigned long *ready)
 {
     struct node one, two;
     node_open(&one, is_ours, is_ours ? "one" : "etcd-one", "127.0.0.2");
@@ -145,7 +147,7 @@ static void run_nodes(bool is_ours, int *live, int *ready)
 
 TEST(kubeadms_static_pod_runs_with_the_program_exchanged)
 {
-    int live[2], ready[2];
+    unsigned long live[2], ready[2];
     certs_make("ca", &(struct cert){.cn = "etcd-ca", .is_ca = true});
     certs_make("server", &(struct cert){.signer = "ca",
                                         .cn = "node",

@@ -107,8 +107,8 @@ TEST(a_scrape_takes_less_than_two_milliseconds_of_the_core_thread)
                  cleat.client_url);
     double ms = (double)(core_thread_ns(&cleat) - before_ns) / 1e6 / (int)SCRAPES;
 
-    printf("%d watchers, %d leases: a scrape of %d KB takes %.2f ms of the core thread\n", WATCHERS,
-           LEASES, atoi(bytes) / SCRAPES / 1000, ms);
+    printf("%d watchers, %d leases: a scrape of %lu KB takes %.2f ms of the core thread\n",
+           WATCHERS, LEASES, strtoul(bytes, NULL, 10) / SCRAPES / 1000, ms);
     CHECK(ms < (SANITIZED ? 20 : 1) * SCRAPE_MS_MAX);
     ask_cancel(&watch);
     ask_free(&watch);

@@ -8,7 +8,6 @@
 #include "io/tls.h"
 #include "pb/etcd_messages.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
@@ -461,18 +460,6 @@ static void begin_half(int fd, unsigned nth)
     CHECK(size == 0 || write(fd, half, size) == (ssize_t)size);
 }
 
-static int begin_to_connect(const struct peer *p)
-{
-    struct sockaddr_in where = {.sin_family = AF_INET,
-                                .sin_port = htons((uint16_t)atoi(strrchr(p->client_url, ':') + 1)),
-                                .sin_addr = {htonl(INADDR_LOOPBACK)}};
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-
-    CHECK(fd >= 0);
-    CHECK_EQ(connect(fd, (struct sockaddr *)&where, sizeof(where)), 0);
-    return fd;
-}
-
 /* Has the server ended it? If not, one byte more, of those who send some. */
 static bool is_over(int fd, unsigned nth, bool sends)
 {
@@ -508,7 +495,7 @@ TEST(half_handshakes_end_and_nobody_else_is_affected)
     size_t memory = peer_memory_bytes(&p);
 
     for (unsigned i = 0; i < count; i++) {
-        begin_half(fds[i] = begin_to_connect(&p), i);
+        begin_half(fds[i] = peer_connect(&p), i);
         if (i % 50 == 0)
             load_until(&load, load.puts + 1); /* who is not quick now is a half one himself */
     }

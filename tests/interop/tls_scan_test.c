@@ -87,7 +87,7 @@ static void scan(struct peer *p, const char *cert, const char *flags, struct sca
     peer_launch(p, arena_printf(&p->arena, "--cert-file %s --key-file %s %s", certs_file(cert),
                                 certs_key(cert), flags));
     peer_await_said(p, "ready to serve client requests", before + 1);
-    *out = (struct scan){.port = (uint16_t)atoi(strrchr(p->client_url, ':') + 1)};
+    *out = (struct scan){.port = peer_port(p)};
     for (size_t i = 0; i < ARRAY_LEN(versions); i++)
         try_version(out, versions[i]);
     peer_stop(p);
