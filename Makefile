@@ -89,7 +89,7 @@ PROGRAMS += $(patsubst tests/raft/%_main.c,$(BUILD)/raft-%,$(filter tests/raft/%
 PROGRAMS += $(patsubst tests/model/%_main.c,$(BUILD)/model-%,$(filter tests/model/%_main.c,$(TOOLS)))
 PROGRAMS += $(patsubst tests/cluster/%_main.c,$(BUILD)/cluster-%,$(filter tests/cluster/%_main.c,$(TOOLS)))
 
-.PHONY: all run run-cluster test check threads asan tsan fuzz lint format bench sim cluster-faults \
+.PHONY: all run run-cluster test check threads asan tsan fuzz lint formatted format bench sim cluster-faults \
         cluster-installs cluster-chores cluster-soak cluster-failover cluster-catchup interop peers \
         peers36 h2spec clients install clean FORCE
 .DELETE_ON_ERROR:
@@ -254,9 +254,10 @@ $(foreach f,$(FUZZERS),$(eval $(call fuzz_rule,$(f))))
 # --- lint ---
 
 SOURCES := $(sort $(shell find src tests -name '*.[ch]' -not -path '*/gen/*'))
-lint:
+formatted:
 	@scripts/setup test
 	@clang-format-19 --dry-run -Werror $(SOURCES)
+lint: formatted
 	@scripts/floors
 	@$(MAKE) --no-print-directory BUILD=build/clang CC=$(CLANG) all
 	@scripts/tidy $(ALL) $(wildcard tests/*/*.c)
