@@ -259,6 +259,7 @@ formatted:
 	@clang-format-19 --dry-run -Werror $(SOURCES)
 lint: formatted
 	@scripts/floors
+	@scripts/planted --fit
 	@$(MAKE) --no-print-directory BUILD=build/clang CC=$(CLANG) all
 	@scripts/tidy $(ALL) $(wildcard tests/*/*.c)
 format:
