@@ -41,6 +41,10 @@ bool bytes_are_utf8(struct bytes text)
     size_t i = 0;
 
     while (i < text.len) {
+        if (text.at[i] < 0x80) { /* as most are: names, and text of programs */
+            i++;
+            continue;
+        }
         size_t len = bytes_utf8_len(bytes_of(text.at + i, text.len - i));
         if (len == 0)
             return false;
