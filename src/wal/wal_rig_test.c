@@ -257,6 +257,19 @@ enum err wal_rig_create(struct wal_rig *rig)
     return ERR_OK;
 }
 
+void wal_rig_start(struct wal_rig *rig)
+{
+    CHECK_EQ(wal_rig_create(rig), ERR_OK);
+    wal_rig_state(rig, 1, 7, 0);
+    wal_rig_settle(rig);
+}
+
+void wal_rig_end(struct wal_rig *rig)
+{
+    wal_rig_close(rig);
+    wal_rig_free(rig);
+}
+
 /* Which first part of the model is this? */
 static size_t match(struct wal_rig *rig, const struct replayed *found, bool exact)
 {
@@ -359,6 +372,14 @@ static void save(struct wal_rig *rig, struct wal_save s, uint64_t first, size_t 
 void wal_rig_entries(struct wal_rig *rig, uint64_t first, size_t count, size_t data_len)
 {
     save(rig, (struct wal_save){0}, first, count, data_len);
+}
+
+void wal_rig_write_over(struct wal_rig *rig, unsigned segments)
+{
+    uint64_t until = wal_status(rig->wal).segment + segments;
+
+    while (wal_status(rig->wal).segment < until)
+        wal_rig_entries(rig, rig->last + 1, 1, 1000);
 }
 
 void wal_rig_state(struct wal_rig *rig, uint64_t term, uint64_t vote, uint64_t commit)

@@ -63,6 +63,8 @@ struct wal_rig *wal_rig_new(uint64_t seed, uint64_t segment_bytes);
 void wal_rig_free(struct wal_rig *rig);
 
 MUST_CHECK enum err wal_rig_create(struct wal_rig *rig);
+void wal_rig_start(struct wal_rig *rig); /* creates it, with a term and a vote */
+void wal_rig_end(struct wal_rig *rig);   /* closes and frees it */
 
 /* Opens at the last valid snapshot and checks the result against the model. `exact`: nothing may
  * be there beyond the acknowledged. The model then continues from what was found. */
@@ -73,6 +75,8 @@ void wal_rig_crash(struct wal_rig *rig, enum fake_crash how);
 
 /* Appends, and notes it in the model. */
 void wal_rig_entries(struct wal_rig *rig, uint64_t first, size_t count, size_t data_len);
+/* Until the log has this many segments more, made or to be made. */
+void wal_rig_write_over(struct wal_rig *rig, unsigned segments);
 void wal_rig_state(struct wal_rig *rig, uint64_t term, uint64_t vote, uint64_t commit);
 void wal_rig_snapshot(struct wal_rig *rig, uint64_t index);
 void wal_rig_install(struct wal_rig *rig, uint64_t index, uint64_t term, size_t entries);

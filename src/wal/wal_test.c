@@ -29,19 +29,6 @@ static size_t count_segments(struct wal_rig *rig)
     return count;
 }
 
-static void start(struct wal_rig *rig)
-{
-    CHECK_EQ(wal_rig_create(rig), ERR_OK);
-    wal_rig_state(rig, 1, 7, 0);
-    wal_rig_settle(rig);
-}
-
-static void end(struct wal_rig *rig)
-{
-    wal_rig_close(rig);
-    wal_rig_free(rig);
-}
-
 /* The bytes that etcd 3.7.1 writes for this member. */
 TEST(a_new_log_is_etcds_byte_for_byte)
 {
@@ -64,7 +51,7 @@ TEST(a_new_log_is_etcds_byte_for_byte)
     for (size_t i = sizeof(want); i < file.len; i++)
         CHECK(file.at[i] == 0);
     buf_free(&file);
-    end(rig);
+    wal_rig_end(rig);
 }
 
 TEST(creation_is_refused_where_there_is_a_log_and_replaces_an_empty_directory)
@@ -85,7 +72,7 @@ TEST(creation_is_refused_where_there_is_a_log_and_replaces_an_empty_directory)
 
     struct wal *second;
     CHECK_EQ(wal_create(rig->disk, &rig->opt, &(struct pb_wal_metadata){0}, &second), ERR_EXISTS);
-    end(rig);
+    wal_rig_end(rig);
 }
 
 TEST(records_are_what_the_protobuf_codec_makes)
@@ -94,7 +81,7 @@ TEST(records_are_what_the_protobuf_codec_makes)
     struct buf want = {0}, file = {0};
     struct blob *data = wal_rig_data(300, 5, 300);
 
-    start(rig);
+    wal_rig_start(rig);
     uint32_t crc = rig->wal->crc;
     uint64_t offset = wal_tail(rig->wal)->end;
     wal_rig_entries(rig, 1, 1, 0);
@@ -144,14 +131,14 @@ TEST(records_are_what_the_protobuf_codec_makes)
     buf_free(&want);
     buf_free(&file);
     blob_unref(data);
-    end(rig);
+    wal_rig_end(rig);
 }
 
 TEST(what_was_appended_is_there_after_closing_and_opening)
 {
     struct wal_rig *rig = wal_rig_new(test_seed(), 4096);
 
-    start(rig);
+    wal_rig_start(rig);
     wal_rig_entries(rig, 1, 3, 100);
     wal_rig_entries(rig, 4, 2, 20000); /* shared, not copied */
     wal_rig_state(rig, 1, 7, 5);       /* waits for nobody: closing writes it */
@@ -160,14 +147,14 @@ TEST(what_was_appended_is_there_after_closing_and_opening)
     CHECK_EQ(wal_rig_open(rig, true), ERR_OK);
     CHECK_EQ(rig->last, 5);
     CHECK_EQ(rig->commit, 5);
-    end(rig);
+    wal_rig_end(rig);
 }
 
 TEST(appends_that_arrive_during_a_sync_share_the_next_one)
 {
     struct wal_rig *rig = wal_rig_new(test_seed(), 1 << 20);
 
-    start(rig);
+    wal_rig_start(rig);
     uint64_t before = wal_status(rig->wal).syncs;
     for (uint64_t i = 1; i <= 100; i++)
         wal_rig_entries(rig, i, 1, 100);
@@ -177,14 +164,14 @@ TEST(appends_that_arrive_during_a_sync_share_the_next_one)
     CHECK_EQ(wal_status(rig->wal).syncs, before + 2); /* the first alone, then all the others */
     CHECK_EQ(wal_pending_bytes(rig->wal), 0);
     CHECK_EQ(rig->durable, rig->seq);
-    end(rig);
+    wal_rig_end(rig);
 }
 
 TEST(a_commit_index_alone_is_not_worth_a_sync)
 {
     struct wal_rig *rig = wal_rig_new(test_seed(), 4096);
 
-    start(rig);
+    wal_rig_start(rig);
     wal_rig_entries(rig, 1, 1, 10);
     wal_rig_settle(rig);
     uint64_t before = wal_status(rig->wal).syncs, seq = rig->seq;
@@ -203,7 +190,7 @@ TEST(a_commit_index_alone_is_not_worth_a_sync)
     wal_rig_state(rig, 2, 8, 1); /* so is a vote */
     wal_rig_settle(rig);
     CHECK_EQ(wal_status(rig->wal).syncs, before + 3);
-    end(rig);
+    wal_rig_end(rig);
 }
 
 TEST(a_full_segment_is_cut_and_the_next_is_named_after_the_next_entry)
@@ -211,7 +198,7 @@ TEST(a_full_segment_is_cut_and_the_next_is_named_after_the_next_entry)
     struct wal_rig *rig = wal_rig_new(test_seed(), 4096);
     struct buf file = {0};
 
-    start(rig);
+    wal_rig_start(rig);
     for (uint64_t i = 1; i <= 9; i++)
         wal_rig_entries(rig, i, 1, 1000);
     wal_rig_settle(rig);
@@ -233,7 +220,7 @@ TEST(a_full_segment_is_cut_and_the_next_is_named_after_the_next_entry)
     CHECK_EQ(disk_stat(rig->disk, "/member/wal/0.tmp", &st), ERR_NOT_FOUND);
 
     CHECK_EQ(wal_rig_open(rig, true), ERR_OK);
-    end(rig);
+    wal_rig_end(rig);
 }
 
 /* What gathers during a sync can fill a segment at once. It ends with its last record nevertheless:
@@ -244,7 +231,7 @@ TEST(a_segment_that_one_write_fills_ends_with_its_last_record)
     struct wal_rig *rig = wal_rig_new(test_seed(), 4213); /* four of them, and 5 bytes */
     unsigned shorter = 0;
 
-    start(rig);
+    wal_rig_start(rig);
     for (uint64_t i = 1; i <= UNTIL; i++)
         wal_rig_entries(rig, i, 1, EACH);
     wal_rig_settle(rig);
@@ -263,7 +250,7 @@ TEST(a_segment_that_one_write_fills_ends_with_its_last_record)
     wal_rig_crash(rig, FAKE_POWER_CUT);
     CHECK_EQ(wal_rig_open(rig, true), ERR_OK);
     CHECK_EQ(rig->last, UNTIL);
-    end(rig);
+    wal_rig_end(rig);
 }
 
 TEST(a_log_that_is_open_cannot_be_opened_again_but_looked_at)
@@ -272,20 +259,20 @@ TEST(a_log_that_is_open_cannot_be_opened_again_but_looked_at)
     struct wal_found found;
     struct wal *second;
 
-    start(rig);
+    wal_rig_start(rig);
     CHECK_EQ(wal_open(rig->disk, &rig->opt, (struct wal_place){0}, NULL, &found, &second),
              ERR_BUSY);
     CHECK_EQ(wal_replay(rig->disk, &rig->opt, (struct wal_place){0}, NULL, &found), ERR_OK);
     CHECK(found.start_found);
     CHECK_EQ(found.state.vote, 7);
-    end(rig);
+    wal_rig_end(rig);
 }
 
 TEST(entries_of_a_new_leader_replace_the_old_ones)
 {
     struct wal_rig *rig = wal_rig_new(test_seed(), 4096);
 
-    start(rig);
+    wal_rig_start(rig);
     wal_rig_entries(rig, 1, 5, 300);
     wal_rig_state(rig, 2, 0, 2);
     wal_rig_entries(rig, 3, 1, 10);
@@ -294,7 +281,7 @@ TEST(entries_of_a_new_leader_replace_the_old_ones)
     CHECK_EQ(wal_rig_open(rig, true), ERR_OK); /* the model knows what to expect */
     CHECK_EQ(rig->last, 3);
     CHECK_EQ(rig->terms[3], 2);
-    end(rig);
+    wal_rig_end(rig);
 }
 
 TEST(only_snapshots_that_are_committed_can_be_opened_at)
@@ -303,7 +290,7 @@ TEST(only_snapshots_that_are_committed_can_be_opened_at)
     struct arena arena = {0};
     struct wal_snapshots all;
 
-    start(rig);
+    wal_rig_start(rig);
     wal_rig_entries(rig, 1, 10, 100);
     wal_rig_state(rig, 1, 7, 6);
     wal_rig_snapshot(rig, 4);
@@ -323,7 +310,7 @@ TEST(only_snapshots_that_are_committed_can_be_opened_at)
     wal_rig_close(rig);
     CHECK_EQ(wal_rig_open(rig, true), ERR_OK);
     CHECK_EQ(rig->last, 10);
-    end(rig);
+    wal_rig_end(rig);
 }
 
 /*
@@ -339,7 +326,7 @@ TEST(a_snapshot_whose_installation_was_cut_short_does_not_count_once_the_log_has
     struct wal_snapshots all;
     struct wal_found found;
 
-    start(rig);
+    wal_rig_start(rig);
     wal_rig_entries(rig, 1, 10, 20);
     wal_rig_state(rig, 1, 7, 10);
     wal_append(rig->wal, &(struct wal_save){.installed = &leaders}); /* and no hard state */
@@ -368,7 +355,7 @@ TEST(a_leaders_snapshot_takes_the_place_of_the_log)
 {
     struct wal_rig *rig = wal_rig_new(test_seed(), 1 << 16);
 
-    start(rig);
+    wal_rig_start(rig);
     wal_rig_entries(rig, 1, 30, 20);
     wal_rig_install(rig, 20, 3, 0);
     wal_rig_close(rig);
@@ -379,7 +366,7 @@ TEST(a_leaders_snapshot_takes_the_place_of_the_log)
     wal_rig_close(rig);
     CHECK_EQ(wal_rig_open(rig, true), ERR_OK);
     CHECK_EQ(rig->last, 52);
-    end(rig);
+    wal_rig_end(rig);
 }
 
 /* Entries that follow the snapshot close the gap, here: from the beginning the log looks whole. */
@@ -388,7 +375,7 @@ TEST(a_log_read_from_before_a_leaders_snapshot_says_that_it_was_replaced)
     struct wal_rig *rig = wal_rig_new(test_seed(), 1 << 16);
     struct wal_found found;
 
-    start(rig);
+    wal_rig_start(rig);
     wal_rig_entries(rig, 1, 30, 20);
     wal_rig_state(rig, 2, 0, 12);
     wal_rig_snapshot(rig, 10);
@@ -402,7 +389,7 @@ TEST(a_log_read_from_before_a_leaders_snapshot_says_that_it_was_replaced)
     CHECK(found.replaced);
     CHECK_EQ(wal_replay(rig->disk, &rig->opt, (struct wal_place){20, 3}, NULL, &found), ERR_OK);
     CHECK(!found.replaced);
-    end(rig);
+    wal_rig_end(rig);
 }
 
 /* The snapshot's commit index comes before the entries, which otherwise would follow on nothing. */
@@ -411,7 +398,7 @@ TEST(a_leaders_snapshot_and_its_entries_can_be_torn_anywhere)
     struct wal_rig *rig = wal_rig_new(test_seed(), 1 << 16);
     struct disk_file *f;
 
-    start(rig);
+    wal_rig_start(rig);
     wal_rig_entries(rig, 1, 3, 20);
     wal_rig_settle(rig);
     uint64_t before = wal_tail(rig->wal)->end;
@@ -437,7 +424,7 @@ TEST(released_segments_can_be_purged_and_others_cannot)
 {
     struct wal_rig *rig = wal_rig_new(test_seed(), 4096);
 
-    start(rig);
+    wal_rig_start(rig);
     for (uint64_t i = 1; i <= 40; i++)
         wal_rig_entries(rig, i, 1, 1000);
     wal_rig_state(rig, 1, 7, 30);
@@ -464,7 +451,7 @@ TEST(released_segments_can_be_purged_and_others_cannot)
     CHECK_EQ(rig->last, 40);
     struct wal_found found;
     CHECK_EQ(wal_replay(rig->disk, &rig->opt, (struct wal_place){0}, NULL, &found), ERR_NOT_FOUND);
-    end(rig);
+    wal_rig_end(rig);
 }
 
 TEST(a_missing_segment_is_noticed)
@@ -472,7 +459,7 @@ TEST(a_missing_segment_is_noticed)
     struct wal_rig *rig = wal_rig_new(test_seed(), 4096);
     struct wal_found found;
 
-    start(rig);
+    wal_rig_start(rig);
     for (uint64_t i = 1; i <= 12; i++)
         wal_rig_entries(rig, i, 1, 1000);
     wal_rig_close(rig);
@@ -528,7 +515,7 @@ TEST(old_entries_can_be_read_back_within_bounds)
     struct wal_rig *rig = wal_rig_new(test_seed(), 100000);
     struct reading r;
 
-    start(rig);
+    wal_rig_start(rig);
     for (uint64_t i = 1; i <= 1000; i += 10)
         wal_rig_entries(rig, i, 10, i % 3 ? 300 : 20000);
     wal_rig_settle(rig);
@@ -553,7 +540,7 @@ TEST(old_entries_can_be_read_back_within_bounds)
     CHECK_EQ(wal_rig_open(rig, true), ERR_OK);
     CHECK_EQ(read_back(rig, 1, 1001, SIZE_MAX, &r), ERR_OK);
     CHECK_EQ(r.count, 1000);
-    end(rig);
+    wal_rig_end(rig);
 }
 
 TEST(entries_that_were_replaced_are_never_read_back)
@@ -561,7 +548,7 @@ TEST(entries_that_were_replaced_are_never_read_back)
     struct wal_rig *rig = wal_rig_new(test_seed(), 50000);
     struct reading r;
 
-    start(rig);
+    wal_rig_start(rig);
     for (int round = 0; round < 200; round++) {
         uint64_t from = rng_between(&rig->rng, rig->commit + 1, rig->last + 1);
         size_t count = rng_between(&rig->rng, 1, 30);
@@ -576,7 +563,7 @@ TEST(entries_that_were_replaced_are_never_read_back)
             CHECK_EQ(wal_rig_open(rig, true), ERR_OK);
         }
     }
-    end(rig);
+    wal_rig_end(rig);
 }
 
 TEST(entries_replaced_during_a_read_are_left_out_of_it)
@@ -584,7 +571,7 @@ TEST(entries_replaced_during_a_read_are_left_out_of_it)
     struct wal_rig *rig = wal_rig_new(test_seed(), 1 << 20);
     struct reading r = {.rig = rig};
 
-    start(rig);
+    wal_rig_start(rig);
     wal_rig_entries(rig, 1, 10, 100);
     wal_rig_settle(rig);
     r.read = (struct wal_read){
@@ -605,7 +592,7 @@ TEST(entries_replaced_during_a_read_are_left_out_of_it)
     wal_rig_settle(rig);
     CHECK_EQ(r.done, 1);
     CHECK_EQ(r.err, ERR_NOT_FOUND);
-    end(rig);
+    wal_rig_end(rig);
 }
 
 /* A read goes mark by mark; what it has already collected may be replaced before it is through. */
@@ -614,7 +601,7 @@ TEST(entries_replaced_between_the_steps_of_a_read_are_left_out_too)
     struct wal_rig *rig = wal_rig_new(test_seed(), 1 << 20);
     struct reading r = {.rig = rig};
 
-    start(rig);
+    wal_rig_start(rig);
     wal_rig_entries(rig, 1, 300, 1000);
     wal_rig_settle(rig);
     r.read = (struct wal_read){
@@ -629,7 +616,7 @@ TEST(entries_replaced_between_the_steps_of_a_read_are_left_out_too)
     CHECK_EQ(r.done, 1);
     CHECK_EQ(r.err, ERR_OK);
     CHECK_EQ(r.count, 9);
-    end(rig);
+    wal_rig_end(rig);
 }
 
 TEST(a_segment_that_is_being_read_is_closed_afterwards)
@@ -637,7 +624,7 @@ TEST(a_segment_that_is_being_read_is_closed_afterwards)
     struct wal_rig *rig = wal_rig_new(test_seed(), 4096);
     struct reading r = {.rig = rig};
 
-    start(rig);
+    wal_rig_start(rig);
     for (uint64_t i = 1; i <= 20; i++)
         wal_rig_entries(rig, i, 1, 1000);
     wal_rig_state(rig, 1, 7, 20);
@@ -650,7 +637,7 @@ TEST(a_segment_that_is_being_read_is_closed_afterwards)
     wal_rig_settle(rig);
     CHECK_EQ(r.done, 1);
     CHECK(r.err == ERR_NOT_FOUND || r.count < 20);
-    end(rig);
+    wal_rig_end(rig);
 }
 
 TEST(damage_found_while_reading_back_is_an_error_and_not_an_entry)
@@ -659,7 +646,7 @@ TEST(damage_found_while_reading_back_is_an_error_and_not_an_entry)
     struct disk_file *f;
     struct reading r;
 
-    start(rig);
+    wal_rig_start(rig);
     wal_rig_entries(rig, 1, 10, 100);
     wal_rig_settle(rig);
     CHECK_EQ(disk_open(rig->disk, "/member/wal/0000000000000000-0000000000000000.wal", 0, 0, &f),
@@ -668,370 +655,10 @@ TEST(damage_found_while_reading_back_is_an_error_and_not_an_entry)
     CHECK_EQ(disk_close(rig->disk, f), ERR_OK);
     CHECK_EQ(read_back(rig, 1, 11, SIZE_MAX, &r), ERR_CORRUPT);
     CHECK_EQ(r.count, 0);
-    end(rig);
+    wal_rig_end(rig);
 }
 
-/* --- few file descriptors --- */
-
-/* Writes until the log has this many segments more, made or to be made. */
-static void write_over(struct wal_rig *rig, unsigned segments)
-{
-    uint64_t until = wal_status(rig->wal).segment + segments;
-
-    while (wal_status(rig->wal).segment < until)
-        wal_rig_entries(rig, rig->last + 1, 1, 1000);
-}
-
-static void settle_time(struct wal_rig *rig)
-{
-    while (fake_world_step(rig->world))
-        ;
-}
-
-TEST(a_segment_is_cut_without_a_descriptor_more)
-{
-    struct wal_rig *rig = wal_rig_new(test_seed(), 8192);
-    start(rig);
-
-    rig->world->fds.max = rig->world->fds.open; /* the next one is reserved */
-    write_over(rig, 1);
-    settle_time(rig);
-
-    CHECK_STR(rig->failed, "");
-    CHECK_EQ(wal_durable(rig->wal), rig->seq);
-    rig->world->fds.max = 0;
-    end(rig);
-}
-
-TEST(a_log_without_a_descriptor_for_its_next_segment_waits_for_one)
-{
-    struct wal_rig *rig = wal_rig_new(test_seed(), 8192);
-    start(rig);
-
-    rig->world->fds.max = rig->world->fds.open;
-    write_over(rig, 2);
-    wal_rig_entries(rig, rig->last + 1, 1, 1000);
-    settle_time(rig);
-    for (unsigned i = 0; i < 3; i++) {
-        wal_retry(rig->wal);
-        settle_time(rig);
-        CHECK_STR(rig->failed, "");
-        CHECK(wal_durable(rig->wal) < rig->seq);
-        wal_check(rig->wal);
-    }
-    rig->world->fds.max = 0;
-    wal_retry(rig->wal);
-    settle_time(rig);
-
-    CHECK_STR(rig->failed, "");
-    CHECK_EQ(wal_durable(rig->wal), rig->seq);
-    wal_rig_close(rig);
-    CHECK_EQ(wal_rig_open(rig, true), ERR_OK);
-    end(rig);
-}
-
-/* One that nobody waits for yet is tried again, too, and not with every write. */
-TEST(a_next_segment_that_could_not_be_made_is_made_later)
-{
-    struct wal_rig *rig = wal_rig_new(test_seed(), 8192);
-    start(rig);
-    rig->world->fds.max = rig->world->fds.open;
-    write_over(rig, 1);
-    settle_time(rig);
-    uint64_t calls = fake_disk_calls(rig->world->disk);
-
-    wal_rig_entries(rig, rig->last + 1, 1, 10);
-    wal_rig_entries(rig, rig->last + 1, 1, 10);
-    settle_time(rig);
-    calls = fake_disk_calls(rig->world->disk) - calls;
-    rig->world->fds.max = rig->world->fds.open + 1;
-    wal_retry(rig->wal);
-    settle_time(rig);
-    rig->world->fds.max = rig->world->fds.open;
-    write_over(rig, 1);
-    settle_time(rig);
-
-    CHECK(calls <= 4); /* writes, and their syncs */
-    CHECK_STR(rig->failed, "");
-    CHECK_EQ(wal_durable(rig->wal), rig->seq);
-    rig->world->fds.max = 0;
-    end(rig);
-}
-
-TEST(a_reservation_that_fails_for_another_reason_is_the_end_if_it_is_waited_for)
-{
-    struct wal_rig *rig = wal_rig_new(test_seed(), 8192);
-    start(rig);
-    rig->world->fds.max = rig->world->fds.open;
-    write_over(rig, 2);
-    settle_time(rig);
-    rig->world->fds.max = 0;
-
-    fake_disk_fail(rig->world->disk,
-                   (struct fake_fault){.kind = DISK_ALLOCATE, .nth = 1, .err = ERR_IO});
-    wal_retry(rig->wal);
-    settle_time(rig);
-
-    CHECK(strstr(rig->failed, "reservation of") != NULL);
-    wal_rig_crash(rig, FAKE_POWER_CUT);
-    CHECK_EQ(wal_rig_open(rig, false), ERR_OK);
-    end(rig);
-}
-
-TEST(a_reservation_that_is_waited_for_and_finds_no_space_is_made_later)
-{
-    struct wal_rig *rig = wal_rig_new(test_seed(), 8192);
-    start(rig);
-    rig->world->fds.max = rig->world->fds.open;
-    write_over(rig, 2);
-    settle_time(rig);
-    rig->world->fds.max = 0;
-
-    fake_disk_fail(rig->world->disk,
-                   (struct fake_fault){.kind = DISK_ALLOCATE, .nth = 1, .err = ERR_NO_SPACE});
-    wal_retry(rig->wal);
-    settle_time(rig);
-    CHECK_STR(rig->failed, "");
-    CHECK(wal_awaits_space(rig->wal));
-    wal_retry(rig->wal);
-    settle_time(rig);
-
-    CHECK_STR(rig->failed, "");
-    CHECK_EQ(wal_durable(rig->wal), rig->seq);
-    end(rig);
-}
-
-/* --- a full disk --- */
-
-static void give_space(struct wal_rig *rig, uint64_t bytes)
-{
-    fake_disk_set_space(rig->world->disk, bytes);
-}
-
-/* It is closed nevertheless: its lock would keep ourselves from it at the next attempt. */
-TEST(a_reserved_file_that_cannot_be_removed_is_in_nobodys_way)
-{
-    struct wal_rig *rig = wal_rig_new(test_seed(), 8192);
-    start(rig);
-    settle_time(rig);
-    unsigned open = rig->world->fds.open;
-
-    give_space(rig, 4096); /* for its name, not for all of it */
-    fake_disk_fail(rig->world->disk,
-                   (struct fake_fault){.kind = DISK_REMOVE, .nth = 1, .err = ERR_IO});
-    write_over(rig, 2);
-    settle_time(rig);
-    CHECK(!fake_disk_will_fail(rig->world->disk));
-    CHECK(wal_awaits_space(rig->wal));
-    CHECK_EQ(rig->world->fds.open, open); /* one segment more, and no reserved one */
-    give_space(rig, FAKE_DISK_NOT_FULL);
-    wal_retry(rig->wal);
-    settle_time(rig);
-
-    CHECK_STR(rig->failed, "");
-    CHECK_EQ(wal_durable(rig->wal), rig->seq);
-    end(rig);
-}
-
-/* The next segment is reserved, and there is no space for another. Writes until that one is used,
- * and has only the reserve left. */
-static void fill(struct wal_rig *rig)
-{
-    give_space(rig, 0);
-    write_over(rig, 1);
-    settle_time(rig);
-    while (wal_space_left(rig->wal) > 0) {
-        CHECK(wal_space_left(rig->wal) <= 64 * KIB);
-        wal_rig_entries(rig, rig->last + 1, 1, 1000);
-        settle_time(rig);
-    }
-}
-
-/* Promise 6: it says in time that it is full, and has something left for votes. */
-TEST(a_full_log_has_space_for_votes_and_goes_on_when_there_is_more)
-{
-    struct wal_rig *rig = wal_rig_new(test_seed(), 64 * KIB);
-    start(rig);
-    settle_time(rig);
-    CHECK(!wal_lacks_space(rig->wal));
-    CHECK_EQ(wal_space_left(rig->wal), UINT64_MAX);
-
-    fill(rig);
-    for (uint64_t i = 0; i < 100; i++) {
-        wal_rig_state(rig, rig->term + 1, 7, rig->commit);
-        settle_time(rig);
-        if (i % 10 == 0)
-            wal_retry(rig->wal);
-    }
-    settle_time(rig);
-
-    CHECK(wal_lacks_space(rig->wal));
-    CHECK(!wal_awaits_space(rig->wal));
-    CHECK_EQ(wal_durable(rig->wal), rig->seq);
-    give_space(rig, FAKE_DISK_NOT_FULL);
-    wal_retry(rig->wal);
-    settle_time(rig);
-    CHECK(!wal_lacks_space(rig->wal));
-    CHECK_STR(rig->failed, "");
-    end(rig);
-}
-
-/* What nobody could hold back (raft's word) waits, however much it is, and is not lost. */
-TEST(what_a_full_log_has_no_space_for_waits_for_it)
-{
-    static const enum fake_crash ends[] = {FAKE_KILLED, FAKE_TORN, FAKE_POWER_CUT};
-
-    for (unsigned i = 0; i < 2 * ARRAY_LEN(ends); i++) {
-        struct wal_rig *rig = wal_rig_new(test_seed() + i, 64 * KIB);
-        start(rig);
-        settle_time(rig);
-        fill(rig);
-        uint64_t durable = wal_durable(rig->wal);
-
-        write_over(rig, 1);
-        write_over(rig, 1);
-        for (unsigned tries = 0; tries < 3; tries++) {
-            settle_time(rig);
-            CHECK(wal_awaits_space(rig->wal));
-            CHECK_EQ(wal_space_left(rig->wal), 0);
-            CHECK(wal_is_idle(rig->wal));
-            wal_check(rig->wal);
-            give_space(rig, tries * 10 * KIB); /* not enough for a segment */
-            wal_retry(rig->wal);
-        }
-        settle_time(rig);
-        CHECK(wal_durable(rig->wal) < rig->seq);
-        CHECK(wal_durable(rig->wal) >= durable);
-        if (i % 2 == 0) { /* and is forgotten by a process that ends meanwhile */
-            wal_rig_crash(rig, ends[i / 2]);
-            give_space(rig, FAKE_DISK_NOT_FULL);
-            CHECK_EQ(wal_rig_open(rig, false), ERR_OK);
-            end(rig);
-            continue;
-        }
-        give_space(rig, 1 * MIB);
-        for (unsigned segments = 0; wal_awaits_space(rig->wal); segments++) {
-            CHECK(segments < 4);
-            wal_retry(rig->wal);
-            settle_time(rig);
-        }
-        CHECK_EQ(wal_durable(rig->wal), rig->seq);
-        CHECK_STR(rig->failed, "");
-        wal_rig_crash(rig, FAKE_POWER_CUT);
-        CHECK_EQ(wal_rig_open(rig, true), ERR_OK);
-        end(rig);
-    }
-}
-
-/* Where space cannot be reserved, or a file system needs more of it to write over what is there. */
-TEST(a_write_that_finds_no_space_is_undone_and_made_again)
-{
-    for (unsigned i = 0; i < 6; i++) {
-        struct wal_rig *rig = wal_rig_new(test_seed() + i, 64 * KIB);
-        start(rig);
-        wal_rig_entries(rig, 1, 3, 500);
-        settle_time(rig);
-
-        fake_disk_fail(rig->world->disk,
-                       (struct fake_fault){
-                           .kind = DISK_WRITE, .nth = 1, .err = ERR_NO_SPACE, .written = 77 * i});
-        wal_rig_entries(rig, 4, 3, 500);
-        wal_rig_entries(rig, 7, 1, 500);
-        settle_time(rig);
-        CHECK(wal_awaits_space(rig->wal));
-        CHECK_STR(rig->failed, "");
-        wal_check(rig->wal);
-        if (i % 2 == 0) {
-            wal_rig_crash(rig, FAKE_KILLED);
-            CHECK_EQ(wal_rig_open(rig, true), ERR_OK); /* no part of it is there */
-            end(rig);
-            continue;
-        }
-        wal_retry(rig->wal);
-        settle_time(rig);
-        CHECK(!wal_lacks_space(rig->wal));
-        CHECK_EQ(wal_durable(rig->wal), rig->seq);
-        wal_rig_crash(rig, FAKE_POWER_CUT);
-        CHECK_EQ(wal_rig_open(rig, true), ERR_OK);
-        end(rig);
-    }
-}
-
-TEST(a_sync_that_finds_no_space_is_the_end_nevertheless)
-{
-    struct wal_rig *rig = wal_rig_new(test_seed(), 64 * KIB);
-    start(rig);
-    settle_time(rig);
-
-    fake_disk_fail(rig->world->disk,
-                   (struct fake_fault){.kind = DISK_SYNC, .nth = 1, .err = ERR_NO_SPACE});
-    wal_rig_entries(rig, 1, 3, 500);
-    settle_time(rig);
-
-    CHECK(strstr(rig->failed, "sync of") != NULL);
-    wal_rig_crash(rig, FAKE_KILLED);
-    CHECK_EQ(wal_rig_open(rig, false), ERR_OK);
-    end(rig);
-}
-
-/* It would give its space up, and might not get it back, if it cut the file to clear it. */
-TEST(a_log_is_opened_on_a_full_disk_and_keeps_the_space_it_has)
-{
-    struct wal_rig *rig = wal_rig_new(test_seed(), 64 * KIB);
-    start(rig);
-    wal_rig_entries(rig, 1, 3, 500);
-    settle_time(rig);
-    wal_rig_crash(rig, FAKE_KILLED);
-    CHECK_EQ(disk_remove(rig->disk, "/member/wal/0.tmp"), ERR_OK); /* it has space, too */
-    give_space(rig, 0);
-
-    CHECK_EQ(wal_rig_open(rig, true), ERR_OK);
-    CHECK_EQ(fake_disk_space(rig->world->disk), 0);
-    wal_rig_entries(rig, 4, 3, 500);
-    settle_time(rig);
-
-    CHECK_EQ(wal_durable(rig->wal), rig->seq);
-    CHECK_STR(rig->failed, "");
-    CHECK(wal_lacks_space(rig->wal));
-    CHECK(wal_space_left(rig->wal) > 0);
-    wal_rig_close(rig);
-    give_space(rig, FAKE_DISK_NOT_FULL);
-    CHECK_EQ(wal_rig_open(rig, true), ERR_OK);
-    end(rig);
-}
-
-/* One whose space was given up before is opened, too, and closed again with nothing written. */
-TEST(a_log_without_a_byte_of_space_is_opened_and_closed)
-{
-    struct wal_rig *rig = wal_rig_new(test_seed(), 64 * KIB);
-    char path[64];
-    struct disk_file *f;
-    start(rig);
-    wal_rig_entries(rig, 1, 3, 500);
-    settle_time(rig);
-    uint64_t end_of_log = wal_tail(rig->wal)->end;
-    snprintf(path, sizeof(path), "/member/wal/%s", wal_tail(rig->wal)->text);
-    wal_rig_close(rig);
-    CHECK_EQ(disk_open(rig->disk, path, 0, 0, &f), ERR_OK);
-    CHECK_EQ(disk_truncate(rig->disk, f, end_of_log), ERR_OK);
-    CHECK_EQ(disk_close(rig->disk, f), ERR_OK);
-    give_space(rig, 0);
-
-    CHECK_EQ(wal_rig_open(rig, true), ERR_OK);
-    wal_rig_state(rig, 1, 7, 2);
-    settle_time(rig);
-    CHECK_STR(rig->failed, "");
-    CHECK_EQ(wal_tail(rig->wal)->size, end_of_log);
-    wal_close(rig->wal);
-    rig->wal = NULL;
-    rig->acknowledged = 0;
-    CHECK_STR(rig->failed, "");
-
-    give_space(rig, FAKE_DISK_NOT_FULL);
-    CHECK_EQ(wal_rig_open(rig, false), ERR_OK);
-    CHECK_EQ(rig->last, 3);
-    end(rig);
-}
+/* --- many segments --- */
 
 /* A log that cannot be shortened for long, as while a follower lags, has hundreds of segments. */
 TEST(a_log_of_many_segments_has_few_of_them_open)
@@ -1041,9 +668,9 @@ TEST(a_log_of_many_segments_has_few_of_them_open)
     struct reading r;
     rig->world->fds.max = OPEN_MAX;
 
-    start(rig);
+    wal_rig_start(rig);
     while (wal_status(rig->wal).segment < SEGMENTS) {
-        write_over(rig, 1);
+        wal_rig_write_over(rig, 1);
         wal_rig_settle(rig);
     }
     CHECK_STR(rig->failed, "");
@@ -1060,7 +687,7 @@ TEST(a_log_of_many_segments_has_few_of_them_open)
     wal_purge(rig->wal, 2);
     wal_rig_settle(rig);
     CHECK_EQ(count_segments(rig), SEGMENTS + 1); /* none was released, open or not */
-    end(rig);
+    wal_rig_end(rig);
 }
 
 /* Nobody has it open but the read, and nobody else may take its file away. */
@@ -1068,9 +695,9 @@ TEST(an_old_segment_that_is_being_read_is_not_purged)
 {
     struct wal_rig *rig = wal_rig_new(test_seed(), 4096);
     struct reading r = {.rig = rig};
-    start(rig);
+    wal_rig_start(rig);
     for (unsigned i = 0; i < 20; i++)
-        write_over(rig, 1);
+        wal_rig_write_over(rig, 1);
     wal_rig_state(rig, 1, 7, rig->last);
     wal_rig_snapshot(rig, rig->last);
     wal_rig_settle(rig);
@@ -1089,7 +716,7 @@ TEST(an_old_segment_that_is_being_read_is_not_purged)
     wal_rig_settle(rig);
 
     CHECK_EQ(count_segments(rig), 2);
-    end(rig);
+    wal_rig_end(rig);
 }
 
 /* --- in the real world --- */
