@@ -361,8 +361,13 @@ static void on_undone(struct disk_op *op)
     struct wal *w = container_of(op, struct wal, op);
     struct wal_segment *s = w->writing->segment;
 
+    if (op->err == ERR_NO_SPACE && w->write_error == ERR_NO_SPACE) {
+        await_space(w, WAL_STEP_UNDOING, *op);
+        return;
+    }
     if (op->err != ERR_OK && w->write_error == ERR_NO_SPACE) {
-        undo_failed(w, op); /* part of a record may be there for the next start to find */
+        /* Part of a record may be there for the next start to find. */
+        wal_fail(w, "truncation of", s->text, op);
         return;
     }
     s->size = w->writing->offset;

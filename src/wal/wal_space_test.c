@@ -280,6 +280,51 @@ TEST(a_write_that_finds_no_space_is_undone_and_made_again)
     }
 }
 
+/* The write finds no space, and then cutting off what there is of it fails as well. */
+static void undo_with(struct wal_rig *rig, enum err e)
+{
+    struct fake_disk *disk = rig->world->disk;
+
+    fake_disk_fail(disk, (struct fake_fault){
+                             .kind = DISK_WRITE, .nth = 1, .err = ERR_NO_SPACE, .written = 77});
+    wal_rig_entries(rig, 4, 3, 500);
+    while (fake_disk_will_fail(disk))
+        CHECK(fake_world_step(rig->world));
+    fake_disk_fail(disk, (struct fake_fault){.kind = DISK_TRUNCATE, .nth = 1, .err = e});
+    settle_time(rig);
+}
+
+TEST(undoing_a_write_that_found_no_space_waits_for_it_or_says_why_it_fails)
+{
+    struct wal_rig *rig = wal_rig_new(test_seed(), 64 * KIB);
+    wal_rig_start(rig);
+    wal_rig_entries(rig, 1, 3, 500);
+    settle_time(rig);
+
+    undo_with(rig, ERR_NO_SPACE);
+    CHECK(wal_awaits_space(rig->wal));
+    CHECK_STR(rig->failed, "");
+    for (unsigned i = 0; wal_lacks_space(rig->wal); i++) {
+        CHECK(i < 3); /* first it is undone, then made again */
+        wal_retry(rig->wal);
+        settle_time(rig);
+    }
+    CHECK_EQ(wal_durable(rig->wal), rig->seq);
+    wal_rig_crash(rig, FAKE_POWER_CUT);
+    CHECK_EQ(wal_rig_open(rig, true), ERR_OK);
+    wal_rig_end(rig);
+
+    rig = wal_rig_new(test_seed(), 64 * KIB);
+    wal_rig_start(rig);
+    wal_rig_entries(rig, 1, 3, 500);
+    settle_time(rig);
+    undo_with(rig, ERR_IO);
+    CHECK(strstr(rig->failed, "truncation of"));
+    CHECK(strstr(rig->failed, "input/output error"));
+    wal_rig_crash(rig, FAKE_KILLED);
+    wal_rig_free(rig);
+}
+
 TEST(a_sync_that_finds_no_space_is_the_end_nevertheless)
 {
     struct wal_rig *rig = wal_rig_new(test_seed(), 64 * KIB);
