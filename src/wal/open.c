@@ -385,6 +385,7 @@ struct collecting {
     struct arena *arena;
     struct wal_snapshots *out;
     size_t cap;
+    uint64_t highest; /* index of any of them */
     enum err err;
 };
 
@@ -399,11 +400,14 @@ static void collect_snapshot(struct collecting *c, struct bytes data)
             memcpy(more, all->at, all->count * sizeof(*more));
         all->at = more;
     }
-    enum err e = raft_snapshot_decode_record(data, c->arena, &all->at[all->count]);
-    if (e == ERR_OK)
-        all->count++;
-    else
+    struct raft_snapshot *new = &all->at[all->count];
+    enum err e = raft_snapshot_decode_record(data, c->arena, new);
+    if (e != ERR_OK) {
         c->err = e;
+        return;
+    }
+    all->count++;
+    c->highest = new->index > c->highest ? new->index : c->highest;
 }
 
 /*
@@ -411,15 +415,21 @@ static void collect_snapshot(struct collecting *c, struct bytes data)
  * cut short, before its commit index, and the log has gone on where it was: with entries that some
  * member still had. The image is gone. Once they are committed the commit index covers the record
  * as well, and whoever began there would miss what the store has not applied yet.
+ *
+ * That is seldom: to go over all of them for each entry took seconds where snapshots are frequent.
  */
-static void drop_from(struct wal_snapshots *all, uint64_t index)
+static void drop_from(struct collecting *c, uint64_t index)
 {
+    struct wal_snapshots *all = c->out;
     size_t kept = 0;
 
+    if (index > c->highest)
+        return;
     for (size_t i = 0; i < all->count; i++)
         if (all->at[i].index < index)
             all->at[kept++] = all->at[i];
     all->count = kept;
+    c->highest = index - 1;
 }
 
 static void collect(void *context, const struct scan_event *event)
@@ -429,7 +439,7 @@ static void collect(void *context, const struct scan_event *event)
     if (event->type == WAL_SNAPSHOT)
         collect_snapshot(c, event->data);
     else if (event->type == WAL_ENTRY)
-        drop_from(c->out, event->entry.index);
+        drop_from(c, event->entry.index);
 }
 
 enum err wal_snapshots(struct disk *disk, const struct wal_options *opt, struct arena *arena,
