@@ -161,19 +161,6 @@ void raft_reject_old_pre_vote(struct raft *r, const struct raft_message *m)
 
 /* --- counting --- */
 
-/*
- * The others may elect us before our own disk has the new term. Leading at once, as etcd does in
- * async mode, is not safe: after a crash we would not know of that term, win it again with the same
- * votes, and append other entries under the same term and index. Our own vote comes back to us
- * when it is durable; so we wait for it.
- */
-static bool own_vote_is_durable(const struct raft *r)
-{
-    const struct raft_progress *own = tracker_peek(&r->tracker, r->id);
-
-    return own && own->vote == QUORUM_VOTE_YES;
-}
-
 void raft_handle_vote_response(struct raft *r, const struct raft_message *m)
 {
     SAY_INFO(r, ID " received %s%s from " ID " at term " NUM, r->id,
@@ -186,7 +173,7 @@ void raft_handle_vote_response(struct raft *r, const struct raft_message *m)
         raft_become_follower(r, r->term, RAFT_NONE);
     } else if (tally.result == QUORUM_WON && r->role == RAFT_PRE_CANDIDATE) {
         campaign(r, CAMPAIGN_ELECTION);
-    } else if (tally.result == QUORUM_WON && own_vote_is_durable(r)) {
+    } else if (tally.result == QUORUM_WON) {
         raft_become_leader(r);
         raft_broadcast_append(r);
     }

@@ -72,11 +72,15 @@ static bool has_own_term(enum raft_message_type type)
 
 /*
  * An answer about votes or appends is a promise, and a promise must survive a crash: it waits for
- * everything that is not durable yet, including refusals, which may rest on it too. All else may
+ * everything that is not durable yet, including refusals, which may rest on it too. So does a
+ * candidate's word about its term and log: whoever votes for it believes it, and his vote may come
+ * to its next life, which knows of neither and would take the same term for a new one. All else may
  * go at once, a leader's appends in particular.
  */
-static bool is_promise(enum raft_message_type type)
+static bool is_promise(const struct raft *r, enum raft_message_type type)
 {
+    if (type == RAFT_MSG_VOTE)
+        return r->config.async_storage_writes && !r->config.asks_at_once;
     return type == RAFT_MSG_APP_RESP || type == RAFT_MSG_VOTE_RESP ||
            type == RAFT_MSG_PRE_VOTE_RESP;
 }
@@ -88,7 +92,7 @@ void raft_send(struct raft *r, struct raft_message m)
     /* What is forwarded to a leader counts as local there, and votes name the term they are for. */
     if (!has_own_term(m.type) && m.type != RAFT_MSG_PROP && m.type != RAFT_MSG_READ_INDEX)
         m.term = r->term;
-    if (is_promise(m.type)) {
+    if (is_promise(r, m.type)) {
         push_later(filling(r), &m);
     } else {
         assert(m.to != r->id);

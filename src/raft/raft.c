@@ -172,8 +172,8 @@ void raft_abort_leader_transfer(struct raft *r)
     r->lead_transferee = RAFT_NONE;
 }
 
-/* Our own log counts to its end, as if all of it were durable. For a leader it is: it leads since
- * its own vote came back, which was written behind everything that stood here then. */
+/* Our own log counts to its end, as if all of it were durable. For a leader it is: votes were asked
+ * for, and the own one given, when everything that stood here then was written. */
 static void reset_progress(struct raft *r, struct raft_progress *p)
 {
     struct inflights window = p->inflights;

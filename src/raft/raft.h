@@ -28,7 +28,7 @@
  *     that has been removed or demoted asks a single remaining voter too.
  *   - A conf change that could not be applied, such as one that leaves no voter, is not let into
  * the log: etcd's members panic when they come to it.
- *   - A candidate elected by others alone leads only when its own vote is durable, too.
+ *   - In async mode, too, votes are asked for when the candidate's term and log are durable.
  *   - Waiting reads and the size of a configuration have bounds.
  *
  * Life       raft_open with what the disk remembers, then tell and take in any order, raft_close.
@@ -146,6 +146,7 @@ struct raft_config {
     uint64_t max_resident_bytes;
 
     bool async_storage_writes;
+    bool asks_at_once; /* async mode: for votes, before its term and log are durable, as etcd's */
     bool check_quorum; /* a leader that hears no quorum for an election timeout steps down */
     bool pre_vote;     /* ask before raising the term (thesis 9.6) */
     enum raft_read_mode read_mode; /* RAFT_READ_LEASE needs check_quorum */

@@ -322,6 +322,7 @@ static const struct raft_config stub = {
     .election_ticks = 3,
     .heartbeat_ticks = 1,
     .max_message_bytes = RAFT_NO_LIMIT,
+    .asks_at_once = true,
     .log_level = RAFT_LOG_DEBUG,
 };
 
