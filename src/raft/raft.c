@@ -282,6 +282,15 @@ static void tick_leader(struct raft *r)
     }
 }
 
+/* Nothing is won without the own vote, and to begin anew would only give the disk another one to
+ * write: where it is slow, for ever. */
+static bool awaits_own_vote(const struct raft *r)
+{
+    const struct raft_progress *own = tracker_peek(&r->tracker, r->id);
+
+    return r->role == RAFT_CANDIDATE && own && own->vote == QUORUM_VOTE_MISSING;
+}
+
 void raft_tick(struct raft *r)
 {
     if (r->role == RAFT_LEADER) {
@@ -291,7 +300,8 @@ void raft_tick(struct raft *r)
     r->election_elapsed++;
     if (raft_promotable(r) && r->election_elapsed >= r->randomized_election_timeout) {
         r->election_elapsed = 0;
-        raft_campaign(r);
+        if (!awaits_own_vote(r))
+            raft_campaign(r);
     }
 }
 

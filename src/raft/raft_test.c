@@ -110,6 +110,27 @@ TEST(votes_are_asked_for_when_the_term_is_durable)
     raft_group_close(&g);
 }
 
+/* Its disk takes longer than its patience lasts. It begins no other term before it has this one. */
+TEST(a_candidate_waits_for_its_own_vote)
+{
+    struct raft_rig g;
+    struct raft_output out;
+    raft_group_open(&g, 1, async);
+    struct raft *r = raft_group_raft(&g, 1);
+
+    raft_campaign(r);
+    CHECK(raft_take_output(r, &out));
+    struct raft_message *work = raft_message_clone(out.append);
+    for (unsigned i = 0; i < 100; i++)
+        raft_tick(r);
+    CHECK_EQ(raft_status(r).hard_state.term, 1);
+    for (size_t i = 0; i < work->response_count; i++)
+        CHECK_EQ(raft_step_own(r, &work->responses[i]), RAFT_OK);
+    CHECK_EQ(raft_status(r).soft_state.role, RAFT_LEADER);
+    raft_message_free(work);
+    raft_group_close(&g);
+}
+
 /* A message to be applied may take long; of what is done already the log can be compacted. */
 TEST(applying_is_told_in_parts)
 {
