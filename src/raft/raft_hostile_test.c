@@ -130,6 +130,36 @@ TEST(a_follower_cannot_have_more_than_its_leader)
     raft_group_close(&g);
 }
 
+/* As one does whose disk has lost the end of its log. There is no place left where the logs could
+ * match, and the two would ask and deny without a pause. */
+TEST(who_denies_what_it_has_confirmed_is_asked_again_after_a_heartbeat)
+{
+    struct raft_rig g;
+    raft_group_open(&g, 3, NULL);
+    raft_group_elect(&g, 1);
+    raft_group_propose(&g, 1, "x");
+    raft_group_settle(&g);
+    struct raft_message denial = {.type = RAFT_MSG_APP_RESP,
+                                  .from = 3,
+                                  .to = 1,
+                                  .term = 1,
+                                  .index = 2,
+                                  .reject = true,
+                                  .reject_hint = 1,
+                                  .log_term = 1};
+    CHECK_EQ(raft_group_progress(&g, 1, 3)->match, 2);
+    raft_report_unreachable(raft_group_raft(&g, 1), 3);
+
+    for (unsigned round = 0; round < 3; round++) {
+        raft_group_step(&g, denial);
+        CHECK_STR(raft_group_sent(&g, 1), "");
+        raft_group_step(&g, (struct raft_message){
+                                .type = RAFT_MSG_HEARTBEAT_RESP, .from = 3, .to = 1, .term = 1});
+        CHECK(strstr(raft_group_sent(&g, 1), "1->3 MsgApp"));
+    }
+    raft_group_close(&g);
+}
+
 TEST(absurd_snapshots_leave_everything_as_it_was)
 {
     struct raft_rig g;

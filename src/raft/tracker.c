@@ -145,8 +145,12 @@ bool progress_maybe_decrease(struct raft_progress *p, uint64_t rejected, uint64_
     } else {
         if (p->next - 1 != rejected)
             return false; /* old: not of the last probe, the only one that is out */
-        p->next = max_u64(min_u64(rejected, hint + 1), p->match + 1);
-        p->flow_paused = false;
+        uint64_t next = max_u64(min_u64(rejected, hint + 1), p->match + 1);
+        /* What it denies now it has confirmed before: its disk has lost it, and no other place is
+         * left to try. Asking again at once would go on as fast as the network does, each time with
+         * a message full of entries; so it waits for a heartbeat. */
+        p->flow_paused = next == p->next;
+        p->next = next;
     }
     p->sent_commit = min_u64(p->sent_commit, p->next - 1); /* it was hardly applied */
     p->fetch_token = 0;
