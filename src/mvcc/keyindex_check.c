@@ -149,6 +149,8 @@ static void check_inner(const struct keyindex *ix, const struct inner *n, struct
     } else {
         assert(n->skip == keyindex_tree_common(low, high));
     }
+    assert(ix->range_tombstone.on || n->whole == 0);
+    assert(!(n->whole & ~bits_below(n->count)));
     assert(!n->separators[0]);
     assert(n->heads[0] == 0);
     for (unsigned i = 1; i < NODE_MAX; i++) {
@@ -175,6 +177,7 @@ static struct living check_node(struct visit *v, const void *node, unsigned leve
         struct bytes to = i + 1 < n->count ? separator_bytes(n->separators[i + 1]) : high;
         assert(!from.at || !to.at || bytes_compare(from, to) < 0);
         bool covered = n->whole >> i & 1;
+        assert(!covered || n->covered[i] > 0); /* else the settling would never come by */
         assert(!whole || (!covered && n->covered[i] == 0)); /* it does not know yet */
         struct living child = check_node(v, n->children[i], level - 1, whole || covered, from, to);
         assert(child.now == (whole ? 0 : n->living[i]));

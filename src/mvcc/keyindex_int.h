@@ -115,7 +115,8 @@ void keyindex_record_check(const struct record *r);
  * While a range tombstone is on, `covered` says which records are covered and not settled yet: they
  * are not alive. A child in `whole` was covered with all it holds, and none of it knows: there
  * `alive` and `living` are still from before, and stand for what is covered. Whoever changes
- * something below lets it know first (keyindex_push_down).
+ * something below lets it know first (keyindex_push_down). A child below which nobody lived is
+ * not in `whole`; and when all is settled, none is.
  */
 enum {
     NODE_MAX = 64,

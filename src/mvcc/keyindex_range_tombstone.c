@@ -135,13 +135,18 @@ static void leaf_lower(struct keyindex *ix, struct leaf *l)
     l->alive = 0;
 }
 
+/* A child in which nobody lives is not in `whole`: the settling passes by whom it has nothing to
+ * store for, and nobody else would ever take the bit away. */
 static void inner_lower(struct keyindex *ix, struct inner *n)
 {
+    assert(n->whole == 0);
+
     if (ix->range_tombstone.epoch == ix->epoch)
         inner_touch(ix, n);
     memcpy(n->covered, n->living, n->count * sizeof(n->living[0]));
     memset(n->living, 0, n->count * sizeof(n->living[0]));
-    n->whole = bits_below(n->count);
+    for (unsigned i = 0; i < n->count; i++)
+        n->whole |= (uint64_t)(n->covered[i] > 0) << i;
 }
 
 /* The child is at this level. */

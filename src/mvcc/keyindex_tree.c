@@ -571,6 +571,8 @@ static void inner_take_out(const struct keyindex *ix, struct inner *n, unsigned 
 {
     unsigned behind = n->count - at - 1;
 
+    assert(n->whole == 0); /* no range tombstone is on, and none has left anything */
+
     SLIDE(n->heads, at + 1, at, behind);
     SLIDE(n->children, at + 1, at, behind);
     SLIDE(n->separators, at + 1, at, behind);
@@ -607,6 +609,8 @@ static void inner_pour(struct keyindex *ix, struct inner *left, struct inner *ri
     unsigned at = left->count;
 
     assert(at + right->count <= NODE_MAX);
+    assert(left->whole == 0);
+    assert(right->whole == 0);
 
     inner_touch(ix, left);
     inner_touch(ix, right);
