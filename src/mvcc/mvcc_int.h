@@ -52,6 +52,7 @@ struct mvcc {
     bool is_alone; /* of the range tombstone: nothing else was changed at its revision, as far as is
                       known */
     bool writing;
+    bool is_divided;       /* the write under way may be committed in parts */
     int64_t covered_count; /* of its changes, those to be settled */
     int64_t change_count;  /* of the write under way, or of the last one */
     struct mvcc_change changes[MVCC_CHANGES_MAX];
@@ -170,6 +171,9 @@ struct bytes mvcc_store_kv(struct mvcc *m, struct revision at, bool tombstone,
 /* Ends the lives of a range at once, from revision `at` on; how many there were. */
 int64_t mvcc_range_tombstone_begin(struct mvcc *m, const struct key_range *range,
                                    struct revision at);
+
+/* At the end of its write: notes in the store what is still to be settled. */
+void mvcc_range_tombstone_note(struct mvcc *m);
 
 /* If the key was ended by the delete that is being settled, stores that, so that it can be put. */
 void mvcc_settle_key(struct mvcc *m, struct bytes key);

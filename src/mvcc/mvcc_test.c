@@ -525,6 +525,78 @@ static struct mvcc_changes delete_all(struct mvcc_rig *s)
     return mvcc_rig_end(s);
 }
 
+static void delete_between(struct mvcc_rig *s, const char *from, const char *to)
+{
+    struct mvcc_delete_range d = {.range = key_range(bytes_of_str(from), bytes_of_str(to))};
+
+    mvcc_delete_range_begin(s->m, &d);
+    while (!mvcc_delete_range_some(s->m, &d, 100))
+        ;
+}
+
+/* A transaction with two large deletes, in mid-course: of the first the tombstones are to be
+ * settled, or are by then; so the second took slices. */
+static void begin_two_deletes(struct mvcc_rig *s, unsigned settled)
+{
+    mvcc_rig_begin(s);
+    delete_between(s, "key000000", "key001100");
+    CHECK(mvcc_is_settling(s->m));
+    CHECK(!backend_can_commit(s->backend_rig.b)); /* as long as there are only a few bytes of it */
+    delete_between(s, "key001100", "key002000");
+    for (; settled > 0; settled -= 100)
+        mvcc_settle_some(s->m, 100);
+}
+
+static void check_two_deletes(enum backend_rig_kind kind, unsigned settled)
+{
+    struct mvcc_rig s;
+    mvcc_rig_init(&s, kind);
+    fill(&s, 3000);
+    mvcc_rig_commit(&s);
+
+    begin_two_deletes(&s, settled);
+    CHECK(backend_can_commit(s.backend_rig.b));
+    mvcc_rig_commit(&s);
+    delete_between(&s, "key002000", "key002500");
+    mvcc_rig_commit(&s);
+    mvcc_rig_crash(&s); /* it has not come to its end: nothing has happened */
+    CHECK_EQ(mvcc_revision(s.m), 2);
+    CHECK(!mvcc_is_settling(s.m));
+    CHECK_EQ(count_all(&s, 2), 3000);
+    mvcc_check_store(s.m);
+
+    begin_two_deletes(&s, settled);
+    mvcc_rig_commit(&s);
+    delete_between(&s, "key002000", "key002500");
+    CHECK_EQ(mvcc_rig_end(&s).count, 2500);
+    mvcc_rig_commit(&s);
+    mvcc_rig_crash(&s);
+    CHECK_EQ(mvcc_revision(s.m), 3);
+    CHECK_EQ(mvcc_is_settling(s.m), settled < 1100);
+    CHECK_EQ(count_all(&s, 3), 500);
+    while (!mvcc_settle_some(s.m, 100))
+        ;
+    CHECK_EQ(count_all(&s, 2), 3000);
+    mvcc_check_store(s.m);
+    mvcc_rig_reopen(&s);
+    CHECK(!mvcc_is_settling(s.m));
+    CHECK_EQ(count_all(&s, 3), 500);
+    mvcc_check_store(s.m);
+    mvcc_rig_free(&s);
+}
+
+TEST(a_transaction_with_two_large_deletes_is_committed_in_parts)
+{
+    check_two_deletes(BACKEND_RIG_MEMORY, 0);
+    check_two_deletes(BACKEND_RIG_MEMORY, 500);
+    check_two_deletes(BACKEND_RIG_MEMORY, 1200);
+}
+
+TEST(a_transaction_with_two_large_deletes_is_committed_in_parts_on_disk)
+{
+    check_two_deletes(BACKEND_RIG_LMDB, 500);
+}
+
 /* One delete after the other, each of them settled only when the next has come. */
 TEST(large_deletes_take_slices_while_somebody_waits_for_settled_history)
 {

@@ -6,6 +6,10 @@
  * follows from what was alive, so a store with the note and the tombstones that happen to be there
  * is whole: after a crash the index is covered again, and the settling goes on.
  *
+ * The note is the last that the entry writes. It may write much more before, and is committed in
+ * parts then, which a crash undoes by removing what lies in bucket key from its revision on: a note
+ * that went with the first part would stay, and end lives that the log, replayed, has yet to end.
+ *
  *     note   revision, 17 bytes | 1 if there is an end, else 0 | length u32be, key | end
  */
 enum { NOTE_BYTES_MIN = REVISION_KEY_BYTES + 5 };
@@ -61,10 +65,14 @@ int64_t mvcc_range_tombstone_begin(struct mvcc *m, const struct key_range *range
 {
     int64_t count = keyindex_range_tombstone(m->index, range, at);
 
-    put_note(m, range, at);
     if (mvcc_compact_pending(m))
         (void)mvcc_when_settled(m, &m->compaction, INT64_MAX); /* it is in its way */
     return count;
+}
+
+void mvcc_range_tombstone_note(struct mvcc *m)
+{
+    put_note(m, keyindex_unsettled_range(m->index), keyindex_unsettled_first(m->index));
 }
 
 static uint32_t store_tombstone(struct mvcc *m, struct bytes key, struct revision at)

@@ -6,6 +6,7 @@ void mvcc_write_begin(struct mvcc *m)
     assert(!m->writing);
 
     m->writing = true;
+    m->is_divided = false;
     m->covered_count = 0;
     m->change_count = 0;
 }
@@ -29,18 +30,24 @@ static struct revision next_revision(const struct mvcc *m)
     return (struct revision){m->revision + 1, m->change_count};
 }
 
+static void divide_entry(struct mvcc *m)
+{
+    struct revision_key space;
+    struct revision first = {m->revision + 1, 0};
+
+    backend_entry_divide(m->backend, BUCKET_KEY, revision_encode(first, false, &space));
+    m->is_divided = true;
+}
+
 static void note_change(struct mvcc *m, const struct mvcc_change *change)
 {
     if (m->change_count < MVCC_CHANGES_MAX)
         m->changes[m->change_count] = *change;
     m->change_count++;
-    /* Changes are lent out of the batch until a commit; of more than this none are. And they lie
-     * at the revision under way, beyond all that is published. */
-    if (m->change_count == MVCC_CHANGES_MAX + 1) {
-        struct revision_key space;
-        backend_entry_divide(m->backend, BUCKET_KEY,
-                             revision_encode((struct revision){m->revision + 1, 0}, false, &space));
-    }
+    /* Changes are lent out of the batch until a commit; of more than this none are, and many may
+     * have come at once. And they lie at the revision under way, beyond all that is published. */
+    if (m->change_count > MVCC_CHANGES_MAX && !m->is_divided)
+        divide_entry(m);
 }
 
 struct bytes mvcc_store_kv(struct mvcc *m, struct revision at, bool tombstone,
@@ -173,6 +180,8 @@ void mvcc_write_end(struct mvcc *m, struct mvcc_changes *out)
     m->revision++;
     keyindex_publish(m->index);
     out->revision = m->revision;
+    if (mvcc_unsettled_revision(m) == m->revision)
+        mvcc_range_tombstone_note(m);
     if (m->covered_count > 0)
         m->is_alone = m->covered_count == m->change_count;
     else if (m->change_count <= MVCC_CHANGES_MAX)
