@@ -234,7 +234,8 @@ enum {
     MVCC_RANGE_TOMBSTONE_KEYS_MIN = 1000, /* a delete of fewer keys is done on the spot */
     MVCC_VIEW_ENTRIES = 4096,    /* loaded through one view: then its pages may be used again */
     MVCC_HASHES_MAX = 10,        /* of compactions, remembered for HashKV: as many as etcd does */
-    MVCC_HASH_STEP_BYTES = 4096, /* so much of a value costs as much as one more entry */
+    MVCC_HASH_STEP_BYTES = 4096, /* so much of a value costs as much as one more entry: whoever
+                                  * reads it has its checksum computed */
 };
 
 /* --- watch --------------------------------------------------------------------------------- */

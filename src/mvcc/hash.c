@@ -157,8 +157,7 @@ static bool hash_walk(struct mvcc *m, struct mvcc_hash *h, struct backend_view *
         if (e == ERR_CORRUPT)
             mvcc_walk_damage(m, v);
         ended = e != ERR_OK || !hash_entry(m, h, key, value);
-        size_t cost = 1 + (ended ? 0 : value.len / MVCC_HASH_STEP_BYTES);
-        steps -= cost < steps ? (unsigned)cost : steps;
+        mvcc_spend(&steps, 1 + (ended ? 0 : mvcc_read_cost(value.len)));
     }
     backend_cursor_close(&c);
     return ended;

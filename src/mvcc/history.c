@@ -42,7 +42,7 @@ static enum show_result show(struct mvcc *m, struct bytes key, struct bytes valu
     return SHOWN;
 }
 
-static bool walk(struct mvcc *m, struct backend_view *v, struct revision *next, unsigned steps,
+static bool walk(struct mvcc *m, struct backend_view *v, struct revision *next, unsigned *steps,
                  mvcc_visit *visit, void *context)
 {
     struct revision_key space;
@@ -52,7 +52,8 @@ static bool walk(struct mvcc *m, struct backend_view *v, struct revision *next, 
     enum show_result o = SHOWN;
 
     backend_cursor_open(v, BUCKET_KEY, revision_encode(*next, false, &space), &c);
-    for (; steps > 0 && o == SHOWN; steps--) {
+    while (*steps > 0 && o == SHOWN) {
+        value = (struct bytes){0};
         enum err e = backend_cursor_next(&c, &key, &value);
         if (e == ERR_OK) {
             o = show(m, key, value, visit, context, end, next);
@@ -62,6 +63,7 @@ static bool walk(struct mvcc *m, struct backend_view *v, struct revision *next, 
             mvcc_walk_damage(m, v);
             o = DAMAGED;
         }
+        mvcc_spend(steps, 1 + mvcc_read_cost(value.len));
     }
     backend_cursor_close(&c);
     return o == BEYOND;
@@ -76,7 +78,7 @@ int64_t mvcc_history_end(const struct mvcc *m, int64_t next)
     return next <= settled && settled <= m->revision ? settled - 1 : m->revision;
 }
 
-bool mvcc_history_some(struct mvcc *m, struct revision *next, unsigned steps, mvcc_visit *visit,
+bool mvcc_history_some(struct mvcc *m, struct revision *next, unsigned *steps, mvcc_visit *visit,
                        void *context)
 {
     struct backend_view v;

@@ -632,7 +632,7 @@ static void walk_history(struct world *w)
 
     while (h.next < w->event_count && revision_compare(w->events[h.next].at, next) < 0)
         h.next++;
-    while (!mvcc_history_some(w->rig.m, &next, 5, visit, &h))
+    while (!mvcc_history_some(w->rig.m, &next, &(unsigned){5}, visit, &h))
         ;
     int64_t end = mvcc_history_end(w->rig.m, next.main);
     int64_t settled = mvcc_unsettled_revision(w->rig.m);

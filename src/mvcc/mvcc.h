@@ -278,11 +278,13 @@ void mvcc_end_scans(struct mvcc *m);
 typedef bool mvcc_visit(void *context, const struct mvcc_change *change);
 
 /*
- * Shows the published changes from *next on, in order, at most `steps`, and moves *next behind the
- * last one shown. True if everything has been shown up to mvcc_history_end. Not below the compact
- * revision, unless it is at or above the history floor (asserted).
+ * Shows the published changes from *next on, in order, and moves *next behind the last one shown.
+ * Each costs a step, and large ones more: *steps is lowered by it, at least one is shown, and when
+ * no step is left it stops. What it costs to look at them visit may take from the same. True if
+ * everything has been shown up to mvcc_history_end. Not below the compact revision, unless it is at
+ * or above the history floor (asserted).
  */
-bool mvcc_history_some(struct mvcc *m, struct revision *next, unsigned steps, mvcc_visit *visit,
+bool mvcc_history_some(struct mvcc *m, struct revision *next, unsigned *steps, mvcc_visit *visit,
                        void *context);
 
 /* The revision up to which history can be shown from `next` on: the newest, or, from at or before

@@ -137,6 +137,20 @@ static inline uint32_t kv_size(const struct pb_key_value *kv)
     return (uint32_t)pb_key_value_schema.by_hand->size(kv);
 }
 
+/* --- steps --- */
+
+/* A call that has steps left does one thing, whatever it costs, or it might never end. */
+static inline void mvcc_spend(unsigned *steps, uint64_t cost)
+{
+    *steps = cost < *steps ? *steps - (unsigned)cost : 0;
+}
+
+/* What reading so much of the store costs besides the step for each entry. */
+static inline uint64_t mvcc_read_cost(uint64_t bytes)
+{
+    return bytes / MVCC_HASH_STEP_BYTES;
+}
+
 /* --- damage --- */
 
 /* The store contradicts itself: ends the process, unless somebody else has taken that over. */

@@ -101,7 +101,7 @@ TEST(an_entry_that_is_no_key_value_is_damage)
     mvcc_rig_put(&s, "a", "1");
     backend_put(s.backend_rig.b, BUCKET_KEY, REVISION_2, BYTES("\n\1a\x10\2\x18\2 \1*\x7f\61"));
 
-    mvcc_history_some(s.m, &next, 10, never, NULL);
+    mvcc_history_some(s.m, &next, &(unsigned){10}, never, NULL);
     CHECK_STR(buf_str(&s.damage), "bucket key, revision 2_0: not a KeyValue\n");
     buf_clear(&s.damage);
     CHECK_EQ(mvcc_hash_open(s.m, &h), MVCC_OK);
@@ -249,7 +249,7 @@ TEST(revisions_go_on_behind_a_bump_that_only_compaction_and_hash_see)
     bump(&s, 1000);
     CHECK_EQ(mvcc_revision(s.m), 1000);
     CHECK_EQ(mvcc_compact_revision(s.m), 1000);
-    CHECK(mvcc_history_some(s.m, &next, 10, count_change, &changes));
+    CHECK(mvcc_history_some(s.m, &next, &(unsigned){10}, count_change, &changes));
     CHECK_EQ(changes, 0);
     CHECK_EQ(mvcc_rig_hash(&s, 1000), hash_of(&s, (int64_t[]){3, 1000}, 2));
     mvcc_rig_settle(&s);
@@ -258,7 +258,7 @@ TEST(revisions_go_on_behind_a_bump_that_only_compaction_and_hash_see)
 
     mvcc_rig_put(&s, "a", "3"); /* 1001 */
     next = (struct revision){1000, 0};
-    CHECK(mvcc_history_some(s.m, &next, 10, count_change, &changes));
+    CHECK(mvcc_history_some(s.m, &next, &(unsigned){10}, count_change, &changes));
     CHECK_EQ(changes, 1);
     mvcc_rig_delete(&s, "a"); /* 1002: no key that anybody can name is alive now */
     CHECK_EQ(mvcc_rig_compact(&s, 1002), MVCC_OK);
@@ -318,6 +318,47 @@ TEST(a_page_costs_what_it_shows)
     CHECK_EQ(out.len, page.bytes);
     mvcc_scan_close(&page);
     buf_free(&out);
+    mvcc_rig_free(&s);
+}
+
+enum { LARGE_KEYS = 40, LARGE_STEPS = 16 };
+
+/* Equal values, each of which costs so many steps more to read than a small one. */
+static void fill_with_large_values(struct mvcc_rig *s)
+{
+    struct buf value = {0};
+    char key[16];
+
+    memset(buf_extend(&value, LARGE_STEPS * MVCC_HASH_STEP_BYTES), 'v',
+           LARGE_STEPS * MVCC_HASH_STEP_BYTES);
+    mvcc_rig_begin(s);
+    for (unsigned i = 0; i < LARGE_KEYS; i++) {
+        snprintf(key, sizeof(key), "key%02u", i);
+        mvcc_put(s->m, bytes_of_str(key), buf_bytes(&value), 0);
+    }
+    mvcc_rig_end(s);
+    buf_free(&value);
+}
+
+/* What is read from the store is checked, and that takes as long as it is large. But one value is
+ * read with any budget, or a slice could be too small to come to an end. */
+TEST(history_with_large_values_takes_more_slices)
+{
+    struct mvcc_rig s;
+    mvcc_rig_init(&s, BACKEND_RIG_MEMORY);
+    fill_with_large_values(&s);
+
+    struct revision next = {2, 0};
+    unsigned changes = 0, steps = 3 * (1 + LARGE_STEPS);
+    CHECK(!mvcc_history_some(s.m, &next, &steps, count_change, &changes));
+    CHECK_EQ(changes, 3);
+    CHECK_EQ(steps, 0);
+    CHECK(!mvcc_history_some(s.m, &next, &(unsigned){1}, count_change, &changes));
+    CHECK_EQ(changes, 4);
+    steps = 1000;
+    CHECK(mvcc_history_some(s.m, &next, &steps, count_change, &changes));
+    CHECK_EQ(changes, LARGE_KEYS);
+    CHECK_EQ(steps, 1000 - (LARGE_KEYS - 4) * (1 + LARGE_STEPS) - 1);
     mvcc_rig_free(&s);
 }
 
@@ -699,7 +740,7 @@ TEST(the_history_floor_keeps_what_compaction_would_remove)
     CHECK(mvcc_compact_pending(s.m));
     CHECK(!mvcc_pin_in_the_way(s.m)); /* no scan is to blame */
     struct revision next = {3, 0};
-    CHECK(mvcc_history_some(s.m, &next, 100, count_change, &count));
+    CHECK(mvcc_history_some(s.m, &next, &(unsigned){100}, count_change, &count));
     CHECK_EQ(count, 4);
     CHECK(mvcc_read_before(s.m, BYTES("a"), 3, &before));
     CHECK_EQ(mvcc_length_before(s.m, BYTES("a"), 2), 0);
@@ -708,7 +749,8 @@ TEST(the_history_floor_keeps_what_compaction_would_remove)
 
     mvcc_keep_history(s.m, INT64_MAX);
     next = (struct revision){3, 0};
-    CHECK_DIES(mvcc_history_some(s.m, &next, 100, count_change, &count), "history_floor");
+    CHECK_DIES(mvcc_history_some(s.m, &next, &(unsigned){100}, count_change, &count),
+               "history_floor");
     mvcc_rig_settle(&s);
     mvcc_check_store(s.m);
     CHECK_DIES(mvcc_keep_history(s.m, 6), "from > m->finished");

@@ -302,7 +302,7 @@ static void do_history(struct script *s, struct buf *out)
 {
     struct revision next = {number(s, 1), 0};
 
-    while (!mvcc_history_some(s->rig.m, &next, 2, print_change, out))
+    while (!mvcc_history_some(s->rig.m, &next, &(unsigned){2}, print_change, out))
         ;
     buf_printf(out, "next %" PRId64 "_%" PRId64 "\n", next.main, next.sub);
 }

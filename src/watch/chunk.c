@@ -307,7 +307,7 @@ bool chunk_take(struct chunk *b, const struct mvcc_change *change, unsigned *ste
     watcher_group_match(b->group, change->key, &b->matched);
     struct interest **matched = (struct interest **)(void *)b->matched.at;
     size_t count = b->matched.len / sizeof(struct interest *);
-    spend(steps, 1 + count);
+    spend(steps, count);
     for (size_t n = 0; n < count; n++) {
         if (!wants_change(matched[n]->wants, change->tombstone))
             continue;

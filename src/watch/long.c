@@ -119,10 +119,11 @@ enum err watch_long_read(struct watch_long *l, size_t max, struct buf *out, bool
         return ERR_OK;
     if (!is_readable(l))
         return ERR_CANCELED;
+    unsigned steps = MVCC_SLICE_STEPS;
     l->max = max;
     l->start = out->len;
     l->out = out;
-    bool shown = mvcc_history_some(l->hub->mvcc, &l->at, MVCC_SLICE_STEPS, visit, l);
+    bool shown = mvcc_history_some(l->hub->mvcc, &l->at, &steps, visit, l);
     l->out = NULL;
     *done = l->given == l->bytes;
     if (*done || (!shown && !l->passed))

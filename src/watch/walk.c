@@ -127,8 +127,6 @@ static bool visit(void *context, const struct mvcc_change *change)
     struct walk *walk = context;
     int64_t revision = change->at.main;
 
-    if (*walk->steps == 0)
-        return false;
     walk->end = end_before(walk, revision);
     if (walk->end != 0)
         return false;
@@ -147,7 +145,7 @@ static void read_some(struct watch *hub, unsigned *steps)
     struct walk *walk = &hub->walk;
 
     walk->steps = steps;
-    bool all = mvcc_history_some(hub->mvcc, &walk->at, *steps, visit, walk);
+    bool all = mvcc_history_some(hub->mvcc, &walk->at, steps, visit, walk);
     walk->steps = NULL;
     if (all && walk->end == 0)
         walk->end = mvcc_history_end(hub->mvcc, walk->at.main) + 1;

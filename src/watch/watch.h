@@ -160,9 +160,9 @@ uint64_t watch_long_bytes(const struct watch_long *l);
 
 /*
  * Appends some whole events, about max bytes, and sets *done with the last of them. A single event
- * may be larger than max. It looks at no more than MVCC_SLICE_STEPS changes, so it may append
- * nothing and yet have more: go on later. History is kept for it for WATCH_FLOOR_MS; if compaction
- * overtakes it later, ERR_CANCELED, and the stream must be reset.
+ * may be larger than max. It looks at no more than MVCC_SLICE_STEPS changes, fewer of large
+ * ones, so it may append nothing and yet have more: go on later. History is kept for it for
+ * WATCH_FLOOR_MS; if compaction overtakes it later, ERR_CANCELED, and the stream must be reset.
  */
 MUST_CHECK enum err watch_long_read(struct watch_long *l, size_t max, struct buf *out, bool *done);
 void watch_long_end(struct watch_long *l); /* outlives its stream if need be; NULL is fine */

@@ -366,6 +366,28 @@ TEST(catching_up_looks_at_no_more_than_it_may)
     watch_rig_free(&r);
 }
 
+/* Whoever reads a value has it checked, whether anybody wants it or not. */
+TEST(catching_up_looks_at_fewer_of_large_values)
+{
+    struct watch_rig r;
+    watch_rig_init(&r, NULL);
+    struct watch_stream *s = watch_rig_stream(&r, 1 * MIB);
+    for (unsigned n = 0; n < 200; n++) {
+        watch_rig_begin(&r);
+        put_many(&r, "a", 1, 16 * MVCC_HASH_STEP_BYTES);
+        watch_rig_end(&r);
+    }
+    watch_rig_create(&r, s,
+                     &(struct pb_watch_create_request){.key = BYTES("b"), .start_revision = 2});
+
+    size_t slices = watch_rig_settle(&r, 100);
+
+    CHECK(slices >= 200 / 6);
+    CHECK_EQ(watch_status(r.w).live, 1);
+    watch_stream_close(s);
+    watch_rig_free(&r);
+}
+
 /* Watchers that lag apart meet, and one walk serves them all. */
 TEST(watchers_behind_each_other_walk_together)
 {
