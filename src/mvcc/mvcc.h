@@ -233,6 +233,7 @@ struct mvcc_scan {
     bool more;      /* the limit left some out */
     int64_t kvs;    /* how many are shown */
     uint64_t bytes; /* of them, each with tag and length */
+    uint64_t cost;  /* of measuring so far, in steps */
     bool in_parts;  /* the caller's: a KeyValue may be cut where a chunk ends */
 
     struct mvcc *mvcc; /* from here on mvcc's own */
@@ -251,13 +252,14 @@ struct mvcc_scan {
  * below, and has been since. */
 void mvcc_scan_open(struct mvcc *m, struct mvcc_scan *s);
 
-/* True when it is done. */
+/* True when it is done. Keys cost a step, alive or not; sorted by value, large ones more. */
 bool mvcc_scan_measure(struct mvcc_scan *s, unsigned steps);
 
 /*
  * Appends whole KeyValues, as many as fit into max, at least one; or, of a scan in_parts, never
  * more than max bytes, and nothing is kept of what was cut off: it is fetched again, though not
- * checked again. Also stops after `steps` keys, alive or not. True when the last one has come.
+ * checked again. Also stops after `steps` keys, alive or not, or sooner where it has to read large
+ * values of which it shows the keys alone. True when the last one has come.
  */
 bool mvcc_scan_read(struct mvcc_scan *s, size_t max, unsigned steps, struct buf *out);
 void mvcc_scan_close(struct mvcc_scan *s); /* again is fine */

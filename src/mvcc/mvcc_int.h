@@ -240,9 +240,9 @@ struct scan_ref {
 struct scan_refs *scan_refs_new(const struct mvcc_question *q);
 void scan_refs_free(struct scan_refs *r); /* NULL is fine */
 
-/* Notes a key. The view is used only to sort by value. False: damage. */
+/* Notes a key. The view is used only to sort by value, and only that costs steps. False: damage. */
 bool scan_refs_add(struct mvcc *m, struct scan_refs *r, struct backend_view *v,
-                   const struct keyindex_found *found);
+                   const struct keyindex_found *found, unsigned *steps);
 
 /* Sorts, no more than *steps comparisons; true when done, cut to the limit if there is one. */
 bool scan_refs_sort(struct mvcc *m, struct scan_refs *r, struct backend_view *v, unsigned *steps);

@@ -362,6 +362,32 @@ TEST(history_with_large_values_takes_more_slices)
     mvcc_rig_free(&s);
 }
 
+TEST(a_sort_by_large_values_takes_more_slices)
+{
+    struct mvcc_rig s;
+    struct buf out = {0};
+    unsigned slices = 1;
+    mvcc_rig_init(&s, BACKEND_RIG_MEMORY);
+    fill_with_large_values(&s);
+    struct mvcc_scan scan = everything(&s);
+    scan.question.sort_target = PB_SORT_BY_VALUE;
+    scan.question.keys_only = true;
+
+    mvcc_scan_open(s.m, &scan);
+    for (; !mvcc_scan_measure(&scan, 1 + LARGE_STEPS); slices++)
+        ;
+    /* Each is looked at once to begin with, and then each is compared with some other. */
+    CHECK(slices >= 2 * LARGE_KEYS);
+    CHECK(scan.cost > (slices - 1) * (1 + LARGE_STEPS));
+    for (slices = 1; !mvcc_scan_read(&scan, SIZE_MAX, 2 * (1 + LARGE_STEPS), &out); slices++)
+        ;
+    CHECK_EQ(slices, LARGE_KEYS / 2);
+    CHECK_EQ(out.len, scan.bytes);
+    mvcc_scan_close(&scan);
+    buf_free(&out);
+    mvcc_rig_free(&s);
+}
+
 static int compare_values(const struct pb_key_value *a, const struct pb_key_value *b)
 {
     return bytes_compare(a->value, b->value);

@@ -223,7 +223,7 @@ static bool is_enough(const struct mvcc_scan *s)
 }
 
 static bool measure_key(struct mvcc_scan *s, struct backend_view *v,
-                        const struct keyindex_found *found)
+                        const struct keyindex_found *found, unsigned *steps)
 {
     const struct mvcc_question *q = &s->question;
 
@@ -233,7 +233,7 @@ static bool measure_key(struct mvcc_scan *s, struct backend_view *v,
         return true;
     s->passed++;
     if (s->refs)
-        return scan_refs_add(s->mvcc, s->refs, v, found);
+        return scan_refs_add(s->mvcc, s->refs, v, found, steps);
     if (q->limit > 0 && s->passed > q->limit)
         return true;
     s->kvs++;
@@ -265,7 +265,7 @@ static bool measure_walk(struct mvcc_scan *s, struct backend_view *v, unsigned *
                 return false;
             break;
         }
-        if (!measure_key(s, v, &found))
+        if (!measure_key(s, v, &found, steps))
             return give_up(s);
     }
     end_walk(s);
@@ -284,17 +284,17 @@ static bool measure_refs(struct mvcc_scan *s, unsigned *steps)
     return true;
 }
 
-static bool measure_some(struct mvcc_scan *s, struct backend_view *v, unsigned steps)
+static bool measure_some(struct mvcc_scan *s, struct backend_view *v, unsigned *steps)
 {
     const struct mvcc_question *q = &s->question;
 
-    if (!s->walked && !measure_walk(s, v, &steps))
+    if (!s->walked && !measure_walk(s, v, steps))
         return false;
     if (s->measured)
         return true;
-    if (s->refs && !scan_refs_sort(s->mvcc, s->refs, v, &steps))
+    if (s->refs && !scan_refs_sort(s->mvcc, s->refs, v, steps))
         return false;
-    if (s->refs && !measure_refs(s, &steps))
+    if (s->refs && !measure_refs(s, steps))
         return false;
     s->more = !q->count_only && q->limit > 0 && s->passed > q->limit;
     s->measured = true;
@@ -303,16 +303,19 @@ static bool measure_some(struct mvcc_scan *s, struct backend_view *v, unsigned s
 
 bool mvcc_scan_measure(struct mvcc_scan *s, unsigned steps)
 {
+    bool by_value = s->refs && scan_refs_by_value(s->refs);
+    unsigned left = steps;
     struct backend_view v;
     assert(s->is_open);
 
     if (s->measured)
         return true;
-    if (!s->refs || !scan_refs_by_value(s->refs))
-        return measure_some(s, NULL, steps);
-    backend_view_open(s->mvcc->backend, &v);
-    bool done = measure_some(s, &v, steps);
-    backend_view_close(&v);
+    if (by_value)
+        backend_view_open(s->mvcc->backend, &v);
+    bool done = measure_some(s, by_value ? &v : NULL, &left);
+    if (by_value)
+        backend_view_close(&v);
+    s->cost += steps - left;
     return done;
 }
 
@@ -433,7 +436,7 @@ static enum show_result show_found(struct mvcc_scan *s, const struct chunk *b,
 
 /* Sorted, the keys are not remembered; they come from the store with the rest. */
 static enum show_result show_ref(struct mvcc_scan *s, const struct chunk *b,
-                                 const struct scan_ref *ref)
+                                 const struct scan_ref *ref, unsigned *steps)
 {
     struct revision at = {ref->main, ref->sub};
     struct bytes stored;
@@ -443,6 +446,7 @@ static enum show_result show_ref(struct mvcc_scan *s, const struct chunk *b,
         return show_stored(s, b, at, ref->length);
     if (!mvcc_fetch(s->mvcc, b->view, at, &stored))
         return DAMAGED;
+    mvcc_spend(steps, mvcc_read_cost(stored.len));
     bool decoded = kv_decode(stored, &kv);
     kv.value = (struct bytes){0};
     if (!scan_refs_by_value(s->refs))
@@ -503,10 +507,10 @@ static bool read_walk(struct mvcc_scan *s, const struct chunk *b, unsigned steps
 
 static bool read_refs(struct mvcc_scan *s, const struct chunk *b, unsigned steps)
 {
-    for (; s->shown < s->kvs; s->shown++, steps--) {
+    for (; s->shown < s->kvs; s->shown++, mvcc_spend(&steps, 1)) {
         if (steps == 0)
             return false;
-        enum show_result o = show_ref(s, b, scan_refs_at(s->refs, (size_t)s->shown));
+        enum show_result o = show_ref(s, b, scan_refs_at(s->refs, (size_t)s->shown), &steps);
         if (o == DAMAGED)
             return give_up(s);
         if (o == DOES_NOT_FIT)

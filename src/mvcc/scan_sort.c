@@ -28,7 +28,7 @@ enum {
     TRIM_REFS = 4 * LIMIT_SMALL, /* collected before those behind a small limit are forgotten */
     BLOCK_REFS = 1024,
     FIRST_REFS = 64,  /* the first block starts with this many, and doubles */
-    VALUE_STEPS = 10, /* what comparing two values in the store costs */
+    VALUE_STEPS = 10, /* what comparing two values in the store costs, if they are small */
 };
 
 static_assert(BLOCK_REFS % RUN_REFS == 0, "a run lies in one block");
@@ -58,7 +58,7 @@ struct order {
     struct mvcc *m;
     struct backend_view *view;
     const struct scan_refs *refs;
-    unsigned values_read;
+    uint64_t cost; /* of looking at values, in steps */
 };
 
 /* --- tables ------------------------------------------------------------------------------- */
@@ -139,6 +139,7 @@ static struct bytes value_of(struct order *o, const struct scan_ref *ref)
 
     if (!mvcc_fetch(o->m, o->view, (struct revision){ref->main, ref->sub}, &stored))
         return (struct bytes){0};
+    o->cost += mvcc_read_cost(stored.len);
     if (!kv_decode(stored, &kv)) {
         mvcc_damage(o->m, "bucket key: an entry is not a KeyValue");
         return (struct bytes){0};
@@ -153,7 +154,7 @@ static int compare_targets(struct order *o, const struct scan_ref *a, const stru
     if (!scan_refs_by_value(o->refs))
         return 0;
     struct bytes first = value_of(o, a), second = value_of(o, b);
-    o->values_read++;
+    o->cost += VALUE_STEPS;
     return bytes_compare(first, second);
 }
 
@@ -221,7 +222,7 @@ static uint64_t number_of(const struct scan_refs *r, const struct keyindex_found
 }
 
 bool scan_refs_add(struct mvcc *m, struct scan_refs *r, struct backend_view *v,
-                   const struct keyindex_found *found)
+                   const struct keyindex_found *found, unsigned *steps)
 {
     struct order o = {m, v, r, 0};
     struct scan_ref ref = {
@@ -235,6 +236,7 @@ bool scan_refs_add(struct mvcc *m, struct scan_refs *r, struct backend_view *v,
     if (scan_refs_by_value(r)) {
         if (!look_at_value(m, r, v, found, &ref))
             return false;
+        mvcc_spend(steps, mvcc_read_cost(found->length));
     } else {
         ref.order = number_of(r, found);
         struct pb_key_value kv = kv_without_value(found);
@@ -277,15 +279,14 @@ static bool merge_pair(struct order *o, struct scan_refs *r, unsigned *steps)
     while (r->to < high) {
         if (*steps == 0)
             return false;
-        o->values_read = 0;
+        o->cost = 0;
         const struct table *t = &r->table;
         bool take_left =
             r->left < middle &&
             (r->right == high || compare_refs(ref_at(t, r->left), ref_at(t, r->right), o) < 0);
         *ref_space(&r->other, r->to) = *ref_at(t, take_left ? r->left++ : r->right++);
         r->to++;
-        unsigned cost = 1 + VALUE_STEPS * o->values_read;
-        *steps -= cost < *steps ? cost : *steps;
+        mvcc_spend(steps, 1 + o->cost);
     }
     return true;
 }
