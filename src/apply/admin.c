@@ -85,9 +85,10 @@ bool admin_lease_revoke(struct apply *a, unsigned *steps)
         return true;
     /* Always the first that is left: between two slices there is nothing to remember, and nothing
      * that could have moved. */
-    for (; lease_first_key(a->o.leases, id, &key); spend(steps, REVOKE_STEPS)) {
+    while (lease_first_key(a->o.leases, id, &key)) {
         if (*steps == 0)
             return false;
+        spend(steps, REVOKE_STEPS + key.len / MVCC_TOMBSTONE_STEP_BYTES);
         a->work.deletes++;
         (void)mvcc_delete(a->o.mvcc, key); /* one that is dead already is no longer attached */
         lease_detach(a->o.leases, key);

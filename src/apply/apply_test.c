@@ -194,6 +194,48 @@ TEST(a_larger_delete_is_settled_later)
     apply_rig_free(&d);
 }
 
+static void put_long_keys(struct apply_rig *d, unsigned count, int64_t lease)
+{
+    static char key[256 * 1024];
+
+    memset(key, 'k', sizeof(key) - 1);
+    for (unsigned i = 0; i < count; i++) {
+        key[1] = (char)('a' + i);
+        CHECK_EQ(apply_rig_put(d, key, "", lease), RESULT_OK);
+    }
+}
+
+/* A tombstone is as long as its key, whoever ends that: on the spot, with a lease, or later. */
+TEST(long_keys_go_in_shorter_slices)
+{
+    struct apply_rig d;
+    struct pb_lease_id lease = {1};
+    struct pb_lease_grant_request grant = {.id = 1, .ttl = 60};
+    apply_rig_init_settling(&d, BACKEND_RIG_MEMORY, 20);
+    d.steps = MVCC_SLICE_STEPS;
+    CHECK_EQ(apply_rig_do(&d, &(struct pb_internal_raft_request){.lease_grant = &grant}),
+             RESULT_OK);
+
+    put_long_keys(&d, 19, 0);
+    CHECK_EQ(apply_rig_delete(&d, "k", "l"), RESULT_OK);
+    CHECK(!mvcc_is_settling(d.mvcc));
+    CHECK(d.slices > 2);
+
+    put_long_keys(&d, 19, 1);
+    CHECK_EQ(apply_rig_do(&d, &(struct pb_internal_raft_request){.lease_revoke = &lease}),
+             RESULT_OK);
+    CHECK(d.slices > 2);
+
+    put_long_keys(&d, 20, 0);
+    CHECK_EQ(apply_rig_delete(&d, "k", "l"), RESULT_OK);
+    CHECK(mvcc_is_settling(d.mvcc));
+    CHECK(!mvcc_settle_some(d.mvcc, MVCC_SLICE_STEPS));
+    CHECK(!mvcc_settle_some(d.mvcc, MVCC_SLICE_STEPS));
+    CHECK(mvcc_settle_some(d.mvcc, MVCC_SLICE_STEPS));
+    mvcc_check_store(d.mvcc);
+    apply_rig_free(&d);
+}
+
 TEST(a_lease_with_many_keys_goes_in_slices_and_is_seen_at_once)
 {
     struct apply_rig d;

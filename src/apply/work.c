@@ -276,14 +276,14 @@ static bool delete_some(struct work *w, const struct pb_delete_range_request *d,
 {
     if (!w->op.deleting)
         delete_begin(w, d);
-    int64_t before = w->gone.deleted;
+    uint64_t before = w->gone.cost;
     if (!mvcc_delete_range_some(mvcc_of(w), &w->gone, *steps)) {
         *steps = 0;
         return false;
     }
     w->op.deleting = false;
     w->deleted = w->gone.deleted;
-    spend(steps, 1 + (uint64_t)(w->deleted - before));
+    spend(steps, 1 + w->gone.cost - before);
     return true;
 }
 

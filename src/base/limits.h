@@ -236,6 +236,7 @@ enum {
     MVCC_HASHES_MAX = 10,        /* of compactions, remembered for HashKV: as many as etcd does */
     MVCC_HASH_STEP_BYTES = 4096, /* so much of a value costs as much as one more entry: whoever
                                   * reads it has its checksum computed */
+    MVCC_TOMBSTONE_STEP_BYTES = 4096, /* of a key that is deleted, the same */
 };
 
 /* --- watch --------------------------------------------------------------------------------- */

@@ -126,7 +126,7 @@ void keyindex_settle_key(struct keyindex *ix, struct bytes key, struct revision 
 typedef uint32_t keyindex_store_tombstone(void *context, struct bytes key, struct revision at);
 
 /* Settles what is unsettled, in the order of keys; looks at no more than `steps` keys that are
- * covered. True when that was all, and the range tombstone is over. */
+ * covered, at fewer that are long. True when that was all, and the range tombstone is over. */
 bool keyindex_settle_some(struct keyindex *ix, unsigned steps, keyindex_store_tombstone *store,
                           void *context);
 

@@ -1,5 +1,7 @@
 #include "mvcc/keyindex_int.h"
 
+#include "base/limits.h"
+
 /*
  * A range tombstone takes a path down either side of its range. What lies between the two is not
  * touched: the bit of such a child in its parent's `whole` says that all below it is covered, and
@@ -250,26 +252,30 @@ static void prefetch(const struct leaf *l, uint64_t covered)
         __builtin_prefetch(l->records[__builtin_ctzll(covered)]);
 }
 
-static unsigned settle_leaf(struct keyindex *ix, struct path *p, unsigned steps,
-                            keyindex_store_tombstone *store, void *context)
+static void settle_leaf(struct keyindex *ix, struct path *p, unsigned *steps,
+                        keyindex_store_tombstone *store, void *context)
 {
     struct leaf *l = p->leaf;
     unsigned settled = 0;
 
     prefetch(l, l->covered);
-    for (; l->covered && settled < steps; settled++) {
+    for (; l->covered && *steps > 0; settled++) {
+        uint32_t length = 0;
         struct record *r = l->records[__builtin_ctzll(l->covered)];
         struct revision at = ix->range_tombstone.first;
         at.sub += (int64_t)(ix->range_tombstone.settled + settled);
-        if (keyindex_record_is_covered(ix, r)) /* else a put has settled it early; it counts on */
-            note_tombstone(ix, r, at, store(context, record_key(r), at));
+        if (keyindex_record_is_covered(ix, r)) { /* else a put has settled it early; it counts on */
+            length = store(context, record_key(r), at);
+            note_tombstone(ix, r, at, length);
+        }
         l->covered &= l->covered - 1;
+        unsigned cost = 1 + length / MVCC_TOMBSTONE_STEP_BYTES;
+        *steps -= cost < *steps ? cost : *steps;
     }
     for (unsigned level = 0; level < p->height; level++)
         p->steps[level].node->covered[p->steps[level].child] -= settled;
     ix->range_tombstone.settled += settled;
     ix->range_tombstone.left -= settled;
-    return settled;
 }
 
 bool keyindex_settle_some(struct keyindex *ix, unsigned steps, keyindex_store_tombstone *store,
@@ -279,7 +285,7 @@ bool keyindex_settle_some(struct keyindex *ix, unsigned steps, keyindex_store_to
 
     while (ix->range_tombstone.on && steps > 0) {
         path_to_covered(ix, &p);
-        steps -= settle_leaf(ix, &p, steps, store, context);
+        settle_leaf(ix, &p, &steps, store, context);
         if (ix->range_tombstone.left == 0)
             ix->range_tombstone.on = false;
     }

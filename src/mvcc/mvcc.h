@@ -109,6 +109,7 @@ bool mvcc_delete(struct mvcc *m, struct bytes key);
 struct mvcc_delete_range {
     struct key_range range; /* its bytes must outlive this */
     int64_t deleted;
+    uint64_t cost; /* so far, in steps: dead keys cost some, too, and long ones more */
     /* Called for each key that goes, before it goes; lent. (Leases want to know.) May be NULL.
      * Those to be settled are told of by the options' on_settled_key. */
     void (*on_key)(void *context, struct bytes key);
@@ -158,8 +159,8 @@ bool mvcc_is_settling(const struct mvcc *m);
 /* Does it wait for the backend to have budget left? */
 bool mvcc_settle_waiting(const struct mvcc *m);
 
-/* Stores at most `steps` tombstones. True when nothing is left to be done for now: all are stored,
- * or it waits. */
+/* Stores at most `steps` tombstones, fewer of long keys. True when nothing is left to be done for
+ * now: all are stored, or it waits. */
 bool mvcc_settle_some(struct mvcc *m, unsigned steps);
 
 /* Of the settling under way: its revision, and whether that has changes of this range still to be

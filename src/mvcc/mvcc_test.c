@@ -388,6 +388,30 @@ TEST(a_sort_by_large_values_takes_more_slices)
     mvcc_rig_free(&s);
 }
 
+TEST(keys_that_are_dead_cost_steps_too)
+{
+    struct mvcc_rig s;
+    struct mvcc_delete_range d = {.range = key_range(BYTES("\0"), BYTES("\0"))};
+    mvcc_rig_init(&s, BACKEND_RIG_MEMORY);
+    mvcc_rig_put(&s, "a", "1");
+    mvcc_rig_put(&s, "b", "1");
+    mvcc_rig_delete(&s, "a");
+
+    struct mvcc_scan scan = everything(&s);
+    mvcc_scan_open(s.m, &scan);
+    CHECK(mvcc_scan_measure(&scan, 10));
+    CHECK_EQ(scan.kvs, 1);
+    CHECK_EQ(scan.cost, 2);
+    mvcc_scan_close(&scan);
+    mvcc_rig_begin(&s);
+    mvcc_delete_range_begin(s.m, &d);
+    CHECK(mvcc_delete_range_some(s.m, &d, 10));
+    CHECK_EQ(d.deleted, 1);
+    CHECK_EQ(d.cost, 2);
+    mvcc_rig_end(&s);
+    mvcc_rig_free(&s);
+}
+
 static int compare_values(const struct pb_key_value *a, const struct pb_key_value *b)
 {
     return bytes_compare(a->value, b->value);

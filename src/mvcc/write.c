@@ -129,6 +129,7 @@ void mvcc_delete_range_begin(struct mvcc *m, struct mvcc_delete_range *d)
     assert(!d->open);
 
     d->deleted = 0;
+    d->cost = 0;
     d->open = true;
     d->at_once = is_large(m, &d->range);
     if (!d->at_once) {
@@ -147,24 +148,34 @@ void mvcc_delete_range_end(struct mvcc_delete_range *d)
     d->open = false;
 }
 
-bool mvcc_delete_range_some(struct mvcc *m, struct mvcc_delete_range *d, unsigned steps)
+/* True when the range has no more of them. */
+static bool end_lives(struct mvcc *m, struct mvcc_delete_range *d, unsigned *steps)
 {
     struct keyindex_found found;
-    assert(d->open);
 
-    while (steps > 0) {
-        if (d->at_once || !keyindex_cursor_next(&d->cursor, &steps, &found)) {
-            if (steps == 0)
-                return false;
-            mvcc_delete_range_end(d);
-            return true;
-        }
+    while (*steps > 0) {
+        if (d->at_once || !keyindex_cursor_next(&d->cursor, steps, &found))
+            return *steps > 0;
+        size_t more = found.key.len / MVCC_TOMBSTONE_STEP_BYTES;
         if (d->on_key)
             d->on_key(d->context, found.key);
         end_life(m, found.key);
         d->deleted++;
+        mvcc_spend(steps, more);
     }
     return false;
+}
+
+bool mvcc_delete_range_some(struct mvcc *m, struct mvcc_delete_range *d, unsigned steps)
+{
+    unsigned left = steps;
+    assert(d->open);
+
+    bool done = end_lives(m, d, &left);
+    d->cost += steps - left;
+    if (done)
+        mvcc_delete_range_end(d);
+    return done;
 }
 
 /* --- publication -------------------------------------------------------------------------- */
