@@ -173,6 +173,13 @@ static inline void spend(unsigned *steps, uint64_t used)
     *steps = used < *steps ? *steps - (unsigned)used : 0;
 }
 
+/* For a KeyValue that is read or written whole: its bytes cost too, beside the step that each
+ * operation costs. A slice that has begun one ends it, so there is always progress. */
+static inline void spend_bytes(unsigned *steps, uint64_t bytes)
+{
+    spend(steps, bytes / APPLY_STEP_BYTES);
+}
+
 /* --- read.c --- */
 
 struct read;

@@ -205,6 +205,38 @@ static void put_long_keys(struct apply_rig *d, unsigned count, int64_t lease)
     }
 }
 
+/* A transaction of so many operations of one kind. */
+static enum result repeat_in_txn(struct apply_rig *d, const struct pb_request_op *op)
+{
+    struct pb_request_op ops[50];
+    struct pb_txn_request txn = {.success = {.at = ops, .count = 50}};
+
+    for (size_t i = 0; i < 50; i++)
+        ops[i] = *op;
+    return apply_rig_do(d, &(struct pb_internal_raft_request){.txn = &txn});
+}
+
+/* Dead keys are passed over, and that takes its time, although nothing is shown for it. */
+TEST(operations_that_find_dead_keys_alone_go_in_slices_too)
+{
+    struct apply_rig d;
+    struct pb_range_request range = {.key = BYTES("k"), .range_end = BYTES("l")};
+    struct pb_delete_range_request gone = {.key = BYTES("k"), .range_end = BYTES("l")};
+    apply_rig_init(&d, BACKEND_RIG_MEMORY);
+    put_many(&d, 100, 0);
+    CHECK_EQ(apply_rig_delete(&d, "k", "l"), RESULT_OK);
+    d.steps = MVCC_SLICE_STEPS;
+
+    CHECK_EQ(repeat_in_txn(&d, &(struct pb_request_op){.which = PB_OP_RANGE, .range = &range}),
+             RESULT_OK);
+    CHECK(d.slices >= 50 * 100 / MVCC_SLICE_STEPS);
+    CHECK_EQ(repeat_in_txn(
+                 &d, &(struct pb_request_op){.which = PB_OP_DELETE_RANGE, .delete_range = &gone}),
+             RESULT_OK);
+    CHECK(d.slices >= 50 * 100 / MVCC_SLICE_STEPS);
+    apply_rig_free(&d);
+}
+
 /* A tombstone is as long as its key, whoever ends that: on the spot, with a lease, or later. */
 TEST(long_keys_go_in_shorter_slices)
 {
@@ -233,6 +265,37 @@ TEST(long_keys_go_in_shorter_slices)
     CHECK(!mvcc_settle_some(d.mvcc, MVCC_SLICE_STEPS));
     CHECK(mvcc_settle_some(d.mvcc, MVCC_SLICE_STEPS));
     mvcc_check_store(d.mvcc);
+    apply_rig_free(&d);
+}
+
+/* A request of a few bytes may have a large value read or written again many times. */
+TEST(large_values_are_compared_and_kept_in_shorter_slices)
+{
+    static uint8_t value[1 << 20];
+    struct apply_rig d;
+    struct pb_put_request put = {.key = BYTES("k"), .value = bytes_of(value, sizeof(value))};
+    struct pb_put_request keep = {.key = BYTES("k"), .ignore_value = true};
+    struct pb_compare compares[8];
+    struct pb_request_op ops[ARRAY_LEN(compares)];
+    for (size_t i = 0; i < ARRAY_LEN(compares); i++) {
+        compares[i] = (struct pb_compare){.target = PB_TARGET_LEASE, .key = BYTES("k")};
+        ops[i] = (struct pb_request_op){.which = PB_OP_PUT, .put = &keep};
+    }
+    apply_rig_init(&d, BACKEND_RIG_MEMORY);
+    d.steps = MVCC_SLICE_STEPS;
+    CHECK_EQ(apply_rig_do(&d, &(struct pb_internal_raft_request){.put = &put}), RESULT_OK);
+    CHECK_EQ(d.slices, 1);
+
+    struct pb_txn_request compare = {.compare = {compares, ARRAY_LEN(compares)}};
+    CHECK_EQ(apply_rig_do(&d, &(struct pb_internal_raft_request){.txn = &compare}), RESULT_OK);
+    CHECK(d.slices > 3);
+    for (size_t i = 0; i < ARRAY_LEN(compares); i++)
+        compares[i].range_end = BYTES("l");
+    CHECK_EQ(apply_rig_do(&d, &(struct pb_internal_raft_request){.txn = &compare}), RESULT_OK);
+    CHECK(d.slices > 3);
+    struct pb_txn_request kept = {.success = {ops, ARRAY_LEN(ops)}};
+    CHECK_EQ(apply_rig_do(&d, &(struct pb_internal_raft_request){.txn = &kept}), RESULT_OK);
+    CHECK(d.slices > 7);
     apply_rig_free(&d);
 }
 

@@ -141,7 +141,7 @@ static bool needs_store(const struct pb_compare *c)
     return c->target == PB_TARGET_VALUE || c->target == PB_TARGET_LEASE;
 }
 
-static bool holds_for_key(struct work *w, const struct pb_compare *c)
+static bool holds_for_key(struct work *w, const struct pb_compare *c, unsigned *steps)
 {
     struct keyindex_found found;
     struct pb_key_value kv;
@@ -149,6 +149,7 @@ static bool holds_for_key(struct work *w, const struct pb_compare *c)
     if (!mvcc_find(w->apply->o.mvcc, c->key, w->base, &found))
         return holds_for_nothing(c);
     if (needs_store(c)) {
+        spend_bytes(steps, found.length);
         return apply_read_kv(w->apply, found.mod, &w->chunk, &kv) && holds(c, &kv);
     }
     kv = (struct pb_key_value){
@@ -189,9 +190,19 @@ static bool measure_compared(struct work *w, unsigned *steps)
 {
     if (w->compare_measured)
         return true;
+    uint64_t before = w->compared.cost;
     w->compare_measured = mvcc_scan_measure(&w->compared, *steps);
-    spend(steps, w->compare_measured ? (uint64_t)w->compared.kvs : UINT64_MAX);
+    spend(steps, w->compare_measured ? 1 + w->compared.cost - before : UINT64_MAX);
     return w->compare_measured;
+}
+
+/* A large KeyValue comes whole, however little was asked for. A chunk that is short without being
+ * the last is so because of dead keys, which cost as much as living ones. */
+static void spend_chunk(unsigned *steps, size_t len, bool last)
+{
+    uint64_t cost = APPLY_COMPARE_STEPS * (uint64_t)len / APPLY_COMPARE_BYTES;
+
+    spend(steps, last || cost > APPLY_COMPARE_STEPS ? cost : APPLY_COMPARE_STEPS);
 }
 
 /* One compare over many keys; true when it is settled. */
@@ -210,9 +221,9 @@ static bool compare_range_some(struct work *w, const struct pb_compare *c, unsig
         buf_clear(&w->chunk);
         bool last = mvcc_scan_read(&w->compared, APPLY_COMPARE_BYTES, *steps, &w->chunk);
         *result = holds_for_chunk(w, c);
+        spend_chunk(steps, w->chunk.len, last);
         if (last || !*result)
             return true;
-        spend(steps, APPLY_COMPARE_STEPS);
     }
     return false;
 }
@@ -229,7 +240,7 @@ static bool compares_some(struct work *w, unsigned *steps, bool *result)
             return false;
         w->ranges += !w->compare_open; /* the first time */
         if (c->range_end.len == 0)
-            *result = holds_for_key(w, c);
+            *result = holds_for_key(w, c, steps);
         else if (!compare_range_some(w, c, steps, result))
             return false;
         close_compared(w);

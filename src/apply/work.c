@@ -140,12 +140,13 @@ static bool measure(struct work *w, const struct mvcc_question *question, unsign
         op->scan = reply_scan_new(question);
         mvcc_scan_open(mvcc_of(w), op->scan);
     }
+    uint64_t before = op->scan->cost;
     if (!mvcc_scan_measure(op->scan, *steps)) {
         *steps = 0;
         return false;
     }
     op->measured = true;
-    spend(steps, (uint64_t)op->scan->kvs);
+    spend(steps, 1 + op->scan->cost - before);
     return true;
 }
 
@@ -239,6 +240,7 @@ static bool execute_put(struct work *w, const struct pb_put_request *p, unsigned
     bool alive = (keeps || shows) && mvcc_find(m, p->key, before, &found);
     if (keeps && alive && !keep_old(w, p, found.mod, &value, &lease))
         return false;
+    spend_bytes(steps, (keeps && alive ? found.length : 0) + p->key.len + value.len);
     mvcc_put(m, p->key, value, lease);
     w->ranges += looks_before(p);
     w->puts++;

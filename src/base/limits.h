@@ -301,6 +301,7 @@ enum {
 
 enum {
     REPLY_INLINE_BYTES_MAX = 4 * KIB, /* a scan of up to this size is read at once, in one chunk */
+    APPLY_STEP_BYTES = 4 * KIB,       /* of a KeyValue, read or written: worth one more step */
     APPLY_COMPARE_BYTES = 64 * KIB,   /* of a range that a transaction compares, read at a time */
     APPLY_COMPARE_STEPS = 200,        /* what reading and comparing that much is worth */
     APPLY_FRAMES_KEPT_MAX = 64,       /* of nested transactions: what is beyond is given back */
