@@ -272,6 +272,8 @@ static void delete_begin(struct work *w, const struct pb_delete_range_request *d
         .context = w->apply->o.leases,
     };
     mvcc_delete_range_begin(mvcc_of(w), &w->gone);
+    if (w->gone.deleted > 0) /* all at once: mvcc tells of each when it is settled */
+        lease_end_range(w->apply->o.leases, w->gone.range.from, w->gone.range.to);
 }
 
 static bool delete_some(struct work *w, const struct pb_delete_range_request *d, unsigned *steps)

@@ -33,7 +33,28 @@ static uint64_t weight(const struct treap_node *n)
     return key_at(n)->link.hash;
 }
 
-static const struct treap_order order = {.compare = compare, .key = key, .weight = weight};
+static uint32_t newest_of(const struct treap_node *n)
+{
+    return n ? key_at(n)->newest : 0;
+}
+
+static uint32_t newest_with_children(const struct leased_key *k)
+{
+    uint32_t left = newest_of(k->node.left), right = newest_of(k->node.right);
+    uint32_t below = left > right ? left : right;
+
+    return k->attached > below ? k->attached : below;
+}
+
+static void changed(struct treap_node *n)
+{
+    struct leased_key *k = container_of(n, struct leased_key, node);
+
+    k->newest = newest_with_children(k);
+}
+
+static const struct treap_order order = {
+    .compare = compare, .key = key, .weight = weight, .changed = changed};
 
 static void tree_add(struct key_tree *tree, struct leased_key *k)
 {
@@ -62,7 +83,7 @@ struct leased_key *keys_find(const struct table *t, uint64_t seed, struct bytes 
 }
 
 void keys_add(struct table *t, uint64_t seed, struct lease *lease, struct key_tree *tree,
-              struct bytes key)
+              struct bytes key, uint32_t number)
 {
     assert(key.len <= UINT32_MAX);
 
@@ -70,6 +91,7 @@ void keys_add(struct table *t, uint64_t seed, struct lease *lease, struct key_tr
     k->link.hash = (uint32_t)map_hash(key, seed);
     k->link.spare = (uint32_t)key.len;
     k->lease = lease;
+    k->attached = number;
     if (key.len)
         memcpy(k->at, key.at, key.len);
     table_add(t, &k->link);
@@ -77,10 +99,11 @@ void keys_add(struct table *t, uint64_t seed, struct lease *lease, struct key_tr
 }
 
 void keys_move(struct leased_key *k, struct key_tree *from, struct lease *lease,
-               struct key_tree *to)
+               struct key_tree *to, uint32_t number)
 {
     tree_remove(from, k);
     k->lease = lease;
+    k->attached = number;
     tree_add(to, k);
 }
 
@@ -114,6 +137,61 @@ const struct leased_key *keys_after(const struct key_tree *tree, struct bytes af
     return key_at(best);
 }
 
+/* --- the living --- */
+
+static const struct leased_key *first_from(const struct key_tree *tree, struct bytes from)
+{
+    const struct treap_node *best = NULL;
+
+    for (const struct treap_node *n = tree->root; n;)
+        if (bytes_compare(leased_key_bytes(key_at(n)), from) >= 0) {
+            best = n;
+            n = n->left;
+        } else {
+            n = n->right;
+        }
+    return key_at(best);
+}
+
+/* The first at `from` or behind it with this number or a higher one. Of the subtrees that have one
+ * somewhere, only those on the path to `from` may have it too early. */
+static const struct leased_key *newer_from(const struct treap_node *n, struct bytes from,
+                                           uint32_t number)
+{
+    if (newest_of(n) < number)
+        return NULL;
+    const struct leased_key *k = key_at(n);
+    if (bytes_compare(leased_key_bytes(k), from) < 0)
+        return newer_from(n->right, from, number);
+    const struct leased_key *before = newer_from(n->left, from, number);
+    if (before || k->attached >= number)
+        return before ? before : k;
+    return newer_from(n->right, from, number);
+}
+
+static bool is_ended(const struct leased_key *k, const struct keys_ended *e)
+{
+    struct bytes key = leased_key_bytes(k);
+
+    return k->attached < e->number && bytes_compare(key, e->from) >= 0 &&
+           (!e->to.at || bytes_compare(key, e->to) < 0);
+}
+
+const struct leased_key *keys_living_from(const struct key_tree *tree, struct bytes from,
+                                          const struct keys_ended *ended)
+{
+    const struct leased_key *first = first_from(tree, from);
+
+    if (!first || !is_ended(first, ended))
+        return first;
+    /* Inside the range whoever was attached since; or else whoever comes behind it. */
+    const struct leased_key *newer = newer_from(tree->root, from, ended->number);
+    const struct leased_key *behind = ended->to.at ? first_from(tree, ended->to) : NULL;
+    if (!newer || !behind)
+        return newer ? newer : behind;
+    return bytes_compare(leased_key_bytes(newer), leased_key_bytes(behind)) < 0 ? newer : behind;
+}
+
 void keys_free(struct table *t)
 {
     for (size_t bucket = 0; bucket < t->bucket_count; bucket++)
@@ -144,6 +222,7 @@ void keys_check(const struct table *t, uint64_t seed, const struct lease *lease,
         assert(keys_find(t, seed, leased_key_bytes(k)) == k);
         check_child(k, k->node.left, -1);
         check_child(k, k->node.right, 1);
+        assert(k->newest == newest_with_children(k));
         k = next;
     }
     assert(found == tree->count);

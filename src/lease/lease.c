@@ -145,6 +145,8 @@ void lease_close(struct lease_set *s)
         mem_free(lease_of_order(link));
     table_free(&s->table);
     lease_leading_free(s);
+    buf_free(&s->ended_from);
+    buf_free(&s->ended_to);
     mem_free(s);
 }
 
@@ -223,9 +225,9 @@ enum lease_result lease_attach(struct lease_set *s, int64_t id, struct bytes key
 
     struct leased_key *k = keys_find(&s->keys, s->options.hash_seed, key);
     if (!k)
-        keys_add(&s->keys, s->options.hash_seed, l, &l->keys, key);
-    else if (k->lease != l)
-        keys_move(k, &k->lease->keys, l, &l->keys);
+        keys_add(&s->keys, s->options.hash_seed, l, &l->keys, key, s->ended.number);
+    else if (k->lease != l || k->attached != s->ended.number)
+        keys_move(k, &k->lease->keys, l, &l->keys, s->ended.number);
     return LEASE_OK;
 }
 
@@ -235,6 +237,19 @@ void lease_detach(struct lease_set *s, struct bytes key)
 
     if (k)
         keys_remove(&s->keys, k, &k->lease->keys);
+}
+
+void lease_end_range(struct lease_set *s, struct bytes from, struct bytes to)
+{
+    assert(s->ended.number < UINT32_MAX);
+
+    buf_clear(&s->ended_from);
+    buf_append(&s->ended_from, from);
+    buf_clear(&s->ended_to);
+    buf_append(&s->ended_to, to);
+    s->ended = (struct keys_ended){s->ended.number + 1, .from = buf_bytes(&s->ended_from)};
+    if (to.at)
+        s->ended.to = buf_bytes(&s->ended_to);
 }
 
 void lease_checkpoint(struct lease_set *s, int64_t id, int64_t remaining_ttl)
@@ -264,6 +279,16 @@ bool lease_next_key(const struct lease_set *s, int64_t id, struct bytes after, s
     if (!l)
         return false;
     const struct leased_key *k = after.at ? keys_after(&l->keys, after) : keys_first(&l->keys);
+    if (k)
+        *key = leased_key_bytes(k);
+    return k != NULL;
+}
+
+bool lease_living_key(const struct lease_set *s, int64_t id, struct bytes from, struct bytes *key)
+{
+    const struct lease *l = lease_find(s, id);
+    const struct leased_key *k = l ? keys_living_from(&l->keys, from, &s->ended) : NULL;
+
     if (k)
         *key = leased_key_bytes(k);
     return k != NULL;

@@ -99,6 +99,11 @@ enum lease_result lease_attach(struct lease_set *s, int64_t id, struct bytes key
 /* A delete has happened. A key without a lease is fine. `key` may be what lease_first_key lent. */
 void lease_detach(struct lease_set *s, struct bytes key);
 
+/* A delete has ended all keys of a range (to.at NULL: there is no end) that are attached now, and
+ * has them detached later, one by one, if they are not attached again before. The same number of
+ * keys as before, but lease_living_key knows. Those of an earlier one are all detached. */
+void lease_end_range(struct lease_set *s, struct bytes from, struct bytes to);
+
 /* How much time is left, told by the leader. Unknown leases are no news. */
 void lease_checkpoint(struct lease_set *s, int64_t id, int64_t remaining_ttl);
 
@@ -159,6 +164,9 @@ struct lease_stats *lease_stats(struct lease_set *s);
 /* The first key of a lease behind `after`, or of all (NULL bytes); false if there is none. Lent
  * until the next change. So a walk stands on what it has been given, whatever changes. */
 bool lease_next_key(const struct lease_set *s, int64_t id, struct bytes after, struct bytes *key);
+
+/* The first key of a lease at `from` or behind it that no lease_end_range has ended. Lent, too. */
+bool lease_living_key(const struct lease_set *s, int64_t id, struct bytes from, struct bytes *key);
 
 /* All ids: by time left where we lead, by grant order elsewhere. Appends int64_t's. O(n log n). */
 void lease_list(const struct lease_set *s, struct buf *ids);

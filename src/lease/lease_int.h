@@ -3,6 +3,7 @@
  */
 #pragma once
 
+#include "base/buf.h"
 #include "base/heap.h"
 #include "base/list.h"
 #include "lease/keys.h"
@@ -40,6 +41,8 @@ struct lease_set {
     struct list all;
     size_t count;
     struct table keys;
+    struct keys_ended ended;
+    struct buf ended_from, ended_to; /* its range */
     struct lease_stats stats;
 
     bool primary;

@@ -26,6 +26,7 @@ struct model {
     struct rng rng;
     struct model_lease leases[LEASES + 1]; /* by id; 0 is not used */
     unsigned lease_of[KEYS];
+    bool ended[KEYS]; /* by a large delete, and not yet detached */
     bool primary;
     uint64_t step;
     uint64_t expiries, restarts, checkpoints, promotions;
@@ -63,19 +64,24 @@ static void revoke(struct model *m, unsigned id)
     CHECK_EQ(lease_rig_revoke(&m->r, id), m->leases[id].there ? LEASE_OK : LEASE_NOT_FOUND);
     m->leases[id].there = false;
     for (unsigned key = 0; key < KEYS; key++)
-        if (m->lease_of[key] == id)
+        if (m->lease_of[key] == id) {
             m->lease_of[key] = 0;
+            m->ended[key] = false;
+        }
 }
 
 static void do_attach(struct model *m)
 {
-    unsigned id = (unsigned)rng_below(&m->rng, LEASES + 1);
+    unsigned most = rng_chance(&m->rng, 1, 2) ? 2 : LEASES; /* some have many keys */
+    unsigned id = (unsigned)rng_below(&m->rng, most + 1);
     unsigned key = (unsigned)rng_below(&m->rng, KEYS);
     bool may = id == 0 || m->leases[id].there;
 
     CHECK_EQ(lease_rig_attach(&m->r, id, key_name(key)), may ? LEASE_OK : LEASE_NOT_FOUND);
-    if (may)
+    if (may) {
         m->lease_of[key] = id;
+        m->ended[key] = false;
+    }
 }
 
 static void do_detach(struct model *m)
@@ -84,6 +90,27 @@ static void do_detach(struct model *m)
 
     lease_rig_detach(&m->r, key_name(key));
     m->lease_of[key] = 0;
+    m->ended[key] = false;
+}
+
+/* What the last one has ended is settled before the next. */
+static void do_end_range(struct model *m)
+{
+    char from[8], to[8];
+    bool has_end = rng_chance(&m->rng, 3, 4);
+
+    for (unsigned key = 0; key < KEYS; key++)
+        if (m->ended[key]) {
+            lease_rig_detach(&m->r, key_name(key));
+            m->lease_of[key] = 0;
+            m->ended[key] = false;
+        }
+    snprintf(from, sizeof(from), "k%02u", (unsigned)rng_below(&m->rng, KEYS));
+    snprintf(to, sizeof(to), "k%02u", (unsigned)rng_below(&m->rng, KEYS));
+    lease_end_range(m->r.set, bytes_of_str(from), has_end ? bytes_of_str(to) : (struct bytes){0});
+    for (unsigned key = 0; key < KEYS; key++)
+        m->ended[key] = m->lease_of[key] && strcmp(key_name(key), from) >= 0 &&
+                        (!has_end || strcmp(key_name(key), to) < 0);
 }
 
 static void do_renew(struct model *m)
@@ -186,15 +213,19 @@ static void do_restart(struct model *m)
         m->leases[id].remaining_ttl = m->leases[id].recorded_remaining;
         m->leases[id].granted = m->step * 100 + id; /* they are loaded in order of id */
     }
-    for (unsigned key = 0; key < KEYS; key++)
+    for (unsigned key = 0; key < KEYS; key++) {
+        if (m->ended[key])
+            m->lease_of[key] = 0; /* only the living are shown */
+        m->ended[key] = false;
         if (m->lease_of[key])
             CHECK_EQ(lease_rig_attach(&m->r, m->lease_of[key], key_name(key)), LEASE_OK);
+    }
 }
 
 static void random_step(struct model *m)
 {
     m->step++;
-    switch (rng_below(&m->rng, 16)) {
+    switch (rng_below(&m->rng, 17)) {
     case 0:
     case 1:
         do_grant(m);
@@ -234,6 +265,10 @@ static void random_step(struct model *m)
     case 13:
         m->r.now_ms += rng_below(&m->rng, 4000);
         break;
+    case 14:
+        if (rng_chance(&m->rng, 1, 4))
+            do_end_range(m);
+        break;
     default:
         m->r.now_ms += rng_below(&m->rng, 500);
         do_expire(m);
@@ -257,6 +292,23 @@ static void compare_keys(struct model *m, unsigned id, size_t want)
     CHECK_EQ(found, want);
 }
 
+static void compare_living(struct model *m, unsigned id)
+{
+    struct bytes key;
+    char from[8], want[8] = "";
+
+    snprintf(from, sizeof(from), "k%02u", (unsigned)rng_below(&m->rng, KEYS));
+    for (unsigned i = 0; i < KEYS; i++) {
+        const char *name = key_name(i);
+        if (m->lease_of[i] == id && !m->ended[i] && strcmp(name, from) >= 0 &&
+            (!want[0] || strcmp(name, want) < 0))
+            snprintf(want, sizeof(want), "%s", name);
+    }
+    CHECK_EQ(lease_living_key(m->r.set, id, bytes_of_str(from), &key), want[0] != 0);
+    if (want[0])
+        CHECK_BYTES(key, bytes_of_str(want));
+}
+
 static void compare_lease(struct model *m, unsigned id)
 {
     const struct model_lease *l = &m->leases[id];
@@ -274,6 +326,7 @@ static void compare_lease(struct model *m, unsigned id)
     CHECK_EQ(info.remaining, m->primary ? left_ms / 1000 : l->ttl);
     CHECK_EQ(info.expired, m->primary && left_ms <= 0);
     compare_keys(m, id, keys);
+    compare_living(m, id);
 }
 
 static bool listed_before(const struct model *m, int64_t a, int64_t b)
