@@ -30,6 +30,7 @@ static enum auth_result need_somebody(const struct identity *who)
 struct asker {
     const struct auth *a;
     struct auth_record *user; /* NULL: may do everything */
+    int64_t lease; /* the last whose keys he may write; 0: none yet. Many puts name the same one */
 };
 
 /* In etcd each key is asked about alone, and the first of them finds these out. So a request that
@@ -128,13 +129,23 @@ static enum auth_result decide_all_leases(struct auth *a, const struct identity 
 
 /* ---- Operations ---- */
 
-static enum auth_result need_put(const struct asker *asker, const struct pb_put_request *r)
+/* Whoever attaches a key to a lease could have the others on it deleted with it. */
+static enum auth_result need_lease(struct asker *asker, int64_t id)
+{
+    if (id == asker->lease)
+        return AUTH_OK;
+    enum auth_result result = need_lease_keys(asker, WRITE, id);
+    if (result == AUTH_OK)
+        asker->lease = id;
+    return result;
+}
+
+static enum auth_result need_put(struct asker *asker, const struct pb_put_request *r)
 {
     enum auth_result result = need_key(asker, WRITE, r->key);
 
-    /* Whoever attaches a key to a lease could have the others on it deleted with it. */
     if (result == AUTH_OK && r->lease != 0)
-        result = need_lease_keys(asker, WRITE, r->lease);
+        result = need_lease(asker, r->lease);
     if (result == AUTH_OK && r->prev_kv)
         result = need_key(asker, READ, r->key);
     return result;
@@ -165,7 +176,7 @@ static void nested_push(struct nested *n, const struct pb_txn_request *txn)
     n->at[n->count++] = txn;
 }
 
-static enum auth_result need_op(const struct asker *asker, const struct pb_request_op *op,
+static enum auth_result need_op(struct asker *asker, const struct pb_request_op *op,
                                 struct nested *nested)
 {
     switch (op->which) {
@@ -185,7 +196,7 @@ static enum auth_result need_op(const struct asker *asker, const struct pb_reque
 }
 
 /* Both branches: which of them will run is nobody's to know who may not read what is compared. */
-static enum auth_result need_txn(const struct asker *asker, const struct pb_txn_request *txn,
+static enum auth_result need_txn(struct asker *asker, const struct pb_txn_request *txn,
                                  struct nested *nested)
 {
     enum auth_result result = AUTH_OK;
