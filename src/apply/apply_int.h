@@ -98,7 +98,7 @@ uint64_t txn_cost(const struct pb_txn_request *txn);
 struct frame {
     const struct pb_request_op *ops;
     size_t count, next;
-    size_t mark; /* in the reply, where its own response began */
+    struct reply_nest nest; /* in the reply, its own response */
 };
 
 /* One operation under way. */

@@ -94,6 +94,50 @@ TEST(a_transaction_nested_deeper_than_that_is_refused)
     apply_rig_free(&d);
 }
 
+/* `count` times the same operation, with nothing to compare. */
+static struct pb_request_op txn_of(struct arena *arena, const struct pb_request_op *op,
+                                   size_t count)
+{
+    struct pb_txn_request *txn = arena_new(arena, struct pb_txn_request);
+
+    struct pb_request_op *ops = arena_new_array(arena, count, struct pb_request_op);
+
+    for (size_t i = 0; i < count; i++)
+        ops[i] = *op;
+    txn->success.at = ops;
+    txn->success.count = count;
+    return (struct pb_request_op){.which = PB_OP_TXN, .txn = txn};
+}
+
+/* Eight thousand gets of one key, in a transaction in a transaction ... in a transaction. The reply
+ * has 33 MB, which nobody holds, and no end of a level takes longer than another. */
+TEST(a_reply_of_many_small_ranges_in_many_levels_holds_few_bytes)
+{
+    struct apply_rig d;
+    struct arena arena = {0};
+    char value[4000];
+    apply_rig_init(&d, BACKEND_RIG_MEMORY);
+    memset(value, 'v', sizeof(value) - 1);
+    value[sizeof(value) - 1] = 0;
+    CHECK_EQ(apply_rig_put(&d, "k", value, 0), RESULT_OK);
+
+    struct pb_range_request range = {.key = BYTES("k")};
+    struct pb_request_op op = {.which = PB_OP_RANGE, .range = &range};
+    for (unsigned level = 0; level < 3; level++)
+        op = txn_of(&arena, &op, 20);
+    for (unsigned level = 0; level < 40; level++)
+        op = txn_of(&arena, &op, 1);
+    struct apply_effects *e =
+        apply_rig_request(&d, &(struct pb_internal_raft_request){.txn = op.txn});
+
+    CHECK_EQ(e->result, RESULT_OK);
+    CHECK(reply_total(&e->reply) > 8000 * sizeof(value));
+    CHECK(e->reply.text.len < REPLY_TEXT_BYTES_MAX + 8000 * 40);
+    apply_rig_done(&d);
+    arena_free(&arena);
+    apply_rig_free(&d);
+}
+
 /* ---- Slices ---- */
 
 static void put_many(struct apply_rig *d, unsigned count, int64_t lease)

@@ -4,14 +4,25 @@
 #include "base/mem.h"
 #include "pb/wire.h"
 
-/* A stretch of the reply. Texts lie in `text` in the order of their pieces and know only their
- * length, so that bytes can be put in anywhere without touching what follows. */
+/* A stretch of the reply. */
 struct reply_piece {
     struct mvcc_scan *scan; /* NULL: text */
-    uint64_t len;           /* > 0; of a scan, what is left of it */
+    size_t at;              /* where it lies in `text`; NOT_YET: a head, its message is open */
+    uint64_t len;           /* > 0 but of such a head; of a scan, what is left of it */
 };
 
+#define NOT_YET SIZE_MAX /* no text begins or ends there */
+
 enum { HEAD_BYTES_MAX = 11 }; /* a tag and the longest varint */
+
+/* Writes tag and length before `end`; where they begin. */
+static uint8_t *put_head(uint8_t *end, uint8_t tag, uint64_t len)
+{
+    uint8_t *start = pb_put_varint(end, len);
+
+    *--start = tag;
+    return start;
+}
 
 /* ---- Owning ---- */
 
@@ -73,6 +84,11 @@ static struct reply_piece *insert_piece(struct reply *r, size_t at)
     return &r->pieces[at];
 }
 
+static bool ends_at(const struct reply_piece *p, size_t place)
+{
+    return !p->scan && p->at + p->len == place;
+}
+
 struct buf *reply_text(struct reply *r)
 {
     assert(r->taken == 0);
@@ -85,8 +101,8 @@ void reply_added(struct reply *r)
 
     if (added == 0)
         return;
-    if (r->piece_count == 0 || r->pieces[r->piece_count - 1].scan)
-        insert_piece(r, r->piece_count);
+    if (r->piece_count == 0 || !ends_at(&r->pieces[r->piece_count - 1], r->text_known))
+        insert_piece(r, r->piece_count)->at = r->text_known;
     r->pieces[r->piece_count - 1].len += added;
     r->text_known = r->text.len;
     r->total += added;
@@ -104,9 +120,16 @@ void reply_add_number(struct reply *r, uint8_t tag, uint64_t number)
 
     if (number == 0)
         return;
-    uint8_t *start = pb_put_varint(end, number);
-    *--start = tag;
+    uint8_t *start = put_head(end, tag, number);
     reply_add(r, bytes_of(start, (size_t)(end - start)));
+}
+
+static_assert(REPLY_SMALL_BYTES_MAX <= sizeof(struct mvcc_scan), "cheaper as text");
+
+bool reply_takes_inline(const struct reply *r, uint64_t bytes)
+{
+    return bytes <= REPLY_SMALL_BYTES_MAX ||
+           (bytes <= REPLY_INLINE_BYTES_MAX && r->text.len + bytes <= REPLY_TEXT_BYTES_MAX);
 }
 
 void reply_add_scan(struct reply *r, struct mvcc_scan *s)
@@ -115,7 +138,7 @@ void reply_add_scan(struct reply *r, struct mvcc_scan *s)
     assert(r->taken == 0);
 
     s->in_parts = true; /* or every slow reader of a large value would cost its size */
-    if (left > 0 && left <= REPLY_INLINE_BYTES_MAX) {
+    if (left > 0 && reply_takes_inline(r, left)) {
         size_t before = r->text.len;
         (void)mvcc_scan_read(s, REPLY_INLINE_BYTES_MAX, MVCC_SLICE_STEPS, &r->text);
         left -= r->text.len - before;
@@ -135,7 +158,8 @@ struct place {
 };
 
 /* Counted from the end, because marks are closed soon after they were made: a transaction of many
- * operations would otherwise walk over all its pieces for each. */
+ * operations would otherwise walk over all its pieces for each. Behind a mark texts lie in the
+ * order of their pieces: only heads do not, and they are not put in there. */
 static struct place place_before(const struct reply *r, uint64_t bytes_behind)
 {
     struct place p = {r->piece_count, r->text.len};
@@ -144,34 +168,37 @@ static struct place place_before(const struct reply *r, uint64_t bytes_behind)
         const struct reply_piece *piece = &r->pieces[--p.piece];
         uint64_t behind = piece->len < bytes_behind ? piece->len : bytes_behind;
         assert(behind == piece->len || !piece->scan);
-        if (!piece->scan)
+        if (!piece->scan) {
             p.text -= (size_t)behind;
+            assert(piece->at + piece->len == p.text + behind);
+        }
         bytes_behind -= behind;
     }
     return p;
 }
 
 /* The text piece that bytes at this place belong to; at the seam of two, either will do. */
-static struct reply_piece *text_piece_at(struct reply *r, size_t piece)
+static size_t text_piece_at(struct reply *r, struct place p)
 {
-    if (piece < r->piece_count && !r->pieces[piece].scan)
-        return &r->pieces[piece];
-    if (piece > 0 && !r->pieces[piece - 1].scan)
-        return &r->pieces[piece - 1];
-    return insert_piece(r, piece);
+    if (p.piece < r->piece_count && !r->pieces[p.piece].scan)
+        return p.piece;
+    if (p.piece > 0 && ends_at(&r->pieces[p.piece - 1], p.text))
+        return p.piece - 1;
+    insert_piece(r, p.piece)->at = p.text;
+    return p.piece;
 }
 
 static void insert_text(struct reply *r, struct place p, struct bytes what)
 {
     assert(r->taken == 0);
-    if (what.len == 0)
-        return;
 
-    size_t moved = r->text.len - p.text;
+    size_t moved = r->text.len - p.text, piece = text_piece_at(r, p);
     buf_extend(&r->text, what.len);
     memmove(r->text.at + p.text + what.len, r->text.at + p.text, moved);
     memcpy(r->text.at + p.text, what.at, what.len);
-    text_piece_at(r, p.piece)->len += what.len;
+    r->pieces[piece].len += what.len;
+    while (++piece < r->piece_count)
+        r->pieces[piece].at += r->pieces[piece].scan ? 0 : what.len;
     r->text_known = r->text.len;
     r->total += what.len;
 }
@@ -188,25 +215,73 @@ void reply_close(struct reply *r, size_t mark, uint8_t tag)
 
     uint8_t space[HEAD_BYTES_MAX], *end = space + sizeof(space);
     uint64_t len = r->total - mark;
-    uint8_t *start = pb_put_varint(end, len);
-    *--start = tag;
+    uint8_t *start = put_head(end, tag, len);
     insert_text(r, place_before(r, len), bytes_of(start, (size_t)(end - start)));
+}
+
+/* ---- Building what may be large ---- */
+
+struct reply_nest reply_open(struct reply *r)
+{
+    struct reply_nest n = {.piece = r->piece_count, .from = reply_mark(r)};
+
+    insert_piece(r, r->piece_count)->at = NOT_YET;
+    return n;
+}
+
+/* The text of a piece that stands somewhere, and lies behind all others. */
+static void set_text(struct reply *r, struct reply_piece *p, struct bytes what)
+{
+    assert(r->taken == 0);
+    assert(r->text_known == r->text.len);
+
+    *p = (struct reply_piece){.at = r->text.len, .len = what.len};
+    buf_append(&r->text, what);
+    r->text_known = r->text.len;
+    r->total += what.len;
+}
+
+void reply_seal(struct reply *r, struct reply_nest n, uint8_t inner, uint8_t outer)
+{
+    assert(r->pieces[n.piece].at == NOT_YET);
+    assert(n.from <= r->total);
+
+    uint8_t space[2 * HEAD_BYTES_MAX], *end = space + sizeof(space);
+    uint64_t len = r->total - n.from;
+    uint8_t *start = put_head(end, inner, len);
+    start = put_head(start, outer, len + (uint64_t)(end - start));
+    set_text(r, &r->pieces[n.piece], bytes_of(start, (size_t)(end - start)));
 }
 
 void reply_add_front(struct reply *r, struct bytes encoded)
 {
-    insert_text(r, (struct place){0, 0}, encoded);
+    if (encoded.len > 0)
+        set_text(r, insert_piece(r, 0), encoded);
+}
+
+void reply_join(struct reply *r)
+{
+    struct buf joined = {0};
+
+    if (r->piece_count < 2 || r->text.len != r->total || r->total > REPLY_TEXT_BYTES_MAX)
+        return;
+    for (size_t i = 0; i < r->piece_count; i++)
+        buf_append(&joined, bytes_of(r->text.at + r->pieces[i].at, r->pieces[i].len));
+    buf_free(&r->text);
+    r->text = joined;
+    r->pieces[0] = (struct reply_piece){.len = r->total};
+    r->piece_count = 1;
 }
 
 /* ---- Reading ---- */
 
-static void read_text(struct reply *r, const struct reply_piece *p, size_t max, struct buf *out)
+static void read_text(const struct reply *r, const struct reply_piece *p, size_t max,
+                      struct buf *out)
 {
     uint64_t left = p->len - r->at_byte;
     size_t given = left < max ? (size_t)left : max;
 
-    buf_append(out, bytes_of(r->text.at + r->at_text, given));
-    r->at_text += given;
+    buf_append(out, bytes_of(r->text.at + p->at + r->at_byte, given));
 }
 
 /* From the piece at hand; true if that was the end of it. */
@@ -255,7 +330,7 @@ bool reply_in_the_way(const struct reply *r)
 
 bool reply_is_inline(const struct reply *r)
 {
-    return r->taken == 0 && r->text.len == r->total;
+    return r->taken == 0 && r->piece_count < 2 && r->text.len == r->total;
 }
 
 struct bytes reply_bytes(const struct reply *r)
@@ -270,17 +345,17 @@ void reply_check(const struct reply *r)
 
     for (size_t i = 0; i < r->piece_count; i++) {
         const struct reply_piece *p = &r->pieces[i];
-        assert(p->len > 0);
         total += p->len;
-        if (!p->scan && i >= r->at_piece)
-            text += p->len;
-        if (p->scan)
+        if (p->scan) {
             assert(p->len <= p->scan->bytes);
+        } else if (i >= r->at_piece) {
+            assert((p->len == 0) == (p->at == NOT_YET));
+            assert(p->len == 0 || p->at + p->len <= r->text.len);
+            text += p->len;
+        }
     }
     assert(total == r->total);
-    assert(text + r->at_text -
-               (r->at_piece < r->piece_count && !r->pieces[r->at_piece].scan ? r->at_byte : 0) ==
-           r->text.len);
+    assert(text == r->text.len || (r->taken > 0 && text < r->text.len));
     assert(r->text_known == r->text.len);
     assert(r->taken <= r->total);
 }

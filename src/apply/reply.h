@@ -5,7 +5,7 @@
  * encoded bytes, and between them scans (mvcc.h) that will be read when the client takes them.
  *
  *     pieces   | text 14 bytes | scan 1.2 GB | text 6 bytes | scan ... |
- *     text     the bytes of all text pieces, one after the other
+ *     text     the bytes of all text pieces
  *
  * Building   Nested messages need their length in front, so a reply is built inside out: mark, add,
  *            close. Marks are closed in the reverse order of their making.
@@ -14,7 +14,11 @@
  *                reply_add(r, bytes);  reply_add_scan(r, scan);
  *                reply_close(r, m, 0x12);  // tag and length in front of everything since the mark
  *
- *            Closing moves the text since the mark, so what is large goes in as a scan.
+ *            Closing moves the text since the mark, so what is large goes in as a scan, and a
+ *            message of many others, as a nested transaction's response is, is opened and sealed
+ *            instead: its tag and length are a piece of their own, and nothing is moved.
+ * Size       Text is REPLY_TEXT_BYTES_MAX and what little each operation adds beyond that: however
+ *            many small scans there are, past it they stay in the store.
  * Reading    reply_read, a chunk at a time, until it says true; or, of a reply without scans,
  *            reply_bytes. Nothing may be added once reading has begun (asserted).
  * Owner      One party at a time; reply_move hands it on. The scans hold copies of their keys, so a
@@ -36,9 +40,14 @@ struct reply {
     size_t text_known; /* how much of it is in pieces: all, but between reply_text and _added */
     uint64_t total;    /* bytes of all pieces, scans included */
     uint64_t taken;    /* how many reply_read has given */
-    size_t at_piece;   /* where reading stands: the piece, its byte, the text's byte */
+    size_t at_piece;   /* where reading stands: the piece, its byte */
     uint64_t at_byte;
-    size_t at_text;
+};
+
+/* A message that is open. */
+struct reply_nest {
+    size_t piece;
+    uint64_t from;
 };
 
 /* Closes the scans. */
@@ -60,6 +69,17 @@ void reply_add(struct reply *r, struct bytes encoded);
 /* Takes over a scan that is measured, not yet read, and was made by reply_scan_new. */
 void reply_add_scan(struct reply *r, struct mvcc_scan *s);
 void reply_close(struct reply *r, size_t mark, uint8_t tag);
+
+/* Would a scan, or something else in the store, of so many bytes be read at once? */
+bool reply_takes_inline(const struct reply *r, uint64_t bytes);
+
+/* The same as mark and close, of a message in a message, at the same price whatever is in it. Both
+ * kinds end in the reverse order of their beginnings, and this one not between those. */
+struct reply_nest reply_open(struct reply *r);
+void reply_seal(struct reply *r, struct reply_nest n, uint8_t inner, uint8_t outer);
+
+/* All is there and sealed. If it is short, and text alone, it becomes one piece. */
+void reply_join(struct reply *r);
 
 /* Where to append encoded bytes, by pb_encode for instance; call reply_added after. */
 struct buf *reply_text(struct reply *r);

@@ -60,11 +60,32 @@ TEST(closing_puts_tag_and_length_before_what_came_since_the_mark)
     reply_close(&r, outer, 'o');
     reply_add_number(&r, 'n', 300);
     reply_add_number(&r, 'z', 0);
-    reply_add_front(&r, BYTES("hd"));
 
     reply_check(&r);
     CHECK(reply_is_inline(&r));
-    CHECK_BYTES(reply_bytes(&r), BYTES("hdabo\006cdi\0efn\254\002"));
+    CHECK_BYTES(reply_bytes(&r), BYTES("abo\006cdi\0efn\254\002"));
+    reply_free(&r);
+}
+
+/* However deep it lies: a transaction of a megabyte may have thousands of levels. */
+TEST(sealing_moves_nothing_of_what_is_inside)
+{
+    struct reply r = {0};
+
+    struct reply_nest outer = reply_open(&r);
+    reply_add(&r, BYTES("ab"));
+    struct reply_nest inner = reply_open(&r);
+    reply_add(&r, BYTES("cd"));
+    reply_seal(&r, inner, 'i', 'j');
+    reply_add(&r, BYTES("e"));
+    reply_seal(&r, outer, 'o', 'p');
+
+    reply_check(&r);
+    CHECK_BYTES(bytes_of(r.text.at, 4), BYTES("abcd"));
+    reply_join(&r);
+    reply_check(&r);
+    CHECK(reply_is_inline(&r));
+    CHECK_BYTES(reply_bytes(&r), BYTES("p\013o\011abj\004i\002cde"));
     reply_free(&r);
 }
 
@@ -87,6 +108,36 @@ TEST(a_small_scan_is_read_at_once_and_a_large_one_stays_in_the_store)
     CHECK_EQ(r.text.len < 1000, true);
     reply_free(&r);
     CHECK_EQ(mvcc_status(d.mvcc).pins, 0);
+    apply_rig_free(&d);
+}
+
+/* A transaction may have a hundred thousand of them. */
+TEST(small_scans_stay_in_the_store_where_there_are_many)
+{
+    struct apply_rig d;
+    struct reply r = {0};
+    struct buf got = {0}, want = {0};
+    apply_rig_init(&d, BACKEND_RIG_MEMORY);
+    fill(&d, 1, 4000);
+    fill(&d, 1, 4000);
+
+    for (unsigned i = 0; i < 100; i++) {
+        struct mvcc_scan *s = scan_of(&d, "k", "*");
+        while (!mvcc_scan_read(s, 1 << 20, 1000, &want))
+            ;
+        reply_scan_free(s);
+        reply_add_scan(&r, scan_of(&d, "k", "*"));
+        reply_add_scan(&r, scan_of(&d, "l", "*"));
+    }
+
+    CHECK(r.text.len > REPLY_TEXT_BYTES_MAX / 2);
+    CHECK(r.text.len <= REPLY_TEXT_BYTES_MAX);
+    CHECK(mvcc_status(d.mvcc).pins > 50);
+    apply_rig_read_reply(&r, 1000, &got);
+    CHECK_BYTES(buf_bytes(&got), buf_bytes(&want));
+    reply_free(&r);
+    buf_free(&got);
+    buf_free(&want);
     apply_rig_free(&d);
 }
 
@@ -146,6 +197,13 @@ struct flat {
     struct buf bytes;
     size_t marks[8];
     size_t depth;
+    size_t nested; /* the outer ones of those */
+};
+
+/* Of the reply, the same. */
+union mark {
+    size_t mark;
+    struct reply_nest nest;
 };
 
 static void flat_insert(struct flat *f, size_t at, struct bytes what)
@@ -185,24 +243,46 @@ static void add_scan_to_both(struct apply_rig *d, struct rng *rng, struct reply 
     reply_add_scan(r, scan_of(d, key, end));
 }
 
-static void random_step(struct apply_rig *d, struct rng *rng, struct reply *r, size_t *marks,
+static void begin_in_both(struct rng *rng, struct reply *r, union mark *marks, struct flat *f)
+{
+    if (f->depth == ARRAY_LEN(f->marks))
+        return;
+    f->marks[f->depth] = f->bytes.len;
+    if (f->nested == f->depth && rng_below(rng, 2)) {
+        marks[f->depth].nest = reply_open(r);
+        f->nested++;
+    } else {
+        marks[f->depth].mark = reply_mark(r);
+    }
+    f->depth++;
+}
+
+static void end_in_both(struct reply *r, const union mark *marks, struct flat *f)
+{
+    if (f->depth == 0)
+        return;
+    uint8_t tag = (uint8_t)f->depth--;
+    flat_close(f, f->marks[f->depth], tag);
+    if (f->nested <= f->depth) {
+        reply_close(r, marks[f->depth].mark, tag);
+        return;
+    }
+    reply_seal(r, marks[f->depth].nest, tag, 'n');
+    flat_close(f, f->marks[f->depth], 'n');
+    f->nested--;
+}
+
+static void random_step(struct apply_rig *d, struct rng *rng, struct reply *r, union mark *marks,
                         struct flat *f)
 {
     static const uint8_t some[40] = "some bytes that are neither here nor th";
 
     switch (rng_below(rng, 5)) {
     case 0:
-        if (f->depth == ARRAY_LEN(f->marks))
-            break;
-        marks[f->depth] = reply_mark(r);
-        f->marks[f->depth++] = f->bytes.len;
+        begin_in_both(rng, r, marks, f);
         break;
     case 1:
-        if (f->depth == 0)
-            break;
-        f->depth--;
-        reply_close(r, marks[f->depth], (uint8_t)(f->depth + 1));
-        flat_close(f, f->marks[f->depth], (uint8_t)(f->depth + 1));
+        end_in_both(r, marks, f);
         break;
     case 2:
         add_scan_to_both(d, rng, r, f);
@@ -227,12 +307,16 @@ TEST(random_replies_are_what_one_buffer_would_be)
         struct reply r = {0};
         struct flat f = {0};
         struct buf got = {0};
-        size_t marks[ARRAY_LEN(f.marks)] = {0};
+        union mark marks[ARRAY_LEN(f.marks)] = {0};
         for (uint64_t n = rng_below(&rng, 30); n > 0; n--) {
             random_step(&d, &rng, &r, marks, &f);
             reply_check(&r);
             CHECK_EQ(r.total, f.bytes.len);
         }
+        while (f.depth > 0)
+            end_in_both(&r, marks, &f);
+        reply_join(&r);
+        reply_check(&r);
         reply_add_front(&r, BYTES("head"));
         flat_insert(&f, 0, BYTES("head"));
         size_t chunk = 1 + rng_below(&rng, 5000);

@@ -313,13 +313,12 @@ static size_t mark_op(const struct work *w)
 /* A nested response has a header, but nothing in it; the outermost gets its own from api. */
 static void enter(struct work *w, const struct pb_txn_request *txn)
 {
-    size_t mark = mark_op(w);
     bool succeeded = path_next(w);
 
     walk_into(w, txn, succeeded);
-    innermost(w)->mark = mark;
     if (!w->reply)
         return;
+    innermost(w)->nest = reply_open(w->reply);
     reply_add(w->reply, bytes_of((const uint8_t[]){TAG_HEADER, 0}, 2));
     reply_add_number(w->reply, TAG_SUCCEEDED, succeeded);
 }
@@ -327,12 +326,14 @@ static void enter(struct work *w, const struct pb_txn_request *txn)
 /* True: that was the outermost. */
 static bool leave(struct work *w)
 {
-    size_t mark = innermost(w)->mark;
+    struct reply_nest nest = innermost(w)->nest;
 
-    if (--w->depth == 0)
-        return true;
-    respond_op(w, mark, PB_OP_TXN);
-    return false;
+    w->depth--;
+    if (w->reply && w->depth > 0)
+        reply_seal(w->reply, nest, PB_TAG_BYTES(PB_OP_TXN), TAG_RESPONSES);
+    else if (w->reply)
+        reply_join(w->reply);
+    return w->depth == 0;
 }
 
 static void begin_op(struct work *w, const struct pb_request_op *op)

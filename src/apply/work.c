@@ -196,7 +196,7 @@ static bool execute_range(struct work *w, const struct pb_range_request *r, unsi
 static void respond_prev_kv(struct work *w, const struct pb_put_request *p, struct revision before,
                             const struct keyindex_found *found)
 {
-    if (found->length <= REPLY_INLINE_BYTES_MAX) {
+    if (reply_takes_inline(w->reply, found->length)) {
         size_t mark = reply_mark(w->reply);
         mvcc_read_kv(mvcc_of(w), found->mod, reply_text(w->reply));
         reply_added(w->reply);

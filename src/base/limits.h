@@ -301,6 +301,8 @@ enum {
 
 enum {
     REPLY_INLINE_BYTES_MAX = 4 * KIB, /* a scan of up to this size is read at once, in one chunk */
+    REPLY_TEXT_BYTES_MAX = 64 * KIB,  /* of a whole reply: beyond it scans stay in the store, */
+    REPLY_SMALL_BYTES_MAX = 400,      /* except those that take more memory there than as text */
     APPLY_STEP_BYTES = 4 * KIB,       /* of a KeyValue, read or written: worth one more step */
     APPLY_COMPARE_BYTES = 64 * KIB,   /* of a range that a transaction compares, read at a time */
     APPLY_COMPARE_STEPS = 200,        /* what reading and comparing that much is worth */
