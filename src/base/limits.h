@@ -309,6 +309,7 @@ enum {
     APPLY_FRAMES_KEPT_MAX = 64,       /* of nested transactions: what is beyond is given back */
 };
 #define APPLY_QUOTA_BYTES_DEFAULT (2ll * 1024 * MIB)
+#define APPLY_QUOTA_FREE_BYTES    (96 * KIB) /* that are not held against it */
 
 /* --- rpc ----------------------------------------------------------------------------------- */
 
