@@ -86,8 +86,9 @@ enum {
 
 /* --- pb ------------------------------------------------------------------------------------ */
 
-/* Nesting: a Txn inside a Txn costs two levels, so this allows about 50 of them. */
-#define PB_DEPTH_MAX 100
+/* Nesting: a Txn inside a Txn costs two levels. etcd takes as many of them as one may have
+ * operations, and what their responses hold is three levels further down. */
+#define PB_DEPTH_MAX 300
 
 /* How deep an entry of the log may be nested, which is Go's own bound: another member, a real etcd,
  * lets deeper transactions into the log than PB_DEPTH_MAX, and what is committed is executed. */
@@ -489,6 +490,7 @@ enum {
     API_PIN_MS_MAX = 60000,     /* a reply that holds up a compaction for longer is given up */
     API_APPLIED_WAIT_MS = 1000, /* for the applied index, before a lease is said to be unknown */
 };
+static_assert(2 * API_TXN_OPS_DEFAULT + 3 <= PB_DEPTH_MAX, "nested, and what responses hold");
 /* Half of them of calls to Lock and Election that wait, a kilobyte or two each; the others clear up
  * behind such. */
 #define API_INNER_CALLS_MAX 32768

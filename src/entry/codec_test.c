@@ -311,12 +311,12 @@ TEST(responses_nest_only_so_deep)
 {
     struct arena arena = {0};
     struct raft_message m;
-    uint8_t wire[300], *at = wire + sizeof(wire);
+    uint8_t wire[4 * PB_DEPTH_MAX], *at = wire + sizeof(wire);
 
-    for (unsigned depth = 1; depth <= 101; depth++) {
+    for (unsigned depth = 1; depth <= PB_DEPTH_MAX + 1; depth++) {
         size_t len = (size_t)(wire + sizeof(wire) - at);
         enum err e = pb_decode(&raft_message_schema, bytes_of(at, len), &arena, &m);
-        CHECK_EQ(e, depth <= 100 ? ERR_OK : ERR_TOO_DEEP);
+        CHECK_EQ(e, depth <= PB_DEPTH_MAX ? ERR_OK : ERR_TOO_DEEP);
         if (len >= 0x80)
             *--at = (uint8_t)(len >> 7);
         *--at = (uint8_t)(len >= 0x80 ? (len & 0x7f) | 0x80 : len);

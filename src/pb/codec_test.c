@@ -256,6 +256,17 @@ TEST(nesting_is_bounded_exactly)
     arena_free(&arena);
 }
 
+/* As many in one another as etcd lets one have operations, and a put in the innermost. */
+TEST(transactions_are_nested_as_deep_as_etcd_allows)
+{
+    struct arena arena = {0};
+    struct pb_txn_request txn;
+
+    CHECK_EQ(pb_decode_txn_request(nested_txn(&arena, 2 * API_TXN_OPS_DEFAULT + 1), &arena, &txn),
+             ERR_OK);
+    arena_free(&arena);
+}
+
 TEST(a_transaction_nested_through_two_mebibytes_is_refused)
 {
     struct arena arena = {0};
