@@ -612,6 +612,17 @@ static void fail(struct backend *b)
     b->on_failure(b->context, b->job_err, b->job_text);
 }
 
+/*
+ * Is all as it was before the job, for want of what may be there later? A rename takes a descriptor
+ * as well, for the sync behind it. A member that ended for either could not start again before the
+ * operator has seen to it; one that waits goes on by itself.
+ */
+static bool can_wait(const struct backend *b, enum backend_job kind)
+{
+    return (b->job_err == ERR_NO_SPACE && (kind == JOB_COMMIT || kind == JOB_INSTALL)) ||
+           (b->job_err == ERR_NO_FILES && kind == JOB_INSTALL);
+}
+
 /* Whatever has been written of it is where nobody looks, so there is nothing to be undone. */
 static void await_space(struct backend *b)
 {
@@ -624,7 +635,7 @@ static void settle_job(struct backend *b, enum backend_job kind)
     /* Nothing runs now, so the other thread's figures may be looked at. */
     b->sizes = b->store->sizes;
     b->slice_next = kind == JOB_COMMIT;
-    if (b->job_err == ERR_NO_SPACE && kind == JOB_COMMIT)
+    if (can_wait(b, kind))
         await_space(b);
     else if (b->job_err != ERR_OK)
         fail(b);
@@ -649,7 +660,7 @@ static enum backend_job next_job(const struct backend *b)
 {
     if (b->failed)
         return JOB_NONE;
-    if (b->install)
+    if (b->install && !b->awaits_space)
         return JOB_INSTALL;
     /* Commits and slices of a copy take turns, so that neither waits for all of the other. */
     bool commit_is_next = b->frozen && !b->awaits_space;
@@ -751,14 +762,14 @@ void backend_check(const struct backend *b)
         assert(b->open_number == b->durable_number + 2);
         assert(b->failed || b->running != JOB_NONE || b->awaits_space);
     } else {
-        assert(!b->lacks_space);
+        assert(!b->lacks_space || b->install);
         assert(b->open_number == b->durable_number + 1);
         assert(b->running != JOB_COMMIT);
     }
     assert(!b->awaits_space || b->lacks_space);
     assert(b->core_views <= BACKEND_CORE_VIEWS_MAX);
     assert(b->failed || !b->defrag.request || b->running != JOB_NONE);
-    assert(b->failed || !b->install || b->running != JOB_NONE);
+    assert(b->failed || !b->install || b->running != JOB_NONE || b->awaits_space);
     assert(b->failed || !b->replaced);
     assert(b->running != JOB_NONE || !b->freeing_batches);
     assert(b->running != JOB_NONE || !b->freeing_stores);

@@ -225,7 +225,8 @@ const char *backend_failure(const struct backend *b);
 /* Has a batch been frozen and not yet dropped? */
 bool backend_is_committing(const struct backend *b);
 
-/* The last commit has found no space, and there was no other since; backend_failure says more. */
+/* The last commit has found no space, and there was no other since, or an install has; for which
+ * want of a file descriptor counts as that. backend_failure says more. */
 bool backend_lacks_space(const struct backend *b);
 
 /* Once a second: tries it again, if that is so. */
@@ -409,9 +410,10 @@ MUST_CHECK enum err backend_image_remove(const struct backend_options *options);
 /*
  * The image, which is whole, takes the place of b on disk, behind the commit that may be under way.
  * Embedded in whoever asks; all zeroes with on_done filled in. A failure is b's, on_failure, and
- * then on_done does not come. After on_done `image` is the store, and commits as b did; b can only
- * be looked at and closed, what it had not committed is forgotten, and a defragmentation of it has
- * ended with ERR_CANCELED.
+ * then on_done does not come. If there is no space for the rename, nothing has happened: it waits,
+ * as a commit does, and b's commits with it (backend_lacks_space, backend_retry). After on_done
+ * `image` is the store, and commits as b did; b can only be looked at and closed, what it had not
+ * committed is forgotten, and a defragmentation of it has ended with ERR_CANCELED.
  */
 struct backend_install {
     void (*on_done)(struct backend_install *i); /* in the turn */

@@ -130,7 +130,8 @@ bool defrag_has(const struct defrag *d, enum bucket bucket, struct bytes key);
 MUST_CHECK enum err image_settle(struct backend *b, const struct backend_options *options,
                                  char *why);
 
-/* On the backend thread: the rename. And in the turn, after it. */
+/* On the backend thread: the rename. ERR_NO_SPACE and ERR_NO_FILES say that nothing has happened.
+ * And in the turn, after it. */
 MUST_CHECK enum err image_adopt(struct backend *b);
 void image_adopted(struct backend *b);
 
@@ -164,7 +165,7 @@ struct backend {
     bool has_parts;    /* of the entry, in a batch that is frozen or committed */
     bool failed;       /* nothing is written any more */
     bool replaced;     /* the same, since its image is the store now */
-    bool lacks_space;  /* the last commit found none, */
+    bool lacks_space;  /* the last commit found none, or the install, */
     bool awaits_space; /* and is to be tried again */
     char space_text[FAILURE_TEXT_BYTES];
     uint64_t open_number, durable_number;

@@ -8,7 +8,8 @@
  *
  * It can be full. Then a commit that makes the file grow by more than there is space for fails with
  * ERR_NO_SPACE, and leaves the store as it was; and so does every commit if there is less than a
- * page, since even a removal copies pages. A store that is freed gives its space back.
+ * page, since even a removal copies pages, and every rename. A store that is freed gives its space
+ * back.
  *
  *     struct memory_disk *d = memory_disk_new(seed);
  *     backend_open(&(struct backend_options){.memory = d, .workers = w}, &b);

@@ -95,6 +95,16 @@ void backend_install_start(struct backend *b, struct backend *image, struct back
     backend_pump(b);
 }
 
+/* An error after which either of the two may have the name is no want of space, whatever it was: it
+ * must not be tried again as if nothing had happened. */
+static enum err rename_image(struct backend *b, struct store *image)
+{
+    bool certain;
+    enum err e = b->store->ops->copy_adopt(b->store, image, &certain);
+
+    return e == ERR_OK || certain ? e : ERR_SYNC;
+}
+
 /*
  * As a job of the old store, so that none of its commits or slices is under way: a copy that
  * defragmentation has made of the old store would otherwise take the name after us, and be the
@@ -102,11 +112,9 @@ void backend_install_start(struct backend *b, struct backend *image, struct back
  */
 enum err image_adopt(struct backend *b)
 {
-    bool certain; /* either way the member cannot go on: the log has promised the image */
-
     if (b->defrag.request)
         defrag_give_up(b, ERR_CANCELED);
-    return b->store->ops->copy_adopt(b->store, b->install->image->store, &certain);
+    return rename_image(b, b->install->image->store);
 }
 
 void image_adopted(struct backend *b)
@@ -115,6 +123,7 @@ void image_adopted(struct backend *b)
 
     b->install = NULL;
     b->failed = b->replaced = true;
+    b->lacks_space = false;
     i->image->workers = b->workers;
     i->on_done(i);
 }
@@ -126,11 +135,10 @@ static enum err take_image(struct backend *b, const struct backend_options *o, s
                            char *why)
 {
     struct backend *image = image_backend(o, store);
-    bool certain;
     enum err e = backend_read_position(image, why);
 
     if (e == ERR_OK && image->applied.index == o->log_index) {
-        e = b->store->ops->copy_adopt(b->store, image->store, &certain);
+        e = rename_image(b, image->store);
         if (e != ERR_OK)
             snprintf(why, FAILURE_TEXT_BYTES, "%s", b->store->failure);
     }

@@ -1,10 +1,13 @@
 /* Another store, made beside the first, that takes its place. */
 #include "backend/backend_rig_test.h"
 
+#include "backend/lmdb_fault_test.h"
 #include "base/list.h"
 #include "harness/test.h"
 
+#include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 enum { KEYS = 200 };
 
@@ -131,6 +134,134 @@ TEST(an_image_takes_the_place_of_its_store_on_disk)
 {
     check_that_an_image_takes_the_place(BACKEND_RIG_LMDB);
 }
+
+/* --- a full disk --- */
+
+static void check_waits(struct backend_rig *s, const struct backend_install *i)
+{
+    CHECK(i->on_done);
+    CHECK(!s->failed);
+    CHECK(backend_is_idle(s->b));
+    CHECK(backend_lacks_space(s->b));
+    CHECK(backend_failure(s->b)[0] != 0);
+    backend_check(s->b);
+}
+
+TEST(an_image_whose_rename_finds_no_space_takes_the_place_later)
+{
+    struct backend_rig s;
+    struct backend *image, *old;
+    struct backend_install i = {.on_done = installed};
+    begin(&s, BACKEND_RIG_MEMORY);
+    CHECK_EQ(make_image(&s, &image), ERR_OK);
+    memory_disk_set_space(s.memory, 0);
+
+    backend_install_start(s.b, image, &i);
+    backend_rig_settle(&s);
+    check_waits(&s, &i);
+    put_all(s.b, 2, BYTES("lost"));
+    backend_rig_commit(&s); /* which waits behind it */
+    CHECK(backend_is_committing(s.b));
+    CHECK(has(s.b, 2, BYTES("lost")));
+    backend_retry(s.b);
+    backend_rig_settle(&s);
+    check_waits(&s, &i);
+    memory_disk_set_space(s.memory, MEMORY_DISK_NOT_FULL);
+    backend_retry(s.b);
+    backend_rig_settle(&s);
+    CHECK(!i.on_done);
+    old = s.b;
+    s.b = image;
+
+    CHECK(!backend_lacks_space(s.b));
+    backend_check(old);
+    backend_close(old);
+    put_all(s.b, 3, BYTES("three"));
+    backend_rig_commit(&s);
+    backend_rig_crash(&s);
+    CHECK(has(s.b, 3, BYTES("three")));
+    backend_rig_close(&s);
+    backend_rig_free(&s);
+}
+
+TEST(an_image_whose_rename_waits_takes_the_place_after_a_crash)
+{
+    struct backend_rig s;
+    struct backend *image;
+    struct backend_install i = {.on_done = installed};
+    begin(&s, BACKEND_RIG_MEMORY);
+    CHECK_EQ(make_image(&s, &image), ERR_OK);
+    memory_disk_set_space(s.memory, 0);
+    backend_install_start(s.b, image, &i);
+    backend_rig_settle(&s);
+
+    backend_close(image);
+    memory_disk_crash(s.memory);
+    backend_rig_close(&s);
+    memory_disk_restart(s.memory);
+    s.log_index = 2;
+    CHECK_EQ(backend_rig_open(&s), ERR_NO_SPACE);
+    memory_disk_set_space(s.memory, MEMORY_DISK_NOT_FULL);
+    CHECK_EQ(backend_rig_open(&s), ERR_OK);
+
+    CHECK(has(s.b, 2, BYTES("two")));
+    backend_rig_close(&s);
+    backend_rig_free(&s);
+}
+
+/* Installs an image while the nth call fails. False: there are not so many. */
+static bool install_and_fail(uint64_t nth, int error, unsigned *waited, unsigned *ended)
+{
+    struct backend_rig s;
+    struct backend *image;
+    struct backend_install i = {.on_done = installed};
+    char command[200];
+    begin(&s, BACKEND_RIG_LMDB);
+    CHECK_EQ(make_image(&s, &image), ERR_OK);
+
+    lmdb_fault_at(s.dir, nth, error);
+    backend_install_start(s.b, image, &i);
+    backend_rig_settle(&s);
+    bool reached = lmdb_fault_end();
+
+    *ended += s.failed;
+    if (i.on_done && !s.failed) {
+        (*waited)++;
+        check_waits(&s, &i);
+        backend_retry(s.b);
+        backend_rig_settle(&s);
+    }
+    CHECK(s.failed || !i.on_done);
+    CHECK(reached || !s.failed);
+    backend_close(image);
+    s.log_index = 2;
+    backend_rig_crash(&s);
+    CHECK(has(s.b, 2, BYTES("two")));
+    backend_rig_close(&s);
+    backend_rig_free(&s);
+    snprintf(command, sizeof(command), "rm -rf '%s'", s.dir);
+    CHECK_EQ(system(command), 0);
+    return reached;
+}
+
+/* From the rename on nobody knows which of the two the disk has. */
+TEST(an_image_waits_for_space_or_a_descriptor_until_it_is_renamed_and_not_behind_that)
+{
+    static const int errors[] = {ENOSPC, EMFILE};
+
+    for (size_t i = 0; i < ARRAY_LEN(errors); i++) {
+        unsigned waited = 0, ended = 0;
+        uint64_t nth = 1;
+
+        while (install_and_fail(nth, errors[i], &waited, &ended))
+            nth++;
+
+        CHECK_EQ(waited, 2); /* to open the folder, to rename the file */
+        CHECK_EQ(ended, 2);  /* to rename its table of readers, to sync the folder */
+    }
+}
+
+/* --- after a crash --- */
 
 /* The log's last snapshot is at 2: it tells that the install had come that far. */
 static void check_that_an_install_is_ended_at_opening(enum backend_rig_kind kind)

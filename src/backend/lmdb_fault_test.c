@@ -9,6 +9,8 @@
  * there are writes that were not, of which any subset may have arrived, any of them torn at a
  * sector. Names are what the last sync of the folder saw, and then a prefix of what was done since.
  */
+#include "backend/lmdb_fault_test.h"
+
 #include "backend/story_test.h"
 
 #include "base/mem.h"
@@ -456,6 +458,19 @@ static void unwatch(void)
         mem_free(shim.files[i]);
     }
     memset(&shim, 0, sizeof(shim));
+}
+
+void lmdb_fault_at(const char *dir, uint64_t nth, int error)
+{
+    watch(dir, nth, error, false);
+}
+
+bool lmdb_fault_end(void)
+{
+    bool reached = shim.calls >= shim.fail_at;
+
+    unwatch();
+    return reached;
 }
 
 /* Some of the writes that were not synced have arrived, some of those not to their end. */

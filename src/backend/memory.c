@@ -548,10 +548,12 @@ static enum err copy_adopt(struct store *base, struct store *copy, bool *certain
 {
     struct memory_store *s = memory_store(base);
     struct image *old = s->image, *made = memory_store(copy)->image, *beside = s->disk->beside;
-    bool reached;
-    enum err e = call(s, "rename", &reached);
+    bool reached = false;
+    enum err e = find_space(s);
 
     *certain = true;
+    if (e == ERR_OK)
+        e = call(s, "rename", &reached);
     if (reached)
         take_name(s->disk, made, beside == made ? NULL : beside);
     if (e != ERR_OK)

@@ -468,6 +468,55 @@ TEST(an_image_that_cannot_be_written_is_refused_and_the_member_lives)
     CHECK(refused >= 2);
 }
 
+/* Raft has taken it, and the log has its record: all that is left is a rename. */
+TEST(a_snapshot_whose_store_has_no_space_for_its_name_waits_and_the_member_follows)
+{
+    struct stage t;
+    stage_open(&t);
+    struct memory_disk *memory = t.r.at[t.behind]->memory;
+
+    sender_send(&t.sender, &t.shot);
+    while (server_received(stage_behind(&t)) == 0)
+        sender_step(&t.sender);
+    CHECK_EQ(server_installed(stage_behind(&t)), 0);
+    memory_disk_set_space(memory, 0);
+    uint64_t term = server_status(stage_behind(&t)).term;
+    cluster_rig_for_ms(&t.r, 5000);
+    CHECK_EQ(server_installed(stage_behind(&t)), 0);
+    CHECK(cluster_rig_logged(&t.r, t.behind, "no space left on the disk; writes are refused"));
+    CHECK_EQ(server_status(stage_behind(&t)).term, term); /* it has heard its leader all the time */
+    CHECK_EQ(cluster_rig_leader(&t.r), t.leader);
+    stage_put(&t, 20);
+    memory_disk_set_space(memory, MEMORY_DISK_NOT_FULL);
+    stage_check_equal(&t);
+
+    CHECK(server_installed(stage_behind(&t)) > 0);
+    CHECK(cluster_rig_logged(&t.r, t.behind, "there is space on the disk again"));
+    sender_until_over(&t.sender);
+    stage_close(&t);
+}
+
+TEST(a_member_whose_snapshot_waits_for_its_name_can_be_stopped)
+{
+    struct alone t;
+    alone_open(&t);
+
+    sender_send(&t.sender, &t.shot);
+    while (server_received(alone_member(&t)) == 0)
+        sender_step(&t.sender);
+    memory_disk_set_space(t.r.at[1]->memory, 0);
+    sender_until_over(&t.sender);
+    cluster_rig_for_ms(&t.r, 3000);
+    CHECK_EQ(server_installed(alone_member(&t)), 0);
+    cluster_rig_stop(&t.r, 1);
+    memory_disk_set_space(t.r.at[1]->memory, MEMORY_DISK_NOT_FULL);
+    cluster_rig_start(&t.r, 1);
+    cluster_rig_until_ready(&t.r, 1);
+
+    CHECK_EQ(server_status(alone_member(&t)).revision, t.revision + ALONE_AHEAD);
+    alone_close(&t);
+}
+
 /* --- the end, and crashes --- */
 
 TEST(a_member_stops_while_a_snapshot_comes_or_is_looked_at)

@@ -7,6 +7,8 @@
 #include "server/server_int.h"
 #include "wal/wal.h"
 
+#include <stdio.h>
+
 void space_init(struct space *p, const struct space_options *options)
 {
     *p = (struct space){.o = *options};
@@ -24,6 +26,7 @@ static void on_asked(struct disk_op *op)
               LOG_STR("full", p->log_is_full && p->store_is_full ? "log and store"
                               : p->log_is_full                   ? "log"
                                                                  : "store"),
+              LOG_STR("store-error", p->store_is_full ? p->store_text : ""),
               LOG_U64("bytes-left", op->err == ERR_OK ? op->size : 0));
 }
 
@@ -77,6 +80,9 @@ void space_some(struct server *s)
     bool store_is_full = backend_lacks_space(s->state.backend);
     uint64_t now_ms = s->facts.now_ms;
 
+    if (store_is_full && !s->space.is_full)
+        snprintf(s->space.store_text, sizeof(s->space.store_text), "%s",
+                 backend_failure(s->state.backend));
     if (space_look(&s->space, wal_space_left(s->wal) == 0, store_is_full, now_ms)) {
         s->facts.disk_is_full = s->space.is_full;
         if (s->space.is_full)

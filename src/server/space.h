@@ -16,7 +16,8 @@
  * makes all members refuse writes, and it is enough that this one does; it would have to be written
  * to the very log that has no space; and who raised it could not be told when it is to be lifted.
  *
- *     not full --the log has no space for entries, or the store none for a commit--> full
+ *     not full --the log has no space for entries, or the store none for a commit
+ *     or an image's name--> full
  *     full --both have--> not full
  *
  * Promises   1. One line for each of the two ways, however often it is tried.
@@ -40,7 +41,8 @@ struct space_options {
 struct space {
     struct space_options o;
     bool is_full;
-    bool log_is_full, store_is_full; /* for the line */
+    bool log_is_full, store_is_full; /* for the line, */
+    char store_text[256];            /* and the store's own words */
     uint64_t since_ms;
     uint64_t try_ms;    /* not before that */
     uint64_t resign_ms; /* nor is leadership handed over again */

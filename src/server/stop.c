@@ -40,7 +40,9 @@ static bool snapshot_is_over(const struct server *s)
 static bool install_is_over(const struct server *s)
 {
     return !install_is_busy(&s->install) || s->install.file_is_due ||
-           (s->install.step == INSTALL_RECORDING && wal_awaits_space(s->wal));
+           (s->install.step == INSTALL_RECORDING && wal_awaits_space(s->wal)) ||
+           (s->install.step == INSTALL_SWAPPING && backend_lacks_space(s->state.backend) &&
+            backend_is_idle(s->state.backend));
 }
 
 /* Called in every turn. */
