@@ -641,6 +641,8 @@ static void settle_job(struct backend *b, enum backend_job kind)
         fail(b);
     else if (kind == JOB_COMMIT)
         committed(b);
+    if (kind == JOB_INSTALL && b->defrag.request)
+        b->defrag.err = ERR_CANCELED; /* also one that was asked for during the rename */
     defrag_settle(b);
     if (b->job_err == ERR_OK && kind == JOB_INSTALL)
         image_adopted(b);

@@ -112,8 +112,7 @@ static enum err rename_image(struct backend *b, struct store *image)
  */
 enum err image_adopt(struct backend *b)
 {
-    if (b->defrag.request)
-        defrag_give_up(b, ERR_CANCELED);
+    defrag_drop(b); /* whether one was asked for is the core thread's: settle_job */
     return rename_image(b, b->install->image->store);
 }
 

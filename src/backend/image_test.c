@@ -354,6 +354,29 @@ TEST(a_defragmentation_ends_when_its_store_is_replaced)
     }
 }
 
+/* Somebody asks for one while the rename is under way, or when nobody has heard of its end. */
+TEST(a_defragmentation_asked_for_during_the_rename_ends_too)
+{
+    struct backend_rig s;
+    struct backend *image, *old;
+    struct backend_install i = {.on_done = installed};
+    struct backend_defrag d = {.on_done = defragmented};
+    begin(&s, BACKEND_RIG_MEMORY);
+    CHECK_EQ(make_image(&s, &image), ERR_OK);
+
+    backend_install_start(s.b, image, &i);
+    CHECK(backend_rig_run(&s));
+    CHECK(backend_defrag_start(s.b, &d));
+    backend_rig_settle(&s);
+    old = s.b;
+    s.b = image;
+
+    CHECK(!d.on_done); /* it was told */
+    backend_close(old);
+    backend_rig_close(&s);
+    backend_rig_free(&s);
+}
+
 /* The record is written when the image is whole. Its own durability is the log's affair: as far as
  * the store is concerned it is there or not. */
 TEST(after_a_power_cut_at_any_call_one_of_the_two_stores_is_there_whole)
