@@ -43,7 +43,7 @@ static void forget(struct receiving *r)
     r->path = r->db_path = NULL;
     r->file = NULL;
     r->bytes = r->spaced_bytes = 0;
-    r->is_beyond_us = false;
+    r->is_beyond_us = r->is_unsynced = false;
     r->step = RECEIVING_IDLE;
 }
 
@@ -467,6 +467,7 @@ static enum err save_snapfile(struct receiving *r)
 
     install_describe(&r->image, &arena, &snapshot);
     enum err e = snapfile_save(r->o.disk, r->o.snap_dir, &snapshot);
+    r->is_unsynced = e == ERR_SYNC;
     if (e != ERR_OK)
         db_say(&r->why, r->o.snap_dir, "cannot save the snapshot file: %s", err_text(e));
     arena_free(&arena);
@@ -558,10 +559,21 @@ static void end_if_beyond_us(struct server *s)
         server_fail(s, "cannot go on from the leader's snapshot: %s", buf_str(&r->why));
 }
 
+/* Also if the snapshot is not wanted any more: the next one may write to the same file, and a sync
+ * that goes well then says nothing of what this one has lost. */
+static void end_if_unsynced(struct server *s)
+{
+    struct receiving *r = &s->receiving;
+
+    if (r->is_unsynced)
+        server_fail(s, "cannot keep the leader's snapshot: %s", buf_str(&r->why));
+}
+
 static void offer(struct server *s)
 {
     struct receiving *r = &s->receiving;
 
+    end_if_unsynced(s);
     if (r->why.len > 0 && !is_canceled(r)) {
         refuse(r, &r->now, buf_str(&r->why));
         end_if_beyond_us(s);

@@ -31,7 +31,8 @@
  * is given up, by its worker too, as long as raft has not taken it. What cannot be stored, or is
  * damaged, gets a 500 with the reason. So does a sound image of a state that this server cannot
  * execute, such as one with auth enabled; but then the member ends, as it does at an entry that it
- * cannot apply.
+ * cannot apply. It also ends if a sync of the .snap file fails, as at every sync of what the log is
+ * to rely on.
  *
  * Promises   1. Nothing of this member's state or log is touched before raft has taken the
  *               snapshot; a refused one leaves no file behind.
@@ -116,9 +117,10 @@ struct receiving {
     struct backend_options store; /* where the image is to be */
     struct state_options rooms;
     struct state image;
-    bool has_image;   /* on disk, whole or in parts */
     uint64_t sync_ns; /* of the image */
     struct buf why;   /* empty, or why there is no image */
+    bool has_image;   /* on disk, whole or in parts */
+    bool is_unsynced; /* there is none since a sync of the .snap file has failed */
 };
 
 void receiving_init(struct receiving *r, const struct receiving_options *options);

@@ -517,6 +517,45 @@ TEST(a_member_whose_snapshot_waits_for_its_name_can_be_stopped)
     alone_close(&t);
 }
 
+/* Of the .snap file or of its folder. Nothing else is synced before raft has heard of it. */
+TEST(a_sync_that_fails_while_a_snapshot_is_saved_ends_the_member)
+{
+    static const enum disk_op_kind kinds[] = {DISK_SYNC, DISK_SYNC_DIR};
+
+    for (unsigned i = 0; i < 2 * ARRAY_LEN(kinds); i++) {
+        struct alone t;
+        bool is_given_up = i >= ARRAY_LEN(kinds);
+        alone_open(&t);
+        t.r.at[1]->may_fail = true;
+
+        sender_send(&t.sender, &t.shot);
+        until_step(&t, RECEIVING_BUILDING);
+        fake_disk_fail(
+            t.r.at[1]->disk,
+            (struct fake_fault){.kind = kinds[i % ARRAY_LEN(kinds)], .nth = 1, .err = ERR_IO});
+        fake_workers_finish(&t.r.at[1]->workers);
+        CHECK(!fake_disk_will_fail(t.r.at[1]->disk));
+        if (is_given_up)
+            receiving_stop(&alone_member(&t)->receiving);
+        while (!t.r.at[1]->failed && t.sender.failed + t.sender.sent == 0)
+            sender_step(&t.sender);
+
+        CHECK(t.r.at[1]->failed);
+        CHECK_STR(buf_str(&t.r.at[1]->why),
+                  "cannot keep the leader's snapshot: /data/member/snap: cannot save the snapshot "
+                  "file: a sync failed: what the disk has kept is unknown");
+        CHECK_EQ(t.sender.sent, 0);
+        cluster_rig_crash(&t.r, 1);
+        cluster_rig_start(&t.r, 1); /* with what it had, and takes it in the next life */
+        cluster_rig_until_ready(&t.r, 1);
+        CHECK_EQ(server_status(alone_member(&t)).revision, t.revision);
+        sender_until_over(&t.sender);
+        alone_look_ahead(&t, 100);
+        alone_check_taken(&t);
+        alone_close(&t);
+    }
+}
+
 /* --- the end, and crashes --- */
 
 TEST(a_member_stops_while_a_snapshot_comes_or_is_looked_at)
