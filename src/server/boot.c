@@ -266,7 +266,12 @@ static enum err open_store(struct boot *b, const char *dir)
     options.dir = dir;
     options.why = b->why;
     options.log_index = b->trial ? 0 : b->snapshot.index;
-    return backend_open(&options, &b->s->state.backend);
+    enum err e = backend_open(&options, &b->s->state.backend);
+    /* Of a log without a snapshot no image can be the store; it takes space that the next one will
+     * need. */
+    if (e == ERR_OK && !b->trial && b->snapshot.index == 0)
+        e = backend_image_remove(&options);
+    return e;
 }
 
 /* --- who we are --- */

@@ -1,6 +1,7 @@
 /* Snapshots that come: taken, refused, given up, and what a crash leaves of them. */
 #include "server/receiving_rig_test.h"
 
+#include "backend/backend_int.h"
 #include "harness/peer_test.h"
 #include "mvcc/mvcc.h"
 #include "raft/raft.h"
@@ -299,6 +300,26 @@ TEST(a_snapshot_of_a_later_term_takes_the_place_of_one_that_comes_or_is_looked_a
         sender_close(&other);
         alone_close(&t);
     }
+}
+
+/* Its log has no snapshot yet: nothing at the next start looks for what is beside the store. */
+TEST(what_is_left_of_an_image_goes_at_the_next_start)
+{
+    struct alone t;
+    struct store *left;
+    char why[FAILURE_TEXT_BYTES] = "";
+    alone_open(&t);
+    alone_look_ahead(&t, 60000);
+    sender_send(&t.sender, &t.shot);
+    until_step(&t, RECEIVING_BUILDING);
+    fake_workers_finish(&t.r.at[1]->workers); /* it is made, and nobody has heard of it */
+    CHECK_EQ(alone_member(&t)->snapshot.recorded_index, 0);
+
+    cluster_rig_crash(&t.r, 1);
+    cluster_rig_start(&t.r, 1);
+
+    CHECK_EQ(memory_image_open(t.r.at[1]->memory, false, why, &left), ERR_NOT_FOUND);
+    alone_close(&t);
 }
 
 /* In the turn in which raft has it, and before what raft has to say of it is taken. */
