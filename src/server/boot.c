@@ -715,8 +715,11 @@ static enum err settle_store(struct boot *b)
 
     if (e != ERR_OK || truth.holds != SNAP_HOLDS_DB)
         return e;
-    if (b->has_log)
-        return take_over(b, &place);
+    if (b->has_log) {
+        e = take_over(b, &place);
+        b->may_wait = e == ERR_OK; /* it is a matter of minutes, and of a decision */
+        return e;
+    }
     buf_printf(b->why, "%s has a store of etcd's, but there is no log in %s that goes with it",
                b->s->config->data_dir, b->s->config->wal_dir);
     return ERR_CORRUPT;
@@ -733,11 +736,11 @@ enum err boot_look(struct boot *b)
 
 enum err boot_disk(struct boot *b)
 {
-    enum err e = b->s->options.memory ? ERR_OK : settle_store(b);
+    b->may_wait = !b->joins; /* who joins would have to ask the others again */
 
-    /* To take over a store is a matter of minutes, and of a decision; and who joins would have to
-     * ask the others again. */
-    b->may_wait = e == ERR_OK && !b->joins;
+    /* It may write already: a store that was left in the midst of an entry is put right when it is
+     * opened, if only to be looked at. */
+    enum err e = b->s->options.memory ? ERR_OK : settle_store(b);
     if (e == ERR_OK) /* not before: until here the directory may be etcd's */
         e = make_dirs(b);
     if (e == ERR_OK)
