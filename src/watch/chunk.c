@@ -15,14 +15,14 @@
  * latter two some watchers are left behind at this revision, in a group of their own or parked like
  * those without credit, and their turn comes soon.
  */
-static struct event *event_at(const struct chunk *b, size_t n)
+static struct chunk_event *event_at(const struct chunk *b, size_t n)
 {
-    return (struct event *)(void *)b->events.at + n;
+    return (struct chunk_event *)(void *)b->events.at + n;
 }
 
 static size_t event_count(const struct chunk *b)
 {
-    return b->events.len / sizeof(struct event);
+    return b->events.len / sizeof(struct chunk_event);
 }
 
 static size_t flavour_of(const struct interest *i)
@@ -190,7 +190,7 @@ static void become_long(struct chunk *b, struct gather *g)
     const uint32_t *picks = (const uint32_t *)(const void *)g->picks.at;
 
     for (size_t n = 0; n < g->events; n++) {
-        const struct event *e = event_at(b, picks[n]);
+        const struct chunk_event *e = event_at(b, picks[n]);
         stretch_add(b, g, e->sub, e->size);
     }
     buf_clear(&g->picks);
@@ -219,7 +219,7 @@ static void encode(struct chunk *b, size_t flavour, struct encoding *e)
 {
     if (e->place != 0)
         return;
-    struct event event = {.at = b->bytes.len, .size = e->size, .sub = e->change->at.sub};
+    struct chunk_event event = {.at = b->bytes.len, .size = e->size, .sub = e->change->at.sub};
     watch_event_append(b->hub->mvcc, e->change, e->prev_size, &b->bytes);
     buf_append(&b->events, bytes_of(&event, sizeof(event)));
     b->note_bytes += sizeof(event);
@@ -346,7 +346,7 @@ static struct blob *blob_of(const struct chunk *b, const struct gather *g, size_
         size += event_at(b, picks[n])->size;
     struct blob *blob = blob_new(size, &fill);
     for (size_t n = from; n < to; n++) {
-        const struct event *e = event_at(b, picks[n]);
+        const struct chunk_event *e = event_at(b, picks[n]);
         memcpy(fill, b->bytes.at + e->at, e->size);
         fill += e->size;
     }

@@ -318,7 +318,7 @@ void watch_event_append(struct mvcc *m, const struct mvcc_change *change, size_t
 /* --- chunks --- */
 
 /* An event as it will be sent, somewhere in the chunk's bytes. */
-struct event {
+struct chunk_event {
     size_t at, size;
     int64_t sub;
 };
@@ -353,7 +353,7 @@ struct chunk {
     bool full;         /* must end with this revision */
 
     struct buf bytes;  /* of the events */
-    struct buf events; /* struct event */
+    struct buf events; /* struct chunk_event */
     size_t flavour_events[2];
     struct blob *whole[2]; /* all of a flavour: without and with the previous KeyValue */
 
