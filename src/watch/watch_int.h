@@ -170,6 +170,7 @@ struct watcher_group {
      * everything ever falls on one unlucky create. */
     struct interest **buckets;
     size_t bucket_count, bucket_cap, key_count;
+    size_t cursor; /* the bucket where watcher_group_any looks first */
     struct treap_node *ranges;
 
     uint32_t grace;     /* of its members; GRACE_NONE if this is the live one */
