@@ -177,7 +177,8 @@ tsan:
 # Whole programs again with a thread for clients: whatever a test starts gets it by its environment.
 # Its own tests, a kill loop, and clients of all kinds.
 WITH_THREADS = io/thread_test wires_test line_test server/process_test api/etcd_test crash_loop_test \
-               hostile_test tls_client_test places_test gateway_test concurrency_test
+               hostile_test tls_client_test places_test gateway_test concurrency_test \
+               thousand_watchers
 threads: all
 	@ETCD_IO_THREADS=1 $(BUILD)/cleat-test -j 2 $(or $(T),$(WITH_THREADS))
 

@@ -245,7 +245,8 @@ enum {
 enum {
     WATCH_WATCHER_BYTES = 200,        /* at most, with its key if that has up to 32 bytes */
     WATCH_BATCH_BYTES = 64 * KIB,     /* of encoded events that are held as one blob */
-    WATCH_CATCH_UP_REVISIONS = 1000,  /* in one message to a lagging watcher */
+    WATCH_CATCH_UP_REVISIONS = 1000,  /* in one message to a lagging watcher, */
+    WATCH_CATCH_UP_BYTES = 8 * KIB,   /* with so much of several revisions: it may not read them */
     WATCH_CHUNK_BYTES_MAX = 4 * MIB,  /* held by one chunk: events, and notes of who gets which */
     WATCH_CHUNK_CHANGES_MAX = 2048,   /* looked at before the next group has its turn */
     WATCH_SPARE_BYTES_MAX = 64 * KIB, /* of a chunk, kept for the next; what is larger is freed */
@@ -664,6 +665,7 @@ static_assert((int)INSTALL_OLD_MS >= (int)API_PIN_MS_MAX,
               "and is not ended sooner because the state is replaced");
 static_assert(WATCH_WAVE_BYTES <= WATCH_CREDIT_BYTES, "credit unparks watchers in waves, not all");
 static_assert(WATCH_MESSAGE_BYTES_MIN <= WATCH_CREDIT_BYTES, "and is good for a message at least");
+static_assert(WATCH_CATCH_UP_BYTES <= WATCH_CREDIT_BYTES / 4, "lagging it has several under way");
 static_assert(API_FIRST_STEPS <= API_READ_STEPS, "the first look is the shorter one");
 static_assert((int)API_READ_STEPS <= (int)MVCC_SLICE_STEPS, "a slice of a read is one of mvcc's");
 static_assert(LEASE_CHECKPOINTS_MAX * 32 <= REQUEST_BYTES_DEFAULT, "checkpoints fit a request");

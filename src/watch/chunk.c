@@ -248,6 +248,12 @@ static void gather_count(struct gather *g, size_t size)
     g->events++;
 }
 
+/* Who lags may well be one that does not read, and what lies before him is not shared by many. */
+static size_t message_bytes(const struct chunk *b)
+{
+    return b == &b->hub->chunk ? WATCH_BATCH_BYTES : WATCH_CATCH_UP_BYTES;
+}
+
 /* False: the chunk has to be cut before this revision. */
 static bool gather_take(struct chunk *b, struct gather *g, struct encoding *e)
 {
@@ -255,11 +261,10 @@ static bool gather_take(struct chunk *b, struct gather *g, struct encoding *e)
     size_t flavour = flavour_of(g->interest);
 
     gather_turns_to(b, g, revision);
-    if (!g->is_long && g->bytes + e->size > WATCH_BATCH_BYTES) {
-        if (g->first < revision)
-            return false;
+    if (g->first < revision && g->bytes + e->size > message_bytes(b))
+        return false;
+    if (!g->is_long && g->bytes + e->size > WATCH_BATCH_BYTES)
         become_long(b, g);
-    }
     if (g->is_long) {
         stretch_add(b, g, e->change->at.sub, e->size);
         gather_count(g, e->size);
