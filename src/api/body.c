@@ -62,18 +62,18 @@ void api_body_send_reply(struct call *c, struct reply *r)
 }
 
 /*
- * As long as it is being read nothing is queued behind it: its stream has no credit. What a message
- * without bytes costs comes back when it has left, as for all messages; the rest has never been in
- * a queue, and is ours to give back.
+ * As long as it is being read nothing is queued behind it but the fragments that follow it: its
+ * stream has no credit. What a message without bytes costs comes back when it has left, as for all
+ * messages; `credit`, which the events cost, has never been in a queue and is ours to give back.
  */
 void api_body_send_long(struct call *c, struct buf *prefix, struct watch_long *events,
                         size_t credit)
 {
     struct body *b = body_new(c, prefix->len + watch_long_bytes(events));
 
-    assert(credit > rpc_message_cost(0));
+    assert(credit > 0);
     b->events = events;
-    b->credit = credit - rpc_message_cost(0);
+    b->credit = credit;
     b->rest = *prefix;
     *prefix = (struct buf){0};
 }

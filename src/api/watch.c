@@ -117,7 +117,8 @@ static void send_message(struct api *a, struct watch_message *m)
         api_call_finish_too_large(c, bytes);
         return;
     }
-    if (m->long_events) {
+    if (m->long_events) { /* which may be tiny: the last fragment of a huge revision */
+        watch_costs_more(m->stream, rpc_message_cost(0));
         api_body_send_long(c, &front, m->long_events, m->bytes);
         return;
     }

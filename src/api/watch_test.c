@@ -324,6 +324,74 @@ TEST(a_watch_gets_a_huge_revision_in_one_message)
     api_rig_close(&k);
 }
 
+static void put_both(struct api_rig *k, struct bytes a, struct bytes b)
+{
+    struct pb_put_request puts[] = {{.key = BYTES("a"), .value = a},
+                                    {.key = BYTES("b"), .value = b}};
+    struct pb_request_op ops[] = {{.which = PB_OP_PUT, .put = &puts[0]},
+                                  {.which = PB_OP_PUT, .put = &puts[1]}};
+    struct pb_txn_request txn = {.success = {.at = ops, .count = 2}};
+
+    api_rig_apply(k, &(struct pb_internal_raft_request){.txn = &txn});
+}
+
+/* The nth message has one event, of this key, and is followed by others of its revision or not. */
+static void check_fragment(struct api_rig *k, struct visit *v, size_t nth, struct bytes key,
+                           bool goes_on)
+{
+    struct arena arena = {0};
+    struct pb_watch_response r;
+
+    api_rig_until_messages(k, v, nth + 1);
+    visit_decode(v, nth, &pb_watch_response_schema, &arena, &r);
+    CHECK_EQ(r.fragment, goes_on);
+    CHECK_EQ(r.events.count, 1);
+    CHECK_BYTES(r.events.at[0].kv->key, key);
+    arena_free(&arena);
+}
+
+/*
+ * A value and the one before it are more than a fragment holds, so what comes behind them in their
+ * revision is a fragment of its own; and it is a long message as they are, with next to no bytes.
+ */
+TEST(the_last_fragment_of_a_huge_revision_may_be_tiny)
+{
+    struct api_rig k;
+    struct visit live, late;
+    struct buf value = {0};
+    enum { ROUNDS = 3, BYTES_EACH = 1200000 };
+    struct pb_watch_create_request create = {
+        .key = BYTES("a"), .range_end = BYTES("c"), .prev_kv = true, .fragment = true};
+    api_rig_open(&k);
+    memset(buf_extend(&value, BYTES_EACH), 'v', BYTES_EACH);
+    put_behind(&k, "a", buf_bytes(&value));
+    api_rig_stream(&k, &live, WATCH);
+    say_create(&live, &create);
+    check_message(&k, &live, 0, "#0 created @2");
+
+    for (size_t i = 0; i < ROUNDS; i++) {
+        put_both(&k, buf_bytes(&value), BYTES("x"));
+        check_fragment(&k, &live, 1 + 2 * i, BYTES("a"), true);
+        check_fragment(&k, &live, 2 + 2 * i, BYTES("b"), false);
+    }
+    api_rig_stream(&k, &late, WATCH);
+    create.start_revision = 3;
+    say_create(&late, &create);
+    check_message(&k, &late, 0, "#0 created @5");
+    for (size_t i = 0; i < ROUNDS; i++) {
+        check_fragment(&k, &late, 1 + 2 * i, BYTES("a"), true);
+        check_fragment(&k, &late, 2 + 2 * i, BYTES("b"), false);
+    }
+    put_behind(&k, "b", BYTES("y"));
+    check_message(&k, &live, 1 + 2 * ROUNDS, "#0 @6 PUT b=y was x");
+    check_message(&k, &late, 1 + 2 * ROUNDS, "#0 @6 PUT b=y was x");
+
+    visit_free(&live);
+    visit_free(&late);
+    buf_free(&value);
+    api_rig_close(&k);
+}
+
 /* It goes away with half of it sent. */
 TEST(a_watch_that_goes_in_the_middle_of_a_huge_message_leaves_nothing)
 {
