@@ -599,6 +599,7 @@ void rpc_call_check(const struct call *c)
     message_queue_check(&c->queue);
     assert(c->later_at <= c->later.len);
     assert((c->in == IN_PARKED) == !list_empty(&c->parked_link));
+    assert(list_empty(&c->withheld_link) || c->life == LIFE_TOLD);
     assert(c->life != LIFE_GONE || c->pending == PENDING_GONE);
     assert(((c->pending & ~PENDING_FLOW) != 0) == !list_empty(&c->ready_link));
     assert(((c->pending & PENDING_FLOW) != 0) == !list_empty(&c->flow_link));

@@ -60,6 +60,7 @@ static void release_call(struct call *c)
 {
     c->life = LIFE_OVER;
     rpc_event_drop(c, PENDING_ALL);
+    list_remove(&c->withheld_link); /* which would tell it something */
     if (c->out == OUT_CLOSED)
         rpc_call_free(c);
 }

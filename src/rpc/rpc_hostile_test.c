@@ -490,6 +490,65 @@ TEST(who_says_nothing_is_let_go)
     rpc_rig_close(&r);
 }
 
+/* Two streams: the first may send what it likes, the second nothing, and is over in a second. */
+static void open_two_streams(struct rpc_rig *r, struct raw *raw)
+{
+    struct buf out = {0}, more = {0};
+
+    buf_append_str(&out, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
+    frame_put(&out, SETTINGS, 0, 0, BYTES("\0\4\0\0\0\0")); /* INITIAL_WINDOW_SIZE */
+    frame_put(&out, WINDOW_UPDATE, 0, 0, BYTES("\0\xff\xff\xff"));
+    frame_request(&out, 1, "/test.Echo/Deaf", false, bytes_of(NULL, 0));
+    frame_put(&out, WINDOW_UPDATE, 0, 1, BYTES("\0\xff\xff\xff"));
+    field_put(&more, "content-type", "application/grpc");
+    field_put(&more, "grpc-timeout", "1S");
+    frame_request(&out, 3, "/test.Echo/Deaf", false, buf_bytes(&more));
+    raw_send(raw, buf_bytes(&out));
+    rpc_rig_until(r, &r->opened, 2);
+    buf_free(&out);
+    buf_free(&more);
+}
+
+static void send_messages(struct rpc_rig *r, uint64_t call, unsigned count, size_t bytes)
+{
+    for (unsigned i = 0; i < count; i++) {
+        struct buf message = {0};
+        memset(buf_extend(&message, bytes), 'x', bytes);
+        rpc_line_send(r->line, call, &message);
+        rpc_rig_serve(r);
+    }
+}
+
+/* So much is queued that credit is withheld; and while it is, the core breaks the stream off, which
+ * the client, who does not read, cannot be told. */
+TEST(a_stream_that_is_broken_off_gets_no_credit_back)
+{
+    struct rpc_rig r;
+    struct raw raw = {.ignores_input = true};
+    rpc_rig_open(&r, NULL);
+    raw_connect(&r, &raw);
+    struct rpc_conn *c = container_of(r.rpc->conns.next, struct rpc_conn, link);
+    open_two_streams(&r, &raw);
+    uint64_t broken = container_of(c->calls.next, struct call, link)->id;
+    uint64_t silent = container_of(c->calls.prev, struct call, link)->id;
+    send_messages(&r, silent, RPC_CONN_BYTES_MAX / MIB, MIB);
+    send_messages(&r, broken, 20, 10 * KIB);
+    CHECK(!list_empty(&c->withheld));
+    CHECK(wire_is_blocked(&c->wire));
+
+    rpc_line_break(r.line, broken);
+    r.live--; /* for the core that is its end */
+    rpc_rig_serve(&r);
+    CHECK_EQ(c->call_count, 2);
+    rpc_rig_for_ms(&r, 1100); /* the other's deadline passes, and less is queued */
+
+    CHECK(c->queued < RPC_CONN_BYTES_MAX);
+    CHECK_EQ(r.gone, 1);
+    check_others_are_served(&r);
+    raw_close(&r, &raw);
+    rpc_rig_close(&r);
+}
+
 /* A unary call, a stream, a long reply and some settings. */
 static void a_conversation(struct buf *out)
 {
