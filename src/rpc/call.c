@@ -66,6 +66,7 @@ struct call *rpc_call_new(struct rpc_conn *conn, bool is_plain, int32_t stream_i
         list_init(&c->touched_link);
         list_init(&c->parked_link);
         list_init(&c->withheld_link);
+        list_init(&c->crowded_link);
         message_queue_init(&c->queue, &r->spares);
         c->timer.on_time = on_deadline;
     }
@@ -109,6 +110,7 @@ static void recycle(struct rpc *r, struct call *c)
     list_init(&c->touched_link);
     list_init(&c->parked_link);
     list_init(&c->withheld_link);
+    list_init(&c->crowded_link);
     message_queue_init(&c->queue, &r->spares);
 }
 
@@ -288,6 +290,7 @@ void rpc_call_detach(struct call *c)
     list_remove(&c->link);
     list_remove(&c->touched_link);
     list_remove(&c->withheld_link);
+    list_remove(&c->crowded_link);
     conn->granted -= c->granted;
     timer_stop(conn->rpc->clock, &c->timer);
     clear_queue(c);
@@ -600,6 +603,7 @@ void rpc_call_check(const struct call *c)
     assert(c->later_at <= c->later.len);
     assert((c->in == IN_PARKED) == !list_empty(&c->parked_link));
     assert(list_empty(&c->withheld_link) || c->life == LIFE_TOLD);
+    assert(list_empty(&c->crowded_link) || c->gateway);
     assert(c->life != LIFE_GONE || c->pending == PENDING_GONE);
     assert(((c->pending & ~PENDING_FLOW) != 0) == !list_empty(&c->ready_link));
     assert(((c->pending & PENDING_FLOW) != 0) == !list_empty(&c->flow_link));

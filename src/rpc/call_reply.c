@@ -291,6 +291,11 @@ bool rpc_conn_has_budget_for_body(const struct rpc_conn *c)
            c->wanted < window_of(nghttp2_session_get_remote_window_size(c->session));
 }
 
+bool rpc_conn_has_budget_for_text(const struct rpc_conn *c)
+{
+    return c->texts < RPC_CONN_BYTES_MAX && rpc_conn_has_budget_for_body(c);
+}
+
 static size_t least(size_t a, size_t b)
 {
     return a < b ? a : b;

@@ -72,6 +72,7 @@ void rpc_conn_accepted(struct rpc *r, struct conn *conn, enum rpc_serves serves)
     list_init(&c->touched);
     list_init(&c->parked);
     list_init(&c->withheld);
+    list_init(&c->crowded);
     list_push_back(&r->conns, &c->link);
     r->conn_count++;
     rpc_conn_set_alarm(c, ALARM_HEAD, RPC_HEAD_MS);
@@ -89,6 +90,7 @@ void rpc_conn_unref(struct rpc_conn *c)
     assert(c->kept == 0);
     assert(c->backlog == 0);
     assert(c->queued == 0);
+    assert(c->texts == 0);
     free_info(c);
     mem_free(c);
 }
@@ -620,6 +622,27 @@ void rpc_conn_unpark(struct rpc_conn *c)
     c->unparking = false;
 }
 
+void rpc_conn_count_text(struct rpc_conn *c, size_t before, size_t after)
+{
+    assert(c->texts >= before);
+    c->queued += after - before;
+    c->texts += after - before;
+}
+
+/* As many as may ask for a chunk at once: each brings more text, and the rest would wait again. */
+static void relieve_crowd(struct rpc_conn *c)
+{
+    enum { AT_ONCE = RPC_CONN_WANTED_BYTES_MAX / GATEWAY_CHUNK_BYTES };
+
+    if (!rpc_conn_has_budget_for_text(c))
+        return;
+    for (unsigned i = 0; i < AT_ONCE && !list_empty(&c->crowded); i++) {
+        struct call *call = container_of(list_pop_front(&c->crowded), struct call, crowded_link);
+        if (list_empty(&call->touched_link))
+            list_push_back(&c->touched, &call->touched_link);
+    }
+}
+
 static void give_back_credit(struct rpc_conn *c)
 {
     if (c->queued >= RPC_CONN_BYTES_MAX)
@@ -666,6 +689,7 @@ static void flush_session(struct rpc_conn *c)
         return;
     }
     give_back_credit(c);
+    relieve_crowd(c);
     if (!list_empty(&c->touched) && rpc_conn_has_budget_for_body(c))
         rpc_flush_again(c); /* somebody had to wait for that */
     bool over = !nghttp2_session_want_read(c->session) && !nghttp2_session_want_write(c->session);
@@ -768,7 +792,7 @@ void rpc_conn_stop(struct rpc_conn *c)
 
 void rpc_conn_check(const struct rpc_conn *c)
 {
-    size_t calls = 0, backlog = 0, queued = 0, reserved = 0, granted = 0, wanted = 0;
+    size_t calls = 0, backlog = 0, queued = 0, texts = 0, reserved = 0, granted = 0, wanted = 0;
 
     LIST_FOREACH (link, &c->calls) {
         const struct call *call = container_of(link, struct call, link);
@@ -777,7 +801,9 @@ void rpc_conn_check(const struct rpc_conn *c)
         assert(call->out != OUT_CLOSED);
         calls++;
         backlog += call->later.len - call->later_at;
-        queued += call->queue.held + (call->web ? rpc_web_queued(call) : 0);
+        queued += call->queue.held;
+        texts += call->web ? rpc_web_queued(call) : 0;
+        texts += call->gateway ? rpc_gateway_queued(call) : 0;
         reserved += call->reserved;
         granted += call->granted;
         wanted += call->wanted;
@@ -785,7 +811,8 @@ void rpc_conn_check(const struct rpc_conn *c)
     assert(calls == c->call_count);
     assert(c->refs >= calls);
     assert(backlog == c->backlog);
-    assert(queued == c->queued);
+    assert(queued + texts == c->queued);
+    assert(texts == c->texts);
     assert(granted == c->granted);
     assert(wanted == c->wanted);
     assert(reserved <= c->held); /* calls that are gone may hold some, too */

@@ -26,6 +26,7 @@ struct gateway_call {
     struct buf text;   /* of the response, and not handed on */
     size_t unconsumed; /* of the body: taken in, and the carrier was not told */
     size_t held;       /* of conn->held: what is in `in` */
+    size_t queued;     /* of conn->queued: what is in `text`, of a stream of HTTP/2 */
     bool has_head;     /* the response's was written */
     bool is_read;      /* nothing of the body matters any more */
     bool is_cut;       /* HTTP/1.1: there is no way to end it but with the connection */
@@ -101,6 +102,28 @@ static void account_for_body(struct call *c)
         rpc_conn_unpark(c->conn);
 }
 
+/* And what each of them has to say. */
+static void account_for_text(struct call *c)
+{
+    struct gateway_call *g = c->gateway;
+
+    if (!c->web)
+        return;
+    rpc_conn_count_text(c->conn, g->queued, g->text.len);
+    g->queued = g->text.len;
+}
+
+size_t rpc_gateway_queued(const struct call *c)
+{
+    return c->gateway->queued;
+}
+
+static void drop_text(struct call *c)
+{
+    buf_free(&c->gateway->text);
+    account_for_text(c);
+}
+
 void rpc_gateway_free(struct call *c)
 {
     struct gateway_call *g = c->gateway;
@@ -108,7 +131,7 @@ void rpc_gateway_free(struct call *c)
     gateway_in_free(&g->in);
     account_for_body(c);
     gateway_out_free(&g->out);
-    buf_free(&g->text);
+    drop_text(c);
     mem_free(g->websocket);
     mem_free(g);
     c->gateway = NULL;
@@ -246,25 +269,30 @@ static void respond_to_end(struct call *c)
     }
 }
 
-/* A short answer gets its length; a long one, and a stream's, begins before its end is known. */
-static void send_text(struct call *c)
+static void send_unfinished(struct call *c)
 {
     struct gateway_call *g = c->gateway;
 
-    if (g->websocket) {
-        send_lines(c, false);
-        return;
-    }
-    if (!g->has_head && !is_stream(g) && g->text.len <= GATEWAY_WHOLE_BYTES)
-        return;
     if (g->text.len == 0)
         return;
     if (!g->has_head)
         write_head(c, 200, HTTP_CHUNKED, true, bytes_of(NULL, 0));
     send_bytes(c, buf_bytes(&g->text));
     buf_clear(&g->text);
-    if (g->text.cap > GATEWAY_WHOLE_BYTES)
+    if (c->web || g->text.cap > GATEWAY_WHOLE_BYTES)
         buf_free(&g->text);
+    account_for_text(c);
+}
+
+/* A short answer gets its length; a long one, and a stream's, begins before its end is known. */
+static void send_text(struct call *c)
+{
+    struct gateway_call *g = c->gateway;
+
+    if (g->websocket)
+        send_lines(c, false);
+    else if (g->has_head || is_stream(g) || g->text.len > GATEWAY_WHOLE_BYTES)
+        send_unfinished(c);
 }
 
 static void write_some(struct call *c, size_t count)
@@ -274,7 +302,27 @@ static void write_some(struct call *c, size_t count)
     buf_clear(framed);
     rpc_call_move(c, count, framed);
     gateway_out_put(&c->gateway->out, c->gateway->route, buf_bytes(framed), &c->gateway->text);
+    account_for_text(c);
     send_text(c);
+}
+
+/*
+ * The streams of a connection share its budget: with closed windows, text of one chunk each would
+ * be thousands of times that. What was asked for is turned into text whatever happened since, for
+ * it counts as wanted until then, and nobody else could ask.
+ */
+static bool may_write(const struct call *c)
+{
+    return !c->web || c->wanted > 0 || c->conn->texts < RPC_CONN_BYTES_MAX;
+}
+
+/* What there is of its text has to leave, even if it could have had its length before it: if all
+ * who wait had some that stays, they would wait for one another. */
+static void await_budget(struct call *c)
+{
+    send_unfinished(c);
+    if (list_empty(&c->crowded_link))
+        list_push_back(&c->conn->crowded, &c->crowded_link);
 }
 
 /* One chunk at a time: its text is several times as long. */
@@ -284,6 +332,10 @@ static void want_chunk(struct call *c)
 
     if (c->wanted > 0)
         return; /* it was asked for */
+    if (c->web && !rpc_conn_has_budget_for_text(c->conn)) {
+        await_budget(c);
+        return;
+    }
     rpc_call_want(c, ungiven < GATEWAY_CHUNK_BYTES ? (size_t)ungiven : GATEWAY_CHUNK_BYTES);
 }
 
@@ -302,6 +354,10 @@ void rpc_gateway_flush(struct call *c)
         return; /* a stream's response, which is still being sent */
     while (credit(c) > 0) {
         size_t ready = message_queue_ready(&c->queue, GATEWAY_CHUNK_BYTES);
+        if (ready > 0 && !may_write(c)) {
+            await_budget(c);
+            return;
+        }
         if (ready > 0) {
             write_some(c, ready);
             continue;
@@ -310,6 +366,7 @@ void rpc_gateway_flush(struct call *c)
             want_chunk(c);
         } else if (is_over(c)) {
             respond_to_end(c);
+            drop_text(c);
             finish_response(c);
         }
         return;

@@ -22,7 +22,8 @@
  *            2. Messages of a call arrive in order. Nothing is announced after GONE.
  *            3. Memory is bounded: per call by what was received and not released and its credit of
  *               what is to be sent, per connection by RPC_CONN_BYTES_MAX of either (past which
- *               streams begin with the least credit, and get none back); a client that does not
+ *               streams begin with the least credit, and get none back, and responses in JSON on
+ *               HTTP/2 wait until text of others has left); a client that does not
  *               read stops being read, one that asks for more while it has too much is refused the
  *               stream, and one whose requests the core has not dealt with waits for its windows.
  *            4. Whatever bytes a client sends, only its own connection suffers. Rapid resets,

@@ -144,12 +144,14 @@ struct rpc_conn {
     struct list touched;  /* those with something new to send */
     struct list parked;   /* those whose message does not fit in the budget yet */
     struct list withheld; /* those with credit to be given back when less is queued */
+    struct list crowded;  /* those in JSON that wait until text of the others has left */
     size_t call_count;    /* of them */
     size_t refs;          /* all calls that point here, and one for the socket */
     size_t kept;          /* bytes of header fields */
     size_t held;          /* bytes of requests, as far as their lengths were announced */
     size_t backlog;       /* bytes received behind a message that was not dealt with */
     size_t queued;        /* bytes of replies */
+    size_t texts;         /* of them, plain or JSON on streams of HTTP/2 */
     size_t granted;       /* credit that its streams have begun with */
     size_t wanted;        /* bytes of bodies that were asked for and have not left yet */
     size_t consumed;      /* of the connection's window, to be told to nghttp2 */
@@ -185,7 +187,7 @@ struct call {
     uint64_t deadline_ns;
     struct list link; /* conn->calls, or rpc->spare */
     struct list ready_link, flow_link, touched_link;
-    struct list parked_link, withheld_link;
+    struct list parked_link, withheld_link, crowded_link;
     uint32_t slot;
     int32_t stream_id;
     enum call_life life;
@@ -289,6 +291,9 @@ void rpc_conn_unref(struct rpc_conn *c);
 void rpc_conn_count_control(struct rpc_conn *c);
 void rpc_conn_check(const struct rpc_conn *c);
 
+/* Text for one of its streams has become so much longer, or shorter. */
+void rpc_conn_count_text(struct rpc_conn *c, size_t before, size_t after);
+
 /* There is budget again: parked calls may go on. */
 void rpc_conn_unpark(struct rpc_conn *c);
 
@@ -362,6 +367,9 @@ struct bytes rpc_call_authorization(const struct call *c);
  * memory for as long as the client likes, for each of its calls. */
 bool rpc_conn_has_budget_for_body(const struct rpc_conn *c);
 
+/* The same of one that becomes text, which is there before it can be sent. */
+bool rpc_conn_has_budget_for_text(const struct rpc_conn *c);
+
 /* Does what the core says, and takes over what is in it. */
 void rpc_call_reply(struct rpc *r, struct rpc_reply *v);
 
@@ -427,6 +435,9 @@ void rpc_gateway_flush(struct call *c);
 /* Its connection will end instead of it, if it has one for itself. */
 void rpc_gateway_cut(struct call *c);
 bool rpc_gateway_is_websocket(const struct call *c);
+
+/* Of conn->queued. */
+size_t rpc_gateway_queued(const struct call *c);
 void rpc_gateway_free(struct call *c);
 
 /* --- policy.c --- */

@@ -24,6 +24,7 @@ static const struct rpc_method methods[] = {
      .id = METHOD_STUCK},
     /* And some that the gateway has routes for, and whose requests are good responses. */
     {"etcdserverpb.Maintenance", "Downgrade", .id = METHOD_SAY},
+    {"etcdserverpb.KV", "DeleteRange", .id = METHOD_VALUE},
     {"etcdserverpb.Lease", "LeaseKeepAlive", .client_streams = true, .server_streams = true,
      .id = METHOD_CHAT},
     {"etcdserverpb.Maintenance", "Snapshot", .server_streams = true, .id = METHOD_STUCK},
@@ -38,6 +39,7 @@ struct chore {
     bool is_body;
 
     uint64_t total, done; /* of a body */
+    struct buf front;     /* what it begins with, if that is of a kind */
     bool broken, hungry, fed;
 
     uint64_t left; /* of messages to be pulled */
@@ -70,6 +72,7 @@ static void chore_end(struct rpc_rig *r, struct chore *chore)
 {
     r->bodies_open -= chore->is_body;
     list_remove(&chore->link);
+    buf_free(&chore->front);
     blob_unref(chore->content);
     mem_free(chore);
 }
@@ -89,6 +92,27 @@ static void announce(struct rpc_rig *r, uint64_t c, uint64_t size)
     b->hungry = r->hungry_body;
 }
 
+static void put_length(struct buf *out, uint8_t tag, size_t len)
+{
+    buf_append_byte(out, tag);
+    for (; len >= 0x80; len >>= 7)
+        buf_append_byte(out, (uint8_t)(len | 0x80));
+    buf_append_byte(out, (uint8_t)len);
+}
+
+/* A DeleteRangeResponse whose prev_kvs are one, with nothing but a value. */
+static void announce_value(struct rpc_rig *r, uint64_t c)
+{
+    struct buf front = {0}, field = {0};
+
+    put_length(&field, 5 << 3 | 2, r->value_bytes);
+    put_length(&front, 3 << 3 | 2, field.len + r->value_bytes);
+    buf_append(&front, buf_bytes(&field));
+    announce(r, c, front.len + r->value_bytes);
+    chore_of(r, c)->front = front;
+    buf_free(&field);
+}
+
 static void give_chunk(struct rpc_rig *r, uint64_t c, size_t max)
 {
     struct chore *b = chore_of(r, c);
@@ -104,9 +128,8 @@ static void give_chunk(struct rpc_rig *r, uint64_t c, size_t max)
     b->fed = !b->fed;
     if (!b->hungry || !b->fed) {
         uint8_t *at = buf_extend(&chunk, max);
-        for (size_t i = 0; i < max; i++)
-            at[i] = (uint8_t)((b->done + i) % 251);
-        b->done += max;
+        for (size_t i = 0; i < max; i++, b->done++)
+            at[i] = b->done < b->front.len ? b->front.at[b->done] : (uint8_t)(b->done % 251);
     }
     if (b->done == b->total)
         chore_end(r, b);
@@ -193,6 +216,10 @@ static void on_message(struct rpc_rig *r, const struct rpc_event *e)
     }
     case METHOD_BODY:
         announce(r, e->call, number_at(message, 0));
+        finish(r, e->call, RPC_OK, BYTES(""));
+        break;
+    case METHOD_VALUE:
+        announce_value(r, e->call);
         finish(r, e->call, RPC_OK, BYTES(""));
         break;
     case METHOD_HOLD:

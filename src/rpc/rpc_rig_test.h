@@ -8,6 +8,7 @@
  *     test.Echo/Fail     unary: "13 some text" is the status to fail with
  *     test.Echo/Body     unary: "1000000" is the size of a reply that is read in chunks
  *     test.Echo/Hold     unary: is never answered
+ *     etcdserverpb.KV/DeleteRange   unary: a reply with one value of value_bytes, in chunks
  *     test.Echo/Chat     streams both ways: every message comes back, released at once
  *     test.Echo/Deaf     streams both ways: messages are taken and not released
  *     test.Echo/Pull     one request, "100 5000": so many messages of so many bytes, as credit lets
@@ -22,7 +23,16 @@
 #include "rpc/client.h"
 #include "rpc/rpc.h"
 
-enum { METHOD_SAY, METHOD_FAIL, METHOD_BODY, METHOD_HOLD, METHOD_CHAT, METHOD_STUCK, METHOD_PULL };
+enum {
+    METHOD_SAY,
+    METHOD_FAIL,
+    METHOD_BODY,
+    METHOD_HOLD,
+    METHOD_VALUE,
+    METHOD_CHAT,
+    METHOD_STUCK,
+    METHOD_PULL
+};
 
 /* What a client's call has got so far. */
 struct answer {
@@ -57,6 +67,7 @@ struct rpc_rig {
     bool broken_body; /* the next body fails in its middle */
     bool hungry_body; /* every other chunk is empty */
     bool unchecked;   /* no rpc_check after every turn */
+    size_t value_bytes;
 };
 
 void rpc_rig_open(struct rpc_rig *r, const struct rpc_options *options); /* NULL: the usual ones */

@@ -40,7 +40,7 @@ void rpc_web_free(struct call *c)
 {
     struct web *w = c->web;
 
-    c->conn->queued -= w->reply.len;
+    rpc_conn_count_text(c->conn, w->reply.len, 0);
     buf_free(&w->fields);
     buf_free(&w->reply);
     mem_free(w);
@@ -60,8 +60,8 @@ static void drained(struct call *c)
 {
     struct web *w = c->web;
 
-    c->conn->queued -= w->reply.len;
-    buf_clear(&w->reply);
+    rpc_conn_count_text(c->conn, w->reply.len, 0);
+    buf_free(&w->reply); /* a stream may be silent for long, and what it keeps is not counted */
     w->sent = 0;
     if (!w->is_whole && list_empty(&c->touched_link)) {
         list_push_back(&c->conn->touched, &c->touched_link);
@@ -157,7 +157,7 @@ void rpc_web_send(struct call *c, struct bytes text)
     if (text.len == 0 || c->web->is_bodyless)
         return;
     buf_append(&c->web->reply, text);
-    c->conn->queued += text.len;
+    rpc_conn_count_text(c->conn, 0, text.len);
     go_on_sending(c);
 }
 

@@ -3,6 +3,7 @@
 
 #include "rpc/rpc_int.h"
 
+#include <malloc.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -12,6 +13,7 @@ enum { END_STREAM = 1 };
 #define DATE   "date: Tue, 14 Nov 2023 22:13:20 GMT\n"
 #define ECHO   "/v3/maintenance/downgrade"
 #define STREAM "/v3/lease/keepalive"
+#define VALUE  "/v3/kv/deleterange"
 
 static struct rpc_conn *connect_by(struct rpc_rig *r, struct raw *raw, bool tls,
                                    enum rpc_serves serves)
@@ -231,6 +233,98 @@ TEST(bodies_in_json_share_the_budget_of_a_connection)
     CHECK_EQ(r.messages, 0);
     buf_free(&sent);
     buf_free(&got);
+    close_rig(&r, &raw);
+}
+
+enum { MANY = 400 };
+
+/* Many ask for a long response each, by their heads alone at first: by then nothing is queued. */
+static void ask_for_values(struct rpc_rig *r, struct raw *raw)
+{
+    struct buf sent = {0};
+
+    for (uint32_t i = 0; i < MANY; i++)
+        put_request(&sent, 2 * i + 1, "POST", VALUE, NULL, NULL);
+    send_for(r, raw, &sent);
+    for (uint32_t i = 0; i < MANY; i++)
+        put_data(&sent, 2 * i + 1, "{}", true);
+    send_for(r, raw, &sent);
+    buf_free(&sent);
+}
+
+/* All of them come to their end, however many wait for one another meanwhile. */
+static void check_values(struct rpc_rig *r, const struct raw *raw)
+{
+    static const char head[] = "{\"prev_kvs\":[{\"value\":\"", tail[] = "\"}]}";
+    size_t text = strlen(head) + (r->value_bytes + 2) / 3 * 4 + strlen(tail);
+    size_t body[MANY] = {0};
+
+    for (unsigned steps = 0; rpc_status(r->rpc).calls > 0; steps++) {
+        CHECK(steps < 1000 * 1000);
+        CHECK(rpc_rig_step(r));
+    }
+    rpc_rig_for_ms(r, 1000); /* for what is under way */
+    for (struct bytes rest = buf_bytes(&raw->got); rest.len >= 9;) {
+        size_t len = (size_t)rest.at[0] << 16 | (size_t)rest.at[1] << 8 | rest.at[2];
+        size_t stream = (size_t)rest.at[7] << 8 | rest.at[8];
+        if (rest.at[3] == DATA)
+            body[stream / 2] += len;
+        rest = bytes_of(rest.at + 9 + len, rest.len - 9 - len);
+    }
+    for (unsigned i = 0; i < MANY; i++)
+        CHECK_EQ(body[i], text);
+}
+
+/* Text that a client has no windows for stays here, but no more than a connection may have; and
+ * when they open, each of them goes on. */
+TEST(responses_in_json_share_the_budget_of_a_connection)
+{
+    static const size_t sizes[] = {40 * 1000, 100 * 1000};
+
+    for (size_t i = 0; i < ARRAY_LEN(sizes); i++) {
+        struct rpc_rig r;
+        struct raw raw = {0};
+        struct buf sent = {0};
+        struct rpc_conn *c = open_rig(&r, &raw);
+        r.value_bytes = sizes[i];
+        buf_append_str(&sent, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
+        frame_put(&sent, SETTINGS, 0, 0, BYTES("\0\4\0\0\0\0")); /* INITIAL_WINDOW_SIZE */
+        send_for(&r, &raw, &sent);
+        size_t before = mallinfo2().uordblks;
+
+        ask_for_values(&r, &raw);
+        rpc_rig_for_ms(&r, 5000);
+        CHECK(c->queued > RPC_CONN_BYTES_MAX / 2);
+        CHECK(c->queued < RPC_CONN_BYTES_MAX + MIB);
+        CHECK(mallinfo2().uordblks - before < 2 * RPC_CONN_BYTES_MAX);
+
+        frame_put(&sent, SETTINGS, 0, 0, BYTES("\0\4\x3f\0\0\0"));
+        frame_put(&sent, WINDOW_UPDATE, 0, 0, BYTES("\x3f\0\0\0"));
+        send_for(&r, &raw, &sent);
+        check_values(&r, &raw);
+        buf_free(&sent);
+        close_rig(&r, &raw);
+    }
+}
+
+/* Nobody's window is in the way, and short responses are many: what is not whole, and so has no
+ * length yet, must not wait for others that do the same. */
+TEST(responses_in_json_do_not_wait_for_one_another_for_ever)
+{
+    struct rpc_rig r;
+    struct raw raw = {0};
+    struct buf sent = {0};
+    open_rig(&r, &raw);
+    r.value_bytes = 45 * 1000; /* two chunks, and the text of the first has no head */
+    buf_append_str(&sent, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
+    frame_put(&sent, SETTINGS, 0, 0, BYTES("\0\4\x3f\0\0\0"));
+    frame_put(&sent, WINDOW_UPDATE, 0, 0, BYTES("\x3f\0\0\0"));
+    send_for(&r, &raw, &sent);
+
+    ask_for_values(&r, &raw);
+
+    check_values(&r, &raw);
+    buf_free(&sent);
     close_rig(&r, &raw);
 }
 
