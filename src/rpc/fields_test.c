@@ -115,6 +115,25 @@ static bool is_honest(const char *stated, const size_t *pieces)
     return !f.is_malformed;
 }
 
+/* Values are looked at in words: every byte in every place of one, short and long. */
+TEST(a_value_may_have_any_byte_but_controls)
+{
+    uint8_t text[20];
+
+    for (size_t len = 1; len <= sizeof(text); len++)
+        for (size_t place = 0; place < len; place++)
+            for (unsigned byte = 0; byte < 256; byte++) {
+                struct fields f = {0};
+                memset(text, 0xff, sizeof(text));
+                text[place] = (uint8_t)byte;
+                bool is_control = (byte < ' ' && byte != '\t') || byte == 0x7f;
+
+                fields_add(&f, BYTES("token"), bytes_of(text, len));
+
+                CHECK(f.is_malformed == is_control);
+            }
+}
+
 TEST(a_content_length_is_the_length_of_the_body)
 {
     CHECK(is_honest("0", (size_t[]){0}));
