@@ -381,6 +381,12 @@ void rpc_gateway_cut(struct call *c)
 
 /* --- the request --- */
 
+/* What gRPC says itself, and no caller for it. */
+static bool is_grpcs_own(const char *name)
+{
+    return strncmp(name, "grpc-", 5) == 0 || strcmp(name, "content-type") == 0;
+}
+
 /* As if a client of gRPC had sent it; fields of the gateway's own come without their prefix. */
 static void take_fields(struct call *c)
 {
@@ -398,7 +404,7 @@ static void take_fields(struct call *c)
         lower[f.name.len] = '\0';
         if (strcmp(lower, "authorization") == 0)
             rpc_call_metadata(c, bytes_of_str(lower), f.value);
-        else if (strncmp(lower, prefix, prefix_len) == 0)
+        else if (strncmp(lower, prefix, prefix_len) == 0 && !is_grpcs_own(lower + prefix_len))
             rpc_call_metadata(c, bytes_of_str(lower + prefix_len), f.value);
     }
 }

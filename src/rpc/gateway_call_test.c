@@ -64,6 +64,23 @@ TEST(calls_in_json_follow_one_another_on_a_connection)
     close_rig(&r, &raw);
 }
 
+/* grpc-go's clients, of which etcd's gateway is one, keep for themselves what gRPC uses. */
+TEST(a_call_in_json_cannot_ask_for_what_is_grpcs_own)
+{
+    struct rpc_rig r;
+    struct raw raw = {0};
+    open_rig(&r, &raw);
+
+    CHECK_STR(say(&r, &raw,
+                  ECHO "Grpc-Metadata-Grpc-Encoding: gzip\r\n"
+                       "Content-Length: 15\r\n\r\n{\"version\":\"a\"}" ECHO
+                       "Grpc-Metadata-Grpc-Timeout: x\r\n"
+                       "Content-Length: 15\r\n\r\n{\"version\":\"b\"}"),
+              HEAD GRPC DATE "Content-Length: 15\r\n\r\n{\"version\":\"a\"}" HEAD GRPC DATE
+                             "Content-Length: 15\r\n\r\n{\"version\":\"b\"}");
+    close_rig(&r, &raw);
+}
+
 TEST(without_a_gateway_such_a_request_is_the_cores)
 {
     struct rpc_rig r;
