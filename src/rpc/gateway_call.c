@@ -860,7 +860,7 @@ static struct call *upgrade(struct rpc_conn *conn, const struct gateway_route *r
     bool is_get = bytes_equal(head->verb, BYTES("GET"));
     struct bytes key = http1_field(head, "Sec-WebSocket-Key", &found);
 
-    if (!is_get || key.len == 0 ||
+    if (!is_get || key.len == 0 || head->part != HTTP1_AT_END || /* a body would be its frames */
         !http1_lists(http1_field(head, "Sec-WebSocket-Version", &found), "13")) {
         refuse_upgrade(conn, is_get ? 400 : 405);
         return NULL;

@@ -81,6 +81,20 @@ TEST(a_call_in_json_cannot_ask_for_what_is_grpcs_own)
     close_rig(&r, &raw);
 }
 
+TEST(a_websocket_is_not_asked_for_with_a_body)
+{
+    struct rpc_rig r;
+    struct raw raw = {0};
+    open_rig(&r, &raw);
+
+    say(&r, &raw,
+        "GET /v3/watch HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
+        "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n"
+        "Content-Length: 6\r\n\r\n\x89\x80mask");
+    CHECK(bytes_starts_with(buf_bytes(&raw.got), BYTES("HTTP/1.1 400 Bad Request\r\n")));
+    close_rig(&r, &raw);
+}
+
 TEST(without_a_gateway_such_a_request_is_the_cores)
 {
     struct rpc_rig r;
