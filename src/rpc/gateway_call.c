@@ -493,7 +493,8 @@ static bool parse_timeout(struct bytes text, int64_t *out_ns)
     return true;
 }
 
-/* False: there is one, and the call is over by it. */
+/* False: there is one, and the call is over by it. One that is empty or 0 is none, as in
+ * grpc-gateway. */
 static bool take_timeout(struct call *c)
 {
     struct buf *text = &c->conn->rpc->scratch;
@@ -501,7 +502,7 @@ static bool take_timeout(struct call *c)
     struct bytes timeout;
     int64_t ns;
 
-    if (!find_field(c, "Grpc-Timeout", &timeout))
+    if (!find_field(c, "Grpc-Timeout", &timeout) || timeout.len == 0)
         return true;
     if (!parse_timeout(timeout, &ns)) {
         buf_clear(text);
@@ -510,7 +511,9 @@ static bool take_timeout(struct call *c)
         refuse(c, RPC_INVALID_ARGUMENT, buf_bytes(text));
         return false;
     }
-    if (ns <= 0) {
+    if (ns == 0)
+        return true;
+    if (ns < 0) {
         refuse(c, RPC_DEADLINE_EXCEEDED, BYTES("context deadline exceeded"));
         return false;
     }

@@ -245,6 +245,28 @@ TEST(a_deadline_passes_in_json_too)
     close_rig(&r, &raw);
 }
 
+/* As grpc-gateway has it; one that has passed already is told so. */
+TEST(a_deadline_in_json_of_nothing_is_none)
+{
+    static const char *const none[] = {"", "0S", "-0n", "2305843009213693952H"};
+    struct rpc_rig r;
+    struct raw raw = {0};
+    struct arena arena = {0};
+    open_rig(&r, &raw);
+
+    for (size_t i = 0; i < ARRAY_LEN(none); i++)
+        CHECK_STR(say(&r, &raw,
+                      arena_printf(&arena,
+                                   ECHO "Grpc-Timeout: %s\r\n"
+                                        "Content-Length: 15\r\n\r\n{\"version\":\"a\"}",
+                                   none[i])),
+                  HEAD GRPC DATE "Content-Length: 15\r\n\r\n{\"version\":\"a\"}");
+    CHECK(strstr(say(&r, &raw, ECHO "Grpc-Timeout: -1n\r\nContent-Length: 2\r\n\r\n{}"),
+                 "{\"code\":4,\"message\":\"context deadline exceeded\"}"));
+    arena_free(&arena);
+    close_rig(&r, &raw);
+}
+
 #define UPGRADE                                                                                    \
     "GET /v3/lease/keepalive HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
 #define KEY "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
