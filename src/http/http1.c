@@ -32,6 +32,11 @@ static bool is_visible(uint8_t c)
     return c > ' ' && c < 0x7f;
 }
 
+static bool is_host(uint8_t c)
+{
+    return is_visible(c) && !strchr("@?#\\", c);
+}
+
 static bool all_are(struct bytes text, bool (*is)(uint8_t c))
 {
     for (size_t i = 0; i < text.len; i++)
@@ -136,6 +141,24 @@ static bool looks_like_version(struct bytes text)
            text.at[6] == '.' && is_digit(text.at[7]);
 }
 
+/* How a proxy is asked, "http://host/path", which servers take as well (RFC 9112, 3.2.2): cuts off
+ * what is before the path, and returns the host that it names. */
+static struct bytes cut_host(struct bytes *target)
+{
+    static const char *const schemes[] = {"http://", "https://"};
+
+    for (size_t i = 0; i < ARRAY_LEN(schemes); i++) {
+        size_t len = strlen(schemes[i]);
+        if (target->len <= len || !same_word(bytes_of(target->at, len), schemes[i]))
+            continue;
+        struct bytes rest = bytes_of(target->at + len, target->len - len);
+        struct bytes host = cut_at(&rest, '/');
+        *target = bytes_of(host.at + host.len, target->len - len - host.len);
+        return host;
+    }
+    return bytes_of(NULL, 0);
+}
+
 static enum http1_found parse_request_line(struct http1_reader *r, struct bytes line)
 {
     r->verb = cut_at(&line, ' ');
@@ -144,7 +167,8 @@ static enum http1_found parse_request_line(struct http1_reader *r, struct bytes 
         return bad(r, 400, "malformed verb");
     if (!looks_like_version(line))
         return bad(r, 400, "malformed request line");
-    if (r->target.len == 0 || !all_are(r->target, is_visible) ||
+    r->host = cut_host(&r->target);
+    if (r->target.len == 0 || !all_are(r->target, is_visible) || !all_are(r->host, is_host) ||
         (r->target.at[0] != '/' && !bytes_equal(r->target, BYTES("*"))))
         return bad(r, 400, "malformed target");
     /* How HTTP/2 begins, and gRPC with it: Go's server takes it for a request that its handlers
@@ -245,6 +269,9 @@ static enum http1_found parse_head(struct http1_reader *r)
     if (r->kind == HTTP1_REQUEST && count_fields(r, "Host") != 1 &&
         !(r->is_1_0 && count_fields(r, "Host") == 0))
         return bad(r, 400, "missing or repeated host");
+    for (size_t i = 0; i < r->field_count && r->host.len > 0; i++)
+        if (same_word(r->fields[i].name, "Host"))
+            r->fields[i].value = r->host;
     r->keep_alive =
         r->is_1_0 ? any_lists(r, "Connection", "keep-alive") : !any_lists(r, "Connection", "close");
     r->expects_continue = !r->is_1_0 && any_lists(r, "Expect", "100-continue");

@@ -47,6 +47,7 @@ struct http1_reader {
 
     /* The head, from HTTP1_HEAD until http1_next. */
     struct bytes verb, target; /* of a request */
+    struct bytes host;         /* that the target named, if any: it has replaced the field's */
     unsigned status;           /* of a response */
     struct bytes reason;
     struct http1_field fields[HTTP1_FIELDS_MAX];

@@ -107,6 +107,22 @@ TEST(http1_responses_are_read)
                "200 fields=1 [half] cut short\n");
 }
 
+/* The host that a target names counts, not the one of the field: those who may ask are told apart
+ * by it. */
+TEST(http1_reads_a_target_with_a_host)
+{
+    struct bytes data = BYTES("GET HTTPS://b:1/c?d=/ HTTP/1.1\r\nHost: a\r\n\r\n"), piece;
+    struct http1_reader r;
+    bool found;
+
+    http1_init(&r, HTTP1_REQUEST);
+    CHECK_EQ(http1_read(&r, &data, &piece), HTTP1_HEAD);
+    CHECK_BYTES(r.target, BYTES("/c?d=/"));
+    CHECK_BYTES(http1_field(&r, "Host", &found), BYTES("b:1"));
+    CHECK(found);
+    http1_free(&r);
+}
+
 TEST(http1_is_strict)
 {
     static const struct {
@@ -121,7 +137,9 @@ TEST(http1_is_strict)
         {"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", "bad 400: HTTP/2 is not spoken here\n"},
         {"GET / HTTP/1.1 \r\nHost: a\r\n\r\n", "bad 400: malformed request line\n"},
         {"GET  / HTTP/1.1\r\nHost: a\r\n\r\n", "bad 400: malformed request line\n"},
-        {"GET http://a/ HTTP/1.1\r\nHost: a\r\n\r\n", "bad 400: malformed target\n"},
+        {"GET http://a HTTP/1.1\r\nHost: a\r\n\r\n", "bad 400: malformed target\n"},
+        {"GET http://b@a/ HTTP/1.1\r\nHost: a\r\n\r\n", "bad 400: malformed target\n"},
+        {"GET ftp://a/ HTTP/1.1\r\nHost: a\r\n\r\n", "bad 400: malformed target\n"},
         {"GET /\x01 HTTP/1.1\r\nHost: a\r\n\r\n", "bad 400: malformed target\n"},
         {"GET / HTTP/1.1\r\n\r\n", "bad 400: missing or repeated host\n"},
         {"GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n", "bad 400: missing or repeated host\n"},
