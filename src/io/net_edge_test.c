@@ -100,6 +100,46 @@ TEST(a_write_just_before_on_closed_is_canceled_before_it)
     rig_close(&rig);
 }
 
+struct late_call {
+    struct event event;
+    void (*call)(struct conn *c);
+    struct conn *conn;
+};
+
+static void call_late(struct event *e)
+{
+    struct late_call *late = container_of(e, struct late_call, event);
+
+    late->call(late->conn);
+}
+
+/* As above; and the end of what the other one says has come, and was not shown yet. */
+TEST(a_resume_just_before_on_closed_comes_too_late)
+{
+    struct rig rig;
+    struct end client = {0};
+    rig_open_real(&rig);
+    struct listener *l = end_connect_pair(&rig, &client);
+    struct late_call pause = {{.run = call_late}, conn_pause, end_server.conn};
+    struct late_call resume = {{.run = call_late}, conn_resume, end_server.conn};
+    conn_pause(client.conn); /* so that it puts nothing into the inbox */
+    conn_pause(end_server.conn);
+    conn_shutdown(client.conn);
+    rig_for_ms(&rig, 20);
+    conn_resume(end_server.conn);
+    inbox_put(rig.io->inbox, &pause.event); /* runs when the end was read, and before it is shown */
+    rig_for_ms(&rig, 20);
+
+    conn_close(end_server.conn, ERR_OK);
+    inbox_put(rig.io->inbox, &resume.event);
+    rig_until(&rig, &end_server.closed, 1);
+
+    CHECK(inbox_is_empty(rig.io->inbox)); /* on_closed is the last that is heard of it */
+    CHECK_EQ(end_server.ended, 0);
+    end_close_pair(&rig, l, &client);
+    rig_close(&rig);
+}
+
 static struct end multitude[300];
 
 static void admit_one_of_many(struct listener *l, struct conn *c)

@@ -219,7 +219,7 @@ static void resume_reading(struct conn *base)
 
     c->paused = false;
     start_reading(c);
-    if (c->in || (c->ended && !c->end_shown))
+    if (!c->closing && (c->in || (c->ended && !c->end_shown)))
         post_readable(c);
 }
 
@@ -397,6 +397,7 @@ static void finish(struct event *e)
         c->net->refused--;
     assert(c->queue.unreported == 0);
     assert(!c->in);
+    assert(!c->readable.queued);
     c->net->conns--;
     mem_free(c);
     if (l)
