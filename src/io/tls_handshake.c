@@ -102,29 +102,53 @@ void tls_describe_mismatch(struct tls_conn *c, X509 *leaf)
     tls_describe_names(c, leaf);
 }
 
+/* False: it is none, whatever the certificate says, and may be shorter than one. */
+static bool ip_text(const ASN1_OCTET_STRING *ip, char out[static INET6_ADDRSTRLEN])
+{
+    int len = ASN1_STRING_length(ip);
+
+    if (len != 4 && len != 16)
+        return false;
+    return inet_ntop(len == 4 ? AF_INET : AF_INET6, ASN1_STRING_get0_data(ip), out,
+                     INET6_ADDRSTRLEN) != NULL;
+}
+
+/* False: it is of another kind. An address is written to `text`. */
+static bool name_of_kind(const GENERAL_NAME *name, int kind, char text[static INET6_ADDRSTRLEN],
+                         struct bytes *out)
+{
+    if (name->type != kind)
+        return false;
+    if (kind == GEN_DNS) {
+        *out = bytes_of(ASN1_STRING_get0_data(name->d.dNSName),
+                        (size_t)ASN1_STRING_length(name->d.dNSName));
+        return true;
+    }
+    if (!ip_text(name->d.iPAddress, text))
+        return false;
+    *out = bytes_of_str(text);
+    return true;
+}
+
 void tls_describe_names(struct tls_conn *c, X509 *leaf)
 {
     GENERAL_NAMES *names = X509_get_ext_d2i(leaf, NID_subject_alt_name, NULL, NULL);
     struct buf *why = &c->why;
     struct net_address host;
-    bool wants_ip = net_address_of_host(c->host, 0, &host) == ERR_OK;
+    int kind = net_address_of_host(c->host, 0, &host) == ERR_OK ? GEN_IPADD : GEN_DNS;
     size_t before;
 
     buf_append_str(why, "x509: certificate is valid for ");
     before = why->len;
     for (int i = 0; i < sk_GENERAL_NAME_num(names) && why->len - before < TLS_SANS_BYTES_MAX; i++) {
-        const GENERAL_NAME *name = sk_GENERAL_NAME_value(names, i);
-        char text[INET6_ADDRSTRLEN] = "";
+        char text[INET6_ADDRSTRLEN];
+        struct bytes name;
 
-        if (name->type == (wants_ip ? GEN_IPADD : GEN_DNS) && why->len > before)
+        if (!name_of_kind(sk_GENERAL_NAME_value(names, i), kind, text, &name))
+            continue;
+        if (why->len > before)
             buf_append_str(why, ", ");
-        if (!wants_ip && name->type == GEN_DNS)
-            buf_append(why, bytes_of(ASN1_STRING_get0_data(name->d.dNSName),
-                                     (size_t)ASN1_STRING_length(name->d.dNSName)));
-        else if (wants_ip && name->type == GEN_IPADD &&
-                 inet_ntop(ASN1_STRING_length(name->d.iPAddress) == 4 ? AF_INET : AF_INET6,
-                           ASN1_STRING_get0_data(name->d.iPAddress), text, sizeof(text)))
-            buf_append_str(why, text);
+        buf_append(why, name);
     }
     GENERAL_NAMES_free(names);
     buf_printf(why, ", not %s", c->host);
@@ -252,13 +276,7 @@ static const char *san_text(struct tls_conn *c, const GENERAL_NAME *name)
     case GEN_URI: /* all of them are in the same place */
         return is_text(name->d.ia5) ? copy_text(c, name->d.ia5) : NULL;
     case GEN_IPADD:
-        if (ASN1_STRING_length(name->d.iPAddress) != 4 &&
-            ASN1_STRING_length(name->d.iPAddress) != 16)
-            return NULL;
-        if (!inet_ntop(ASN1_STRING_length(name->d.iPAddress) == 4 ? AF_INET : AF_INET6,
-                       ASN1_STRING_get0_data(name->d.iPAddress), text, sizeof(text)))
-            return NULL;
-        return arena_printf(&c->names, "%s", text);
+        return ip_text(name->d.iPAddress, text) ? arena_printf(&c->names, "%s", text) : NULL;
     default:
         return NULL;
     }

@@ -383,6 +383,8 @@ TEST(tls_lets_in_who_lives_where_his_certificate_says)
         {"IP:127.0.0.1", NULL},
         {"IP:10.0.0.9,IP:fd00::9",
          "\"error\":\"x509: certificate is valid for 10.0.0.9, fd00::9, not 127.0.0.1\""},
+        {"DER:30:0d:87:05:01:02:03:04:05:87:04:0a:00:00:09", /* five bytes are no address */
+         "\"error\":\"x509: certificate is valid for 10.0.0.9, not 127.0.0.1\""},
         {"IP:10.0.0.9,DNS:m1.a.example", NULL}, /* one of its names has the address, */
         {"DNS:m2.a.example,DNS:m1.a.example", NULL},
         {"DNS:*.b.example,DNS:*.a.example", NULL}, /* or the address one of its names */
