@@ -235,18 +235,34 @@ static bool has_hostname(X509 *leaf, struct bytes name)
                            NULL) == 1;
 }
 
-static bool has_cn(X509 *leaf, struct bytes cn)
+/* The last one, as in Go. One with a zero byte in it is none: a name is what all of it says. */
+void tls_common_name(X509 *leaf, struct buf *out)
 {
     const X509_NAME *subject = X509_get_subject_name(leaf);
+    unsigned char *text = NULL;
     int last = -1;
 
-    /* Go takes the last one. */
     for (int i; (i = X509_NAME_get_index_by_NID(subject, NID_commonName, last)) >= 0;)
         last = i;
     if (last < 0)
-        return cn.len == 0;
-    const ASN1_STRING *text = X509_NAME_ENTRY_get_data(X509_NAME_get_entry(subject, last));
-    return bytes_equal(cn, bytes_of(ASN1_STRING_get0_data(text), (size_t)ASN1_STRING_length(text)));
+        return;
+    int len =
+        ASN1_STRING_to_UTF8(&text, X509_NAME_ENTRY_get_data(X509_NAME_get_entry(subject, last)));
+    struct bytes name = bytes_of(text, len > 0 ? (size_t)len : 0);
+    if (name.len > 0 && !memchr(name.at, 0, name.len) && bytes_are_utf8(name))
+        buf_append(out, name);
+    OPENSSL_free(text);
+    ERR_clear_error();
+}
+
+static bool has_cn(X509 *leaf, struct bytes cn)
+{
+    struct buf name = {0};
+
+    tls_common_name(leaf, &name);
+    bool is_it = bytes_equal(cn, buf_bytes(&name));
+    buf_free(&name);
+    return is_it;
 }
 
 bool tls_is_allowed(const struct tls *t, X509 *leaf)

@@ -252,18 +252,14 @@ static const char *copy_text(struct tls_conn *c, const ASN1_STRING *s)
     return arena_printf(&c->names, "%.*s", ASN1_STRING_length(s), ASN1_STRING_get0_data(s));
 }
 
-/* The last one, as in Go. One with a zero byte in it is none: a name is what all of it says. Who
- * has none is somebody all the same, whose certificate was verified. */
+/* Who has none is somebody all the same, whose certificate was verified. */
 static void note_cn(struct tls_conn *c, X509 *leaf)
 {
-    const X509_NAME *subject = X509_get_subject_name(leaf);
-    int last = -1;
+    struct buf name = {0};
 
-    for (int i; (i = X509_NAME_get_index_by_NID(subject, NID_commonName, last)) >= 0;)
-        last = i;
-    const ASN1_STRING *text =
-        last < 0 ? NULL : X509_NAME_ENTRY_get_data(X509_NAME_get_entry(subject, last));
-    c->base.info.cn = text && is_text(text) ? copy_text(c, text) : "";
+    tls_common_name(leaf, &name);
+    c->base.info.cn = arena_copy_str(&c->names, buf_bytes(&name));
+    buf_free(&name);
 }
 
 static const char *san_text(struct tls_conn *c, const GENERAL_NAME *name)

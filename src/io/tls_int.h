@@ -124,6 +124,8 @@ void tls_contexts_close(struct tls *t);
 /* On a worker. The caller's own, of files as they are now; NULL: *why. */
 SSL_CTX *tls_context(struct tls *t, struct tls_identity *identity, struct buf *why);
 bool tls_is_allowed(const struct tls *t, X509 *leaf);
+/* Appends the common name in UTF-8, whatever it is written in; nothing if it is no text. */
+void tls_common_name(X509 *leaf, struct buf *out);
 
 /* --- tls_handshake.c --- */
 
