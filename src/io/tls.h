@@ -28,7 +28,8 @@
  *               certificates of those we trust are read once. A list of revoked ones is read for
  *               each connection.
  *            5. Who comes again may resume his session (by a ticket: nothing is kept here), but
- *               what his certificate must not be (revoked, expired, another's) is checked anew.
+ *               what his certificate must not be (expired, another's) is checked anew. Where there
+ *               is a list of revoked ones nobody does: a ticket does not say who has signed it.
  * Not here   Which addresses are listened on, who may do what (the server, api).
  * Leans on   OpenSSL 3, whose one door io/tls*.c is. The simulator has no TLS.
  */

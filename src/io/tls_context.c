@@ -342,6 +342,11 @@ static void set_up_server(struct tls *t, SSL_CTX *context)
     if (SSL_CTX_set_session_id_context(context, session_context, sizeof(session_context)) != 1 ||
         SSL_CTX_set_num_tickets(context, 1) != 1)
         fatal("libssl: cannot resume sessions");
+    /* A ticket holds the certificate, and not who signed it: that one may be revoked, too. */
+    if (is_said(t->options.crl_file)) {
+        SSL_CTX_set_options(context, SSL_OP_NO_TICKET);
+        SSL_CTX_set_num_tickets(context, 0);
+    }
     if (t->options.requires_cert)
         SSL_CTX_set_verify(context, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, NULL);
     if (t->options.requires_cert && t->ca_names)
