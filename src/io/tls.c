@@ -223,6 +223,16 @@ static void fail_to_read(struct tls_conn *c, int error)
     fail(c, ERR_MALFORMED);
 }
 
+/* A new key, or an alert. Our goodbye was the last that goes out, though whoever lingers is heard,
+ * and SSL answers him still: that is dropped, as the connection below takes no more. */
+static void send_answer(struct tls_conn *c)
+{
+    if (c->shutdown_sent)
+        buf_clear(&c->tls->cipher);
+    else
+        send_cipher(c);
+}
+
 static void read_record(struct tls_conn *c)
 {
     size_t got;
@@ -231,7 +241,7 @@ static void read_record(struct tls_conn *c)
     int result = SSL_read_ex(c->ssl, c->tls->plain, TLS_RECORD_BYTES, &got);
     int error = result == 1 ? SSL_ERROR_NONE : SSL_get_error(c->ssl, result);
     if (c->tls->cipher.len > 0)
-        send_cipher(c); /* a new key, or an alert */
+        send_answer(c);
     if (result == 1)
         c->base.on->on_data(&c->base, bytes_of(c->tls->plain, got));
     else if (error == SSL_ERROR_ZERO_RETURN)

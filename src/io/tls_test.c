@@ -773,6 +773,38 @@ CONTRACT(tls_1_3_resumes_a_session)
     resume(rig, TLS1_3_VERSION);
 }
 
+static void guest_asks_for_new_keys(struct rig *rig, struct guest *g)
+{
+    CHECK_EQ(SSL_key_update(g->ssl, SSL_KEY_UPDATE_REQUESTED), 1);
+    CHECK_EQ(SSL_do_handshake(g->ssl), 1);
+    guest_move(rig, g);
+}
+
+/* Whoever is heard out after our goodbye may ask for new keys, which SSL would answer. */
+CONTRACT(tls_answers_no_questions_about_keys_after_its_goodbye)
+{
+    struct guest_rig r;
+    struct guest g;
+    make_certs();
+    guest_rig_open(rig, &r, mutual(rig), TLS1_3_VERSION);
+    CHECK(guest_shake(rig, &g, r.context, NULL, r.listener));
+    struct end *server = &servers[1];
+    conn_shutdown(server->conn);
+    rig_until(rig, &g.end.ended, 1);
+    size_t got = g.end.got.len;
+
+    for (unsigned i = 0; i < 5; i++)
+        guest_asks_for_new_keys(rig, &g);
+    CHECK_EQ(SSL_write(g.ssl, "a last word", 11), 11);
+    while (server->got_bytes < 11)
+        guest_move(rig, &g);
+
+    CHECK_EQ(g.end.got.len, got);
+    CHECK_EQ(server->closed, 0);
+    guest_leave(rig, &g);
+    guest_rig_close(rig, &r);
+}
+
 /* A ticket does not say who has signed the certificate, and that one may be on the list, too. */
 static void begin_anew(struct rig *rig, int version)
 {
