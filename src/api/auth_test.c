@@ -804,6 +804,34 @@ TEST(a_certificate_names_its_user_but_not_through_the_gateway)
     api_rig_options.client_cert_auth = false;
 }
 
+/* What is put into the log must be understood by everybody who reads it. */
+TEST(a_name_that_is_no_text_does_not_get_into_the_log)
+{
+    struct auth_counter t;
+    struct pb_put_request put = {.key = BYTES("a"), .value = BYTES("x")};
+    struct bytes name = BYTES("M\xfcller");
+    api_rig_options.client_cert_auth = true;
+    counter_open(&t);
+    struct rpc_event e = {.kind = RPC_MESSAGE,
+                          .is_first = true,
+                          .call = 1ull << 32 | 900,
+                          .method = API_KV_PUT,
+                          .client_api_version_is_utf8 = true,
+                          .has_certificate = true};
+    struct rpc_event gone = {.kind = RPC_GONE, .call = e.call};
+
+    pb_encode_put_request(&put, &e.content);
+    e.message.len = (uint32_t)e.content.len;
+    e.cn = (struct rpc_span){e.message.len, (uint32_t)name.len};
+    buf_append(&e.content, name);
+    api_event(t.k.api, &e);
+    api_rig_for_ms(&t.k, 100);
+
+    api_event(t.k.api, &gone);
+    counter_close(&t);
+    api_rig_options.client_cert_auth = false;
+}
+
 TEST(without_client_cert_auth_a_certificate_is_nobodys)
 {
     struct auth_counter t;

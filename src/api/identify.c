@@ -102,6 +102,14 @@ static bool identify_by_token(struct call *c, struct bytes token)
     return true;
 }
 
+/* One that is no text is nobody's: it goes into the log, where a name has to be one. */
+static struct bytes name_in_certificate(const struct call *c)
+{
+    struct bytes name = rpc_event_bytes(&c->first, c->first.cn);
+
+    return bytes_are_utf8(name) ? name : bytes_of(NULL, 0);
+}
+
 static bool certificate_counts(const struct call *c)
 {
     return api_of(c)->o.client_cert_auth && c->first.has_certificate && !c->first.through_gateway;
@@ -119,7 +127,7 @@ enum result api_call_identify(struct call *c)
             return RESULT_AUTH_INVALID_TOKEN;
     } else if (certificate_counts(c)) {
         c->token_look.was_good = false;
-        set_identity(c, rpc_event_bytes(&c->first, c->first.cn), auth_revision(a->o.auth));
+        set_identity(c, name_in_certificate(c), auth_revision(a->o.auth));
     } else {
         c->base.identity = (struct identity){0};
     }

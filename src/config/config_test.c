@@ -603,6 +603,7 @@ const struct config_refusal config_refusals[] = {
     {"--auth-token=simple,x", "", CONFIG_BAD, "auth: invalid auth options"},
     {"--auth-token=JWT", "", CONFIG_BAD, "auth: invalid auth options"},
     {"--memory-mlock", "", CONFIG_BAD, "flag --memory-mlock is not supported yet"},
+    {"--name=M\xfcller", "", CONFIG_BAD, "--name is not valid UTF-8"},
     {"--enable-pprof", "", CONFIG_BAD,
      "flag --enable-pprof is not supported yet: there is no Go runtime to profile"},
     {"--enable-distributed-tracing", "", CONFIG_BAD,
