@@ -20,6 +20,8 @@
 #define RECOMMENDED_REQUEST_BYTES (10 * MIB)
 #define NOTICE_DEFAULT_NS         (600 * NS_PER_S)
 #define NOTICE_MIN_NS             (100 * NS_PER_MS)
+#define ETCDS_BATCH               1000 /* of a compaction, and the pause after it */
+#define ETCDS_SLEEP_NS            (10 * (int64_t)NS_PER_MS)
 #define WARNING_UNARY_DEFAULT_NS  (300 * NS_PER_MS)
 #define DEFAULT_BCRYPT_COST       10
 #define DEFAULT_TOKEN_TTL_S       300
@@ -209,6 +211,8 @@ static bool check_compaction(struct maker *m)
     const char *mode = maker_value(m, FLAG_AUTO_COMPACTION_MODE)->text;
     int64_t hash_ns = maker_value(m, FLAG_COMPACT_HASH_CHECK_TIME)->integer;
     int64_t corrupt_ns = maker_value(m, FLAG_CORRUPT_CHECK_TIME)->integer;
+    int64_t batch = maker_value(m, FLAG_COMPACTION_BATCH_LIMIT)->integer;
+    int64_t sleep_ns = maker_value(m, FLAG_COMPACTION_SLEEP_INTERVAL)->integer;
 
     if (mode[0] == 0)
         return maker_refuse(m, "undefined auto-compaction-mode");
@@ -222,6 +226,15 @@ static bool check_compaction(struct maker *m)
                             (double)hash_ns / (double)NS_PER_S);
     if (corrupt_ns < 0) /* etcd dies of it, when it starts the clock */
         return maker_refuse(m, "--corrupt-check-time must not be negative");
+    if (batch < 0 || sleep_ns < 0) /* etcd never comes to the end of a compaction then */
+        return maker_refuse(m, "--compaction-%s must not be negative",
+                            batch < 0 ? "batch-limit" : "sleep-interval");
+    batch = batch > 0 ? batch : ETCDS_BATCH;
+    sleep_ns = sleep_ns > 0 ? sleep_ns : ETCDS_SLEEP_NS;
+    if (batch != ETCDS_BATCH || sleep_ns != ETCDS_SLEEP_NS) { /* else it need not pause at all */
+        m->out->compaction_batch = (uint64_t)batch;
+        m->out->compaction_sleep_ns = sleep_ns;
+    }
     m->out->compact_hash_check_ns = hash_ns;
     m->out->corrupt_check_ns = corrupt_ns;
     return true;

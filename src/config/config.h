@@ -140,6 +140,8 @@ struct config {
     int64_t warning_unary_ns;        /* the same for a call */
     int64_t corrupt_check_ns;        /* between two checks of the whole store; 0: there are none */
     int64_t compact_hash_check_ns;   /* between two of compactions, where the gate is on */
+    uint64_t compaction_batch;       /* revisions between two pauses of a compaction; 0: no bound */
+    int64_t compaction_sleep_ns;     /* a pause */
     struct gates gates;              /* of features */
     uint64_t bootstrap_defrag_bytes; /* that it must free; 0: there is none */
 

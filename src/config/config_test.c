@@ -139,6 +139,8 @@ static void describe(const struct config *c, struct buf *out)
                gates_initial_corrupt_check(c->gates));
     buf_printf(out, "compact_check_ns=%" PRId64 "\ncompact_check=%d\n", c->compact_hash_check_ns,
                gates_compact_hash_check(c->gates));
+    buf_printf(out, "compaction=%" PRIu64 " then %" PRId64 " ns\n", c->compaction_batch,
+               c->compaction_sleep_ns);
     append_tls(out, "client", &c->client_tls);
     append_tls(out, "peer", &c->peer_tls);
     append_list(out, "suites", c->cipher_suites);
@@ -206,6 +208,7 @@ TEST(no_flags_are_etcds_defaults)
                              "initial_check=0\n"
                              "compact_check_ns=60000000000\n"
                              "compact_check=0\n"
+                             "compaction=0 then 0 ns\n"
                              "client_tls=,,,,, auth=0 makes=0 skips=0\n"
                              "client_hosts=\n"
                              "client_cns=\n"
@@ -358,6 +361,10 @@ static const struct {
     {"--feature-gates=InitialCorruptCheck=true,CompactHashCheck=true", "compact_check=1"},
     {"--corrupt-check-time=10s", "corrupt_check_ns=10000000000"},
     {"--compact-hash-check-time=1s", "compact_check_ns=1000000000"},
+    {"--compaction-batch-limit=7", "compaction=7 then 10000000 ns"},
+    {"--compaction-sleep-interval=1s", "compaction=1000 then 1000000000 ns"},
+    {"--compaction-batch-limit=7|--compaction-sleep-interval=1s",
+     "compaction=7 then 1000000000 ns"},
     {"--auto-compaction-retention=2", "retention=7200000000000ns"},
     {"--auto-compaction-retention=+1", "retention=3600000000000ns"},
     {"--auto-compaction-retention=", "retention=0ns"},
@@ -604,6 +611,10 @@ const struct config_refusal config_refusals[] = {
     {"--auth-token=JWT", "", CONFIG_BAD, "auth: invalid auth options"},
     {"--memory-mlock", "", CONFIG_BAD, "flag --memory-mlock is not supported yet"},
     {"--name=M\xfcller", "", CONFIG_BAD, "--name is not valid UTF-8"},
+    {"--compaction-batch-limit=-1", "", CONFIG_BAD,
+     "--compaction-batch-limit must not be negative"},
+    {"--compaction-sleep-interval=-1ms", "", CONFIG_BAD,
+     "--compaction-sleep-interval must not be negative"},
     {"--enable-pprof", "", CONFIG_BAD,
      "flag --enable-pprof is not supported yet: there is no Go runtime to profile"},
     {"--enable-distributed-tracing", "", CONFIG_BAD,

@@ -186,10 +186,6 @@ static bool is_default_in_other_words(const struct flags *f, enum flag_id id)
         return strcmp(value->text, "array") != 0; /* there are two, and any other word is a map */
     case FLAG_BACKEND_BATCH_LIMIT:
         return value->integer == 10000;
-    case FLAG_COMPACTION_BATCH_LIMIT:
-        return value->integer == 1000;
-    case FLAG_COMPACTION_SLEEP_INTERVAL:
-        return value->integer == 10 * (int64_t)1000000;
     case FLAG_WARNING_UNARY_REQUEST_DURATION:
         return value->integer == 0;
     case FLAG_RAFT_READ_TIMEOUT:

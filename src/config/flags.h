@@ -192,6 +192,10 @@ enum flag_section {
       "Time between two comparisons of all members' stores, by the leader (0: none).")             \
     X(COMPACT_HASH_CHECK_TIME, "compact-hash-check-time", DURATION, "1m0s", TUNING,                \
       "Time between two comparisons of compactions, if CompactHashCheck is on.")                   \
+    X(COMPACTION_BATCH_LIMIT, "compaction-batch-limit", INT, "0", TUNING,                          \
+      "Revisions that a compaction looks at before it pauses (0: 1000, if it pauses).")            \
+    X(COMPACTION_SLEEP_INTERVAL, "compaction-sleep-interval", DURATION, "0s", TUNING,              \
+      "How long it pauses then (0: 10ms, if there is a batch limit; else not at all).")            \
     X(DOWNGRADE_CHECK_TIME, "downgrade-check-time", DURATION, "5s", TUNING,                        \
       "Time between two looks whether a downgrade is over (0: none).")                             \
     X(BOOTSTRAP_DEFRAG_THRESHOLD, "bootstrap-defrag-threshold-megabytes", UINT, "0", TUNING,       \
@@ -232,9 +236,7 @@ enum flag_section {
     X(TRACING_ADDRESS, "distributed-tracing-address", TEXT, "localhost:4317")                      \
     X(TRACING_SERVICE_NAME, "distributed-tracing-service-name", TEXT, "etcd")                      \
     X(TRACING_INSTANCE_ID, "distributed-tracing-instance-id", TEXT, "")                            \
-    X(TRACING_SAMPLING_RATE, "distributed-tracing-sampling-rate", INT, "0")                        \
-    X(COMPACTION_BATCH_LIMIT, "compaction-batch-limit", INT, "0")                                  \
-    X(COMPACTION_SLEEP_INTERVAL, "compaction-sleep-interval", DURATION, "0s")
+    X(TRACING_SAMPLING_RATE, "distributed-tracing-sampling-rate", INT, "0")
 
 /* X(id, name, kind, default): etcd takes them and does nothing, so there is nothing to support. */
 #define FLAGS_OF_OLD(X)                                                                            \

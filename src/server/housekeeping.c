@@ -8,8 +8,10 @@
 
 void housekeeping_stop(struct housekeeping *h)
 {
-    if (h->o.clock)
-        timer_stop(h->o.clock, &h->settle_timer);
+    if (!h->o.clock)
+        return;
+    timer_stop(h->o.clock, &h->settle_timer);
+    timer_stop(h->o.clock, &h->compact_timer);
 }
 
 /* Leases that were found to have expired are asked for anew: those that the new state has and the
@@ -64,23 +66,50 @@ static void count_slice(struct housekeeping *h, uint64_t began_ns, uint64_t now_
     h->compaction_began_ns = 0;
 }
 
-/* True if there is more to be removed at once. */
-static bool compact_some(struct housekeeping *h)
+/* One that does not pause has a batch that never ends. */
+static uint64_t batch_of(const struct housekeeping_options *o)
 {
-    if (!mvcc_compact_pending(h->o.mvcc) || mvcc_compact_waiting(h->o.mvcc))
-        return false;
-    uint64_t began_ns = clock_now_ns(h->o.clock);
-    bool done = mvcc_compact_some(h->o.mvcc, h->o.compact_steps);
-    count_slice(h, began_ns, clock_now_ns(h->o.clock));
-    if (!mvcc_compact_pending(h->o.mvcc))
-        log_info(h->o.logger, "finished scheduled compaction",
-                 LOG_I64("compact-revision", mvcc_compact_revision(h->o.mvcc)));
-    return !done;
+    return o->compact_batch == 0 ? UINT64_MAX : o->compact_batch;
 }
 
 static void go_on(struct timer *t)
 {
     (void)t; /* it made the inbox wake us: that was all */
+}
+
+/* How much may be looked at in one slice. */
+static unsigned slice_of_batch(const struct housekeeping *h)
+{
+    return h->batch_left < h->o.compact_steps ? (unsigned)h->batch_left : h->o.compact_steps;
+}
+
+static void pause_after_batch(struct housekeeping *h, unsigned steps)
+{
+    h->batch_left -= steps;
+    if (h->batch_left > 0)
+        return;
+    h->batch_left = batch_of(&h->o);
+    if (h->o.compact_pause_ns == 0)
+        return;
+    h->compact_timer.on_time = go_on;
+    timer_start(h->o.clock, &h->compact_timer, h->o.compact_pause_ns);
+}
+
+/* True if there is more to be removed at once. */
+static bool compact_some(struct housekeeping *h)
+{
+    if (!mvcc_compact_pending(h->o.mvcc) || mvcc_compact_waiting(h->o.mvcc) ||
+        timer_is_set(&h->compact_timer))
+        return false;
+    uint64_t began_ns = clock_now_ns(h->o.clock);
+    unsigned steps = slice_of_batch(h);
+    bool done = mvcc_compact_some(h->o.mvcc, steps);
+    count_slice(h, began_ns, clock_now_ns(h->o.clock));
+    pause_after_batch(h, steps);
+    if (!mvcc_compact_pending(h->o.mvcc))
+        log_info(h->o.logger, "finished scheduled compaction",
+                 LOG_I64("compact-revision", mvcc_compact_revision(h->o.mvcc)));
+    return !done && !timer_is_set(&h->compact_timer);
 }
 
 /* True if there is more to be done at once: watchers have waited for the end of it. */
@@ -414,6 +443,7 @@ void housekeeping_init(struct housekeeping *h, const struct housekeeping_options
         h->o.settle_steps = MVCC_SLICE_STEPS;
     if (h->o.compact_steps == 0)
         h->o.compact_steps = MVCC_SLICE_STEPS;
+    h->batch_left = batch_of(&h->o);
     snprintf(h->storage_version, sizeof(h->storage_version), "%s", storage_version);
     want_snapshot_if_lowering(h);
 }
@@ -456,6 +486,7 @@ void housekeeping_check(const struct housekeeping *h)
 {
     struct version version;
 
+    assert(h->batch_left > 0);
     assert(h->revoked <= h->expired_count);
     assert(h->expired_count <= ARRAY_LEN(h->expired));
     assert(!h->is_published || h->publish_id != 0);

@@ -56,6 +56,8 @@ struct housekeeping_options {
     uint64_t publish_retry_ms;
     uint64_t downgrade_check_ms; /* how often to see whether a downgrade is over; 0: never */
     unsigned settle_steps, compact_steps; /* in one slice; 0: MVCC_SLICE_STEPS */
+    uint64_t compact_batch; /* steps of a compaction until it pauses; 0: it does not */
+    uint64_t compact_pause_ns;
 };
 
 /* Compactions, as far as they were carried out here. */
@@ -75,7 +77,8 @@ struct housekeeping {
     uint64_t last_commit_ms;
     uint64_t next_lease_ms, next_checkpoint_ms, next_version_ms, next_downgrade_ms;
     uint64_t next_publish_ms, next_alarm_ms;
-    struct timer settle_timer;
+    struct timer settle_timer, compact_timer;
+    uint64_t batch_left; /* of a compaction, until it pauses */
     char storage_version[VERSION_TEXT_MAX], cluster_version[VERSION_TEXT_MAX];
     bool alarm_is_due;
     int64_t expired[LEASE_REVOKES_MAX]; /* leases to be revoked: those from `revoked` on */

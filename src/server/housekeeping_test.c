@@ -251,6 +251,37 @@ TEST(a_large_delete_is_settled_in_slices_with_a_pause_between_them)
     rig_close(&r);
 }
 
+/* As --compaction-batch-limit and --compaction-sleep-interval say. */
+TEST(a_compaction_pauses_after_each_batch)
+{
+    struct housekeeping_rig r;
+    unsigned pauses = 0;
+    rig_open(&r);
+    for (unsigned i = 0; i < 20; i++)
+        CHECK_EQ(apply_rig_put(&r.apply_rig, "k", "v", 0), RESULT_OK);
+    r.house.o.compact_steps = 2;
+    r.house.o.compact_batch = r.house.batch_left = 4;
+    r.house.o.compact_pause_ns = 30000000;
+    CHECK_EQ(mvcc_compact(r.apply_rig.mvcc, 21), MVCC_OK);
+
+    uint64_t began_ns = clock_now_ns(r.house.o.clock);
+    for (unsigned i = 0; mvcc_compact_pending(r.apply_rig.mvcc); i++) {
+        CHECK(i < 1000);
+        bool more = work(&r);
+        backend_rig_settle(&r.apply_rig.backend_rig);
+        if (!timer_is_set(&r.house.compact_timer))
+            continue;
+        CHECK(!more);
+        pauses++;
+        while (timer_is_set(&r.house.compact_timer))
+            CHECK(fake_world_step(r.world));
+    }
+    CHECK(pauses >= 2);
+    CHECK(clock_now_ns(r.house.o.clock) - began_ns >= pauses * r.house.o.compact_pause_ns);
+
+    rig_close(&r);
+}
+
 /* --- the quota --- */
 
 TEST(the_alarm_is_raised_once_per_election_timeout)

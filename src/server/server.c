@@ -181,7 +181,9 @@ static void open_housekeeping(struct server *s, uint64_t limit_ms)
         .publish_retry_ms = limit_ms,
         .downgrade_check_ms = c->downgrade_check_ms,
         .settle_steps = s->options.settle_steps,
-        .compact_steps = s->options.compact_steps};
+        .compact_steps = s->options.compact_steps,
+        .compact_batch = c->compaction_batch,
+        .compact_pause_ns = (uint64_t)c->compaction_sleep_ns};
     struct auto_compaction_options compactions = {.clock = s->io->clock,
                                                   .logger = s->logger,
                                                   .facts = &s->facts,
