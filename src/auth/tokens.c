@@ -12,6 +12,7 @@
 
 struct token {
     struct list link; /* least recently used first: all have the same ttl, so also by their end */
+    uint64_t index;   /* of a simple one */
     uint64_t ends_ms;
     struct jwt_time {
         int64_t from_s, ends_s; /* when it was verified: before that it may not have been good */
@@ -23,8 +24,8 @@ struct token {
 
 struct auth_tokens {
     uint64_t ttl_ms;
-    struct jwt *jwt; /* NULL: simple ones */
-    struct map by_text;
+    struct jwt *jwt;  /* NULL: simple ones */
+    struct map known; /* JWTs by their text, simple ones by their index */
     struct list all;
     uint64_t forgotten;
 };
@@ -45,7 +46,7 @@ struct auth_tokens *auth_tokens_open(uint64_t ttl_ms, uint64_t seed)
     assert(ttl_ms > 0);
 
     t->ttl_ms = ttl_ms;
-    map_init(&t->by_text, MAP_BYTES, seed);
+    map_init(&t->known, MAP_IDS, seed);
     list_init(&t->all);
     return t;
 }
@@ -55,7 +56,7 @@ struct auth_tokens *auth_tokens_open_jwt(struct jwt *jwt, uint64_t seed)
     struct auth_tokens *t = mem_new(struct auth_tokens);
 
     t->jwt = jwt;
-    map_init(&t->by_text, MAP_BYTES, seed);
+    map_init(&t->known, MAP_BYTES, seed);
     list_init(&t->all);
     return t;
 }
@@ -71,13 +72,16 @@ void auth_tokens_close(struct auth_tokens *t)
         return;
     auth_tokens_drop_all(t);
     jwt_close(t->jwt);
-    map_free(&t->by_text);
+    map_free(&t->known);
     mem_free(t);
 }
 
 static void drop(struct auth_tokens *t, struct token *k)
 {
-    map_remove(&t->by_text, text_of(k));
+    if (t->jwt)
+        map_remove(&t->known, text_of(k));
+    else
+        map_remove_id(&t->known, k->index);
     list_remove(&k->link);
     mem_free(k);
     t->forgotten++;
@@ -114,27 +118,71 @@ void auth_tokens_add(struct auth_tokens *t, struct bytes prefix, uint64_t index,
     if (prefix.len == 0 || t->jwt)
         return;
     drop_ended(t, now_ms);
-    if (t->by_text.count == AUTH_TOKENS_MAX)
+    if (t->known.count == AUTH_TOKENS_MAX)
         drop(t, oldest(t));
     struct token *k = new_token(prefix.len + end_len, user.len);
+    k->index = index;
     k->ends_ms = now_ms + t->ttl_ms;
     memcpy(k->text, prefix.at, prefix.len);
     memcpy(k->text + prefix.len, end, end_len);
     memcpy(k->text + k->text_len, user.at, user.len);
     list_push_back(&t->all, &k->link);
-    void *before = map_put(&t->by_text, text_of(k), k);
+    void *before = map_put_id(&t->known, index, k);
     assert(!before); /* no entry is applied twice */
+}
+
+static uint64_t word_difference(const uint8_t *a, const uint8_t *b)
+{
+    uint64_t one, other;
+
+    memcpy(&one, a, sizeof(one));
+    memcpy(&other, b, sizeof(other));
+    return one ^ other;
+}
+
+/* All of it is looked at, wherever the first difference is; the last eight bytes perhaps twice. */
+static bool is_token(const struct token *k, struct bytes text)
+{
+    const size_t word = sizeof(uint64_t);
+    uint64_t difference = 0;
+    size_t i = 0;
+
+    if (k->text_len != text.len)
+        return false;
+    for (; i + word <= text.len; i += word)
+        difference |= word_difference(k->text + i, text.at + i);
+    if (i < text.len && text.len >= word)
+        return (difference |
+                word_difference(k->text + text.len - word, text.at + text.len - word)) == 0;
+    for (; i < text.len; i++)
+        difference |= k->text[i] ^ text.at[i];
+    return difference == 0;
+}
+
+/* Who was here last is at the end of the list, and mostly comes again: calls of one connection are
+ * read together. */
+static struct token *find_simple(const struct auth_tokens *t, struct bytes token)
+{
+    struct token *k = list_empty(&t->all) ? NULL : container_of(t->all.prev, struct token, link);
+    uint64_t index;
+
+    if (!k || is_token(k, token))
+        return k;
+    k = auth_token_index(token, &index) ? map_get_id(&t->known, index) : NULL;
+    return k && is_token(k, token) ? k : NULL;
 }
 
 bool auth_tokens_use(struct auth_tokens *t, struct bytes token, uint64_t now_ms, struct bytes *user)
 {
     drop_ended(t, now_ms);
-    struct token *k = map_get(&t->by_text, token);
+    struct token *k = find_simple(t, token);
     if (!k)
         return false;
     k->ends_ms = now_ms + t->ttl_ms;
-    list_remove(&k->link);
-    list_push_back(&t->all, &k->link);
+    if (t->all.prev != &k->link) {
+        list_remove(&k->link);
+        list_push_back(&t->all, &k->link);
+    }
     *user = user_of(k);
     return true;
 }
@@ -144,7 +192,7 @@ static struct token *remember_jwt(struct auth_tokens *t, struct bytes token,
 {
     struct token *k = new_token(token.len, claims->user.len);
 
-    if (t->by_text.count == AUTH_JWTS_MAX)
+    if (t->known.count == AUTH_JWTS_MAX)
         drop(t, oldest(t));
     k->jwt = (struct jwt_time){
         .from_s = unix_s, .ends_s = claims->ends_s, .auth_revision = claims->revision};
@@ -152,7 +200,7 @@ static struct token *remember_jwt(struct auth_tokens *t, struct bytes token,
     if (claims->user.len > 0)
         memcpy(k->text + token.len, claims->user.at, claims->user.len);
     list_push_back(&t->all, &k->link);
-    void *before = map_put(&t->by_text, text_of(k), k);
+    void *before = map_put(&t->known, text_of(k), k);
     assert(!before);
     return k;
 }
@@ -160,7 +208,7 @@ static struct token *remember_jwt(struct auth_tokens *t, struct bytes token,
 /* NULL: none that is good now. The wall clock may have been set back. */
 static struct token *remembered_jwt(struct auth_tokens *t, struct bytes token, int64_t unix_s)
 {
-    struct token *k = map_get(&t->by_text, token);
+    struct token *k = map_get(&t->known, token);
 
     if (!k)
         return NULL;
@@ -229,7 +277,7 @@ void auth_tokens_drop_all(struct auth_tokens *t)
 
 size_t auth_tokens_count(const struct auth_tokens *t)
 {
-    return t->by_text.count;
+    return t->known.count;
 }
 
 uint64_t auth_tokens_forgotten(const struct auth_tokens *t)
@@ -277,10 +325,10 @@ void auth_tokens_check(const struct auth_tokens *t)
     for (const struct list *link = t->all.next; link != &t->all; link = link->next) {
         const struct token *k = container_of(link, struct token, link);
         assert(k->ends_ms >= ends_ms);
-        assert(map_get(&t->by_text, text_of(k)) == k);
+        assert((t->jwt ? map_get(&t->known, text_of(k)) : map_get_id(&t->known, k->index)) == k);
         ends_ms = k->ends_ms;
         count++;
     }
-    assert(count == t->by_text.count);
+    assert(count == t->known.count);
     assert(count <= (t->jwt ? AUTH_JWTS_MAX : AUTH_TOKENS_MAX));
 }

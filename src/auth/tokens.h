@@ -21,7 +21,8 @@
  *               nor is any when auth is switched off.
  *            2. There are never more than AUTH_TOKENS_MAX: beyond, the one that was not used for
  *               the longest time goes.
- *            3. How long a look takes does not tell how much of a token was right: it is looked up
+ *            3. How long a look takes does not tell how much of a token was right: it is found by
+ *               its index, which is no secret, and all of its letters are compared. A JWT is found
  *               by a keyed hash.
  * Leans on   jwt.h, base. Time comes in: monotonic, and for JWTs that of the wall clock.
  */
