@@ -31,11 +31,15 @@ static size_t place_of(const struct auth_table *t, struct bytes name)
     return low;
 }
 
+/* NULL: another one is there, or none. */
+static struct auth_record *record_at(const struct auth_table *t, size_t place, struct bytes name)
+{
+    return place < t->count && bytes_equal(name_of(t->at[place]), name) ? t->at[place] : NULL;
+}
+
 static struct auth_record *find(const struct auth_table *t, struct bytes name)
 {
-    size_t place = place_of(t, name);
-
-    return place < t->count && bytes_equal(name_of(t->at[place]), name) ? t->at[place] : NULL;
+    return record_at(t, place_of(t, name), name);
 }
 
 static void record_free(struct auth_record *r)
@@ -87,6 +91,17 @@ static void table_free(struct auth_table *t)
 struct auth_record *auth_find_user(const struct auth *a, struct bytes name)
 {
     return find(&a->users, name);
+}
+
+struct auth_record *auth_find_asker(struct auth *a, struct bytes name)
+{
+    const struct auth_table *t = &a->users;
+    struct auth_record *r = record_at(t, a->last_asker, name);
+
+    if (r)
+        return r;
+    a->last_asker = place_of(t, name);
+    return record_at(t, a->last_asker, name);
 }
 
 bool auth_has_role(const struct pb_user *u, struct bytes role)

@@ -70,9 +70,13 @@ struct auth {
     uint64_t revision;
     uint64_t changes; /* of the tables since they were loaded, and one more */
     struct auth_table users, roles;
+    size_t last_asker; /* a place in users, if nothing has moved since */
 };
 
 struct auth_record *auth_find_user(const struct auth *a, struct bytes name);
+
+/* The same, for who asks: calls of one connection come together, and so do their entries. */
+struct auth_record *auth_find_asker(struct auth *a, struct bytes name);
 bool auth_has_role(const struct pb_user *u, struct bytes role);
 
 /* With its ranges merged. */

@@ -42,7 +42,7 @@ static enum auth_result know_asker(struct auth *a, const struct identity *who, s
         return AUTH_USER_EMPTY;
     if (who->auth_revision < a->revision)
         return AUTH_OLD_REVISION;
-    struct auth_record *u = auth_find_user(a, who->user);
+    struct auth_record *u = auth_find_asker(a, who->user);
     if (!u)
         return AUTH_PERMISSION_DENIED;
     auth_merge(a, u);
