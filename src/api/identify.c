@@ -74,16 +74,18 @@ static void remember_look(struct call *c, bool was_good)
                             .at_unix_s = a->facts->unix_seconds};
 }
 
+static void know_again(struct call *c)
+{
+    const struct api *a = api_of(c);
+
+    if (!auth_tokens_jwt(a->o.tokens)) /* that one says what it knew */
+        c->base.identity.auth_revision = auth_revision(a->o.auth);
+}
+
 /* The token itself is nobody's business who reads the log. */
 static bool identify_by_token(struct call *c, struct bytes token)
 {
     struct api *a = api_of(c);
-
-    if (is_still_known(c)) {
-        if (!auth_tokens_jwt(a->o.tokens)) /* that one says what it knew */
-            c->base.identity.auth_revision = auth_revision(a->o.auth);
-        return true;
-    }
     struct auth_moment moment = {.now_ms = a->facts->now_ms,
                                  .unix_s = a->facts->unix_seconds,
                                  .auth_revision = auth_revision(a->o.auth)};
@@ -118,11 +120,16 @@ static bool certificate_counts(const struct call *c)
 enum result api_call_identify(struct call *c)
 {
     struct api *a = api_of(c);
-    struct bytes token = api_call_token(c);
+    bool is_enabled = auth_is_enabled(a->o.auth);
 
+    if (is_enabled && is_still_known(c)) {
+        know_again(c);
+        return RESULT_OK;
+    }
     if (asks_nobody(c))
         return RESULT_OK;
-    if (auth_is_enabled(a->o.auth) && token.len > 0) {
+    struct bytes token = api_call_token(c);
+    if (is_enabled && token.len > 0) {
         if (!identify_by_token(c, token))
             return RESULT_AUTH_INVALID_TOKEN;
     } else if (certificate_counts(c)) {
@@ -135,15 +142,15 @@ enum result api_call_identify(struct call *c)
 }
 
 /* Is its token of an entry that is still to come? Most are known, and then the look is not in vain:
- * whoever asks next need not look again. */
+ * whoever asks next need not look again. What was good once does not come any more. */
 bool api_call_awaits_token(struct call *c, uint64_t *index)
 {
     const struct api *a = api_of(c);
 
-    if (!auth_is_enabled(a->o.auth) || !a->o.tokens || auth_tokens_jwt(a->o.tokens) ||
-        asks_nobody(c))
+    if (c->token_look.was_good || !auth_is_enabled(a->o.auth) || !a->o.tokens ||
+        auth_tokens_jwt(a->o.tokens))
         return false;
     struct bytes token = api_call_token(c);
-    return token.len > 0 && !identify_by_token(c, token) && auth_token_index(token, index) &&
-           *index > a->facts->applied_index;
+    return token.len > 0 && !asks_nobody(c) && !identify_by_token(c, token) &&
+           auth_token_index(token, index) && *index > a->facts->applied_index;
 }
