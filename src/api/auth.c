@@ -20,31 +20,52 @@
 
 #include <inttypes.h>
 
+/* --- names --- */
+
+/* A longer one does not fit into etcd's store: it would end those members, and no backup could be
+ * made here. */
+static enum result check_new_name(struct bytes name)
+{
+    return name.len <= AUTH_NAME_BYTES_MAX ? RESULT_OK : RESULT_REQUEST_TOO_LARGE;
+}
+
+static enum result check_user_add(struct call *c, const void *request)
+{
+    (void)c;
+    return check_new_name(((const struct pb_auth_user_add_request *)request)->name);
+}
+
+static enum result check_role_add(struct call *c, const void *request)
+{
+    (void)c;
+    return check_new_name(((const struct pb_auth_name *)request)->name);
+}
+
 /* --- what is put into the log as it is --- */
 
-#define AUTH_PROPOSAL(method)                                                                      \
+#define AUTH_PROPOSAL(method, checks)                                                              \
     static void run_##method(struct call *c, const void *request)                                  \
     {                                                                                              \
         api_call_proposal(c)->auth_##method = request;                                             \
         api_call_propose(c);                                                                       \
     }                                                                                              \
-    const struct handler api_auth_##method = {.schema = &pb_auth_##method##_request_schema,        \
-                                              .run = run_##method};
+    const struct handler api_auth_##method = {                                                     \
+        .schema = &pb_auth_##method##_request_schema, .check = (checks), .run = run_##method};
 
-AUTH_PROPOSAL(enable)
-AUTH_PROPOSAL(disable)
-AUTH_PROPOSAL(status)
-AUTH_PROPOSAL(user_get)
-AUTH_PROPOSAL(user_list)
-AUTH_PROPOSAL(user_delete)
-AUTH_PROPOSAL(user_grant_role)
-AUTH_PROPOSAL(user_revoke_role)
-AUTH_PROPOSAL(role_add)
-AUTH_PROPOSAL(role_get)
-AUTH_PROPOSAL(role_list)
-AUTH_PROPOSAL(role_delete)
-AUTH_PROPOSAL(role_grant_permission)
-AUTH_PROPOSAL(role_revoke_permission)
+AUTH_PROPOSAL(enable, NULL)
+AUTH_PROPOSAL(disable, NULL)
+AUTH_PROPOSAL(status, NULL)
+AUTH_PROPOSAL(user_get, NULL)
+AUTH_PROPOSAL(user_list, NULL)
+AUTH_PROPOSAL(user_delete, NULL)
+AUTH_PROPOSAL(user_grant_role, NULL)
+AUTH_PROPOSAL(user_revoke_role, NULL)
+AUTH_PROPOSAL(role_add, check_role_add)
+AUTH_PROPOSAL(role_get, NULL)
+AUTH_PROPOSAL(role_list, NULL)
+AUTH_PROPOSAL(role_delete, NULL)
+AUTH_PROPOSAL(role_grant_permission, NULL)
+AUTH_PROPOSAL(role_revoke_permission, NULL)
 
 /* --- passwords that are set --- */
 
@@ -115,6 +136,7 @@ static void user_add_hashed(struct call *c, const struct api_password_result *r)
 
 const struct handler api_auth_user_add = {
     .schema = &pb_auth_user_add_request_schema,
+    .check = check_user_add,
     .run = run_user_add,
     .password_done = user_add_hashed,
 };

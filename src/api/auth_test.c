@@ -832,6 +832,29 @@ TEST(a_name_that_is_no_text_does_not_get_into_the_log)
     api_rig_options.client_cert_auth = false;
 }
 
+/* It would end members that run etcd, and could not be exported. */
+TEST(names_of_new_users_and_roles_are_bounded)
+{
+    struct auth_counter t;
+    static uint8_t name[AUTH_NAME_BYTES_MAX + 1];
+    struct bytes longest = bytes_of(name, AUTH_NAME_BYTES_MAX);
+    struct bytes too_long = bytes_of(name, sizeof(name));
+    memset(name, 'n', sizeof(name));
+    counter_open(&t);
+    t.token = log_in(&t, "root", "pw");
+
+    do_it(&t, "/etcdserverpb.Auth/RoleAdd", &pb_auth_role_add_request_schema,
+          &(struct pb_auth_name){.name = longest});
+    expect(&t, "/etcdserverpb.Auth/RoleAdd", &pb_auth_role_add_request_schema,
+           &(struct pb_auth_name){.name = too_long}, RPC_INVALID_ARGUMENT,
+           "etcdserver: request is too large");
+    expect(&t, "/etcdserverpb.Auth/UserAdd", &pb_auth_user_add_request_schema,
+           &(struct pb_auth_user_add_request){.name = too_long, .password = BYTES("pw")},
+           RPC_INVALID_ARGUMENT, "etcdserver: request is too large");
+
+    counter_close(&t);
+}
+
 TEST(without_client_cert_auth_a_certificate_is_nobodys)
 {
     struct auth_counter t;

@@ -567,6 +567,7 @@ enum {
     PEER_QUESTIONS_MAX = 4096,         /* of other members, that wait for a result */
     PEER_REQUESTS_APPLIED_MS = 1000,   /* for what was committed to be applied */
 
+    AUTH_NAME_BYTES_MAX = 32768,   /* of a new user or role: bbolt's keys end there */
     AUTH_TOKENS_MAX = 1 << 16,     /* simple ones, known to a member: two hundred bytes each */
     AUTH_JWT_BYTES_MAX = 16 * KIB, /* longer ones are nobody's, and not looked at */
     AUTH_JWTS_MAX = 1 << 13,       /* that were found good, remembered: half a KB each, mostly */
