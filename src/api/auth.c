@@ -192,7 +192,9 @@ static void compare_password(struct call *c)
         api_call_finish(c, c->login.result);
     else
         ask_for_password(c, login_of(c)->password, true,
-                         c->login.result == RESULT_OK ? u->password : bytes_of(NULL, 0));
+                         c->login.result == RESULT_OK
+                             ? arena_copy(&c->arena, u->password) /* lent until the next change */
+                             : bytes_of(NULL, 0));
 }
 
 static void run_authenticate(struct call *c, const void *request)

@@ -474,6 +474,35 @@ TEST(a_token_that_is_forgotten_while_a_read_is_confirmed_is_good_no_more)
     counter_close(&t);
 }
 
+/* The entries of a turn are applied one after the other, and what they bring about is taken then.
+ */
+TEST(a_user_may_change_while_his_password_is_about_to_be_compared_again)
+{
+    struct auth_counter t;
+    struct visit v;
+    struct pb_auth_user_grant_role_request grant = {.user = BYTES("r"), .role = BYTES("w")};
+    struct pb_auth_user_revoke_role_request revoke = {.name = BYTES("r"), .role = BYTES("w")};
+    counter_open(&t);
+
+    t.k.is_slow = true;
+    ask(&t, &v, "/etcdserverpb.Auth/Authenticate", &pb_authenticate_request_schema,
+        &(struct pb_authenticate_request){.name = BYTES("r"), .password = BYTES("pw")});
+    for (unsigned i = 0; i < 2; i++) { /* a quorum has said so, and the password is right */
+        api_rig_for_ms(&t.k, 10);
+        CHECK(t.k.held_needs != NULL);
+        api_rig_fulfil(&t.k);
+    }
+    api_rig_for_ms(&t.k, 10);
+    api_rig_apply(&t.k, &(struct pb_internal_raft_request){.auth_user_grant_role = &grant});
+    api_rig_fulfil(&t.k); /* he has logged in; but users have changed */
+    api_rig_apply(&t.k, &(struct pb_internal_raft_request){.auth_user_revoke_role = &revoke});
+    t.k.is_slow = false;
+    api_rig_expect(&t.k, &v, RPC_OK, "");
+
+    visit_free(&v);
+    counter_close(&t);
+}
+
 /* ---- Users and roles ---- */
 
 TEST(only_root_changes_users_and_roles_and_others_see_themselves)
