@@ -861,6 +861,26 @@ TEST(a_name_that_is_no_text_does_not_get_into_the_log)
     api_rig_options.client_cert_auth = false;
 }
 
+/* A follower may not know yet which keys its leader tells of. */
+TEST(keys_of_a_lease_that_the_leader_tells_are_for_who_may_read_them)
+{
+    struct auth_counter t;
+    struct bytes keys[] = {BYTES("a"), BYTES("b")};
+    struct pb_lease_time_to_live_response told = {.id = 7, .ttl = 40, .keys = {keys, 2}};
+    counter_open(&t);
+    t.token = log_in(&t, "r", "pw"); /* who may read a, and not b */
+    t.k.facts.is_leader = false;
+    t.k.facts.leader = 0x99;
+    lease_demote(t.k.apply_rig.leases);
+
+    t.k.leader_says = &(struct api_forwarded){.response = &told};
+    expect(&t, "/etcdserverpb.Lease/LeaseTimeToLive", &pb_lease_time_to_live_request_schema,
+           &(struct pb_lease_time_to_live_request){.id = 7, .keys = true}, RPC_PERMISSION_DENIED,
+           denied);
+
+    counter_close(&t);
+}
+
 /* It would end members that run etcd, and could not be exported. */
 TEST(names_of_new_users_and_roles_are_bounded)
 {

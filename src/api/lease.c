@@ -372,6 +372,20 @@ static void run_time_to_live(struct call *c, const void *request)
                                                   .with_keys = question->keys});
 }
 
+/* The leader may tell of keys that are not known here yet. */
+static enum result decide_told(struct call *c, const struct pb_lease_time_to_live_response *told)
+{
+    struct auth *auth = api_of(c)->o.auth;
+    enum result result = is_outdated(c) ? RESULT_AUTH_OLD_REVISION : api_call_decide(c, c->request);
+
+    if (auth_decide(auth, &c->base.identity, RULE_ROOT, NULL) == AUTH_OK)
+        return result;
+    for (size_t i = 0; i < told->keys.count && result == RESULT_OK; i++)
+        result = result_of_auth(auth_decide(auth, &c->base.identity, RULE_READ_RANGE,
+                                            &(struct pb_range_request){.key = told->keys.at[i]}));
+    return result;
+}
+
 /* The header is this member's. */
 static void time_to_live_forwarded(struct call *c, const struct api_forwarded *f)
 {
@@ -384,12 +398,13 @@ static void time_to_live_forwarded(struct call *c, const struct api_forwarded *f
         api_call_read_index(c);
         return;
     }
-    if (is_outdated(c)) {
-        api_call_finish(c, RESULT_AUTH_OLD_REVISION);
-        return;
-    }
     if (f->response)
         response = *f->response;
+    enum result result = decide_told(c, &response);
+    if (result != RESULT_OK) {
+        api_call_finish(c, result);
+        return;
+    }
     response.header = &header;
     api_call_respond(c, &pb_lease_time_to_live_response_schema, &response);
 }
