@@ -354,49 +354,56 @@ static bool signs_equal(const struct api_signs *x, const struct api_signs *y)
            x->is_settling == y->is_settling && x->is_defragmenting == y->is_defragmenting;
 }
 
-/* Looks at those who wait, if something has changed; at no more than *steps of them in one go. */
-static void look_at_waits(struct api *a, unsigned *steps)
+/*
+ * Looks at those who wait, if something has changed; at no more than so many of them in one go.
+ * When it changes again amid that, everybody is to be looked at once more, beginning with those who
+ * were not yet: the list is a ring, and nobody is left out however often it changes.
+ */
+static void look_at_waits(struct api *a, unsigned looks)
 {
     struct api_signs now = read_signs(a);
 
     if (!signs_equal(&now, &a->signs))
         a->unchecked_waits = a->wait_count;
     a->signs = now;
-    for (; a->unchecked_waits > 0 && *steps > 0 && api_can_reply(a) && !list_empty(&a->waits);
-         a->unchecked_waits--) {
+    for (; a->unchecked_waits > 0 && looks > 0 && api_can_reply(a) && !list_empty(&a->waits);
+         a->unchecked_waits--, looks--) {
         struct list *link = a->waits.next;
         struct call *c = container_of(link, struct call, work_link);
         list_remove(link);
         list_push_back(&a->waits, link); /* behind the others, unless it is ready */
-        --*steps;
         c->ready(c);
     }
     if (list_empty(&a->waits))
         a->unchecked_waits = 0;
 }
 
-static void go_on(struct api *a, unsigned *steps)
+static void go_on(struct api *a, unsigned steps)
 {
-    while (*steps > 0 && api_can_reply(a) && !list_empty(&a->busy)) {
+    while (steps > 0 && api_can_reply(a) && !list_empty(&a->busy)) {
         struct list *link = a->busy.next;
         struct call *c = container_of(link, struct call, work_link);
-        unsigned slice = *steps < API_READ_STEPS ? *steps : API_READ_STEPS;
+        unsigned slice = steps < API_READ_STEPS ? steps : API_READ_STEPS;
         list_remove(link);
         list_push_back(&a->busy, link);
-        *steps -= slice;
+        steps -= slice;
         c->step(c, slice);
     }
 }
 
 bool api_work(struct api *a, unsigned steps)
 {
-    /* Watchers are not made to wait for long reads, nor is who waits for a lock. */
-    unsigned messages = steps / 4 + 1, inner = steps / 4 + 1;
+    /*
+     * Watchers are not made to wait for long reads, nor is who waits for a lock. And long reads are
+     * not made to wait for those who wait for something else: with more of them than steps, and an
+     * entry applied in each turn, all of it would go into looking at them.
+     */
+    unsigned messages = steps / 4 + 1, inner = steps / 4 + 1, looks = steps / 4 + 1;
 
     cut_leaderless(a);
     api_body_end_pins(a);
-    look_at_waits(a, &steps);
-    go_on(a, &steps);
+    look_at_waits(a, looks);
+    go_on(a, steps);
     bool all_heard = api_inner_some(a, &inner);
     bool all_sent = api_watch_send_some(a, messages);
     return all_sent && all_heard && list_empty(&a->busy) && a->unchecked_waits == 0 &&

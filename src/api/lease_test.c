@@ -407,6 +407,66 @@ TEST(keep_alive_of_an_expired_lease_waits_for_its_revoke)
     api_rig_close(&k);
 }
 
+static void write_x(struct api_rig *k)
+{
+    struct pb_put_request put = {.key = BYTES("x")};
+
+    api_rig_apply(k, &(struct pb_internal_raft_request){.put = &put});
+}
+
+/* They renew a lease that has expired, and wait for its revoke. */
+static void begin_waits(struct api_rig *k, struct visit *v, unsigned count)
+{
+    grant(k, 7, 2);
+    api_rig_for_ms(k, 2500);
+    for (unsigned i = 0; i < count; i++) {
+        api_rig_stream(k, &v[i], KEEP_ALIVE);
+        say_id(&v[i], 7);
+    }
+    api_rig_for_ms(k, 500);
+}
+
+/*
+ * With each entry all who wait are looked at again, and so many are more than a turn has steps for.
+ * Yet a read that takes several slices comes to its end, and so does everybody's wait.
+ */
+TEST(many_who_wait_leave_steps_for_long_reads)
+{
+    enum { WAITS = 600, KEYS = 300, TURNS_MAX = 500 };
+    static struct visit waits[WAITS];
+    struct api_rig k;
+    struct visit read;
+    struct pb_lease_id revoke = {.id = 7};
+    char key[16];
+    api_rig_open(&k);
+    for (unsigned i = 0; i < KEYS; i++) {
+        snprintf(key, sizeof(key), "k%03u", i);
+        api_rig_put(&k, key, "v");
+    }
+    begin_waits(&k, waits, WAITS);
+    k.api_steps = 10; /* 50 times in each of the rig's turns: less than there are waits */
+
+    api_rig_ask(&k, &read, "/etcdserverpb.KV/Range", &pb_range_request_schema,
+                &(struct pb_range_request){.key = BYTES("k"), .range_end = BYTES("l")});
+    for (unsigned turns = 0; !read.is_over; turns++) {
+        CHECK(turns < TURNS_MAX);
+        write_x(&k);
+        fake_world_step(k.world);
+        api_rig_turn(&k);
+    }
+    CHECK_EQ(read.code, RPC_OK);
+    api_rig_apply(&k, &(struct pb_internal_raft_request){.lease_revoke = &revoke});
+    for (unsigned i = 0; i < WAITS; i++) {
+        write_x(&k);
+        api_rig_until_messages(&k, &waits[i], 1);
+        CHECK_EQ(renewed_ttl(&waits[i], 0, 7, NULL), 0);
+        visit_free(&waits[i]);
+    }
+
+    visit_free(&read);
+    api_rig_close(&k);
+}
+
 TEST(keep_alive_ends_when_we_do_not_lead)
 {
     struct api_rig k;
