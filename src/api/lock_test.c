@@ -444,6 +444,41 @@ TEST(a_leader_may_say_much)
     api_rig_close(&k);
 }
 
+static void put(struct api_rig *k, struct bytes key, struct bytes value)
+{
+    struct pb_put_request request = {.key = key, .value = value};
+
+    api_rig_apply(k, &(struct pb_internal_raft_request){.put = &request});
+}
+
+static void delete_range(struct api_rig *k, struct bytes key, struct bytes end)
+{
+    struct pb_delete_range_request request = {.key = key, .range_end = end};
+
+    api_rig_apply(k, &(struct pb_internal_raft_request){.delete_range = &request});
+}
+
+/* A delete can be of any size, and who waits for a leader has no use for it. */
+TEST(who_waits_for_a_leader_is_shown_no_deletes)
+{
+    struct api_rig k;
+    struct visit watcher = {0};
+    api_rig_open(&k);
+    for (unsigned i = 0; i < 100; i++)
+        put(&k, bytes_of((const uint8_t[]){'e', '/', (uint8_t)i}, 3), BYTES("v"));
+    delete_range(&k, BYTES("e/"), BYTES("e0"));
+
+    observe(&k, &watcher, "e");
+    api_rig_for_ms(&k, A_WHILE_MS);
+    CHECK_EQ(watch_stats(k.watch).watchers, 1);
+    CHECK_EQ(watch_stats(k.watch).events, 0);
+
+    put(&k, BYTES("e/a"), BYTES("one"));
+    CHECK_STR(observed(&k, &watcher, 0), "e/a=one 103 @103");
+    leave(&k, &watcher);
+    api_rig_close(&k);
+}
+
 /* Whoever waits when everything ends is told so, or is just gone; nothing is left behind. */
 TEST(the_end_finds_those_who_wait)
 {
