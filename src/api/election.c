@@ -314,7 +314,7 @@ static void tell_leader(struct call *c, const struct pb_response_header *header,
 /* What was told is taken when the client has credit for more. */
 static void go_on_if_credit(struct call *c)
 {
-    if (c->credit > 0 && c->contender->asked != 0)
+    if (c->credit > 0)
         api_inner_go_on(api_of(c), c->contender->asked);
 }
 
@@ -409,9 +409,12 @@ static void first_is_known(struct call *c, const struct inner_result *r)
     arena_free(&arena);
 }
 
+/* Without credit not before there is some: leaders may come and go all the time, and each one would
+ * be told to somebody who does not read. */
 static void observe_anew(struct call *c)
 {
-    look_for_leader(c, first_is_known);
+    if (c->credit > 0)
+        look_for_leader(c, first_is_known);
 }
 
 static void run_observe(struct call *c, const void *request)
@@ -423,8 +426,12 @@ static void run_observe(struct call *c, const void *request)
 static void observer_sent(struct call *c, size_t bytes)
 {
     c->credit += (int64_t)bytes;
-    if (c->contender)
+    if (!c->contender)
+        return;
+    if (c->contender->asked != 0)
         go_on_if_credit(c);
+    else
+        observe_anew(c); /* it has waited for this */
 }
 
 const struct handler api_election_observe = {

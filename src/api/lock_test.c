@@ -479,6 +479,37 @@ TEST(who_waits_for_a_leader_is_shown_no_deletes)
     api_rig_close(&k);
 }
 
+/* The last that is queued may be larger than the credit that is left; then no more. */
+TEST(who_does_not_read_is_not_told_of_all_leaders)
+{
+    struct api_rig k;
+    struct visit watcher = {0};
+    struct buf value = {0};
+    api_rig_open(&k);
+    memset(buf_extend(&value, 100000), 'v', 100000);
+    observe(&k, &watcher, "e");
+    api_rig_for_ms(&k, A_WHILE_MS);
+    uint64_t before = api_stats(k.api)->sent_bytes;
+
+    api_rig_client_reads(&k, false);
+    for (unsigned i = 0; i < 100; i++) {
+        put(&k, BYTES("e/a"), buf_bytes(&value));
+        api_rig_for_ms(&k, 10);
+        delete_range(&k, BYTES("e/a"), (struct bytes){0});
+        api_rig_for_ms(&k, 10);
+    }
+    CHECK(api_stats(k.api)->sent_bytes - before < 4000000);
+
+    put(&k, BYTES("e/b"), BYTES("last"));
+    api_rig_client_reads(&k, true);
+    api_rig_for_ms(&k, A_WHILE_MS);
+    CHECK(watcher.message_count > 1);
+    CHECK_STR(observed(&k, &watcher, watcher.message_count - 1), "e/b=last 202 @202");
+    leave(&k, &watcher);
+    buf_free(&value);
+    api_rig_close(&k);
+}
+
 /* Whoever waits when everything ends is told so, or is just gone; nothing is left behind. */
 TEST(the_end_finds_those_who_wait)
 {
