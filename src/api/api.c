@@ -13,6 +13,8 @@ struct api *api_open(const struct api_options *options)
         a->o.request_bytes_max = REQUEST_BYTES_DEFAULT;
     if (a->o.txn_ops_max == 0)
         a->o.txn_ops_max = API_TXN_OPS_DEFAULT;
+    if (a->o.inner_calls_max == 0)
+        a->o.inner_calls_max = API_INNER_CALLS_MAX;
     list_init(&a->calls);
     list_init(&a->streams);
     list_init(&a->needs);

@@ -77,6 +77,7 @@ struct api_options {
     uint64_t seed;              /* for ids of leases: another one at each boot */
     size_t request_bytes_max;   /* 0: REQUEST_BYTES_DEFAULT */
     unsigned txn_ops_max;       /* 0: API_TXN_OPS_DEFAULT */
+    size_t inner_calls_max;     /* 0: API_INNER_CALLS_MAX */
     int64_t warning_unary_ns;   /* calls that take longer are told of; 0: none is */
     int64_t warning_apply_ns;   /* the same of reads, which etcd tells of as of entries; 0: none */
     bool times_calls;           /* how long each takes is counted */

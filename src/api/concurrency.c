@@ -12,6 +12,13 @@ enum result contender_check(struct call *c, const void *request)
     return api_inner_may_begin(api_of(c)) ? RESULT_OK : RESULT_TOO_MANY_REQUESTS;
 }
 
+/* Where as many wait as may, somebody must be able to end it. */
+enum result contender_check_letting_go(struct call *c, const void *request)
+{
+    (void)request;
+    return api_inner_may_let_go(api_of(c)) ? RESULT_OK : RESULT_TOO_MANY_REQUESTS;
+}
+
 struct contender *contender_new(struct call *c, struct bytes name)
 {
     struct contender *k = arena_new(&c->arena, struct contender);

@@ -41,6 +41,7 @@ struct contender {
 
 /* What handlers of these services have in common. */
 enum result contender_check(struct call *c, const void *request);
+enum result contender_check_letting_go(struct call *c, const void *request);
 void contender_heard(struct call *c, const struct inner_result *r); /* `inner` */
 void contender_released(struct call *c);                            /* `released` */
 

@@ -86,7 +86,7 @@ static void run_resign(struct call *c, const void *request)
 
 const struct handler api_election_resign = {
     .schema = &pb_resign_request_schema,
-    .check = contender_check,
+    .check = contender_check_letting_go,
     .run = run_resign,
     .inner = contender_heard,
     .released = contender_released,

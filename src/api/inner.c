@@ -21,7 +21,12 @@ void api_inner_close(struct inner *inner)
 
 bool api_inner_may_begin(const struct api *a)
 {
-    return a->inner.used < API_INNER_CALLS_MAX / 2;
+    return a->inner.used < a->o.inner_calls_max / 2;
+}
+
+bool api_inner_may_let_go(const struct api *a)
+{
+    return a->inner.used < a->o.inner_calls_max / 4 * 3;
 }
 
 /* --- asking --- */
@@ -120,7 +125,7 @@ uint64_t api_inner_ask(struct call *outer, enum api_method method, const struct 
 void api_inner_leave_behind(struct api *a, enum api_method method, const struct pb_schema *schema,
                             const void *request)
 {
-    if (a->inner.used < API_INNER_CALLS_MAX)
+    if (a->inner.used < a->o.inner_calls_max)
         ask(a, NULL, method, schema, request);
     else
         log_warn(a->o.logger, "a key of a lock or an election stays until its lease ends",

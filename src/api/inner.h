@@ -16,7 +16,7 @@
  * Promises   1. An outer call hears of what it asked for until it is over or it has ended it
  * itself, and of nothing else.
  *            2. A bounded number of outer calls (api_inner_may_begin), and about as many calls that
- *               outlive theirs: API_INNER_CALLS_MAX in all.
+ *               outlive theirs: api_options.inner_calls_max in all.
  */
 #pragma once
 
@@ -65,6 +65,8 @@ void api_inner_close(struct inner *inner);
 
 /* May another call be begun that will ask for others? */
 bool api_inner_may_begin(const struct api *a);
+/* Or one that is over soon, and that those who wait may be waiting for? */
+bool api_inner_may_let_go(const struct api *a);
 
 /* Asks; the number of the call. It has whatever the outer one has to show for who it is. */
 uint64_t api_inner_ask(struct call *outer, enum api_method method, const struct pb_schema *schema,

@@ -163,7 +163,7 @@ static void run_unlock(struct call *c, const void *request)
 
 const struct handler api_lock_unlock = {
     .schema = &pb_unlock_request_schema,
-    .check = contender_check,
+    .check = contender_check_letting_go,
     .run = run_unlock,
     .inner = contender_heard,
     .released = contender_released,

@@ -510,6 +510,40 @@ TEST(who_does_not_read_is_not_told_of_all_leaders)
     api_rig_close(&k);
 }
 
+/* Those who wait may be waiting for just that. */
+TEST(where_too_many_wait_a_lock_can_be_let_go)
+{
+    struct api_rig k;
+    struct visit owner = {0};
+    struct visit waiting[4] = {0};
+    api_rig_options.inner_calls_max = 8;
+    api_rig_open(&k);
+    grant(&k, 1);
+    ask_lock(&k, &owner, "l", 1);
+    CHECK_STR(locked(&k, &owner), "l/1 @2");
+    k.is_slow = true;
+    for (size_t i = 0; i < 4; i++)
+        api_rig_ask(&k, &waiting[i], LEADER, &pb_leader_request_schema,
+                    &(struct pb_leader_request){.name = BYTES("e")});
+    api_rig_for_ms(&k, A_WHILE_MS);
+    k.is_slow = false;
+
+    api_rig_refused(&k, LOCK, &pb_lock_request_schema,
+                    &(struct pb_lock_request){.name = BYTES("l"), .lease = 1}, RPC_UNKNOWN,
+                    "etcdserver: too many requests");
+    unlock(&k, "l/1");
+    CHECK_EQ(count_keys(&k, "l/", "l0"), 0);
+
+    api_rig_fulfil(&k);
+    for (size_t i = 0; i < 4; i++) {
+        api_rig_expect(&k, &waiting[i], RPC_UNKNOWN, "election: no leader");
+        visit_free(&waiting[i]);
+    }
+    visit_free(&owner);
+    api_rig_close(&k);
+    api_rig_options.inner_calls_max = 0;
+}
+
 /* Whoever waits when everything ends is told so, or is just gone; nothing is left behind. */
 TEST(the_end_finds_those_who_wait)
 {

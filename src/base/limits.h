@@ -492,8 +492,8 @@ enum {
     API_APPLIED_WAIT_MS = 1000, /* for the applied index, before a lease is said to be unknown */
 };
 static_assert(2 * API_TXN_OPS_DEFAULT + 3 <= PB_DEPTH_MAX, "nested, and what responses hold");
-/* Half of them of calls to Lock and Election that wait, a kilobyte or two each; the others clear up
- * behind such. */
+/* Half of them of calls to Lock and Election that wait, a kilobyte or two each; the others let go
+ * of what those wait for, or clear up behind them. */
 #define API_INNER_CALLS_MAX 32768
 #define API_REPLY_BYTES_MAX 2147483647u /* etcd's gRPC send limit */
 
