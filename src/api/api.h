@@ -84,6 +84,7 @@ struct api_options {
     struct auth_tokens *tokens; /* those that are given out; NULL: none are, and nobody logs in */
     struct entropy *entropy;    /* for them */
     bool client_cert_auth;      /* who shows a certificate and no token is who it names */
+    bool stops_on_defrag;       /* gRPC's health service says so while the store is defragmented */
 };
 
 /* The rows for rpc_open. */
@@ -262,6 +263,9 @@ struct api_status api_status(const struct api *a);
 
 const struct api_stats *api_stats(const struct api *a);
 bool api_is_defragmenting(const struct api *a);
+
+/* Writes to the log what gRPC's health service says of this server. */
+void api_health_tell(const struct api *a);
 
 /* All invariants, asserted. */
 void api_check(const struct api *a);

@@ -193,6 +193,7 @@ struct call {
         struct compaction compaction;
         struct reconfiguration reconfiguration;
         struct mvcc_hash *hash; /* in the arena; NULL: none yet */
+        int32_t health;         /* that the client was told last */
         struct leader_move move;
         struct probing probing;
         struct login login;

@@ -204,6 +204,7 @@ static void defragmented(struct backend_defrag *d, enum err e)
                       api_since_ns(a, a->defrag_ns));
     e = defragment_result(e);
     tell_defragmented(a, e);
+    api_health_tell(a);
     if (!c)
         return;
     if (e == ERR_OK)
@@ -224,6 +225,8 @@ void api_defragment(struct api *a)
              LOG_U64("current-db-size-in-use-bytes", now.used_bytes));
     a->is_defragmenting = true;
     a->defrag_ns = a->facts->now_ns;
+    if (a->o.stops_on_defrag)
+        api_health_tell(a);
 }
 
 /* One at a time; who comes while another's is under way gets one of its own after it, as in etcd:

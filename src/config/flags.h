@@ -203,7 +203,7 @@ enum flag_section {
     X(FEATURE_GATES, "feature-gates", GATES, "", TUNING,                                           \
       "Features that are turned on or off, as Name=true,Name=false: InitialCorruptCheck, "         \
       "CompactHashCheck, LeaseCheckpoint, LeaseCheckpointPersist, SetMemberLocalAddr, "            \
-      "FastLeaseKeepAlive; etcd's others as they are.")                                            \
+      "StopGRPCServiceOnDefrag, FastLeaseKeepAlive; etcd's others as they are.")                   \
     X(IO_THREADS, "io-threads", INT, "-1", TUNING,                                                 \
       "Threads for the connections of clients (0: the one that does all else; negative: by the "   \
       "number of cores, 0 on two or fewer).")                                                      \

@@ -8,7 +8,8 @@
 enum stage { ALPHA, BETA };
 
 enum {
-    GATE_INITIAL_CORRUPT_CHECK = 1,
+    GATE_STOP_GRPC_SERVICE_ON_DEFRAG,
+    GATE_INITIAL_CORRUPT_CHECK,
     GATE_COMPACT_HASH_CHECK,
     GATE_LEASE_CHECKPOINT = 4,
     GATE_LEASE_CHECKPOINT_PERSIST,
@@ -23,7 +24,7 @@ static const struct gate {
     bool is_on;
     bool is_built; /* it can be turned; the two that stand for a stage do nothing by themselves */
 } gate_table[] = {
-    {"StopGRPCServiceOnDefrag", ALPHA, false, false},
+    [GATE_STOP_GRPC_SERVICE_ON_DEFRAG] = {"StopGRPCServiceOnDefrag", ALPHA, false, true},
     [GATE_INITIAL_CORRUPT_CHECK] = {"InitialCorruptCheck", ALPHA, false, true},
     [GATE_COMPACT_HASH_CHECK] = {"CompactHashCheck", ALPHA, false, true},
     {"TxnModeWriteWithSharedBuffer", BETA, true, false},
@@ -172,6 +173,11 @@ bool gates_lease_checkpoint(struct gates g)
 bool gates_lease_checkpoint_persist(struct gates g)
 {
     return gate_is_on(g, GATE_LEASE_CHECKPOINT_PERSIST);
+}
+
+bool gates_stop_grpc_service_on_defrag(struct gates g)
+{
+    return gate_is_on(g, GATE_STOP_GRPC_SERVICE_ON_DEFRAG);
 }
 
 bool gates_set_member_local_addr(struct gates g)

@@ -39,6 +39,8 @@ bool gates_at(struct gates g, size_t nth, struct gate_state *out);
 bool gates_lease_checkpoint(struct gates g);
 /* And they keep it on disk; from cluster version 3.6 on they do so anyway. */
 bool gates_lease_checkpoint_persist(struct gates g);
+/* Clients that ask gRPC's health service are told to go elsewhere during a defragmentation. */
+bool gates_stop_grpc_service_on_defrag(struct gates g);
 /* Before it serves, a member compares its store with the others' (corruption.h). */
 bool gates_initial_corrupt_check(struct gates g);
 /* Other members are dialled from the first address of ours that they know. */

@@ -228,6 +228,7 @@ void clients_serve(const struct clients *c)
         secure_say(&c->secure, c->logger, c->config, &c->config->client_tls,
                    "starting with client TLS");
     log_info(c->logger, "ready to serve client requests");
+    api_health_tell(c->api);
     for (size_t i = 0; i < c->place_count; i++) {
         const struct clients_place *p = &c->places[i];
         const char *address = net_address_text(&p->bound, text);
@@ -321,6 +322,7 @@ void clients_open(struct clients *c, const struct state *state, struct entropy *
         .tokens = state->o.tokens,
         .entropy = entropy,
         .client_cert_auth = config->client_tls.client_cert_auth,
+        .stops_on_defrag = gates_stop_grpc_service_on_defrag(config->gates),
         .mvcc = state->mvcc,
         .watch = c->watch,
         .leases = state->leases,

@@ -207,6 +207,40 @@ TEST(defragment_answers_when_it_is_done_and_writes_go_on)
     server_rig_close(&r);
 }
 
+/* By a gate clients are sent elsewhere meanwhile: those who ask whether it serves. */
+TEST(defragment_may_be_told_to_those_who_watch_the_health)
+{
+    static const int32_t told[] = {PB_HEALTH_SERVING, PB_HEALTH_NOT_SERVING, PB_HEALTH_SERVING};
+    struct server_rig r;
+    struct visit watch, v;
+    struct arena arena = {0};
+    struct pb_health_check_response response;
+    server_rig_open(&r,
+                    (const char *const[]){"--feature-gates=StopGRPCServiceOnDefrag=true", NULL});
+    server_rig_start(&r);
+    put_many(&r, 50);
+
+    server_rig_ask(r.client, &watch, "/grpc.health.v1.Health/Watch",
+                   &pb_health_check_request_schema, &(struct pb_health_check_request){0});
+    while (watch.message_count < 1)
+        server_rig_step(&r);
+    server_rig_ask(r.other, &v, DEFRAGMENT, &(struct pb_empty){0});
+    server_rig_until_over(&r, &v);
+    while (watch.message_count < ARRAY_LEN(told))
+        server_rig_step(&r);
+
+    for (size_t i = 0; i < ARRAY_LEN(told); i++) {
+        visit_decode(&watch, i, &pb_health_check_response_schema, &arena, &response);
+        CHECK_EQ(response.status, told[i]);
+    }
+    CHECK(server_rig_logged(&r, "NOT_SERVING"));
+    CHECK(!watch.is_over);
+    visit_free(&v);
+    visit_free(&watch);
+    arena_free(&arena);
+    server_rig_close(&r);
+}
+
 /* It goes on without its client, is given up at the end, and a crash finds the store whole. */
 TEST(defragment_outlives_its_client_and_not_the_member)
 {
