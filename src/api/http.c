@@ -155,16 +155,11 @@ static void serve_healthy(struct api *a, uint64_t rpc)
     reply(a, rpc, 200, health(a, "true", ""));
 }
 
-static const char *alarm_name(int32_t alarm)
+static const char *const alarm_names[] = {"NOSPACE", "CORRUPT", "UNKNOWN"};
+
+static size_t alarm_kind(int32_t alarm)
 {
-    switch (alarm) {
-    case PB_ALARM_NOSPACE:
-        return "NOSPACE";
-    case PB_ALARM_CORRUPT:
-        return "CORRUPT";
-    default:
-        return "UNKNOWN";
-    }
+    return alarm == PB_ALARM_NOSPACE ? 0 : alarm == PB_ALARM_CORRUPT ? 1 : 2;
 }
 
 /* The first alarm that the query does not leave out, this member's own full disk before all others;
@@ -173,14 +168,19 @@ static const char *find_alarm(struct api *a, struct rpc_event *e)
 {
     const struct apply_alarm *alarms;
     size_t count = apply_alarms(a->o.apply, &alarms);
+    bool is_left_out[ARRAY_LEN(alarm_names)];
 
-    if (a->facts->disk_is_full &&
-        !api_query_has(rpc_event_bytes(e, e->query), &a->scratch, "exclude", "NOSPACE"))
+    /* The query is read for each name, never for each alarm: a client makes it as long as a head
+     * may be, and raises alarms for as many members as it likes. */
+    for (size_t i = 0; i < ARRAY_LEN(alarm_names); i++)
+        is_left_out[i] =
+            api_query_has(rpc_event_bytes(e, e->query), &a->scratch, "exclude", alarm_names[i]);
+    if (a->facts->disk_is_full && !is_left_out[alarm_kind(PB_ALARM_NOSPACE)])
         return "NOSPACE";
     for (size_t i = 0; i < count; i++) {
-        const char *name = alarm_name(alarms[i].alarm);
-        if (!api_query_has(rpc_event_bytes(e, e->query), &a->scratch, "exclude", name))
-            return name;
+        size_t kind = alarm_kind(alarms[i].alarm);
+        if (!is_left_out[kind])
+            return alarm_names[kind];
     }
     return NULL;
 }
