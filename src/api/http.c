@@ -235,11 +235,12 @@ const struct handler api_http_health = {
 static const struct {
     const char *path;
     void (*serve)(struct api *a, struct rpc_event *e);
+    bool takes_any_verb; /* Prometheus' own handler minds none */
 } paths[] = {
-    {"/version", serve_version},
-    {"/health", serve_health},
-    {"/metrics", api_http_metrics_asked},
-    {"/debug/vars", api_http_vars_asked},
+    {"/version", serve_version, false},
+    {"/health", serve_health, false},
+    {"/metrics", api_http_metrics_asked, true},
+    {"/debug/vars", api_http_vars_asked, false},
 };
 
 /* Where only probes are served, there is nothing else to be found. */
@@ -265,7 +266,7 @@ void api_http_request(struct api *a, struct rpc_event *e)
     for (size_t i = 0; i < ARRAY_LEN(paths); i++) {
         if (!bytes_equal(path, bytes_of_str(paths[i].path)))
             continue;
-        if (bytes_equal(verb, BYTES("GET")))
+        if (paths[i].takes_any_verb || bytes_equal(verb, BYTES("GET")))
             paths[i].serve(a, e);
         else
             reply(a, e->call, 405, BYTES("Method Not Allowed\n"));

@@ -509,6 +509,13 @@ TEST(health_and_probes_answer_as_etcds)
                               verbs[i % 2], both[k].client_url, asked[i / 2]);
         CHECK_STR(got[1], got[0]);
     }
+    for (int k = 0; k < 2; k++) /* who only asks whether there are metrics */
+        CHECK_STR(
+            peer_run(&both[k].arena,
+                     "curl -s -I -w '%%{http_code} %%{content_type}' -o /dev/null '%s/metrics'"
+                     " && curl -s -X POST -w ' %%{http_code}' -o /dev/null '%s/metrics'",
+                     both[k].client_url, both[k].client_url),
+            "200 text/plain; version=0.0.4; charset=utf-8; escaping=underscores 200");
     /* the order of its lines is any in etcd */
     for (int k = 0; k < 2; k++)
         CHECK_STR(
