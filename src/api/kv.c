@@ -120,7 +120,6 @@ static void finish_compact(struct call *c)
                      &(struct pb_header_response){.header = &header});
 }
 
-/* A compaction that was refused waits as well, for the one that is under way: so does etcd. */
 static bool compaction_is_over(struct call *c)
 {
     struct mvcc *mvcc = api_of(c)->o.mvcc;
@@ -133,12 +132,17 @@ static bool compaction_is_over(struct call *c)
     return true;
 }
 
+/*
+ * One whose revision is compacted already waits as well, for the compaction that is under way: that
+ * may be the one it has asked for. Other refusals have nothing to wait for. So it is in etcd.
+ */
 static void compact_applied(struct call *c, struct apply_effects *e)
 {
     const struct pb_compaction_request *request = c->request;
+    bool is_refused = e->result != RESULT_OK && e->result != RESULT_COMPACTED;
 
     c->compaction = (struct compaction){.revision = request->revision, .result = e->result};
-    if (!request->physical)
+    if (!request->physical || is_refused)
         finish_compact(c);
     else
         api_call_wait(c, compaction_is_over);

@@ -280,6 +280,46 @@ TEST(a_physical_compaction_is_answered_when_it_is_durable)
     api_rig_close(&k);
 }
 
+static void raise_corrupt(struct api_rig *k)
+{
+    struct pb_alarm_request alarm = {
+        .action = PB_ALARM_ACTIVATE, .member_id = 5, .alarm = PB_ALARM_CORRUPT};
+
+    api_rig_apply(k, &(struct pb_internal_raft_request){.alarm = &alarm});
+}
+
+TEST(a_physical_compaction_that_is_refused_does_not_wait_for_another)
+{
+    struct api_rig k;
+    struct visit v, future, corrupt;
+    api_rig_open(&k);
+    for (unsigned i = 0; i < 9; i++)
+        api_rig_put(&k, "a", "x");
+    k.keeps_commits = true;
+    api_rig_ask(&k, &v, COMPACT, &(struct pb_compaction_request){.revision = 6, .physical = true});
+
+    api_rig_ask(&k, &future, COMPACT,
+                &(struct pb_compaction_request){.revision = 11, .physical = true});
+    api_rig_for_ms(&k, 500);
+    CHECK(future.is_over);
+    api_rig_expect(&k, &future, RPC_OUT_OF_RANGE,
+                   "etcdserver: mvcc: required revision is a future revision");
+    raise_corrupt(&k);
+    api_rig_ask(&k, &corrupt, COMPACT,
+                &(struct pb_compaction_request){.revision = 7, .physical = true});
+    api_rig_for_ms(&k, 500);
+    CHECK(corrupt.is_over);
+    api_rig_expect(&k, &corrupt, RPC_DATA_LOSS, "etcdserver: corrupt cluster");
+    CHECK(!v.is_over);
+    k.keeps_commits = false;
+    api_rig_expect(&k, &v, RPC_OK, "");
+
+    visit_free(&v);
+    visit_free(&future);
+    visit_free(&corrupt);
+    api_rig_close(&k);
+}
+
 /* ---- Long answers ---- */
 
 static void put_behind(struct api_rig *k, const char *key, struct bytes value)
