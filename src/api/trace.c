@@ -194,7 +194,8 @@ static void trace_call(struct call *c)
     struct log_trace t = {.began_ns = c->started_ns};
     bool is_read = c->read.range || c->read.txn;
 
-    if (!c->request || (!is_read && c->base.stages.apply_ns == 0) || !name_trace(c, &t))
+    if (a->o.logger->level > LOG_INFO || !c->request ||
+        (!is_read && c->base.stages.apply_ns == 0) || !name_trace(c, &t))
         return;
     if (is_read)
         trace_read(c, &t);
