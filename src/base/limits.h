@@ -409,22 +409,21 @@ enum {
 #define PEER_IN_MESSAGES_MAX 16384
 
 /* One message while it is being received: etcd's bound. It grows with what arrives, not with what
- * is announced; and all of them together, the posts of members included: */
+ * is announced; and all of them together, posts included: */
 #define PEER_FRAME_BYTES_MAX     (512 * MIB)
 #define PEER_RECEIVING_BYTES_MAX (1024ull * MIB)
 
-/* The peer port: what a member may post, and what anybody else may, or what is no message;
- * connections, each with one request at most that waits for the server. Who is a member is only
- * said, never proved, so a post is held to less than a stream, which comes from an address that we
- * have dialled. */
-#define PEER_POST_BYTES_MAX    (32 * MIB)
+/* The peer port: what may be posted as a message, and as anything else; connections, each with one
+ * request at most that waits for the server. Whoever knows nobody refuses all streams, and hears of
+ * what it missed by posts alone: so what a stream may bring may be posted, by anybody. */
+#define PEER_POST_BYTES_MAX    PEER_FRAME_BYTES_MAX
 #define PEER_REQUEST_BYTES_MAX (1 * MIB)
 #define PEER_CONNS_MAX         1024
 
 /*
- * Snapshots. The message in front of an image: etcd's bound, of which a stranger gets no more than
- * of any post. Of an image that is sent: what may wait for the socket, and what one turn may hand
- * in, however fast the socket is: a quarter of a millisecond, and heartbeats are on time.
+ * Snapshots. The message in front of an image: etcd's bound. Of an image that is sent: what may
+ * wait for the socket, and what one turn may hand in, however fast the socket is: a quarter of a
+ * millisecond, and heartbeats are on time.
  */
 #define PEER_SNAPSHOT_MESSAGE_BYTES_MAX (64 * MIB)
 #define PEER_SNAPSHOT_CREDIT_BYTES      (256 * KIB)
@@ -730,7 +729,8 @@ static_assert(REQUEST_BYTES_MAX + KIB <= PEER_FRAME_BYTES_MAX,
 static_assert(PEER_FRAME_BYTES_MAX <= PB_MESSAGE_BYTES_MAX, "where it decodes");
 static_assert(PEER_FRAME_BYTES_MAX <= PEER_RECEIVING_BYTES_MAX, "and one can be received whole");
 static_assert(RAFT_MESSAGE_BYTES_MAX < PEER_POST_BYTES_MAX, "an append can be posted");
-static_assert(RPC_MESSAGE_BYTES_DEFAULT < PEER_POST_BYTES_MAX, "so can one large entry");
+static_assert(REQUEST_BYTES_MAX + KIB <= PEER_POST_BYTES_MAX, "so can the largest entry");
+static_assert(PEER_POST_BYTES_MAX <= PEER_RECEIVING_BYTES_MAX, "and is received whole");
 static_assert(RAFT_MESSAGE_BYTES_MAX <= PEER_FRAME_ENTRIES_MAX, "an entry is a byte or more");
 static_assert(RAFT_MESSAGE_BYTES_MAX < PEER_DECODER_AT_ONCE_BYTES,
               "usual appends are received without copies");

@@ -232,7 +232,6 @@ struct snapshot_in {
     const char *remote; /* lent */
     uint64_t length;    /* of the body; HTTP_CHUNKED: not known */
     enum snapshot_state state;
-    size_t message_max;
     struct buf message; /* with the length in front; counts as receiving */
     uint64_t began_ns;
     uint64_t id, from;    /* of the image: the sender, and what the server calls it by */
@@ -245,8 +244,7 @@ struct snapshot_in {
     const char *why;      /* it is refused, or has gone. NULL: the connection has ended */
 };
 
-struct snapshot_in *snapshot_in_new(struct peers *p, const char *remote, uint64_t length,
-                                    size_t message_max);
+struct snapshot_in *snapshot_in_new(struct peers *p, const char *remote, uint64_t length);
 /* How much of the piece was dealt with; the rest is held until there is credit. Afterwards `status`
  * may say that it has to be refused, and `id` that it was announced to the server. */
 size_t snapshot_in_data(struct snapshot_in *in, struct bytes piece);

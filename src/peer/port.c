@@ -359,8 +359,8 @@ static bool check_post(struct port_conn *c)
     return false;
 }
 
-/* Says whether it is a member. If it is nobody that we know, where it lives may be of use. */
-static bool hear_of_sender(struct port_conn *c)
+/* If it is nobody that we know, where it lives may be of use. */
+static void hear_of_sender(struct port_conn *c)
 {
     struct peers *p = c->peers;
     uint64_t from = 0;
@@ -369,15 +369,17 @@ static bool hear_of_sender(struct port_conn *c)
     struct bytes urls = field_of(&c->http.reader, "X-PeerURLs");
     if (has_from && urls.len > 0)
         peers_add_remote(p, from, urls);
-    return has_from && peers_find(p, from);
 }
 
+/* Who posts may send an append, be he a member or not: somebody who was started again before his
+ * first entry was durable knows nobody, refuses all streams, and learns of the others by posts. */
 static void message_head(struct port_conn *c)
 {
     if (!check_post(c))
         return;
+    hear_of_sender(c);
     c->use = USE_MESSAGE;
-    c->body_max = hear_of_sender(c) ? PEER_POST_BYTES_MAX : PEER_REQUEST_BYTES_MAX;
+    c->body_max = PEER_POST_BYTES_MAX;
 }
 
 static void take_message(struct port_conn *c, struct blob *frame)
@@ -429,18 +431,18 @@ static void message_end(struct port_conn *c)
 /* --- snapshots --- */
 
 /* Who sends one need not be a member that we know: we may be so far behind that we have not heard
- * of it. */
+ * of it, and nothing else would bring us there. So its message is held to no less than a member's.
+ */
 static void snapshot_head(struct port_conn *c)
 {
     const struct http1_reader *r = &c->http.reader;
 
     if (!check_post(c))
         return;
-    bool is_member = hear_of_sender(c);
+    hear_of_sender(c);
     c->use = USE_SNAPSHOT;
-    c->snapshot = snapshot_in_new(
-        c->peers, c->remote, r->part == HTTP1_IN_CHUNK_SIZE ? HTTP_CHUNKED : r->length,
-        is_member ? PEER_SNAPSHOT_MESSAGE_BYTES_MAX : PEER_REQUEST_BYTES_MAX);
+    c->snapshot = snapshot_in_new(c->peers, c->remote,
+                                  r->part == HTTP1_IN_CHUNK_SIZE ? HTTP_CHUNKED : r->length);
     http_set_window(&c->http, 1); /* what there is no credit for is left in the socket */
 }
 

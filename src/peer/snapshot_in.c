@@ -17,13 +17,11 @@
 
 enum { LENGTH_BYTES = 8 };
 
-struct snapshot_in *snapshot_in_new(struct peers *p, const char *remote, uint64_t length,
-                                    size_t message_max)
+struct snapshot_in *snapshot_in_new(struct peers *p, const char *remote, uint64_t length)
 {
     struct snapshot_in *in = mem_new(struct snapshot_in);
 
-    *in = (struct snapshot_in){
-        .peers = p, .remote = remote, .length = length, .message_max = message_max};
+    *in = (struct snapshot_in){.peers = p, .remote = remote, .length = length};
     return in;
 }
 
@@ -88,7 +86,7 @@ static struct bytes gather_message(struct snapshot_in *in, struct bytes piece)
         buf_append(&in->message, bytes_of(piece.at, now));
         p->receiving += now;
         piece = bytes_of(piece.at + now, piece.len - now);
-        if (in->message.len == LENGTH_BYTES && message_length(in) > in->message_max)
+        if (in->message.len == LENGTH_BYTES && message_length(in) > PEER_SNAPSHOT_MESSAGE_BYTES_MAX)
             refuse_message(in, "rafthttp: error limit exceeded",
                            "failed to decode raft message (rafthttp: error limit exceeded)");
     }

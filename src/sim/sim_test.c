@@ -55,10 +55,12 @@ TEST(seeds_that_once_found_something_with_sick_disks_or_changes_are_clean)
  *    90052   the operator asked only the one member that it had removed
  *    90091   the witness was away for longer than history was kept
  *    90236, 94278   one of two that vote was refused for an old list, and the other serves nobody
+ *    320126  a member that was started again before its first entry refused the leader's appends
+ *    320422  a log that could not undo a write ended with the words of a full disk
  */
 TEST(seeds_that_once_found_something_where_members_change_are_clean)
 {
-    static const uint64_t seeds[] = {94017, 90052, 90091, 90236, 94278};
+    static const uint64_t seeds[] = {94017, 90052, 90091, 90236, 94278, 320126, 320422};
 
     test_runs_in_one_thread();
     for (size_t i = 0; i < ARRAY_LEN(seeds); i++) {
