@@ -469,6 +469,11 @@ enum {
     PEER_POST_TIMEOUT_MS = 5000,
     PEER_PROBE_INTERVAL_MS = 4000,
 
+    /* A post gets more time for what has to be sent first, as it would take a link of a megabit a
+     * second; but not for ever. */
+    PEER_POST_BYTES_PER_MS = 128,
+    PEER_POST_LONGEST_MS = 600000,
+
     PEER_SNAPSHOT_SILENCE_MS = 5000,  /* of a sender that has credit: etcd's port reads no longer */
     PEER_SNAPSHOT_STALL_MS = 30000,   /* of a receiver: its disk may be slow, and it is trusted */
     PEER_SNAPSHOT_LOOK_MS = 5000,     /* how often that is looked at */

@@ -110,7 +110,7 @@ struct requests {
     struct peers *peers;
     struct places *places;
     unsigned conns_max, conn_count;
-    size_t waiting_count, waiting_bytes, busy_count;
+    size_t waiting_count, waiting_bytes, busy_count, busy_bytes; /* of their bodies */
     struct list waiting, conns;
 };
 

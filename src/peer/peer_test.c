@@ -525,6 +525,39 @@ TEST(posts_that_nobody_takes_are_bounded)
     peer_rig_close(r);
 }
 
+/* Two megabytes take fourteen seconds, and then they are there. */
+TEST(an_append_is_posted_over_a_slow_link)
+{
+    struct peer_rig *r = peer_rig_lonely();
+    peer_rig_start(r, 2); /* it knows nobody, and refuses streams */
+    r->at[2].is_silent = true;
+    fake_wire_path(r->at[1].io.net, r->at[2].io.net)->bytes_per_s = 150000;
+
+    peer_rig_append(r, 1, 2, 5, 0, 1, RAFT_MESSAGE_BYTES_MAX);
+    peer_rig_append(r, 1, 2, 5, 1, 1, RAFT_MESSAGE_BYTES_MAX);
+    peer_rig_run_ms(r, 30000);
+
+    CHECK_EQ(r->at[2].append_count, 2);
+    CHECK_EQ(peer_of(r, 1, 2)->posts.busy_bytes, 0);
+    peer_rig_close(r);
+}
+
+/* A member that takes nothing is given up as soon as ever, if there is little to take. */
+TEST(a_post_that_nobody_answers_ends_in_time)
+{
+    struct peer_rig *r = peer_rig_lonely();
+    peer_rig_start(r, 2);
+    fake_wire_cut(r->at[2].io.net, true);
+
+    send_vote(r, 1, 2, 3);
+    CHECK_EQ(peer_of(r, 1, 2)->posts.busy_count, 1);
+    peer_rig_run_ms(r, PEER_POST_TIMEOUT_MS + 100);
+
+    CHECK_EQ(peer_of(r, 1, 2)->posts.busy_count, 0);
+    CHECK(r->at[1].unreachable > 0);
+    peer_rig_close(r);
+}
+
 /* --- what raft must not see, and what the server must --- */
 
 TEST(local_messages_from_the_network_are_not_for_raft)

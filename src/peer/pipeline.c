@@ -59,6 +59,18 @@ static void on_done(struct request *r, unsigned status, struct bytes body, const
     request_free(r);
 }
 
+/* A slow link needs time for what is on its way already, and for this, of which the other
+ * connections may take their share. Who gave up after a fixed time would send the same append again
+ * and again, and never get it through. */
+static uint64_t time_for(const struct requests *q, size_t bytes)
+{
+    size_t ahead = q->busy_bytes + q->waiting_bytes;
+    uint64_t ms =
+        PEER_POST_TIMEOUT_MS + (ahead + PEER_POST_CONNS_MAX * bytes) / PEER_POST_BYTES_PER_MS;
+
+    return ms < PEER_POST_LONGEST_MS ? ms : PEER_POST_LONGEST_MS;
+}
+
 bool pipeline_post(struct peer *peer, const struct raft_message *m)
 {
     struct requests *q = &peer->posts;
@@ -72,11 +84,11 @@ bool pipeline_post(struct peer *peer, const struct raft_message *m)
         .path = peer_copy_text(BYTES("/raft")),
         .content_type = "application/protobuf",
         .as_raft = true,
-        .timeout_ms = PEER_POST_TIMEOUT_MS,
         .context = peer,
         .on_done = on_done,
     };
     raft_message_encode(m, &r->body);
+    r->timeout_ms = time_for(q, r->body.len);
     requests_submit(q, r);
     return true;
 }

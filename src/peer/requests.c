@@ -41,6 +41,7 @@ static void request_detach(struct request *r)
         r->conn->request = NULL;
         r->conn = NULL;
         q->busy_count--;
+        q->busy_bytes -= r->body.len;
     } else {
         list_remove(&r->link);
         q->waiting_count--;
@@ -182,6 +183,7 @@ static void on_failed(struct dial *d, const char *why)
         c->request = NULL;
         r->conn = NULL;
         q->busy_count--;
+        q->busy_bytes -= r->body.len;
         r->is_again = true;
         request_put(q, r, true);
     } else if (r) {
@@ -242,6 +244,7 @@ static void pump(struct requests *q)
         c->request = r;
         r->conn = c;
         q->busy_count++;
+        q->busy_bytes += r->body.len;
         if (c->is_open)
             start_request(c);
     }
