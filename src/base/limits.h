@@ -429,7 +429,8 @@ enum {
 #define PEER_SNAPSHOT_CREDIT_BYTES      (256 * KIB)
 #define PEER_SNAPSHOT_TURN_BYTES        (512 * KIB)
 
-/* Requests of our own to other members: how many wait, and what may come back. */
+/* Requests of our own to other members: how many wait, and what may come back, unless whoever asks
+ * expects more. */
 #define PEER_ASKS_MAX         4096
 #define PEER_ASK_CONNS_MAX    4
 #define PEER_RESULT_BYTES_MAX (4 * MIB)

@@ -21,6 +21,7 @@ static void tell_result(struct peers *p, const struct request *r, unsigned statu
     buf_append(&t->text, body);
     t->event.id = r->tag;
     t->event.status = status;
+    t->event.is_too_large = r->is_too_large;
     t->event.result_cluster_id = status > 0 ? r->result_cluster_id : 0;
     t->event.body = buf_bytes(&t->text);
     peers_tell(p, t);
@@ -60,6 +61,15 @@ void ask_drop_guests(struct peers *p)
 {
     while (!list_empty(&p->guests))
         guest_free(container_of(p->guests.next, struct guest, link));
+}
+
+uint64_t ask_guests_receiving(const struct peers *p)
+{
+    uint64_t bytes = 0;
+
+    LIST_FOREACH (link, (struct list *)&p->guests)
+        bytes += requests_receiving(&container_of(link, struct guest, link)->requests);
+    return bytes;
 }
 
 static bool is_busy(const struct guest *g)
@@ -111,6 +121,7 @@ void peers_ask(struct peers *p, const struct peer_ask *ask)
         .with_cluster_id = ask->with_cluster_id,
         .is_repeatable = ask->is_repeatable || strcmp(ask->verb, "GET") == 0,
         .timeout_ms = ask->timeout_ms,
+        .result_max = ask->result_max,
         .context = p,
         .tag = ask->token,
         .on_done = on_done,

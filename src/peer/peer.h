@@ -46,12 +46,13 @@
  *               own. Where an append must take the message stream, little of it may wait there.
  *            3. The entries of an append are encoded once in a turn, however many members get them.
  *            4. Memory (base/limits.h): per stream PEER_OUT_BYTES_MAX outgoing, per member twice
- *               PEER_IN_BYTES_MAX incoming; a frame of at most PEER_FRAME_BYTES_MAX while it is
- *               being received, from members alone, and PEER_RECEIVING_BYTES_MAX for all of them;
- *               others can post no more than PEER_REQUEST_BYTES_MAX. Whoever does not read is cut
- *               off after five seconds. For a snapshot being sent PEER_SNAPSHOT_CREDIT_BYTES twice;
- *               for one being received its message (PEER_SNAPSHOT_MESSAGE_BYTES_MAX, of members
- *               alone) until the image begins, then twice the credit and one read of the socket.
+ *               PEER_IN_BYTES_MAX incoming; while it is being received, a frame of at most
+ *               PEER_FRAME_BYTES_MAX, a post of PEER_POST_BYTES_MAX, any other request of
+ *               PEER_REQUEST_BYTES_MAX, a result of what its asker expects, and for all of them
+ *               together PEER_RECEIVING_BYTES_MAX. Whoever does not read is cut off after five
+ *               seconds. For a snapshot being sent PEER_SNAPSHOT_CREDIT_BYTES twice;
+ *               for one being received its message (PEER_SNAPSHOT_MESSAGE_BYTES_MAX) until the
+ *               image begins, then twice the credit and one read of the socket.
  *            5. Whoever has the wrong cluster, a wrong, unknown or removed id or a version that
  *               does not fit is refused with etcd's status and text, and nothing of it is shown.
  *               A snapshot may be from somebody unknown: we may have been away when it joined.
@@ -184,6 +185,7 @@ struct peer_ask {
     bool is_repeatable; /* asked twice does no harm, as with any GET: then it is asked again if a
                            connection that was kept turns out to have ended */
     uint64_t timeout_ms;
+    size_t result_max; /* bytes of the result; 0: PEER_RESULT_BYTES_MAX */
 };
 void peers_ask(struct peers *p, const struct peer_ask *ask);
 /* Nobody wants to know any more. */
@@ -222,6 +224,7 @@ struct peer_event {
     struct bytes authorization;    /* a request's */
     uint64_t result_cluster_id;    /* a result's X-Etcd-Cluster-ID, 0: none */
     unsigned status;               /* of a result; 0: there was no response, and body says why */
+    bool is_too_large;             /* a result: namely, that it is larger than it may be */
     void *owned;                   /* peer's own */
 };
 

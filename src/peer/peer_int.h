@@ -125,6 +125,7 @@ struct request {
     bool with_cluster_id;
     bool is_repeatable; /* twice does no harm */
     uint64_t timeout_ms;
+    size_t result_max; /* bytes of its result; 0: PEER_RESULT_BYTES_MAX */
     void *context;
     uint64_t tag;
     /* Once, unless it is dropped; status 0: there was none, and why says the reason. Frees nothing:
@@ -135,10 +136,11 @@ struct request {
     struct list link;
     struct request_conn *conn;
     struct timer timer;
-    struct buf result;
+    struct buf result; /* counts as receiving while it is under way */
     unsigned status;
     uint64_t result_cluster_id;
-    bool is_again; /* sent a second time, since a kept connection had ended */
+    bool is_too_large; /* more than result_max has come */
+    bool is_again;     /* sent a second time, since a kept connection had ended */
 };
 
 /* What all posts of raft's travel with. Returns how many there are. */
@@ -151,6 +153,7 @@ void requests_submit(struct requests *q, struct request *r);
 void requests_end(struct requests *q, void (*drop)(struct request *r));
 void request_cancel(struct request *r); /* it is not told */
 void request_free(struct request *r);
+uint64_t requests_receiving(const struct requests *q); /* bytes of results under way */
 
 /* --- outgoing.c --- */
 
@@ -212,6 +215,7 @@ const char *pipeline_check(struct peer *peer, unsigned status, struct bytes body
 void probe_all(struct peers *p);
 void ask_dropped(struct request *r); /* the result is that there is none */
 void ask_drop_guests(struct peers *p);
+uint64_t ask_guests_receiving(const struct peers *p);
 
 /* --- snapshot_post.c --- */
 
@@ -305,7 +309,7 @@ struct peers {
     struct list dirty; /* out_streams */
     struct entry_cache cache;
     struct arena arena; /* for the message being decoded */
-    uint64_t receiving; /* bytes of unfinished frames and posts */
+    uint64_t receiving; /* bytes of unfinished frames, posts and results */
     struct inflow strangers;
     struct inflow announced; /* snapshots that have begun, by their messages */
     struct list snapshots;   /* snapshot_posts */

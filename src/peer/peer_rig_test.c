@@ -213,8 +213,9 @@ static void note(struct rig_member *m, const struct peer_event *e)
         m->heard_count++;
         break;
     case PEER_RESULT:
-        buf_printf(&m->results, "%" PRIu64 " %u %.*s cluster=%" PRIx64 "\n", e->id, e->status,
-                   (int)e->body.len, (const char *)e->body.at, e->result_cluster_id);
+        buf_printf(&m->results, "%" PRIu64 " %u %.*s cluster=%" PRIx64 "%s\n", e->id, e->status,
+                   (int)e->body.len, (const char *)e->body.at, e->result_cluster_id,
+                   e->is_too_large ? " too-large" : "");
         break;
     case PEER_SNAPSHOT_SENT:
         m->snapshot_sent++;

@@ -793,20 +793,49 @@ TEST(a_question_without_a_response_has_a_result_too)
     peer_rig_close(r);
 }
 
+static void respond_with(struct peer_rig *r, size_t bytes)
+{
+    struct buf body = {0};
+
+    memset(buf_extend(&body, bytes), 'x', bytes);
+    peers_respond(r->at[2].peers, r->at[2].last_request,
+                  &(struct peer_response){.status = 200, .body = buf_bytes(&body)});
+    buf_free(&body);
+}
+
 TEST(a_response_that_is_too_large_is_none)
 {
     struct peer_rig *r = peer_rig_connected(2);
-    uint8_t *large = mem_alloc(PEER_RESULT_BYTES_MAX + 1);
 
-    memset(large, 'x', PEER_RESULT_BYTES_MAX + 1);
     ask(r, 1, peer_rig_id(2), NULL, 5000);
     peer_rig_until(r, &r->at[2].heard_count, 1);
-    peers_respond(
-        r->at[2].peers, r->at[2].last_request,
-        &(struct peer_response){.status = 200, .body = bytes_of(large, PEER_RESULT_BYTES_MAX + 1)});
+    respond_with(r, PEER_RESULT_BYTES_MAX + 1);
     peer_rig_run_ms(r, 4000);
-    CHECK_STR(buf_str(&r->at[1].results), "1 0 the response is too large cluster=0\n");
-    mem_free(large);
+
+    CHECK_STR(buf_str(&r->at[1].results), "1 0 the response is too large cluster=0 too-large\n");
+    peer_rig_close(r);
+}
+
+TEST(who_expects_a_large_response_says_how_large)
+{
+    enum { LARGE = PEER_RESULT_BYTES_MAX + MIB };
+    struct peer_rig *r = peer_rig_connected(2);
+
+    for (uint64_t token = 1; token <= 2; token++) {
+        peers_ask(r->at[1].peers, &(struct peer_ask){.token = token,
+                                                     .member = peer_rig_id(2),
+                                                     .verb = "GET",
+                                                     .path = "/large",
+                                                     .timeout_ms = 5000,
+                                                     .result_max = LARGE});
+        peer_rig_until(r, &r->at[2].heard_count, token);
+        respond_with(r, token == 1 ? LARGE : LARGE + 1);
+        peer_rig_run_ms(r, 4000);
+    }
+
+    const char *told = buf_str(&r->at[1].results);
+    CHECK_EQ(strncmp(told, "1 200 x", 7), 0);
+    CHECK_STR(strchr(told, '\n'), "\n2 0 the response is too large cluster=0 too-large\n");
     peer_rig_close(r);
 }
 

@@ -663,6 +663,8 @@ static void check_peer(const struct peers *p, const struct peer *peer, uint64_t 
         streams += in->is_open;
         *receiving += in->decoder.frame.len;
     }
+    *receiving += requests_receiving(&peer->posts) + requests_receiving(&peer->asks) +
+                  requests_receiving(&peer->probes);
     assert(streams == peer->status.streams);
     assert(!peer->is_remote || streams == 0);
     assert(!peer->status.is_active || streams > 0);
@@ -676,7 +678,7 @@ static void check_peer(const struct peers *p, const struct peer *peer, uint64_t 
 
 void peers_check(const struct peers *p)
 {
-    uint64_t receiving = 0;
+    uint64_t receiving = ask_guests_receiving(p);
     size_t remotes = 0;
 
     MAP_FOREACH (entry, &p->members) {

@@ -36,6 +36,7 @@ static void request_detach(struct request *r)
     struct requests *q = r->owner;
 
     peer_timer_stop(q->peers, &r->timer);
+    q->peers->receiving -= r->result.len;
     if (r->conn) {
         assert(r->conn->request == r);
         r->conn->request = NULL;
@@ -57,12 +58,6 @@ static void request_put(struct requests *q, struct request *r, bool first)
         list_push_back(&q->waiting, &r->link);
     q->waiting_count++;
     q->waiting_bytes += r->body.len;
-}
-
-static void request_over(struct request *r, unsigned status, const char *why)
-{
-    request_detach(r);
-    r->on_done(r, status, buf_bytes(&r->result), why);
 }
 
 /* --- one connection --- */
@@ -142,13 +137,16 @@ static void on_body(struct dial *d, struct bytes piece)
 
     if (!r)
         return;
-    if (piece.len <= PEER_RESULT_BYTES_MAX - r->result.len) {
+    struct requests *q = c->owner;
+    size_t space = r->result_max - r->result.len;
+    if (piece.len <= space && piece.len <= PEER_RECEIVING_BYTES_MAX - q->peers->receiving) {
         buf_append(&r->result, piece);
+        q->peers->receiving += piece.len;
         return;
     }
-    struct requests *q = c->owner;
-    buf_clear(&r->result);
-    request_over(r, 0, "the response is too large");
+    r->is_too_large = piece.len > space; /* else there is just too much of everything now */
+    request_detach(r);
+    r->on_done(r, 0, bytes_of(NULL, 0), "the response is too large");
     conn_forget(c);
     dial_drop(d);
     pump(q);
@@ -188,7 +186,6 @@ static void on_failed(struct dial *d, const char *why)
         request_put(q, r, true);
     } else if (r) {
         places_failed(q->places, d->authority);
-        buf_clear(&r->result);
         request_detach(r);
     }
     conn_forget(c);
@@ -261,7 +258,6 @@ static void on_time(struct timer *t)
         dial_drop(c->dial);
         c->dial = NULL;
     }
-    buf_clear(&r->result);
     request_detach(r);
     if (c)
         conn_forget(c);
@@ -276,6 +272,8 @@ void requests_submit(struct requests *q, struct request *r)
 
     r->owner = q;
     r->conn = NULL;
+    if (r->result_max == 0)
+        r->result_max = PEER_RESULT_BYTES_MAX;
     r->timer = (struct timer){.on_time = on_time};
     list_init(&r->link);
     request_put(q, r, false);
@@ -321,4 +319,15 @@ void requests_end(struct requests *q, void (*drop)(struct request *r))
         request_detach(r);
         drop(r);
     }
+}
+
+uint64_t requests_receiving(const struct requests *q)
+{
+    uint64_t bytes = 0;
+
+    LIST_FOREACH (link, (struct list *)&q->conns) {
+        const struct request_conn *c = container_of(link, struct request_conn, link);
+        bytes += c->request ? c->request->result.len : 0;
+    }
+    return bytes;
 }
