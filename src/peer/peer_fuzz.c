@@ -5,6 +5,8 @@
  *     2   a member that we have dialled   3   the same, in chunks behind a good head
  *     4   the body of a snapshot's post   5   the same, in chunks that are the input's
  *     6   a member that we send a snapshot, who says all it has to say at once
+ *     7   the body of a member's request for a stream, in chunks that are the input's, while we
+ *         send him messages
  *
  * The room goes on, its invariants hold, and it ends with nothing left.
  */
@@ -167,6 +169,12 @@ static void turn(void)
     peers_check(room);
 }
 
+static void send_message(void)
+{
+    peers_send(room, &(struct raft_message){
+                         .type = RAFT_MSG_HEARTBEAT, .from = 0x11, .to = 0x22, .term = 3});
+}
+
 static void send_snapshot(void)
 {
     struct raft_snapshot snapshot = {.index = 7, .term = 3};
@@ -197,6 +205,9 @@ static void compose(unsigned from, struct bytes bytes)
     if (from == 5)
         buf_append_str(text, "POST /raft/snapshot HTTP/1.1\r\n" FIELDS
                              "Transfer-Encoding: chunked\r\n\r\n");
+    if (from == 7)
+        buf_append_str(text, "GET /raft/stream/message/22 HTTP/1.1\r\n" FIELDS
+                             "Transfer-Encoding: chunked\r\n\r\n");
     buf_append(text, bytes);
     if (from == 3)
         buf_append_str(text, "\r\n");
@@ -209,7 +220,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
     if (size < 2)
         return 0;
-    unsigned from = data[0] % 7;
+    unsigned from = data[0] % 8;
     struct fake_world *w = fake_world_new(data[1]);
     struct net *other = fake_wire_add_host(w->wire, &w->inbox, "10.0.0.2");
     struct listener *port = listen_at(w->io.net, "10.0.0.1:2380", on_accept);
@@ -226,11 +237,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
                                               .heartbeat_ms = 100,
                                               .election_ms = 1000});
     coming = (struct coming){.step = 1 + data[1]};
-    if (from == 2 || from == 3 || from == 6) {
+    if (from == 2 || from == 3 || from >= 6)
         peers_add(room, 0x22, (const char *const[]){"http://10.0.0.2:2380"}, 1);
-        if (from == 6)
-            send_snapshot();
-    } else {
+    if (from == 6)
+        send_snapshot();
+    if (from != 2 && from != 3 && from != 6) {
         struct net_address a;
         enum err e = net_address_parse("10.0.0.1:2380", &a);
         assert(e == ERR_OK);
@@ -238,8 +249,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         speak(net_connect(other, &a, &handlers, NULL));
     }
     uint64_t end_ns = w->time.now_ns + 300 * NS_PER_MS;
-    while (w->time.now_ns < end_ns && fake_world_step(w))
+    while (w->time.now_ns < end_ns && fake_world_step(w)) {
+        if (from == 7)
+            send_message();
         turn();
+    }
     listener_close(port);
     listener_close(far);
     peers_stop(room);

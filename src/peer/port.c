@@ -120,6 +120,7 @@ static void linger(struct port_conn *c)
 {
     if (c->state != PORT_OPEN)
         return;
+    assert(!c->stream || !c->stream->peer); /* nobody writes any more */
     wire_send(&c->wire);
     c->state = PORT_LINGERING;
     end_use(c);
@@ -650,6 +651,9 @@ static void on_broken(struct http_conn *h, const char *why)
     else
         log_warn(c->peers->logger, "rejected a connection to the peer port",
                  LOG_STR("remote-addr", c->remote), LOG_STR("error", why));
+    /* What is sent goes past http, and would be written behind the end that we are about to say. */
+    if (c->stream)
+        outgoing_detach(c->stream, why);
     c->is_last = true;
 }
 
@@ -780,5 +784,6 @@ void port_conn_check(const struct port_conn *c, uint64_t *receiving)
     assert(c->request == 0 || map_get_id(&c->peers->requests, c->request) == c);
     assert(!c->stream || c->stream->conn == c);
     assert(!c->stream || !c->stream->peer || c->stream->peer->out[c->stream->kind] == c->stream);
+    assert(c->state != PORT_LINGERING || !c->stream || !c->stream->peer);
     assert(c->state != PORT_CLOSING || c->request == 0);
 }

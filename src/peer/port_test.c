@@ -121,6 +121,29 @@ TEST(a_stream_is_opened_at_once)
     peer_rig_close(r);
 }
 
+/* A stream is asked for without a body. One with a body that breaks is a stream until then, and
+ * what is sent next goes nowhere. */
+TEST(a_stream_ends_with_the_body_of_its_request_that_breaks)
+{
+    struct peer_rig *r = peer_rig_lonely();
+    static const char ask[] =
+        "GET /raft/stream/message/22 HTTP/1.1\r\n" FROM_TWO "Transfer-Encoding: chunked\r\n\r\n";
+    struct rig_raw *raw = peer_rig_raw_open(r, 1, bytes_of_str(ask));
+    peer_rig_until_streams(r, 1, 2, 1);
+
+    peer_rig_raw_say(raw, BYTES("zz\r\n"));
+    peer_rig_until(r, &raw->ended, 1);
+    peer_rig_send(
+        r, &(struct raft_message){.type = RAFT_MSG_HEARTBEAT, .from = 0x11, .to = 0x22, .term = 3});
+    peer_rig_run_ms(r, 10 * 1000); /* and several of the link's heartbeats */
+
+    CHECK_EQ(peer_rig_status(r, 1, 2).streams, 0);
+    CHECK_STR(strstr(buf_str(&raw->got), "\r\n\r\n"), "\r\n\r\n");
+    CHECK(peer_rig_has_logged(r, 1, "lost TCP streaming connection with remote peer"));
+    peer_rig_raw_close(r, raw);
+    peer_rig_close(r);
+}
+
 TEST(a_link_heartbeat_is_a_chunk_of_the_stream)
 {
     struct peer_rig *r = peer_rig_lonely();
