@@ -302,6 +302,10 @@ static bool list_keys_step(struct call *c, unsigned steps)
         }
         if (is_alive(c, key))
             append_key(&q->text, key);
+        if (q->text.len > API_REPLY_BYTES_MAX) {
+            api_call_finish_too_large(c, q->text.len);
+            return true;
+        }
         buf_clear(&q->last);
         buf_append(&q->last, key);
     }

@@ -38,6 +38,7 @@
     X(TOO_MANY_LEARNERS, 9, "etcdserver: too many learner members in cluster")                     \
     X(TOO_MANY_MEMBERS, 9, "etcdserver: too many members in cluster")                              \
     X(REQUEST_TOO_LARGE, 3, "etcdserver: request is too large")                                    \
+    X(RESPONSE_TOO_LARGE, 8, "etcdserver: response is too large")                                  \
     X(TOO_MANY_REQUESTS, 2, "etcdserver: too many requests")                                       \
     X(NO_LEADER, 14, "etcdserver: no leader")                                                      \
     X(NOT_LEADER, 9, "etcdserver: not leader")                                                     \

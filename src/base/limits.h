@@ -564,6 +564,7 @@ enum {
     RECONFIGURATION_HEALTH_MS = 5000,  /* connected for that long counts as healthy; etcd's */
     RECONFIGURATION_SPARE_MEMBERS = 8, /* that may be added at the same time, by several members */
     FORWARDING_LOOK_MS = 10,           /* how often all that wait are looked at */
+    FORWARDING_BYTES_MAX = 100 * MIB,  /* of the keys of a lease; etcd's */
     FOUNDING_NAMES_MS = 30000,         /* for all names together */
     FOUNDING_RETRY_MS = 1000,          /* between two looks at those that are missing */
     FOUNDING_ASK_MS = 1000,            /* for one URL */
@@ -745,6 +746,9 @@ static_assert(RAFT_MEMBERS_MAX * (3 + PEER_POST_CONNS_MAX + PEER_ASK_CONNS_MAX) 
 static_assert(2 * PEER_LINK_HEARTBEAT_MS < PEER_STREAM_SILENCE_MS,
               "one heartbeat may be late without a stream being cut");
 static_assert(PEER_REDIAL_MIN_MS < PEER_REDIAL_MAX_MS, "a pause grows");
+static_assert(FORWARDING_BYTES_MAX <= PEER_RECEIVING_BYTES_MAX / 4,
+              "the keys of a few leases can be received at once");
+static_assert(FORWARDING_BYTES_MAX <= PB_MESSAGE_BYTES_MAX, "and decode");
 static_assert(PEER_SNAPSHOT_MESSAGE_BYTES_MAX <= PEER_RECEIVING_BYTES_MAX / 4,
               "a few snapshots are announced at once, and appends still come in");
 static_assert(PEER_SNAPSHOT_MESSAGE_BYTES_MAX <= PB_MESSAGE_BYTES_MAX, "the message decodes");

@@ -484,6 +484,36 @@ TEST(leases_are_renewed_and_looked_at_by_any_member)
     cluster_rig_close(&r);
 }
 
+/* However many keys it has: etcd's answer is as long as it has to be. */
+TEST(a_lease_with_megabytes_of_keys_is_looked_at_by_any_member)
+{
+    enum { KEYS = 5 };
+    struct cluster_rig r;
+    struct buf key = {0};
+    size_t keys;
+    cluster_rig_open(&r, 3, NULL);
+    cluster_rig_start_all(&r);
+    unsigned leader = cluster_rig_leader(&r);
+    grant(&r, leader, 7, 1000);
+    memset(buf_extend(&key, MIB), 'x', MIB);
+    for (unsigned i = 0; i < KEYS; i++) {
+        struct visit v;
+        key.at[0] = (uint8_t)('a' + i);
+        cluster_rig_ask(&r, leader, &v, "/etcdserverpb.KV/Put", &pb_put_request_schema,
+                        &(struct pb_put_request){.key = buf_bytes(&key), .lease = 7});
+        cluster_rig_until_over(&r, &v);
+        CHECK_STR(buf_str(&v.text), "");
+        visit_free(&v);
+    }
+
+    for (unsigned n = 1; n <= 3; n++) {
+        CHECK(ask_time_to_live(&r, n, 7, &keys) > 0);
+        CHECK_EQ(keys, 1 + KEYS); /* grant has attached one */
+    }
+    buf_free(&key);
+    cluster_rig_close(&r);
+}
+
 /* How much of its time was used up is forgotten with the leader: it may live longer, never less. */
 TEST(a_lease_outlives_its_leader)
 {

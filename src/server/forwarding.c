@@ -110,6 +110,7 @@ static void ask_leader(struct forwarding *f, struct forward *w)
                                  .content_type = is_promotion ? NULL : "application/protobuf",
                                  .body = buf_bytes(&body),
                                  .authorization = buf_bytes(&w->authorization),
+                                 .result_max = w->asked.with_keys ? FORWARDING_BYTES_MAX : 0,
                                  .timeout_ms = w->until_ms - f->o.facts->now_ms});
     buf_free(&body);
 }
@@ -246,6 +247,8 @@ static bool says(const struct peer_event *e, const char *text)
 /* What will not change if it is asked again. RESULT_OK: nothing of the kind. */
 static enum result refusal(const struct forward *w, const struct peer_event *e)
 {
+    if (e->is_too_large)
+        return RESULT_RESPONSE_TOO_LARGE;
     if (w->asked.kind != API_FORWARD_PROMOTE)
         return RESULT_OK;
     if (e->status == 404)

@@ -8,7 +8,8 @@
  *     API_FORWARD --> [waits for a leader] --> [asked] --+--> take: the answer
  *                            ^        no answer, 50 ms --+
  *     time is up, or this member leads by now --> take: so it is
- *     the leader refuses a promotion for a reason that stays --> take: why
+ *     the leader refuses a promotion for a reason that stays, or its answer has more than
+ *     FORWARDING_BYTES_MAX of keys --> take: why
  *
  * Promises   1. A call that came in goes out exactly once, by forwarding_take, unless it is
  *               forgotten before.

@@ -1,0 +1,66 @@
+#include "server/forwarding.h"
+
+#include "harness/test.h"
+#include "io/fake_world.h"
+#include "peer/peer.h"
+
+/* A follower whose leader is not known by address, so that only the test answers. */
+struct forwarding_rig {
+    struct fake_world *world;
+    struct logger logger;
+    struct api_facts facts;
+    struct peers *peers;
+    struct forwarding forwarding;
+    struct api_call call;
+};
+
+static void forwarding_rig_open(struct forwarding_rig *r)
+{
+    *r = (struct forwarding_rig){
+        .world = fake_world_new(test_seed()),
+        .facts = {.leader = 2},
+        .logger = {.level = LOG_FATAL, .sink = log_sink_none, .clock = log_clock_none}};
+    r->peers = peers_open(&(struct peers_options){.io = fake_world_io(r->world),
+                                                  .logger = &r->logger,
+                                                  .self = 1,
+                                                  .cluster_id = 3,
+                                                  .urls = "http://10.0.0.1:2380",
+                                                  .version = "3.7.1",
+                                                  .heartbeat_ms = 100,
+                                                  .election_ms = 1000});
+    forwarding_init(&r->forwarding, &(struct forwarding_options){
+                                        .peers = r->peers, .facts = &r->facts, .limit_ms = 5000});
+}
+
+static void forwarding_rig_close(struct forwarding_rig *r)
+{
+    forwarding_free(&r->forwarding);
+    peers_stop(r->peers);
+    while (!peers_is_idle(r->peers))
+        fake_world_step(r->world);
+    peers_close(r->peers);
+    fake_world_free(r->world);
+}
+
+/* It would be as large the next time, and the time after. */
+TEST(an_answer_that_is_too_large_is_not_asked_for_again)
+{
+    struct forwarding_rig r;
+    enum result why;
+    struct api_forwarded answer;
+    forwarding_rig_open(&r);
+    forwarding_need(&r.forwarding, &(struct api_need){.need = API_FORWARD,
+                                                      .call = &r.call,
+                                                      .forward = {.kind = API_FORWARD_TIME_TO_LIVE,
+                                                                  .lease = 7,
+                                                                  .with_keys = true}});
+
+    forwarding_result(
+        &r.forwarding,
+        &(struct peer_event){.kind = PEER_RESULT, .id = r.call.id, .is_too_large = true});
+
+    CHECK(forwarding_take(&r.forwarding, &why, &answer) == &r.call);
+    CHECK_EQ(why, RESULT_RESPONSE_TOO_LARGE);
+    forwarding_check(&r.forwarding);
+    forwarding_rig_close(&r);
+}
