@@ -563,7 +563,9 @@ enum {
     FORWARDING_RETRY_MS = 50,
     RECONFIGURATION_HEALTH_MS = 5000,  /* connected for that long counts as healthy; etcd's */
     RECONFIGURATION_SPARE_MEMBERS = 8, /* that may be added at the same time, by several members */
-    FORWARDING_LOOK_MS = 10,           /* how often all that wait are looked at */
+    FORWARDING_LOOK_MS = 10,           /* how often those that wait are looked at, */
+    FORWARDING_LOOKS_MAX = 1000,       /* so many of them at a time */
+    FORWARDING_ASKED_MAX = 1000,       /* of a leader at the same time; others wait */
     FORWARDING_BYTES_MAX = 100 * MIB,  /* of the keys of a lease; etcd's */
     FOUNDING_NAMES_MS = 30000,         /* for all names together */
     FOUNDING_RETRY_MS = 1000,          /* between two looks at those that are missing */
@@ -627,6 +629,7 @@ static_assert(RPC_MESSAGE_BYTES_DEFAULT <= PENDING_QUEUE_BYTES_MAX, "so does a s
 static_assert(PENDING_QUEUE_BYTES_MAX <= WAL_PENDING_BYTES_MAX, "the log takes a whole queue");
 static_assert(PENDING_READ_RETRY_MS < PENDING_LIMIT_MS, "a lost round is asked again in time");
 static_assert(FORWARDING_LOOK_MS <= FORWARDING_RETRY_MS, "what is due is looked at in time");
+static_assert((int)FORWARDING_ASKED_MAX < PEER_ASKS_MAX / 2, "nobody else is refused for them");
 static_assert((int)FORWARDING_RETRY_MS < (int)PENDING_LIMIT_MS, "and asked again, too");
 static_assert(FOUNDING_RETRY_MS < FOUNDING_NAMES_MS, "a name is looked up more than once");
 static_assert((int)LEASE_REVOKES_MAX <= (int)PENDING_QUEUE_MAX, "revokes do not fill the queue");

@@ -16,7 +16,7 @@ struct forward {
     struct api_forward asked;
     uint64_t until_ms, retry_ms; /* gives up then; not asked again before */
     struct buf authorization;    /* the token of who asks */
-    uint64_t asked_of;           /* the leader that has not answered yet; 0: nobody is asked */
+    uint64_t asked_of;           /* the leader that has not answered yet; 0: waits to ask one */
 
     /* when it is done */
     enum result why;
@@ -30,11 +30,20 @@ void forwarding_init(struct forwarding *f, const struct forwarding_options *opti
     *f = (struct forwarding){.o = *options};
     map_init(&f->asks, MAP_IDS, options->map_seed);
     list_init(&f->waiting);
+    list_init(&f->asked);
     list_init(&f->done);
+}
+
+/* Nobody is asked any more. */
+static void unask(struct forwarding *f, struct forward *w)
+{
+    f->asked_count -= w->asked_of != 0;
+    w->asked_of = 0;
 }
 
 static void forward_free(struct forwarding *f, struct forward *w)
 {
+    unask(f, w);
     map_remove_id(&f->asks, w->token);
     list_remove(&w->link);
     arena_free(&w->arena);
@@ -56,17 +65,24 @@ void forwarding_free(struct forwarding *f)
     free_taken(f);
     LIST_FOREACH (link, &f->waiting)
         forward_free(f, container_of(link, struct forward, link));
+    LIST_FOREACH (link, &f->asked)
+        forward_free(f, container_of(link, struct forward, link));
     LIST_FOREACH (link, &f->done)
         forward_free(f, container_of(link, struct forward, link));
     map_free(&f->asks);
 }
 
+static void move(struct forward *w, struct list *to)
+{
+    list_remove(&w->link);
+    list_push_back(to, &w->link);
+}
+
 static void end(struct forwarding *f, struct forward *w, enum result why)
 {
+    unask(f, w);
     w->why = why;
-    w->asked_of = 0;
-    list_remove(&w->link);
-    list_push_back(&f->done, &w->link);
+    move(w, &f->done);
 }
 
 /* --- asking --- */
@@ -102,6 +118,8 @@ static void ask_leader(struct forwarding *f, struct forward *w)
     snprintf(promotion, sizeof(promotion), "/members/promote/%" PRIu64, w->asked.member);
     bool is_promotion = w->asked.kind == API_FORWARD_PROMOTE;
     w->asked_of = f->o.facts->leader;
+    f->asked_count++;
+    move(w, &f->asked);
     peers_ask(f->o.peers,
               &(struct peer_ask){.token = w->token,
                                  .member = w->asked_of,
@@ -118,24 +136,28 @@ static void ask_leader(struct forwarding *f, struct forward *w)
 /* Who leads no more may have gone, and would be waited for until it is too late for the lease. All
  * of it may be asked twice; a promotion is then told, at worst, that there is nothing to promote.
  */
-static void forget_former_leader(struct forwarding *f, struct forward *w)
+static void forget_former_leader(struct forwarding *f)
 {
     uint64_t leader = f->o.facts->leader;
 
-    if (w->asked_of == 0 || leader == 0 || leader == w->asked_of)
+    if (leader == 0)
         return;
-    peers_forget(f->o.peers, w->token);
-    w->asked_of = 0;
+    LIST_FOREACH (link, &f->asked) {
+        struct forward *w = container_of(link, struct forward, link);
+        if (w->asked_of == leader)
+            continue;
+        peers_forget(f->o.peers, w->token);
+        unask(f, w);
+        move(w, &f->waiting);
+    }
 }
 
-/* What can be done for it now. */
+/* What can be done for one that waits. A leader that is asked much is not asked more: it answers
+ * one after the other, and its answers stand before its heartbeats. */
 static void look_at(struct forwarding *f, struct forward *w)
 {
     const struct api_facts *facts = f->o.facts;
 
-    forget_former_leader(f, w);
-    if (w->asked_of != 0)
-        return; /* peer tells of the end, in time */
     if (facts->now_ms >= w->until_ms) {
         end(f, w, facts->leader == 0 ? RESULT_NO_LEADER : RESULT_TIMEOUT);
     } else if (facts->now_ms < w->retry_ms || facts->leader == 0) {
@@ -143,7 +165,7 @@ static void look_at(struct forwarding *f, struct forward *w)
     } else if (facts->is_leader) {
         w->answer.is_here = true;
         end(f, w, RESULT_OK);
-    } else {
+    } else if (f->asked_count < FORWARDING_ASKED_MAX) {
         ask_leader(f, w);
     }
 }
@@ -179,17 +201,28 @@ bool forwarding_forget(struct forwarding *f, const struct api_call *c)
     return true;
 }
 
-/* All of them when another leads, or none; else from time to time. */
+/* Those who wait are looked at in turns, some at a time: when another leads, or none, when there
+ * was an answer, and else from time to time. */
 void forwarding_work(struct forwarding *f)
 {
     const struct api_facts *facts = f->o.facts;
+    struct forward *last = NULL;
 
     if (facts->now_ms < f->next_look_ms && facts->leader == f->leader)
         return;
+    if (facts->leader != f->leader)
+        forget_former_leader(f);
     f->next_look_ms = facts->now_ms + FORWARDING_LOOK_MS;
     f->leader = facts->leader;
-    LIST_FOREACH (link, &f->waiting)
-        look_at(f, container_of(link, struct forward, link));
+    if (!list_empty(&f->waiting))
+        last = container_of(f->waiting.prev, struct forward, link);
+    for (unsigned i = 0; i < FORWARDING_LOOKS_MAX && last; i++) {
+        struct forward *w = container_of(f->waiting.next, struct forward, link);
+        if (w == last)
+            last = NULL;
+        move(w, &f->waiting); /* behind the others, unless something can be done */
+        look_at(f, w);
+    }
 }
 
 /* --- answers --- */
@@ -266,7 +299,8 @@ void forwarding_result(struct forwarding *f, const struct peer_event *e)
 
     if (!w || w->asked_of == 0)
         return;
-    w->asked_of = 0;
+    unask(f, w);
+    f->next_look_ms = 0; /* another one can ask */
     enum result why = refusal(w, e);
     if (why != RESULT_OK || e->status == 404) {
         end(f, w, why); /* OK without a response: there is no such lease */
@@ -279,6 +313,7 @@ void forwarding_result(struct forwarding *f, const struct peer_event *e)
     w->answer = (struct api_forwarded){0};
     arena_reset(&w->arena);
     w->retry_ms = f->o.facts->now_ms + FORWARDING_RETRY_MS;
+    move(w, &f->waiting);
 }
 
 struct api_call *forwarding_take(struct forwarding *f, enum result *why, struct api_forwarded *out)
@@ -297,17 +332,28 @@ struct api_call *forwarding_take(struct forwarding *f, enum result *why, struct 
     return c;
 }
 
-void forwarding_check(const struct forwarding *f)
+static size_t check_list(const struct forwarding *f, const struct list *list, bool are_asked)
 {
-    size_t count = f->taken != NULL;
+    size_t count = 0;
 
-    LIST_FOREACH (link, &f->waiting) {
+    LIST_FOREACH (link, list) {
         const struct forward *w = container_of(link, struct forward, link);
         assert(map_get_id(&f->asks, w->token) == w);
         assert(w->call->id == w->token);
         assert(!w->answer.response);
+        assert((w->asked_of != 0) == are_asked);
         count++;
     }
+    return count;
+}
+
+void forwarding_check(const struct forwarding *f)
+{
+    size_t count = f->taken != NULL;
+
+    assert(check_list(f, &f->asked, true) == f->asked_count);
+    assert(f->asked_count <= FORWARDING_ASKED_MAX);
+    count += f->asked_count + check_list(f, &f->waiting, false);
     LIST_FOREACH (link, &f->done)
         count++;
     assert(count == f->asks.count);

@@ -35,7 +35,9 @@ struct forwarding_options {
 struct forwarding {
     struct forwarding_options o;
     struct map asks;     /* token -> struct forward, all of them */
-    struct list waiting; /* to be asked, or asked */
+    struct list waiting; /* to ask a leader; those that were looked at last are last */
+    struct list asked;
+    size_t asked_count;
     struct list done;
     struct forward *taken; /* lent to the taker, until the next */
     uint64_t last_token, next_look_ms, leader;

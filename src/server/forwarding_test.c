@@ -64,3 +64,36 @@ TEST(an_answer_that_is_too_large_is_not_asked_for_again)
     forwarding_check(&r.forwarding);
     forwarding_rig_close(&r);
 }
+
+/* A leader answers one after the other. What it is asked at the same time has a bound, and those
+ * who wait ask when it has answered others. */
+TEST(a_leader_is_asked_so_much_at_a_time)
+{
+    enum { CALLS = 3 * FORWARDING_ASKED_MAX };
+    struct forwarding_rig r;
+    struct api_call *calls = mem_new_array(CALLS, struct api_call);
+    enum result why;
+    struct api_forwarded answer;
+    unsigned over = 0;
+    forwarding_rig_open(&r);
+
+    for (unsigned i = 0; i < CALLS; i++)
+        forwarding_need(&r.forwarding,
+                        &(struct api_need){.need = API_FORWARD,
+                                           .call = &calls[i],
+                                           .forward = {.kind = API_FORWARD_RENEW, .lease = 7}});
+    for (unsigned round = 1; round <= 3; round++) {
+        CHECK_EQ(r.forwarding.asked_count, FORWARDING_ASKED_MAX);
+        for (unsigned i = 0; i < CALLS; i++) /* those that nobody was asked for stay as they are */
+            forwarding_result(
+                &r.forwarding,
+                &(struct peer_event){.kind = PEER_RESULT, .id = calls[i].id, .status = 404});
+        while (forwarding_take(&r.forwarding, &why, &answer))
+            over++;
+        CHECK_EQ(over, round * FORWARDING_ASKED_MAX);
+        forwarding_work(&r.forwarding);
+        forwarding_check(&r.forwarding);
+    }
+    forwarding_rig_close(&r);
+    mem_free(calls);
+}
