@@ -168,6 +168,8 @@ struct peer_response {
     bool with_cluster_id; /* X-Etcd-Cluster-ID */
 };
 void peers_respond(struct peers *p, uint64_t request, const struct peer_response *r);
+/* Does anybody wait for it? Else whoever has asked is gone, or was responded to. */
+bool peers_is_awaited(const struct peers *p, uint64_t request);
 
 /* Asks another member's port for something, at one of its URLs (or at `url`, if the member is
  * RAFT_NONE: before we know who lives there). The result is a PEER_RESULT with this token, always,

@@ -533,6 +533,11 @@ void peers_respond(struct peers *p, uint64_t request, const struct peer_response
     settle(c);
 }
 
+bool peers_is_awaited(const struct peers *p, uint64_t request)
+{
+    return map_get_id(&p->requests, request) != NULL;
+}
+
 void peers_snapshot_grant(struct peers *p, uint64_t id, size_t bytes)
 {
     struct port_conn *c = map_get_id(&p->requests, id);

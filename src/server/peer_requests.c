@@ -619,16 +619,48 @@ static bool has_caught_up(struct peer_question *q)
     return false;
 }
 
+/* Then it is the next one's turn. */
+static void hash_some(struct peer_question *q, unsigned steps)
+{
+    struct peer_requests *r = q->requests;
+
+    if (mvcc_hash_some(r->o.mvcc, &q->hash, steps)) {
+        answer_hash(q);
+        return;
+    }
+    list_remove(&q->link);
+    list_push_back(&r->waiting, &q->link);
+}
+
+/* The first whose asker is still there; those before it are dropped, since a hash of everything is
+ * not computed for nobody. NULL: there is none. */
+static struct peer_question *first_hash(struct peer_requests *r)
+{
+    LIST_FOREACH (link, &r->waiting) {
+        struct peer_question *q = container_of(link, struct peer_question, link);
+        if (q->kind != HASH)
+            continue;
+        if (peers_is_awaited(r->o.peers, q->request))
+            return q;
+        question_free(q);
+    }
+    return NULL;
+}
+
+/* False: there are more slices to be computed at once. */
+static bool work_on_hashes(struct peer_requests *r, unsigned steps)
+{
+    struct peer_question *q = first_hash(r);
+
+    if (q)
+        hash_some(q, steps);
+    return !first_hash(r) || mvcc_is_settling(r->o.mvcc); /* that goes on by itself */
+}
+
 /* False: it wants to go on at once. */
 static bool go_on(struct peer_question *q, unsigned steps)
 {
     switch (q->kind) {
-    case HASH:
-        if (mvcc_hash_some(q->requests->o.mvcc, &q->hash, steps)) {
-            answer_hash(q);
-            return true;
-        }
-        return mvcc_is_settling(q->requests->o.mvcc); /* that goes on by itself */
     case RENEW:
         renew(q);
         return true;
@@ -638,6 +670,7 @@ static bool go_on(struct peer_question *q, unsigned steps)
         if (has_caught_up(q))
             promote(q);
         return true;
+    case HASH:
     case DOWNGRADE:
         break;
     }
@@ -646,11 +679,11 @@ static bool go_on(struct peer_question *q, unsigned steps)
 
 bool peer_requests_work(struct peer_requests *r, unsigned steps)
 {
-    bool all_done = true;
+    bool all_done = work_on_hashes(r, steps);
 
     LIST_FOREACH (link, &r->waiting) {
         struct peer_question *q = container_of(link, struct peer_question, link);
-        if (!is_pending(q) && !go_on(q, steps))
+        if (q->kind != HASH && !is_pending(q) && !go_on(q, steps))
             all_done = false;
     }
     return all_done;

@@ -18,8 +18,9 @@
  *                                           +--> take_need --> pending --> confirmed, applied,
  * failed
  *
- * Promises   1. Every request is answered once.
+ * Promises   1. Every request is answered once, unless whoever has asked for a hash is gone.
  *            2. No more than PEER_QUESTIONS_MAX wait; more are told to come again.
+ *            3. However many hashes are asked for, a turn computes a slice of one.
  * Not here   Which of them a stranger may ask (peer).
  */
 #pragma once
@@ -48,7 +49,7 @@ struct peer_requests_options {
 
 struct peer_requests {
     struct peer_requests_options o;
-    struct list waiting; /* struct peer_question */
+    struct list waiting; /* struct peer_question; of hashes the next in turn first */
     struct list needs;   /* of them, to be taken */
     size_t count;
 };

@@ -2,6 +2,7 @@
 #include "cluster/version.h"
 #include "peer/peer.h"
 #include "server/cluster_rig_test.h"
+#include "server/server_int.h"
 
 #include <stdio.h>
 
@@ -136,6 +137,102 @@ TEST(hashes_are_told_for_any_revision_there_is)
     CHECK_STR(ask_with(&a, 1, "GET", "/members/hashkv", BYTES("{}"), true),
               "412 cluster ID mismatch\n");
 
+    asker_close(&a);
+}
+
+enum { HASHES = PEER_ASK_CONNS_MAX, SLICES = 8 };
+
+/* A store that takes this many slices to be hashed. */
+static void fill_store(struct asker *a)
+{
+    enum { AT_ONCE = 100 };
+    struct visit puts[AT_ONCE];
+
+    for (unsigned done = 0; done < SLICES * MVCC_SLICE_STEPS; done += AT_ONCE) {
+        for (unsigned i = 0; i < AT_ONCE; i++)
+            cluster_rig_ask(&a->cluster, 1, &puts[i], "/etcdserverpb.KV/Put",
+                            &pb_put_request_schema, &(struct pb_put_request){.key = BYTES("k")});
+        for (unsigned i = 0; i < AT_ONCE; i++) {
+            cluster_rig_until_over(&a->cluster, &puts[i]);
+            visit_free(&puts[i]);
+        }
+    }
+}
+
+static void ask_several(struct asker *a, const char *path, struct bytes body)
+{
+    for (unsigned i = 0; i < HASHES; i++)
+        peers_ask(a->peers, &(struct peer_ask){.token = ++a->token,
+                                               .url = "http://10.0.0.1:2380",
+                                               .verb = "GET",
+                                               .path = path,
+                                               .content_type = body.len > 0 ? "text/plain" : NULL,
+                                               .body = body,
+                                               .timeout_ms = 10000});
+    peers_flush(a->peers);
+}
+
+static void hear_result(struct asker *a)
+{
+    struct peer_event e;
+
+    while (!peers_take(a->peers, &e))
+        cluster_rig_step(&a->cluster);
+    CHECK_EQ(e.status, 200);
+    peer_event_free(&e);
+}
+
+/* They come in one turn, by connections that are there already. */
+static void ask_for_hashes(struct asker *a)
+{
+    fill_store(a);
+    ask_several(a, "/version", BYTES(""));
+    for (unsigned i = 0; i < HASHES; i++)
+        hear_result(a);
+    cluster_rig_pause(&a->cluster, 1, true);
+    ask_several(a, "/members/hashkv", BYTES("{}"));
+    cluster_rig_for_ms(&a->cluster, 100);
+    cluster_rig_pause(&a->cluster, 1, false);
+    cluster_rig_step(&a->cluster);
+    CHECK_EQ(a->cluster.at[1]->server->peer_requests.count, HASHES);
+}
+
+/* Else as many of them as there may be would hold up everybody else. */
+TEST(a_turn_computes_a_slice_of_one_hash)
+{
+    struct asker a;
+    unsigned steps = 0;
+    asker_open(&a, 1);
+    const struct peer_requests *requests = &a.cluster.at[1]->server->peer_requests;
+
+    ask_for_hashes(&a);
+    for (; requests->count == HASHES; steps++)
+        cluster_rig_step(&a.cluster);
+
+    CHECK(steps >= (HASHES - 1) * SLICES);
+    for (unsigned i = 0; i < HASHES; i++)
+        hear_result(&a);
+    asker_close(&a);
+}
+
+TEST(a_hash_that_nobody_waits_for_is_not_computed)
+{
+    struct asker a;
+    asker_open(&a, 1);
+    struct cluster_rig_host *h = a.cluster.at[1];
+
+    ask_for_hashes(&a);
+    client_close(h->client); /* or it would be in the way of what follows */
+    h->client = NULL;
+    cluster_rig_pause(&a.cluster, 1, true);
+    fake_wire_reset_between(a.io.net, h->io.net);
+    cluster_rig_for_ms(&a.cluster, 100);
+    cluster_rig_pause(&a.cluster, 1, false);
+    cluster_rig_step(&a.cluster);
+
+    CHECK_EQ(h->server->peer_requests.count, HASHES); /* asked for again, by other connections */
+    for (unsigned i = 0; i < HASHES; i++)
+        hear_result(&a);
     asker_close(&a);
 }
 
