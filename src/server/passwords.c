@@ -160,14 +160,23 @@ static struct address *address_of(struct passwords *p, struct bytes name)
 
 static struct password_question *question_new(struct passwords *p, const struct api_need *need)
 {
-    const struct api_password *w = &need->password;
     struct password_question *q = mem_new(struct password_question);
-    char nobodys[PASSWORD_HASH_LEN + 1];
 
     *q = (struct password_question){
-        .passwords = p, .call = need->call, .compares = w->compares, .cost = p->cost};
+        .passwords = p, .call = need->call, .compares = need->password.compares, .cost = p->cost};
     list_init(&q->link);
-    buf_append(&q->password, w->password);
+    return q;
+}
+
+/* No more of the password is kept than counts: who logs in may send megabytes, and waits. */
+static void question_fill(struct password_question *q, const struct api_password *w)
+{
+    struct passwords *p = q->passwords;
+    char nobodys[PASSWORD_HASH_LEN + 1];
+    size_t len = w->password.len < PASSWORD_BYTES_MAX ? w->password.len : PASSWORD_BYTES_MAX;
+
+    assert(w->compares || len == w->password.len);
+    buf_append(&q->password, bytes_of(w->password.at, len));
     if (w->compares && w->hash.len > 0) {
         buf_append(&q->hash, w->hash);
     } else if (w->compares) {
@@ -176,7 +185,6 @@ static struct password_question *question_new(struct passwords *p, const struct 
     } else {
         entropy_fill(p->entropy, q->salt, sizeof(q->salt));
     }
-    return q;
 }
 
 void passwords_need(struct passwords *p, const struct api_need *need)
@@ -192,6 +200,7 @@ void passwords_need(struct passwords *p, const struct api_need *need)
         list_push_back(&p->done, &q->link);
         return;
     }
+    question_fill(q, &need->password);
     list_push_back(&a->questions, &q->link);
     a->count++;
     p->waiting++;
