@@ -477,6 +477,7 @@ static void go_on_checking(struct timer *t)
  * gets a second. */
 static void wait_for_next(struct corruption *c)
 {
+    uint64_t now_ms = c->o.facts->now_ms;
     uint64_t next_ms = c->o.periodic_ms > 0 ? c->next_periodic_ms : UINT64_MAX;
 
     if (c->o.compact_period_ms > 0 && c->next_compaction_ms < next_ms)
@@ -484,7 +485,8 @@ static void wait_for_next(struct corruption *c)
     if (next_ms == UINT64_MAX || timer_is_set(&c->timer))
         return;
     c->timer.on_time = go_on_checking;
-    timer_start(c->o.clock, &c->timer, (next_ms - c->o.facts->now_ms) * NS_PER_MS);
+    /* Of two that were due one has begun, and was over at once: then it is the other's turn. */
+    timer_start(c->o.clock, &c->timer, next_ms > now_ms ? (next_ms - now_ms) * NS_PER_MS : 0);
 }
 
 /* As a clock does that strikes: however late the last one was, the next is on time. */

@@ -280,6 +280,26 @@ TEST(a_follower_is_named_for_what_cannot_be_and_no_more)
     CHECK_EQ(named_by_script(&differs, &differs), 1); /* the first */
 }
 
+/* The process stood still, and both checks are overdue; that of compactions finds none, and is over
+ * at once. */
+TEST(a_check_that_is_overdue_follows_another)
+{
+    static const char *const both[] = {"--corrupt-check-time=7s", "--compact-hash-check-time=5s",
+                                       "--feature-gates=CompactHashCheck=true", NULL};
+    struct cluster_rig r;
+    open_with(&r, 1, both);
+    cluster_rig_pause(&r, 1, true);
+    cluster_rig_for_ms(&r, 20000);
+    cluster_rig_pause(&r, 1, false);
+
+    until_logged(&r, 1, COMPACTION_END);
+    const struct timer *t = &r.at[1]->server->corruption.timer;
+    CHECK(!timer_is_set(t) || t->deadline_ns <= clock_now_ns(&r.at[1]->clock.base));
+
+    until_logged(&r, 1, PERIODIC_END);
+    cluster_rig_close(&r);
+}
+
 /* --- compactions --- */
 
 static const char *const compactions[] = {"--compact-hash-check-time=3s",
