@@ -393,6 +393,15 @@ static enum err open_state(struct boot *b)
     return state_open(&s->state, &options, b->why);
 }
 
+static enum err refuse_removed(struct boot *b)
+{
+    buf_printf(b->why,
+               "the member has been permanently removed from the cluster (member %llx, whose "
+               "log this is); the data-dir used by this member must be removed",
+               (unsigned long long)b->identity.node_id);
+    return ERR_UNSUPPORTED;
+}
+
 /*
  * The voters and learners are the store's members, as in etcd, and not what it has under confState:
  * `etcdutl snapshot restore` gives a backup new members and leaves the old ones' ids there. Whoever
@@ -402,17 +411,9 @@ static enum err open_state(struct boot *b)
  */
 static enum err read_members(struct boot *b)
 {
-    uint64_t self = b->identity.node_id;
-
     cluster_conf_state(b->s->state.cluster, &b->conf_state);
-    if (cluster_is_removed(b->s->state.cluster, self)) {
-        buf_printf(b->why,
-                   "the member has been permanently removed from the cluster (member %llx, whose "
-                   "log this is); the data-dir used by this member must be removed",
-                   (unsigned long long)self);
-        return ERR_UNSUPPORTED;
-    }
-    return ERR_OK;
+    return cluster_is_removed(b->s->state.cluster, b->identity.node_id) ? refuse_removed(b)
+                                                                        : ERR_OK;
 }
 
 /* --- a new cluster by force --- */
@@ -448,6 +449,50 @@ static void follow_change(struct raft_ids *ids, const struct raft_entry *e)
     }
 }
 
+static bool removes(const struct raft_entry *e, uint64_t id)
+{
+    struct raft_conf_change_v2 change;
+    bool does = false;
+
+    if (!raft_entry_conf_change(e, &change))
+        return false;
+    for (size_t i = 0; i < change.change_count; i++)
+        does =
+            does || (change.changes[i].type == RAFT_REMOVE_NODE && change.changes[i].node_id == id);
+    return does;
+}
+
+/* The first of what the store has not seen that removes this member; 0: nothing does. */
+static uint64_t own_removal(const struct boot *b)
+{
+    const struct replay *l = &b->log;
+
+    for (size_t i = 0; i < l->count; i++)
+        if (l->entries[i].index > l->applied && removes(&l->entries[i], b->identity.node_id))
+            return l->entries[i].index;
+    return 0;
+}
+
+/*
+ * Nobody can be added again who was removed, so a member whose own removal is taken for committed
+ * would be lost for good. As long as it is not known as committed the operator overrules it, and
+ * what is behind it goes as well: a log has no gaps.
+ */
+static enum err overrule_own_removal(struct boot *b)
+{
+    uint64_t index = own_removal(b), committed = replay_committed(&b->log);
+
+    if (index == 0)
+        return ERR_OK;
+    if (index <= committed)
+        return refuse_removed(b);
+    log_info(b->s->logger, "discarding uncommitted WAL entries", LOG_U64("entry-index", index),
+             LOG_U64("commit-index-from-wal", committed),
+             LOG_U64("number-of-discarded-entries", b->log.found.last_index - index + 1));
+    replay_drop_from(&b->log, index);
+    return ERR_OK;
+}
+
 static int compare_ids(const void *a, const void *b)
 {
     uint64_t left = *(const uint64_t *)a, right = *(const uint64_t *)b;
@@ -457,8 +502,9 @@ static int compare_ids(const void *a, const void *b)
 
 /*
  * Who is a member when all that the log has is applied: by the store, and the entries that it has
- * not seen. What is not known as committed is taken for it. etcd drops it; but the commit index on
- * disk is behind what was acknowledged, and whoever was not told of a write may find it done.
+ * not seen. What is not known as committed is taken for it, up to the removal of this very member.
+ * etcd drops it; but the commit index on disk is behind what was acknowledged, and whoever was not
+ * told of a write may find it done.
  */
 static enum err plan_new_cluster(struct boot *b)
 {
@@ -467,6 +513,9 @@ static enum err plan_new_cluster(struct boot *b)
 
     if (!b->s->config->force_new_cluster || !b->has_log || b->founds)
         return ERR_OK;
+    enum err e = overrule_own_removal(b);
+    if (e != ERR_OK)
+        return e;
     if (cluster_is_own_learner(b->s->state.cluster)) {
         buf_append_str(b->why, "this member is a learner, and cannot be a cluster by itself "
                                "(--force-new-cluster)");

@@ -334,6 +334,78 @@ TEST(a_new_cluster_by_force_that_is_cut_short_is_made_good)
     }
 }
 
+/* A cluster of three whose leader has proposed to remove one of the others, and the one alone has
+ * it on its disk, when all of them lose power. Returns which that is; it is told to go on. */
+static unsigned remove_and_crash(struct cluster_rig *r)
+{
+    static const char *const lax[] = {"--strict-reconfig-check=false", NULL};
+    static const char *const force[] = {"--force-new-cluster", NULL};
+    struct visit v;
+
+    membership_open(r, 3, lax);
+    cluster_rig_put(r, 1, "k", "v");
+    cluster_rig_until_equal(r, 1);
+    unsigned leader = cluster_rig_leader(r), left = leader == 1 ? 2 : 1;
+    unsigned third = 6 - leader - left;
+    cluster_rig_crash(r, third);
+    uint64_t before = server_status(r->at[left]->server).log_durable;
+    cluster_rig_ask(r, leader, &v, "/etcdserverpb.Cluster/MemberRemove",
+                    &pb_member_remove_request_schema,
+                    &(struct pb_member_id){.id = membership_id(r, left)});
+    while (server_status(r->at[left]->server).log_durable == before)
+        cluster_rig_step(r);
+    CHECK_EQ(server_status(r->at[left]->server).committed, before);
+    visit_free(&v);
+    cluster_rig_crash(r, left);
+    cluster_rig_crash(r, leader);
+    r->at[leader]->is_out = r->at[third]->is_out = true;
+    cluster_rig_set_flags(r, left, force);
+    return left;
+}
+
+/* What the last majority was about to do with it is for the operator to overrule. */
+TEST(one_that_was_about_to_be_removed_goes_on_by_itself_if_it_is_told_to)
+{
+    struct cluster_rig r;
+    unsigned n = remove_and_crash(&r);
+
+    cluster_rig_start(&r, n);
+    cluster_rig_until_ready(&r, n);
+    CHECK(cluster_rig_logged(&r, n, "discarding uncommitted WAL entries"));
+    CHECK_STR(cluster_rig_get(&r, n, "k", false), "v");
+    cluster_rig_put(&r, n, "k", "alone");
+    for (unsigned i = 0; i < 2; i++) { /* with the flag once more, then without */
+        cluster_rig_crash(&r, n);
+        if (i > 0)
+            cluster_rig_set_flags(&r, n, NULL);
+        cluster_rig_start(&r, n);
+        cluster_rig_until_ready(&r, n);
+        CHECK_STR(cluster_rig_get(&r, n, "k", false), "alone");
+    }
+    cluster_rig_close(&r);
+}
+
+/* At whatever moment power goes meanwhile: the removal is in the log until others take its place.
+ */
+TEST(one_that_was_about_to_be_removed_goes_on_also_if_that_is_cut_short)
+{
+    for (unsigned steps = 1; steps < 60; steps += 3) {
+        struct cluster_rig r;
+        unsigned n = remove_and_crash(&r);
+
+        cluster_rig_start(&r, n);
+        for (unsigned i = 0; i < steps; i++)
+            cluster_rig_step(&r);
+        cluster_rig_crash(&r, n);
+        cluster_rig_start(&r, n);
+        cluster_rig_until_ready(&r, n);
+
+        CHECK_STR(membership_list(&r, n, true), n == 1 ? "1:m1" : "2:m2");
+        CHECK_STR(cluster_rig_get(&r, n, "k", false), "v");
+        cluster_rig_close(&r);
+    }
+}
+
 /* --- what is refused --- */
 
 static void check_refused(struct cluster_rig *r, unsigned n, const char *why)

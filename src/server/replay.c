@@ -54,6 +54,11 @@ void replay_free(struct replay *l)
     mem_free(l->runs);
 }
 
+uint64_t replay_committed(const struct replay *l)
+{
+    return l->found.state.commit > l->applied ? l->found.state.commit : l->applied;
+}
+
 enum err replay_verify(const struct replay *l, const char *wal_dir, struct buf *why)
 {
     uint64_t begins = l->snapshot_index > l->start.index ? l->snapshot_index : l->start.index;
@@ -65,7 +70,7 @@ enum err replay_verify(const struct replay *l, const char *wal_dir, struct buf *
                    wal_dir, (unsigned long long)begins, (unsigned long long)l->applied);
         return ERR_CORRUPT;
     }
-    uint64_t promised = l->found.state.commit > l->applied ? l->found.state.commit : l->applied;
+    uint64_t promised = replay_committed(l);
     if (promised > l->found.last_index) {
         buf_printf(
             why,
@@ -85,6 +90,17 @@ bool replay_is_founding(const struct replay *l)
     return l->start.index == 0 && l->applied == 0 && l->found.state.term == 0 && !has_more;
 }
 
+/* Their term was heard of, and the log holds us to it: one that falls would be taken for damage. */
+void replay_drop_from(struct replay *l, uint64_t index)
+{
+    assert(index > replay_committed(l));
+    assert(index <= l->found.last_index);
+
+    l->dropped_term = l->entries[l->count - 1].term;
+    on_truncate(l, index);
+    l->found.last_index = index - 1;
+}
+
 /*
  * In the log, entries come before the term that came along with them, and the power may have gone
  * in between. Whoever has an entry has heard of its term; and it has not voted in it, since a vote
@@ -93,14 +109,14 @@ bool replay_is_founding(const struct replay *l)
 static struct raft_hard_state hard_state(const struct replay *l)
 {
     uint64_t last_term = l->count > 0 ? l->entries[l->count - 1].term : l->start.term;
+    uint64_t heard_term = last_term > l->dropped_term ? last_term : l->dropped_term;
     struct raft_hard_state state = l->found.state;
 
-    if (state.term < last_term) {
-        state.term = last_term;
+    if (state.term < heard_term) {
+        state.term = heard_term;
         state.vote = 0;
     }
-    if (state.commit < l->applied)
-        state.commit = l->applied;
+    state.commit = replay_committed(l);
     return state;
 }
 

@@ -24,6 +24,7 @@ struct replay {
     size_t count, cap;
     struct raft_term_run *runs;
     size_t run_count, run_cap;
+    uint64_t dropped_term; /* of the last entry that replay_drop_from has dropped; 0: none */
 };
 
 struct wal_visitor replay_visitor(struct replay *l);
@@ -41,6 +42,13 @@ bool replay_is_founding(const struct replay *l);
 
 /* Do the log and the store fit together? ERR_CORRUPT, and *why says what is missing. */
 MUST_CHECK enum err replay_verify(const struct replay *l, const char *wal_dir, struct buf *why);
+
+/* The log is to go on from before this entry, which is not known as committed (asserted): it and
+ * what is behind it are not shown to raft, and on disk they are replaced by what comes next. */
+void replay_drop_from(struct replay *l, uint64_t index);
+
+/* How far the log is known as committed: by its own word, or because the store has applied it. */
+uint64_t replay_committed(const struct replay *l);
 
 /* Everything that raft_open wants; conf_state is the store's. *out looks into l. */
 void replay_remember(const struct replay *l, const struct raft_conf_state *conf_state,

@@ -125,6 +125,25 @@ TEST(what_is_applied_was_committed)
     replay_free(&l);
 }
 
+/* Power has gone before the term of the last entries was noted; it was heard of all the same. */
+TEST(entries_that_are_dropped_leave_their_term_behind)
+{
+    struct replay l = {.applied = 2, .found = {.state = {.term = 1, .vote = 7, .commit = 1}}};
+    see_all(&l, 1, 3, 1);
+    see_all(&l, 4, 5, 2);
+
+    replay_drop_from(&l, 4);
+
+    struct raft_boot boot = remember(&l);
+    CHECK_EQ(l.found.last_index, 3);
+    CHECK_EQ(boot.entries[boot.entry_count - 1].index, 3);
+    CHECK_EQ(boot.hard_state.term, 2);
+    CHECK_EQ(boot.hard_state.vote, 0);
+    CHECK_EQ(boot.hard_state.commit, 2);
+    CHECK_DIES(replay_drop_from(&l, 2), "replay_committed");
+    replay_free(&l);
+}
+
 static void see_founder(struct replay *l, uint64_t index)
 {
     struct wal_visitor v = replay_visitor(l);
