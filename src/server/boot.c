@@ -493,6 +493,51 @@ static enum err overrule_own_removal(struct boot *b)
     return ERR_OK;
 }
 
+static bool is_promotion(struct bytes context)
+{
+    struct arena arena = {0};
+    struct member_change read;
+    bool is = member_json_read(context, &arena, &read) == ERR_OK && read.is_promote;
+
+    arena_free(&arena);
+    return is;
+}
+
+/* As it will be applied: whoever is a member is not added again, but may be promoted. */
+static void follow_own_vote(uint64_t self, const struct raft_entry *e, bool *is_member,
+                            bool *is_learner)
+{
+    struct raft_conf_change_v2 change;
+
+    if (!raft_entry_conf_change(e, &change))
+        return;
+    for (size_t i = 0; i < change.change_count; i++) {
+        enum raft_conf_change_type type = change.changes[i].type;
+        bool adds = type == RAFT_ADD_NODE || type == RAFT_ADD_LEARNER_NODE;
+        if (!adds || change.changes[i].node_id != self)
+            continue;
+        if (!*is_member)
+            *is_learner = type == RAFT_ADD_LEARNER_NODE;
+        else if (is_promotion(change.context))
+            *is_learner = false;
+        *is_member = true;
+    }
+}
+
+/* Is this member a learner when all that the log has is applied? */
+static bool stays_learner(const struct boot *b)
+{
+    const struct replay *l = &b->log;
+    uint64_t self = b->identity.node_id;
+    bool is_member = cluster_own(b->s->state.cluster) != NULL;
+    bool is_learner = cluster_is_own_learner(b->s->state.cluster);
+
+    for (size_t i = 0; i < l->count; i++)
+        if (l->entries[i].index > l->applied)
+            follow_own_vote(self, &l->entries[i], &is_member, &is_learner);
+    return is_learner;
+}
+
 static int compare_ids(const void *a, const void *b)
 {
     uint64_t left = *(const uint64_t *)a, right = *(const uint64_t *)b;
@@ -516,7 +561,7 @@ static enum err plan_new_cluster(struct boot *b)
     enum err e = overrule_own_removal(b);
     if (e != ERR_OK)
         return e;
-    if (cluster_is_own_learner(b->s->state.cluster)) {
+    if (stays_learner(b)) {
         buf_append_str(b->why, "this member is a learner, and cannot be a cluster by itself "
                                "(--force-new-cluster)");
         return ERR_UNSUPPORTED;

@@ -406,6 +406,37 @@ TEST(one_that_was_about_to_be_removed_goes_on_also_if_that_is_cut_short)
     }
 }
 
+/* Its log has the promotion, and its store does not have it yet. */
+TEST(a_learner_whose_promotion_is_in_its_log_goes_on_by_itself_if_it_is_told_to)
+{
+    static const char *const force[] = {"--force-new-cluster", NULL};
+    struct cluster_rig r;
+    struct visit v;
+    membership_open(&r, 1, NULL);
+    unsigned n = join(&r, true);
+    cluster_rig_until_equal(&r, 1);
+    cluster_rig_for_ms(&r, 6000);
+    uint64_t before = server_status(r.at[n]->server).applied;
+    cluster_rig_ask(&r, 1, &v, "/etcdserverpb.Cluster/MemberPromote",
+                    &pb_member_remove_request_schema,
+                    &(struct pb_member_id){.id = membership_id(&r, n)});
+    while (server_status(r.at[n]->server).applied == before)
+        cluster_rig_step(&r);
+    CHECK_EQ(server_status(r.at[n]->server).durable_store, before);
+    visit_free(&v);
+    cluster_rig_crash(&r, n);
+    cluster_rig_crash(&r, 1);
+    r.at[1]->is_out = true;
+
+    cluster_rig_set_flags(&r, n, force);
+    cluster_rig_start(&r, n);
+    cluster_rig_until_ready(&r, n);
+
+    CHECK_STR(membership_list(&r, n, true), "2:m2");
+    cluster_rig_put(&r, n, "k", "alone");
+    cluster_rig_close(&r);
+}
+
 /* --- what is refused --- */
 
 static void check_refused(struct cluster_rig *r, unsigned n, const char *why)
@@ -462,6 +493,30 @@ TEST(who_does_not_know_the_cluster_does_not_join_it)
     cluster_rig_start(&r, n); /* nothing of all that is left behind */
     cluster_rig_until_ready(&r, n);
     cluster_rig_close(&r);
+}
+
+/* Also while only its log says that it was added as one. */
+TEST(a_learner_is_no_cluster_by_itself)
+{
+    static const char *const force[] = {"--force-new-cluster", NULL};
+
+    for (unsigned is_stored = 0; is_stored < 2; is_stored++) {
+        struct cluster_rig r;
+        membership_open(&r, 1, NULL);
+        unsigned n = cluster_rig_add_host(&r, NULL);
+        membership_add(&r, 1, url_of(n), true, NULL);
+        fake_workers_hang(&r.at[n]->store_worker, is_stored ? 0 : FAKE_DISK_FOR_EVER);
+        cluster_rig_start(&r, n);
+        cluster_rig_until_ready(&r, n);
+        cluster_rig_until_equal(&r, 1);
+        cluster_rig_for_ms(&r, 1000);
+        CHECK_EQ(server_status(r.at[n]->server).durable_store > 0, is_stored);
+        cluster_rig_crash(&r, n);
+
+        cluster_rig_set_flags(&r, n, force);
+        check_refused(&r, n, "this member is a learner, and cannot be a cluster by itself");
+        cluster_rig_close(&r);
+    }
 }
 
 /* Under its old id it would vote twice. */
