@@ -608,6 +608,13 @@ static void force_new_cluster(struct boot *b)
 
 /* --- raft --- */
 
+/* That an entry was told of as written before: many times a second where the log writes while the
+ * next are appended, and of use to nobody who runs this. */
+static bool is_of_writing(const char *text)
+{
+    return bytes_starts_with(bytes_of_str(text), BYTES("entry at index "));
+}
+
 static void raft_says(void *context, enum raft_log_level level, const char *text)
 {
     static const enum log_level levels[] = {[RAFT_LOG_DEBUG] = LOG_DEBUG,
@@ -615,9 +622,10 @@ static void raft_says(void *context, enum raft_log_level level, const char *text
                                             [RAFT_LOG_WARN] = LOG_WARN,
                                             [RAFT_LOG_ERROR] = LOG_ERROR};
     struct server *s = context;
+    enum log_level shown = is_of_writing(text) ? LOG_DEBUG : levels[level];
 
-    if (s->raft_logger.level <= levels[level])
-        log_write(&s->raft_logger, levels[level], "raft/raft.c", text, NULL, 0);
+    if (s->raft_logger.level <= shown)
+        log_write(&s->raft_logger, shown, "raft/raft.c", text, NULL, 0);
 }
 
 static struct raft_config raft_settings(struct boot *b)
