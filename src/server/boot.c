@@ -681,6 +681,19 @@ static enum err check_raft(struct boot *b)
     return replay_verify(&b->log, b->s->config->wal_dir, b->why);
 }
 
+/*
+ * Raft may begin with more than the log says: with the commit index that the store stands for, with
+ * the term of the last entry. It takes that for written, so it has to be: a snapshot of the log is
+ * recorded behind it, and counts only if a commit index in the log covers it (wal_snapshots).
+ */
+static void write_hard_state(struct boot *b)
+{
+    struct raft_hard_state now = raft_status(b->s->raft).hard_state, found = b->log.found.state;
+
+    if (now.term != found.term || now.commit != found.commit)
+        wal_append(b->s->wal, &(struct wal_save){.state = now});
+}
+
 void boot_raft(struct boot *b)
 {
     struct raft_config config = raft_settings(b);
@@ -689,6 +702,8 @@ void boot_raft(struct boot *b)
     if (!b->founds)
         replay_remember(&b->log, &b->conf_state, &memory);
     b->s->raft = raft_open(&config, &memory);
+    if (!b->founds)
+        write_hard_state(b);
     if (b->founds)
         found(b);
     else if (b->others.count > 0 || b->must_add_self)
