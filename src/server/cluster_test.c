@@ -259,6 +259,36 @@ TEST(a_leader_whose_disk_stalls_hands_over)
     cluster_rig_close(&r);
 }
 
+/* Each write takes less than an election timeout, and one that has to wait for another more. */
+TEST(a_leader_whose_disk_is_slow_goes_on_leading)
+{
+    enum { PUTS = 40 };
+    struct cluster_rig r;
+    struct visit puts[PUTS];
+    cluster_rig_open(&r, 3, NULL);
+    cluster_rig_start_all(&r);
+    unsigned leader = cluster_rig_leader(&r);
+
+    for (unsigned n = 1; n <= 3; n++)
+        fake_disk_set_delay(r.at[n]->disk, (struct fake_delay){600 * NS_PER_MS, 600 * NS_PER_MS});
+    for (unsigned i = 0; i < PUTS; i++) {
+        cluster_rig_ask(&r, leader, &puts[i], "/etcdserverpb.KV/Put", &pb_put_request_schema,
+                        &(struct pb_put_request){.key = BYTES("k")});
+        cluster_rig_for_ms(&r, 300);
+    }
+    for (unsigned i = 0; i < PUTS; i++) {
+        cluster_rig_until_over(&r, &puts[i]);
+        CHECK_EQ(puts[i].code, RPC_OK);
+        visit_free(&puts[i]);
+    }
+    CHECK_EQ(cluster_rig_leader(&r), leader);
+    CHECK(!cluster_rig_logged(&r, leader, "the log is not written in time"));
+
+    for (unsigned n = 1; n <= 3; n++)
+        fake_disk_set_delay(r.at[n]->disk, (struct fake_delay){NS_PER_MS, NS_PER_MS});
+    cluster_rig_close(&r);
+}
+
 /* --- behind --- */
 
 /* After a restart what was applied is on disk alone, and a member that was away wants it. */

@@ -180,17 +180,32 @@ bool leadership_is_resigning(const struct server *s)
 }
 
 /*
- * A leader whose disk does not answer still sends heartbeats, so nobody else would ever campaign;
- * and with a quorum of others it even commits, but it applies and answers nothing.
+ * Since when something waits for the log, and nothing was written: what came while a write was
+ * under way waits for the rest of that one, too, and a disk that is slow is not one that does
+ * nothing.
  */
-static void resign_if_stalled(struct server *s)
+static uint64_t stalled_since_ms(const struct server *s)
 {
     uint64_t since_ms = storage_work_oldest_append_ms(&s->work);
 
+    return since_ms > s->durable_ms ? since_ms : s->durable_ms;
+}
+
+/*
+ * A leader whose disk does not answer still sends heartbeats, so nobody else would ever campaign;
+ * and with a quorum of others it even commits, but it applies and answers nothing. Whoever is
+ * handed over to may be no better off, and while it is tried nothing can be proposed: hence the
+ * pause.
+ */
+static void resign_if_stalled(struct server *s)
+{
+    uint64_t since_ms = stalled_since_ms(s);
+
     if (!s->facts.is_leader || s->conf_state.voters.count <= 1 || since_ms == UINT64_MAX ||
         s->facts.disk_is_full || s->facts.now_ms - since_ms <= s->config->election_ms ||
-        leadership_is_resigning(s))
+        leadership_is_resigning(s) || s->facts.now_ms < s->resign_ms)
         return;
+    s->resign_ms = s->facts.now_ms + 3 * s->config->election_ms;
     log_warn(s->logger, "the log is not written in time; handing leadership over",
              LOG_ID("local-member-id", s->facts.member_id),
              LOG_U64("outstanding-ms", s->facts.now_ms - since_ms));

@@ -75,8 +75,10 @@ static void deliver_durable(struct server *s)
 
     if (durable >= held)
         durable = held - 1;
-    for (struct raft_message *m; (m = storage_work_take_durable(&s->work, durable));)
+    for (struct raft_message *m; (m = storage_work_take_durable(&s->work, durable));) {
+        s->durable_ms = s->facts.now_ms;
         deliver(s, m);
+    }
     stages_reached(&s->metrics->slow.stages, STAGE_LOGGED, s->work.durable_index, s->facts.now_ns);
 }
 
