@@ -157,6 +157,10 @@ enum {
  * with more of them a follower takes in no further ones. */
 #define RAFT_UNAPPLIED_BYTES_MAX (16 * MIB)
 
+/* Entries that a leader has taken in and not applied: with more of them it takes in no further
+ * ones. */
+#define RAFT_UNCOMMITTED_BYTES_MAX (64 * MIB)
+
 /* The same for a follower whose log ends before what is committed. Nobody waits for it, and all
  * that it has missed is sent to it as fast as it can take it: it takes less at a time. What is
  * under way to the log, or waits to be applied; and the store's batches, one that is committed and
@@ -640,6 +644,9 @@ static_assert(LEASE_SPREAD_PER_S <= LEASE_REVOKES_MAX * (1000 / HOUSEKEEPING_LEA
 static_assert(RAFT_MESSAGE_BYTES_MAX <= RAFT_RESIDENT_BYTES_MAX, "an append can come from memory");
 static_assert(RAFT_MESSAGE_BYTES_MAX <= WAL_PENDING_BYTES_MAX, "an append message fits the budget");
 static_assert(RPC_MESSAGE_BYTES_DEFAULT <= WAL_PENDING_BYTES_MAX, "so does one large entry");
+static_assert(WAL_PENDING_BYTES_MAX <= RAFT_UNCOMMITTED_BYTES_MAX, "a slow log is felt as one");
+static_assert(RAFT_UNAPPLIED_BYTES_MAX <= RAFT_UNCOMMITTED_BYTES_MAX,
+              "others hold back before their leader does");
 static_assert(WAL_PENDING_BYTES_MAX <= WAL_SEGMENT_BYTES,
               "what is pending needs two segments at most");
 static_assert(RPC_MESSAGE_BYTES_DEFAULT <= WAL_SLACK_BYTES, "the last entry finds its space");

@@ -289,6 +289,75 @@ TEST(a_leader_whose_disk_is_slow_goes_on_leading)
     cluster_rig_close(&r);
 }
 
+enum { HELD_VALUE_BYTES = 1000000, HELD_PUTS = 150 };
+static_assert((uint64_t)HELD_PUTS * HELD_VALUE_BYTES > 2 * RAFT_UNCOMMITTED_BYTES_MAX,
+              "more than may be taken in");
+
+/* Nobody waits for them to be answered. Returns how many bytes of entries were in the log and not
+ * applied, at most. */
+static uint64_t put_and_go(struct cluster_rig *r, unsigned n)
+{
+    struct visit *visits = mem_new_array(HELD_PUTS, struct visit);
+    uint8_t *value = mem_alloc(HELD_VALUE_BYTES);
+    struct pb_put_request put = {.key = BYTES("k"), .value = bytes_of(value, HELD_VALUE_BYTES)};
+    uint64_t most = 0;
+
+    for (unsigned i = 0; i < HELD_PUTS; i++)
+        cluster_rig_ask(r, n, &visits[i], "/etcdserverpb.KV/Put", &pb_put_request_schema, &put);
+    for (unsigned i = 0; i < HELD_PUTS; i++) {
+        while (!visits[i].is_over) {
+            cluster_rig_step(r);
+            struct server_status s = server_status(r->at[n]->server);
+            CHECK(s.is_leader);
+            most = s.log_last - s.applied > most ? s.log_last - s.applied : most;
+        }
+        visit_free(&visits[i]);
+    }
+    mem_free(visits);
+    mem_free(value);
+    return most * HELD_VALUE_BYTES;
+}
+
+static void check_held(uint64_t bytes)
+{
+    CHECK(bytes > RAFT_UNCOMMITTED_BYTES_MAX / 2); /* or this test shows nothing */
+    CHECK(bytes <= RAFT_UNCOMMITTED_BYTES_MAX + 2 * HELD_VALUE_BYTES);
+}
+
+/* Heartbeats need no disk, so it goes on leading, and nothing is committed. */
+TEST(a_leader_whose_followers_write_nothing_takes_in_no_more_than_it_may_hold)
+{
+    struct cluster_rig r;
+    cluster_rig_open(&r, 3, NULL);
+    cluster_rig_start_all(&r);
+    unsigned leader = cluster_rig_leader(&r);
+
+    for (unsigned n = 1; n <= 3; n++)
+        if (n != leader)
+            fake_disk_hang(r.at[n]->disk, FAKE_DISK_FOR_EVER);
+    check_held(put_and_go(&r, leader));
+
+    for (unsigned n = 1; n <= 3; n++)
+        fake_disk_hang(r.at[n]->disk, 0);
+    cluster_rig_put(&r, leader, "k", "v");
+    cluster_rig_until_equal(&r, leader);
+    cluster_rig_close(&r);
+}
+
+TEST(a_leader_whose_store_hangs_takes_in_no_more_than_it_may_hold)
+{
+    struct cluster_rig r;
+    cluster_rig_open(&r, 1, NULL);
+    cluster_rig_start_all(&r);
+
+    fake_workers_hang(&r.at[1]->store_worker, FAKE_DISK_FOR_EVER);
+    check_held(put_and_go(&r, 1));
+
+    fake_workers_hang(&r.at[1]->store_worker, 0);
+    cluster_rig_put(&r, 1, "k", "v");
+    cluster_rig_close(&r);
+}
+
 /* --- behind --- */
 
 /* After a restart what was applied is on disk alone, and a member that was away wants it. */

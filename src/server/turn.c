@@ -379,6 +379,21 @@ static size_t log_budget(const struct server *s)
 }
 
 /*
+ * The same for entries that this member would put into the log itself, if it leads. What it has
+ * taken in stays in memory until it is applied. That waits for the others' disks, which answer
+ * heartbeats whatever their state, and for the store; whereas clients do not wait, but give up and
+ * come again with more. They are not refused: they wait in pending, and then at their sockets.
+ */
+static size_t entry_budget(const struct server *s)
+{
+    uint64_t held = raft_status(s->raft).uncommitted_bytes; /* until applied; 0: it does not lead */
+    uint64_t left = held < RAFT_UNCOMMITTED_BYTES_MAX ? RAFT_UNCOMMITTED_BYTES_MAX - held : 0;
+    size_t budget = log_budget(s);
+
+    return budget < left ? budget : (size_t)left;
+}
+
+/*
  * Bytes of entries that may come from others: none, either, while much waits for the store, which
  * may be slower than the log by far, as when a leader sends all that was written while a snapshot
  * was under way. What is committed is applied without hearing of anything new, so this ends. To
@@ -388,7 +403,7 @@ static size_t log_budget(const struct server *s)
 static size_t append_budget(const struct server *s)
 {
     uint64_t unapplied = raft_status(s->raft).unapplied_bytes;
-    size_t budget = log_budget(s);
+    size_t budget = entry_budget(s);
 
     if (s->is_catching_up) {
         uint64_t held = unapplied + wal_pending_bytes(s->wal);
@@ -403,7 +418,7 @@ static size_t append_budget(const struct server *s)
 static size_t proposal_budget(const struct server *s)
 {
     bool is_own = s->facts.disk_is_full && wal_pending_bytes(s->wal) == 0;
-    size_t budget = log_budget(s);
+    size_t budget = entry_budget(s);
 
     return is_own && budget < SPACE_OWN_BYTES ? SPACE_OWN_BYTES : budget;
 }
@@ -976,7 +991,7 @@ static bool has_more(const struct server *s)
         return true;
     if (raft_has_output(s->raft) || may_configure(s))
         return true;
-    return (pending_has_proposals(&s->pending) && log_budget(s) > 0) ||
+    return (pending_has_proposals(&s->pending) && entry_budget(s) > 0) ||
            (s->peers_left && append_budget(s) > 0);
 }
 
