@@ -48,12 +48,17 @@ void sim_storm(struct sim *s)
         sim_step(s);
 }
 
-/* Connections that are half-open take descriptors, and keep those who wait on them. */
+/* Connections that are half-open take descriptors, and keep those who wait on them. The end of one
+ * is told once: where a path can be cut just then, any may become so. */
 uint64_t sim_calm_bound_ns(const struct sim *s)
 {
+    static const enum sim_fault faults[] = {FAULT_HALF_OPEN, FAULT_POWER, FAULT_CUT, FAULT_ONE_WAY};
     uint64_t ms = CALM_MS_MAX + 10 * s->climate.election_ms;
+    bool may_be_half_open = false;
 
-    if (climate_has(&s->climate, FAULT_HALF_OPEN) || climate_has(&s->climate, FAULT_POWER))
+    for (size_t i = 0; i < ARRAY_LEN(faults); i++)
+        may_be_half_open = may_be_half_open || climate_has(&s->climate, faults[i]);
+    if (may_be_half_open)
         ms += KEEPALIVE_MS;
     return ms * NS_PER_MS;
 }
