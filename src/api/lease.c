@@ -96,8 +96,9 @@ static enum result decide_renewal(struct call *c)
  * replaced need not know: where the whole machine stood still, its clock did too, so nothing here
  * says that time has passed. So a quorum says that this member leads, asked after the renewal had
  * come: whoever leads next is elected later than that, and lets the lease's time begin anew then.
- * By the end of such a round the first entry of our term is applied, so leases run; and so is
- * everything that was committed before, so one that is not found has ended.
+ * By the end of such a round the first entry of our term is applied, so leases run (but for a
+ * leader whose state was just replaced); and so is everything that was committed before, so one
+ * that is not found has ended.
  */
 static void begin_renewal(struct call *c)
 {
@@ -123,6 +124,17 @@ static bool expired_lease_is_gone(struct call *c)
         return false;
     api_call_stop_working(c);
     begin_renewal(c); /* also where this member leads no more: nobody revokes it from here */
+    return true;
+}
+
+static bool leases_run(struct call *c)
+{
+    struct api *a = api_of(c);
+
+    if (a->facts->is_leader && !lease_is_primary(a->o.leases))
+        return false;
+    api_call_stop_working(c);
+    begin_renewal(c);
     return true;
 }
 
@@ -169,8 +181,11 @@ static void keep_alive_confirmed(struct call *c)
     case LEASE_EXPIRED:
         api_call_wait(c, expired_lease_is_gone);
         return;
-    case LEASE_NOT_PRIMARY:
-        begin_renewal(c); /* it led when the quorum said so, and does not now, or does again */
+    case LEASE_NOT_PRIMARY: /* it led when the quorum said so, and does not now, or does again */
+        if (a->facts->is_leader)
+            api_call_wait(c, leases_run);
+        else
+            begin_renewal(c);
         return;
     case LEASE_EXISTS:
     case LEASE_TTL_TOO_LARGE:

@@ -407,6 +407,35 @@ TEST(keep_alive_of_an_expired_lease_waits_for_its_revoke)
     api_rig_close(&k);
 }
 
+/* A leader that has installed a state counts no time until what it had proposed is applied. */
+TEST(keep_alive_waits_where_we_lead_and_leases_do_not_run_yet)
+{
+    struct api_rig k;
+    struct visit v;
+    api_rig_open(&k);
+    grant(&k, 7, 100);
+    lease_demote(k.apply_rig.leases);
+    k.is_slow = true;
+
+    api_rig_stream(&k, &v, KEEP_ALIVE);
+    say_id(&v, 7);
+    for (unsigned i = 0; i < 5; i++) {
+        api_rig_for_ms(&k, 300);
+        api_rig_fulfil(&k);
+    }
+    CHECK_EQ(k.confirmed, 1); /* and it is not asked again and again */
+    CHECK_EQ(v.message_count, 0);
+    lease_promote(k.apply_rig.leases, k.facts.now_ms, 0);
+    api_rig_for_ms(&k, 300);
+    api_rig_fulfil(&k);
+    api_rig_until_messages(&k, &v, 1);
+    CHECK_EQ(k.confirmed, 2);
+    CHECK_EQ(renewed_ttl(&v, 0, 7, NULL), 100);
+
+    visit_free(&v);
+    api_rig_close(&k);
+}
+
 static void write_x(struct api_rig *k)
 {
     struct pb_put_request put = {.key = BYTES("x")};

@@ -277,6 +277,17 @@ static bool leads(const struct server *s, uint64_t term)
     return now.soft_state.role == RAFT_LEADER && now.hard_state.term == term;
 }
 
+/* Its leases start afresh, as a new leader's do, and like those not before all is applied that was
+ * proposed until now: the end of one whose time was up may be in the log already, and nobody may
+ * renew it in between. */
+static void lead_on(struct server *s)
+{
+    pending_not_leading(&s->pending);
+    s->install.lead_at = raft_status(s->raft).last_index;
+    if (s->install.lead_at == s->install.snapshot.index)
+        lease_promote(s->state.leases, s->facts.now_ms, s->config->election_ms);
+}
+
 static void tell_peers(struct server *s)
 {
     size_t count;
@@ -330,7 +341,7 @@ void install_image(struct server *s)
     state_fails_to(&s->state, server_on_failed, s);
     state_gives_out(&s->state, s->tokens);
     if (leads(s, snapshot->term))
-        lease_promote(s->state.leases, s->facts.now_ms, s->config->election_ms);
+        lead_on(s);
     tell_rooms(s);
     assert(mvcc_status(old.mvcc).waiters == 0); /* a worker may close it from now on */
     s->conf_state = snapshot->conf_state;

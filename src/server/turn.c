@@ -156,10 +156,11 @@ static void measure_entry(struct server *s, const struct apply_effects *e)
     slow_applied(s, e, began_ns, now_ns - began_ns);
 }
 
-/* A new leader knows no lease's age: all start afresh, when its first entry is applied. */
+/* A new leader knows no lease's age: all start afresh, when its first entry is applied. Likewise
+ * with a new state, when what it had proposed is. */
 static void lead(struct server *s, const struct apply_effects *e)
 {
-    if (!e->no_op)
+    if (!e->no_op && e->index != s->install.lead_at)
         return;
     struct raft_status now = raft_status(s->raft);
     if (now.soft_state.role == RAFT_LEADER && e->term == now.hard_state.term)

@@ -42,7 +42,8 @@ TEST(seeds_that_once_found_something_are_clean)
 
 TEST(seeds_that_once_found_something_with_sick_disks_or_changes_are_clean)
 {
-    static const uint64_t seeds[] = {5, 126, 239, 4157, 4172, 4254, 30052, 40244, 40468, 40557};
+    static const uint64_t seeds[] = {5,     126,   239,   4157,    4172,    4254,   30052,
+                                     40244, 40468, 40557, 1810598, 1811096, 2100045};
 
     test_runs_in_one_thread();
     for (size_t i = 0; i < ARRAY_LEN(seeds); i++)
