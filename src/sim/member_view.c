@@ -1,4 +1,5 @@
 #include "sim/member_view.h"
+#include "base/map.h"
 
 #include "auth/auth.h"
 #include "cluster/cluster.h"
@@ -90,6 +91,7 @@ static bool take_user(const struct pb_user *u, struct rights *out)
     if (!find_name(rights_user_name, RIGHTS_USERS, u->name, &user))
         return false;
     out->users[user].is_there = true;
+    out->users[user].secret = (uint32_t)map_hash(u->password, 0) | 1;
     for (size_t i = 0; i < u->roles.count; i++) {
         if (!find_name(rights_role_name, RIGHTS_ROLES, u->roles.at[i], &role))
             return false;

@@ -161,6 +161,12 @@ static bool find_causes(struct permits *p, const struct rights *from, const stru
     return false;
 }
 
+static void copy_secrets(struct rights *to, const struct rights *from)
+{
+    for (unsigned u = 0; u < RIGHTS_USERS; u++)
+        to->users[u].secret = from->users[u].secret;
+}
+
 /* False: nobody has asked for that. */
 static bool add_new(struct permits *p, const struct rights *now)
 {
@@ -179,6 +185,7 @@ static bool add_new(struct permits *p, const struct rights *now)
         c->is_made = true;
         c->made = newest(p);
     }
+    copy_secrets(&p->spans[newest(p)].rights, now);
     return true;
 }
 

@@ -279,6 +279,33 @@ TEST(permits_let_what_was_not_answered_happen_late)
     rig_ends_with(&r, NULL);
 }
 
+/* Nobody is told a password, but that it is another one shows. */
+TEST(permits_see_whose_password_was_set)
+{
+    struct permits_rig r;
+    rig_open(&r);
+    struct rights_change root = {.kind = RIGHTS_PASSWORD, .user = 0};
+    r.now.users[0].secret = 5;
+    r.now.users[U1].secret = 7;
+    permits_asked(r.p, &root);
+    CHECK(!rights_apply(&r.now, &root));
+    r.now.users[0].secret = 6;
+    r.applied++;
+    show(&r, 1);
+
+    permits_asked(r.p, &password);
+    permits_asked(r.p, &root);
+    permits_asked(r.p, &password);
+    CHECK(!rights_apply(&r.now, &root));
+    r.now.users[0].secret = 8;
+    r.applied++;
+    show(&r, 1);
+
+    CHECK_EQ(permits_newest(r.p)->users[0].logouts, r.now.users[0].logouts);
+    CHECK_EQ(permits_newest(r.p)->users[U1].logouts, r.now.users[U1].logouts);
+    rig_ends_with(&r, NULL);
+}
+
 /* A member that has gone on from one to the next shows which was first. */
 TEST(permits_let_members_show_what_was_first)
 {

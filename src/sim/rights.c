@@ -70,6 +70,14 @@ static void disable(struct rights *r)
         r->users[u].logouts++;
 }
 
+/* Also one that is set to what it was: it is stored with other salt. */
+static void set_password(struct rights *r, unsigned user)
+{
+    if (r->users[user].secret != 0)
+        r->users[user].was = r->users[user].secret;
+    r->users[user].secret = 0;
+}
+
 static const char *change_user(struct rights *r, const struct rights_change *c)
 {
     bool is_there = r->users[c->user].is_there;
@@ -79,6 +87,7 @@ static const char *change_user(struct rights *r, const struct rights_change *c)
             return "etcdserver: user name already exists";
         r->users[c->user].is_there = true;
         r->users[c->user].roles = 0;
+        set_password(r, c->user);
         r->revision++;
         return NULL;
     }
@@ -89,6 +98,8 @@ static const char *change_user(struct rights *r, const struct rights_change *c)
     if (c->kind == RIGHTS_USER_DELETE) {
         r->users[c->user].is_there = false;
         r->users[c->user].roles = 0;
+    } else {
+        set_password(r, c->user);
     }
     r->users[c->user].logouts++;
     r->revision++;
@@ -174,13 +185,23 @@ const char *rights_apply(struct rights *r, const struct rights_change *c)
     unreachable();
 }
 
+static bool have_same_password(const struct rights *a, const struct rights *b, unsigned user)
+{
+    uint32_t one = a->users[user].secret, other = b->users[user].secret;
+
+    if (one != 0 && other != 0)
+        return one == other;
+    return one == other || (one != 0 ? one != b->users[user].was : other != a->users[user].was);
+}
+
 bool rights_are_equal(const struct rights *a, const struct rights *b)
 {
     bool same = a->enabled == b->enabled && a->revision == b->revision;
 
     for (unsigned u = 0; u < RIGHTS_USERS; u++)
-        same &=
-            a->users[u].is_there == b->users[u].is_there && a->users[u].roles == b->users[u].roles;
+        same &= a->users[u].is_there == b->users[u].is_there &&
+                a->users[u].roles == b->users[u].roles &&
+                (!a->users[u].is_there || have_same_password(a, b, u));
     for (unsigned i = 0; i < RIGHTS_ROLES; i++)
         same &= a->roles[i].is_there == b->roles[i].is_there &&
                 memcmp(a->roles[i].types, b->roles[i].types, RIGHTS_RANGES) == 0;

@@ -28,6 +28,8 @@ struct rights {
         bool is_there;
         uint8_t roles;    /* a bit for each */
         uint32_t logouts; /* so often all its tokens were dropped; no member says so */
+        uint32_t secret;  /* a mark of its password as it is stored; 0: a new one, */
+        uint32_t was;     /* which is not this */
     } users[RIGHTS_USERS];
     struct {
         bool is_there;
@@ -67,7 +69,7 @@ struct rights rights_at_first(void);
 /* NULL, and it is made; or what whoever asks for it is told. */
 const char *rights_apply(struct rights *r, const struct rights_change *c);
 
-/* But for logouts. */
+/* But for logouts. What is not known of a password may be anything that it may be. */
 bool rights_are_equal(const struct rights *a, const struct rights *b);
 bool rights_changes_are_equal(const struct rights_change *a, const struct rights_change *b);
 
