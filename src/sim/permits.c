@@ -17,7 +17,9 @@ struct span {
     struct rights rights;
     uint64_t applied_min, applied_max;
     int64_t revision_min, revision_max;
-    bool is_guessed; /* two changes came at once, and nobody has shown which was first */
+    bool is_guessed;  /* two changes came at once, and nobody has shown which was first */
+    uint32_t perhaps; /* so often all tokens may have been dropped besides: what led here may as
+                         well have been that auth was switched off, and on again */
 };
 
 struct change {
@@ -133,28 +135,43 @@ size_t permits_count(const struct permits *p)
 
 enum { AT_ONCE_MAX = 8 /* changes in one turn */ };
 
+/* Changes to choose from, and how many of them at most. */
+struct choice {
+    size_t most;
+    bool anew; /* also those that are known as made from what was seen alone: that was a guess */
+};
+
+static bool is_to_be_had(const struct change *c, const struct choice *choice)
+{
+    if (c->is_over && !c->is_ok)
+        return false;
+    return !c->is_made || (choice->anew && !c->is_over);
+}
+
 /*
  * Those that lead from the newest to these, one after the other; there are few. NOLINT: no deeper
  * than AT_ONCE_MAX.
  */
 /* NOLINTNEXTLINE(misc-no-recursion) */
 static bool find_causes(struct permits *p, const struct rights *from, const struct rights *to,
-                        size_t causes[static AT_ONCE_MAX], size_t count)
+                        size_t causes[static AT_ONCE_MAX], size_t count,
+                        const struct choice *choice)
 {
     if (rights_are_equal(from, to))
         return true;
-    if (count == AT_ONCE_MAX || from->revision > to->revision)
+    if (count == choice->most || from->revision > to->revision ||
+        to->revision - from->revision > choice->most - count) /* each counts once, at most */
         return false;
     for (size_t i = p->change_count; i-- > 0;) {
         const struct change *c = &p->changes[i];
         struct rights next = *from;
-        bool is_used = c->is_made || (c->is_over && !c->is_ok);
+        bool is_used = !is_to_be_had(c, choice);
         for (size_t n = 0; n < count; n++)
             is_used |= causes[n] == i;
         if (is_used || rights_apply(&next, &c->what) || rights_are_equal(&next, from))
             continue;
         causes[count] = i;
-        if (find_causes(p, &next, to, causes, count + 1))
+        if (find_causes(p, &next, to, causes, count + 1, choice))
             return true;
         causes[count] = SIZE_MAX;
     }
@@ -167,21 +184,48 @@ static void copy_secrets(struct rights *to, const struct rights *from)
         to->users[u].secret = from->users[u].secret;
 }
 
+/* One that switches auth off was asked for, and nobody knows what became of it. */
+static bool may_be_off(const struct permits *p)
+{
+    bool may = false;
+
+    for (size_t i = 0; i < p->change_count; i++) {
+        const struct change *c = &p->changes[i];
+        may |= c->what.kind == RIGHTS_DISABLE && !c->is_made && !(c->is_over && !c->is_ok);
+    }
+    return may;
+}
+
+/* As few of them as will do: one that was enough by itself is likelier than two that undo each
+ * other. */
+static bool find_fewest(struct permits *p, const struct rights *now,
+                        size_t causes[static AT_ONCE_MAX], bool anew)
+{
+    bool is_found = false;
+
+    for (size_t i = 0; i < AT_ONCE_MAX; i++)
+        causes[i] = SIZE_MAX;
+    for (size_t most = 1; !is_found && most <= AT_ONCE_MAX; most++)
+        is_found = find_causes(p, permits_newest(p), now, causes, 0,
+                               &(struct choice){.most = most, .anew = anew});
+    return is_found;
+}
+
 /* False: nobody has asked for that. */
 static bool add_new(struct permits *p, const struct rights *now)
 {
     size_t causes[AT_ONCE_MAX];
 
-    for (size_t i = 0; i < AT_ONCE_MAX; i++)
-        causes[i] = SIZE_MAX;
-    if (!find_causes(p, permits_newest(p), now, causes, 0))
+    if (!find_fewest(p, now, causes, false) && !find_fewest(p, now, causes, true))
         return false;
+    uint32_t perhaps = p->spans[newest(p)].perhaps + may_be_off(p);
     for (size_t i = 0; i < AT_ONCE_MAX && causes[i] != SIZE_MAX; i++) {
         struct change *c = &p->changes[causes[i]];
         struct rights next = *permits_newest(p);
         const char *text = rights_apply(&next, &c->what);
         assert(!text);
         add_span(p, &next, i + 1 < AT_ONCE_MAX && causes[i + 1] != SIZE_MAX);
+        p->spans[newest(p)].perhaps = perhaps;
         c->is_made = true;
         c->made = newest(p);
     }
@@ -297,6 +341,59 @@ static bool trade_with_twin(struct permits *p, struct change *c, bool is_made)
     return false;
 }
 
+static const struct change *change_made_at(const struct permits *p, size_t n)
+{
+    for (size_t i = 0; i < p->change_count; i++)
+        if (p->changes[i].is_made && p->changes[i].made == n)
+            return &p->changes[i];
+    unreachable(); /* each but the first has one */
+}
+
+/* Those that came at once with the one at span n: from the first of them to the last, which was
+ * shown. Writes what they are with `other` in the place of it, and says whether that is what was
+ * shown. */
+static bool replay_with(const struct permits *p, size_t n, const struct change *other,
+                        size_t *first, size_t *last, struct rights out[static AT_ONCE_MAX])
+{
+    *first = *last = n;
+    while (*first > 1 && p->spans[*first - 1].is_guessed)
+        --*first;
+    while (p->spans[*last].is_guessed)
+        ++*last;
+    struct rights r = p->spans[*first - 1].rights;
+    for (size_t i = *first; i <= *last; i++) {
+        if (rights_apply(&r, i == n ? &other->what : &change_made_at(p, i)->what))
+            return false;
+        out[i - *first] = r;
+    }
+    return rights_are_equal(&r, &p->spans[*last].rights);
+}
+
+/*
+ * Another was asked for and not answered that would have led to the same: a password that is set
+ * anew shows in the revision alone, whoever's it is. Then it was that one.
+ */
+static bool replace_cause(struct permits *p, struct change *c)
+{
+    struct rights then[AT_ONCE_MAX];
+    size_t first, last;
+
+    for (size_t i = 0; i < p->change_count; i++) {
+        struct change *other = &p->changes[i];
+        if (other->is_over || other->is_made || other->since >= c->made ||
+            !replay_with(p, c->made, other, &first, &last, then))
+            continue;
+        copy_secrets(&then[last - first], &p->spans[last].rights);
+        for (size_t n = first; n <= last; n++)
+            p->spans[n].rights = then[n - first];
+        other->is_made = true;
+        other->made = c->made;
+        c->is_made = false;
+        return true;
+    }
+    return false;
+}
+
 /* Would it have done nothing, or been refused in these words, by some of those since? */
 static bool had_no_effect(const struct permits *p, const struct change *c, struct bytes text,
                           bool ok)
@@ -329,7 +426,7 @@ void permits_answered(struct permits *p, size_t change, struct bytes text, bool 
     assert(!c->is_over);
     if (ok && !c->is_made && !had_no_effect(p, c, text, ok) && !trade_with_twin(p, c, true))
         fail(p, "change %zu of users and roles was answered, and is not made", change);
-    if (!ok && c->is_made && !trade_with_twin(p, c, false))
+    if (!ok && c->is_made && !trade_with_twin(p, c, false) && !replace_cause(p, c))
         fail(p, "change %zu of users and roles was refused, and is made: %.*s", change,
              (int)text.len, (const char *)text.at);
     if (!ok && !is_about_asker(text) && !had_no_effect(p, c, text, ok))
@@ -478,7 +575,8 @@ static bool is_bad(const struct permits *p, unsigned number, size_t n)
 {
     const struct token *t = token_of(p, number);
 
-    return !t || logouts_at(p, n, t->user) > logouts_at(p, t->from, t->user);
+    return !t || logouts_at(p, n, t->user) > logouts_at(p, t->from, t->user) ||
+           p->spans[n].perhaps > p->spans[t->from].perhaps;
 }
 
 /* --- operations --- */

@@ -279,6 +279,25 @@ TEST(permits_let_what_was_not_answered_happen_late)
     rig_ends_with(&r, NULL);
 }
 
+/* Two that show alike: whose it was is known when one of them is refused. */
+TEST(permits_take_another_for_the_cause_if_one_is_refused)
+{
+    struct permits_rig r;
+    rig_open(&r);
+    struct rights_change root = {.kind = RIGHTS_PASSWORD, .user = 0};
+    size_t lost = permits_asked(r.p, &root);
+    size_t other = permits_asked(r.p, &password);
+
+    CHECK(!rights_apply(&r.now, &root));
+    r.applied++;
+    show(&r, 1);
+    permits_answered(r.p, other, BYTES("etcdserver: invalid auth token"), false);
+    CHECK_EQ(permits_newest(r.p)->users[0].logouts, r.now.users[0].logouts);
+    (void)lost;
+
+    rig_ends_with(&r, NULL);
+}
+
 /* Nobody is told a password, but that it is another one shows. */
 TEST(permits_see_whose_password_was_set)
 {

@@ -144,6 +144,14 @@ TEST(seeds_that_once_found_something_with_users_are_clean)
     }
 }
 
+/* A dozen changes that nobody knew the fate of came at once, and were told apart by guessing. */
+TEST(users_and_roles_that_change_all_at_once_are_told_apart)
+{
+    struct sim_result r = sim_run(&(struct sim_options){.seed = 2910120, .with_auth = true});
+
+    CHECK_STR(r.ok ? "" : r.problem, "");
+}
+
 /* Every illness of a disk, and all that a member may say to it. */
 TEST(with_sick_disks_members_keep_their_word_or_go)
 {
