@@ -558,6 +558,8 @@ static bool is_expected(struct actor *a, const struct asked *q, const struct cli
         return o->lease != 0;
     case RPC_RESOURCE_EXHAUSTED: /* no space */
         return a->o.has_quota;
+    case RPC_CANCELED: /* its time was up by the server's clock, and the rest had not been read */
+        return q->is_backup;
     case RPC_UNKNOWN: /* these have no code of their own in etcd */
         return is_dropped(e->text) || (is_proposed(o) && is_too_many(e->text)) ||
                (o->kind == OP_RENEW && is_not_primary(e->text)) ||
