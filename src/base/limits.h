@@ -291,7 +291,7 @@ enum {
     SNAPFILE_BYTES_MAX = 64 * MIB, /* a dump of some thousand members; a larger file is not ours */
     SNAPFILE_NAMES_BYTES_MAX = 16 * MIB, /* of the listing of snap/ */
     SNAP_NAMES_BYTES_MAX = 1 * MIB,      /* of the listing of member/ */
-    SNAP_IMPORT_BATCH_BYTES = 8 * MIB,   /* committed at once; a member that takes in a snapshot has
+    SNAP_IMPORT_BATCH_BYTES = 4 * MIB,   /* committed at once; a member that takes in a snapshot has
                                             it beside everything else */
     SNAP_EXPORT_PIECE_BYTES = 1 * MIB,   /* written at once */
     IMAGE_CHUNK_BYTES = 256 * KIB,       /* of an image: one is read while another is made */
