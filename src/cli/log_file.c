@@ -160,8 +160,11 @@ static void rotate(struct log_file *f, int64_t now_ns)
 {
     struct arena arena = {0};
     const char *old = old_name(&arena, f, now_ns);
+    bool is_renamed = rename(f->path, old) == 0;
 
-    if (rename(f->path, old) == 0) {
+    /* A file that has lost its name, by somebody's hand or because the last rotation could open no
+     * new one, is read by nobody, and its bytes are on the disk as long as we write to it. */
+    if (is_renamed || errno == ENOENT) {
         int fd = open_for_append(f->path);
         if (fd >= 0) {
             close(f->fd);

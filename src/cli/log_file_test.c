@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #define NS_PER_S ((int64_t)1000000000)
 #define MORNING  (1767323045 * NS_PER_S + 678000000) /* 2026-01-02T03:04:05.678Z */
@@ -133,13 +134,34 @@ TEST(a_log_that_cannot_be_renamed_goes_on)
     struct arena arena = {0};
     struct log_file f;
     struct config_rotation six = {.is_on = true, .size_bytes = 6};
-    CHECK(log_file_open(&f, in_dir(&arena, "log"), &six));
-    CHECK_EQ(remove(in_dir(&arena, "log")), 0); /* somebody else's rotation was here */
+    CHECK_EQ(mkdir(in_dir(&arena, "dir"), 0700), 0);
+    CHECK(log_file_open(&f, in_dir(&arena, "dir/log"), &six));
+    CHECK_EQ(rename(in_dir(&arena, "dir"), in_dir(&arena, "moved")), 0);
 
     for (int i = 0; i < 3; i++)
         log_file_write(&f, BYTES("line 1\n"), MORNING);
 
     CHECK_EQ(f.fd >= 0, true);
+    log_file_close(&f);
+    arena_free(&arena);
+}
+
+/* Otherwise nobody could read what follows, and the disk would fill with it. */
+TEST(a_log_whose_file_was_removed_begins_a_new_one_when_it_is_full)
+{
+    struct arena arena = {0};
+    struct log_file f;
+    struct config_rotation fourteen = {.is_on = true, .size_bytes = 14};
+    CHECK(log_file_open(&f, in_dir(&arena, "log"), &fourteen));
+    log_file_write(&f, BYTES("line 1\n"), MORNING);
+    CHECK_EQ(remove(in_dir(&arena, "log")), 0); /* somebody else's rotation was here */
+
+    log_file_write(&f, BYTES("line 2\n"), MORNING);
+    CHECK_STR(everything(&arena), "");
+    log_file_write(&f, BYTES("line 3\n"), MORNING);
+    log_file_write(&f, BYTES("line 4\n"), MORNING);
+
+    CHECK_STR(everything(&arena), "log line 3;line 4;\n");
     log_file_close(&f);
     arena_free(&arena);
 }
