@@ -112,6 +112,10 @@ TEST(cleatutl_refuses_to_restore_as_etcdutl_does)
     check_alike(&p, "snapshot restore copy.db --data-dir new --bump-revision 5");
     check_alike(&p, "snapshot restore copy.db --data-dir new --mark-compacted");
     check_alike(&p, "snapshot restore");
+    CHECK(strstr(run(&p, p.ours,
+                     "snapshot restore copy.db --data-dir new --mark-compacted --bump-revision "
+                     "4611686018427387903"),
+                 "Error: --bump-revision goes beyond the last revision there can be\nstatus 1"));
     CHECK(strstr(run(&p, p.ours, "snapshot restore data/member/snap/db --data-dir new"),
                  "Error: snapshot missing hash but --skip-hash-check=false\nstatus 1"));
     peer_run(&p.arena, "printf x | dd of=%s bs=1 seek=100 conv=notrunc 2>/dev/null", p.backup);

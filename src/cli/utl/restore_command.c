@@ -115,6 +115,20 @@ static bool check_backup(struct restore *r)
     return e == ERR_OK ? etcd_file_walk(&r->from, find_newest, r) : etcd_file_fail(&r->from, e);
 }
 
+/* Half of all numbers are left to count on with: a member does not start behind them. */
+static bool check_bump(struct restore *r)
+{
+    int64_t last = INT64_MAX / 2;
+
+    if (r->o->bump_revision == 0)
+        return true;
+    if (r->revision >= 0 && r->revision <= last &&
+        r->o->bump_revision <= (uint64_t)(last - r->revision))
+        return true;
+    utl_fail(UTL_BAD_ARGUMENTS, "--bump-revision goes beyond the last revision there can be");
+    return false;
+}
+
 /* ---- What is different ---- */
 
 /* They come in order of bucket and key. */
@@ -164,22 +178,17 @@ static void lay_members(struct restore *r)
 
 /* Clients that were further than the backup is must not see revisions twice: the next one comes
  * after all of them, and everything before counts as compacted. */
-static bool lay_bump(struct restore *r)
+static void lay_bump(struct restore *r)
 {
     uint8_t key[REVISION_BYTES];
 
     if (r->o->bump_revision == 0)
-        return true;
-    if (r->o->bump_revision > (uint64_t)(INT64_MAX - r->revision)) {
-        utl_fail(UTL_BAD_ARGUMENTS, "--bump-revision goes beyond the last revision there can be");
-        return false;
-    }
+        return;
     int64_t bumped = r->revision + (int64_t)r->o->bump_revision;
     log_info(r->logger, "bumping latest revision", LOG_I64("latest-revision", r->revision),
              LOG_U64("bump-amount", r->o->bump_revision), LOG_I64("new-latest-revision", bumped));
     lay(r, "key", revision_key(key, bumped), (struct bytes){0});
     r->revision = bumped;
-    return true;
 }
 
 static void lay_meta(struct restore *r)
@@ -215,8 +224,7 @@ static bool write_db(struct restore *r, const char *snap_dir)
 {
     static const char *const emptied[] = {"members", "members_removed", NULL};
 
-    if (!lay_bump(r))
-        return false;
+    lay_bump(r);
     lay_members(r);
     lay_meta(r);
     struct rewrite rewrite = {
@@ -339,7 +347,7 @@ static bool restore(struct restore *r)
     if (!check_cluster(r) || !check_places(r))
         return false;
     say(r, "restoring snapshot", snap_dir);
-    if (!check_backup(r) || !make_dirs(r, snap_dir) || !write_db(r, snap_dir))
+    if (!check_backup(r) || !check_bump(r) || !make_dirs(r, snap_dir) || !write_db(r, snap_dir))
         return false;
     say_members(r);
     if (!write_log(r, snap_dir))
