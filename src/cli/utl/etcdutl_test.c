@@ -167,7 +167,7 @@ TEST(etcd_starts_from_what_cleatutl_restores)
     struct pair p;
     pair_open(&p);
     struct peer member;
-    peer_open(&member, arena_printf(&p.arena, "%s/restored", test_tmp_dir()));
+    peer_open(&member, arena_printf(&p.arena, "%s/not/there/yet", test_tmp_dir()));
 
     check_restored(&p, &member, "");
     peer_stop(&member);

@@ -207,17 +207,11 @@ static void lay_meta(struct restore *r)
 
 static bool make_dirs(struct restore *r, const char *snap_dir)
 {
-    const char *member = arena_printf(&r->arena, "%s/member", r->o->data_dir);
-    const char *const dirs[] = {r->o->data_dir, member, snap_dir};
+    enum err e = disk_make_dir(r->disk, snap_dir, 0700, DISK_PARENTS);
 
-    for (size_t i = 0; i < ARRAY_LEN(dirs); i++) {
-        enum err e = disk_make_dir(r->disk, dirs[i], 0700, 0);
-        if (e != ERR_OK && e != ERR_EXISTS) {
-            utl_fail(UTL_ERROR, "mkdir %s: %s", dirs[i], err_text(e));
-            return false;
-        }
-    }
-    return true;
+    if (e != ERR_OK)
+        utl_fail(UTL_ERROR, "mkdir %s: %s", snap_dir, err_text(e));
+    return e == ERR_OK;
 }
 
 static bool write_db(struct restore *r, const char *snap_dir)
