@@ -156,6 +156,8 @@ void fields_end(struct fields *f)
 
     if ((f->pseudo & needed) != needed || (f->is_connect && f->pseudo != needed))
         f->is_malformed = true;
+    if (f->is_connect)
+        f->has_length = false; /* what follows is a tunnel, of which no length says anything */
 }
 
 void fields_add_body(struct fields *f, size_t count)

@@ -10,7 +10,8 @@
  *                :path missing, :path empty (CONNECT has :authority and nothing else)
  *     of HTTP/1  connection, keep-alive, proxy-connection, transfer-encoding, upgrade; te with
  *                anything but "trailers"
- *     length     a content-length that is no number, stated twice, or not that of the body
+ *     length     a content-length that is no number, stated twice, in trailers, or not that of the
+ *                body (what comes after CONNECT is none)
  *
  * Not here   What is in :authority. Clients of etcd put there what they were configured with, from
  *            "http://10.0.0.1:2379" (etcdctl 3.4) to "#initially=[...]" (clients of 3.5), and etcd

@@ -36,6 +36,7 @@ static const char *const names[] = {
     "b!#$%&'*+-.^_`|~9",
     "caf\xc3\xa9",
     "content-length",
+    "user-agent",
     "",
 };
 
@@ -47,11 +48,14 @@ struct field {
     const char *name, *value;
 };
 
-/* Where the two mean to be different, or what nghttp2 looks at depends on its version. */
-static bool is_debatable(struct field f)
+/* Where the two mean to be different, or what nghttp2 looks at depends on its version. It takes a
+ * length in trailers, if it is right. */
+static bool is_debatable(struct field f, bool is_trailer)
 {
     bool is_text = f.value[0] == '/' || f.value[0] == 't' || f.value[0] == 'T';
 
+    if (strcmp(f.name, "content-length") == 0)
+        return is_trailer;
     if (strcmp(f.name, ":path") == 0)
         return f.value[0] != '/';
     if (strcmp(f.name, ":method") == 0)
@@ -188,7 +192,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         struct field f = {names[data[i] % 128 % ARRAY_LEN(names)],
                           values[data[i + 1] % ARRAY_LEN(values)]};
         bool is_trailer = data[i] >= 128;
-        if (is_debatable(f) || r.header_count == FIELDS_MAX || r.trailer_count == FIELDS_MAX)
+        if (is_debatable(f, is_trailer) || r.header_count == FIELDS_MAX ||
+            r.trailer_count == FIELDS_MAX)
             continue;
         if (is_trailer)
             r.trailers[r.trailer_count++] = f;

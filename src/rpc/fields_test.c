@@ -152,6 +152,17 @@ TEST(a_content_length_is_the_length_of_the_body)
     CHECK(f.is_malformed);
 }
 
+TEST(a_tunnel_is_no_body_that_a_length_could_be_of)
+{
+    struct fields f = {0};
+
+    add_lines(&f, ":method CONNECT\n:authority x\ncontent-length 3", fields_add);
+    fields_end(&f);
+    fields_add_body(&f, 243);
+    fields_end_body(&f);
+    CHECK(!f.is_malformed);
+}
+
 TEST(trailers_have_no_pseudo_fields)
 {
     static const struct {
