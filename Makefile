@@ -7,7 +7,7 @@
 #   make asan|tsan  the tests again under sanitizers (build/asan, build/tsan); TSAN_TESTS='io/ rpc/':
 #                   of these alone
 #   make threads    whole programs again with --io-threads 1; part of make tsan, too
-#   make fuzz       every fuzzer for FUZZ_SECONDS (20) each
+#   make fuzz       every fuzzer for FUZZ_SECONDS (20) each, from FUZZ_SEED (0: another each time)
 #   make lint       formatting, includes, clang-tidy, and a warning-free build with clang
 #   make bench      micro-benchmarks
 #   make sim        whole clusters in the simulator, each told twice: SEED=1 RUNS=100
@@ -237,13 +237,14 @@ interop: all
 # --- fuzzing: each target with its kept corpus, new finds go to build/fuzz/<name>.corpus ---
 
 FUZZ_SECONDS ?= 20
+FUZZ_SEED    ?= 0
 FUZZ_FLAGS   := BUILD=build/fuzz CC=$(CLANG) SANITIZE=address,undefined \
                 EXTRA_CFLAGS=-fsanitize=fuzzer-no-link
 FUZZ_PROGRAMS := $(foreach f,$(FUZZERS),$(BUILD)/$(basename $(notdir $(f))))
 fuzz:
 	@scripts/setup test
 	@$(MAKE) --no-print-directory $(FUZZ_FLAGS) fuzz-programs
-	@scripts/fuzz $(FUZZ_SECONDS) $(FUZZERS)
+	@scripts/fuzz $(FUZZ_SECONDS) $(FUZZ_SEED) $(FUZZERS)
 fuzz-programs: $(FUZZ_PROGRAMS)
 define fuzz_rule
 $(BUILD)/$(basename $(notdir $(1))): $(call objects,$(1)) $(BUILD)/libcleat.a
