@@ -260,6 +260,11 @@ void clients_flush(struct clients *c)
         wires_flush(c->wires);
 }
 
+bool clients_can_be_answered(const struct clients *c)
+{
+    return rpc_line_has_reply_budget(c->line);
+}
+
 bool clients_have_events(const struct clients *c)
 {
     return c->rpc && rpc_has_events(c->rpc);

@@ -70,6 +70,10 @@ uint16_t clients_port(const struct clients *c, size_t nth);
 void clients_deliver(struct clients *c);
 void clients_flush(struct clients *c);
 
+/* Is there space for a reply? Whoever does what may be answered asks here: that is where the memory
+ * of replies is bounded. They leave with the end of the turn. */
+bool clients_can_be_answered(const struct clients *c);
+
 /* Would clients_deliver do something? */
 bool clients_have_events(const struct clients *c);
 

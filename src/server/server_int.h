@@ -3,6 +3,7 @@
  *
  *     turn.c            the turn: the only file that sees every room; it carries values between
  *                       them
+ *     applying.c        what is committed becomes the state, and everybody concerned hears of it
  *     server.c          the life: everything opened in order, closed in the opposite one
  *     leadership.c      who leads, and how this member has a say in it
  *     reconfiguration.c may the members be changed, now?
@@ -160,11 +161,17 @@ bool server_found_some(struct server *s);
 /* The same with the check before it serves. True: it is over, and it serves. */
 bool server_check_some(struct server *s);
 
-/* turn.c */
+/* applying.c */
+/* Some of what is committed, and whether there is more that could be applied at once. */
+void applying_some(struct server *s);
+bool applying_has_more(const struct server *s);
 /* The members are those of another image of the state. */
 void server_members_replaced(struct server *s);
-/* It was removed: it stops by itself, in a moment. */
+/* It was removed: it stops by itself, in a moment; when that is over. */
 void server_leave_later(struct server *s);
+void server_leave_if_due(struct server *s);
+
+/* turn.c */
 /* There is something to do that no event will announce. */
 void server_come_back(struct server *s);
 
