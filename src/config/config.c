@@ -521,18 +521,12 @@ static void note_name(struct maker *m)
     }
 }
 
-/* They are told to the others by the log, where whatever is text has to be UTF-8: nobody could read
- * the entry, and each member would end. */
-static bool check_names_are_text(struct maker *m)
+/* It is told to the others by the log, where whatever is text has to be UTF-8: nobody could read
+ * the entry, and each member would end. What is not in a URL is escaped when that is read. */
+static bool check_name_is_text(struct maker *m)
 {
-    const struct url_list *urls = &maker_value(m, FLAG_ADVERTISE_CLIENT_URLS)->set;
-    bool is_text = true;
-
-    if (!bytes_are_utf8(bytes_of_str(maker_value(m, FLAG_NAME)->text)))
-        return maker_refuse(m, "--name is not valid UTF-8");
-    for (size_t i = 0; i < urls->count; i++)
-        is_text = is_text && bytes_are_utf8(urls->at[i]);
-    return is_text || maker_refuse(m, "--advertise-client-urls is not valid UTF-8");
+    return bytes_are_utf8(bytes_of_str(maker_value(m, FLAG_NAME)->text)) ||
+           maker_refuse(m, "--name is not valid UTF-8");
 }
 
 /* The order in which things are refused is etcd's, and what it would take and we cannot do comes
@@ -551,7 +545,7 @@ static bool make(struct maker *m)
         return false;
     note_name(m);
     if (!config_tls_read(&m->flags, m->out, m->why) || !read_retention(m) || !check_support(m) ||
-        !check_names_are_text(m))
+        !check_name_is_text(m))
         return false;
     note_replaced(m);
     note_of_bbolt(m);

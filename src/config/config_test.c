@@ -269,6 +269,8 @@ static const struct {
      "listen_clients=unix:///a%20b@/a b"},
     {"--listen-client-urls=http://1.2.3.4:5,http://1.2.3.4:5|--advertise-client-urls=http://h:5",
      "listen_clients=http://1.2.3.4:5@1.2.3.4:5"},
+    {"--listen-client-urls=http://1.2.3.4:5|--advertise-client-urls=unix://M\xfcller",
+     "advertise_clients=unix://M%FCller"},
     {"--listen-client-urls=http://1.2.3.4:5|--advertise-client-urls=http://h:5",
      "advertise_clients=http://h:5"},
     {"--listen-client-urls=http://localhost:5|--advertise-client-urls=",
