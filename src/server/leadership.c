@@ -49,8 +49,10 @@ void leadership_changed(struct server *s, const struct raft_soft_state *now)
     }
     s->facts.leader = now->lead;
     s->facts.is_leader = now->role == RAFT_LEADER;
-    if (led && !s->facts.is_leader)
+    if (led && !s->facts.is_leader) {
         lease_demote(s->state.leases);
+        s->install.lead_at = 0; /* what stood there may be replaced; its next first entry counts */
+    }
 }
 
 /* --- beginning --- */
