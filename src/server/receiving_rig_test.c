@@ -307,21 +307,16 @@ void alone_look_ahead(struct alone *t, size_t value_bytes)
     shot_write(&t->shot);
 }
 
-static void alone_start(struct alone *t, const char *const *with_flags)
+void alone_open(struct alone *t)
 {
     *t = (struct alone){0};
-    cluster_rig_open(&t->r, 1, with_flags);
+    cluster_rig_open(&t->r, 1, NULL);
     cluster_rig_start_all(&t->r);
     for (unsigned i = 0; i < PUTS; i++)
         cluster_rig_put(&t->r, 1, "k", "v");
     cluster_rig_for_ms(&t->r, 1000); /* it has nothing to do any more */
     alone_look_ahead(t, 100);
     sender_open(&t->sender, &t->r, STRANGER, 1);
-}
-
-void alone_open(struct alone *t)
-{
-    alone_start(t, NULL);
 }
 
 void alone_close(struct alone *t)

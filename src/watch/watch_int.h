@@ -369,8 +369,8 @@ void chunk_free(struct chunk *b);
 
 /*
  * Takes a change in, and lowers *steps for those who are interested in it; reading it is charged by
- * whoever has read it. False: the chunk has to end before the
- * change's revision, of which chunk_cut then drops what was taken in already.
+ * whoever has read it. False: the chunk has to end before the change's revision, of which chunk_cut
+ * then drops what was taken in already.
  */
 bool chunk_take(struct chunk *b, const struct mvcc_change *change, unsigned *steps);
 void chunk_cut(struct chunk *b, int64_t revision);
