@@ -545,10 +545,10 @@ enum {
 
     AUTO_COMPACTION_INTERVAL_MIN_NS = 1000000, /* a retention of nothing must not keep us busy */
 
-    SPACE_RETRY_MS = 1000,      /* on a full disk; so writes are taken again within two of them */
-    SPACE_RESIGN_MS = 5000,     /* between two attempts not to lead: all members may be full */
-    SPACE_OWN_BYTES = 64 * KIB, /* of the server's own proposals while it is: to be known, say */
-    LOG_SNAPSHOT_RETRY_MS = 30000, /* after one could not be written */
+    SPACE_RETRY_MS = 1000,        /* on a full disk; so writes are taken again within two of them */
+    SPACE_RESIGN_MS = 5000,       /* between two attempts not to lead: all members may be full */
+    SPACE_OWN_BYTES = 64 * KIB,   /* of the server's own proposals while it is: to be known, say */
+    LOG_SNAPSHOT_RETRY_MS = 1000, /* after one could not be written: until it is, the log grows */
 
     CUTTING_IMAGES_MAX = 16,    /* of the own state, open at once: half a megabyte each */
     CUTTING_MEMBERS_MAX = 8,    /* of them for other members: clients leave them these */

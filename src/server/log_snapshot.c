@@ -122,11 +122,12 @@ void log_snapshot_begin(struct log_snapshot *n, const struct log_snapshot_conten
 {
     assert(log_snapshot_is_due(n, content->index, UINT64_MAX));
 
-    log_info(n->o.logger, "triggering snapshot", LOG_ID("local-member-id", n->o.member_id),
-             LOG_U64("local-member-applied-index", content->applied_index),
-             LOG_U64("local-member-snapshot-index", n->recorded_index),
-             LOG_U64("local-member-snapshot-count", n->o.count),
-             LOG_BOOL("snapshot-forced", is_forced(n, content->index)));
+    if (!n->is_again)
+        log_info(n->o.logger, "triggering snapshot", LOG_ID("local-member-id", n->o.member_id),
+                 LOG_U64("local-member-applied-index", content->applied_index),
+                 LOG_U64("local-member-snapshot-index", n->recorded_index),
+                 LOG_U64("local-member-snapshot-count", n->o.count),
+                 LOG_BOOL("snapshot-forced", is_forced(n, content->index)));
     arena_reset(&n->arena);
     n->snapshot = (struct raft_snapshot){.index = content->index,
                                          .term = content->term,
@@ -144,8 +145,11 @@ const struct raft_snapshot *log_snapshot_take_record(struct log_snapshot *n, uin
     if (n->state != LOG_SNAPSHOT_WRITTEN || n->err == ERR_SYNC)
         return NULL;
     if (n->err != ERR_OK) {
-        log_warn(n->o.logger, "failed to save a snapshot of the log; trying again later",
-                 LOG_STR("error", err_text(n->err)), LOG_U64("snapshot-index", n->snapshot.index));
+        if (!n->is_again)
+            log_warn(
+                n->o.logger, "failed to save a snapshot of the log; it is tried again every second",
+                LOG_STR("error", err_text(n->err)), LOG_U64("snapshot-index", n->snapshot.index));
+        n->is_again = true;
         n->not_before_ms = now_ms + LOG_SNAPSHOT_RETRY_MS;
         n->state = LOG_SNAPSHOT_IDLE;
         return NULL;
@@ -165,6 +169,7 @@ void log_snapshot_recorded_as(struct log_snapshot *n, uint64_t seq)
     assert(seq != 0);
 
     n->seq = seq;
+    n->is_again = false;
     n->state = LOG_SNAPSHOT_RECORDING;
 }
 

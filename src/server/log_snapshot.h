@@ -7,7 +7,7 @@
  * that followers who are a little behind still want to have.
  *
  *     IDLE --due, begin--> WRITING --the worker is done--> WRITTEN --take_record, recorded_as-->
- *          <--could not be written: later--+
+ *          <--could not be written: in a second--+
  *     RECORDING --durable, take_release--> IDLE
  *
  * Promises   1. A snapshot promises what is durable in the store, and no more; and the
@@ -16,6 +16,9 @@
  *            2. Nothing is released before the record is durable, and never what raft does not know
  *               as applied (asserted).
  *            3. Of the files the newest `keep` are left.
+ *            4. One that could not be written is tried again every second: on a full disk the log
+ *               may be what fills it, and nothing else makes it shorter. There is one line for all
+ *               of these.
  * Not here   The log, and raft's: the server carries values between them. What a snapshot contains
  *            when it is sent to another member.
  * Leans on   snap/snapfile.h, entry.h for a configuration, io for the worker and its disk.
@@ -53,6 +56,7 @@ struct log_snapshot {
     uint64_t wanted_index;     /* one at or above this, however few entries that are */
     uint64_t configured_index; /* of the last change of the configuration */
     uint64_t not_before_ms;
+    bool is_again; /* the last one could not be written; of the next ones nothing is said */
 
     /* the one being made */
     struct job job;

@@ -206,22 +206,38 @@ TEST(the_newest_files_are_kept_and_nothing_else_is_touched)
     rig_close(&r);
 }
 
-TEST(a_file_that_cannot_be_written_is_tried_again_later)
+static void count_line(void *context, struct bytes line)
+{
+    (void)line;
+    ++*(unsigned *)context;
+}
+
+/* The log grows until there is one, and may be what has filled the disk. */
+TEST(a_file_that_cannot_be_written_is_tried_again_every_second)
 {
     struct log_snapshot_rig r;
+    unsigned lines = 0;
     rig_open(&r, 10, 2);
-    fake_disk_fail(r.world->disk,
-                   (struct fake_fault){.kind = DISK_WRITE, .nth = 1, .err = ERR_NO_SPACE});
+    r.logger = (struct logger){
+        .level = LOG_INFO, .sink = count_line, .sink_context = &lines, .clock = log_clock_none};
 
-    begin(&r, 20);
-    let_worker_work(&r);
-    CHECK(!fake_disk_will_fail(r.world->disk));
-    CHECK(!log_snapshot_take_record(&r.snapshot, 100));
-    CHECK(!log_snapshot_is_busy(&r.snapshot));
-    CHECK(!log_snapshot_is_due(&r.snapshot, 30, 100 + LOG_SNAPSHOT_RETRY_MS - 1));
-    CHECK(log_snapshot_is_due(&r.snapshot, 30, 100 + LOG_SNAPSHOT_RETRY_MS));
+    for (uint64_t now_ms = 100; now_ms < 5000; now_ms += 1000) {
+        fake_disk_fail(r.world->disk,
+                       (struct fake_fault){.kind = DISK_WRITE, .nth = 1, .err = ERR_NO_SPACE});
+        begin(&r, 20);
+        let_worker_work(&r);
+        CHECK(!fake_disk_will_fail(r.world->disk));
+        CHECK(!log_snapshot_take_record(&r.snapshot, now_ms));
+        CHECK(!log_snapshot_is_busy(&r.snapshot));
+        CHECK(!log_snapshot_is_due(&r.snapshot, 30, now_ms + 999));
+        CHECK(log_snapshot_is_due(&r.snapshot, 30, now_ms + 1000));
+    }
+    CHECK_EQ(lines, 2); /* that it is begun, and that it has failed */
     CHECK_EQ(make(&r, 30), 28);
     check_files(&r, "0000000000000004-000000000000001e.snap ");
+    CHECK_EQ(lines, 3);
+    make(&r, 50);
+    CHECK_EQ(lines, 5);
 
     rig_close(&r);
 }
