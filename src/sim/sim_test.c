@@ -152,6 +152,14 @@ TEST(users_and_roles_that_change_all_at_once_are_told_apart)
     CHECK_STR(r.ok ? "" : r.problem, "");
 }
 
+/* A clock that went fast broke off a response that a slow link had not taken yet. */
+TEST(what_is_broken_off_when_its_time_is_nearly_up_is_no_fault)
+{
+    struct sim_result r = sim_run(&(struct sim_options){.seed = 7200309, .with_auth = true});
+
+    CHECK_STR(r.ok ? "" : r.problem, "");
+}
+
 /* Every illness of a disk, and all that a member may say to it. */
 TEST(with_sick_disks_members_keep_their_word_or_go)
 {
