@@ -76,11 +76,16 @@ static struct client_call *send_renewal(struct actor *a, struct client_request *
     return call;
 }
 
+static uint64_t timeout_of(const struct actor *a, const struct asked *q)
+{
+    return q->is_backup ? BACKUP_S_MAX * NS_PER_S : a->call_timeout_ns;
+}
+
 static void send_asked(struct actor *a, struct asked *q)
 {
     struct client_request request = actor_request(a, q->path);
 
-    request.timeout_ns = q->is_backup ? BACKUP_S_MAX * NS_PER_S : a->call_timeout_ns;
+    request.timeout_ns = timeout_of(a, q);
     request.context = q;
     q->waits = false;
     q->sends++;
@@ -542,11 +547,14 @@ static bool is_not_primary(struct bytes text)
     return bytes_equal(text, BYTES("not a primary lessor"));
 }
 
-/* Is its time nearly up? By the server's clock it may be, if that one goes fast; then a response
- * that has not left yet is broken off. */
+/* Is its time up by a server's clock that goes as fast as one may? Then a response that has not
+ * left yet is broken off. On the wire a timeout has whole milliseconds. */
 static bool may_be_late(const struct actor *a, const struct asked *q, const struct history_op *o)
 {
-    return q->is_backup || a->h->now_ns - o->began_ns >= a->call_timeout_ns / 2;
+    uint64_t timeout_ns = timeout_of(a, q);
+    uint64_t early_ns = timeout_ns / 1000000 * a->h->clock_ppm_max + NS_PER_MS;
+
+    return a->h->now_ns - o->began_ns + early_ns >= timeout_ns;
 }
 
 /* Errors that a correct server may give here. */
