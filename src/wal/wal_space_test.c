@@ -81,19 +81,26 @@ TEST(a_next_segment_that_could_not_be_made_is_made_later)
     wal_rig_end(rig);
 }
 
-TEST(a_reservation_that_fails_for_another_reason_is_the_end_if_it_is_waited_for)
+/* A log that waits for its next segment, whose reservation is tried again and fails with this. */
+static struct wal_rig *rig_whose_reservation_fails(enum err e)
 {
     struct wal_rig *rig = wal_rig_new(test_seed(), 8192);
+
     wal_rig_start(rig);
     rig->world->fds.max = rig->world->fds.open;
     wal_rig_write_over(rig, 2);
     settle_time(rig);
     rig->world->fds.max = 0;
-
     fake_disk_fail(rig->world->disk,
-                   (struct fake_fault){.kind = DISK_ALLOCATE, .nth = 1, .err = ERR_IO});
+                   (struct fake_fault){.kind = DISK_ALLOCATE, .nth = 1, .err = e});
     wal_retry(rig->wal);
     settle_time(rig);
+    return rig;
+}
+
+TEST(a_reservation_that_fails_for_another_reason_is_the_end_if_it_is_waited_for)
+{
+    struct wal_rig *rig = rig_whose_reservation_fails(ERR_IO);
 
     CHECK(strstr(rig->failed, "reservation of") != NULL);
     wal_rig_crash(rig, FAKE_POWER_CUT);
@@ -103,17 +110,8 @@ TEST(a_reservation_that_fails_for_another_reason_is_the_end_if_it_is_waited_for)
 
 TEST(a_reservation_that_is_waited_for_and_finds_no_space_is_made_later)
 {
-    struct wal_rig *rig = wal_rig_new(test_seed(), 8192);
-    wal_rig_start(rig);
-    rig->world->fds.max = rig->world->fds.open;
-    wal_rig_write_over(rig, 2);
-    settle_time(rig);
-    rig->world->fds.max = 0;
+    struct wal_rig *rig = rig_whose_reservation_fails(ERR_NO_SPACE);
 
-    fake_disk_fail(rig->world->disk,
-                   (struct fake_fault){.kind = DISK_ALLOCATE, .nth = 1, .err = ERR_NO_SPACE});
-    wal_retry(rig->wal);
-    settle_time(rig);
     CHECK_STR(rig->failed, "");
     CHECK(wal_awaits_space(rig->wal));
     wal_retry(rig->wal);
