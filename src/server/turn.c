@@ -5,7 +5,6 @@
 #include "cluster/cluster.h"
 #include "config/config.h"
 #include "io/inbox.h"
-#include "lease/lease.h"
 #include "mvcc/mvcc.h"
 #include "peer/peer.h"
 #include "raft/raft.h"

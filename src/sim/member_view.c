@@ -1,7 +1,7 @@
 #include "sim/member_view.h"
-#include "base/map.h"
 
 #include "auth/auth.h"
+#include "base/map.h"
 #include "cluster/cluster.h"
 #include "server/server.h"
 #include "sim/roster.h"
