@@ -3,7 +3,8 @@
 #   make            build/ with optimisation, assertions on, hardening
 #   make run        install what is missing, build, start a member with embedded defaults
 #   make run-cluster  three members on 2379, 22379 and 32379, ready to kill (docs/operations.md)
-#   make test       install what is missing, build, run every test
+#   make test       install what is missing, build, run every test; T='io/ rpc/': of these alone,
+#                   T=@build/skipped: those that the last run skipped for want of peers or clients
 #   make asan|tsan  the tests again under sanitizers (build/asan, build/tsan); TSAN_TESTS='io/ rpc/':
 #                   of these alone
 #   make threads    whole programs again with --io-threads 1; part of make tsan, too
@@ -162,7 +163,7 @@ test:
 	@$(MAKE) --no-print-directory check
 # The same on any machine: by default the number of its cores would decide (make threads has one).
 check: all
-	@ETCD_IO_THREADS=0 $(BUILD)/cleat-test -j 2 $(T)
+	@ETCD_IO_THREADS=0 $(BUILD)/cleat-test -j 2 -o $(BUILD)/skipped $(T)
 
 SANITIZED = $(MAKE) --no-print-directory CC=$(CLANG) check
 asan:
@@ -227,6 +228,9 @@ cluster-catchup: all
 
 MIXED = $(BUILD)/cluster-mixed --cleat $(BUILD)/cleat --seed $(SEED)
 interop: all
+	@for etcd in build/peers/etcd build/peers36/etcd; do \
+	    [ -x $$etcd ] || { echo "make interop needs $$etcd: make peers builds it" >&2; exit 1; }; \
+	done
 	@for etcd in build/peers/etcd build/peers36/etcd; do \
 	    for ours in 1 2; do $(MIXED) --etcd $$etcd --plan together --ours $$ours || exit; done; \
 	    $(MIXED) --etcd $$etcd --plan members && \

@@ -484,7 +484,7 @@ static const char *run_with_file(struct peer *p, struct arena *arena, const char
 
     return peer_run(&p->arena,
                     "program=$(realpath %s) && cd %s && "
-                    "timeout 20 $program --config-file %s 2>&1 >out; echo \" $?\"",
+                    "timeout 20 \"$program\" --config-file %s 2>&1 >out; echo \" $?\"",
                     p->program, test_tmp_dir(), path);
 }
 
@@ -614,6 +614,7 @@ TEST(we_serve_with_every_key_of_a_file)
 {
     struct peer ours;
     struct arena arena = {0};
+    peer_need(); /* for etcdctl */
     peer_open_ours(&ours, arena_printf(&arena, "%s/data", test_tmp_dir()));
 
     serve_with_every_key(&ours);

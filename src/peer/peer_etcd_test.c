@@ -302,7 +302,7 @@ TEST(real_etcd_replicates_to_us_and_serves)
 
     /* A put of a client is answered once we have it. */
     snprintf(out, sizeof(out), "%s/out", test_tmp_dir());
-    peer_run(&etcd.arena, "(" PEERS "etcdctl --endpoints %s put the-key value > %s 2>&1) & true",
+    peer_run(&etcd.arena, "($PEERS/etcdctl --endpoints %s put the-key value > %s 2>&1) & true",
              etcd.client_url, out);
     run_until(&f->put_index, 1);
     run_until(&f->commit, f->put_index);
@@ -356,8 +356,8 @@ static void check_image(struct bytes image)
 static void put_some(struct peer *etcd, const char *key, unsigned count)
 {
     peer_run(&etcd->arena,
-             "for i in $(seq %u); do head -c 20000 /dev/zero | tr '\\0' x | " PEERS
-             "etcdctl --endpoints %s put %s$i; done",
+             "for i in $(seq %u); do head -c 20000 /dev/zero | tr '\\0' x | "
+             "$PEERS/etcdctl --endpoints %s put %s$i; done",
              count, etcd->client_url, key);
 }
 

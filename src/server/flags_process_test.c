@@ -76,7 +76,7 @@ static void leave_holes(struct peer *p)
     peer_start(p, "");
     peer_run(&p->arena, "head -c 1000000 /dev/zero | tr '\\0' x >%s.value", p->dir);
     for (int i = 0; i < 8; i++)
-        peer_run(&p->arena, PEERS "etcdctl --endpoints %s put k%d <%s.value", p->client_url, i,
+        peer_run(&p->arena, "$PEERS/etcdctl --endpoints %s put k%d <%s.value", p->client_url, i,
                  p->dir);
     PEER_CTL(p, "del k --prefix");
     PEER_CTL(p, "compaction --physical 10");

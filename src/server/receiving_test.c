@@ -877,7 +877,7 @@ static void run_etcd(struct peer *etcd, struct arena *arena)
     peer_start(etcd, "--snapshot-count 10");
     for (unsigned i = 0; i < 30; i++)
         PEER_CTL(etcd, "put k%u value%u", i % 7, i);
-    PEER_CTL(etcd, "lease grant 3600 >/dev/null; " PEERS "etcdctl --endpoints %s del k3",
+    PEER_CTL(etcd, "lease grant 3600 >/dev/null; $PEERS/etcdctl --endpoints %s del k3",
              etcd->client_url);
     PEER_CTL(etcd, "compact 20 --physical");
     PEER_CTL(etcd, "put k9 last");

@@ -161,7 +161,7 @@ static const char *write_backup(struct store *s, struct buf *file)
 static void check_status(struct store *s, const char *path, uint64_t image_bytes,
                          struct bolt_sum sum)
 {
-    const char *json = peer_run(&s->arena, PEERS "etcdutl snapshot status %s -w json 2>&1", path);
+    const char *json = peer_run(&s->arena, "$PEERS/etcdutl snapshot status %s -w json 2>&1", path);
 
     CHECK_EQ(peer_json_number(json, "hash"), sum.crc);
     CHECK_EQ(peer_json_number(json, "revision"), s->revision);
@@ -172,7 +172,7 @@ static void check_status(struct store *s, const char *path, uint64_t image_bytes
 
 static void check_hashkv(struct store *s, const char *path)
 {
-    const char *json = peer_run(&s->arena, PEERS "etcdutl hashkv %s -w json 2>&1", path);
+    const char *json = peer_run(&s->arena, "$PEERS/etcdutl hashkv %s -w json 2>&1", path);
 
     CHECK_EQ(peer_json_number(json, "hash"), s->hash);
     CHECK_EQ(peer_json_number(json, "hashRevision"), s->revision);
@@ -184,8 +184,8 @@ static const char *restore(struct store *s, const char *backup, struct peer *e)
 
     peer_open(e, dir);
     peer_run(&s->arena,
-             PEERS "etcdutl snapshot restore %s --data-dir %s --name m --initial-cluster m=%s "
-                   "--initial-advertise-peer-urls %s 2>&1",
+             "$PEERS/etcdutl snapshot restore %s --data-dir %s --name m --initial-cluster m=%s "
+             "--initial-advertise-peer-urls %s 2>&1",
              backup, dir, e->peer_url, e->peer_url);
     return dir;
 }
@@ -280,7 +280,7 @@ static void try_with_etcd(uint64_t count)
     peer_close(&e);
 
     sum = read_db(dir);
-    const char *json = peer_run(&s.arena, PEERS "etcdutl snapshot status %s -w json 2>&1", db);
+    const char *json = peer_run(&s.arena, "$PEERS/etcdutl snapshot status %s -w json 2>&1", db);
     CHECK_EQ(peer_json_number(json, "hash"), sum.crc);
     store_free(&s);
     buf_free(&file);
@@ -323,7 +323,7 @@ TEST(etcds_own_check_accepts_random_images_of_ours)
         rig_write(buckets, 3, &(struct rig_write_options){.page_bytes = page_bytes}, &image);
         const char *path = arena_printf(&arena, "%s/image", test_tmp_dir());
         rig_write_file(path, buf_bytes(&image));
-        const char *json = peer_run(&arena, PEERS "etcdutl snapshot status %s -w json 2>&1", path);
+        const char *json = peer_run(&arena, "$PEERS/etcdutl snapshot status %s -w json 2>&1", path);
 
         CHECK_EQ(rig_read_all(buf_bytes(&image), BOLT_IMAGE, &fault, &sum), ERR_OK);
         CHECK_EQ(peer_json_number(json, "hash"), sum.crc);
@@ -468,7 +468,7 @@ TEST(what_real_etcd_has_written_is_read)
     peer_stop(&e);
     struct bolt_sum sum = read_db(dir);
     const char *json =
-        peer_run(&e.arena, PEERS "etcdutl snapshot status %s/member/snap/db -w json 2>&1", dir);
+        peer_run(&e.arena, "$PEERS/etcdutl snapshot status %s/member/snap/db -w json 2>&1", dir);
     CHECK_EQ(peer_json_number(json, "hash"), sum.crc);
     check_snapfile(&e);
     peer_close(&e);

@@ -93,7 +93,7 @@ static void txn(struct twins *t)
         }
     }
     mvcc_rig_end(&t->ours);
-    peer_run(&t->etcd.arena, "printf '\\n%s\\n\\n' | " PEERS "etcdctl --endpoints %s txn",
+    peer_run(&t->etcd.arena, "printf '\\n%s\\n\\n' | $PEERS/etcdctl --endpoints %s txn",
              buf_str(&ops), t->etcd.client_url);
     buf_free(&ops);
 }
@@ -167,7 +167,7 @@ static void check_hashes(struct twins *t)
 static int64_t hash_of_file(struct twins *t, const char *db, int64_t revision)
 {
     const char *json = peer_run(&t->etcd.arena,
-                                "cp %s %s.copy && " PEERS "etcdutl hashkv %s.copy --rev %" PRId64
+                                "cp %s %s.copy && $PEERS/etcdutl hashkv %s.copy --rev %" PRId64
                                 " -w json 2>/dev/null",
                                 db, db, db, revision);
 

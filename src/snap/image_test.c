@@ -347,10 +347,11 @@ TEST(etcd_accepts_an_image)
     const char *db = arena_printf(&arena, "%s/image.db", test_tmp_dir());
     rig_write_file(db, buf_bytes(&bytes));
 
-    const char *json = peer_run(&arena, PEERS "etcdutl snapshot status %s -w json 2>/dev/null", db);
+    const char *json =
+        peer_run(&arena, "$PEERS/etcdutl snapshot status %s -w json 2>/dev/null", db);
     CHECK_EQ(peer_json_number(json, "revision"), r.revision);
     CHECK_EQ(peer_json_number(json, "totalSize"), bytes.len);
-    json = peer_run(&arena, PEERS "etcdutl hashkv %s --rev %" PRId64 " -w json 2>/dev/null", db,
+    json = peer_run(&arena, "$PEERS/etcdutl hashkv %s --rev %" PRId64 " -w json 2>/dev/null", db,
                     r.revision);
     CHECK_EQ(peer_json_number(json, "hash"), r.hash);
     arena_free(&arena);

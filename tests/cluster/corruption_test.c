@@ -43,8 +43,8 @@ static void a_moment_passes(void)
 static const char *ctl(struct trial *t, unsigned member, const char *what)
 {
     return peer_run(&t->arena,
-                    PEERS "etcdctl --command-timeout=3s --endpoints 127.0.0.1:%u %s 2>&1 | "
-                          "tr -s ' ' | sed 's/ $//'",
+                    "$PEERS/etcdctl --command-timeout=3s --endpoints 127.0.0.1:%u %s 2>&1 | "
+                    "tr -s ' ' | sed 's/ $//'",
                     t->fleet.members[member].client_port, what);
 }
 
@@ -88,8 +88,8 @@ static void await_log(struct trial *t, unsigned member, const char *text)
 static uint64_t id_of(struct trial *t, unsigned member)
 {
     const char *id = peer_run(&t->arena,
-                              PEERS "etcdctl --endpoints 127.0.0.1:%u member list | "
-                                    "awk -F, '$3 == \" m%u\" { print $1 }'",
+                              "$PEERS/etcdctl --endpoints 127.0.0.1:%u member list | "
+                              "awk -F, '$3 == \" m%u\" { print $1 }'",
                               t->fleet.members[0].client_port, member + 1);
 
     return strtoull(id, NULL, 16);
@@ -100,13 +100,13 @@ static void open_trial(struct trial *t, enum cast cast, const char *flags)
     *t = (struct trial){.cast = cast, .dir = test_tmp_dir()};
     peer_need();
     peer_open_ours(&t->ours, t->dir);
-    CHECK(fleet_open(&t->fleet, &(struct fleet_options){
-                                    .program = cast == ETCD_LEADS ? PEERS "etcd" : t->ours.program,
-                                    .other = cast == ETCD_IS_BAD ? PEERS "etcd" : t->ours.program,
-                                    .dir = t->dir,
-                                    .flags = flags,
-                                    .count = 3,
-                                    .election_ms = 1000}));
+    const char *etcd = gate_program(GATE_PEERS, "etcd"), *ours = t->ours.program;
+    CHECK(fleet_open(&t->fleet, &(struct fleet_options){.program = cast == ETCD_LEADS ? etcd : ours,
+                                                        .other = cast == ETCD_IS_BAD ? etcd : ours,
+                                                        .dir = t->dir,
+                                                        .flags = flags,
+                                                        .count = 3,
+                                                        .election_ms = 1000}));
     for (unsigned i = 0; i < 3; i++)
         CHECK(fleet_start(&t->fleet, i));
     for (unsigned i = 0; i < 10; i++)

@@ -57,7 +57,7 @@ TEST(two_members_of_ours_and_one_of_etcd_keep_them_together)
     struct peer ours;
     peer_need();
     struct faults_options o = few_rounds(our_program(&ours));
-    o.other = PEERS "etcd";
+    o.other = gate_program(GATE_PEERS, "etcd");
 
     check_run(&o);
     peer_close(&ours);
@@ -78,7 +78,7 @@ TEST(one_member_of_ours_and_two_of_etcd_keep_them_by_tls)
 {
     struct peer ours;
     peer_need();
-    struct faults_options o = few_rounds(PEERS "etcd");
+    struct faults_options o = few_rounds(gate_program(GATE_PEERS, "etcd"));
     o.other = our_program(&ours);
     o.is_by_tls = true;
 
@@ -145,7 +145,7 @@ TEST(a_member_whose_disk_is_full_for_a_while_keeps_its_promises)
 TEST(the_checks_are_fair_to_three_members_of_real_etcd)
 {
     peer_need();
-    struct faults_options o = few_rounds(PEERS "etcd");
+    struct faults_options o = few_rounds(gate_program(GATE_PEERS, "etcd"));
 
     check_run(&o);
 }

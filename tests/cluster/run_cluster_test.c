@@ -50,8 +50,8 @@ static const char *ask(struct run *r, const char *what)
 static const char *ctl(struct run *r, const char *url, const char *what)
 {
     return peer_run(&r->arena,
-                    PEERS "etcdctl --command-timeout=3s --endpoints %s %s 2>/dev/null || true", url,
-                    what);
+                    "$PEERS/etcdctl --command-timeout=3s --endpoints %s %s 2>/dev/null || true",
+                    url, what);
 }
 
 static void a_moment_passes(void)

@@ -20,11 +20,7 @@
 
 void peer_need(void)
 {
-    const char *programs[] = {PEERS "etcd", PEERS "etcdctl", PEERS "etcdutl"};
-
-    for (size_t i = 0; i < ARRAY_LEN(programs); i++)
-        if (access(programs[i], X_OK) != 0)
-            SKIP("NOT compared with real etcd: no %s, make peers builds it", programs[i]);
+    gate_need(GATE_PEERS);
 }
 
 static unsigned free_port(void)
@@ -48,21 +44,32 @@ void peer_open(struct peer *p, const char *dir)
 {
     peer_need();
     open_peer(p, dir);
-    p->program = PEERS "etcd";
+    p->program = gate_program(GATE_PEERS, "etcd");
 }
 
-void peer_open_ours(struct peer *p, const char *dir)
+const char *peer_own_program(struct arena *arena, const char *name)
 {
-    char self[4096];
+    char self[4096], here[4096];
     ssize_t len = readlink("/proc/self/exe", self, sizeof(self));
 
     CHECK(len > 0 && len < (ssize_t)sizeof(self));
     self[len] = 0;
+    CHECK(getcwd(here, sizeof(here)) != NULL);
+    size_t above = strlen(here);
+    bool is_below = strncmp(self, here, above) == 0 && self[above] == '/';
+    const char *from = is_below ? self + above + 1 : self, *base = strrchr(self, '/') + 1;
+    const char *path =
+        arena_printf(arena, "%s%.*s%s", base == from ? "./" : "", (int)(base - from), from, name);
+    if (access(path, X_OK) != 0)
+        test_fail(__FILE__, __LINE__, "there is no %s: build all, not only the tests", path);
+    return path;
+}
+
+void peer_open_ours(struct peer *p, const char *dir)
+{
     open_peer(p, dir);
     p->is_ours = true;
-    p->program = arena_printf(&p->arena, "%.*s/cleat", (int)(strrchr(self, '/') - self), self);
-    if (access(p->program, X_OK) != 0)
-        test_fail(__FILE__, __LINE__, "there is no %s: build all, not only the tests", p->program);
+    p->program = peer_own_program(&p->arena, "cleat");
 }
 
 void peer_close(struct peer *p)
@@ -95,6 +102,7 @@ void peer_launch_as(struct peer *p, const char *flags)
     const char *line =
         arena_printf(&p->arena, "%sexec %s %s >>%s.log 2>&1", limit, p->program, flags, p->dir);
 
+    gate_check_line(line);
     CHECK_EQ(p->pid, 0);
     p->pid = fork();
     CHECK(p->pid >= 0);
@@ -262,6 +270,7 @@ const char *peer_run(struct arena *arena, const char *format, ...)
     va_start(args, format);
     buf_vprintf(&line, format, args);
     va_end(args);
+    gate_check_line(buf_str(&line));
     FILE *f = popen(buf_str(&line), "re"); /* NOLINT(bugprone-command-processor) */
     CHECK(f != NULL);
     while (!feof(f) && !ferror(f))

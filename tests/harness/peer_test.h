@@ -18,10 +18,9 @@
 #pragma once
 
 #include "base/arena.h"
+#include "harness/gate_test.h"
 
 #include <sys/types.h>
-
-#define PEERS "build/peers/"
 
 struct peer {
     struct arena arena; /* of everything printed and named; peer_close frees it */
@@ -37,8 +36,13 @@ struct peer {
  * from now on; skips the test where it does not allow that many. */
 void peer_allow_files(unsigned count);
 
-/* Skips the test, loudly, where the programs are missing. */
+/* Passes the gate of real etcd, 3.7, and its tools: the test is skipped where they are missing. */
 void peer_need(void);
+
+/* The path of a program of ours, built together with this test program. Where it is below the
+ * working directory it is told from there: command lines then work in a directory with a space in
+ * its name, too. A test that changes its directory first takes realpath of it. */
+const char *peer_own_program(struct arena *arena, const char *name);
 
 /* Names a member "m" of its own cluster, with free ports on 127.0.0.1. */
 void peer_open(struct peer *p, const char *dir);
@@ -73,7 +77,12 @@ size_t peer_resident_bytes(const struct peer *p);
 /* Do these two say anything? Sanitizers keep what was freed, and much of their own. */
 bool peer_memory_counts(void);
 
-/* Runs a command line, which must succeed; what it prints, without the last newline. */
+/* For how long its first thread, which everything is decided on, has been at work so far: whatever
+ * else this machine does takes no part in it. Skips the test where the kernel does not say. */
+uint64_t peer_core_ns(const struct peer *p);
+
+/* Runs a command line, which must succeed; what it prints, without the last newline. The line names
+ * programs of a gate by its variable: $PEERS/etcdctl. */
 __attribute__((format(printf, 2, 3))) const char *peer_run(struct arena *arena, const char *format,
                                                            ...);
 
@@ -85,4 +94,4 @@ int peer_connect(const struct peer *p);
 int64_t peer_json_number(const char *json, const char *name);
 
 #define PEER_CTL(p, format, ...)                                                                   \
-    peer_run(&(p)->arena, PEERS "etcdctl --endpoints %s " format, (p)->client_url, ##__VA_ARGS__)
+    peer_run(&(p)->arena, "$PEERS/etcdctl --endpoints %s " format, (p)->client_url, ##__VA_ARGS__)

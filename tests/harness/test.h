@@ -63,6 +63,11 @@ void test_register(struct test *t);
 /* Ends the test as skipped; the reason is printed with the total. */
 #define SKIP(...) test_skip(__VA_ARGS__)
 
+/* Ends the test as skipped for want of programs that `command` builds. The runner counts such tests
+ * by command and names the commands in one closing line (gate_test.h has the gates). */
+__attribute__((noreturn, format(printf, 2, 3))) void test_lacks(const char *command,
+                                                                const char *format, ...);
+
 /* The seed for this run: TEST_SEED from the environment, else 1. Printed when the test fails. */
 uint64_t test_seed(void);
 

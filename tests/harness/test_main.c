@@ -1,13 +1,16 @@
 /*
  * The runner: one child process per test, a few at a time, the total last.
  *
- *     cleat-test [-j N] [-t SECONDS] [-s SECONDS] [-l] [SUBSTRING...]
+ *     cleat-test [-j N] [-t SECONDS] [-s SECONDS] [-o FILE] [-l] [SUBSTRING...] [@FILE...]
  *
  * -j runs so many at a time, -t ends one that takes longer, -s names each that takes more CPU than
- * that, -l only prints the names.
+ * that, -o writes to FILE the names of tests skipped for want of programs that make can build, -l
+ * only prints the names. A test runs if its name has one of the substrings or is a line of an
+ * @FILE.
  *
- * Exit status 0 when nothing failed and something ran. With TEST_VERBOSE in the environment, tests
- * that passed say so too, with what they printed: figures, say.
+ * Exit status 0 when nothing failed and something ran, or an @FILE had nothing to run. With
+ * TEST_VERBOSE in the environment, tests that passed say so too, with what they printed: figures,
+ * say.
  */
 #include "harness/test.h"
 
@@ -23,13 +26,14 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
-enum { STATUS_SKIPPED = 77, STATUS_SURVIVED = 78 };
+enum { STATUS_SKIPPED = 77, STATUS_SURVIVED = 78, STATUS_LACKS = 79 };
 
 /* A running test: its process, and the file its output goes to. */
 struct child {
@@ -41,16 +45,24 @@ struct child {
     bool timed_out;
 };
 
+/* A command that builds what some tests lack. */
+struct lack {
+    char command[64];
+    int count;
+};
+
 struct totals {
     int passed, failed, skipped;
-    double cpu_seconds; /* the tests' own and that of the programs they waited for */
+    struct lack lacks[4]; /* unused at the end; their counts are part of skipped */
+    double cpu_seconds;   /* the tests' own and that of the programs they waited for */
 };
 
 struct run {
     int jobs;
     double limit_seconds, slow_seconds;
-    char **patterns;
-    int pattern_count;
+    struct buf patterns;     /* each ends with 0; one that begins with '=' is a whole name */
+    bool runs_all, has_list; /* no pattern was given; an @FILE was */
+    FILE *lacking;           /* names go here; or NULL */
 };
 
 static struct test *tests; /* in reverse order of registration */
@@ -112,6 +124,17 @@ void test_skip(const char *format, ...)
     fputc('\n', stderr);
     va_end(args);
     exit(STATUS_SKIPPED);
+}
+
+void test_lacks(const char *command, const char *format, ...)
+{
+    va_list args;
+
+    va_start(args, format);
+    vfprintf(stderr, format, args);
+    fprintf(stderr, "\n%s\n", command); /* the last line: child_lacks() reads it */
+    va_end(args);
+    exit(STATUS_LACKS);
 }
 
 void test_check_eq(const char *file, int line, const char *what, long long got, long long want)
@@ -215,17 +238,42 @@ static void reverse_tests(void)
     tests = reversed;
 }
 
-static bool wanted(const struct test *t, char **patterns, int count)
+static bool wanted(const struct test *t, const struct run *run)
 {
     char name[512];
+    size_t at = 0;
 
-    if (count == 0)
-        return true;
     snprintf(name, sizeof(name), "%s/%s", t->file, t->name);
-    for (int i = 0; i < count; i++)
-        if (strstr(name, patterns[i]))
+    while (at < run->patterns.len) {
+        const char *pattern = (const char *)run->patterns.at + at;
+        if (*pattern == '=' ? strcmp(name, pattern + 1) == 0 : strstr(name, pattern) != NULL)
             return true;
-    return false;
+        at += strlen(pattern) + 1;
+    }
+    return run->runs_all;
+}
+
+static void add_pattern(struct run *run, const char *before, const char *text)
+{
+    buf_printf(&run->patterns, "%s%s", before, text);
+    buf_append_byte(&run->patterns, 0);
+}
+
+static void add_list(struct run *run, const char *path)
+{
+    FILE *f = fopen(path, "re");
+    char *line = NULL;
+    size_t cap = 0;
+
+    if (!f)
+        fatal("cannot read %s: %s", path, strerror(errno));
+    run->has_list = true;
+    while (getline(&line, &cap, f) > 0) {
+        line[strcspn(line, "\n")] = 0;
+        add_pattern(run, "=", line);
+    }
+    free(line);
+    fclose(f);
 }
 
 static double seconds_since(const struct timespec *then)
@@ -236,12 +284,20 @@ static double seconds_since(const struct timespec *then)
     return (double)(now.tv_sec - then->tv_sec) + (double)(now.tv_nsec - then->tv_nsec) / 1e9;
 }
 
+/* Tests' command lines hold the directory unquoted, and addresses of sockets hold it at all. */
+static bool is_plain_and_short(const char *path)
+{
+    return strspn(path, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/._-") ==
+               strlen(path) &&
+           strlen(path) < 40;
+}
+
 static void run_dir_make(void)
 {
     const char *base = getenv("TMPDIR");
 
     snprintf(run_dir, sizeof(run_dir), "%s/cleat-test.XXXXXX",
-             base && strlen(base) < 40 ? base : "/tmp");
+             base && is_plain_and_short(base) ? base : "/tmp");
     if (!mkdtemp(run_dir))
         fatal("cannot make %s: %s", run_dir, strerror(errno));
 }
@@ -271,7 +327,8 @@ static void child_run(const struct child *c)
 {
     sigset_t child_signal;
 
-    setpgid(0, 0);
+    setsid(); /* a group to kill as one; and the scheduler's, where it groups by session */
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
     sigemptyset(&child_signal);
     sigaddset(&child_signal, SIGCHLD);
     sigprocmask(SIG_UNBLOCK, &child_signal, NULL);
@@ -306,7 +363,34 @@ static void print_output(FILE *f)
     buf_free(&said);
 }
 
-static void child_report(struct child *c, int status, struct totals *totals)
+static void count_lack(struct totals *totals, const char *command)
+{
+    struct lack *l = totals->lacks;
+
+    while (l->count > 0 && strcmp(l->command, command) != 0)
+        l++;
+    assert(l < totals->lacks + ARRAY_LEN(totals->lacks) - 1);
+    snprintf(l->command, sizeof(l->command), "%s", command);
+    l->count++;
+}
+
+/* The test's last words are the command it lacks. */
+static void child_lacks(struct child *c, const struct run *run, struct totals *totals)
+{
+    struct buf said = {0};
+
+    assert(stream_read_all(c->output, &said));
+    assert(said.len > 1 && said.at[said.len - 1] == '\n');
+    said.at[said.len - 1] = 0;
+    const char *last = strrchr((const char *)said.at, '\n');
+    count_lack(totals, last ? last + 1 : (const char *)said.at);
+    totals->skipped++;
+    if (run->lacking)
+        fprintf(run->lacking, "%s/%s\n", c->test->file, c->test->name);
+    buf_free(&said);
+}
+
+static void child_report(struct child *c, int status, const struct run *run, struct totals *totals)
 {
     const char *result = "FAILED";
 
@@ -316,6 +400,11 @@ static void child_report(struct child *c, int status, struct totals *totals)
             printf("passed %s/%s\n", c->test->file, c->test->name);
             print_output(c->output);
         }
+        fclose(c->output);
+        return;
+    }
+    if (WIFEXITED(status) && WEXITSTATUS(status) == STATUS_LACKS) {
+        child_lacks(c, run, totals);
         fclose(c->output);
         return;
     }
@@ -375,12 +464,13 @@ static double cpu_seconds(const struct rusage *used)
            (double)(used->ru_utime.tv_usec + used->ru_stime.tv_usec) / 1e6;
 }
 
-static void child_ended(struct child *c, int status, double cpu, double slow, struct totals *totals)
+static void child_ended(struct child *c, int status, double cpu, const struct run *run,
+                        struct totals *totals)
 {
     kill(-c->pid, SIGKILL); /* whatever the test left running */
     tmp_dir_remove(c->number);
-    child_report(c, status, totals);
-    if (cpu > slow)
+    child_report(c, status, run, totals);
+    if (cpu > run->slow_seconds)
         printf("%.1f s of CPU, %.1f s in all: %s/%s\n", cpu, seconds_since(&c->started),
                c->test->file, c->test->name);
     totals->cpu_seconds += cpu;
@@ -395,7 +485,7 @@ static void run_all(const struct run *run, struct totals *totals)
 
     for (;;) {
         for (int i = 0; i < run->jobs && next; i++) {
-            while (next && !wanted(next, run->patterns, run->pattern_count))
+            while (next && !wanted(next, run))
                 next = next->next;
             if (next && children[i].pid == 0) {
                 child_start(&children[i], next);
@@ -408,10 +498,24 @@ static void run_all(const struct run *run, struct totals *totals)
         int status;
         struct rusage used;
         int ended = wait_for_one(children, run->jobs, run->limit_seconds, &status, &used);
-        child_ended(&children[ended], status, cpu_seconds(&used), run->slow_seconds, totals);
+        child_ended(&children[ended], status, cpu_seconds(&used), run, totals);
         running--;
     }
     mem_free(children);
+}
+
+static void print_lacks(const struct totals *totals)
+{
+    int count = 0;
+
+    for (const struct lack *l = totals->lacks; l->count > 0; l++)
+        count += l->count;
+    if (count == 0)
+        return;
+    printf("%d tests were skipped: they need programs that are not built here.", count);
+    for (const struct lack *l = totals->lacks; l->count > 0; l++)
+        printf("%s `%s` adds %d", l == totals->lacks ? "" : ",", l->command, l->count);
+    printf(".\n");
 }
 
 static int list_all(void)
@@ -425,26 +529,36 @@ int main(int argc, char **argv)
 {
     struct totals totals = {0};
     struct run run = {
-        .jobs = 2, .limit_seconds = (double)env_number("TEST_TIMEOUT", 120), .slow_seconds = 1e9};
+        .jobs = 2, .limit_seconds = (double)env_number("TEST_TIMEOUT", 300), .slow_seconds = 1e9};
+    const char *lacking = NULL;
     int option;
     sigset_t child_signal;
 
     reverse_tests();
-    while ((option = getopt(argc, argv, "j:t:s:l")) != -1) {
+    while ((option = getopt(argc, argv, "j:t:s:o:l")) != -1) {
         if (option == 'j')
             run.jobs = (int)strtol(optarg, NULL, 10);
         else if (option == 't')
             run.limit_seconds = strtod(optarg, NULL);
         else if (option == 's')
             run.slow_seconds = strtod(optarg, NULL);
+        else if (option == 'o')
+            lacking = optarg;
         else if (option == 'l')
             return list_all();
         else
             return 2;
     }
     run.jobs = run.jobs > 0 ? run.jobs : 1;
-    run.patterns = argv + optind;
-    run.pattern_count = argc - optind;
+    run.runs_all = optind == argc;
+    for (int i = optind; i < argc; i++) {
+        if (argv[i][0] == '@')
+            add_list(&run, argv[i] + 1);
+        else
+            add_pattern(&run, "", argv[i]);
+    }
+    if (lacking && !(run.lacking = fopen(lacking, "we")))
+        fatal("cannot write %s: %s", lacking, strerror(errno));
     sigemptyset(&child_signal);
     sigaddset(&child_signal, SIGCHLD);
     sigprocmask(SIG_BLOCK, &child_signal, NULL);
@@ -452,7 +566,11 @@ int main(int argc, char **argv)
     run_dir_make();
     run_all(&run, &totals);
     rmdir(run_dir);
+    if (run.lacking && fclose(run.lacking) != 0)
+        fatal("cannot write %s: %s", lacking, strerror(errno));
+    buf_free(&run.patterns);
+    print_lacks(&totals);
     printf("%d passed, %d failed, %d skipped, %.0f s of CPU\n", totals.passed, totals.failed,
            totals.skipped, totals.cpu_seconds);
-    return totals.failed == 0 && totals.passed + totals.skipped > 0 ? 0 : 1;
+    return totals.failed == 0 && (totals.passed + totals.skipped > 0 || run.has_list) ? 0 : 1;
 }

@@ -46,19 +46,19 @@ static void write_history(struct peer *p)
 static void back_up_under_load(struct peer *p, const char *load_urls, const char *to)
 {
     peer_run(&p->arena,
-             PEERS "benchmark --endpoints %s --clients 8 put --total 20000 --val-size 512 "
-                   "--key-space-size 3000 >%s.load 2>&1 & L=$!; "
-                   "while [ -z \"$(" PEERS "etcdctl --endpoints %s get '' --prefix --rev 200 "
-                   "--limit 1 2>/dev/null)\" ]; do kill -0 $L || exit 1; done; " PEERS
-                   "etcdctl --endpoints %s snapshot save %s 2>&1; kill -0 $L && wait $L",
+             "$PEERS/benchmark --endpoints %s --clients 8 put --total 20000 --val-size 512 "
+             "--key-space-size 3000 >%s.load 2>&1 & L=$!; "
+             "while [ -z \"$($PEERS/etcdctl --endpoints %s get '' --prefix --rev 200 "
+             "--limit 1 2>/dev/null)\" ]; do kill -0 $L || exit 1; done; "
+             "$PEERS/etcdctl --endpoints %s snapshot save %s 2>&1; kill -0 $L && wait $L",
              load_urls, to, p->client_url, p->client_url, to);
 }
 
 static void restore(struct peer *p, const char *backup)
 {
     peer_run(&p->arena,
-             PEERS "etcdutl snapshot restore %s --data-dir %s --name m --initial-cluster m=%s "
-                   "--initial-advertise-peer-urls %s 2>&1",
+             "$PEERS/etcdutl snapshot restore %s --data-dir %s --name m --initial-cluster m=%s "
+             "--initial-advertise-peer-urls %s 2>&1",
              backup, p->dir, p->advertised_url, p->advertised_url);
 }
 
@@ -78,7 +78,7 @@ TEST(a_backup_of_ours_under_load_restores_in_etcd_and_in_cleat)
 
     back_up_under_load(&source, source.client_url, backup);
     const char *status =
-        peer_run(&a, PEERS "etcdutl snapshot status %s -w json 2>/dev/null", backup);
+        peer_run(&a, "$PEERS/etcdutl snapshot status %s -w json 2>/dev/null", backup);
     int64_t revision = peer_json_number(status, "revision");
     CHECK(revision < newest(&source)); /* it was cut while somebody wrote */
     CHECK(strstr(status, "\"version\":\"3.7.0\""));
@@ -179,7 +179,7 @@ static void check_backup_at(bool leads)
     back_up_under_load(source, c.client_urls, backup);
 
     int64_t revision = peer_json_number(
-        peer_run(&c.arena, PEERS "etcdutl snapshot status %s -w json 2>/dev/null", backup),
+        peer_run(&c.arena, "$PEERS/etcdutl snapshot status %s -w json 2>/dev/null", backup),
         "revision");
     CHECK(revision < newest(source)); /* it was cut while somebody wrote */
     check_restored(&c, &etcd, backup, revision);

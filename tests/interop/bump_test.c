@@ -26,8 +26,8 @@ static const char *path_of(struct arena *a, const char *name)
 static void restore(struct peer *p, const char *backup, const char *flags)
 {
     peer_run(&p->arena,
-             PEERS "etcdutl snapshot restore %s --data-dir %s --name m --initial-cluster m=%s "
-                   "--initial-advertise-peer-urls %s %s 2>&1",
+             "$PEERS/etcdutl snapshot restore %s --data-dir %s --name m --initial-cluster m=%s "
+             "--initial-advertise-peer-urls %s %s 2>&1",
              backup, p->dir, p->advertised_url, p->advertised_url, flags);
 }
 
@@ -49,8 +49,8 @@ static void twins_open(struct twins *t)
     PEER_CTL(&first, "put b 1");
     PEER_CTL(&first, "del b");
     PEER_CTL(&first,
-             "put leased v --lease=$(" PEERS
-             "etcdctl --endpoints %s lease grant 36000 | cut -d' ' -f2)",
+             "put leased v --lease=$("
+             "$PEERS/etcdctl --endpoints %s lease grant 36000 | cut -d' ' -f2)",
              first.client_url);
     PEER_CTL(&first, "put z last");
     peer_open(&t->both[0], path_of(&a, "etcd"));
@@ -104,8 +104,8 @@ static const char *watch(struct peer *p, const char *revision, unsigned lines)
     const char *file = path_of(&p->arena, "events");
 
     return peer_run(&p->arena,
-                    "rm -f %s; touch %s; " PEERS
-                    "etcdctl --endpoints %s watch '' --prefix --rev %s >%s 2>&1 & W=$!; "
+                    "rm -f %s; touch %s; "
+                    "$PEERS/etcdctl --endpoints %s watch '' --prefix --rev %s >%s 2>&1 & W=$!; "
                     "until [ $(wc -l <%s) -ge %u ]; do kill -0 $W || break; sleep 0.02; done; "
                     "kill $W 2>/dev/null; cat %s",
                     file, file, p->client_url, revision, file, file, lines, file);
@@ -137,7 +137,7 @@ static const char *status_of(struct peer *p)
 {
     const char *copy = path_of(&p->arena, "copy.db");
     const char *hash = peer_run(
-        &p->arena, "cp %s/member/snap/db %s && " PEERS "etcdutl hashkv %s -w json 2>/dev/null",
+        &p->arena, "cp %s/member/snap/db %s && $PEERS/etcdutl hashkv %s -w json 2>/dev/null",
         p->dir, copy, copy);
     const char *status =
         peer_run(&p->arena, "build/cleatutl db %s | grep -e 'name=key ' -e Revision", copy);
@@ -246,7 +246,7 @@ TEST(etcdutl_does_not_bump_without_marking_nor_mark_without_bumping)
 
     for (int i = 0; i < 2; i++) {
         const char *said = peer_run(&p.arena,
-                                    "! " PEERS "etcdutl snapshot restore src/snap/testdata/"
+                                    "! $PEERS/etcdutl snapshot restore src/snap/testdata/"
                                     "bbolt-image.db --data-dir %s %s 2>&1",
                                     p.dir, alone[i]);
         CHECK(strstr(said, "--mark-compacted required if --revision-bump > 0"));

@@ -92,8 +92,6 @@ struct table {
 static void table_open(struct table *t, const char *client, const char *program)
 {
     *t = (struct table){.client = client, .program = program};
-    if (access(program, X_OK) != 0)
-        SKIP("NOT compared: no %s", program);
     peer_open(&t->etcd.peer, arena_printf(&t->arena, "%s/etcd", test_tmp_dir()));
     peer_open_ours(&t->ours.peer, arena_printf(&t->arena, "%s/ours", test_tmp_dir()));
     t->ours.peer.advertised_url = t->etcd.peer.advertised_url;
@@ -129,7 +127,7 @@ static void table_close(struct table *t)
 static long long revision_of(struct table *t, struct side *s)
 {
     const char *status =
-        peer_run(&t->arena, PEERS "etcdctl --endpoints %s get x -w json", s->peer.client_url);
+        peer_run(&t->arena, "$PEERS/etcdctl --endpoints %s get x -w json", s->peer.client_url);
     const char *at = strstr(status, "\"revision\":");
 
     CHECK(at != NULL);
@@ -437,6 +435,8 @@ static void compare_file(const char *client, const char *program, const char *na
     struct table t;
     char path[128];
 
+    if (access(program, X_OK) != 0)
+        SKIP("NOT compared: no %s", program);
     snprintf(path, sizeof(path), "tests/interop/testdata/%s.txt", name);
     table_open(&t, client, program);
     follow_file(&t, path);
@@ -445,8 +445,8 @@ static void compare_file(const char *client, const char *program, const char *na
     table_close(&t);
 }
 
-#define NEW_CTL "3.7", PEERS "etcdctl"
-#define CTL_36  "3.7", "build/peers36/etcdctl" /* speaks as 3.7's does */
+#define NEW_CTL "3.7", gate_program(GATE_PEERS, "etcdctl")
+#define CTL_36  "3.7", gate_program(GATE_PEERS36, "etcdctl") /* speaks as 3.7's does */
 #define OLD_CTL "3.4", "/usr/bin/etcdctl"
 
 TEST(etcdctl_sees_no_difference_in_keys)

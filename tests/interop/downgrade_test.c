@@ -13,8 +13,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#define ETCD_36 "build/peers36/etcd"
-
 enum { MEMBERS = 3, WAIT_S = 60 };
 
 struct trio {
@@ -57,7 +55,7 @@ static void trio_stop(struct trio *x)
 static void until_status(struct peer *p, const char *text)
 {
     peer_run(&p->arena,
-             "for i in $(seq %d); do " PEERS "etcdctl --endpoints %s endpoint status -w json "
+             "for i in $(seq %d); do $PEERS/etcdctl --endpoints %s endpoint status -w json "
              "2>/dev/null >%s.status; grep -qF '%s' %s.status && exit 0; sleep 0.1; done; "
              "echo not '%s' but $(cat %s.status) >&2; exit 1",
              10 * WAIT_S, p->client_url, p->dir, text, p->dir, text, p->dir);
@@ -73,7 +71,7 @@ static void until_all(struct trio *x, const char *text)
 static void until_done(struct peer *p, const char *command)
 {
     peer_run(&p->arena,
-             "for i in $(seq %d); do " PEERS "etcdctl --endpoints %s %s 2>%s.said && exit 0; "
+             "for i in $(seq %d); do $PEERS/etcdctl --endpoints %s %s 2>%s.said && exit 0; "
              "sleep 0.1; done; cat %s.said >&2; exit 1",
              10 * WAIT_S, p->client_url, command, p->dir, p->dir);
 }
@@ -84,13 +82,14 @@ static void let_lead(struct trio *x, unsigned n)
     const char *all = arena_printf(arena, "%s,%s,%s", x->at[0].client_url, x->at[1].client_url,
                                    x->at[2].client_url);
 
-    peer_run(arena,
-             "id=$(" PEERS "etcdctl --endpoints %s member list | grep ', m%u, ' | cut -d, -f1); "
-             "for i in $(seq %d); do "
-             "leader=$(" PEERS "etcdctl --endpoints %s endpoint status | grep ', true, false, ' | "
-             "cut -d, -f2 | tr -d ' '); [ \"$leader\" = $id ] && exit 0; " PEERS
-             "etcdctl --endpoints %s move-leader $id >/dev/null 2>&1; sleep 0.2; done; exit 1",
-             x->at[n].client_url, n, 5 * WAIT_S, all, all);
+    peer_run(
+        arena,
+        "id=$($PEERS/etcdctl --endpoints %s member list | grep ', m%u, ' | cut -d, -f1); "
+        "for i in $(seq %d); do "
+        "leader=$($PEERS/etcdctl --endpoints %s endpoint status | grep ', true, false, ' | "
+        "cut -d, -f2 | tr -d ' '); [ \"$leader\" = $id ] && exit 0; "
+        "$PEERS/etcdctl --endpoints %s move-leader $id >/dev/null 2>&1; sleep 0.2; done; exit 1",
+        x->at[n].client_url, n, 5 * WAIT_S, all, all);
 }
 
 /* All have the same keys, with their histories. */
@@ -154,22 +153,21 @@ static void change_program(struct trio *x, unsigned n, const char *program, bool
 TEST(three_of_ours_are_downgraded_to_the_etcd_before_and_come_back)
 {
     struct trio x = {0};
-    if (access(ETCD_36, X_OK) != 0)
-        SKIP("NOT downgraded to real etcd 3.6: no %s, make peers builds it", ETCD_36);
+    gate_need(GATE_PEERS36);
     peer_need();
     trio_start(&x, (bool[MEMBERS]){true, true, true});
     const char *ours = arena_printf(&x.at[0].arena, "%s", x.at[0].program);
     until_all(&x, "\"storageVersion\":\"3.7.0\"");
     PEER_CTL(&x.at[0], "put k ours");
     PEER_CTL(&x.at[0],
-             "put k=leased --lease=$(" PEERS "etcdctl --endpoints %s lease grant 3600 | "
+             "put k=leased --lease=$($PEERS/etcdctl --endpoints %s lease grant 3600 | "
              "cut -d' ' -f2) value",
              x.at[0].client_url);
 
     PEER_CTL(&x.at[2], "downgrade enable 3.6");
     until_all(&x, "\"storageVersion\":\"3.6.0\"");
     for (unsigned n = 0; n < MEMBERS; n++) {
-        change_program(&x, n, ETCD_36, false);
+        change_program(&x, n, gate_program(GATE_PEERS36, "etcd"), false);
         until_done(&x.at[n], arena_printf(&x.at[n].arena, "put by-36 m%u", n));
         check_equal(&x);
     }

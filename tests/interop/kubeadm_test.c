@@ -84,11 +84,11 @@ static void check_well(struct node *n)
 /* As the API server reaches it, with a certificate, on the address it is told. */
 static const char *ctl(struct node *n, const char *command)
 {
-    return peer_run(&n->peer.arena,
-                    PEERS "etcdctl --endpoints https://127.0.0.1:%u --cacert %s --cert %s --key %s "
-                          "--command-timeout=20s %s",
-                    n->client, certs_file("ca"), certs_file("client"), certs_key("client"),
-                    command);
+    return peer_run(
+        &n->peer.arena,
+        "$PEERS/etcdctl --endpoints https://127.0.0.1:%u --cacert %s --cert %s --key %s "
+        "--command-timeout=20s %s",
+        n->client, certs_file("ca"), certs_file("client"), certs_key("client"), command);
 }
 
 /* As the startup probe does, though not for four minutes. */
@@ -148,6 +148,7 @@ static void run_nodes(bool is_ours, unsigned long *live, unsigned long *ready)
 TEST(kubeadms_static_pod_runs_with_the_program_exchanged)
 {
     unsigned long live[2], ready[2];
+    peer_need();
     certs_make("ca", &(struct cert){.cn = "etcd-ca", .is_ca = true});
     certs_make("server", &(struct cert){.signer = "ca",
                                         .cn = "node",
@@ -162,7 +163,6 @@ TEST(kubeadms_static_pod_runs_with_the_program_exchanged)
     CHECK_EQ(live[0], 200);
     CHECK(ready[0] != 200);
 
-    peer_need();
     run_nodes(false, &live[1], &ready[1]);
     CHECK_EQ(live[0], live[1]);
     CHECK_EQ(ready[0], ready[1]);

@@ -156,7 +156,7 @@ static void compare_all(const char *ctl)
 
 TEST(etcdctl_prints_the_same_about_members)
 {
-    compare_all(PEERS "etcdctl");
+    compare_all("$PEERS/etcdctl");
 }
 
 /* Debian's, 3.4. */
@@ -203,7 +203,7 @@ static struct peer *mixed_join(struct mixed *x, bool is_ours, bool is_learner)
     peer_launch(p, buf_str(&flags));
     buf_free(&flags);
     peer_run(&p->arena,
-             "until " PEERS "etcdctl --endpoints %s member list 2>/dev/null | "
+             "until $PEERS/etcdctl --endpoints %s member list 2>/dev/null | "
              "grep -q ' started, m%u, '; do sleep 0.1; done",
              x->at[0].client_url, n);
     return p;
@@ -270,6 +270,7 @@ TEST(two_of_etcds_join_one_of_ours_and_outlive_it)
 {
     struct mixed x = {0};
     int status;
+    peer_need();
     struct peer *ours = mixed_join(&x, true, false);
     PEER_CTL(ours, "put k before");
     mixed_join(&x, false, true);
@@ -284,7 +285,7 @@ TEST(two_of_etcds_join_one_of_ours_and_outlive_it)
     CHECK_EQ(WEXITSTATUS(status), 0);
     /* what etcd's has sent to a leader that was removed is lost */
     peer_run(&x.at[2].arena,
-             "until " PEERS "etcdctl --endpoints %s put k after 2>/dev/null; do sleep 0.1; done",
+             "until $PEERS/etcdctl --endpoints %s put k after 2>/dev/null; do sleep 0.1; done",
              x.at[2].client_url);
     check_equal(&x, "after");
     mixed_close(&x);
@@ -303,8 +304,7 @@ static void change_kind(struct mixed *x, unsigned n, const char *flags)
     p->is_ours = true;
     peer_close(&as_ours);
     peer_launch(p, flags);
-    peer_run(&p->arena,
-             "until " PEERS "etcdctl --endpoints %s get k 2>/dev/null; do sleep 0.1; done",
+    peer_run(&p->arena, "until $PEERS/etcdctl --endpoints %s get k 2>/dev/null; do sleep 0.1; done",
              p->client_url);
 }
 
@@ -322,7 +322,7 @@ TEST(directories_of_three_members_are_taken_over_one_after_the_other)
         change_kind(&x, n, arena_printf(&x.at[n].arena, "--name m%u", n));
         snprintf(value, sizeof(value), "v%u", n);
         peer_run(&x.at[n].arena,
-                 "until " PEERS "etcdctl --endpoints %s put k %s 2>/dev/null; do sleep 0.1; done",
+                 "until $PEERS/etcdctl --endpoints %s put k %s 2>/dev/null; do sleep 0.1; done",
                  x.at[n].client_url, value);
         check_equal(&x, value);
     }
@@ -376,12 +376,12 @@ TEST(a_snapshot_with_auth_enabled_is_served_with_its_users)
     PEER_CTL(&x.at[0], "role grant-permission r read k");
     PEER_CTL(&x.at[0], "user grant-role u r");
     PEER_CTL(&x.at[0], "auth enable");
-    peer_run(&x.at[0].arena, PEERS "benchmark --endpoints %s --user root:p put --total 500",
+    peer_run(&x.at[0].arena, "$PEERS/benchmark --endpoints %s --user root:p put --total 500",
              x.at[0].client_url);
 
     peer_launch(ours, "--name m2 --bcrypt-cost 4");
     peer_run(&ours->arena,
-             "until " PEERS "etcdctl --endpoints %s --user u:p get k 2>/dev/null; do sleep 0.1; "
+             "until $PEERS/etcdctl --endpoints %s --user u:p get k 2>/dev/null; do sleep 0.1; "
              "done",
              ours->client_url);
     CHECK_STR(PEER_CTL(ours, "--user u:p get k --print-value-only"), "before");

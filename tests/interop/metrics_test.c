@@ -238,20 +238,20 @@ static void work(struct peer *p)
         PEER_CTL(p, "%s >/dev/null 2>&1 || true", commands[i]);
     PEER_CTL(p, "snapshot save %s.snapshot >/dev/null 2>&1", p->dir);
     peer_run(&p->arena,
-             "printf 'mod(\"c\") > \"0\"\\n\\nput k v\\nget c\\n\\n\\n' | " PEERS
-             "etcdctl --endpoints %s txn; "
-             "printf 'mod(\"c\") > \"0\"\\n\\nget c\\n\\n\\n' | " PEERS
-             "etcdctl --endpoints %s txn",
+             "printf 'mod(\"c\") > \"0\"\\n\\nput k v\\nget c\\n\\n\\n' | "
+             "$PEERS/etcdctl --endpoints %s txn; "
+             "printf 'mod(\"c\") > \"0\"\\n\\nget c\\n\\n\\n' | "
+             "$PEERS/etcdctl --endpoints %s txn",
              p->client_url, p->client_url);
     /* a lease with a key, renewed and revoked */
     peer_run(&p->arena,
-             "E='" PEERS "etcdctl --endpoints %s'; L=$($E lease grant 60 | cut -d' ' -f2); "
+             "E=\"$PEERS/etcdctl --endpoints %s\"; L=$($E lease grant 60 | cut -d' ' -f2); "
              "$E put leased v --lease=$L; $E lease timetolive $L; $E lease keep-alive --once $L; "
              "$E lease revoke $L",
              p->client_url);
     /* two events, seen before the watch ends */
     peer_run(&p->arena,
-             "E='" PEERS "etcdctl --endpoints %s'; $E watch c >%s.events & W=$!; "
+             "E=\"$PEERS/etcdctl --endpoints %s\"; $E watch c >%s.events & W=$!; "
              "until curl -sf %s/metrics | grep -q '^etcd_debugging_mvcc_watcher_total 1$'; do :; "
              "done; $E put c f; $E put c g; until [ $(wc -l <%s.events) = 6 ]; do :; done; "
              "kill $W; wait $W; "
@@ -453,6 +453,7 @@ TEST(etcds_alert_rules_and_dashboard_find_every_series)
 {
     struct peer cleat;
     struct arena a = {0};
+    peer_need();
     peer_open_ours(&cleat, arena_printf(&a, "%s/cleat", test_tmp_dir()));
     peer_start(&cleat, "--metrics=extensive");
     PEER_CTL(&cleat, "put a b");

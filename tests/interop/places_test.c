@@ -55,11 +55,12 @@ TEST(places_for_http_alone_leave_grpc_to_the_others)
     CHECK_STR(PEER_CTL(&r.p, "put k v"), "OK");
     CHECK_STR(get(&r, r.http, "/health"), HEALTHY);
     CHECK(strstr(get(&r, r.p.client_url, "/health"), "curl: ") != NULL);
-    CHECK_STR(peer_run(&r.p.arena,
-                       PEERS "etcdctl --command-timeout 1s --endpoints %s get k >/dev/null 2>&1 || "
-                             "echo refused",
-                       r.http),
-              "refused");
+    CHECK_STR(
+        peer_run(&r.p.arena,
+                 "$PEERS/etcdctl --command-timeout 1s --endpoints %s get k >/dev/null 2>&1 || "
+                 "echo refused",
+                 r.http),
+        "refused");
     CHECK_STR(peer_run(&r.p.arena, "grep -c -F '\"traffic\":\"http\"' %s.log", r.p.dir), "1");
     CHECK_STR(peer_run(&r.p.arena, "grep -c -F '\"traffic\":\"grpc\"' %s.log", r.p.dir), "1");
     rig_close(&r);

@@ -72,7 +72,7 @@ static void check_serves(struct peer *p)
 static void await_storage_version(struct peer *p)
 {
     peer_run(&p->arena,
-             "until " PEERS "etcdctl --endpoints %s endpoint status -w json | "
+             "until $PEERS/etcdctl --endpoints %s endpoint status -w json | "
              "grep -q 'storageVersion\":\"3.7.0'; do sleep 0.1; done",
              p->client_url);
 }
@@ -82,7 +82,7 @@ static unsigned put_up_to_a_snapshot(struct peer *p)
 {
     const char *index = peer_run(
         &p->arena,
-        "C='" PEERS "etcdctl --endpoints %s'; for i in $(seq 40); do $C put other $i >/dev/null; "
+        "C=\"$PEERS/etcdctl --endpoints %s\"; for i in $(seq 40); do $C put other $i >/dev/null; "
         "A=$($C endpoint status -w json | sed 's/.*\"raftAppliedIndex\":\\([0-9]*\\).*/\\1/'); "
         "for j in 1 2 3 4 5 6 7 8 9 10; do "
         "grep 'saved snapshot' %s.log | grep -q \"snapshot-index\\\":$A[,}]\" && echo $A && exit; "

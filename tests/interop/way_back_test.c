@@ -31,7 +31,7 @@ static void write_some(struct peer *p, const char *who)
     PEER_CTL(p, "put gone-%s soon", who);
     PEER_CTL(p, "del gone-%s", who);
     PEER_CTL(p,
-             "put leased-%s value --lease=$(" PEERS "etcdctl --endpoints %s lease grant 3600 | "
+             "put leased-%s value --lease=$($PEERS/etcdctl --endpoints %s lease grant 3600 | "
              "cut -d' ' -f2)",
              who, p->client_url);
 }
@@ -110,7 +110,7 @@ static const char *about_users(struct peer *p)
 {
     return peer_run(
         &p->arena,
-        "c='" PEERS "etcdctl --endpoints %s'; { $c --user root:r auth status; "
+        "c=\"$PEERS/etcdctl --endpoints %s\"; { $c --user root:r auth status; "
         "$c --user root:r user list; $c --user root:r role list; $c --user root:r role get some; "
         "for u in one:1 two:2 two:1 nopass:x; do echo $u; $c --user $u user get ${u%%:*}; "
         "$c --user $u get k; $c --user $u put k x; $c --user $u get z; done; $c get k; "
@@ -214,8 +214,8 @@ TEST(a_backup_has_its_users)
         PEER_CTL(&from, "--user root:r snapshot save %s", file);
         peer_stop(&from);
         peer_run(&to.arena,
-                 PEERS "etcdutl snapshot restore %s --data-dir %s --name m --initial-cluster "
-                       "m=%s --initial-advertise-peer-urls %s",
+                 "$PEERS/etcdutl snapshot restore %s --data-dir %s --name m --initial-cluster "
+                 "m=%s --initial-advertise-peer-urls %s",
                  file, restored, to.peer_url, to.peer_url);
 
         start_with_users(&to);

@@ -1,6 +1,7 @@
 /* The program itself, run as a user runs it. */
 #include "base/arena.h"
 #include "base/err.h"
+#include "harness/peer_test.h"
 #include "harness/stream.h"
 #include "harness/test.h"
 #include "io/hash.h"
@@ -48,21 +49,6 @@ struct ran {
     const char *out, *err;
 };
 
-/* The program is built beside the tests. */
-static const char *program(struct arena *arena)
-{
-    char self[4096];
-    ssize_t len = readlink("/proc/self/exe", self, sizeof(self));
-
-    CHECK(len > 0 && (size_t)len < sizeof(self));
-    while (len > 0 && self[len - 1] != '/')
-        len--;
-    const char *path = arena_printf(arena, "%.*scleatutl", (int)len, self);
-    if (access(path, X_OK) != 0)
-        test_fail(__FILE__, __LINE__, "no %s: make builds it", path);
-    return path;
-}
-
 static const char *slurp(struct arena *arena, const char *path)
 {
     struct buf text = {0};
@@ -95,7 +81,7 @@ static int wait_for(pid_t pid)
 static void run_to(struct ran *r, const char *out_path, const char *a, const char *b, const char *c)
 {
     *r = (struct ran){0};
-    const char *path = program(&r->arena);
+    const char *path = peer_own_program(&r->arena, "cleatutl");
     const char *out = arena_printf(&r->arena, "%s/out", test_tmp_dir());
     const char *err = arena_printf(&r->arena, "%s/err", test_tmp_dir());
 
@@ -176,7 +162,7 @@ TEST(cleatutl_fails_when_nobody_can_read_what_it_prints)
     ran_free(&r);
 
     struct arena arena = {0};
-    const char *path = program(&arena);
+    const char *path = peer_own_program(&arena, "cleatutl");
     CHECK_EQ(pipe2(ends, O_CLOEXEC), 0);
     close(ends[0]);
     pid_t pid = fork();

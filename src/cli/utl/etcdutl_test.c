@@ -18,17 +18,6 @@ struct pair {
     const char *ours, *backup;
 };
 
-static const char *our_program(struct arena *arena)
-{
-    char self[4096];
-    ssize_t len = readlink("/proc/self/exe", self, sizeof(self));
-
-    CHECK(len > 0 && (size_t)len < sizeof(self));
-    while (len > 0 && self[len - 1] != '/')
-        len--;
-    return arena_printf(arena, "%.*scleatutl", (int)len, self);
-}
-
 static void write_some(struct pair *p, unsigned count)
 {
     struct rng rng;
@@ -47,7 +36,7 @@ static void pair_open(struct pair *p)
 {
     *p = (struct pair){0};
     peer_open(&p->etcd, arena_printf(&p->arena, "%s/data", test_tmp_dir()));
-    p->ours = our_program(&p->arena);
+    p->ours = peer_own_program(&p->arena, "cleatutl");
     p->backup = arena_printf(&p->arena, "%s/backup.db", test_tmp_dir());
     peer_start(&p->etcd, "--unsafe-no-fsync");
     write_some(p, 12);
@@ -70,13 +59,13 @@ static const char *run(struct pair *p, const char *program, const char *args)
 {
     return peer_run(&p->arena,
                     "cp %s %s/copy.db && program=$(realpath %s) && cd %s && "
-                    "timeout 20 $program %s 2>&1; echo \"status $?\"",
+                    "timeout 20 \"$program\" %s 2>&1; echo \"status $?\"",
                     p->backup, test_tmp_dir(), program, test_tmp_dir(), args);
 }
 
 static void check_alike(struct pair *p, const char *args)
 {
-    const char *theirs = run(p, PEERS "etcdutl", args), *ours = run(p, p->ours, args);
+    const char *theirs = run(p, "$PEERS/etcdutl", args), *ours = run(p, p->ours, args);
 
     if (strcmp(theirs, ours) != 0)
         test_fail(__FILE__, __LINE__, "%s:\n%s\nours:\n%s", args, theirs, ours);
@@ -146,11 +135,11 @@ static void check_restored(struct pair *p, struct peer *member, const char *more
     /* The same content as etcdutl's, which is told by a hash of everything. */
     struct peer twin = *member;
     twin.dir = arena_printf(&p->arena, "%s.twin", member->dir);
-    run(p, PEERS "etcdutl", restore_words(p, &twin, more));
-    const char *ours =
-        peer_run(&p->arena, PEERS "etcdutl snapshot status %s/member/snap/db -w json", member->dir);
+    run(p, "$PEERS/etcdutl", restore_words(p, &twin, more));
+    const char *ours = peer_run(
+        &p->arena, "$PEERS/etcdutl snapshot status %s/member/snap/db -w json", member->dir);
     const char *theirs =
-        peer_run(&p->arena, PEERS "etcdutl snapshot status %s/member/snap/db -w json", twin.dir);
+        peer_run(&p->arena, "$PEERS/etcdutl snapshot status %s/member/snap/db -w json", twin.dir);
     CHECK_EQ(peer_json_number(ours, "hash"), peer_json_number(theirs, "hash"));
 
     peer_start(member, "--initial-cluster-token again");
@@ -229,7 +218,7 @@ TEST(cleatutl_migrates_as_etcdutl_does)
 
     for (size_t i = 0; i < ARRAY_LEN(steps); i++) {
         const char *one =
-            run(&p, PEERS "etcdutl",
+            run(&p, "$PEERS/etcdutl",
                 arena_printf(&p.arena, "migrate --data-dir theirs --target-version %s", steps[i]));
         const char *other =
             run(&p, p.ours,

@@ -157,11 +157,11 @@ static struct status status_of(struct ours *o, const char *db)
 
     peer_run(&o->arena, "cp '%s' '%s'", db, copy);
     const char *json =
-        peer_run(&o->arena, PEERS "etcdutl snapshot status '%s' -w json 2>/dev/null", copy);
+        peer_run(&o->arena, "$PEERS/etcdutl snapshot status '%s' -w json 2>/dev/null", copy);
     s.hash = peer_json_number(json, "hash");
     s.revision = peer_json_number(json, "revision");
     s.keys = peer_json_number(json, "totalKey");
-    json = peer_run(&o->arena, PEERS "etcdutl hashkv '%s' -w json 2>/dev/null", copy);
+    json = peer_run(&o->arena, "$PEERS/etcdutl hashkv '%s' -w json 2>/dev/null", copy);
     s.hashkv = peer_json_number(json, "hash");
     return s;
 }
@@ -181,7 +181,7 @@ static void check_restores(struct ours *o, struct status want)
     const char *dir = arena_printf(&o->arena, "%s/restored", test_tmp_dir());
 
     peer_run(&o->arena,
-             PEERS "etcdutl snapshot restore '%s' --skip-hash-check --data-dir '%s' 2>&1", o->db,
+             "$PEERS/etcdutl snapshot restore '%s' --skip-hash-check --data-dir '%s' 2>&1", o->db,
              dir);
     struct status got = status_of(o, arena_printf(&o->arena, "%s/member/snap/db", dir));
     CHECK_EQ(got.revision, want.revision);
