@@ -919,3 +919,26 @@ TEST(the_help_tells_of_what_works)
     buf_free(&help);
     arena_free(&arena);
 }
+
+static unsigned count_of(const char *text, const char *what)
+{
+    unsigned count = 0;
+
+    for (const char *at = text; (at = strstr(at, what)) != NULL; at++)
+        count++;
+    return count;
+}
+
+TEST(the_help_has_each_heading_once)
+{
+    static const char *const headings[] = {"\nMember:\n",  "\nClustering:\n", "\nSecurity:\n",
+                                           "\nLogging:\n", "\nTuning:\n",     "\nUnsafe:\n"};
+    struct buf help = {0};
+
+    config_help(&help);
+
+    for (size_t i = 0; i < ARRAY_LEN(headings); i++)
+        CHECK_EQ(count_of(buf_str(&help), headings[i]), 1);
+    CHECK_EQ(count_of(buf_str(&help), ":\n  --"), ARRAY_LEN(headings));
+    buf_free(&help);
+}

@@ -84,7 +84,7 @@ enum flag_section {
     X(GRPC_KEEPALIVE_INTERVAL, "grpc-keepalive-interval", DURATION, "2h0m0s", MEMBER,              \
       "Time after which a silent client is pinged.")                                               \
     X(GRPC_KEEPALIVE_TIMEOUT, "grpc-keepalive-timeout", DURATION, "20s", MEMBER,                   \
-      "Time after which one that did not result is cut off.")                                      \
+      "Time after which a client that does not answer the ping is cut off.")                       \
     X(SOCKET_REUSE_PORT, "socket-reuse-port", BOOL, "false", MEMBER,                               \
       "Share listening ports with other processes that do so too (SO_REUSEPORT).")                 \
     X(SOCKET_REUSE_ADDRESS, "socket-reuse-address", BOOL, "false", MEMBER,                         \

@@ -17,6 +17,15 @@ void config_usage(struct buf *out)
                         "\n");
 }
 
+static void append_section(struct buf *out, enum flag_section section)
+{
+    for (size_t id = 0; id < FLAG_WORKING_COUNT; id++) {
+        const struct flag *flag = &flag_table[id];
+        if (flag->section == section)
+            buf_printf(out, "  --%s '%s'\n    %s\n", flag->name, flag->initial, flag->help);
+    }
+}
+
 void config_help(struct buf *out)
 {
     static const char *const sections[] = {
@@ -24,11 +33,10 @@ void config_help(struct buf *out)
         [SECTION_SECURITY] = "Security", [SECTION_LOG] = "Logging",
         [SECTION_TUNING] = "Tuning",     [SECTION_UNSAFE] = "Unsafe"};
 
-    for (size_t id = 0; id < FLAG_WORKING_COUNT; id++) {
-        const struct flag *flag = &flag_table[id];
-        if (id == 0 || flag[-1].section != flag->section)
-            buf_printf(out, "\n%s:\n", sections[flag->section]);
-        buf_printf(out, "  --%s '%s'\n    %s\n", flag->name, flag->initial, flag->help);
+    /* The table keeps etcd's order of checks, in which sections alternate. */
+    for (size_t section = 0; section < ARRAY_LEN(sections); section++) {
+        buf_printf(out, "\n%s:\n", sections[section]);
+        append_section(out, (enum flag_section)section);
     }
     buf_append_str(out, "\nEach flag can also be given as a variable of the environment: "
                         "ETCD_DATA_DIR for --data-dir.\n");
