@@ -300,6 +300,19 @@ static void set_member_local_addr(void)
     arena_free(&arena);
 }
 
+/* The first line of the reason is for the log; a second one tells people what to do. */
+static void report_failed_start(const struct buf *why, enum err e)
+{
+    struct bytes reason = why->len ? buf_bytes(why) : bytes_of_str(err_text(e));
+    const uint8_t *newline = memchr(reason.at, '\n', reason.len);
+    size_t len = newline ? (size_t)(newline - reason.at) : reason.len;
+
+    log_write(&d.logger, LOG_FATAL, LOG_CALLER, "failed to start",
+              (const struct log_field[]){LOG_BYTES("error", ((struct bytes){reason.at, len}))}, 1);
+    if (newline)
+        fprintf(stderr, "cleat: %.*s\n", (int)(reason.len - len - 1), (const char *)newline + 1);
+}
+
 static int serve(void)
 {
     struct buf why = {0};
@@ -319,9 +332,7 @@ static int serve(void)
     if (e == ERR_OK)
         e = watch_signals();
     if (e != ERR_OK) {
-        log_write(
-            &d.logger, LOG_FATAL, LOG_CALLER, "failed to start",
-            (const struct log_field[]){LOG_STR("error", why.len ? buf_str(&why) : err_text(e))}, 1);
+        report_failed_start(&why, e);
         buf_free(&why);
         if (!d.server)
             loop_close(d.loop);

@@ -48,6 +48,7 @@ struct config_rotation {
 struct config_listen {
     struct url url;
     struct net_address address; /* localhost is 127.0.0.1; a port of 0 lets the system choose */
+    const char *flag;           /* that names the place, without its dashes */
 };
 
 struct config_listens {

@@ -239,6 +239,7 @@ static bool read_listens(struct maker *m, enum flag_id id, struct config_listens
     for (size_t i = 0; i < list.count; i++) {
         struct config_listen *listen = &listens[i];
         listen->url = take_apart(m, list.at[i]);
+        listen->flag = flag_table[id].name;
         bool is_good = url_scheme_is_unix(listen->url.scheme)
                            ? unix_address(m, &listen->url, has_host_only, &listen->address)
                            : ip_address(m, &listen->url, &listen->address);

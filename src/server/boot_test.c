@@ -246,7 +246,10 @@ TEST(a_place_that_is_taken_is_told_before_the_disk_is_touched)
         net_listen(fake_world_io(r.world)->net, &address, &(struct listener_options){0}, &taken),
         ERR_OK);
 
-    server_rig_refused(&r, ERR_BUSY, "cannot listen on 10.0.0.1:2379 for clients: in use");
+    server_rig_refused(&r, ERR_BUSY,
+                       "listen tcp 10.0.0.1:2379: bind: address already in use\n"
+                       "10.0.0.1:2379 is in use by another process: stop it, or choose another "
+                       "address with --listen-client-urls and --advertise-client-urls");
     CHECK_EQ(fake_disk_calls(r.world->disk), 0);
 
     listener_close(taken);

@@ -7,6 +7,7 @@
 #include "io/io.h"
 #include "io/net.h"
 #include "rpc/rpc.h"
+#include "server/listen_refusal.h"
 #include "server/state.h"
 #include "server/wires.h"
 #include "watch/watch.h"
@@ -102,7 +103,6 @@ static enum err open_tls(struct clients *c, struct buf *why)
 static enum err listen_at(struct clients *c, struct clients_place *p, struct buf *why)
 {
     struct rpc_place place = {.address = p->listen->address, .serves = p->serves};
-    char text[NET_TEXT_MAX];
 
     if (p->is_secure && !c->wires)
         place.net = tls_net(c->secure.tls);
@@ -111,8 +111,7 @@ static enum err listen_at(struct clients *c, struct clients_place *p, struct buf
     enum err e = c->wires ? wires_listen(c->wires, &place, p->is_secure, &p->bound)
                           : rpc_listen(c->rpc, &place, &p->bound);
     if (e != ERR_OK)
-        buf_printf(why, "cannot listen on %s for clients: %s",
-                   net_address_text(&place.address, text), err_text(e));
+        listen_refusal(p->listen, e, why);
     return e;
 }
 

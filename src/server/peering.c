@@ -5,6 +5,7 @@
 #include "io/clock.h"
 #include "io/io.h"
 #include "raft/raft.h"
+#include "server/listen_refusal.h"
 #include "wal/wal.h"
 
 #include <string.h>
@@ -66,14 +67,12 @@ static enum err listen_at(struct peering *p, const struct config_listen *place, 
                                          .limit = is_secure ? &p->limit : NULL,
                                          .context = p};
     struct net *net = is_secure ? tls_net(p->secure.tls) : p->o.io->net;
-    char text[NET_TEXT_MAX];
 
     enum err e = net_listen(net, &place->address, &listening, &p->listeners[p->listener_count]);
     if (e == ERR_OK)
         p->listener_count++;
     else
-        buf_printf(why, "cannot listen on %s for peers: %s",
-                   net_address_text(&place->address, text), err_text(e));
+        listen_refusal(place, e, why);
     return e;
 }
 

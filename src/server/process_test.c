@@ -93,13 +93,13 @@ TEST(a_port_in_use_is_told_before_anything_is_written)
     peer_open_ours(&second, path_of("other"));
 
     second.client_url = first.peer.client_url;
-    check_refused(&second, "", "for clients: in use");
+    check_refused(&second, "", "choose another address with --listen-client-urls");
     CHECK(access(second.dir, F_OK) != 0);
 
     peer_close(&second);
     peer_open_ours(&second, path_of("another"));
     second.peer_url = second.advertised_url = first.peer.peer_url;
-    check_refused(&second, "", "for peers: in use");
+    check_refused(&second, "", "choose another address with --listen-peer-urls");
     CHECK(access(second.dir, F_OK) != 0);
 
     peer_close(&second);

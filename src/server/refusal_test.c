@@ -5,9 +5,12 @@
 #include "harness/peer_test.h"
 #include "harness/test.h"
 
+#include <arpa/inet.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -21,9 +24,10 @@ struct refusal {
 /* Runs it; what it has printed is then in <dir>/out and <dir>/err. */
 static int run(struct peer *p, const struct refusal *r)
 {
-    const char *status =
-        peer_run(&p->arena, "cd %s && env -i %s timeout 20 %s %s >out 2>err; echo $?",
-                 test_tmp_dir(), r->variables, p->program, r->flags);
+    const char *status = peer_run(&p->arena,
+                                  "program=$(realpath %s) && cd %s && "
+                                  "env -i %s timeout 20 \"$program\" %s >out 2>err; echo $?",
+                                  p->program, test_tmp_dir(), r->variables, r->flags);
 
     return (int)strtol(status, NULL, 10);
 }
@@ -153,7 +157,9 @@ static int run_words(const struct peer *p, const struct config_refusal *r)
     struct arena arena = {0};
     const char *argv[CONFIG_WORDS_MAX + 2] = {"etcd"}, *env[CONFIG_WORDS_MAX + 1] = {0};
     const char *err = arena_printf(&arena, "%s/err", test_tmp_dir());
+    char program[PATH_MAX];
     int status;
+    CHECK(realpath(p->program, program) != NULL);
     config_words(&arena, r->args, argv + 1);
     config_words(&arena, r->env, env);
 
@@ -162,7 +168,7 @@ static int run_words(const struct peer *p, const struct config_refusal *r)
     if (pid == 0) {
         alarm(20);
         if (chdir(test_tmp_dir()) == 0 && freopen(err, "w", stderr))
-            execve(p->program, (char *const *)argv, (char *const *)env);
+            execve(program, (char *const *)argv, (char *const *)env);
         _exit(127);
     }
     CHECK_EQ(waitpid(pid, &status, 0), pid);
@@ -227,5 +233,63 @@ TEST(a_refusal_is_also_in_the_log_file)
 
     CHECK_EQ(count_lines_with(printed(&p, "log"), "must be >0 (set to 0ms)"), 1);
     CHECK_EQ(count_lines_with(printed(&p, "log"), "\"msg\":\"failed to verify flags\""), 1);
+    peer_close(&p);
+}
+
+/* ---- An address that is taken ---- */
+
+/* A listener of this process; its port. */
+static unsigned listen_somewhere(int *fd)
+{
+    struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t size = sizeof(a);
+
+    *fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    CHECK(*fd >= 0);
+    CHECK_EQ(bind(*fd, (struct sockaddr *)&a, size), 0);
+    CHECK_EQ(listen(*fd, 1), 0);
+    CHECK_EQ(getsockname(*fd, (struct sockaddr *)&a, &size), 0);
+    return ntohs(a.sin_port);
+}
+
+/* The log has etcd's words; a line for people, whatever the log's shape, has the flag. */
+TEST(a_taken_address_is_told_in_a_plain_line_with_its_flag)
+{
+    static const struct {
+        const char *flag, *advised;
+    } cases[] = {
+        {"listen-peer-urls", "--listen-peer-urls"},
+        {"listen-client-urls", "--listen-client-urls and --advertise-client-urls"},
+        {"listen-client-http-urls", "--listen-client-http-urls"},
+        {"listen-metrics-urls", "--listen-metrics-urls"},
+    };
+    struct peer p;
+    int fd;
+    peer_open_ours(&p, test_tmp_dir());
+    unsigned port = listen_somewhere(&fd);
+
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        const char *flags = arena_printf(
+            &p.arena,
+            "--data-dir made --log-level fatal --listen-client-urls %s --listen-peer-urls %s "
+            "--advertise-client-urls http://h:1 --%s http://127.0.0.1:%u",
+            p.client_url, p.peer_url, cases[i].flag, port);
+        const char *in_log = arena_printf(
+            &p.arena,
+            "\"msg\":\"failed to start\",\"error\":\"listen tcp 127.0.0.1:%u: bind: address "
+            "already in use\"}\n",
+            port);
+        const char *plain = arena_printf(&p.arena,
+                                         "\ncleat: 127.0.0.1:%u is in use by another process: stop "
+                                         "it, or choose another address with %s\n",
+                                         port, cases[i].advised);
+
+        check_refusal(&p, &(struct refusal){"", flags, 1, in_log});
+        const char *err = printed(&p, "err");
+        CHECK_STR(strstr(arena_printf(&p.arena, "%s\n", err), plain), plain);
+    }
+
+    CHECK(access(arena_printf(&p.arena, "%s/made", test_tmp_dir()), F_OK) != 0);
+    close(fd);
     peer_close(&p);
 }

@@ -56,7 +56,7 @@ struct server_options {
     void *context;
 };
 
-/* ERR_*: `why` gets a sentence for the operator. */
+/* ERR_*: `why` gets a sentence for the operator, and perhaps a second line: what to do about it. */
 MUST_CHECK enum err server_open(const struct server_options *options, struct buf *why,
                                 struct server **out);
 
