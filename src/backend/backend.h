@@ -404,6 +404,11 @@ MUST_CHECK enum err backend_image_copy(struct backend *image, struct backend_vie
  * as etcd has it in bucket meta included, which counts from now on. */
 MUST_CHECK enum err backend_image_filled(struct backend *image);
 
+/* Up to where an image that lies beside a store, and that nobody has open, has applied the log;
+ * all zeroes if it is not whole. ERR_NOT_FOUND: there is none. */
+MUST_CHECK enum err backend_image_position(const struct backend_options *options,
+                                           struct backend_position *out);
+
 /* An image that nobody has open goes, and its space with it. One that is not there is fine. */
 MUST_CHECK enum err backend_image_remove(const struct backend_options *options);
 

@@ -152,6 +152,24 @@ static enum err take_image(struct backend *b, const struct backend_options *o, s
     return e;
 }
 
+enum err backend_image_position(const struct backend_options *options, struct backend_position *out)
+{
+    struct store *store;
+    char why[FAILURE_TEXT_BYTES] = "";
+    enum err e = open_image(options, false, why, &store);
+
+    *out = (struct backend_position){0};
+    if (e == ERR_OK) {
+        struct backend *image = image_backend(options, store);
+        e = backend_read_position(image, why);
+        *out = image->applied;
+        backend_close(image);
+    }
+    if (e != ERR_OK && options->why)
+        buf_append_str(options->why, why);
+    return e;
+}
+
 static enum err remove_image(const struct backend_options *o, char *why)
 {
     if (!o->memory)

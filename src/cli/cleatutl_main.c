@@ -20,9 +20,13 @@ static const char usage[] =
     "cleatutl looks at the files of a member while it does not run, and hands them back to etcd.\n"
     "\n"
     "Usage:\n"
-    "  cleatutl wal DIR [--json]    what a log holds: segments, entries, hard state, snapshots\n"
+    "  cleatutl wal DIR [--json]    what the log of a data directory holds: segments, entries, "
+    "hard\n"
+    "                               state, snapshots; DIR may also be the log's own directory\n"
     "  cleatutl db FILE [--json]    what a bbolt file holds: buckets, indexes, revisions, digest\n"
-    "  cleatutl export DIR [--json] makes a data directory of cleat's one that etcd starts on\n"
+    "  cleatutl export DIR [--wal-dir DIR] [--json]\n"
+    "                               makes a data directory of cleat's one that etcd starts on;\n"
+    "                               --wal-dir as the member has it\n"
     "  cleatutl snapshot status FILE [-w simple|json|fields|table]\n"
     "  cleatutl snapshot restore FILE --data-dir DIR [--wal-dir DIR] [--name NAME]\n"
     "           [--initial-cluster NAME=URL,...] [--initial-cluster-token TOKEN]\n"
@@ -40,6 +44,7 @@ static const char usage[] =
 struct call {
     const char *words[2]; /* command and argument */
     int count;
+    const char *wal_dir;
     bool json, help;
 };
 
@@ -52,10 +57,19 @@ static int refuse(const char *what, const char *word)
 /* 0, or the exit status. */
 static int parse(int argc, char **argv, struct call *out)
 {
+    static const char wal_dir[] = "--wal-dir";
+    const size_t wal_dir_len = sizeof(wal_dir) - 1;
+
     for (int i = 1; i < argc; i++) {
         const char *word = argv[i];
         if (strcmp(word, "--json") == 0)
             out->json = true;
+        else if (strcmp(word, wal_dir) == 0 && i + 1 == argc)
+            return refuse("a directory is missing for", word);
+        else if (strcmp(word, wal_dir) == 0)
+            out->wal_dir = argv[++i];
+        else if (strncmp(word, wal_dir, wal_dir_len) == 0 && word[wal_dir_len] == '=')
+            out->wal_dir = word + wal_dir_len + 1;
         else if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0)
             out->help = true;
         else if (word[0] == '-')
@@ -92,7 +106,22 @@ static int run_etcdutl(int argc, char **argv)
     return status;
 }
 
-typedef int command(struct disk *disk, const char *path, struct emit *out);
+typedef int command(struct disk *disk, const struct call *call, struct emit *out);
+
+static int run_wal(struct disk *disk, const struct call *call, struct emit *out)
+{
+    return utl_wal(disk, call->words[1], out);
+}
+
+static int run_db(struct disk *disk, const struct call *call, struct emit *out)
+{
+    return utl_db(disk, call->words[1], out);
+}
+
+static int run_export(struct disk *disk, const struct call *call, struct emit *out)
+{
+    return utl_export(disk, call->words[1], call->wal_dir, out);
+}
 
 static int run(command *c, const struct call *call)
 {
@@ -104,7 +133,7 @@ static int run(command *c, const struct call *call)
         fprintf(stderr, "cleatutl: cannot start: %s\n", err_text(e));
         return 1;
     }
-    int status = c(loop_io(loop)->disk, call->words[1], &out);
+    int status = c(loop_io(loop)->disk, call, &out);
     status = print(buf_bytes(&out.out), status);
     buf_free(&out.out);
     loop_close(loop);
@@ -116,7 +145,7 @@ static command *find_command(const char *name)
     static const struct {
         const char *name;
         command *command;
-    } commands[] = {{"wal", utl_wal}, {"db", utl_db}, {"export", utl_export}};
+    } commands[] = {{"wal", run_wal}, {"db", run_db}, {"export", run_export}};
 
     for (size_t i = 0; i < ARRAY_LEN(commands); i++)
         if (strcmp(name, commands[i].name) == 0)
@@ -145,5 +174,7 @@ int main(int argc, char **argv)
         return refuse("unknown command", call.words[0]);
     if (call.count < 2)
         return refuse("an argument is missing for", call.words[0]);
+    if (call.wal_dir && c != run_export)
+        return refuse("--wal-dir does not go with", call.words[0]);
     return run(c, &call);
 }

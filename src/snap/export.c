@@ -147,6 +147,28 @@ static enum err publish(struct exporter *x)
     return ERR_OK;
 }
 
+/* An image that a leader has sent takes the store's place from its record in the log on, and a
+ * crash may have come before the rename. Whoever opens the store with the log ends that. */
+static enum err check_image(struct exporter *x)
+{
+    struct dir *d = x->dir;
+    struct backend_position image = {0};
+
+    if (!d->lacks_log)
+        return ERR_OK;
+    enum err e =
+        backend_image_position(&(struct backend_options){.disk = d->disk, .dir = d->store}, &image);
+    if (e != ERR_OK && e != ERR_NOT_FOUND)
+        return dir_tried(d, e, "look at the image in", d->store);
+    if (image.index <= x->copied.index)
+        return ERR_OK;
+    return dir_fail(d, ERR_NOT_FOUND, d->store,
+                    "a snapshot up to entry %" PRIu64 " was being installed, and the store ends at "
+                    "%" PRIu64 ": whether it counts is in the log, which is not in %s/wal; name "
+                    "its directory with --wal-dir",
+                    image.index, x->copied.index, d->member);
+}
+
 static enum err run_export(struct exporter *x)
 {
     struct dir *d = x->dir;
@@ -157,6 +179,8 @@ static enum err run_export(struct exporter *x)
     x->copied.index = backend_applied(x->from).index;
     x->copied.term = backend_applied(x->from).term;
     e = dir_check_index(d, d->store, x->copied.index);
+    if (e == ERR_OK)
+        e = check_image(x);
     if (e == ERR_OK)
         e = copy_all(x);
     if (e == ERR_OK)

@@ -75,7 +75,10 @@ enum err dir_open(struct dir *d, struct disk *disk, const struct snap_place *pla
     assert(place->data_dir);
     assert(place->why);
 
-    *d = (struct dir){.disk = disk, .wal_index = place->wal_index, .why = place->why};
+    *d = (struct dir){.disk = disk,
+                      .wal_index = place->wal_index,
+                      .lacks_log = place->lacks_log,
+                      .why = place->why};
     name_files(d, place->data_dir);
     enum err e = disk_open(disk, d->member, DISK_READ_ONLY, 0, &d->lock);
     if (e == ERR_OK)
@@ -300,12 +303,23 @@ static enum err read_both(struct dir *d, struct both *out)
     return e;
 }
 
+static const char *advice(const struct both *both)
+{
+    if (both->db.index > both->store.index)
+        return "snap/db is newer, as after a start of etcd on a directory that was not exported; "
+               "to keep what etcd has written, move " SNAP_STORE_NAME
+               " away, and the directory is etcd's";
+    if (both->db.index < both->store.index)
+        return SNAP_STORE_NAME " is newer; to keep it, move snap/db away and try again";
+    return "neither is newer; move one of them away";
+}
+
 static enum err refuse_both(struct dir *d, const struct both *both)
 {
     return dir_fail(d, ERR_EXISTS, d->member,
                     "both snap/db, with consistent index %" PRIu64 ", and " SNAP_STORE_NAME
-                    ", with consistent index %" PRIu64 ", are there: move one of them away",
-                    both->db.index, both->store.index);
+                    ", with consistent index %" PRIu64 ", are there: %s",
+                    both->db.index, both->store.index, advice(both));
 }
 
 /* Both are there: the note may say which one was about to go. */

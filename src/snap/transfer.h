@@ -34,7 +34,9 @@
  *     <index>.snap.db of that snapshot      imported. At the double bar it becomes the db first, as
  *                                           etcd would have it
  *     store and db, and no note, or one     nobody can know which is meant: refused, with both
- *     that does not fit                     indexes named, until an operator moves one away
+ *     that does not fit                     indexes and the newer one named, until an operator
+ *                                           moves one away. A start of etcd on a directory that
+ *                                           was not exported leaves both
  *
  * What is copied, and what is refused, says db.h.
  *
@@ -78,6 +80,7 @@ enum snap_holds {
 struct snap_place {
     const char *data_dir;
     uint64_t wal_index; /* of the last valid snapshot in the log; 0: none */
+    bool lacks_log;     /* the caller could not find the log, and so knows no wal_index */
     struct buf *why;    /* on an error, a sentence that names the file is appended */
 };
 
@@ -123,8 +126,9 @@ MUST_CHECK enum err snap_import_take_over(struct snap_import *m);
 /* The copy goes, and the directory is etcd's as it was. Ends m; NULL is fine. */
 void snap_import_drop(struct snap_import *m);
 
-/* ERR_NOT_FOUND: no store of ours. ERR_EXISTS: a db is there. ERR_BUSY: somebody has it open, or it
- * has unfinished work (BACKEND_UNFINISHED_PREFIX), which a member that is started ends.
+/* ERR_NOT_FOUND: no store of ours, or without a log it cannot be known whether an image beside it
+ * has taken its place. ERR_EXISTS: a db is there. ERR_BUSY: somebody has it open, or it has
+ * unfinished work (BACKEND_UNFINISHED_PREFIX), which a member that is started ends.
  * ERR_TOO_LARGE: a key that bbolt cannot hold. */
 MUST_CHECK enum err snap_export(struct disk *disk, const struct snap_place *place,
                                 struct snap_copied *out);

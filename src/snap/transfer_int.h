@@ -12,6 +12,7 @@
 struct dir {
     struct disk *disk;
     uint64_t wal_index;
+    bool lacks_log;
     struct buf *why;
     const char *member, *snap;
     const char *db, *db_tmp, *db_imported;

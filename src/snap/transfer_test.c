@@ -367,6 +367,95 @@ TEST(two_stores_without_a_note_that_fits_are_refused_and_both_indexes_named)
     }
 }
 
+/* Our store has applied the log up to here by now. */
+static void move_store(struct stage *s, uint64_t index)
+{
+    struct backend *b;
+
+    CHECK_EQ(backend_open(&(struct backend_options){.disk = s->disk, .dir = s->store}, &b), ERR_OK);
+    backend_entry_begin(b);
+    backend_entry_end(b, (struct backend_position){.index = index, .term = TERM},
+                      (struct bytes){0});
+    CHECK_EQ(backend_commit_now(b), ERR_OK);
+    backend_close(b);
+}
+
+TEST(of_two_stores_the_newer_one_is_named)
+{
+    struct stage s;
+    stage_both(&s, NULL);
+
+    CHECK_EQ(try_export(&s, 0), ERR_EXISTS);
+    CHECK_SAYS(&s, "are there: neither is newer; move one of them away");
+    move_store(&s, INDEX + 1);
+    CHECK_EQ(try_export(&s, 0), ERR_EXISTS);
+    CHECK_SAYS(&s, "are there: store is newer; to keep it, move snap/db away and try again");
+    stage_free(&s);
+}
+
+/* An image that a leader has sent, with these many entries applied; 0: it is not whole. */
+static void add_image(struct stage *s, uint64_t index)
+{
+    struct backend *image;
+
+    CHECK_EQ(
+        backend_image_create(&(struct backend_options){.disk = s->disk, .dir = s->store}, &image),
+        ERR_OK);
+    backend_put(image, BUCKET_CLUSTER, BYTES("clusterVersion"), BYTES("3.7.0"));
+    if (index > 0) {
+        backend_put(image, BUCKET_META, BYTES("consistent_index"), be64(s, index));
+        backend_put(image, BUCKET_META, BYTES("term"), be64(s, TERM));
+    }
+    CHECK_EQ(backend_commit_now(image), ERR_OK);
+    if (index > 0)
+        CHECK_EQ(backend_image_filled(image), ERR_OK);
+    backend_close(image);
+}
+
+static enum err try_export_without_log(struct stage *s)
+{
+    buf_clear(&s->why);
+    return snap_export(s->disk,
+                       &(struct snap_place){.data_dir = s->dir, .lacks_log = true, .why = &s->why},
+                       &s->copied);
+}
+
+TEST(an_image_that_was_being_installed_is_exported_by_the_log_and_not_without_it)
+{
+    struct stage s;
+    stage_init(&s, 20);
+    CHECK_WORKS(&s, try_import(&s, 0));
+    add_image(&s, INDEX + 5);
+
+    CHECK_EQ(try_export_without_log(&s), ERR_NOT_FOUND);
+    CHECK_SAYS(&s, "a snapshot up to entry 4716 was being installed, and the store ends at 4711");
+    CHECK_SAYS(&s, "--wal-dir");
+    CHECK(there(s.store));
+    CHECK(!there(s.db));
+    check_store(&s);
+
+    CHECK_WORKS(&s, try_export(&s, INDEX + 5));
+    CHECK_EQ(s.copied.index, INDEX + 5);
+    stage_free(&s);
+}
+
+/* What is not whole, or older than the store, nobody installs. */
+TEST(an_image_that_cannot_count_is_no_obstacle_to_an_export_without_the_log)
+{
+    for (int is_whole = 0; is_whole < 2; is_whole++) {
+        struct stage s;
+        stage_init(&s, 20);
+        CHECK_WORKS(&s, try_import(&s, 0));
+        add_image(&s, is_whole ? INDEX - 1 : 0);
+
+        CHECK_WORKS(&s, try_export_without_log(&s));
+        CHECK_EQ(s.copied.index, INDEX);
+        check_db(&s, s.db);
+        CHECK_EQ(system(arena_printf(&s.arena, "rm -r '%s'", s.dir)), 0);
+        stage_free(&s);
+    }
+}
+
 TEST(a_note_without_a_db_is_dropped_and_the_store_counts)
 {
     const char *notes[] = {"import txid 2 index 4711\n", "export index 4711\n"};

@@ -82,6 +82,104 @@ TEST(a_member_goes_to_us_and_back_to_etcd)
     peer_close(&p);
 }
 
+/* etcd replays a log that is whole and goes on; ours has what was there before. */
+TEST(of_a_directory_that_etcd_was_started_on_too_early_the_newer_store_is_named)
+{
+    struct peer p, etcd, cleat;
+    char dir[200];
+    snprintf(dir, sizeof(dir), "%s/member", test_tmp_dir());
+    peer_open(&p, dir);
+    peer_open(&etcd, dir);
+    peer_open_ours(&cleat, dir);
+    change_program(&p, &cleat);
+    peer_start(&p, "");
+    write_some(&p, "cleat");
+    peer_stop(&p);
+    change_program(&p, &etcd);
+    peer_start(&p, "");
+    PEER_CTL(&p, "put by-etcd kept");
+    peer_stop(&p);
+
+    const char *refused = peer_run(&p.arena, "! %sutl export %s 2>&1", cleat.program, dir);
+    CHECK(strstr(refused, "snap/db is newer"));
+    CHECK(strstr(refused, "move store away, and the directory is etcd's"));
+    peer_run(&p.arena, "mv %s/member/store %s.store", dir, dir);
+    peer_start(&p, "");
+    CHECK_STR(PEER_CTL(&p, "get by-etcd --print-value-only"), "kept");
+    peer_stop(&p);
+    change_program(&p, &cleat);
+    peer_start(&p, "");
+    CHECK_STR(PEER_CTL(&p, "get by-etcd --print-value-only"), "kept");
+    CHECK_STR(PEER_CTL(&p, "get by-cleat --print-value-only"), "two");
+    peer_stop(&p);
+
+    peer_close(&cleat);
+    peer_close(&etcd);
+    peer_close(&p);
+}
+
+/* The first segments of our log are gone: etcd makes an empty store, and ends. */
+TEST(of_a_directory_that_etcd_could_not_start_on_ours_is_the_newer_store)
+{
+    struct peer p, etcd, cleat;
+    char dir[200];
+    snprintf(dir, sizeof(dir), "%s/member", test_tmp_dir());
+    peer_open(&p, dir);
+    peer_open(&etcd, dir);
+    peer_open_ours(&cleat, dir);
+    change_program(&p, &cleat);
+    peer_start(&p, "--snapshot-count 5");
+    for (int i = 0; i < 12; i++)
+        PEER_CTL(&p, "put k %d", i);
+    peer_await_said(&p, "saved snapshot to disk", 2);
+    peer_stop(&p);
+    peer_run(&p.arena,
+             "! %s --name m --data-dir %s --listen-peer-urls %s --listen-client-urls %s "
+             "--advertise-client-urls %s >>%s.log 2>&1",
+             etcd.program, dir, p.peer_url, p.client_url, p.client_url, dir);
+
+    const char *refused = peer_run(&p.arena, "! %sutl export %s 2>&1", cleat.program, dir);
+    CHECK(strstr(refused, "store is newer; to keep it, move snap/db away and try again"));
+    peer_run(&p.arena, "rm %s/member/snap/db && %sutl export %s", dir, cleat.program, dir);
+    change_program(&p, &etcd);
+    peer_start(&p, "");
+    CHECK_STR(PEER_CTL(&p, "get k --print-value-only"), "11");
+    peer_stop(&p);
+
+    peer_close(&cleat);
+    peer_close(&etcd);
+    peer_close(&p);
+}
+
+TEST(a_member_whose_log_is_elsewhere_goes_back_to_etcd)
+{
+    struct peer p, etcd, cleat;
+    char dir[200], flags[256];
+    snprintf(dir, sizeof(dir), "%s/member", test_tmp_dir());
+    snprintf(flags, sizeof(flags), "--snapshot-count 10 --wal-dir %s/log", test_tmp_dir());
+    peer_open(&p, dir);
+    peer_open(&etcd, dir);
+    peer_open_ours(&cleat, dir);
+    change_program(&p, &cleat);
+    peer_start(&p, flags);
+    write_some(&p, "cleat");
+    const char *all = everything(&p);
+    peer_stop(&p);
+
+    const char *refused = peer_run(&p.arena, "! %sutl export %s --wal-dir %s 2>&1", cleat.program,
+                                   dir, test_tmp_dir());
+    CHECK(strstr(refused, "no log segments here"));
+    peer_run(&p.arena, "%sutl export %s --wal-dir=%s/log", cleat.program, dir, test_tmp_dir());
+    change_program(&p, &etcd);
+    peer_start(&p, flags);
+    CHECK_STR(everything(&p), all);
+    peer_stop(&p);
+
+    peer_close(&cleat);
+    peer_close(&etcd);
+    peer_close(&p);
+}
+
 TEST(a_member_that_runs_is_not_exported)
 {
     struct peer p;

@@ -133,7 +133,11 @@ TEST(cleatutl_says_how_it_is_used_and_refuses_what_it_does_not_know)
         {{"db", "--yaml", "x"}, 2, "", "unknown flag: --yaml"},
         {{"db", "a", "b"}, 2, "", "one argument too many: b"},
         {{"wal", "/nonexistent/wal"}, 1, "", "/nonexistent/wal: "},
-        {{"wal", "/"}, 1, "", "/: no log segments here"},
+        {{"wal", "/"}, 1, "", "/: no log segments here, nor in //member/wal"},
+        {{"wal", "/", "--wal-dir=/"}, 2, "", "--wal-dir does not go with: wal"},
+        {{"export", "--wal-dir"}, 2, "", "a directory is missing for: --wal-dir"},
+        {{"export", "/nonexistent", "--wal-dir=/"}, 1, "", "/: no log segments here"},
+        {{"export", "/nonexistent"}, 1, "", "/nonexistent/member: cannot lock: not found"},
         {{"db", "/nonexistent/db"}, 1, "", "/nonexistent/db: not found"},
         {{"db", "/dev/null"}, 1, "", "/dev/null: offset "},
     };
@@ -244,6 +248,29 @@ TEST(cleatutl_wal_tells_what_a_log_of_etcds_holds)
             "\"committed\":true},{\"index\":12,\"term\":2,\"committed\":true}],\"opensAt\":{"
             "\"index\":12,\"term\":2}}\n",
             dir));
+    ran_free(&r);
+    buf_free(&file);
+    arena_free(&arena);
+}
+
+TEST(cleatutl_wal_finds_the_log_of_a_data_directory)
+{
+    struct arena arena = {0};
+    struct buf file = {0};
+    struct ran r;
+    const char *member = arena_printf(&arena, "%s/member", test_tmp_dir());
+    read_file(WAL_FILE, &file);
+    const char *dir = make_wal(&arena, buf_bytes(&file));
+    const char *below = arena_printf(&arena, "%s/wal", member);
+    mkdir(member, 0700);
+    CHECK_EQ(rename(dir, below), 0);
+
+    run(&r, "wal", test_tmp_dir(), NULL);
+    CHECK_EQ(r.status, 0);
+    CHECK_STR(r.err, "");
+    CHECK_HAS(r.out, arena_printf(&arena, "dir: %s\n", below));
+    CHECK_HAS(r.out, "lastIndex: 16\n");
+
     ran_free(&r);
     buf_free(&file);
     arena_free(&arena);

@@ -234,3 +234,57 @@ TEST(cleatutl_migrates_as_etcdutl_does)
     peer_stop(&p.etcd);
     pair_close(&p);
 }
+
+/* What a migration tells, without times, places and stacks, and which version the store has then.
+ */
+static const char *migrated(struct pair *p, const char *program, const char *base, const char *args)
+{
+    /* The log is only read, and large. */
+    peer_run(&p->arena,
+             "cd %s && rm -rf migrated && cp -rl %s migrated && rm migrated/member/snap/db && "
+             "cp %s/member/snap/db migrated/member/snap",
+             test_tmp_dir(), base, base);
+    const char *said = peer_run(
+        &p->arena,
+        "program=$(realpath %s) && cd %s && { timeout 20 $program migrate --data-dir migrated "
+        "--target-version %s 2>&1; echo \"status $?\"; } | "
+        "sed -En '/^(Error|status)/p; s/^[^\\t]*\\t(info|warn|error)\\t[^\\t]*\\t(.*storage "
+        "version.*|normal migrate.*)/\\1 \\2/p'",
+        program, test_tmp_dir(), args);
+
+    return arena_printf(&p->arena, "%s\n%s", said,
+                        storage_version(p, arena_printf(&p->arena, "%s/migrated", test_tmp_dir())));
+}
+
+TEST(cleatutl_takes_any_target_version_as_etcdutl_does)
+{
+    static const struct {
+        const char *base, *target;
+    } pairs[] = {
+        {"3.7", "4.0"},  {"3.7", "4.0 --force"}, {"3.7", "5.5 --force"},  {"3.7", "100.6 --force"},
+        {"3.7", "3.5"},  {"3.7", "3.9 --force"}, {"3.7", "2.5 --force"},  {"3.7", "3. --force"},
+        {"3.7", ".5"},   {"3.7", "3.6-rc"},      {"3.7", "+3.6 --force"}, {"3.5", "3.7"},
+        {"3.5", "3.12"}, {"3.10", "3.12"},       {"3.10", "3.6"},         {"3.10", "3.5 --force"},
+        {"4.6", "4.4"},  {"4.6", "4.4 --force"}, {"4.6", "4.8"},          {"4.6", "3.5 --force"},
+    };
+    struct pair p;
+    const char *base = "";
+    pair_open(&p);
+
+    for (size_t i = 0; i < ARRAY_LEN(pairs); i++) {
+        if (strcmp(base, pairs[i].base) != 0)
+            run(&p, gate_program(GATE_PEERS, "etcdutl"),
+                arena_printf(&p.arena, "migrate --data-dir data --target-version %s --force",
+                             pairs[i].base));
+        base = pairs[i].base;
+        const char *theirs =
+            migrated(&p, gate_program(GATE_PEERS, "etcdutl"), "data", pairs[i].target);
+        const char *ours = migrated(&p, p.ours, "data", pairs[i].target);
+        if (strcmp(theirs, ours) != 0)
+            test_fail(__FILE__, __LINE__, "from %s to %s:\n%s\nours:\n%s", base, pairs[i].target,
+                      theirs, ours);
+    }
+    CHECK(strstr(migrated(&p, p.ours, "data", "4.0 --force"),
+                 "forcefully set storage version\t{\"storage-version\": \"4.0\"}"));
+    pair_close(&p);
+}

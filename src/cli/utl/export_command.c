@@ -1,4 +1,4 @@
-/* `cleatutl export DIR`: a member's directory becomes one that etcd starts on. */
+/* `cleatutl export DIR [--wal-dir DIR]`: a member's directory becomes one that etcd starts on. */
 #include "base/arena.h"
 #include "base/logger.h"
 #include "cli/utl/utl.h"
@@ -8,22 +8,24 @@
 
 #include <stdio.h>
 
-/* Of the last snapshot that the log records; the store must reach as far. A log that is kept
- * elsewhere (--wal-dir) cannot be asked. */
-static enum err find_snapshot(struct disk *disk, const char *data_dir, uint64_t *index)
+/* The last snapshot that the log records: the store must reach as far. A log that nobody has named
+ * and that is not in its usual place may be elsewhere. */
+static enum err find_snapshot(struct disk *disk, const char *wal_dir, struct snap_place *place)
 {
     static const struct logger silent = {.level = LOG_FATAL};
     struct arena arena = {0};
     struct wal_snapshots all = {0};
-    const char *dir = arena_printf(&arena, "%s/member/wal", data_dir);
+    const char *dir = wal_dir ? wal_dir : arena_printf(&arena, "%s/member/wal", place->data_dir);
     enum err e =
         wal_snapshots(disk, &(struct wal_options){.dir = dir, .logger = &silent}, &arena, &all);
 
-    *index = e == ERR_OK && all.count > 0 ? all.at[all.count - 1].index : 0;
-    if (e == ERR_NOT_FOUND)
+    place->wal_index = e == ERR_OK && all.count > 0 ? all.at[all.count - 1].index : 0;
+    place->lacks_log = e == ERR_NOT_FOUND && !wal_dir;
+    if (place->lacks_log)
         e = ERR_OK;
     if (e != ERR_OK)
-        fprintf(stderr, "cleatutl: %s: %s\n", dir, err_text(e));
+        fprintf(stderr, "cleatutl: %s: %s\n", dir,
+                e == ERR_NOT_FOUND ? "no log segments here" : err_text(e));
     arena_free(&arena);
     return e;
 }
@@ -41,12 +43,12 @@ static void tell(const char *data_dir, const struct snap_copied *copied, struct 
     buf_free(&path);
 }
 
-int utl_export(struct disk *disk, const char *data_dir, struct emit *out)
+int utl_export(struct disk *disk, const char *data_dir, const char *wal_dir, struct emit *out)
 {
     struct buf why = {0};
     struct snap_place place = {.data_dir = data_dir, .why = &why};
     struct snap_copied copied;
-    enum err e = find_snapshot(disk, data_dir, &place.wal_index);
+    enum err e = find_snapshot(disk, wal_dir, &place);
 
     if (e != ERR_OK)
         return 1;

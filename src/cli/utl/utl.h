@@ -15,11 +15,12 @@
 
 struct disk;
 
-/* A directory with log segments, exactly this one. Returns the exit status. */
+/* A data directory, or a directory with log segments. Returns the exit status. */
 int utl_wal(struct disk *disk, const char *dir, struct emit *out);
 
 /* A bbolt file: a data directory's, or a backup with its digest. */
 int utl_db(struct disk *disk, const char *path, struct emit *out);
 
-/* The data directory of a member of ours, which etcd can start on after it. */
-int utl_export(struct disk *disk, const char *data_dir, struct emit *out);
+/* The data directory of a member of ours, which etcd can start on after it. wal_dir: where its log
+ * is; NULL: in member/wal, as it is without --wal-dir. */
+int utl_export(struct disk *disk, const char *data_dir, const char *wal_dir, struct emit *out);

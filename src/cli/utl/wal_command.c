@@ -1,4 +1,4 @@
-/* `cleatutl wal DIR`: every record of a log, counted. */
+/* `cleatutl wal DIR`: every record of a log, counted. DIR is a data directory, or the log's own. */
 #include "base/arena.h"
 #include "cli/utl/utl.h"
 #include "io/disk.h"
@@ -53,13 +53,15 @@ static bool parse_name(const char *name, struct segment *out)
     return strcmp(end, ".wal") == 0;
 }
 
-static enum err list_segments(struct survey *s)
+/* ERR_NOT_FOUND: there are none, or there is no such directory. */
+static enum err list_segments(struct survey *s, const char *dir)
 {
-    enum err e = disk_list(s->disk, s->dir, NAMES_BYTES_MAX, &s->names);
-    struct bytes left = buf_bytes(&s->names);
     struct segment found;
     size_t count = 0;
 
+    buf_clear(&s->names);
+    enum err e = disk_list(s->disk, dir, NAMES_BYTES_MAX, &s->names);
+    struct bytes left = buf_bytes(&s->names);
     for (const char *name; e == ERR_OK && (name = disk_next_name(&left));)
         count += parse_name(name, &found);
     s->segments = arena_new_array(&s->arena, count, struct segment);
@@ -67,11 +69,24 @@ static enum err list_segments(struct survey *s)
     for (const char *name; count > 0 && (name = disk_next_name(&left));)
         if (parse_name(name, &found))
             s->segments[s->segment_count++] = found;
-    if (e == ERR_OK && count == 0)
-        e = ERR_NOT_FOUND;
-    if (e != ERR_OK)
-        fprintf(stderr, "cleatutl: %s: %s\n", s->dir,
-                count == 0 && e == ERR_NOT_FOUND ? "no log segments here" : err_text(e));
+    return e == ERR_OK && count == 0 ? ERR_NOT_FOUND : e;
+}
+
+/* A directory with segments is the log's; else it is a data directory, with its log below. */
+static enum err find_segments(struct survey *s)
+{
+    const char *below = arena_printf(&s->arena, "%s/member/wal", s->dir);
+    enum err e = list_segments(s, s->dir);
+
+    if (e == ERR_NOT_FOUND) {
+        e = list_segments(s, below);
+        if (e != ERR_NOT_FOUND)
+            s->dir = below;
+    }
+    if (e == ERR_NOT_FOUND)
+        fprintf(stderr, "cleatutl: %s: no log segments here, nor in %s\n", s->dir, below);
+    else if (e != ERR_OK)
+        fprintf(stderr, "cleatutl: %s: %s\n", s->dir, err_text(e));
     return e;
 }
 
@@ -328,7 +343,7 @@ int utl_wal(struct disk *disk, const char *dir, struct emit *out)
     struct survey s = {.disk = disk, .dir = dir};
     int status = 1;
 
-    if (list_segments(&s) == ERR_OK) {
+    if (find_segments(&s) == ERR_OK) {
         enum err e = read_segments(&s);
         if (e == ERR_OK)
             e = try_replay(&s);
