@@ -239,6 +239,10 @@ void peer_event_free(struct peer_event *e);
 
 /* --- ask --- */
 
+/* Was a message's sender removed from the cluster? If so, that was logged. The port asks when the
+ * message arrives; the server asks again before it hands raft a snapshot that took long. */
+bool peers_rejects_sender(struct peers *p, const struct raft_message *m);
+
 /* How it stands with a member, for metrics and the log. */
 struct peer_status {
     bool is_active; /* a stream to it or from it is open, and nothing has failed since one was

@@ -347,8 +347,7 @@ void peers_tell_unreachable(struct peer *peer);
 void peers_tell_removed(struct peers *p);
 
 const char *peers_message_type(const struct raft_message *m);
-/* Was its sender removed? Is it for somebody else? If so, that was logged. */
-bool peers_rejects_sender(struct peers *p, const struct raft_message *m);
+/* Is the message for another member? If so, that was logged. */
 bool peers_rejects_target(struct peers *p, const struct raft_message *m);
 
 enum receipt { RECEIVED, RECEIPT_IGNORED, RECEIPT_FULL, RECEIPT_REMOVED, RECEIPT_MISMATCH };

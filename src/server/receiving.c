@@ -526,9 +526,15 @@ static void build_when_possible(struct server *s)
 
 /* --- raft --- */
 
-/* Is raft going to take it? Then its log begins with the snapshot. */
+/* Is raft going to take it? Then its log begins with the snapshot. While the image came, an entry
+ * may have removed its sender: raft would follow that member again. */
 static bool step(struct server *s, struct receiving_post *p)
 {
+    if (peers_rejects_sender(s->receiving.o.peers, p->message)) {
+        respond(&s->receiving, p, 500,
+                "failed to process raft message (cannot process message from removed member)");
+        return false;
+    }
     struct raft_status before = raft_status(s->raft);
     enum raft_result result = raft_step(s->raft, p->message);
     struct buf text = {0};

@@ -355,6 +355,33 @@ TEST(a_snapshot_of_a_later_term_is_turned_away_when_raft_has_just_taken_one)
     alone_close(&t);
 }
 
+/* The leader's own removal was committed while its snapshot was on the way. */
+TEST(a_snapshot_of_a_member_that_was_removed_meanwhile_is_not_shown_to_raft)
+{
+    static const enum receiving_step when[] = {RECEIVING_BYTES, RECEIVING_BUILDING};
+
+    for (size_t i = 0; i < ARRAY_LEN(when); i++) {
+        struct alone t;
+        alone_open(&t);
+        struct server *s = alone_member(&t);
+        uint64_t term = raft_status(s->raft).hard_state.term;
+
+        sender_send(&t.sender, &t.shot);
+        until_step(&t, when[i]);
+        peers_remove(s->peering.peers, t.shot.from);
+        sender_until_over(&t.sender);
+        alone_until_idle(&t);
+
+        CHECK_EQ(t.sender.failed, 1);
+        CHECK(cluster_rig_logged(&t.r, 1, "rejected Raft message from removed member"));
+        CHECK_EQ(raft_status(s->raft).hard_state.term, term);
+        CHECK(raft_status(s->raft).soft_state.lead != t.shot.from);
+        CHECK_EQ(server_received(s), 0);
+        CHECK_STR(receiving_rig_files(&t.r, 1), "");
+        alone_close(&t);
+    }
+}
+
 /* --- disks --- */
 
 /* Nothing else is written meanwhile. The first failure that hits the log instead is the last: the
