@@ -85,16 +85,18 @@ static void released(struct call *c)
         mvcc_hash_close(api_of(c)->o.mvcc, c->hash);
 }
 
-/* A revision that the new state has not, or no longer, is told as it would be to a new call. */
+/* The call begins again with the revision that the client has asked for. The newest one is that of
+ * the new state, which may have compacted the one before; a revision that the new state has not, or
+ * no longer, is refused as it would be to a new call. */
 void api_hash_state_replaced(struct api *a, struct mvcc *mvcc)
 {
     LIST_FOREACH (link, &a->calls) {
         struct call *c = container_of(link, struct call, link);
         if (c->on != &api_maintenance_hash_kv || !c->hash || !c->hash->open)
             continue;
-        int64_t revision = c->hash->revision;
+        const struct pb_hash_kv_request *request = c->request;
         mvcc_hash_close(a->o.mvcc, c->hash);
-        (void)open_hash(c, mvcc, revision);
+        (void)open_hash(c, mvcc, request->revision);
     }
 }
 
