@@ -133,7 +133,10 @@ size_t permits_count(const struct permits *p)
 
 /* --- members --- */
 
-enum { AT_ONCE_MAX = 8 /* changes in one turn */ };
+enum {
+    AT_ONCE_MAX = 8,  /* changes in one turn, if any of them may be the first */
+    IN_ORDER_MAX = 24 /* the same, if they come as they were asked for */
+};
 
 /* Changes to choose from, and how many of them at most. */
 struct choice {
@@ -154,7 +157,7 @@ static bool is_to_be_had(const struct change *c, const struct choice *choice)
  */
 /* NOLINTNEXTLINE(misc-no-recursion) */
 static bool find_causes(struct permits *p, const struct rights *from, const struct rights *to,
-                        size_t causes[static AT_ONCE_MAX], size_t count,
+                        size_t causes[static IN_ORDER_MAX], size_t count,
                         const struct choice *choice)
 {
     if (rights_are_equal(from, to))
@@ -172,6 +175,36 @@ static bool find_causes(struct permits *p, const struct rights *from, const stru
             continue;
         causes[count] = i;
         if (find_causes(p, &next, to, causes, count + 1, choice))
+            return true;
+        causes[count] = SIZE_MAX;
+    }
+    return false;
+}
+
+/*
+ * The same among changes that come in the order in which they were asked for. A disk that hangs for
+ * ten seconds holds back more of them than can be tried in any order, and the log keeps the order
+ * of a client that asks for one after the other. NOLINT: no deeper than IN_ORDER_MAX.
+ */
+/* NOLINTNEXTLINE(misc-no-recursion) */
+static bool find_in_order(struct permits *p, const struct rights *from, const struct rights *to,
+                          size_t causes[static IN_ORDER_MAX], size_t count, size_t first)
+{
+    const struct choice choice = {.most = IN_ORDER_MAX};
+
+    if (rights_are_equal(from, to))
+        return true;
+    if (count == choice.most || from->revision > to->revision ||
+        to->revision - from->revision > choice.most - count)
+        return false;
+    for (size_t i = first; i < p->change_count; i++) {
+        const struct change *c = &p->changes[i];
+        struct rights next = *from;
+        if (!is_to_be_had(c, &choice) || rights_apply(&next, &c->what) ||
+            rights_are_equal(&next, from))
+            continue;
+        causes[count] = i;
+        if (find_in_order(p, &next, to, causes, count + 1, i + 1))
             return true;
         causes[count] = SIZE_MAX;
     }
@@ -199,11 +232,11 @@ static bool may_be_off(const struct permits *p)
 /* As few of them as will do: one that was enough by itself is likelier than two that undo each
  * other. */
 static bool find_fewest(struct permits *p, const struct rights *now,
-                        size_t causes[static AT_ONCE_MAX], bool anew)
+                        size_t causes[static IN_ORDER_MAX], bool anew)
 {
     bool is_found = false;
 
-    for (size_t i = 0; i < AT_ONCE_MAX; i++)
+    for (size_t i = 0; i < IN_ORDER_MAX; i++)
         causes[i] = SIZE_MAX;
     for (size_t most = 1; !is_found && most <= AT_ONCE_MAX; most++)
         is_found = find_causes(p, permits_newest(p), now, causes, 0,
@@ -214,17 +247,18 @@ static bool find_fewest(struct permits *p, const struct rights *now,
 /* False: nobody has asked for that. */
 static bool add_new(struct permits *p, const struct rights *now)
 {
-    size_t causes[AT_ONCE_MAX];
+    size_t causes[IN_ORDER_MAX];
 
-    if (!find_fewest(p, now, causes, false) && !find_fewest(p, now, causes, true))
+    if (!find_fewest(p, now, causes, false) && !find_fewest(p, now, causes, true) &&
+        !find_in_order(p, permits_newest(p), now, causes, 0, 0))
         return false;
     uint32_t perhaps = p->spans[newest(p)].perhaps + may_be_off(p);
-    for (size_t i = 0; i < AT_ONCE_MAX && causes[i] != SIZE_MAX; i++) {
+    for (size_t i = 0; i < IN_ORDER_MAX && causes[i] != SIZE_MAX; i++) {
         struct change *c = &p->changes[causes[i]];
         struct rights next = *permits_newest(p);
         const char *text = rights_apply(&next, &c->what);
         assert(!text);
-        add_span(p, &next, i + 1 < AT_ONCE_MAX && causes[i + 1] != SIZE_MAX);
+        add_span(p, &next, i + 1 < IN_ORDER_MAX && causes[i + 1] != SIZE_MAX);
         p->spans[newest(p)].perhaps = perhaps;
         c->is_made = true;
         c->made = newest(p);

@@ -278,6 +278,27 @@ TEST(permits_let_what_was_not_answered_happen_late)
     rig_ends_with(&r, NULL);
 }
 
+/* As by a disk that hangs: more than can be tried in any order. */
+TEST(permits_let_many_that_were_not_answered_happen_at_once_in_their_order)
+{
+    enum { ROUNDS = 6 };
+    static const struct rights_change round[] = {
+        {.kind = RIGHTS_FORBID, .role = R1, .range = 2},
+        {.kind = RIGHTS_PERMIT, .role = R1, .range = 2, .type = RIGHTS_BOTH}};
+    struct permits_rig r;
+    rig_open(&r);
+    for (unsigned i = 0; i < ROUNDS * ARRAY_LEN(round); i++) {
+        const struct rights_change *c = &round[i % ARRAY_LEN(round)];
+        (void)permits_asked(r.p, c);
+        CHECK(!rights_apply(&r.now, c));
+        r.applied++;
+    }
+
+    show(&r, 1);
+
+    rig_ends_with(&r, NULL);
+}
+
 /* Two that show alike: whose it was is known when one of them is refused. */
 TEST(permits_take_another_for_the_cause_if_one_is_refused)
 {

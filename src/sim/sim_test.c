@@ -144,6 +144,14 @@ TEST(seeds_that_once_found_something_with_users_are_clean)
     }
 }
 
+/* A disk that hung for ten seconds let nine of them be applied in one turn. */
+TEST(nine_changes_of_rights_in_one_turn_are_told_apart)
+{
+    struct sim_result r = sim_run(&(struct sim_options){.seed = 50271, .with_auth = true});
+
+    CHECK_STR(r.ok ? "" : r.problem, "");
+}
+
 /* A dozen changes that nobody knew the fate of came at once, and were told apart by guessing. */
 TEST(users_and_roles_that_change_all_at_once_are_told_apart)
 {
