@@ -97,7 +97,7 @@ struct apply_effects {
     int64_t revision;   /* for the response's header: the store's, after the operation */
     struct reply reply; /* the response without its header field; the taker moves it out */
     struct mvcc_changes changes;
-    bool no_op;          /* a leader's first entry */
+    bool no_op;          /* empty: a leader's first entry, or in place of a conf change */
     bool quota_exceeded; /* a NOSPACE alarm for this member should be proposed */
 
     /* A compaction. `compacted`: it has begun, watchers want to know. With physical the caller

@@ -6,8 +6,6 @@
 #include "apply/apply.h"
 #include "backend/backend.h"
 #include "cluster/cluster.h"
-#include "config/config.h"
-#include "lease/lease.h"
 #include "mvcc/mvcc.h"
 #include "raft/raft.h"
 #include "server/server_int.h"
@@ -85,17 +83,6 @@ static void measure_entry(struct server *s, const struct apply_effects *e)
     slow_applied(s, e, began_ns, now_ns - began_ns);
 }
 
-/* A new leader knows no lease's age: all start afresh, when its first entry is applied. Likewise
- * with a new state, when what it had proposed is. */
-static void lead(struct server *s, const struct apply_effects *e)
-{
-    if (!e->no_op && e->index != s->install.lead_at)
-        return;
-    struct raft_status now = raft_status(s->raft);
-    if (now.soft_state.role == RAFT_LEADER && e->term == now.hard_state.term)
-        lease_promote(s->state.leases, s->facts.now_ms, s->config->election_ms);
-}
-
 static void open_for_business(struct server *s)
 {
     clients_serve(&s->clients);
@@ -133,7 +120,7 @@ static void entry_applied(struct server *s)
     }
     s->facts.applied_index = e->index;
     s->facts.applied_term = e->term;
-    lead(s, e);
+    leadership_applied(s, e);
     if (e->changes.revision != 0) {
         watch_changed(s->clients.watch, &e->changes);
         s->changes_told += e->changes.count;

@@ -285,7 +285,7 @@ static void lead_on(struct server *s)
     pending_not_leading(&s->pending);
     s->install.lead_at = raft_status(s->raft).last_index;
     if (s->install.lead_at == s->install.snapshot.index)
-        lease_promote(s->state.leases, s->facts.now_ms, s->config->election_ms);
+        leadership_start_leases(s);
 }
 
 static void tell_peers(struct server *s)

@@ -83,7 +83,8 @@ struct install {
     struct install_options o;
     enum install_step step;
     uint64_t apply_up_to; /* entries above it are held back; UINT64_MAX: none are */
-    uint64_t lead_at; /* with this entry the leases of a leader that has installed start afresh */
+    uint64_t lead_at; /* with this entry, and not before, the leases of a leader that has installed
+                         start afresh; 0: it has not, in this term */
     uint64_t count;   /* installed so far */
 
     /* the one under way */

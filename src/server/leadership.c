@@ -1,5 +1,6 @@
 /* Who leads, as this member sees it and has a say in it. */
 #include "api/api.h"
+#include "apply/apply.h"
 #include "config/config.h"
 #include "lease/lease.h"
 #include "raft/quorum.h"
@@ -99,6 +100,45 @@ static void skip_ticks(struct server *s)
              LOG_ID("local-member-id", s->facts.member_id), LOG_U64("forward-ticks", ticks - 2));
     for (uint64_t i = 2; i < ticks; i++)
         raft_tick(s->raft);
+}
+
+/* --- leases --- */
+
+void leadership_start_leases(struct server *s)
+{
+    s->lease_term = raft_status(s->raft).hard_state.term;
+    lease_promote(s->state.leases, s->facts.now_ms, s->config->election_ms);
+}
+
+/* A leader may be deposed and elected again within one turn: the set is primary then, of a term
+ * that is over. */
+static bool counts_time(const struct server *s, uint64_t term)
+{
+    return lease_is_primary(s->state.leases) && s->lease_term == term;
+}
+
+/*
+ * A new leader knows no lease's age: all leases start afresh when the empty entry that begins its
+ * term is applied. Revokes and checkpoints that earlier leaders have put into the log are applied
+ * by then. A leader that has installed a state waits likewise for all that it had proposed before
+ * (install.lead_at), whatever empty entries come earlier.
+ *
+ * Leases start only once in a term. Raft also writes an empty entry in place of a conf change that
+ * comes while another is not applied. The revoke of an expired lease may stand behind that entry:
+ * if all leases started afresh there, a client could renew a lease that this revoke ends a moment
+ * later; a checkpoint under way would be forgotten, which a renewal has to clear; and a client that
+ * may change members could keep every lease alive for ever.
+ */
+void leadership_applied(struct server *s, const struct apply_effects *e)
+{
+    uint64_t lead_at = s->install.lead_at;
+
+    if (e->index < lead_at || (!e->no_op && e->index != lead_at))
+        return;
+    struct raft_status now = raft_status(s->raft);
+    if (now.soft_state.role == RAFT_LEADER && e->term == now.hard_state.term &&
+        !counts_time(s, e->term))
+        leadership_start_leases(s);
 }
 
 /* --- handing over --- */

@@ -111,6 +111,7 @@ struct server {
     bool tick_due;
     bool awaits_space;            /* a boot, which is tried again when a tick is due */
     uint64_t skip_ticks_until_ms; /* a member that starts may hurry until then */
+    uint64_t lease_term;          /* in which this member started all leases afresh last */
     uint64_t lead_elected_ms;     /* when we heard of who leads now, or led last */
     uint64_t durable_ms;          /* when the log had written something last */
     uint64_t resign_ms;           /* not before that is leadership handed over for it once more */
@@ -179,6 +180,10 @@ void server_come_back(struct server *s);
 void leadership_changed(struct server *s, const struct raft_soft_state *now);
 void leadership_tick(struct server *s);
 void leadership_campaign_alone(struct server *s);
+/* An entry was applied: the one after which a leader counts the time of leases, perhaps. */
+void leadership_applied(struct server *s, const struct apply_effects *e);
+/* All leases start afresh now: this member leads, and nothing that it has proposed is unapplied. */
+void leadership_start_leases(struct server *s);
 /* A client wants this member to lead instead. */
 void leadership_move(struct server *s, uint64_t to);
 /* A removal was applied; of RAFT_NONE: it was refused. */

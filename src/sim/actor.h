@@ -75,6 +75,7 @@ struct actor_options {
     unsigned pause_ms_max;   /* between two calls */
     uint64_t standstill_ms;  /* of climate.h: keepers wait for a leader that stands still, with
                                 leases  that outlast it; 0: there is none */
+    bool renews_late;        /* a keeper: when its lease ends, or has just ended */
     bool has_herd;           /* it also writes, reads and deletes hundreds of keys at once */
     bool has_quota;          /* the member may be full */
     bool disk_may_fail;      /* or its disk, or that may be sick */

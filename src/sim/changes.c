@@ -1,5 +1,5 @@
 /*
- * Members that come and go: those who join and are not let in, what the steward asks for and what
+ * Members that come and go: those who join and are not let in, what operators ask for and what
  * comes of it, those who were removed, and how it comes to rest who is a member.
  */
 #include "sim/sim_int.h"
@@ -71,11 +71,11 @@ bool sim_gave_up_rightly(struct sim *s, struct sim_member *m, const char *why)
     sim_trace(s, "m%u gave up, as it should: %s\n", m->number + 1, why);
     sim_crash_member(s, m, &s->changes);
     if (m->awaits_list && !m->is_out)
-        steward_refused(s->steward, m->number, why);
+        steward_refused(s->stewards[0], m->number, why);
     return true;
 }
 
-/* --- the steward's hands --- */
+/* --- the operators' hands --- */
 
 static void on_start(void *context, unsigned host, const char *initial_cluster)
 {
@@ -136,21 +136,45 @@ static const struct steward_handlers steward_handlers = {.start = on_start,
                                                          .asked = on_asked,
                                                          .trace = on_steward_trace};
 
-void sim_add_steward(struct sim *s)
+static void add_steward(struct sim *s, struct rng *rng)
 {
-    if (!sim_members_change(s))
-        return;
     struct sim_client *c = sim_add_client(s);
     struct steward_options options = {.io = &c->io,
                                       .founders = s->climate.members,
                                       .hosts = s->member_count,
                                       .roster = &s->roster,
+                                      .fleet = &s->fleet,
                                       .endpoints = &s->endpoints,
                                       .on = &steward_handlers,
                                       .context = s};
 
-    rng_seed(&options.rng, rng_next(&s->changes));
-    s->steward = c->steward = steward_new(&options);
+    rng_seed(&options.rng, rng_next(rng));
+    s->stewards[s->steward_count++] = c->steward = steward_new(&options);
+}
+
+/* The first one draws as if it were alone, so that stories with one stay what they were. */
+void sim_add_stewards(struct sim *s)
+{
+    for (unsigned i = 0; i < s->climate.stewards; i++)
+        add_steward(s, i == 0 ? &s->changes : &s->crowds);
+}
+
+struct steward_counts sim_steward_counts(const struct sim *s)
+{
+    struct steward_counts all = {0};
+
+    for (unsigned i = 0; i < s->steward_count; i++) {
+        struct steward_counts one = steward_counts(s->stewards[i]);
+        all.asked += one.asked;
+        all.added += one.added;
+        all.learners += one.learners;
+        all.promoted += one.promoted;
+        all.removed += one.removed;
+        all.updated += one.updated;
+        all.refused += one.refused;
+        all.unknown += one.unknown;
+    }
+    return all;
 }
 
 void sim_steward_turned(struct sim *s, struct steward *steward)
@@ -195,6 +219,36 @@ void sim_look_for_stopped(struct sim *s)
 
 /* --- settling --- */
 
+static bool stewards_are_idle(const struct sim *s)
+{
+    bool idle = true;
+
+    for (unsigned i = 0; i < s->steward_count; i++)
+        idle &= steward_is_idle(s->stewards[i]);
+    return idle;
+}
+
+static bool somebody_knows(const struct sim *s, unsigned host)
+{
+    bool knows = false;
+
+    for (unsigned i = 0; i < s->steward_count; i++)
+        knows |= steward_knows(s->stewards[i], host);
+    return knows;
+}
+
+/* The fewest that one of the operators was told. */
+static uint64_t lists_told(const struct sim *s, const uint64_t before[])
+{
+    uint64_t fewest = UINT64_MAX;
+
+    for (unsigned i = 0; i < s->steward_count; i++) {
+        uint64_t lists = steward_lists(s->stewards[i]) - before[i];
+        fewest = lists < fewest ? lists : fewest;
+    }
+    return fewest;
+}
+
 /* Who is a member is up, and knows all that are; nobody else runs. */
 static bool members_are_settled(struct sim *s)
 {
@@ -207,7 +261,7 @@ static bool members_are_settled(struct sim *s)
         if (!m->is_out && !is_member)
             return false;
     }
-    return count == cluster_check_size(s->cluster) && steward_is_idle(s->steward);
+    return count == cluster_check_size(s->cluster) && stewards_are_idle(s);
 }
 
 /* All that they know were removed, too: there is nobody to tell them. An operator does. */
@@ -217,7 +271,7 @@ static void take_the_deaf_away(struct sim *s)
         struct sim_member *m = &s->members[i];
         bool is_removed =
             cluster_check_is_removed(s->cluster, i) && !cluster_check_knows_others(s->cluster, i);
-        bool never_came = m->host->joins && !m->has_run && !steward_knows(s->steward, i);
+        bool never_came = m->host->joins && !m->has_run && !somebody_knows(s, i);
         if (m->is_out || (!is_removed && !never_came))
             continue;
         sim_retire(s, m);
@@ -229,29 +283,31 @@ static void take_the_deaf_away(struct sim *s)
 /* What was asked for may still happen; and clients must know who is there. */
 void sim_settle(struct sim *s)
 {
-    uint64_t lists = 0;
+    uint64_t lists[CLIMATE_STEWARDS_MAX] = {0};
     bool was_settled = false;
 
     if (!sim_members_change(s))
         return;
     sim_tell_text(s, STORY_PHASE, "settling");
     sim_heal(s);
-    steward_wind_down(s->steward);
+    for (unsigned i = 0; i < s->steward_count; i++)
+        steward_wind_down(s->stewards[i]);
     uint64_t until_ns = s->time.now_ns + SETTLE_MS_MAX * NS_PER_MS + sim_calm_bound_ns(s);
     while (!s->history.failed) {
         sim_step(s);
         bool is_settled = members_are_settled(s);
-        if (!is_settled || !was_settled)
-            lists = steward_lists(s->steward);
+        for (unsigned i = 0; i < s->steward_count && !(is_settled && was_settled); i++)
+            lists[i] = steward_lists(s->stewards[i]);
         was_settled = is_settled;
-        if (is_settled && steward_lists(s->steward) >= lists + 2)
+        if (is_settled && lists_told(s, lists) >= 2)
             break;
         if (s->time.now_ns > until_ns - sim_calm_bound_ns(s))
             take_the_deaf_away(s);
         if (s->time.now_ns > until_ns)
             history_fail(&s->history, "all is calm, and it does not come to rest who is a member");
     }
-    steward_stop(s->steward);
+    for (unsigned i = 0; i < s->steward_count; i++)
+        steward_stop(s->stewards[i]);
 }
 
 /* Where members come and go they are those of the newest configuration. */

@@ -7,6 +7,10 @@
 #include <inttypes.h>
 #include <string.h>
 
+enum { ELECTION_MS_MAX = 2000 };
+
+static_assert(ELECTION_MS_MAX >= 5 * 300, "of any heartbeat interval");
+
 static const char *const fault_names[SIM_FAULTS] = {
     [FAULT_CRASH] = "crash",         [FAULT_POWER] = "power",         [FAULT_CUT] = "cut",
     [FAULT_ONE_WAY] = "one-way",     [FAULT_CLOG] = "clog",           [FAULT_LOSS] = "loss",
@@ -74,8 +78,8 @@ static void draw_lasting_flags(struct climate *c, struct rng *rng)
 {
     c->heartbeat_ms = ONE_OF(rng, 10, 50, 100, 100, 100, 300);
     c->election_ms = c->heartbeat_ms * rng_between(rng, 5, 20);
-    if (c->election_ms > 2000)
-        c->election_ms = 2000;
+    if (c->election_ms > ELECTION_MS_MAX)
+        c->election_ms = ELECTION_MS_MAX;
     c->quota_bytes = rng_chance(rng, 1, 8) ? rng_between(rng, 32 * KIB, 512 * KIB) : 0;
     c->notify_ms = ONE_OF(rng, 0, 100, 700, 3000);
     c->pre_vote = rng_chance(rng, 1, 2);
@@ -168,6 +172,34 @@ void climate_draw_members(struct climate *c, struct rng *rng, bool must)
     c->hosts = c->members + more < CLIMATE_HOSTS_MAX ? c->members + more : CLIMATE_HOSTS_MAX;
     c->faults |= 1u << FAULT_MEMBERS;
     c->faults &= ~(1u << FAULT_FLIP | 1u << FAULT_WIPE | 1u << FAULT_FILES);
+}
+
+void climate_draw_stewards(struct climate *c, struct rng *rng, unsigned stewards)
+{
+    enum {
+        KEEPERS = 8,
+        SYNC_MS_MAX = 1500, /* a leader that writes nothing for an election timeout hands over */
+        KEPT = 1 << FAULT_MEMBERS | 1 << FAULT_DRIFT | 1 << FAULT_JUMP | 1 << FAULT_RESET |
+               1 << FAULT_LATENCY
+    };
+    unsigned count = (unsigned)ONE_OF(rng, 1, 1, 2, 3);
+    bool meet = rng_chance(rng, 1, 2);
+    uint64_t sync_ms = rng_between(rng, 200, SYNC_MS_MAX);
+
+    if (!climate_has(c, FAULT_MEMBERS))
+        return;
+    c->stewards = stewards > 0 ? stewards : count;
+    if (!meet || c->stewards == 1 || c->members < 3)
+        return;
+    c->faults &= (uint32_t)KEPT;
+    c->crashes = 0;
+    c->torn_founding = false;
+    c->herders = c->groups = c->readers = c->pollers = 0;
+    c->has_herd = false;
+    c->keepers = KEEPERS;
+    c->late_renewals = true;
+    c->election_ms = ELECTION_MS_MAX;
+    c->sync_ms_max = sync_ms;
 }
 
 /* A token that is forgotten within a second is one that few calls are made with. */

@@ -18,6 +18,7 @@ enum {
     CLIMATE_FLAGS_MAX = 48,
     CLIMATE_MEMBERS_MAX = 7,
     CLIMATE_HOSTS_MAX = 10, /* of members, and of those that may become one */
+    CLIMATE_STEWARDS_MAX = 3,
 };
 
 /* What may go wrong, as bits of a mask: 1 << FAULT_CRASH. */
@@ -67,13 +68,16 @@ struct climate {
     /* the clients */
     unsigned writers, herders, groups, readers, lessees, pollers, keepers, watchers;
     unsigned operators;
+    unsigned stewards;     /* where members come and go: so many ask for that at once */
     unsigned pause_ms_max; /* between two calls: hasty, or so that leases have time to expire */
     bool has_herd;         /* of keys: many are written and deleted at once */
+    bool late_renewals;    /* keepers renew when a lease ends, and a moment later */
     unsigned admin_pause_ms_max;
     uint64_t token_ttl_s;
 
     /* the members' machines */
-    uint64_t look_ns; /* how long a look at its clock takes, and so a turn */
+    uint64_t look_ns;     /* how long a look at its clock takes, and so a turn */
+    uint64_t sync_ms_max; /* of a write to disk; 0: as fast as usual */
     uint64_t segment_bytes;
     int64_t range_tombstone_keys_min; /* a few keys are many in this world */
     unsigned settle_steps;
@@ -119,6 +123,14 @@ void climate_draw_operators(struct climate *c, struct rng *rng);
 /* The same. In a third of all worlds members come and go; or in this one, if they must. What loses
  * a disk for good is left out there: who is a minority changes all the time. */
 void climate_draw_members(struct climate *c, struct rng *rng, bool must);
+
+/*
+ * The same: how many operators change members where they come and go; 0: as the seed has it. In
+ * half of the worlds with several of them their changes meet in the log, and what else is in it
+ * waits there: disks are slow, keepers renew leases that are about to end or have just ended, and
+ * little else goes wrong.
+ */
+void climate_draw_stewards(struct climate *c, struct rng *rng, unsigned stewards);
 
 /* The same. In a third of the worlds whose members stay there are users and roles; or in this one,
  * if there must be. */

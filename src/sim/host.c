@@ -64,10 +64,10 @@ struct sim_host *sim_host_new(struct fake_time *time, struct fake_wire *wire, un
     fake_workers_init(&h->workers, time, &h->inbox);
     fake_workers_init(&h->store_worker, time, &h->inbox);
     fake_resolver_init(&h->resolver, time, &h->inbox);
-    h->disk =
-        fake_disk_new(time, &h->inbox,
-                      &(struct fake_disk_options){
-                          .delay = sim_host_disk_delay, .write_back_percent = 10, .fds = &h->fds});
+    h->disk = fake_disk_new(time, &h->inbox,
+                            &(struct fake_disk_options){.delay = sim_host_disk_delay(climate),
+                                                        .write_back_percent = 10,
+                                                        .fds = &h->fds});
     uint64_t memory_seed = rng_next(&time->rng);
     h->memory = climate->data_dir ? NULL : memory_disk_new(memory_seed);
     h->io = (struct io){

@@ -19,7 +19,11 @@
 enum { SIM_CLOCK_RATE_OFF_MAX = FAKE_CLOCK_RATE / 10 };
 
 /* What an operation of its disk takes, while it is well. */
-static const struct fake_delay sim_host_disk_delay = {.min_ns = 20000, .max_ns = 3000000};
+static inline struct fake_delay sim_host_disk_delay(const struct climate *c)
+{
+    return (struct fake_delay){.min_ns = 20000,
+                               .max_ns = c->sync_ms_max > 0 ? c->sync_ms_max * NS_PER_MS : 3000000};
+}
 
 struct sim_host {
     unsigned number; /* from 0; its address is 10.0.0.(number + 1) */

@@ -107,6 +107,8 @@ void shrink_arguments(const struct sim_options *o, struct buf *out)
         buf_printf(out, " --members %u", o->members);
     if (o->with_changes)
         buf_append_str(out, " --with-changes");
+    if (o->stewards > 0)
+        buf_printf(out, " --member-operators %u", o->stewards);
     if (o->with_auth)
         buf_append_str(out, " --with-auth");
     if (o->writers > 0)

@@ -97,7 +97,7 @@ static void cure(struct patient *p)
         return;
     fake_time_cancel(p->sickness->o.time, &p->end);
     if (p->ill == FAULT_SLOW_DISK)
-        fake_disk_set_delay(p->host->disk, sim_host_disk_delay);
+        fake_disk_set_delay(p->host->disk, sim_host_disk_delay(p->sickness->o.climate));
     if (p->ill == FAULT_HANG)
         hang(p, 0, true);
     if (p->ill == FAULT_FULL)

@@ -66,6 +66,7 @@ static void add_actors(struct sim *s, enum actor_kind kind, unsigned count)
         .server_count = s->member_count,
         .pause_ms_max = s->climate.pause_ms_max,
         .standstill_ms = s->climate.standstill_ms,
+        .renews_late = s->climate.late_renewals,
         .has_herd = s->climate.has_herd,
         .has_quota = s->climate.quota_bytes > 0 || climate_has(&s->climate, FAULT_FULL),
         .disk_may_fail = climate_has(&s->climate, FAULT_FULL) ||
@@ -144,6 +145,7 @@ static void draw_climate(struct sim *s)
     climate_draw_disks(c, &s->disks);
     draw_changes(s);
     c->faults &= ~s->o.without;
+    climate_draw_stewards(c, &s->crowds, s->o.stewards);
     c->data_dir = s->o.data_dir;
     if (s->o.calls > 0) { /* a short story */
         c->has_herd = false;
@@ -224,6 +226,7 @@ static void begin(struct sim *s, const struct sim_options *o)
     rng_seed(&s->users, o->seed << 32 | 5);
     rng_seed(&s->standstills, o->seed << 32 | 6);
     rng_seed(&s->checks, o->seed << 32 | 7);
+    rng_seed(&s->crowds, o->seed << 32 | 8);
     draw_climate(s);
 }
 
@@ -265,7 +268,7 @@ static void sim_open(struct sim *s, const struct sim_options *o)
     add_actors(s, ACTOR_WATCHER, s->climate.watchers);
     let_files_run_out(s);
     add_actors(s, ACTOR_OPERATOR, s->climate.operators);
-    sim_add_steward(s);
+    sim_add_stewards(s);
     add_actors(s, ACTOR_ADMINISTRATOR, s->permits != NULL);
     s->told.members = s->member_count;
     s->told.places = s->host_count;
@@ -305,7 +308,8 @@ static void sim_close(struct sim *s)
     for (unsigned i = 0; i < s->client_count; i++)
         if (s->clients[i].actor)
             actor_free(s->clients[i].actor);
-    steward_free(s->steward);
+    for (unsigned i = 0; i < s->steward_count; i++)
+        steward_free(s->stewards[i]);
     idle_wind_down(s->idle);
     for (unsigned i = 0; i < s->member_count; i++) {
         struct sim_member *m = &s->members[i];
@@ -385,7 +389,7 @@ struct sim_result sim_run(const struct sim_options *options)
         .members = s.member_count,
         .crashes = s.crashes,
         .installs = s.installed,
-        .changes = s.steward ? steward_counts(s.steward) : (struct steward_counts){0},
+        .changes = sim_steward_counts(&s),
         .lists = s.roster.heard,
         .rights = s.permits ? permits_count(s.permits) : 0,
         .sick = sickness_counts(s.sickness),

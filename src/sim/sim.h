@@ -50,6 +50,7 @@ struct sim_options {
     uint64_t storm_ms; /* how long the storm is at least; 0: 30 s */
     uint32_t without;  /* faults (climate.h) that do not happen, whatever the seed says */
     bool with_changes; /* members come and go, whatever the seed says */
+    unsigned stewards; /* that change members where they come and go; 0: as the seed has it */
     bool with_auth;    /* they stay, and there are users and roles, likewise */
 
     /* Exactly one crash, of the first member, at this call of its disks, boot included; 0: as the

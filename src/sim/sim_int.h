@@ -24,7 +24,7 @@
 
 enum {
     ACTORS_MAX = 21,
-    CLIENTS_MAX = ACTORS_MAX + 2, /* with the idle ones and the steward */
+    CLIENTS_MAX = ACTORS_MAX + 1 + CLIMATE_STEWARDS_MAX, /* with the idle ones */
     MEMBERS_MAX = CLIMATE_HOSTS_MAX,
 };
 
@@ -35,7 +35,7 @@ struct sim_client {
     struct inbox inbox;
     struct fake_clock clock;
     struct io io;
-    struct actor *actor; /* NULL: the idle ones, or the steward */
+    struct actor *actor; /* NULL: the idle ones, or a steward */
     struct steward *steward;
 };
 
@@ -75,12 +75,13 @@ struct sim {
     unsigned host_count;
 
     struct sim_client clients[CLIENTS_MAX];
-    unsigned client_count;
-    struct idle *idle; /* or NULL */
+    unsigned client_count, steward_count; /* no steward: members stay */
+    struct idle *idle;                    /* or NULL */
     struct history history;
     struct cluster_check *cluster;
     struct permits *permits; /* NULL: there are no users and roles */
-    struct steward *steward; /* or NULL */
+    struct steward *stewards[CLIMATE_STEWARDS_MAX];
+    struct steward_fleet fleet;
     struct steward_endpoints endpoints;
     struct roster roster;
 
@@ -105,6 +106,7 @@ struct sim {
     struct retention retention;
     uint64_t own_compactions;
     struct rng operators;   /* for whether there are any, and what they do */
+    struct rng crowds;      /* for how many operators change members, and what they do */
     struct rng changes;     /* for whether members come and go, and what becomes of that */
     struct rng users;       /* for whether there are some, and who is who */
     struct rng standstills; /* for whether leaders stand still for long */
@@ -154,7 +156,9 @@ bool sim_members_change(const struct sim *s);
 void sim_plan_torn_joining(struct sim *s, struct sim_member *m);
 /* A reason of theirs. False: it was none. */
 bool sim_gave_up_rightly(struct sim *s, struct sim_member *m, const char *why);
-void sim_add_steward(struct sim *s);
+void sim_add_stewards(struct sim *s);
+/* Of all of them. */
+struct steward_counts sim_steward_counts(const struct sim *s);
 void sim_steward_turned(struct sim *s, struct steward *steward);
 /* Whoever has stopped by himself. */
 void sim_look_for_stopped(struct sim *s);

@@ -13,6 +13,9 @@
 enum {
     PAUSE_MS_MAX = 2500, /* between two changes; one in four follows at once */
     LOOK_MS_MAX = 300,   /* between two lists, when that is all there is to do */
+    MEET_MS_MIN = 300,   /* until several operators ask for their next changes at once */
+    MEET_MS_MAX = 5000,
+    TIMEOUT_MS_OF_MANY_MAX = 2000, /* a change that raft has ignored is answered by nobody */
     AWAY_MS_MAX = 400,
     CONNECT_MS_MAX = 2000,
     VOTERS_MIN = 2,
@@ -39,9 +42,9 @@ struct steward {
     struct timer timer, limit;
     bool is_open, timer_due, limit_due, winding_down, is_stopped;
 
+    unsigned number;                         /* among the operators, from 1 */
+    uint64_t met_ns;                         /* the last meeting that it was at */
     struct known members[CLIMATE_HOSTS_MAX]; /* by machine, as it was last told */
-    uint32_t used; /* a bit for each machine that was asked for, whatever came of it */
-    uint32_t adds; /* of them, those of which nothing was heard */
     bool has_list, all_founded;
     uint64_t lists;
 
@@ -145,7 +148,7 @@ static void start_blindly(struct steward *s)
 {
     for (unsigned i = 0; i < s->o.hosts; i++) {
         struct known list[CLIMATE_HOSTS_MAX];
-        if ((s->adds >> i & 1) == 0 || !s->o.on->needs_start(s->o.context, i))
+        if ((s->o.fleet->adds >> i & 1) == 0 || !s->o.on->needs_start(s->o.context, i))
             continue;
         memcpy(list, s->members, sizeof(list));
         list[i].url_count = 1;
@@ -156,12 +159,14 @@ static void start_blindly(struct steward *s)
 
 /* --- leaving --- */
 
-/* What is under way may happen or not. */
+/* What is under way may happen or not. Where another operator has seen it happen, it is known. */
 static void note_unknown(struct steward *s)
 {
+    struct steward_fleet *fleet = s->o.fleet;
+
     s->counts.unknown += s->asked != LIST;
     if ((s->asked == ADD || s->asked == ADD_LEARNER) && !s->must_fail)
-        s->adds |= 1u << s->host;
+        fleet->adds |= 1u << s->host & ~fleet->listed;
 }
 
 static void leave(struct steward *s)
@@ -182,11 +187,16 @@ static void leave(struct steward *s)
 
 /* --- asking --- */
 
+static bool is_alone(const struct steward *s)
+{
+    return s->o.fleet->operators == 1;
+}
+
 static void ask(struct steward *s, enum change what, const char *path,
                 const struct pb_schema *schema, const void *msg)
 {
     struct buf wire = {0};
-    uint64_t timeout_ms = rng_between(&s->rng, 300, 9000);
+    uint64_t timeout_ms = rng_between(&s->rng, 300, is_alone(s) ? 9000 : TIMEOUT_MS_OF_MANY_MAX);
     struct client_request request = {.path = path, .timeout_ns = timeout_ms * NS_PER_MS};
 
     pb_encode(schema, msg, &wire);
@@ -198,7 +208,8 @@ static void ask(struct steward *s, enum change what, const char *path,
         return;
     s->counts.asked++;
     s->has_list = false;
-    tell(s, "steward asks m%u: %s m%u", s->server + 1, change_names[what], s->host + 1);
+    tell(s, "steward %u asks m%u: %s m%u", s->number, s->server + 1, change_names[what],
+         s->host + 1);
     s->o.on->asked(s->o.context);
 }
 
@@ -237,7 +248,7 @@ static void ask_to_add(struct steward *s, bool is_learner)
     struct bytes url = bytes_of_str(s->must_fail ? s->members[s->host].urls[0] : text);
     request.peer_urls.at = &url;
     request.peer_urls.count = 1;
-    s->used |= 1u << s->host;
+    s->o.fleet->used |= 1u << s->host;
     ask(s, is_learner ? ADD_LEARNER : ADD, "/etcdserverpb.Cluster/MemberAdd",
         &pb_member_add_request_schema, &request);
 }
@@ -266,15 +277,15 @@ static unsigned count_known(const struct steward *s, bool learners)
 }
 
 /* A machine that was never asked for; or one that is a member, which must be refused. As long as
- * nothing is under way unanswered, its URLs are known. */
+ * nothing is under way unanswered, and nobody else asks for anything, its URLs are known. */
 static bool pick_new(struct steward *s)
 {
     unsigned first = (unsigned)rng_below(&s->rng, s->o.hosts);
-    bool again = rng_chance(&s->rng, 1, 8) && s->counts.unknown == 0;
+    bool again = rng_chance(&s->rng, 1, 8) && s->counts.unknown == 0 && is_alone(s);
 
     for (unsigned i = 0; i < s->o.hosts; i++) {
         unsigned host = (first + i) % s->o.hosts;
-        bool is_used = (s->used >> host & 1) != 0;
+        bool is_used = (s->o.fleet->used >> host & 1) != 0;
         if (is_used && !(again && s->members[host].id != 0))
             continue;
         s->host = host;
@@ -320,12 +331,28 @@ static bool try_promote(struct steward *s)
     return true;
 }
 
+/* Voters, as far as this operator knows, whose removal nobody has asked for. */
+static unsigned count_staying(const struct steward *s)
+{
+    unsigned count = 0;
+
+    for (unsigned i = 0; i < s->o.hosts; i++)
+        count += s->members[i].id != 0 && !s->members[i].is_learner && s->o.fleet->removals[i] == 0;
+    return count;
+}
+
+/* Where another operator may be about to remove or promote somebody, not even a learner goes while
+ * too few voters stay: it may be a voter by now. */
 static bool try_remove(struct steward *s)
 {
-    bool is_learner = count_known(s, false) <= VOTERS_MIN;
+    unsigned voters = is_alone(s) ? count_known(s, false) : count_staying(s);
+    bool is_learner = voters <= VOTERS_MIN;
 
+    if (!is_alone(s) && voters < VOTERS_MIN)
+        return false;
     if (!pick_member(s, true, !is_learner))
         return false;
+    s->o.fleet->removals[s->host]++;
     s->o.on->before_removal(s->o.context, s->host);
     s->replaces = rng_chance(&s->rng, 1, 2);
     ask_by_id(s, REMOVE, "/etcdserverpb.Cluster/MemberRemove");
@@ -355,6 +382,8 @@ static bool begin_change(struct steward *s)
         s->replaces = false;
         return try_add(s);
     }
+    if (!is_alone(s) && rng_chance(&s->rng, 3, 4))
+        return try_update(s);
     if (promotes && count_known(s, true) > 0)
         return try_promote(s);
     if (dice < 3)
@@ -411,8 +440,9 @@ static void believe(struct steward *s, const struct known *list)
         s->o.endpoints->all |= (uint32_t)k->has_name << i;
         s->o.endpoints->voters |= (uint32_t)(k->has_name && !k->is_learner) << i;
         founded &= k->has_name || i >= s->o.founders;
-        s->adds &= ~((uint32_t)(k->id != 0) << i);
+        s->o.fleet->listed |= (uint32_t)(k->id != 0) << i;
     }
+    s->o.fleet->adds &= ~s->o.fleet->listed;
     s->all_founded |= founded;
     s->has_list = true;
     s->lists++;
@@ -530,6 +560,15 @@ static bool is_expected(const struct steward *s, const struct client_event *e)
     return is_same_id(s, e->text) || is_text(e->text, "etcdserver: rpc not supported for learner");
 }
 
+/* Does the response exclude that the change happens? An operator who is alone takes a refusal by an
+ * unhealthy cluster for a change that may happen. */
+static bool is_refused(const struct steward *s, const struct client_event *e)
+{
+    if (e->code == RPC_UNAVAILABLE)
+        return !is_alone(s) && is_text(e->text, "etcdserver: unhealthy cluster");
+    return e->code != RPC_DEADLINE_EXCEEDED;
+}
+
 static void count_change(struct steward *s)
 {
     s->counts.added += s->asked == ADD;
@@ -539,12 +578,20 @@ static void count_change(struct steward *s)
     s->counts.updated += s->asked == UPDATE;
 }
 
+/* A member that is not found has gone: another operator has removed it. */
+static void note_refused(struct steward *s, struct bytes text)
+{
+    s->counts.refused += s->asked != LIST;
+    if (s->asked == REMOVE && !is_text(text, "etcdserver: member not found"))
+        s->o.fleet->removals[s->host]--;
+}
+
 static void ended(struct steward *s, const struct client_event *e)
 {
     s->call = NULL;
     if (s->asked != LIST)
-        tell(s, "steward is told: %s m%u: %d %.*s", change_names[s->asked], s->host + 1, e->code,
-             (int)e->text.len, (const char *)e->text.at);
+        tell(s, "steward %u is told: %s m%u: %d %.*s", s->number, change_names[s->asked],
+             s->host + 1, e->code, (int)e->text.len, (const char *)e->text.at);
     if (e->code == RPC_OK) {
         if (s->must_fail && s->asked != LIST)
             fail(s, "to %s m%u was to be refused, and was not", change_names[s->asked],
@@ -553,12 +600,12 @@ static void ended(struct steward *s, const struct client_event *e)
     } else if (!is_expected(s, e))
         fail(s, "to %s m%u failed with %d: %.*s", change_names[s->asked], s->host + 1, e->code,
              (int)e->text.len, (const char *)e->text.at);
-    else if (e->code == RPC_UNAVAILABLE || e->code == RPC_DEADLINE_EXCEEDED)
+    else if (!is_refused(s, e))
         note_unknown(s);
     else
-        s->counts.refused += s->asked != LIST;
+        note_refused(s, e->text);
     s->replaces &= e->code == RPC_OK || s->asked != REMOVE;
-    bool at_once = rng_chance(&s->rng, 1, 4);
+    bool at_once = rng_chance(&s->rng, 1, 4) || !is_alone(s);
     bool is_change = s->asked != LIST;
     if (e->code != RPC_OK)
         leave(s);
@@ -599,10 +646,31 @@ static void connect_to_member(struct steward *s)
     timer_start(s->o.io->clock, &s->limit, CONNECT_MS_MAX * NS_PER_MS);
 }
 
+/* True: it waits for the moment that the operators have agreed on. One that comes too late for it
+ * asks at once. */
+static bool waits_for_others(struct steward *s)
+{
+    struct steward_fleet *fleet = s->o.fleet;
+    uint64_t now_ns = clock_now_ns(s->o.io->clock);
+
+    if (is_alone(s) || s->winding_down || !s->all_founded)
+        return false;
+    if (fleet->meet_ns == s->met_ns)
+        fleet->meet_ns = now_ns + rng_between(&s->rng, MEET_MS_MIN, MEET_MS_MAX) * NS_PER_MS;
+    if (now_ns < fleet->meet_ns) {
+        timer_start(s->o.io->clock, &s->timer, fleet->meet_ns - now_ns);
+        return true;
+    }
+    s->met_ns = fleet->meet_ns;
+    return false;
+}
+
 /* What it was told last is what it goes by; and the next list is from another member, mostly. */
 static void do_next(struct steward *s)
 {
     s->timer_due = false;
+    if (s->has_list && waits_for_others(s))
+        return;
     if (s->has_list && begin_change(s))
         return;
     if (s->has_list && rng_chance(&s->rng, 1, 2))
@@ -637,8 +705,10 @@ struct steward *steward_new(const struct steward_options *options)
     s->rng = options->rng;
     s->timer.on_time = on_time;
     s->limit.on_time = on_limit;
-    s->used = (1u << options->founders) - 1;
-    *s->o.endpoints = (struct steward_endpoints){s->used, s->used};
+    uint32_t founders = (1u << options->founders) - 1;
+    s->number = ++options->fleet->operators;
+    options->fleet->used |= founders;
+    *s->o.endpoints = (struct steward_endpoints){founders, founders};
     choose_server(s);
     wait_ms(s, PAUSE_MS_MAX);
     return s;

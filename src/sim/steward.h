@@ -1,5 +1,5 @@
 /*
- * steward: the operator who changes members in a simulated world.
+ * steward: an operator who changes members in a simulated world.
  *
  * It asks any member that it knows of, as a client does, for the list of members, and then for some
  * change to it: to add one, as a voter or a learner; to promote a learner, ready or not; to remove
@@ -17,6 +17,13 @@
  * one that leads is removed, it may stop before the other has heard, which then waits for ever,
  * in etcd as here.
  *
+ * Several operators ask at the same time, each at a member of its own choice, so raft gets changes
+ * while others are not applied. They share their machines (struct steward_fleet) and nothing else:
+ * no machine is added twice, and a voter is not removed if those whose removal anybody has asked
+ * for leave too few. They often agree on a moment to ask for something, so that their changes meet,
+ * with pauses in which leases get old. Three of four changes are updates: no check refuses an
+ * update, and it leaves the members as they are.
+ *
  * Not here   Machines (sim.c). What lists must be like (roster.h).
  */
 #pragma once
@@ -31,6 +38,16 @@ struct steward; /* opaque */
 /* Where clients find members: a bit for each machine. */
 struct steward_endpoints {
     uint32_t voters, all;
+};
+
+/* What operators know of their machines, mostly a bit for each. All zeroes at first. */
+struct steward_fleet {
+    unsigned operators;
+    uint32_t used;                        /* was asked for, whatever came of it */
+    uint32_t adds;                        /* of them, those of which nothing was heard */
+    uint32_t listed;                      /* was a member by the list of some operator */
+    uint64_t meet_ns;                     /* when all of them ask for their next change */
+    unsigned removals[CLIMATE_HOSTS_MAX]; /* asked for, and not refused */
 };
 
 /* By the number of the machine. */
@@ -51,6 +68,7 @@ struct steward_options {
     unsigned founders, hosts;
     struct rng rng;
     struct roster *roster;
+    struct steward_fleet *fleet;         /* lent; of all operators */
     struct steward_endpoints *endpoints; /* lent; as the last list has them */
     const struct steward_handlers *on;
     void *context;

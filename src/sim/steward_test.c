@@ -24,12 +24,14 @@ static struct machines refuse(unsigned host, const char *why)
     static const struct steward_handlers on = {.start = on_start};
     struct machines m = {0};
     struct roster roster = {0};
+    struct steward_fleet fleet = {0};
     struct steward_endpoints endpoints;
     struct fake_world *w = fake_world_new(test_seed());
     struct steward_options o = {.io = fake_world_io(w),
                                 .founders = 1,
                                 .hosts = 6,
                                 .roster = &roster,
+                                .fleet = &fleet,
                                 .endpoints = &endpoints,
                                 .on = &on,
                                 .context = &m};

@@ -420,6 +420,8 @@ static void wait_for_next(struct actor *a)
         actor_wait_ms(a, 0);
     else if (a->o.kind == ACTOR_OPERATOR)
         actor_wait_ms(a, OPERATOR_PAUSE_MS_MAX);
+    else if (l && a->o.renews_late)
+        actor_wait_between_ms(a, (uint64_t)l->ttl * 1000 - 200, (uint64_t)l->ttl * 1000 + 800);
     else if (l)
         actor_wait_between_ms(a, (uint64_t)l->ttl * 750, (uint64_t)l->ttl * 1000);
     else
