@@ -11,7 +11,7 @@
 #   make fuzz       every fuzzer for FUZZ_SECONDS (20) each, from FUZZ_SEED (0: another each time)
 #   make lint       formatting, includes, clang-tidy, and a warning-free build with clang
 #   make bench      micro-benchmarks
-#   make sim        whole clusters in the simulator, each told twice: SEED=1 RUNS=100
+#   make sim        whole clusters in the simulator, each run twice: SEED=1 RUNS=100
 #   make cluster-faults  three real members, killed, paused and cut off: ROUNDS=100 PARTITIONS=30
 #   make cluster-installs  the same for MINUTES=30, with a snapshot for some member every minute or so
 #   make cluster-failover  for how long nobody can write when the leader goes: KILLS=50 STOPS=20
@@ -189,7 +189,7 @@ bench: all
 SEED ?= 1
 RUNS ?= 100
 sim: $(BUILD)/cleat-sim
-	@$(BUILD)/cleat-sim --seed $(SEED) --runs $(RUNS) --replay
+	@$(BUILD)/cleat-sim --seed $(SEED) --runs $(RUNS) --replay $(SIM)
 
 # The same checks hold for real etcd: SERVER=build/peers/etcd. Nobody falls behind the log: it is kept.
 SERVER     ?= $(BUILD)/cleat

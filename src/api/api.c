@@ -21,6 +21,7 @@ struct api *api_open(const struct api_options *options)
     list_init(&a->busy);
     list_init(&a->waits);
     list_init(&a->bodies);
+    list_init(&a->stalled);
     list_init(&a->spare);
     a->leaderless_since_ms = UINT64_MAX;
     api_inner_open(&a->inner);
@@ -406,10 +407,11 @@ bool api_work(struct api *a, unsigned steps)
     api_body_end_pins(a);
     look_at_waits(a, looks);
     go_on(a, steps);
+    bool all_read = api_body_go_on(a);
     bool all_heard = api_inner_some(a, &inner);
     bool all_sent = api_watch_send_some(a, messages);
-    return all_sent && all_heard && list_empty(&a->busy) && a->unchecked_waits == 0 &&
-           list_empty(&a->needs) && !a->quota_exceeded && a->move_leader_to == 0;
+    return all_sent && all_heard && all_read && list_empty(&a->busy) && a->unchecked_waits == 0 &&
+           list_empty(&a->needs) && a->move_leader_to == 0;
 }
 
 void api_state_replaced(struct api *a, const struct api_state *state)

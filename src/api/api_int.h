@@ -221,6 +221,7 @@ struct api {
     struct list busy;    /* go on in slices */
     struct list waits;   /* for something that is looked at again and again */
     struct list bodies;  /* replies that are still being read, oldest first */
+    struct list stalled; /* of them, those whose next bytes could not be read when wanted */
     bool has_old_bodies; /* some of them may be read from a state that was replaced */
     size_t call_count, busy_count, wait_count, stream_count, unchecked_waits;
     struct api_signs signs;
@@ -406,8 +407,13 @@ void api_body_send_reply(struct call *c, struct reply *r);
 /* The same for a watcher's long events, which have taken so much of their stream's credit. */
 void api_body_send_long(struct call *c, struct buf *prefix, struct watch_long *events,
                         size_t credit);
-/* So many bytes of the call's oldest body are wanted. */
-void api_body_wanted(struct api *a, struct api_slot *slot, size_t max);
+/* At most so many bytes of the call's oldest body are wanted. How many were given; of none, the
+ * body is stalled. */
+size_t api_body_wanted(struct api *a, struct api_slot *slot, size_t max);
+/* Some of those that are stalled: because their store is cold, it is late, or the keys that they
+ * looked at were dead then. True: none is left. */
+bool api_body_go_on(struct api *a);
+
 /* Nobody wants the bodies of this call any more. */
 void api_body_drop(struct api_slot *slot);
 /* Gives up replies that have held up a compaction for too long. */

@@ -7,8 +7,11 @@
 
 /* Either a reply whose bulk is in the store, or the events of one huge revision. */
 struct body {
-    struct list link;  /* a->bodies, oldest first */
-    struct body *next; /* of the same call */
+    struct list link;    /* a->bodies, oldest first */
+    struct list stalled; /* a->stalled, if nothing could be read when rpc wanted some of it, */
+    size_t wanted;       /* and how much that was */
+    uint64_t call;       /* its number on the line */
+    struct body *next;   /* of the same call */
     uint64_t left;
 
     struct reply reply;
@@ -32,8 +35,10 @@ static struct body *body_new(struct call *c, uint64_t total_bytes)
         at = &(*at)->next;
     *at = b;
     b->left = total_bytes;
+    b->call = c->base.rpc;
     b->started_ms = a->facts->now_ms;
     list_init(&b->link);
+    list_init(&b->stalled);
     list_push_back(&a->bodies, &b->link);
     if (c->is_stream)
         api_count_sent(c, total_bytes);
@@ -50,6 +55,7 @@ static void body_end(struct api_slot *slot)
 
     slot->bodies = b->next;
     list_remove(&b->link);
+    list_remove(&b->stalled);
     reply_free(&b->reply);
     watch_long_end(b->events);
     buf_free(&b->rest);
@@ -117,29 +123,52 @@ static void break_off(struct api *a, struct api_slot *slot, enum err why)
         api_call_end(slot->call);
 }
 
-void api_body_wanted(struct api *a, struct api_slot *slot, size_t max)
+size_t api_body_wanted(struct api *a, struct api_slot *slot, size_t max)
 {
     struct body *b = slot->bodies;
     struct buf chunk = {0};
 
     if (!b)
-        return; /* it was broken off when this was on its way */
+        return 0; /* it was broken off when this was on its way */
     assert(max <= b->left);
     buf_reserve(&chunk, max);
     enum err e = read_some(b, max, &chunk);
     if (e != ERR_OK) {
         buf_free(&chunk);
         break_off(a, slot, e);
-        return;
+        return 0;
     }
     assert(chunk.len <= max);
-    b->left -= chunk.len;
+    if (chunk.len == 0 && b->left > 0) {
+        buf_free(&chunk);
+        b->wanted = max;
+        list_push_back(&a->stalled, &b->stalled);
+        return 0;
+    }
+    size_t given = chunk.len;
+    b->left -= given;
     size_t credit = b->left == 0 ? b->credit : 0;
     if (b->left == 0)
         body_end(slot);
     rpc_line_chunk(api_line_of(a, slot->id), slot->id, &chunk);
     if (credit > 0 && slot->call)
         slot->call->on->sent(slot->call, credit);
+    return given;
+}
+
+/* A look at one that is still stalled costs little; what is read is bounded in each turn. */
+bool api_body_go_on(struct api *a)
+{
+    size_t bytes = 0;
+
+    for (unsigned looks = API_STALLED_LOOKS; looks > 0 && bytes < API_STALLED_BYTES; looks--) {
+        struct list *link = api_can_reply(a) ? list_pop_front(&a->stalled) : NULL;
+        if (!link)
+            break;
+        const struct body *b = container_of(link, struct body, stalled);
+        bytes += api_body_wanted(a, api_slot_of(a, b->call), b->wanted);
+    }
+    return list_empty(&a->stalled);
 }
 
 void api_body_drop(struct api_slot *slot)

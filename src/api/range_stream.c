@@ -103,6 +103,8 @@ static void read_chunk(struct range_stream *s, size_t max, struct buf *out)
         s->sent += out->len - before;
         found += count_kvs(bytes_of(out->at + before, out->len - before));
         looked += steps;
+        if (s->scan->is_paused)
+            return;
     }
 }
 
@@ -157,6 +159,8 @@ static bool send_step(struct call *c, unsigned steps)
             api_call_finish(c, is_outdated ? RESULT_AUTH_OLD_REVISION : RESULT_OK);
             return true;
         }
+        if (c->chunks.scan->is_paused)
+            return false;
     }
     return false;
 }

@@ -141,20 +141,31 @@ static bool needs_store(const struct pb_compare *c)
     return c->target == PB_TARGET_VALUE || c->target == PB_TARGET_LEASE;
 }
 
-static bool holds_for_key(struct work *w, const struct pb_compare *c, unsigned *steps)
+/* One compare of one key; true when it is settled, which a cold store may delay. */
+static bool compare_key_some(struct work *w, const struct pb_compare *c, unsigned *steps,
+                             bool *result)
 {
+    struct mvcc *m = w->apply->o.mvcc;
     struct keyindex_found found;
     struct pb_key_value kv;
 
-    if (!mvcc_find(w->apply->o.mvcc, c->key, w->base, &found))
-        return holds_for_nothing(c);
+    if (!mvcc_find(m, c->key, w->base, &found)) {
+        *result = holds_for_nothing(c);
+        return true;
+    }
     if (needs_store(c)) {
+        if (!mvcc_is_at_hand(m, found.mod)) {
+            *steps = 0;
+            return false;
+        }
         spend_bytes(steps, found.length);
-        return apply_read_kv(w->apply, found.mod, &w->chunk, &kv) && holds(c, &kv);
+        *result = apply_read_kv(w->apply, found.mod, &w->chunk, &kv) && holds(c, &kv);
+        return true;
     }
     kv = (struct pb_key_value){
         .create_revision = found.created, .mod_revision = found.mod.main, .version = found.version};
-    return holds(c, &kv);
+    *result = holds(c, &kv);
+    return true;
 }
 
 /* The keys that one chunk has brought, each behind its tag and length. */
@@ -224,6 +235,8 @@ static bool compare_range_some(struct work *w, const struct pb_compare *c, unsig
         spend_chunk(steps, w->chunk.len, last);
         if (last || !*result)
             return true;
+        if (w->compared.is_paused)
+            *steps = 0;
     }
     return false;
 }
@@ -238,11 +251,10 @@ static bool compares_some(struct work *w, unsigned *steps, bool *result)
         const struct pb_compare *c = &txn->compare.at[w->compare_at];
         if (*steps == 0)
             return false;
-        w->ranges += !w->compare_open; /* the first time */
-        if (c->range_end.len == 0)
-            *result = holds_for_key(w, c, steps);
-        else if (!compare_range_some(w, c, steps, result))
+        if (c->range_end.len == 0 ? !compare_key_some(w, c, steps, result)
+                                  : !compare_range_some(w, c, steps, result))
             return false;
+        w->ranges++;
         close_compared(w);
         spend(steps, 1);
         if (!*result)

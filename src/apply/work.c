@@ -196,7 +196,7 @@ static bool execute_range(struct work *w, const struct pb_range_request *r, unsi
 static void respond_prev_kv(struct work *w, const struct pb_put_request *p, struct revision before,
                             const struct keyindex_found *found)
 {
-    if (reply_takes_inline(w->reply, found->length)) {
+    if (reply_takes_inline(w->reply, found->length) && mvcc_is_at_hand(mvcc_of(w), found->mod)) {
         size_t mark = reply_mark(w->reply);
         mvcc_read_kv(mvcc_of(w), found->mod, reply_text(w->reply));
         reply_added(w->reply);
@@ -238,6 +238,10 @@ static bool execute_put(struct work *w, const struct pb_put_request *p, unsigned
     /* What was there is looked up before the put, and what is kept of it lies in `chunk` until mvcc
      * has copied it. */
     bool alive = (keeps || shows) && mvcc_find(m, p->key, before, &found);
+    if (keeps && alive && !mvcc_is_at_hand(m, found.mod)) {
+        *steps = 0;
+        return false;
+    }
     if (keeps && alive && !keep_old(w, p, found.mod, &value, &lease))
         return false;
     spend_bytes(steps, (keeps && alive ? found.length : 0) + p->key.len + value.len);

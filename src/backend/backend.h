@@ -343,6 +343,9 @@ void backend_cursor_close(struct backend_cursor *c);
 MUST_CHECK enum err backend_cursor_next(struct backend_cursor *c, struct bytes *key,
                                         struct bytes *value);
 
+/* A hint to the system: what is looked at lies here and there, and memory is short; or no more. */
+void backend_read_randomly(struct backend *b, bool randomly);
+
 /* Asserts that no view of the core thread is open: called at the end of every turn. */
 void backend_turn_ended(const struct backend *b);
 

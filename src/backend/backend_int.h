@@ -37,6 +37,9 @@ struct store_ops {
     enum err (*cursor_next)(struct store_cursor *c, struct bytes *key, struct bytes *value);
     void (*cursor_close)(struct store_cursor *c);
 
+    /* A hint: pages are read here and there from now on, and not in a row; or no more. */
+    void (*read_randomly)(struct store *s, bool randomly);
+
     enum err (*begin)(struct store *s);
     enum err (*put)(struct store *s, enum bucket bucket, struct bytes key, struct bytes value);
     enum err (*remove)(struct store *s, enum bucket bucket, struct bytes key);

@@ -502,5 +502,6 @@ static const struct store_ops ops = {
     .abort = lmdb_abort,
     .copy_open = copy_open,
     .copy_adopt = copy_adopt,
+    .read_randomly = lmdb_read_randomly,
     .close = close_store,
 };

@@ -235,6 +235,10 @@ void lmdb_resident_open(struct lmdb_resident *m);
 void lmdb_resident_close(struct lmdb_resident *m);
 void lmdb_resident_tell(struct lmdb_resident *m, struct lmdb_touched *t);
 
+/* A fault reads the pages around its own, too: up to 128 KiB. That is for the best where they are
+ * used next or stay, and in the way of everybody else's reads and syncs where they do neither. */
+void lmdb_read_randomly(struct store *s, bool randomly);
+
 /* After a commit with this many changes at unknown places. */
 void lmdb_resident_committed(struct lmdb_resident *m, struct lmdb_touched *t, size_t jumps,
                              uint64_t file_bytes);

@@ -200,3 +200,11 @@ void lmdb_resident_committed(struct lmdb_resident *m, struct lmdb_touched *t, si
     t->high = file_bytes < m->map_bytes ? (size_t)file_bytes : m->map_bytes;
     lmdb_resident_tell(m, t);
 }
+
+void lmdb_read_randomly(struct store *s, bool randomly)
+{
+    const struct lmdb_resident *m = &lmdb_store(s)->resident;
+
+    if (m->map) /* a hint: if it is refused, more is read than is needed, as before */
+        (void)madvise(m->map, m->map_bytes, randomly ? MADV_RANDOM : MADV_NORMAL);
+}

@@ -576,6 +576,12 @@ static void close_store(struct store *base)
     mem_free(s);
 }
 
+static void read_randomly(struct store *s, bool randomly)
+{
+    (void)s;
+    (void)randomly; /* there is nothing to be read from */
+}
+
 static const struct store_ops ops = {
     .reader_open = reader_open,
     .reader_close = reader_close,
@@ -591,5 +597,6 @@ static const struct store_ops ops = {
     .abort = abort_writing,
     .copy_open = copy_open,
     .copy_adopt = copy_adopt,
+    .read_randomly = read_randomly,
     .close = close_store,
 };

@@ -92,6 +92,13 @@ void backend_view_close(struct backend_view *v)
     v->backend = NULL;
 }
 
+void backend_read_randomly(struct backend *b, bool randomly)
+{
+    pthread_mutex_lock(&b->lock);
+    b->store->ops->read_randomly(b->store, randomly);
+    pthread_mutex_unlock(&b->lock);
+}
+
 /* What the newest batch says that knows the key; NULL if none does. */
 static const struct batch_version *find_in_batches(const struct backend_view *v, enum bucket bucket,
                                                    struct bytes key)

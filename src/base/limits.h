@@ -242,6 +242,12 @@ enum {
     MVCC_HASH_STEP_BYTES = 4096, /* so much of a value costs as much as one more entry: whoever
                                   * reads it has its checksum computed */
     MVCC_TOMBSTONE_STEP_BYTES = 4096, /* of a key that is deleted, the same */
+    MVCC_LOOKS = 8,                   /* at stored KeyValues, between two looks at the clock */
+    MVCC_WARMUP_KEYS = 64,            /* that a worker reads in one go, of a cold store */
+    MVCC_WARMUP_BYTES = 256 * 1024,   /* of them, and of history; one more than that at most */
+    MVCC_WARM_VALUE_BYTES_MAX = 512 * 1024, /* of a value that is copied, */
+    MVCC_WARM_BYTES_MAX = 4 * 1024 * 1024,  /* and of all copies that are kept */
+    MVCC_WARMUP_ENTRIES = 1024,             /* of history */
 };
 
 /* --- watch --------------------------------------------------------------------------------- */
@@ -490,6 +496,8 @@ enum {
 enum {
     API_FIRST_STEPS = 64,              /* of a read, at once: nearly all are done then */
     API_READ_STEPS = 500,              /* of a read that takes longer, in one slice */
+    API_STALLED_LOOKS = 256,           /* at replies that could not be read, in one turn, */
+    API_STALLED_BYTES = 512 * 1024,    /* and how much of them may be read then */
     API_CLIENT_VERSIONS_MAX = 16,      /* that are counted apart: a client says what it likes */
     API_CLIENT_VERSION_BYTES_MAX = 31, /* and as long */
     API_SPARE_CALLS_MAX = 1024,
@@ -514,18 +522,32 @@ static_assert(2 * API_TXN_OPS_DEFAULT + 3 <= PB_DEPTH_MAX, "nested, and what res
 /* --- server -------------------------------------------------------------------------------- */
 
 enum {
+    WARMING_THREADS = 3,      /* that read for a core thread that must not wait for the disk */
+    WARMING_COLD_MS = 1000,   /* after the last fault the store counts as warm */
+    WARMING_SUSPECT_US = 300, /* after which somebody asks whether there were faults */
+    WARMING_PAUSE_US = 1000,  /* until slices that wait look again, if nothing has woken them */
+};
+
+enum {
     TURN_EVENTS_MAX = 4096,    /* of the inbox, in one turn */
     TURN_EVENTS_US = 1000,     /* and for how long */
     TURN_PEERS_MAX = 4096,     /* messages of other members, without entries */
-    TURN_PEERS_US = 500,       /* of hearing them */
+    TURN_PEERS_US = 500,       /* of hearing them, */
+    TURN_PEERS_LOOK = 64,      /* with a look at the clock after so many */
     TURN_CALLS_MAX = 1024,     /* of clients */
     TURN_CALLS_US = 1000,      /* of hearing them; one takes a few milliseconds at most */
     TURN_APPLY_US = 1500,      /* of applying; an entry takes at most a slice more */
     TURN_PROPOSALS_MAX = 4096, /* in one raft append */
-    TURN_WATCH_STEPS = 2000,   /* of catching up those who lag: about half a millisecond */
-    STOP_GRACE_MS = 1000,      /* for calls under way */
-    LEAVE_DELAY_MS = 1000,     /* from a member's removal to its stop; etcd's */
-    SKIP_TICKS_MS = 5000,      /* after the start: so long a member may hurry */
+    TURN_SLOW_US = 20000,      /* a turn that takes longer is counted as slow */
+    /* By then, counted from the turn's beginning, these end, having done something. In the order in
+     * which they come, so that none takes all the time of the next. */
+    TURN_FLOW_US = 3000,     /* reading what clients can take of their replies */
+    TURN_READS_US = 7000,    /* reads that were confirmed */
+    TURN_SLICES_US = 10000,  /* slices */
+    TURN_WATCH_STEPS = 2000, /* of catching up those who lag: about half a millisecond */
+    STOP_GRACE_MS = 1000,    /* for calls under way */
+    LEAVE_DELAY_MS = 1000,   /* from a member's removal to its stop; etcd's */
+    SKIP_TICKS_MS = 5000,    /* after the start: so long a member may hurry */
 
     PENDING_QUEUE_BYTES_MAX = 16 * MIB, /* of proposals: then clients are not heard for a while */
     PENDING_QUEUE_MAX = 4 * TURN_PROPOSALS_MAX,
@@ -624,6 +646,9 @@ static_assert(SNAPFILE_BYTES_MAX <= PB_MESSAGE_BYTES_MAX, "a .snap file decodes 
  * What one part of it takes in, the next can take on. */
 static_assert(TURN_EVENTS_US + TURN_PEERS_US + TURN_CALLS_US + TURN_APPLY_US <= 5000,
               "heartbeats are on time");
+static_assert(TURN_FLOW_US + TURN_CALLS_US + TURN_APPLY_US < TURN_READS_US, "reads have time left");
+static_assert(TURN_READS_US < TURN_SLICES_US, "and so have slices");
+static_assert(TURN_SLICES_US <= TURN_SLOW_US / 2, "slices that end early leave no slow turn");
 static_assert((int)NET_READ_BUFFERS_MAX <= (int)TURN_EVENTS_MAX,
               "a turn can look at all that was read");
 static_assert(PEER_CONNS_MAX <= PEER_QUESTIONS_MAX, "a question of each connection can wait");
@@ -671,6 +696,8 @@ static_assert(LMDB_TELL_BYTES <= LMDB_LET_GO_BYTES, "a thread tells before it is
 static_assert(MVCC_RANGE_TOMBSTONE_KEYS_MIN <= MVCC_CHANGES_MAX,
               "a delete that is done on the spot can be shown change by change");
 static_assert(MVCC_SLICE_STEPS <= MVCC_RANGE_TOMBSTONE_KEYS_MIN, "and takes two slices or so");
+static_assert(MVCC_WARMUP_BYTES + MVCC_WARM_VALUE_BYTES_MAX <= MVCC_WARM_BYTES_MAX / 4,
+              "what workers have read last is kept until it is used");
 static_assert(WATCH_BATCH_BYTES <= WATCH_CHUNK_BYTES_MAX, "a chunk holds a batch");
 static_assert(WATCH_SPARE_BYTES_MAX <= WATCH_CHUNK_BYTES_MAX, "what is kept is part of one");
 static_assert(WATCH_GATHER_MS + WATCH_PROMPT_MS < WATCH_FLOOR_MS, "a grace has time to be used");

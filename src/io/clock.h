@@ -29,6 +29,7 @@ struct clock_ops {
     uint64_t (*now_ns)(struct clock *c); /* from any thread */
     uint64_t (*busy_ns)(struct clock *c);
     uint64_t (*wall_ns)(struct clock *c);
+    uint64_t (*faults)(struct clock *c);
 
     /* Call clock_alarmed at this time or a little later. Replaces the alarm set before. */
     void (*set_alarm)(struct clock *c, uint64_t at_ns);
@@ -61,6 +62,13 @@ static inline uint64_t clock_now_ns(struct clock *c)
 static inline uint64_t clock_busy_ns(struct clock *c)
 {
     return c->ops->busy_ns(c);
+}
+
+/* How often the thread that asks has waited for a page to be read from a disk: its major faults. It
+ * costs a system call. */
+static inline uint64_t clock_faults(struct clock *c)
+{
+    return c->ops->faults(c);
 }
 
 /* Since 1970 began, in UTC. */

@@ -36,6 +36,13 @@ static uint64_t busy_ns(struct clock *base)
     return 0;
 }
 
+/* Nor are there any disks behind memory. */
+static uint64_t faults(struct clock *base)
+{
+    (void)base;
+    return 0;
+}
+
 static uint64_t wall_ns(struct clock *base)
 {
     struct fake_clock *c = container_of(base, struct fake_clock, base);
@@ -72,7 +79,12 @@ static void on_alarm(struct fake_task *t)
 void fake_clock_init(struct fake_clock *c, struct fake_time *time, struct inbox *inbox)
 {
     static const struct clock_ops ops = {
-        .now_ns = now_ns, .busy_ns = busy_ns, .wall_ns = wall_ns, .set_alarm = set_alarm};
+        .now_ns = now_ns,
+        .busy_ns = busy_ns,
+        .wall_ns = wall_ns,
+        .faults = faults,
+        .set_alarm = set_alarm,
+    };
 
     *c = (struct fake_clock){.time = time,
                              .alarm.run = on_alarm,
@@ -350,6 +362,7 @@ struct fake_world *fake_world_new(uint64_t seed)
         .resolver = &w->resolver.base,
         .workers = &w->workers.base,
         .store_worker = &w->store_worker.base,
+        .store_readers = &w->workers.base,
         .handshakes = &w->workers.base,
     };
     fake_wire_limit(w->io.net, &w->fds);

@@ -24,10 +24,12 @@ struct io {
     struct net *net;
     struct resolver *resolver;
     struct workers *workers;
-    struct workers *store_worker; /* one thread, for the page store alone: a commit never waits
-                                     behind somebody's long computation */
-    struct workers *handshakes;   /* for steps of TLS handshakes alone: nobody who connects waits
-                                     for the hash of a store */
+    struct workers *store_worker;  /* one thread, for the page store alone: a commit never waits
+                                      behind somebody's long computation */
+    struct workers *store_readers; /* WARMING_THREADS, for reading the page store alone: nobody who
+                                      waits for a page waits for the hash of a store */
+    struct workers *handshakes;    /* for steps of TLS handshakes alone: nobody who connects waits
+                                      for the hash of a store */
     struct io_thread *const *threads; /* thread.h; for connections beside the core's */
     unsigned thread_count;
     void (*look_at_process)(struct process_sample *out); /* process.h; NULL: there is none */

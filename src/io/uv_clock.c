@@ -2,6 +2,9 @@
 #include "base/list.h"
 #include "io/uv_int.h"
 
+#include <errno.h>
+#include <string.h>
+#include <sys/resource.h>
 #include <time.h>
 
 static uint64_t now_ns(struct clock *c)
@@ -19,6 +22,15 @@ static uint64_t busy_ns(struct clock *c)
     return (uint64_t)busy.tv_sec * NS_PER_S + (uint64_t)busy.tv_nsec;
 }
 
+uint64_t thread_faults(void)
+{
+    struct rusage usage;
+
+    if (getrusage(RUSAGE_THREAD, &usage) != 0)
+        fatal("getrusage: %s", strerror(errno));
+    return (uint64_t)usage.ru_majflt;
+}
+
 static uint64_t wall_ns(struct clock *c)
 {
     struct timespec now;
@@ -27,6 +39,12 @@ static uint64_t wall_ns(struct clock *c)
     if (clock_gettime(CLOCK_REALTIME, &now) != 0)
         fatal("cannot read the wall clock");
     return (uint64_t)now.tv_sec * NS_PER_S + (uint64_t)now.tv_nsec;
+}
+
+static uint64_t faults(struct clock *c)
+{
+    (void)c;
+    return thread_faults();
 }
 
 static void on_alarm(uv_timer_t *alarm)
@@ -50,7 +68,12 @@ static void set_alarm(struct clock *base, uint64_t at_ns)
 void real_clock_open(struct real_clock *c, uv_loop_t *uv, struct inbox *inbox)
 {
     static const struct clock_ops ops = {
-        .now_ns = now_ns, .busy_ns = busy_ns, .wall_ns = wall_ns, .set_alarm = set_alarm};
+        .now_ns = now_ns,
+        .busy_ns = busy_ns,
+        .wall_ns = wall_ns,
+        .faults = faults,
+        .set_alarm = set_alarm,
+    };
 
     clock_init(&c->base, &ops, inbox);
     int error = uv_timer_init(uv, &c->alarm);

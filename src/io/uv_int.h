@@ -46,6 +46,9 @@ struct real_clock {
     uv_timer_t alarm;
 };
 
+/* Major faults of the calling thread (clock.h). */
+uint64_t thread_faults(void);
+
 void real_clock_open(struct real_clock *c, uv_loop_t *uv, struct inbox *inbox);
 void real_clock_close(struct real_clock *c);
 void real_entropy_open(struct entropy *e);

@@ -30,7 +30,7 @@ struct loop {
     struct real_disk disk;
     struct real_net net;
     struct real_resolver resolver;
-    struct real_workers workers, store_worker, handshakes;
+    struct real_workers workers, store_worker, store_readers, handshakes;
     struct watched_signal signals[LOOP_SIGNALS_MAX];
     unsigned signal_count;
     struct io_thread *threads[IO_THREADS_MAX];
@@ -187,6 +187,7 @@ enum err loop_open(const struct loop_options *options, struct loop **out)
     l->io.disk = &l->disk.base;
     l->io.workers = &l->workers.base;
     l->io.store_worker = &l->store_worker.base;
+    l->io.store_readers = &l->store_readers.base;
     l->io.look_at_process = process_look;
     l->io.files_max = files_max;
 
@@ -196,6 +197,8 @@ enum err loop_open(const struct loop_options *options, struct loop **out)
                               options->worker_threads ? options->worker_threads : 1, 0);
     if (e == ERR_OK)
         e = real_workers_open(&l->store_worker, &l->inbox, "store", 1, 0);
+    if (e == ERR_OK)
+        e = real_workers_open(&l->store_readers, &l->inbox, "store-reader", WARMING_THREADS, 0);
     if (e == ERR_OK)
         e = real_workers_open(&l->handshakes, &l->inbox, "handshake", LOOP_HANDSHAKE_THREADS,
                               LOOP_HANDSHAKE_NICE);
@@ -303,6 +306,7 @@ void loop_close(struct loop *l)
     real_disk_close(&l->disk);
     real_workers_close(&l->workers);
     real_workers_close(&l->store_worker);
+    real_workers_close(&l->store_readers);
     for (unsigned i = 0; i < l->signal_count; i++)
         uv_close((uv_handle_t *)&l->signals[i].handle, NULL);
     uv_close((uv_handle_t *)&l->before_waiting, NULL);

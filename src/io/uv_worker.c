@@ -38,10 +38,17 @@ static uint64_t now_ns(struct workers *base)
     return uv_hrtime();
 }
 
+static uint64_t faults(struct workers *base)
+{
+    (void)base;
+    return thread_faults();
+}
+
 enum err real_workers_open(struct real_workers *w, struct inbox *inbox, const char *name,
                            unsigned threads, int nice)
 {
-    *w = (struct real_workers){.base = {.submit = submit, .now_ns = now_ns}, .inbox = inbox};
+    *w = (struct real_workers){.base = {.submit = submit, .now_ns = now_ns, .faults = faults},
+                               .inbox = inbox};
     w->crew = &w->own;
     return crew_open(&w->own, name, threads, nice);
 }
@@ -49,7 +56,10 @@ enum err real_workers_open(struct real_workers *w, struct inbox *inbox, const ch
 void real_workers_share(struct real_workers *w, struct inbox *inbox, struct real_workers *of)
 {
     *w = (struct real_workers){
-        .base = {.submit = submit, .now_ns = now_ns}, .inbox = inbox, .crew = of->crew};
+        .base = {.submit = submit, .now_ns = now_ns, .faults = faults},
+        .inbox = inbox,
+        .crew = of->crew,
+    };
 }
 
 void real_workers_close(struct real_workers *w)

@@ -29,6 +29,7 @@ struct job {
 struct workers {
     void (*submit)(struct workers *w, struct job *j);
     uint64_t (*now_ns)(struct workers *w); /* NULL: time stands still */
+    uint64_t (*faults)(struct workers *w); /* NULL: there are none */
 };
 
 /* For run, which has no clock: how long something takes is the difference of two of these. Of a job
@@ -36,6 +37,12 @@ struct workers {
 static inline uint64_t job_now_ns(const struct job *j)
 {
     return j->workers && j->workers->now_ns ? j->workers->now_ns(j->workers) : 0;
+}
+
+/* The same for major faults of the thread it runs on (clock.h). */
+static inline uint64_t job_faults(const struct job *j)
+{
+    return j->workers && j->workers->faults ? j->workers->faults(j->workers) : 0;
 }
 
 /* Never fails, never blocks. The job belongs to the workers until on_done. */

@@ -144,34 +144,36 @@ static bool hash_entry(struct mvcc *m, struct mvcc_hash *h, struct bytes key, st
     return true;
 }
 
-static bool hash_walk(struct mvcc *m, struct mvcc_hash *h, struct backend_view *v, unsigned steps)
+static bool hash_walk(struct mvcc *m, struct mvcc_hash *h, struct mvcc_history *from,
+                      unsigned steps)
 {
-    struct revision_key space;
-    struct backend_cursor c;
     struct bytes key, value;
     bool ended = false;
 
-    backend_cursor_open(v, BUCKET_KEY, revision_encode(h->next, false, &space), &c);
     while (steps > 0 && !ended) {
-        enum err e = backend_cursor_next(&c, &key, &value);
+        enum err e = mvcc_history_next(from, &key, &value);
+        if (e == ERR_NOT_FOUND)
+            return false; /* of the copies: the next call asks for more of them */
         if (e == ERR_CORRUPT)
-            mvcc_walk_damage(m, v);
+            mvcc_walk_damage(m, &from->view);
         ended = e != ERR_OK || !hash_entry(m, h, key, value);
         mvcc_spend(&steps, 1 + (ended ? 0 : mvcc_read_cost(value.len)));
+        if (mvcc_is_late(m))
+            steps = 0;
     }
-    backend_cursor_close(&c);
     return ended;
 }
 
 static bool hash_some(struct mvcc *m, struct mvcc_hash *h, unsigned steps)
 {
-    struct backend_view v;
+    struct mvcc_history from;
 
     if (!h->has_keep && !find_keep(m, h, &steps))
         return false;
-    backend_view_open(m->backend, &v);
-    bool ended = hash_walk(m, h, &v, steps);
-    backend_view_close(&v);
+    if (!mvcc_history_open(m, h->next, h->at_once, &from))
+        return false;
+    bool ended = hash_walk(m, h, &from, steps);
+    mvcc_history_close(&from);
     if (h->keep_of_other == h->keep)
         h->other = h->hash;
     return ended;

@@ -42,30 +42,30 @@ static enum show_result show(struct mvcc *m, struct bytes key, struct bytes valu
     return SHOWN;
 }
 
-static bool walk(struct mvcc *m, struct backend_view *v, struct revision *next, unsigned *steps,
+static bool walk(struct mvcc *m, struct mvcc_history *h, struct revision *next, unsigned *steps,
                  mvcc_visit *visit, void *context)
 {
-    struct revision_key space;
-    struct backend_cursor c;
     struct bytes key, value;
     int64_t end = mvcc_history_end(m, next->main);
     enum show_result o = SHOWN;
 
-    backend_cursor_open(v, BUCKET_KEY, revision_encode(*next, false, &space), &c);
     while (*steps > 0 && o == SHOWN) {
         value = (struct bytes){0};
-        enum err e = backend_cursor_next(&c, &key, &value);
+        enum err e = mvcc_history_next(h, &key, &value);
         if (e == ERR_OK) {
             o = show(m, key, value, visit, context, end, next);
         } else if (e == ERR_END) {
             o = BEYOND;
+        } else if (e == ERR_NOT_FOUND) {
+            return false; /* of the copies: the next call asks for more of them */
         } else {
-            mvcc_walk_damage(m, v);
+            mvcc_walk_damage(m, &h->view);
             o = DAMAGED;
         }
         mvcc_spend(steps, 1 + mvcc_read_cost(value.len));
+        if (mvcc_is_late(m))
+            *steps = 0;
     }
-    backend_cursor_close(&c);
     return o == BEYOND;
 }
 
@@ -81,15 +81,18 @@ int64_t mvcc_history_end(const struct mvcc *m, int64_t next)
 bool mvcc_history_some(struct mvcc *m, struct revision *next, unsigned *steps, mvcc_visit *visit,
                        void *context)
 {
-    struct backend_view v;
+    struct mvcc_history h;
     /* The floor may stand right behind an earlier compaction, at whose revision one may read. */
     assert(next->main >= m->compact_revision || next->main >= m->history_floor - 1);
     assert(next->main >= 0);
 
     if (next->main > mvcc_history_end(m, next->main))
         return true;
-    backend_view_open(m->backend, &v);
-    bool all = walk(m, &v, next, steps, visit, context);
-    backend_view_close(&v);
+    if (!mvcc_history_open(m, *next, false, &h)) {
+        *steps = 0;
+        return false;
+    }
+    bool all = walk(m, &h, next, steps, visit, context);
+    mvcc_history_close(&h);
     return all;
 }

@@ -191,6 +191,9 @@ void keyindex_cursor_open(struct keyindex *ix, const struct key_range *range, st
                           bool backwards, struct keyindex_cursor *c);
 void keyindex_cursor_close(struct keyindex_cursor *c); /* again is fine */
 
+/* Another one that stands where c does; for whoever wants to look ahead. */
+void keyindex_cursor_copy(const struct keyindex_cursor *c, struct keyindex_cursor *out);
+
 /* Looks at no more than *steps records, dead ones count too, and lowers *steps. True and *out;
  * false with *steps 0: perhaps not at the end, go on later; false otherwise: the end. */
 bool keyindex_cursor_next(struct keyindex_cursor *c, unsigned *steps, struct keyindex_found *out);

@@ -92,6 +92,13 @@ void keyindex_cursor_close(struct keyindex_cursor *c)
     *c = (struct keyindex_cursor){.ended = true};
 }
 
+void keyindex_cursor_copy(const struct keyindex_cursor *c, struct keyindex_cursor *out)
+{
+    *out = *c;
+    out->last = (struct buf){0};
+    buf_append(&out->last, buf_bytes(&c->last));
+}
+
 static void stand_before(struct keyindex_cursor *c, struct bytes key, bool behind_it)
 {
     bool found;

@@ -3,7 +3,9 @@
  *
  * Each question is answered by the model when it is asked, byte for byte, and mvcc's answer, which
  * comes in chunks while the store moves on, is compared with that at its end. Commits are run and
- * reported at random moments; a crash takes the model back to the last entry that was kept.
+ * reported at random moments; a crash takes the model back to the last entry that was kept. In
+ * every second world the store is cold at times, and a worker reads for the slices, at its own
+ * pace.
  */
 #include "mvcc/mvcc_rig_test.h"
 
@@ -43,7 +45,10 @@ struct hashing {
 
 struct world {
     struct mvcc_rig rig;
-    struct rng rng;
+    struct rng rng, cold_rng;
+    struct mvcc_warmup warmup; /* what a worker has in hand */
+    bool gets_cold, has_warmup, is_read;
+    size_t warmups;
     struct written events[EVENTS_MAX];
     size_t event_count;
     int64_t revision; /* published */
@@ -632,8 +637,10 @@ static void walk_history(struct world *w)
 
     while (h.next < w->event_count && revision_compare(w->events[h.next].at, next) < 0)
         h.next++;
-    while (!mvcc_history_some(w->rig.m, &next, &(unsigned){5}, visit, &h))
-        ;
+    for (struct revision before = next;
+         !mvcc_history_some(w->rig.m, &next, &(unsigned){5}, visit, &h); before = next)
+        if (!mvcc_rig_warm(&w->rig) && revision_compare(before, next) == 0)
+            mvcc_set_cold(w->rig.m, false); /* it would wait for a commit, or for the worker */
     int64_t end = mvcc_history_end(w->rig.m, next.main);
     int64_t settled = mvcc_unsettled_revision(w->rig.m);
     CHECK_EQ(end, next.main <= settled && settled <= w->revision ? settled - 1 : w->revision);
@@ -715,8 +722,40 @@ static void forget_after(struct world *w, uint64_t entry)
     w->revision = w->event_count ? w->events[w->event_count - 1].at.main : 1;
 }
 
+/* --- a cold store ------------------------------------------------------------------------- */
+
+static void drop_warmup(struct world *w)
+{
+    if (w->has_warmup)
+        mvcc_warmup_drop(&w->warmup);
+    w->has_warmup = false;
+}
+
+/* Between any two steps: a worker takes something, reads it, and is heard of. */
+static void work_on_cold(struct world *w)
+{
+    unsigned die = (unsigned)rng_below(&w->cold_rng, 100);
+
+    if (!w->gets_cold)
+        return;
+    if (die < 2) {
+        mvcc_set_cold(w->rig.m, !mvcc_is_cold(w->rig.m));
+    } else if (die < 60 && !w->has_warmup) {
+        w->has_warmup = mvcc_take_warmup(w->rig.m, die < 10, &w->warmup);
+        w->is_read = false;
+    } else if (die < 80 && w->has_warmup && !w->is_read) {
+        mvcc_warmup_read(&w->warmup);
+        w->is_read = true;
+    } else if (w->has_warmup && w->is_read) {
+        mvcc_warmed(&w->warmup);
+        w->has_warmup = false;
+        w->warmups++;
+    }
+}
+
 static void crash(struct world *w)
 {
+    drop_warmup(w);
     close_all(w);
     mvcc_delete_range_end(&w->deleting);
     w->in_delete = false;
@@ -729,6 +768,7 @@ static void reopen(struct world *w)
 {
     if (w->in_delete)
         return;
+    drop_warmup(w);
     close_all(w);
     mvcc_rig_reopen(&w->rig);
     check_leases(w);
@@ -776,38 +816,50 @@ static void step(struct world *w)
     CHECK_EQ(w->rig.damage.len, 0);
 }
 
-/* How many hashes of compactions were recalled. */
-static size_t episode(enum backend_rig_kind kind, uint64_t seed, unsigned steps)
+struct told {
+    size_t recalled; /* hashes of compactions */
+    size_t warmups;
+};
+
+static void episode(enum backend_rig_kind kind, uint64_t seed, unsigned steps, struct told *told)
 {
     struct world *w = mem_new(struct world);
 
     w->revision = 1;
     rng_seed(&w->rng, seed);
     mvcc_rig_init_settling(&w->rig, kind, (int64_t)(seed % 8)); /* 0: too many for this test */
-    for (unsigned i = 0; i < steps; i++)
+    rng_seed(&w->cold_rng, seed + 1);
+    w->gets_cold = seed % 2 == 1;
+    for (unsigned i = 0; i < steps; i++) {
         step(w);
+        work_on_cold(w);
+    }
     while (!mvcc_settle_some(w->rig.m, 1))
         ;
     mvcc_check_store(w->rig.m);
+    drop_warmup(w);
     close_all(w);
     mvcc_delete_range_end(&w->deleting);
     mvcc_rig_free(&w->rig);
-    size_t recalled = w->recalled;
+    told->recalled += w->recalled;
+    told->warmups += w->warmups;
     mem_free(w);
-    return recalled;
 }
 
 TEST(mvcc_agrees_with_a_list_of_everything)
 {
-    size_t recalled = 0;
+    struct told told = {0};
 
     for (uint64_t i = 0; i < 300 * test_effort(); i++)
-        recalled += episode(BACKEND_RIG_MEMORY, test_seed() * 1000003 + i, 600);
-    CHECK(recalled > 0);
+        episode(BACKEND_RIG_MEMORY, test_seed() * 1000003 + i, 600, &told);
+    CHECK(told.recalled > 0);
+    CHECK(told.warmups > 1000);
 }
 
 TEST(mvcc_on_pages_agrees_with_a_list_of_everything)
 {
-    for (uint64_t i = 0; i < 3 * test_effort(); i++)
-        episode(BACKEND_RIG_LMDB, test_seed() * 7000003 + i, 300);
+    struct told told = {0};
+
+    for (uint64_t i = 0; i < 4 * test_effort(); i++)
+        episode(BACKEND_RIG_LMDB, test_seed() * 7000003 + i, 300, &told);
 }

@@ -48,6 +48,7 @@
  */
 #pragma once
 
+#include "backend/backend.h"
 #include "base/buf.h"
 #include "base/err.h"
 #include "base/limits.h"
@@ -55,8 +56,6 @@
 #include "mvcc/keyindex.h"
 #include "pb/codec.h"
 
-struct backend;
-struct backend_view;
 struct scan_refs;
 struct mvcc; /* opaque */
 
@@ -236,6 +235,7 @@ struct mvcc_scan {
     uint64_t bytes; /* of them, each with tag and length */
     uint64_t cost;  /* of measuring so far, in steps */
     bool in_parts;  /* the caller's: a KeyValue may be cut where a chunk ends */
+    bool is_paused; /* the last call has ended early: the store is cold, or it is late */
 
     struct mvcc *mvcc; /* from here on mvcc's own */
     struct keyindex_cursor cursor;
@@ -309,6 +309,60 @@ bool mvcc_read_before(struct mvcc *m, struct bytes key, int64_t main, struct buf
 /* The length of the same without reading it; 0 if there is none. */
 uint32_t mvcc_length_before(struct mvcc *m, struct bytes key, int64_t main);
 
+/* --- a cold store --- */
+
+/*
+ * A stored KeyValue lies in a map of the store's file. If the kernel has dropped that page from
+ * memory, the thread that looks waits for the disk. If that is the core thread, every client and
+ * every other member waits with it. So while the store is cold, the slices of this room look at no
+ * entry of it, but at copies that workers have made. A slice that comes to an entry without a copy
+ * notes it as wanted, with those behind it, and ends as if it were out of steps; it goes on when a
+ * worker has read them.
+ *
+ *     mvcc_set_cold       the server has noticed that looking takes the disk, or that it does not
+ *     mvcc_take_warmup    what a worker is to read: its owner keeps it where it is
+ *     mvcc_warmup_read    on a worker
+ *     mvcc_warmed         in the turn; exactly once for each that was taken
+ *
+ * Copies take MVCC_WARM_BYTES_MAX. A value that is larger than MVCC_WARM_VALUE_BYTES_MAX is not
+ * copied: a worker looks at it, and then the slice does.
+ */
+void mvcc_set_cold(struct mvcc *m, bool is_cold);
+bool mvcc_is_cold(const struct mvcc *m);
+
+/* The fields are mvcc's own. */
+struct mvcc_copy {
+    size_t from, len; /* in the text */
+    bool is_copied;
+};
+
+struct mvcc_warmup {
+    struct mvcc *mvcc;
+    struct backend *backend;
+    bool is_range; /* history from at[0] on, as far as `to`, which becomes how far it was read */
+    struct revision to;
+    uint64_t history_number;
+    size_t count, read; /* those to be read, and those that were */
+    struct revision at[MVCC_WARMUP_KEYS];
+    struct mvcc_copy copies[MVCC_WARMUP_KEYS];
+    struct buf text;
+};
+
+/* False: nothing is wanted; single_only: nothing that somebody needs alone, as a get does. */
+bool mvcc_take_warmup(struct mvcc *m, bool single_only, struct mvcc_warmup *out);
+void mvcc_warmup_read(struct mvcc_warmup *w);
+void mvcc_warmed(struct mvcc_warmup *w);
+void mvcc_warmup_drop(struct mvcc_warmup *w); /* instead of both: no worker has it any more */
+
+/* May this stored KeyValue be looked at now? If not, it is wanted. For mvcc_read_kv and
+ * mvcc_read_before, which look in any case. */
+bool mvcc_is_at_hand(struct mvcc *m, struct revision at);
+bool mvcc_before_is_at_hand(struct mvcc *m, struct bytes key, int64_t main);
+
+/* Slices ask it after every MVCC_LOOKS entries that they have looked at; true: they end. NULL: they
+ * end by their steps alone. */
+void mvcc_set_pace(struct mvcc *m, bool (*is_late)(void *context), void *context);
+
 /* --- compaction --- */
 
 /* Inside an entry. COMPACTED: at or below the last one. From now on revisions below it cannot be
@@ -368,6 +422,7 @@ struct mvcc_hash {
     struct revision next;
     int64_t keep; /* of what is at or below the compact revision, what this one would keep counts */
     int64_t keep_of_other;
+    bool at_once; /* the caller's: it waits for the disk, if need be. For tests and tools */
     bool open, has_keep, is_known, of_compaction;
     struct mvcc_waiter waiter;
 };
@@ -392,6 +447,7 @@ struct mvcc_status {
     size_t pins;
     size_t image_pins;
     size_t waiters; /* at the barrier, compaction left out */
+    size_t warmups; /* that workers have */
 };
 struct mvcc_status mvcc_status(const struct mvcc *m);
 

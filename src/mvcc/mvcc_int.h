@@ -10,6 +10,7 @@
  *     history.c    changes in their order, for watchers
  *     compact.c    removal of what nobody may read any more
  *     hash.c       HashKV and Hash
+ *     warm.c       what workers read first, while the store is cold
  */
 #pragma once
 
@@ -78,6 +79,10 @@ struct mvcc {
     int64_t finished, finished_durable;
     uint64_t finished_batch; /* holds the note that `finished` is */
     struct mvcc_stats stats;
+    struct warm *warm; /* NULL: the store was never cold */
+    bool (*is_late)(void *context);
+    void *pace_context;
+    unsigned looks;  /* at entries of the store */
     int64_t removed; /* like finished, but only what was done since opening; -1: nothing */
 };
 
@@ -156,7 +161,8 @@ static inline uint64_t mvcc_read_cost(uint64_t bytes)
 /* The store contradicts itself: ends the process, unless somebody else has taken that over. */
 __attribute__((format(printf, 2, 3))) void mvcc_damage(struct mvcc *m, const char *format, ...);
 
-/* The stored KeyValue of a put, lent by the view. False: it is not there; reported. */
+/* The stored KeyValue of a put, lent by the view, which is opened for it unless it is open
+ * (mvcc_view_init), or by a copy. False: it is not there; reported. */
 MUST_CHECK bool mvcc_fetch(struct mvcc *m, struct backend_view *v, struct revision at,
                            struct bytes *out);
 
@@ -168,8 +174,61 @@ MUST_CHECK bool mvcc_fetch_exact(struct mvcc *m, struct backend_view *v, struct 
 MUST_CHECK bool mvcc_fetch_part(struct mvcc *m, struct backend_view *v, struct revision at,
                                 size_t from, size_t len, struct bytes *out);
 
+/* A view that is opened by the first who needs it. */
+static inline void mvcc_view_init(struct backend_view *v)
+{
+    v->backend = NULL;
+}
+static inline void mvcc_view_close(struct backend_view *v)
+{
+    if (v->backend)
+        backend_view_close(v);
+}
+
 /* Reports that walking the store has failed. */
 void mvcc_walk_damage(struct mvcc *m, struct backend_view *v);
+
+/* --- warm.c --- */
+
+enum mvcc_warmth { MVCC_WARM, MVCC_WANTED_NOW, MVCC_WANTED_BEFORE };
+
+/* Of a cold store. An entry that is not warm is wanted since now, and the reader says which others
+ * come next (mvcc_want_ahead); or it was wanted before. Readers of a few entries are served before
+ * those who read in bulk. */
+enum mvcc_warmth mvcc_warmth(struct mvcc *m, struct revision at, bool is_bulk);
+void mvcc_want_ahead(struct mvcc *m, struct revision at, bool is_bulk);
+
+/* Where there is a copy of this entry. It stays until the end of the turn. */
+bool mvcc_copy_of(struct mvcc *m, struct revision at, struct bytes *out);
+
+/* A walk over the entries of bucket key, in their order, from the store or from copies. False: the
+ * store is cold, and they are wanted; unless somebody needs them at once. */
+struct mvcc_history {
+    struct mvcc *mvcc;
+    struct backend_view view;
+    struct backend_cursor cursor;
+    bool is_copied;
+    struct bytes copies; /* what is left of them */
+};
+MUST_CHECK bool mvcc_history_open(struct mvcc *m, struct revision next, bool at_once,
+                                  struct mvcc_history *h);
+void mvcc_history_close(struct mvcc_history *h);
+
+/* As backend_cursor_next says it; ERR_NOT_FOUND: the copies end here. */
+MUST_CHECK enum err mvcc_history_next(struct mvcc_history *h, struct bytes *key,
+                                      struct bytes *value);
+
+/* Something between two revisions was removed, or stored later than they were. */
+void mvcc_forget_copied_history(struct mvcc *m);
+
+unsigned mvcc_warmups_taken(const struct mvcc *m);
+void mvcc_warm_free(struct mvcc *m);
+
+/* After each look at an entry of the store: is it time to end the slice? */
+static inline bool mvcc_is_late(struct mvcc *m)
+{
+    return ++m->looks % MVCC_LOOKS == 0 && m->is_late && m->is_late(m->pace_context);
+}
 
 /* --- write.c --- */
 

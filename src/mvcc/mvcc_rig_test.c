@@ -155,13 +155,24 @@ void mvcc_rig_settle(struct mvcc_rig *r)
     CHECK_EQ(mvcc_compact_finished(r->m), mvcc_compact_revision(r->m));
 }
 
+bool mvcc_rig_warm(struct mvcc_rig *r)
+{
+    struct mvcc_warmup warmup;
+
+    if (!mvcc_take_warmup(r->m, false, &warmup))
+        return false;
+    mvcc_warmup_read(&warmup);
+    mvcc_warmed(&warmup);
+    return true;
+}
+
 uint32_t mvcc_rig_hash(struct mvcc_rig *r, int64_t revision)
 {
     struct mvcc_hash h = {.revision = revision};
 
     CHECK_EQ(mvcc_hash_open(r->m, &h), MVCC_OK);
     while (!mvcc_hash_some(r->m, &h, 3))
-        ;
+        (void)mvcc_rig_warm(r);
     mvcc_hash_close(r->m, &h);
     return h.hash;
 }
@@ -173,9 +184,9 @@ void mvcc_rig_scan(struct mvcc_rig *r, struct mvcc_scan *s, size_t chunk, unsign
 
     mvcc_scan_open(r->m, s);
     while (!mvcc_scan_measure(s, steps))
-        ;
+        (void)mvcc_rig_warm(r);
     while (!mvcc_scan_read(s, chunk, steps, out))
-        ;
+        (void)mvcc_rig_warm(r);
     mvcc_scan_close(s);
     CHECK_EQ(out->len - before, s->bytes);
 }

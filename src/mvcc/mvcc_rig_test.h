@@ -50,6 +50,9 @@ void mvcc_rig_commit(struct mvcc_rig *r);
 /* Commits and removes until nothing is left to remove, and that is durable. */
 void mvcc_rig_settle(struct mvcc_rig *r);
 
+/* Reads what slices of a cold store have asked for. False: nothing that could be read now. */
+bool mvcc_rig_warm(struct mvcc_rig *r);
+
 /* HashKV at once. */
 uint32_t mvcc_rig_hash(struct mvcc_rig *r, int64_t revision);
 

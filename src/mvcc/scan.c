@@ -211,6 +211,58 @@ void mvcc_scan_close(struct mvcc_scan *s)
     mvcc_unpin(s->mvcc, s);
 }
 
+/* --- a cold store ------------------------------------------------------------------------- */
+
+/* A scan that shows few more goes before those that show many. */
+static bool is_bulk(size_t left)
+{
+    return left > MVCC_WARMUP_KEYS / 8;
+}
+
+/* The keys that the walk comes to next, as far as one warm-up goes. */
+static void want_walk_ahead(const struct mvcc_scan *s, size_t left, size_t bytes)
+{
+    struct keyindex_cursor c;
+    struct keyindex_found found;
+    unsigned steps = MVCC_SLICE_STEPS;
+
+    keyindex_cursor_copy(&s->cursor, &c);
+    for (size_t keys = 1; keys < left && keys < MVCC_WARMUP_KEYS && bytes < MVCC_WARMUP_BYTES &&
+                          keyindex_cursor_next(&c, &steps, &found);) {
+        if (!passes(&s->question, &found))
+            continue;
+        mvcc_want_ahead(s->mvcc, found.mod, is_bulk(left));
+        bytes += found.length;
+        keys++;
+    }
+    keyindex_cursor_close(&c);
+}
+
+/* The same of a sorted scan. */
+static void want_refs_ahead(const struct mvcc_scan *s, size_t left, size_t bytes)
+{
+    for (size_t i = 1; i < left && i < MVCC_WARMUP_KEYS && bytes < MVCC_WARMUP_BYTES; i++) {
+        const struct scan_ref *ref = scan_refs_at(s->refs, (size_t)s->shown + i);
+        mvcc_want_ahead(s->mvcc, (struct revision){ref->main, ref->sub}, is_bulk(left));
+        bytes += ref->length;
+    }
+}
+
+/* May the scan look at this entry? If not, it pauses, and wants those behind it, too. */
+static bool is_at_hand(struct mvcc_scan *s, struct revision at, uint32_t length)
+{
+    if (!mvcc_is_cold(s->mvcc))
+        return true;
+    size_t left = s->measured ? (size_t)(s->kvs - s->shown) : SIZE_MAX;
+    enum mvcc_warmth warmth = mvcc_warmth(s->mvcc, at, is_bulk(left));
+    if (warmth == MVCC_WANTED_NOW && s->walking)
+        want_walk_ahead(s, left, length);
+    else if (warmth == MVCC_WANTED_NOW && s->measured && s->refs)
+        want_refs_ahead(s, left, length);
+    s->is_paused = warmth != MVCC_WARM;
+    return !s->is_paused;
+}
+
 /* --- measuring ---------------------------------------------------------------------------- */
 
 static bool is_enough(const struct mvcc_scan *s)
@@ -250,23 +302,55 @@ static bool give_up(struct mvcc_scan *s)
     return true;
 }
 
+/* What was looked at and not used waits for the next call. Its key is the index's to move. */
+static void hold(struct mvcc_scan *s, const struct keyindex_found *found)
+{
+    s->has_held = true;
+    if (found == &s->held)
+        return;
+    s->held = *found;
+    buf_clear(&s->held_key);
+    if (s->question.keys_only)
+        buf_append(&s->held_key, found->key);
+    s->held.key = buf_bytes(&s->held_key);
+}
+
+/* The next key; NULL where they end, or with the last of the steps. */
+static const struct keyindex_found *next_measured(struct mvcc_scan *s, unsigned *steps,
+                                                  struct keyindex_found *space)
+{
+    if (s->has_held) {
+        s->has_held = false;
+        *space = s->held;
+        return space;
+    }
+    if (!s->walking)
+        walk_from_start(s);
+    return keyindex_cursor_next(&s->cursor, steps, space) ? space : NULL;
+}
+
 /* True when all that matters has been looked at; or damage, and then the scan is measured. */
 static bool measure_walk(struct mvcc_scan *s, struct backend_view *v, unsigned *steps)
 {
-    struct keyindex_found found;
+    struct keyindex_found space;
 
     while (!is_enough(s)) {
         if (*steps == 0)
             return false;
-        if (!s->walking)
-            walk_from_start(s);
-        if (!keyindex_cursor_next(&s->cursor, steps, &found)) {
-            if (*steps == 0)
-                return false;
+        const struct keyindex_found *found = next_measured(s, steps, &space);
+        if (!found && *steps == 0)
+            return false;
+        if (!found)
             break;
+        if (v && !is_at_hand(s, found->mod, found->length)) {
+            hold(s, found);
+            *steps = 0;
+            return false;
         }
-        if (!measure_key(s, v, &found, steps))
+        if (!measure_key(s, v, found, steps))
             return give_up(s);
+        if (v && mvcc_is_late(s->mvcc))
+            *steps = 0;
     }
     end_walk(s);
     s->walked = true;
@@ -310,11 +394,10 @@ bool mvcc_scan_measure(struct mvcc_scan *s, unsigned steps)
 
     if (s->measured)
         return true;
-    if (by_value)
-        backend_view_open(s->mvcc->backend, &v);
+    s->is_paused = false;
+    mvcc_view_init(&v);
     bool done = measure_some(s, by_value ? &v : NULL, &left);
-    if (by_value)
-        backend_view_close(&v);
+    mvcc_view_close(&v);
     s->cost += steps - left;
     return done;
 }
@@ -458,17 +541,10 @@ static enum show_result show_ref(struct mvcc_scan *s, const struct chunk *b,
     return show_kv(s, b, &kv, ref->length);
 }
 
-/* What was looked at and not shown waits for the next chunk. Its key is the index's to move. */
-static void hold(struct mvcc_scan *s, const struct keyindex_found *found)
+static bool is_late(struct mvcc_scan *s)
 {
-    s->has_held = true;
-    if (found == &s->held)
-        return;
-    s->held = *found;
-    buf_clear(&s->held_key);
-    if (s->question.keys_only)
-        buf_append(&s->held_key, found->key);
-    s->held.key = buf_bytes(&s->held_key);
+    s->is_paused = mvcc_is_late(s->mvcc);
+    return s->is_paused;
 }
 
 /*
@@ -491,7 +567,8 @@ static bool read_walk(struct mvcc_scan *s, const struct chunk *b, unsigned steps
             return false;
         } else if (!passes(&s->question, &found))
             continue;
-        enum show_result o = show_found(s, b, &found);
+        bool is_here = !b->view || is_at_hand(s, found.mod, found.length);
+        enum show_result o = is_here ? show_found(s, b, &found) : DOES_NOT_FIT;
         if (o == DAMAGED)
             return give_up(s);
         if (o == DOES_NOT_FIT) {
@@ -500,6 +577,8 @@ static bool read_walk(struct mvcc_scan *s, const struct chunk *b, unsigned steps
         }
         s->has_held = false;
         s->shown++;
+        if (b->view && s->shown < s->kvs && is_late(s))
+            return false;
     }
     end_walk(s);
     return true;
@@ -508,13 +587,16 @@ static bool read_walk(struct mvcc_scan *s, const struct chunk *b, unsigned steps
 static bool read_refs(struct mvcc_scan *s, const struct chunk *b, unsigned steps)
 {
     for (; s->shown < s->kvs; s->shown++, mvcc_spend(&steps, 1)) {
-        if (steps == 0)
+        const struct scan_ref *ref = scan_refs_at(s->refs, (size_t)s->shown);
+        if (steps == 0 || !is_at_hand(s, (struct revision){ref->main, ref->sub}, ref->length))
             return false;
-        enum show_result o = show_ref(s, b, scan_refs_at(s->refs, (size_t)s->shown), &steps);
+        enum show_result o = show_ref(s, b, ref, &steps);
         if (o == DAMAGED)
             return give_up(s);
         if (o == DOES_NOT_FIT)
             return false;
+        if (is_late(s))
+            steps = 1; /* this one is shown */
     }
     return true;
 }
@@ -526,13 +608,14 @@ bool mvcc_scan_read(struct mvcc_scan *s, size_t max, unsigned steps, struct buf 
     assert(s->is_open);
     assert(s->measured);
 
+    s->is_paused = false;
     if (s->shown == s->kvs)
         return true;
     if (s->question.keys_only && !s->refs)
         return read_walk(s, &b, steps);
     b.view = &v;
-    backend_view_open(s->mvcc->backend, &v);
+    mvcc_view_init(&v);
     bool done = s->refs ? read_refs(s, &b, steps) : read_walk(s, &b, steps);
-    backend_view_close(&v);
+    mvcc_view_close(&v);
     return done;
 }

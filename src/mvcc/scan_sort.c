@@ -270,6 +270,32 @@ static void begin_pair(struct scan_refs *r, size_t low)
     r->to = low;
 }
 
+/* Is this value, which the merge compares next, at hand? If not, those behind it are wanted, too.
+ */
+static bool is_at_hand(struct mvcc *m, const struct table *t, size_t i, size_t end)
+{
+    const struct scan_ref *ref = ref_at(t, i);
+    enum mvcc_warmth warmth = mvcc_warmth(m, (struct revision){ref->main, ref->sub}, true);
+
+    end = smaller(end, i + MVCC_WARMUP_KEYS / 2);
+    while (warmth == MVCC_WANTED_NOW && ++i < end)
+        mvcc_want_ahead(m, (struct revision){ref_at(t, i)->main, ref_at(t, i)->sub}, true);
+    return warmth == MVCC_WARM;
+}
+
+/* Of a cold store: values that begin alike are compared in the store. */
+static bool are_at_hand(struct order *o, const struct scan_refs *r, size_t middle, size_t high)
+{
+    const struct table *t = &r->table;
+
+    if (!mvcc_is_cold(o->m) || !scan_refs_by_value(r) ||
+        ref_at(t, r->left)->order != ref_at(t, r->right)->order)
+        return true;
+    bool left = is_at_hand(o->m, t, r->left, middle);
+    bool right = is_at_hand(o->m, t, r->right, high);
+    return left && right;
+}
+
 /* False: out of steps. */
 static bool merge_pair(struct order *o, struct scan_refs *r, unsigned *steps)
 {
@@ -281,12 +307,18 @@ static bool merge_pair(struct order *o, struct scan_refs *r, unsigned *steps)
             return false;
         o->cost = 0;
         const struct table *t = &r->table;
+        if (r->left < middle && r->right < high && !are_at_hand(o, r, middle, high)) {
+            *steps = 0;
+            return false;
+        }
         bool take_left =
             r->left < middle &&
             (r->right == high || compare_refs(ref_at(t, r->left), ref_at(t, r->right), o) < 0);
         *ref_space(&r->other, r->to) = *ref_at(t, take_left ? r->left++ : r->right++);
         r->to++;
         mvcc_spend(steps, 1 + o->cost);
+        if (o->cost > 0 && mvcc_is_late(o->m))
+            *steps = 0;
     }
     return true;
 }

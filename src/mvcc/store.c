@@ -62,10 +62,19 @@ static bool was_fetched(struct mvcc *m, struct backend_view *v, struct revision 
     return e == ERR_OK;
 }
 
+static void open_view(struct mvcc *m, struct backend_view *v)
+{
+    if (!v->backend)
+        backend_view_open(m->backend, v);
+}
+
 bool mvcc_fetch(struct mvcc *m, struct backend_view *v, struct revision at, struct bytes *out)
 {
     struct revision_key space;
 
+    if (mvcc_copy_of(m, at, out))
+        return true;
+    open_view(m, v);
     return was_fetched(m, v, at,
                        backend_get(v, BUCKET_KEY, revision_encode(at, false, &space), out));
 }
@@ -74,8 +83,14 @@ bool mvcc_fetch_part(struct mvcc *m, struct backend_view *v, struct revision at,
                      size_t len, struct bytes *out)
 {
     struct revision_key space;
-    struct bytes key = revision_encode(at, false, &space);
+    struct bytes key = revision_encode(at, false, &space), copy;
 
+    if (mvcc_copy_of(m, at, &copy)) {
+        assert(from + len <= copy.len); /* the index knows its length, and it was held to that */
+        *out = bytes_of(copy.at + from, len);
+        return true;
+    }
+    open_view(m, v);
     return was_fetched(m, v, at, backend_get_part(v, BUCKET_KEY, key, from, len, out));
 }
 
@@ -131,6 +146,7 @@ void mvcc_close(struct mvcc *m)
     mvcc_compaction_hash_end(m);
     keyindex_compaction_end(&m->place);
     mem_free(m->dropped);
+    mvcc_warm_free(m);
     keyindex_free(m->index);
     mem_free(m);
 }
@@ -170,10 +186,10 @@ static void append_stored(struct mvcc *m, struct revision at, const uint32_t *le
     struct backend_view v;
     struct bytes stored;
 
-    backend_view_open(m->backend, &v);
+    mvcc_view_init(&v);
     if (length ? mvcc_fetch_exact(m, &v, at, *length, &stored) : mvcc_fetch(m, &v, at, &stored))
         buf_append(out, stored);
-    backend_view_close(&v);
+    mvcc_view_close(&v);
 }
 
 void mvcc_read_kv(struct mvcc *m, struct revision at, struct buf *out)
@@ -196,6 +212,19 @@ bool mvcc_read_before(struct mvcc *m, struct bytes key, int64_t main, struct buf
         return false;
     append_stored(m, found.mod, &found.length, out);
     return true;
+}
+
+bool mvcc_before_is_at_hand(struct mvcc *m, struct bytes key, int64_t main)
+{
+    struct keyindex_found found;
+
+    return !mvcc_is_cold(m) || !find_before(m, key, main, &found) || mvcc_is_at_hand(m, found.mod);
+}
+
+void mvcc_set_pace(struct mvcc *m, bool (*is_late)(void *context), void *context)
+{
+    m->is_late = is_late;
+    m->pace_context = context;
 }
 
 uint32_t mvcc_length_before(struct mvcc *m, struct bytes key, int64_t main)
@@ -234,6 +263,7 @@ struct mvcc_status mvcc_status(const struct mvcc *m)
         .pins = m->pin_count,
         .image_pins = m->image_pins,
         .waiters = count_waiters(m),
+        .warmups = mvcc_warmups_taken(m),
     };
 }
 

@@ -109,7 +109,8 @@ static struct cluster_rig_host *host_new(struct cluster_rig *r, unsigned n)
                         .net = fake_wire_add_host(r->wire, &h->inbox, ip),
                         .resolver = &h->resolver.base,
                         .workers = &h->workers.base,
-                        .store_worker = &h->store_worker.base};
+                        .store_worker = &h->store_worker.base,
+                        .store_readers = &h->workers.base};
     open_disks(r, h);
     h->logger = (struct logger){
         .level = LOG_INFO, .sink = keep_line, .sink_context = h, .clock = log_clock_none};

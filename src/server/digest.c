@@ -35,7 +35,7 @@ static uint32_t hash_bytes(uint32_t hash, struct bytes what)
  * the member has failed. */
 static uint32_t hash_keys(struct mvcc *m)
 {
-    struct mvcc_hash h = {0};
+    struct mvcc_hash h = {.at_once = true};
 
     enum mvcc_result result = mvcc_hash_open(m, &h);
     assert(result == MVCC_OK);

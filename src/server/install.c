@@ -302,6 +302,7 @@ static void tell_rooms(struct server *s)
 {
     const struct state *now = &s->state;
 
+    warming_set_state(&s->warming, now->mvcc);
     if (s->tokens)
         auth_tokens_drop_all(s->tokens); /* of passwords that may have been changed meanwhile */
     watch_store_replaced(s->clients.watch, now->mvcc);

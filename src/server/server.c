@@ -222,6 +222,8 @@ static void open_waiting(struct server *s, uint64_t limit_ms)
                                                                  .map_seed = s->map_seed,
                                                                  .limit_ms = limit_ms});
     hashing_init(&s->hashing);
+    warming_init(&s->warming, s->io->clock, s->io->store_readers);
+    warming_set_state(&s->warming, s->state.mvcc);
     passwords_init(&s->passwords, s->io->workers, s->io->entropy, s->config->bcrypt_cost);
 }
 
@@ -610,6 +612,7 @@ static void server_free(struct server *s, bool crashed)
     cutting_free(&s->cutting);
     receiving_free(&s->receiving);
     hashing_free(&s->hashing);
+    warming_free(&s->warming);
     passwords_free(&s->passwords);
     corruption_free(&s->corruption);
     auto_compaction_free(&s->auto_compaction);
@@ -660,8 +663,10 @@ void server_close(struct server *s)
     housekeeping_stop(&s->housekeeping);
     corruption_stop(&s->corruption);
     auto_compaction_stop(&s->auto_compaction);
+    warming_stop(&s->warming);
     log_info(s->logger, "closed etcd server", LOG_NS("longest-turn", (int64_t)s->longest_turn_ns),
-             LOG_NS("longest-turn-cpu", (int64_t)s->longest_busy_ns));
+             LOG_NS("longest-turn-cpu", (int64_t)s->longest_busy_ns), LOG_U64("turns", s->turns),
+             LOG_U64("slow-turns", s->slow_turns));
     server_free(s, false);
 }
 
@@ -686,6 +691,17 @@ static uint64_t log_durable(const struct server *s, const struct raft_status *ra
     if (raft_term_at(s->raft, written, &term) && term == s->work.durable_term)
         return written;
     return written < raft->stable_index ? written : raft->stable_index;
+}
+
+void server_store_is_cold(struct server *s)
+{
+    if (s->warming.mvcc && !s->failed)
+        warming_chill(&s->warming);
+}
+
+uint64_t server_warmups(const struct server *s)
+{
+    return s->warming.warmups;
 }
 
 struct server_status server_status(const struct server *s)

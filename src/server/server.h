@@ -108,6 +108,11 @@ bool server_digest(const struct server *s, struct digest *out);
 /* Where clients are served: the nth listener's port. 0 if there is none. */
 uint16_t server_client_port(const struct server *s, size_t nth);
 
+/* For tests: the store is not in memory, as a member finds out by its faults (warming.h); and what
+ * workers have read for that, in this life. */
+void server_store_is_cold(struct server *s);
+uint64_t server_warmups(const struct server *s);
+
 /* For tests: the member makes an image of its own state, up to `ahead` committed entries further
  * than it has applied, and installs it in its place (own_image.h). False if one is being made. */
 bool server_install_own_image(struct server *s, uint64_t ahead);

@@ -74,6 +74,7 @@
 #include "server/space.h"
 #include "server/state.h"
 #include "server/storage_work.h"
+#include "server/warming.h"
 
 struct boot;
 struct raft;
@@ -100,6 +101,7 @@ struct server {
     struct wal *wal;
     struct raft *raft;
     struct state state;
+    struct warming warming;
     struct clients clients;
     struct peering peering;
     struct peer_requests peer_requests;
@@ -121,7 +123,8 @@ struct server {
     size_t changes_told;               /* to watch, in this turn */
     uint64_t apply_began_ns;           /* of the entry being applied */
     struct raft_conf_state conf_state; /* as applied */
-    bool peers_left;                   /* messages that this turn had no time for, perhaps */
+    bool peers_left;                   /* entries of others that this turn had no time for, */
+    bool messages_left;                /* or other messages, perhaps */
     bool is_catching_up;               /* our log ends before what is committed */
     struct log_snapshot snapshot;
     uint64_t release_index; /* of the log, up to here, when nobody needs it; 0: nothing */
@@ -150,6 +153,7 @@ struct server {
     uint64_t leave_ms; /* when it stops by itself, having been removed; 0: it was not */
 
     uint64_t turns, longest_turn_ns;
+    uint64_t slow_turns;               /* of TURN_SLOW_US and more, by the clock */
     uint64_t busy_ns, longest_busy_ns; /* the thread's, after the last turn; of a turn, at most */
 };
 

@@ -147,8 +147,8 @@ bool state_is_unused(const struct state *state)
 {
     struct mvcc_status mvcc = mvcc_status(state->mvcc);
 
-    return mvcc.pins == 0 && mvcc.image_pins == 0 && !apply_is_reading(state->apply) &&
-           backend_is_idle(state->backend);
+    return mvcc.pins == 0 && mvcc.image_pins == 0 && mvcc.warmups == 0 &&
+           !apply_is_reading(state->apply) && backend_is_idle(state->backend);
 }
 
 void state_check(const struct state *state)

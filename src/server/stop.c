@@ -62,7 +62,7 @@ void stop_some(struct server *s)
     if (!s->boot && !s->final_sync_asked && !leadership_is_resigning(s) && snapshot_is_over(s) &&
         install_is_over(s) && receiving_is_idle(&s->receiving) &&
         s->own_image.step == OWN_IMAGE_IDLE && hashing_is_idle(&s->hashing) &&
-        passwords_is_idle(&s->passwords)) {
+        passwords_is_idle(&s->passwords) && !warming_is_busy(&s->warming)) {
         s->final_sync_asked = true;
         peering_stop(&s->peering);
         s->final_seq = wal_sync(s->wal);
@@ -88,5 +88,6 @@ bool server_has_stopped(const struct server *s)
            peering_is_idle(&s->peering) && snapshot_is_over(s) && install_is_over(s) &&
            list_empty(&s->install.olds) && cutting_is_idle(&s->cutting) &&
            receiving_is_idle(&s->receiving) && metrics_is_idle(s->metrics) &&
-           space_is_idle(&s->space) && s->own_image.step == OWN_IMAGE_IDLE;
+           space_is_idle(&s->space) && s->own_image.step == OWN_IMAGE_IDLE &&
+           !warming_is_busy(&s->warming);
 }

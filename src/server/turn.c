@@ -363,11 +363,15 @@ static void hear_peers(struct server *s)
     size_t budget = append_budget(s);
     unsigned count = 0;
 
-    for (; count < TURN_PEERS_MAX && peers_take(s->peering.peers, &e); count++) {
+    s->peers_left = s->messages_left = false;
+
+    while (!s->messages_left && peers_take(s->peering.peers, &e)) {
         hear_peer(s, &e);
         peer_event_free(&e);
+        count++;
+        s->messages_left = count == TURN_PEERS_MAX ||
+                           (count % TURN_PEERS_LOOK == 0 && clock_now_ns(s->io->clock) > until_ns);
     }
-    s->peers_left = count == TURN_PEERS_MAX;
     while (take_append(s, budget, until_ns, &e)) {
         size_t bytes = entry_bytes(e.message);
         hear_message(s, e.message);
@@ -398,8 +402,12 @@ static void drop_of_former_leader(struct server *s)
 
 /* --- clients --- */
 
+/* Some of them may be large, or cold (warming.h): what there is no time for comes in the next turn.
+ */
 static void serve_reads(struct server *s)
 {
+    unsigned count = 0;
+
     for (struct api_call *c;
          clients_can_be_answered(&s->clients) && (c = pending_take_confirmed(&s->pending));) {
         slow_confirmed(s, c);
@@ -409,6 +417,8 @@ static void serve_reads(struct server *s)
             corruption_confirmed(&s->corruption);
         else
             peer_requests_confirmed(&s->peer_requests, c);
+        if (++count % MVCC_LOOKS == 0 && warming_is_late(&s->warming, TURN_READS_US))
+            return;
     }
 }
 
@@ -569,16 +579,28 @@ static bool hears_probes(const struct server *s)
     return s->is_stopping || pending_has_credit(&s->pending);
 }
 
+/* Credit that has come back, and replies that are wanted. Of these each may take the disk. */
+static void hear_flow(struct server *s)
+{
+    struct rpc_event event;
+
+    while (clients_can_be_answered(&s->clients) &&
+           rpc_line_take_event(s->clients.line, RPC_LANE_FLOW, &event)) {
+        bool is_read = event.kind == RPC_WANTED;
+        api_event(s->clients.api, &event);
+        if (is_read && warming_is_late(&s->warming, TURN_FLOW_US))
+            return;
+    }
+}
+
 static void hear_clients(struct server *s)
 {
-    uint64_t until_ns = (s->facts.now_ns = clock_now_ns(s->io->clock)) + TURN_CALLS_US * 1000ull;
     struct rpc_event event;
 
     rpc_line_turn(s->clients.line);
     clients_deliver(&s->clients);
-    while (clients_can_be_answered(&s->clients) &&
-           rpc_line_take_event(s->clients.line, RPC_LANE_FLOW, &event))
-        api_event(s->clients.api, &event);
+    hear_flow(s);
+    uint64_t until_ns = (s->facts.now_ns = clock_now_ns(s->io->clock)) + TURN_CALLS_US * 1000ull;
     while (clients_can_be_answered(&s->clients) && hears_probes(s) &&
            rpc_line_take_event(s->clients.line, RPC_LANE_PROBES, &event))
         api_event(s->clients.api, &event);
@@ -770,17 +792,18 @@ static bool has_more(const struct server *s)
         return true;
     if (clients_have_events(&s->clients) || pending_has_confirmed(&s->pending))
         return true;
-    if (applying_has_more(s) || cutting_has_more(&s->cutting))
+    if ((applying_has_more(s) && !apply_is_busy(s->state.apply)) || cutting_has_more(&s->cutting))
         return true;
     if (raft_has_output(s->raft) || may_configure(s))
         return true;
-    return (pending_has_proposals(&s->pending) && entry_budget(s) > 0) ||
+    return (pending_has_proposals(&s->pending) && entry_budget(s) > 0) || s->messages_left ||
            (s->peers_left && append_budget(s) > 0);
 }
 
 static void work(struct server *s)
 {
     look_at_the_clock(s);
+    warming_turn(&s->warming, s->facts.now_ns);
     space_some(s);
     record_snapshot(s);
     install_some(s);
@@ -823,8 +846,12 @@ static void work(struct server *s)
                           s->config->client_tls.client_cert_auth && auth_is_enabled(s->state.auth),
                           memory_order_relaxed);
     clients_flush(&s->clients);
-    if (more || has_more(s))
+    warming_some(&s->warming);
+    more = more || applying_has_more(s);
+    if (has_more(s) || (more && !s->warming.is_cold))
         server_come_back(s);
+    else if (more) /* most likely it waits for what workers read: their completion wakes us */
+        warming_come_back(&s->warming);
 }
 
 /* What is left over stays in the inbox, which brings the next turn about. */
@@ -847,10 +874,12 @@ static void note_length(struct server *s, uint64_t began)
 
     if (took > s->longest_turn_ns)
         s->longest_turn_ns = took;
+    s->slow_turns += took > TURN_SLOW_US * 1000ull;
     if (busy > s->longest_busy_ns && s->turns > 0)
         s->longest_busy_ns = busy;
     s->busy_ns = busy_ns;
     s->turns++;
+    warming_turn_ended(&s->warming, took);
 }
 
 void server_turn(struct server *s)

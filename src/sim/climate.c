@@ -19,7 +19,7 @@ static const char *const fault_names[SIM_FAULTS] = {
     [FAULT_DRIFT] = "drift",         [FAULT_JUMP] = "jump",           [FAULT_FILES] = "files",
     [FAULT_SLOW_DISK] = "slow-disk", [FAULT_HANG] = "hang",           [FAULT_EIO] = "eio",
     [FAULT_FLIP] = "flip",           [FAULT_WIPE] = "wipe",           [FAULT_FULL] = "full",
-    [FAULT_MEMBERS] = "members",     [FAULT_AUTH] = "auth",
+    [FAULT_MEMBERS] = "members",     [FAULT_AUTH] = "auth",           [FAULT_COLD] = "cold",
 };
 
 const char *sim_fault_name(enum sim_fault fault)

@@ -48,6 +48,7 @@ enum sim_fault {
     /* and no fault at all, but as much trouble: */
     FAULT_MEMBERS, /* members come and go (steward.h) */
     FAULT_AUTH,    /* users log in, and what they may do changes (permits.h) */
+    FAULT_COLD,    /* members find at times that their page store is not in memory */
     SIM_FAULTS,
 };
 

@@ -5,7 +5,10 @@
 #include <stdio.h>
 
 /* What a process has open that the fakes do not: its output, its loop, its page store. */
-enum { OWN_FILES = 14 };
+enum {
+    OWN_FILES = 14,
+    TURNS_UNTIL_COLD = 400, /* on average; then the store is cold for a second and more */
+};
 
 static int64_t log_time(void *context)
 {
@@ -79,6 +82,7 @@ struct sim_host *sim_host_new(struct fake_time *time, struct fake_wire *wire, un
         .resolver = &h->resolver.base,
         .workers = &h->workers.base,
         .store_worker = &h->store_worker.base,
+        .store_readers = &h->workers.base,
     };
     if (!h->memory) {
         store_disk_open(&h->store_disk, h->io.disk);
@@ -86,6 +90,8 @@ struct sim_host *sim_host_new(struct fake_time *time, struct fake_wire *wire, un
     }
     h->climate = climate;
     rng_seed(&h->rng, rng_next(&time->rng));
+    if (climate_has(climate, FAULT_COLD))
+        rng_seed(&h->cold_rng, rng_next(&time->rng));
     set_clock(h);
     fake_wire_limit(h->io.net, &h->fds);
     h->logger = *logger;
@@ -175,7 +181,11 @@ bool sim_host_turn(struct sim_host *h)
         return false;
     if (inbox_is_empty(&h->inbox) || fake_clock_is_busy(&h->clock))
         return false;
+    uint64_t warmups = server_warmups(h->server);
+    if (climate_has(h->climate, FAULT_COLD) && rng_below(&h->cold_rng, TURNS_UNTIL_COLD) == 0)
+        server_store_is_cold(h->server);
     server_turn(h->server);
+    h->warmups += server_warmups(h->server) - warmups;
     if (fake_clock_is_busy(&h->clock))
         fake_time_at(h->time, &h->wake, h->clock.busy_until_ns);
     return true;

@@ -44,6 +44,8 @@ struct sim_host {
     struct logger logger;
     const struct climate *climate;
     struct rng rng;        /* for the flags of each start */
+    struct rng cold_rng;   /* for when its store is not in memory */
+    uint64_t warmups;      /* that were read for that, in all its lives */
     struct arena flags;    /* their text; config looks into it */
     const char *joins;     /* the members of the cluster that it joins; lent. NULL: it founds one */
     struct buf why;        /* what the member said when it could go no further */

@@ -111,6 +111,8 @@ void shrink_arguments(const struct sim_options *o, struct buf *out)
         buf_printf(out, " --member-operators %u", o->stewards);
     if (o->with_auth)
         buf_append_str(out, " --with-auth");
+    if (o->with_cold)
+        buf_append_str(out, " --with-cold");
     if (o->writers > 0)
         buf_printf(out, " --writers %u", o->writers);
     if (o->watchers > 0)

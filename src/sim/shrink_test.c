@@ -34,7 +34,8 @@ TEST(what_a_failure_does_not_need_is_taken_away)
     CHECK_STR(buf_str(&text),
               "--seed 7 --members 3 --writers 1 --watchers 1 --storm-ms 7500 "
               "--without crash,power,one-way,clog,loss,latency,bandwidth,reset,"
-              "half-open,repeat,drift,jump,files,slow-disk,hang,eio,flip,wipe,full,members,auth");
+              "half-open,repeat,drift,jump,files,slow-disk,hang,eio,flip,wipe,full,members,auth,"
+              "cold");
     CHECK(s.is_least);
     CHECK_EQ(s.runs, bug.asked);
     CHECK(bug.asked < 100);

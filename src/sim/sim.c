@@ -187,6 +187,8 @@ static void draw_climate(struct sim *s)
     /* A member whose disk fails ends when it likes; so does one that was removed. */
     s->history.connections_break =
         connections_break(c) || (c->faults & SIM_DISK_FAULTS) != 0 || climate_has(c, FAULT_MEMBERS);
+    if (s->o.with_cold && (s->o.without >> FAULT_COLD & 1) == 0)
+        c->faults |= 1u << FAULT_COLD;
 }
 
 static void open_weather(struct sim *s)
@@ -353,6 +355,15 @@ static void draw_picture(struct sim *s)
         fatal("the picture %s cannot be written", s->o.picture);
 }
 
+static uint64_t count_warmups(const struct sim *s)
+{
+    uint64_t warmups = 0;
+
+    for (unsigned i = 0; i < s->member_count; i++)
+        warmups += s->members[i].host->warmups;
+    return warmups;
+}
+
 static uint64_t all_disk_calls(const struct sim *s)
 {
     uint64_t calls = 0;
@@ -389,6 +400,7 @@ struct sim_result sim_run(const struct sim_options *options)
         .members = s.member_count,
         .crashes = s.crashes,
         .installs = s.installed,
+        .warmups = count_warmups(&s),
         .changes = sim_steward_counts(&s),
         .lists = s.roster.heard,
         .rights = s.permits ? permits_count(s.permits) : 0,

@@ -52,6 +52,7 @@ struct sim_options {
     bool with_changes; /* members come and go, whatever the seed says */
     unsigned stewards; /* that change members where they come and go; 0: as the seed has it */
     bool with_auth;    /* they stay, and there are users and roles, likewise */
+    bool with_cold;    /* stores are not in memory at times; the seed's story is another one then */
 
     /* Exactly one crash, of the first member, at this call of its disks, boot included; 0: as the
      * seed has it. */
@@ -80,6 +81,7 @@ struct sim_result {
     uint64_t operations; /* that were acknowledged */
     unsigned members, crashes;
     uint64_t installs;
+    uint64_t warmups; /* of cold stores */
     struct sickness_counts sick;
     struct steward_counts changes;    /* of the members */
     uint64_t lists;                   /* of members that somebody was told */

@@ -175,6 +175,38 @@ TEST(users_may_what_they_are_permitted_and_nothing_else)
     CHECK(changes > 0);
 }
 
+/* Ranges, watchers, compares and hashes go on when a worker has read what they look at. */
+TEST(stores_that_are_not_in_memory_answer_as_others_do)
+{
+    uint64_t warmups = 0;
+
+    test_runs_in_one_thread();
+    for (uint64_t seed = test_seed(); seed < test_seed() + 6 * test_effort(); seed++) {
+        struct sim_result r =
+            sim_run(&(struct sim_options){.seed = seed, .storm_ms = 4000, .with_cold = true});
+        if (!r.ok)
+            test_fail(__FILE__, __LINE__, "seed %llu: %s", (unsigned long long)seed, r.problem);
+        warmups += r.warmups;
+    }
+    CHECK(warmups > 100);
+}
+
+/* A member that hashed its store before it served waited for a worker that it did not ask (109,
+ * 124). A HashKV of the newest revision began again at the one from before an image was installed
+ * (1521).
+ */
+TEST(seeds_that_once_found_something_with_cold_stores_are_clean)
+{
+    static const uint64_t seeds[] = {109, 124, 1521};
+
+    test_runs_in_one_thread();
+    for (size_t i = 0; i < ARRAY_LEN(seeds); i++) {
+        struct sim_result r = sim_run(&(struct sim_options){.seed = seeds[i], .with_cold = true});
+        if (!r.ok)
+            test_fail(__FILE__, __LINE__, "seed %llu: %s", (unsigned long long)seeds[i], r.problem);
+    }
+}
+
 /* Who logged in was given his token twice: by the member, and by an image of what it applies next.
  */
 TEST(seeds_that_once_found_something_with_users_are_clean)

@@ -304,6 +304,22 @@ static bool interest_take(struct chunk *b, struct interest *i, struct encoding *
     return gather_take(b, new_gather(b, i, revision), e);
 }
 
+bool chunk_is_at_hand(struct chunk *b, const struct watcher_group *group,
+                      const struct mvcc_change *change)
+{
+    struct mvcc *m = group->hub->mvcc;
+
+    if (!mvcc_is_cold(m) || (change->creates && !change->tombstone))
+        return true;
+    buf_clear(&b->matched);
+    watcher_group_match(group, change->key, &b->matched);
+    struct interest **matched = (struct interest **)(void *)b->matched.at;
+    for (size_t n = 0; n < b->matched.len / sizeof(struct interest *); n++)
+        if ((matched[n]->wants & WANTS_PREV) && wants_change(matched[n]->wants, change->tombstone))
+            return mvcc_before_is_at_hand(m, change->key, change->at.main);
+    return true;
+}
+
 bool chunk_take(struct chunk *b, const struct mvcc_change *change, unsigned *steps)
 {
     struct encoding flavours[2] = {{.change = change}, {.change = change}};

@@ -106,6 +106,8 @@ static bool visit(void *context, const struct mvcc_change *change)
     size_t so_far = l->out->len - l->start;
     if (so_far > 0 && so_far + size > l->max)
         return false;
+    if (prev_size > 0 && !mvcc_before_is_at_hand(l->hub->mvcc, change->key, change->at.main))
+        return false;
     watch_event_append(l->hub->mvcc, change, prev_size, l->out);
     l->given += size;
     assert(l->given <= l->bytes);

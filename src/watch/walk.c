@@ -130,6 +130,10 @@ static bool visit(void *context, const struct mvcc_change *change)
     walk->end = end_before(walk, revision);
     if (walk->end != 0)
         return false;
+    if (!chunk_is_at_hand(&walk->chunk, walk->chunk.group, change)) {
+        *walk->steps = 0;
+        return false;
+    }
     if (!chunk_take(&walk->chunk, change, walk->steps)) {
         chunk_cut(&walk->chunk, revision);
         walk->end = revision;

@@ -106,20 +106,31 @@ static void show_to_live(struct watch *hub, const struct mvcc_changes *changes)
     chunk_end(b);
 }
 
+/* Are the values before these changes at hand, as far as live watchers are to see them? */
+static bool are_at_hand(struct watch *hub, const struct mvcc_changes *changes)
+{
+    for (size_t n = 0; mvcc_is_cold(hub->mvcc) && n < changes->count; n++)
+        if (!chunk_is_at_hand(&hub->chunk, hub->live, &changes->at[n]))
+            return false;
+    return true;
+}
+
 void watch_changed(struct watch *hub, const struct mvcc_changes *changes)
 {
+    bool falls_behind = !changes->at || !are_at_hand(hub, changes);
+
     if (changes->revision == 0)
         return;
     assert(changes->revision == hub->revision + 1);
     assert(changes->revision == mvcc_revision(hub->mvcc));
 
-    /* Too many to be shown one by one, or not stored yet. Everybody reads them from history, and
-     * none of them is touched for it. */
-    if (!changes->at)
+    /* Too many to be shown one by one, or not stored yet, or with values before them that have to
+     * come from the disk. Everybody reads them from history, and none of them is touched for it. */
+    if (falls_behind)
         hub_live_falls_behind(hub, GRACE_PROMPT);
     hub->revision = changes->revision;
     hub->live->key.next = changes->revision + 1;
-    if (changes->at && hub->live->count > 0)
+    if (!falls_behind && hub->live->count > 0)
         show_to_live(hub, changes);
 }
 

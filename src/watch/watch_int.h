@@ -373,6 +373,11 @@ void chunk_free(struct chunk *b);
  * then drops what was taken in already.
  */
 bool chunk_take(struct chunk *b, const struct mvcc_change *change, unsigned *steps);
+
+/* Can the change be taken in for this group without a wait for the disk? That depends on the value
+ * before it, if somebody is to see that (mvcc.h, a cold store). */
+bool chunk_is_at_hand(struct chunk *b, const struct watcher_group *group,
+                      const struct mvcc_change *change);
 void chunk_cut(struct chunk *b, int64_t revision);
 
 /* Hands the nth gather to its watchers; how many there were. `revision` is for the header. */
