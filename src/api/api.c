@@ -177,11 +177,6 @@ void api_event(struct api *a, struct rpc_event *e)
 bool api_take_need(struct api *a, struct api_need *out)
 {
     free_forgotten(a);
-    if (a->quota_exceeded) {
-        a->quota_exceeded = false;
-        *out = (struct api_need){.need = API_QUOTA_EXCEEDED};
-        return true;
-    }
     if (a->move_leader_to != 0) {
         *out = (struct api_need){.need = API_MOVE_LEADER, .member = a->move_leader_to};
         a->move_leader_to = 0;
@@ -192,8 +187,10 @@ bool api_take_need(struct api *a, struct api_need *out)
         return false;
     struct call *c = container_of(link, struct call, need_link);
     *out = (struct api_need){.need = c->need, .call = &c->base, .identity = c->base.identity};
-    if (c->need == API_PROPOSE)
+    if (c->need == API_PROPOSE || c->need == API_RAISE_ALARM)
         out->request = c->proposal;
+    if (c->need == API_RAISE_ALARM)
+        out->identity = (struct identity){0}; /* the alarm is this member's, not the client's */
     if (c->need == API_CONFIGURE)
         out->change = &c->reconfiguration.change;
     if (c->need == API_FORWARD)
@@ -228,6 +225,14 @@ void api_applied(struct api *a, struct api_call *base, struct apply_effects *e)
 
     if (!take_back(c))
         return;
+    if (c->raising_bytes > 0) {
+        api_call_finish(c, RESULT_NO_SPACE);
+        return;
+    }
+    if (e->quota_exceeded) {
+        api_call_refuse_for_space(c);
+        return;
+    }
     if (c->on->applied) {
         c->on->applied(c, e);
         return;
@@ -309,7 +314,9 @@ void api_failed(struct api *a, struct api_call *base, enum result why)
     assert(why != RESULT_OK);
     if (!take_back(c))
         return;
-    if (c->on->failed)
+    if (c->raising_bytes > 0)
+        api_call_finish(c, RESULT_NO_SPACE);
+    else if (c->on->failed)
         c->on->failed(c, why);
     else
         api_call_finish(c, why);

@@ -9,7 +9,7 @@
  *     rpc_event --> api_event --> checks --+--> answered at once
  *                                          +--> api_take_need: PROPOSE, CONFIGURE, READ_INDEX,
  *                                                              FORWARD, HASH, IMAGE, PASSWORD,
- *                                                              FORGET, METRICS, QUOTA_EXCEEDED,
+ *                                                              FORGET, METRICS, RAISE_ALARM,
  *                                                              MOVE_LEADER
  *     server --> api_applied, api_read_index_done, api_forwarded, api_hashed, api_cut,
  *                api_password_done, api_measured, api_failed
@@ -145,11 +145,12 @@ enum api_need_kind {
     API_IMAGE,      /* of the state, as of some entry after this: api_cut */
     API_PASSWORD,   /* to be hashed or compared, on a worker: api_password_done */
     API_FORGET,     /* the call is gone: it must not be spoken of again; freed after this need */
-    API_QUOTA_EXCEEDED, /* a write was refused for it: the NOSPACE alarm is due. Without a call */
-    API_METRICS,        /* all that is counted, as text: api_measured */
-    API_VARS,           /* the same for /debug/vars */
-    API_MOVE_LEADER,    /* `member` is to lead instead of this one. Without a call: whoever waits
-                           for it sees it by the facts */
+    API_RAISE_ALARM, /* a write exceeds the quota: put `request`, the NOSPACE alarm of this member,
+                        through the log. Ends as PROPOSE does, and the write is refused then */
+    API_METRICS,     /* all that is counted, as text: api_measured */
+    API_VARS,        /* the same for /debug/vars */
+    API_MOVE_LEADER, /* `member` is to lead instead of this one. Without a call: whoever waits
+                        for it sees it by the facts */
 };
 
 /* A change of the members. */

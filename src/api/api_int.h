@@ -181,7 +181,9 @@ struct call {
     call_step *step;
     call_ready *ready;
 
-    int64_t credit; /* of a stream: what may be sent now. A Watch gives it to the hub */
+    size_t
+        raising_bytes; /* held while it raises the alarm that it is refused for; 0: it does not */
+    int64_t credit;    /* of a stream: what may be sent now. A Watch gives it to the hub */
 
     struct apply_read read;
     bool is_reading;
@@ -230,8 +232,8 @@ struct api {
     size_t spare_count;
     struct call *forgotten; /* handed out as the last need: freed with the next */
 
-    bool quota_exceeded;     /* and the server was not told yet */
-    uint64_t move_leader_to; /* likewise; 0: nobody is to lead instead of us */
+    uint64_t move_leader_to; /* and the server was not told yet; 0: nobody leads instead of us */
+    size_t raising_bytes;    /* of all calls */
 
     struct backend_defrag defrag;
     struct call *defrag_call; /* who waits for it; NULL: has gone */
@@ -307,8 +309,12 @@ enum wait_state { WAIT_OVER, WAIT_ON, WAIT_TOO_LONG };
 struct index_wait api_index_wait(const struct api *a);
 enum wait_state api_index_wait_state(const struct api *a, const struct index_wait *w);
 
-/* Would its proposal exceed the quota? Then the server is told, for the alarm. */
-enum result api_call_check_quota(struct call *c);
+/* Would its proposal exceed the quota? Then it is refused by api_call_refuse_for_space. */
+enum result api_call_check_quota(const struct call *c);
+/* Raises the NOSPACE alarm, and ends the call with RESULT_NO_SPACE when that is done, or has
+ * failed.
+ */
+void api_call_refuse_for_space(struct call *c);
 
 /* A read of the published state, c->read, in slices; what it ends in is the call's answer. */
 void api_call_read(struct call *c);

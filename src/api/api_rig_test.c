@@ -165,14 +165,6 @@ void api_rig_apply(struct api_rig *k, const struct pb_internal_raft_request *req
     CHECK_EQ(apply_request(k, request, NULL), RESULT_OK);
 }
 
-static void raise_alarm(struct api_rig *k)
-{
-    struct pb_alarm_request alarm = {
-        .action = PB_ALARM_ACTIVATE, .member_id = k->facts.member_id, .alarm = PB_ALARM_NOSPACE};
-
-    api_rig_apply(k, &(struct pb_internal_raft_request){.alarm = &alarm});
-}
-
 /* As cheap as it can be. */
 static void answer_password(struct api_rig *k, const struct held_need *w)
 {
@@ -208,8 +200,6 @@ static void fulfil(struct api_rig *k, const struct held_need *w)
         api_forwarded(k->api, w->call, k->leader_says);
     else if (w->need == API_FORWARD)
         api_failed(k->api, w->call, RESULT_NO_LEADER);
-    else if (w->need == API_QUOTA_EXCEEDED)
-        raise_alarm(k);
     else if (w->need == API_HASH)
         api_hashed(k->api, w->call, API_RIG_HASH);
     else if (w->need == API_IMAGE)
@@ -274,7 +264,7 @@ static void take_needs(struct api_rig *k)
         k->confirmed += need.need == API_READ_INDEX;
         if (need.need == API_FORWARD)
             k->forward = need.forward;
-        k->alarms += need.need == API_QUOTA_EXCEEDED;
+        k->alarms += need.need == API_RAISE_ALARM;
         if (need.need == API_FORGET)
             forget(k, need.call);
         else if (k->is_slow && need.call)

@@ -70,6 +70,8 @@ void api_call_free(struct call *c)
 
     assert(!c->base.rpc);
     assert(c->link.next == &c->link);
+    assert(a->raising_bytes >= c->raising_bytes);
+    a->raising_bytes -= c->raising_bytes;
     if (a->spare_count >= API_SPARE_CALLS_MAX) {
         api_call_destroy(c);
         return;
@@ -224,6 +226,10 @@ static void run_message(struct call *c, const void *request)
 {
     enum result a = c->on->check ? c->on->check(c, request) : RESULT_OK;
 
+    if (a == RESULT_NO_SPACE) {
+        api_call_refuse_for_space(c);
+        return;
+    }
     if (a != RESULT_OK) {
         api_call_finish(c, a);
         return;
@@ -428,14 +434,38 @@ void api_call_password(struct call *c, const struct api_password *what)
     need(c, API_PASSWORD);
 }
 
-enum result api_call_check_quota(struct call *c)
+enum result api_call_check_quota(const struct call *c)
+{
+    assert(c->proposal);
+
+    return apply_over_quota(c->base.api->o.apply, c->proposal) ? RESULT_NO_SPACE : RESULT_OK;
+}
+
+/*
+ * As in etcd the alarm is up before the client hears of the refusal: a client that looks at /health
+ * next finds it there. Each refused call proposes the alarm and has a proposal's time limit, so it
+ * is answered without a leader, too. With the alarm up already there is nothing to wait for. An
+ * alarm is a few bytes in the queue of proposals, which the write that waits for it is not: writes
+ * beyond a bound are refused at once, while others raise the alarm.
+ */
+void api_call_refuse_for_space(struct call *c)
 {
     struct api *a = api_of(c);
+    struct apply_alarm own = {.member = a->facts->member_id, .alarm = PB_ALARM_NOSPACE};
+    size_t bytes = sizeof(*c) + c->first.content.len;
 
-    if (!apply_over_quota(a->o.apply, api_call_proposal(c)))
-        return RESULT_OK;
-    a->quota_exceeded = true; /* once, however many are refused before it is told */
-    return RESULT_NO_SPACE;
+    assert(c->raising_bytes == 0);
+    if (apply_has_alarm(a->o.apply, own) || a->raising_bytes + bytes > API_RAISING_BYTES_MAX) {
+        api_call_finish(c, RESULT_NO_SPACE);
+        return;
+    }
+    struct pb_alarm_request *alarm = arena_new(&c->arena, struct pb_alarm_request);
+    *alarm = (struct pb_alarm_request){
+        .action = PB_ALARM_ACTIVATE, .member_id = own.member, .alarm = own.alarm};
+    *api_call_proposal(c) = (struct pb_internal_raft_request){.alarm = alarm};
+    c->raising_bytes = bytes;
+    a->raising_bytes += bytes;
+    need(c, API_RAISE_ALARM);
 }
 
 /* --- going on later --- */

@@ -228,16 +228,41 @@ TEST(kv_checks_the_quota_before_anything_else_and_says_so)
 
     api_rig_refused(&k, "/etcdserverpb.Lease/LeaseGrant", &pb_lease_grant_request_schema,
                     &(struct pb_lease_grant_request){.ttl = 9}, RPC_RESOURCE_EXHAUSTED, text);
-    CHECK_EQ(k.alarms, 2); /* how often the alarm is raised is the server's to say */
+    CHECK_EQ(k.alarms, 1); /* it is up */
     api_rig_get(&k, RANGE, &(struct pb_range_request){.key = BYTES("a")}, &pb_range_response_schema,
                 &arena, &range);
     struct pb_put_request put = {.key = BYTES("a")};
     struct pb_request_op op = {.which = PB_OP_PUT, .put = &put};
     api_rig_refused(&k, TXN, &(struct pb_txn_request){.success = {.at = &op, .count = 1}},
                     RPC_RESOURCE_EXHAUSTED, text);
-    CHECK_EQ(k.alarms, 3);
+    CHECK_EQ(k.alarms, 1);
 
     arena_free(&arena);
+    api_rig_close(&k);
+}
+
+/* However the alarm fares, and whoever asks. */
+TEST(a_write_over_the_quota_waits_for_its_alarm_alone)
+{
+    struct api_rig k;
+    struct visit v = {0};
+    api_rig_quota_bytes = 1;
+    api_rig_open(&k);
+
+    k.is_slow = true;
+    api_rig_ask(&k, &v, PUT, &(struct pb_put_request){.key = BYTES("a")});
+    api_rig_for_ms(&k, 100);
+    CHECK_EQ(k.alarms, 1);
+    CHECK_EQ(k.proposed, 0);
+    CHECK(!v.is_over);
+    k.failure = RESULT_TIMEOUT;
+    api_rig_fulfil(&k);
+    api_rig_for_ms(&k, 100);
+    CHECK(v.is_over);
+    CHECK_EQ(v.code, RPC_RESOURCE_EXHAUSTED);
+    CHECK_EQ(api_status(k.api).calls, 0);
+
+    visit_free(&v);
     api_rig_close(&k);
 }
 

@@ -31,6 +31,11 @@ static bool is_at(const struct alarms *s, size_t place, struct apply_alarm alarm
     return place < s->count && compare(s->at[place], alarm) == 0;
 }
 
+bool alarms_have(const struct alarms *s, struct apply_alarm alarm)
+{
+    return is_at(s, place_of(s, alarm), alarm);
+}
+
 static size_t *counter_of(struct alarms *s, int32_t alarm)
 {
     if (alarm == PB_ALARM_NOSPACE)

@@ -92,6 +92,11 @@ size_t apply_alarms(const struct apply *a, const struct apply_alarm **out)
     return a->alarms.count;
 }
 
+bool apply_has_alarm(const struct apply *a, struct apply_alarm alarm)
+{
+    return alarms_have(&a->alarms, alarm);
+}
+
 /* ---- What cannot be executed ---- */
 
 static void stop(struct apply *a, const char *text)

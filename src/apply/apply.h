@@ -189,6 +189,7 @@ struct apply_alarm {
 
 /* In order of member and alarm, good until the next entry; returns how many there are. */
 size_t apply_alarms(const struct apply *a, const struct apply_alarm **out);
+bool apply_has_alarm(const struct apply *a, struct apply_alarm alarm);
 
 /* --- for metrics --- */
 

@@ -85,6 +85,7 @@ void alarms_free(struct alarms *s);
 /* In memory and in the backend. False: it was there already, or was not there. */
 bool alarms_raise(struct alarms *s, struct backend *b, struct apply_alarm alarm);
 bool alarms_clear(struct alarms *s, struct backend *b, struct apply_alarm alarm);
+bool alarms_have(const struct alarms *s, struct apply_alarm alarm);
 void alarms_check(const struct alarms *s);
 
 /* --- quota.c --- */

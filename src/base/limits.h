@@ -501,9 +501,10 @@ enum {
     API_CLIENT_VERSIONS_MAX = 16,      /* that are counted apart: a client says what it likes */
     API_CLIENT_VERSION_BYTES_MAX = 31, /* and as long */
     API_SPARE_CALLS_MAX = 1024,
-    API_TXN_OPS_DEFAULT = 128,       /* etcd's --max-txn-ops */
-    API_SNAPSHOT_BLOB_BYTES = 32768, /* in one message of a backup: etcd's */
-    API_SNAPSHOT_BLOB_STEPS = 64,    /* what one of them costs: its bytes are hashed and copied */
+    API_RAISING_BYTES_MAX = 16 * MIB, /* of refused writes that wait for the NOSPACE alarm */
+    API_TXN_OPS_DEFAULT = 128,        /* etcd's --max-txn-ops */
+    API_SNAPSHOT_BLOB_BYTES = 32768,  /* in one message of a backup: etcd's */
+    API_SNAPSHOT_BLOB_STEPS = 64,     /* what one of them costs: its bytes are hashed and copied */
     API_MOVE_LEADER_MS = 5000,  /* and two election timeouts: as long as any request may take */
     API_PIN_MS_MAX = 60000,     /* a reply that holds up a compaction for longer is given up */
     API_APPLIED_WAIT_MS = 1000, /* for the applied index, before a lease is said to be unknown */

@@ -205,14 +205,14 @@ void cluster_rig_close(struct cluster_rig *r)
 
 /* --- members --- */
 
-static void open_client(struct cluster_rig_host *h)
+struct client *cluster_rig_new_client(struct cluster_rig *r, unsigned n)
 {
-    struct client_options client = {.io = &h->rig->client_io};
+    struct client_options client = {.io = &r->client_io};
     char address[32];
 
-    snprintf(address, sizeof(address), "10.0.0.%u:2379", h->number);
+    snprintf(address, sizeof(address), "10.0.0.%u:2379", n);
     CHECK_EQ(net_address_parse(address, &client.address), ERR_OK);
-    h->client = client_open(&client);
+    return client_open(&client);
 }
 
 enum err cluster_rig_try_start(struct cluster_rig *r, unsigned n)
@@ -233,7 +233,7 @@ enum err cluster_rig_try_start(struct cluster_rig *r, unsigned n)
     enum err e = server_open(&options, &h->why, &h->server);
     if (e != ERR_OK)
         return e;
-    open_client(h);
+    h->client = cluster_rig_new_client(h->rig, h->number);
     return ERR_OK;
 }
 
@@ -284,7 +284,7 @@ void cluster_rig_readmit(struct cluster_rig *r, unsigned n)
 {
     r->at[n]->is_out = false;
     if (r->at[n]->server)
-        open_client(r->at[n]);
+        r->at[n]->client = cluster_rig_new_client(r, n);
 }
 
 void cluster_rig_until_stopped(struct cluster_rig *r, unsigned n)

@@ -101,6 +101,9 @@ unsigned cluster_rig_follower(struct cluster_rig *r); /* any that is up and does
 /* Until all that are up have applied what this one has. */
 void cluster_rig_until_equal(struct cluster_rig *r, unsigned n);
 
+/* One more connection to member n: client_close. */
+struct client *cluster_rig_new_client(struct cluster_rig *r, unsigned n);
+
 /* Asks member n, and waits or not. */
 void cluster_rig_ask(struct cluster_rig *r, unsigned n, struct visit *v, const char *path,
                      const struct pb_schema *schema, const void *message);

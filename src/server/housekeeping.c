@@ -128,16 +128,23 @@ static bool settle_some(struct housekeeping *h)
 
 /* --- the quota --- */
 
-void housekeeping_quota_exceeded(struct housekeeping *h)
+void housekeeping_quota_refused(struct housekeeping *h)
 {
     uint64_t now_ms = h->o.facts->now_ms;
 
     if (now_ms < h->next_alarm_ms)
-        return; /* one is on its way through the log */
+        return;
     h->next_alarm_ms = now_ms + h->o.facts->election_ms;
-    h->alarm_is_due = true;
     log_warn(h->o.logger, "message exceeded backend quota; raising alarm",
              LOG_I64("quota-size-bytes", apply_quota_bytes(h->o.apply)));
+}
+
+void housekeeping_quota_exceeded(struct housekeeping *h)
+{
+    if (h->o.facts->now_ms < h->next_alarm_ms)
+        return; /* one is on its way through the log */
+    housekeeping_quota_refused(h);
+    h->alarm_is_due = true;
 }
 
 static bool take_alarm(struct housekeeping *h, struct pb_internal_raft_request *out)

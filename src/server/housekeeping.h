@@ -7,7 +7,7 @@
  *     versions      the cluster's is raised, by the leader that has asked all members for theirs,
  *                   or lowered if a downgrade is enabled, which is ended when all run its target;
  *                   the store's follows it
- *     the quota     exceeded, it raises the NOSPACE alarm
+ *     the quota     exceeded by an entry, it raises the NOSPACE alarm
  *     this member   is made known to its cluster; clients are heard from then on
  *
  * What can be done here is done by housekeeping_work, a slice at a time. What must go through the
@@ -18,8 +18,8 @@
  *                 --> housekeeping_take_proposal --> pending --> ... --> housekeeping_applied
  *
  * Promises   1. No call does more than a slice of each kind of work.
- *            2. An alarm is on its way once per election timeout at most, a publication once per
- *               time limit of a proposal.
+ *            2. An alarm of its own is on its way once per election timeout at most, a publication
+ *               once per time limit of a proposal.
  *            3. Only a leader revokes leases, or tells of their time. One that was replaced and has
  *               not heard of it finds nobody who takes that from it.
  *            4. The store's version is not lowered before the log begins with a snapshot of the
@@ -107,8 +107,10 @@ void housekeeping_stop(struct housekeeping *h); /* its timer; also one that is a
 
 /* --- tell --- */
 
-/* The store has grown beyond its quota, or a write was refused because it would have. */
+/* The store has grown beyond its quota: the alarm is raised. */
 void housekeeping_quota_exceeded(struct housekeeping *h);
+/* A write is refused for the quota, and raises the alarm itself: only the logger hears of it. */
+void housekeeping_quota_refused(struct housekeeping *h);
 
 /* What housekeeping_wants_versions wanted to know: what all servers run; NULL: one of them did not
  * tell. */

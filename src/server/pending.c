@@ -495,6 +495,7 @@ void pending_need(struct pending *p, const struct api_need *w)
 {
     switch (w->need) {
     case API_PROPOSE:
+    case API_RAISE_ALARM:
         propose(p, w);
         return;
     case API_CONFIGURE:
@@ -515,8 +516,7 @@ void pending_need(struct pending *p, const struct api_need *w)
     case API_METRICS:
     case API_VARS:
     case API_PASSWORD:
-    case API_QUOTA_EXCEEDED: /* are about no call */
-    case API_MOVE_LEADER:
+    case API_MOVE_LEADER: /* is about no call */
         break;
     }
     unreachable();

@@ -87,8 +87,8 @@ void pending_free(struct pending *p);
 
 /* --- tell --- */
 
-/* A call wants to PROPOSE, CONFIGURE or READ, or is to be forgotten: then it is named to nobody any
- * more. */
+/* A call wants to PROPOSE, RAISE_ALARM, CONFIGURE or READ, or is to be forgotten: then it is named
+ * to nobody any more. */
 void pending_need(struct pending *p, const struct api_need *w);
 
 /* A request of the server's own, for which nobody waits. Its header, if it has one, says in whose

@@ -466,8 +466,9 @@ static void hear_change(struct server *s, const struct api_need *need)
 static void hear_need(struct server *s, const struct api_need *need)
 {
     switch (need->need) {
-    case API_QUOTA_EXCEEDED:
-        housekeeping_quota_exceeded(&s->housekeeping);
+    case API_RAISE_ALARM:
+        housekeeping_quota_refused(&s->housekeeping);
+        pending_need(&s->pending, need);
         return;
     case API_FORWARD:
         forwarding_need(&s->forwarding, need);
