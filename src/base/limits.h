@@ -572,6 +572,7 @@ enum {
     SPACE_RESIGN_MS = 5000,       /* between two attempts not to lead: all members may be full */
     SPACE_OWN_BYTES = 64 * KIB,   /* of the server's own proposals while it is: to be known, say */
     LOG_SNAPSHOT_RETRY_MS = 1000, /* after one could not be written: until it is, the log grows */
+    LOG_SNAPSHOT_PURGE_MS = 30000, /* old files stay for that long, as etcd's do */
 
     CUTTING_IMAGES_MAX = 16,    /* of the own state, open at once: half a megabyte each */
     CUTTING_MEMBERS_MAX = 8,    /* of them for other members: clients leave them these */

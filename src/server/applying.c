@@ -50,7 +50,6 @@ static void configure(struct server *s, struct apply_effects *e, struct buf *jso
                     (unsigned long long)e->index);
         return;
     }
-    log_snapshot_configured(&s->snapshot, e->index);
     cluster_conf_state_json(&s->conf_state, json);
 }
 
@@ -108,6 +107,17 @@ static void answer_applied(struct server *s, struct apply_effects *e)
         open_for_business(s);
 }
 
+void server_mark_snapshot(struct server *s)
+{
+    if (!log_snapshot_is_due(&s->snapshot, s->facts.applied_index, s->facts.now_ms))
+        return;
+    struct snapfile_membership m = state_membership(&s->state);
+    log_snapshot_mark(&s->snapshot, &(struct log_snapshot_content){.index = s->facts.applied_index,
+                                                                   .term = s->facts.applied_term,
+                                                                   .conf_state = &s->conf_state,
+                                                                   .membership = &m});
+}
+
 static void entry_applied(struct server *s)
 {
     struct apply_effects *e = apply_effects(s->state.apply);
@@ -134,6 +144,7 @@ static void entry_applied(struct server *s)
     answer_applied(s, e);
     apply_end(s->state.apply, buf_bytes(&conf_state));
     buf_free(&conf_state);
+    server_mark_snapshot(s);
 }
 
 static_assert(2 * (int)HOUSEKEEPING_COMMIT_BYTES <= CATCH_UP_STORE_BYTES_MAX,

@@ -35,9 +35,11 @@ static void commit_if_due(struct housekeeping *h)
 {
     uint64_t now_ms = h->o.facts->now_ms;
     /* A compaction waits for its note to be durable; and it, settling a large delete, or a large
-     * entry may have used up what they may have of one batch. */
+     * entry may have used up what they may have of one batch. A snapshot of the log waits for the
+     * entry that it was marked at. */
     bool hurry = mvcc_compact_needs_commit(h->o.mvcc) || mvcc_settle_waiting(h->o.mvcc) ||
-                 backend_part_is_due(h->o.backend);
+                 backend_part_is_due(h->o.backend) ||
+                 log_snapshot_awaits_store(h->o.snapshot, backend_durable(h->o.backend).index);
     bool due = now_ms - h->last_commit_ms >= h->o.commit_interval_ms ||
                backend_pending_bytes(h->o.backend) >= HOUSEKEEPING_COMMIT_BYTES || hurry;
 

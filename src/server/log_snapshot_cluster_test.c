@@ -1,6 +1,8 @@
-/* Snapshots of the log, of a member that crashes before and after one is recorded. */
+/* Snapshots of the log: at which entries, and of a member that crashes before and after one is
+ * recorded. */
 #include "server/cluster_rig_test.h"
 #include "server/server_int.h"
+#include "server/server_rig_test.h"
 
 #include <string.h>
 
@@ -85,4 +87,89 @@ TEST(a_snapshot_of_the_log_is_made_again_after_a_crash_in_its_midst)
 
     check_that_it_starts_after_the_next(&r, follower);
     cluster_rig_close(&r);
+}
+
+/* The indexes in the names of the files, oldest first. */
+static void list_snapshots(struct server_rig *r, struct buf *out)
+{
+    struct buf names = {0};
+    uint64_t term, index;
+
+    CHECK_EQ(disk_list(fake_world_io(r->world)->disk, "/data/member/snap", 4096, &names), ERR_OK);
+    struct bytes left = buf_bytes(&names);
+    for (const char *name; (name = disk_next_name(&left));)
+        if (snapfile_parse_name(name, &term, &index))
+            buf_printf(out, "%llu ", (unsigned long long)index);
+    buf_free(&names);
+}
+
+/* The puts are much faster than the store commits by itself. */
+static void check_snapshots_of_puts(uint64_t pause_ms)
+{
+    struct server_rig r;
+    struct buf indexes = {0};
+    server_rig_open(&r, (const char *const[]){"--snapshot-count=10", NULL});
+    server_rig_start(&r);
+
+    while (server_status(r.server).applied < 70) {
+        server_rig_put(&r, "k", "v");
+        server_rig_for_ms(&r, pause_ms);
+    }
+    server_rig_for_ms(&r, 200);
+
+    list_snapshots(&r, &indexes);
+    CHECK_STR(buf_str(&indexes), "11 22 33 44 55 66 ");
+    buf_free(&indexes);
+    server_rig_stop(&r);
+    server_rig_close(&r);
+}
+
+TEST(snapshots_of_the_log_are_of_the_same_entries_as_etcds)
+{
+    for (uint64_t pause_ms = 1; pause_ms <= 64; pause_ms *= 4)
+        check_snapshots_of_puts(pause_ms);
+}
+
+static void add_learner(struct server_rig *r)
+{
+    struct bytes url = BYTES("http://10.9.9.9:1");
+    struct visit v = {0};
+
+    server_rig_ask(r->client, &v, "/etcdserverpb.Cluster/MemberAdd", &pb_member_add_request_schema,
+                   &(struct pb_member_add_request){.peer_urls = {&url, 1}, .is_learner = true});
+    server_rig_until_over(r, &v);
+    CHECK_EQ(v.code, RPC_OK);
+    visit_free(&v);
+}
+
+/* The change is applied before the store has the entry of the snapshot. */
+TEST(a_snapshot_of_the_log_has_no_member_of_a_later_entry)
+{
+    struct server_rig r;
+    struct arena arena = {0};
+    struct buf file = {0};
+    struct raft_snapshot found;
+    server_rig_open(&r, (const char *const[]){"--snapshot-count=10", NULL});
+    server_rig_start(&r);
+    fake_workers_hang(&r.world->store_worker, FAKE_DISK_FOR_EVER);
+    while (server_status(r.server).applied < 11)
+        server_rig_put(&r, "k", "v");
+
+    add_learner(&r);
+    CHECK_EQ(r.server->snapshot.mark.index, 11);
+    fake_workers_hang(&r.world->store_worker, 0);
+    server_rig_for_ms(&r, 200);
+
+    CHECK_EQ(snapfile_load_newest(
+                 fake_world_io(r.world)->disk,
+                 &(struct snapfile_search){.dir = "/data/member/snap", .logger = &r.logger}, &arena,
+                 &file, &found),
+             ERR_OK);
+    CHECK_EQ(found.index, 11);
+    CHECK_EQ(found.conf_state.learners.count, 0);
+    CHECK(memmem(found.data.at, found.data.len, "10.9.9.9", 8) == NULL);
+    arena_free(&arena);
+    buf_free(&file);
+    server_rig_stop(&r);
+    server_rig_close(&r);
 }

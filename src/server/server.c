@@ -127,7 +127,7 @@ static void open_log(struct server *s, const struct boot *b)
     s->work.durable_index = raft_status(s->raft).stable_index;
     if (!raft_term_at(s->raft, s->work.durable_index, &s->work.durable_term))
         s->work.durable_term = 0; /* an empty log */
-    log_snapshot_init(&s->snapshot, &snapshots, b->snapshot.index, b->log.applied);
+    log_snapshot_init(&s->snapshot, &snapshots, b->snapshot.index);
 }
 
 /* What moves the state as a whole, here and between members, and the space it takes. */
@@ -815,6 +815,7 @@ void server_check(const struct server *s)
     corruption_check(&s->corruption);
     auto_compaction_check(&s->auto_compaction);
     assert(s->snapshot.recorded_index <= backend_durable(s->state.backend).index);
+    assert(s->snapshot.mark.index <= s->facts.applied_index);
     assert(backend_durable(s->state.backend).index <= s->facts.applied_index);
     assert(s->facts.applied_index == raft.applied);
     assert(raft.applied <= raft.hard_state.commit);

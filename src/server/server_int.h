@@ -175,6 +175,9 @@ void server_members_replaced(struct server *s);
 /* It was removed: it stops by itself, in a moment; when that is over. */
 void server_leave_later(struct server *s);
 void server_leave_if_due(struct server *s);
+/* Marks a snapshot of the log at the entry that was applied last, if one is due. No entry is being
+ * applied. */
+void server_mark_snapshot(struct server *s);
 
 /* turn.c */
 /* There is something to do that no event will announce. */

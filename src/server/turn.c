@@ -1,5 +1,6 @@
 /* The turn: the one place from which every room can be seen. */
 #include "api/api.h"
+#include "apply/apply.h"
 #include "auth/auth.h"
 #include "backend/backend.h"
 #include "cluster/cluster.h"
@@ -619,20 +620,18 @@ static void hear_clients(struct server *s)
 
 /* --- snapshots of the log --- */
 
+/* A member that starts with a lower --snapshot-count, or whose last one failed, has one due without
+ * another entry. While an image is about to replace the state none is begun. */
 static void begin_snapshot(struct server *s)
 {
-    struct backend_position durable = backend_durable(s->state.backend);
+    uint64_t durable_index = backend_durable(s->state.backend).index;
 
-    if (!log_snapshot_is_due(&s->snapshot, durable.index, s->facts.now_ms) ||
-        install_is_busy(&s->install) || receiving_is_ready(&s->receiving))
-        return;
-    struct snapfile_membership m = state_membership(&s->state);
-    log_snapshot_begin(&s->snapshot,
-                       &(struct log_snapshot_content){.index = durable.index,
-                                                      .term = durable.term,
-                                                      .applied_index = s->facts.applied_index,
-                                                      .conf_state = &s->conf_state,
-                                                      .membership = &m});
+    if (!apply_is_busy(s->state.apply))
+        server_mark_snapshot(s);
+    if (log_snapshot_can_begin(&s->snapshot, durable_index) && !install_is_busy(&s->install) &&
+        !receiving_is_ready(&s->receiving))
+        log_snapshot_begin(&s->snapshot, durable_index);
+    log_snapshot_purge_if_due(&s->snapshot, s->facts.now_ms);
 }
 
 /* Whoever is being sent an image needs the log behind it. */
