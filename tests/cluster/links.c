@@ -118,6 +118,12 @@ static enum link_state state_of(const struct pipe_end *e)
     return e == &p->ends[0] ? p->links->state[p->from][p->to] : p->links->state[p->to][p->from];
 }
 
+/* Do bytes vanish that this end sends? */
+static bool drops(const struct pipe_end *e)
+{
+    return state_of(e) == LINK_DROPPED || e->pipe->links->has_hole[e->pipe->to];
+}
+
 static void pipe_close(struct pipe *p)
 {
     for (unsigned i = 0; i < 2; i++)
@@ -156,7 +162,7 @@ static void on_data(struct conn *c, struct bytes data)
 {
     struct pipe_end *e = c->context, *to = other_end(e);
 
-    if (state_of(e) == LINK_DROPPED) {
+    if (drops(e)) {
         e->pipe->has_lost = true;
         return;
     }
@@ -270,16 +276,12 @@ bool links_are_closed(const struct links *l)
 static bool must_close(const struct pipe *p)
 {
     bool is_cut = state_of(&p->ends[0]) == LINK_CUT || state_of(&p->ends[1]) == LINK_CUT;
-    bool drops = state_of(&p->ends[0]) == LINK_DROPPED || state_of(&p->ends[1]) == LINK_DROPPED;
 
-    return is_cut || (p->has_lost && !drops);
+    return is_cut || (p->has_lost && !drops(&p->ends[0]) && !drops(&p->ends[1]));
 }
 
-void links_set(struct links *l, unsigned from, unsigned to, enum link_state state)
+static void adjust_pipes(struct links *l)
 {
-    l->state[from][to] = state;
-    if (state == LINK_CUT || l->state[to][from] == LINK_CUT)
-        l->state[to][from] = state;
     LIST_FOREACH (link, &l->pipes) {
         struct pipe *p = container_of(link, struct pipe, link);
         if (must_close(p))
@@ -287,6 +289,20 @@ void links_set(struct links *l, unsigned from, unsigned to, enum link_state stat
         end_adjust(&p->ends[0]);
         end_adjust(&p->ends[1]);
     }
+}
+
+void links_set(struct links *l, unsigned from, unsigned to, enum link_state state)
+{
+    l->state[from][to] = state;
+    if (state == LINK_CUT || l->state[to][from] == LINK_CUT)
+        l->state[to][from] = state;
+    adjust_pipes(l);
+}
+
+void links_set_hole(struct links *l, unsigned member, bool has_hole)
+{
+    l->has_hole[member] = has_hole;
+    adjust_pipes(l);
 }
 
 void links_set_all(struct links *l, enum link_state state)

@@ -15,6 +15,10 @@
  *     LINK_CUT     connections between the two are closed, and new ones as soon as they come: this
  *                  is seen by both sides, so it is the same in both directions
  *
+ * A hole is in front of one member's port: the bytes of every connection to there vanish, in both
+ * directions, and only its end passes, as through the proxy of etcd's own suites. The connections
+ * that the member itself has opened to others are not touched.
+ *
  * Everything happens in the turns of the loop whose io this was opened with.
  */
 #pragma once
@@ -29,6 +33,7 @@ struct links {
     const struct io *io;
     struct fleet *fleet;
     enum link_state state[FLEET_MAX][FLEET_MAX]; /* [from][to] */
+    bool has_hole[FLEET_MAX];                    /* in front of its port */
     struct links_port {
         struct links *links;
         struct listener *listener;
@@ -48,3 +53,4 @@ bool links_are_closed(const struct links *l);
 
 void links_set(struct links *l, unsigned from, unsigned to, enum link_state state);
 void links_set_all(struct links *l, enum link_state state);
+void links_set_hole(struct links *l, unsigned member, bool has_hole);

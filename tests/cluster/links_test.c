@@ -227,3 +227,23 @@ TEST(who_is_no_member_is_not_carried)
     close(stranger);
     rig_close(&r);
 }
+
+TEST(a_hole_drops_what_comes_and_goes_through_the_port_and_lets_its_end_pass)
+{
+    struct rig r;
+    rig_open(&r);
+
+    links_set_hole(&r.links, 0, true); /* in front of the one who has connected */
+    say(r.first, "hello");
+    check_hears(&r, r.second, "hello");
+    links_set_hole(&r.links, 0, false);
+    links_set_hole(&r.links, 1, true);
+    say(r.first, "lost");
+    check_hears_nothing(&r, r.second);
+    say(r.second, "lost");
+    check_hears_nothing(&r, r.first);
+    CHECK_EQ(shutdown(r.first, SHUT_WR), 0);
+    check_is_over(&r, r.second);
+
+    rig_close(&r);
+}
