@@ -11,9 +11,11 @@
  * A directory of etcd's is not touched before it is certain that we can serve it: whoever is turned
  * away by us must find it as it was, and start etcd on it. So everything that boot could refuse is
  * gone through in a trial first, by the very code that boots: on a copy of the store, with the log
- * only read, and with the entries that the store has not seen applied and then forgotten. It costs
- * a second reading of the store, once in its life. Checks of their own, on etcd's file, would be
- * quicker, and sooner or later miss what boot refuses.
+ * opened as for writing, but only read, and with the entries that the store has not seen applied
+ * and then forgotten. It costs a second reading of the store, once in its life. Checks of their
+ * own, on etcd's file, would be quicker, and sooner or later miss what boot refuses. The trial is a
+ * boot of its own, with a state and tokens of its own: no boot can change the server but by the
+ * pointers it was given, and those of a trial point elsewhere.
  *
  * Everything here may block: nobody is served yet.
  */
@@ -21,6 +23,7 @@
 
 #include "apply/apply.h"
 #include "backend/backend.h"
+#include "base/text.h"
 #include "cluster/cluster.h"
 #include "config/config.h"
 #include "io/disk.h"
@@ -30,10 +33,44 @@
 #include "server/founding.h"
 #include "server/quota.h"
 #include "server/server_int.h"
+#include "server/token_keys.h"
 #include "snap/transfer.h"
 #include "wal/wal.h"
 
 #include <stdlib.h>
+
+enum { DIR_MODE = 0700 };
+
+/* --- whose boot it is --- */
+
+void boot_init(struct boot *b, struct server *s, struct buf *why)
+{
+    *b = (struct boot){.s = s,
+                       .why = why,
+                       .rooms = {.state = &s->state,
+                                 .wal = &s->wal,
+                                 .tokens = s->tokens,
+                                 .store = boot_store_options(s),
+                                 .on_failed = server_on_failed,
+                                 .on_log_failed = s->options.on_failed ? server_on_failed : NULL,
+                                 .context = s}};
+}
+
+static bool is_trial(const struct boot *b)
+{
+    return !b->rooms.wal;
+}
+
+static void close_rooms(struct boot_rooms *r)
+{
+    state_close(r->state);
+    backend_close(r->state->backend);
+    *r->state = (struct state){0};
+    if (!r->wal)
+        return;
+    wal_close(*r->wal);
+    *r->wal = NULL;
+}
 
 /* --- directories --- */
 
@@ -76,52 +113,130 @@ static enum err sync_names(struct boot *b, const char *path)
     return e == ERR_DENIED ? ERR_OK : e;
 }
 
-/* A directory that cannot be written to is found out now, not at the first write that counts. */
-static enum err make_dir(struct boot *b, const char *path)
+static enum err refuse_dir(struct boot *b, enum err e, const char *path)
 {
-    struct disk *disk = b->s->io->disk;
-    const char *probe = arena_printf(&b->arena, "%s/.touch", path);
-    enum err e = disk_make_dir(disk, path, 0700, DISK_PARENTS);
-    bool is_there = e == ERR_OK;
-
-    if (e == ERR_OK)
-        e = disk_write_file(disk, probe, 0600, (struct bytes){0});
-    if (e == ERR_OK)
-        e = disk_remove(disk, probe);
-    if (e == ERR_NOT_FOUND) /* another one starts here as well; their locks will tell them apart */
-        e = ERR_OK;
-    if (e == ERR_NO_SPACE && is_there) /* it could be written to, and may have all that it needs */
-        e = ERR_OK;
-    if (e == ERR_OK)
-        e = sync_names(b, path);
     if (e != ERR_OK)
         buf_printf(b->why, "cannot write to %s: %s", path, err_text(e));
     return e;
 }
 
-static enum err make_dirs(struct boot *b)
+/* Can files be made in it? The next start removes what a crash leaves of this. */
+static enum err touch(struct boot *b, const char *path)
 {
-    struct server *s = b->s;
-    enum err e = make_dir(b, s->config->data_dir);
+    struct disk *disk = b->s->io->disk;
+    const char *probe = arena_printf(&b->arena, "%s/.touch", path);
+    enum err e = disk_write_file(disk, probe, 0600, (struct bytes){0});
 
     if (e == ERR_OK)
-        e = make_dir(b, s->snap_dir);
+        e = disk_remove(disk, probe);
+    if (e == ERR_NOT_FOUND) /* another one starts here as well; their locks will tell them apart */
+        e = ERR_OK;
+    return e == ERR_NO_SPACE ? ERR_OK : e; /* it may have all that it needs */
+}
+
+/* A directory that cannot be written to is found out now, not at the first write that counts. */
+static enum err make_dir(struct boot *b, const char *path)
+{
+    enum err e = disk_make_dir(b->s->io->disk, path, DIR_MODE, DISK_PARENTS);
+
     if (e == ERR_OK)
-        e = make_dir(b, parent_of(b, s->config->wal_dir));
+        e = touch(b, path);
+    if (e == ERR_OK)
+        e = sync_names(b, path);
+    return refuse_dir(b, e, path);
+}
+
+/* A log that is there needs only its own directory; one that is made is renamed to its name. */
+static const char *log_place(struct boot *b)
+{
+    const char *dir = b->s->config->wal_dir;
+
+    return b->has_log ? dir : parent_of(b, dir);
+}
+
+/* As Go prints a mode. */
+static void write_mode(unsigned mode, char out[static 16])
+{
+    static const char letters[] = "rwxrwxrwx";
+    size_t at = 0;
+
+    out[at++] = 'd';
+    for (unsigned i = 0; i < 3; i++)
+        if (mode & (04000U >> i))
+            out[at++] = "ugt"[i];
+    for (unsigned i = 0; i < 9; i++)
+        out[at++] = mode & (0400U >> i) ? letters[i] : '-';
+    out[at] = 0;
+}
+
+/* In etcd's words. One that is not there yet will have the right mode, and what else can be wrong
+ * with it is found out by who makes it. */
+static void warn_of_mode(struct boot *b, const char *path)
+{
+    struct disk_stat stat;
+    struct buf text = {0};
+    char mode[16];
+
+    if (disk_stat(b->s->io->disk, path, &stat) != ERR_OK || !stat.is_dir ||
+        (stat.mode & 0777) == DIR_MODE)
+        return;
+    write_mode(stat.mode, mode);
+    buf_append_str(&text, "directory ");
+    text_append_quoted(&text, bytes_of_str(path));
+    buf_printf(&text,
+               " exist, but the permission is \"%s\". The recommended permission is \"-rwx------\" "
+               "to prevent possible unprivileged access to the data",
+               mode);
+    log_warn(b->s->logger, "check file permission", LOG_STR("error", buf_str(&text)));
+    buf_free(&text);
+}
+
+static void warn_of_modes(struct boot *b)
+{
+    if (!b->told_modes) {
+        warn_of_mode(b, b->s->config->data_dir);
+        warn_of_mode(b, parent_of(b, b->s->snap_dir));
+        warn_of_mode(b, b->s->snap_dir);
+    }
+    b->told_modes = true;
+}
+
+static enum err make_dirs(struct boot *b)
+{
+    warn_of_modes(b);
+    enum err e = make_dir(b, b->s->config->data_dir);
+
+    if (e == ERR_OK)
+        e = make_dir(b, b->s->snap_dir);
+    if (e == ERR_OK)
+        e = make_dir(b, log_place(b));
+    return e;
+}
+
+/* The same for directories that are there, and may have to stay as they are. */
+static enum err touch_dirs(struct boot *b)
+{
+    const char *const dirs[] = {b->s->config->data_dir, b->s->snap_dir, log_place(b)};
+    enum err e = ERR_OK;
+
+    for (size_t i = 0; e == ERR_OK && i < ARRAY_LEN(dirs); i++)
+        e = refuse_dir(b, touch(b, dirs[i]), dirs[i]);
     return e;
 }
 
 /* --- the log --- */
 
-static struct wal_options wal_settings(struct server *s)
+static struct wal_options wal_settings(const struct boot *b)
 {
+    const struct server *s = b->s;
+
     return (struct wal_options){
         .dir = s->config->wal_dir,
         .logger = s->logger,
         .no_sync = s->config->unsafe_no_fsync,
         .segment_bytes = s->options.segment_bytes,
-        .on_failed = s->options.on_failed ? server_on_failed : NULL,
-        .context = s,
+        .on_failed = b->rooms.on_log_failed,
+        .context = b->rooms.context,
     };
 }
 
@@ -158,7 +273,7 @@ static bool can_begin_at(struct boot *b, struct wal_place place)
 {
     static const struct logger silent = {
         .level = LOG_FATAL, .sink = log_sink_none, .clock = log_clock_none};
-    struct wal_options opt = wal_settings(b->s);
+    struct wal_options opt = wal_settings(b);
     struct wal_visitor visitor = {.on_entry = pass_entry, .on_truncate = pass_truncation};
     struct wal_found found = {0};
 
@@ -186,7 +301,7 @@ static struct wal_place earlier_start(struct boot *b, const struct wal_snapshots
 /* The snapshot that counts is the last one that the log itself calls committed. */
 static enum err find_start(struct boot *b)
 {
-    struct wal_options opt = wal_settings(b->s);
+    struct wal_options opt = wal_settings(b);
     struct wal_snapshots snapshots;
     enum err e = wal_snapshots(b->s->io->disk, &opt, &b->arena, &snapshots);
 
@@ -200,26 +315,39 @@ static enum err find_start(struct boot *b)
     return ERR_OK;
 }
 
+static enum err refuse_log(struct boot *b, enum err e)
+{
+    const struct wal_fault *fault = &b->log.found.fault;
+    const char *dir = b->s->config->wal_dir;
+
+    if (e == ERR_BUSY) {
+        buf_printf(b->why, "the log in %s is in use by another process", dir);
+        return e;
+    }
+    buf_printf(b->why, "cannot open the log in %s: %s", dir, err_text(e));
+    if (fault->what)
+        buf_printf(b->why, ": %s at byte %llu of %s", fault->what,
+                   (unsigned long long)fault->offset, fault->file);
+    else if (fault->file[0] != 0)
+        buf_printf(b->why, ": %s", fault->file);
+    return e;
+}
+
 /* Shows it to the replay. In a trial it stays as it is, a torn end included. */
 static enum err open_log(struct boot *b)
 {
     struct replay *l = &b->log;
-    struct wal_options opt = wal_settings(b->s);
+    struct wal_options opt = wal_settings(b);
     struct wal_visitor visitor = replay_visitor(l);
 
-    l->applied = backend_applied(b->s->state.backend).index;
-    enum err e = b->trial
-                     ? wal_replay(b->s->io->disk, &opt, l->start, &visitor, &l->found)
-                     : wal_open(b->s->io->disk, &opt, l->start, &visitor, &l->found, &b->s->wal);
-    if (e == ERR_BUSY)
-        buf_printf(b->why, "the log in %s is in use by another process", opt.dir);
-    else if (e != ERR_OK)
-        buf_printf(b->why, "cannot open the log in %s: %s: %s at byte %llu of %s", opt.dir,
-                   err_text(e), l->found.fault.what ? l->found.fault.what : "",
-                   (unsigned long long)l->found.fault.offset, l->found.fault.file);
-    else
-        b->identity = l->found.metadata;
-    return e;
+    l->applied = backend_applied(b->rooms.state->backend).index;
+    enum err e = is_trial(b)
+                     ? wal_rehearse(b->s->io->disk, &opt, l->start, &visitor, &l->found)
+                     : wal_open(b->s->io->disk, &opt, l->start, &visitor, &l->found, b->rooms.wal);
+    if (e != ERR_OK)
+        return refuse_log(b, e);
+    b->identity = l->found.metadata;
+    return ERR_OK;
 }
 
 static enum err find_log(struct boot *b)
@@ -231,8 +359,9 @@ static enum err find_log(struct boot *b)
 
 static enum err create_log(struct boot *b)
 {
-    struct wal_options opt = wal_settings(b->s);
-    enum err e = wal_create(b->s->io->disk, &opt, &b->identity, &b->s->wal);
+    struct wal_options opt = wal_settings(b);
+    assert(!is_trial(b)); /* which has a log */
+    enum err e = wal_create(b->s->io->disk, &opt, &b->identity, b->rooms.wal);
 
     if (e != ERR_OK)
         buf_printf(b->why, "cannot create a log in %s: %s", opt.dir, err_text(e));
@@ -259,17 +388,16 @@ struct backend_options boot_store_options(struct server *s)
 }
 
 /* A copy that is on trial has nothing beside it. */
-static enum err open_store(struct boot *b, const char *dir)
+static enum err open_store(struct boot *b)
 {
-    struct backend_options options = boot_store_options(b->s);
+    struct backend_options options = b->rooms.store;
 
-    options.dir = dir;
     options.why = b->why;
-    options.log_index = b->trial ? 0 : b->snapshot.index;
-    enum err e = backend_open(&options, &b->s->state.backend);
+    options.log_index = is_trial(b) ? 0 : b->snapshot.index;
+    enum err e = backend_open(&options, &b->rooms.state->backend);
     /* Of a log without a snapshot no image can be the store; it takes space that the next one will
      * need. */
-    if (e == ERR_OK && !b->trial && b->snapshot.index == 0)
+    if (e == ERR_OK && !is_trial(b) && b->snapshot.index == 0)
         e = backend_image_remove(&options);
     return e;
 }
@@ -351,7 +479,7 @@ static enum err begin_again(struct boot *b)
 
 static enum err identify(struct boot *b)
 {
-    uint64_t applied = backend_applied(b->s->state.backend).index;
+    uint64_t applied = backend_applied(b->rooms.state->backend).index;
     enum err e = b->has_log ? open_log(b) : ERR_OK; /* without one it was by the flags */
 
     if (e != ERR_OK)
@@ -372,10 +500,10 @@ static enum err identify(struct boot *b)
 
 static enum err open_state(struct boot *b)
 {
-    struct server *s = b->s;
+    const struct server *s = b->s;
 
     struct state_options options = {.logger = s->logger,
-                                    .tokens = s->tokens,
+                                    .tokens = b->rooms.tokens,
                                     .cluster_id = b->identity.cluster_id,
                                     .member_id = b->identity.node_id,
                                     .election_ms = s->config->election_ms,
@@ -386,11 +514,12 @@ static enum err open_state(struct boot *b)
                                     .lease_checkpoint = gates_lease_checkpoint(s->config->gates),
                                     .lease_checkpoint_persist =
                                         gates_lease_checkpoint_persist(s->config->gates),
-                                    .on_failed = server_on_failed,
-                                    .context = s};
+                                    .on_failed = b->rooms.on_failed,
+                                    .context = b->rooms.context};
 
-    quota_say(s->logger, s->config->quota_backend_bytes);
-    return state_open(&s->state, &options, b->why);
+    if (!is_trial(b))
+        quota_say(s->logger, s->config->quota_backend_bytes);
+    return state_open(b->rooms.state, &options, b->why);
 }
 
 static enum err refuse_removed(struct boot *b)
@@ -411,9 +540,10 @@ static enum err refuse_removed(struct boot *b)
  */
 static enum err read_members(struct boot *b)
 {
-    cluster_conf_state(b->s->state.cluster, &b->conf_state);
-    return cluster_is_removed(b->s->state.cluster, b->identity.node_id) ? refuse_removed(b)
-                                                                        : ERR_OK;
+    const struct cluster *members = b->rooms.state->cluster;
+
+    cluster_conf_state(members, &b->conf_state);
+    return cluster_is_removed(members, b->identity.node_id) ? refuse_removed(b) : ERR_OK;
 }
 
 /* --- a new cluster by force --- */
@@ -628,9 +758,10 @@ static void raft_says(void *context, enum raft_log_level level, const char *text
         log_write(&s->raft_logger, shown, "raft/raft.c", text, NULL, 0);
 }
 
-static struct raft_config raft_settings(struct boot *b)
+/* Without the log of raft's own, which is the server's. */
+static struct raft_config raft_settings(const struct boot *b)
 {
-    struct server *s = b->s;
+    const struct server *s = b->s;
 
     return (struct raft_config){
         .id = b->identity.node_id,
@@ -645,8 +776,6 @@ static struct raft_config raft_settings(struct boot *b)
         .async_storage_writes = true,
         .check_quorum = true,
         .pre_vote = s->config->pre_vote,
-        .log = raft_says,
-        .log_context = s,
         .log_level = s->logger->level == LOG_DEBUG ? RAFT_LOG_DEBUG : RAFT_LOG_INFO,
     };
 }
@@ -694,14 +823,17 @@ static void write_hard_state(struct boot *b)
         wal_append(b->s->wal, &(struct wal_save){.state = now});
 }
 
-void boot_raft(struct boot *b)
+void boot_raft(struct boot *b, struct server *s)
 {
     struct raft_config config = raft_settings(b);
     struct raft_boot memory = {0};
 
+    assert(b->s == s);
+    config.log = raft_says;
+    config.log_context = s;
     if (!b->founds)
         replay_remember(&b->log, &b->conf_state, &memory);
-    b->s->raft = raft_open(&config, &memory);
+    s->raft = raft_open(&config, &memory);
     if (!b->founds)
         write_hard_state(b);
     if (b->founds)
@@ -730,25 +862,37 @@ static enum err examine(struct boot *b)
 
 /* --- etcd's directory --- */
 
+/* A boot beside the server's, and all that it opens. */
+struct trial {
+    struct boot boot;
+    struct state state;
+    struct auth_tokens *tokens;
+    bool failed;
+};
+
+/* The first reason is the one to tell: later ones follow from it. */
 static void trial_failed(void *context, const char *text)
 {
-    struct boot *b = context;
+    struct trial *t = context;
+    struct buf *why = t->boot.why;
 
-    buf_printf(b->why, "%s%s", b->why->len > 0 ? "; " : "", text);
+    if (!t->failed)
+        buf_printf(why, "%s%s", why->len > 0 ? "; " : "", text);
+    t->failed = true;
 }
 
-static enum err try_entry(struct boot *b, const struct raft_entry *entry)
+static enum err try_entry(struct trial *t, const struct raft_entry *entry)
 {
-    struct server *s = b->s;
+    struct apply *apply = t->state.apply;
 
-    apply_begin(s->state.apply, entry, server_now_ms(s));
-    while (!s->failed && !apply_some(s->state.apply, MVCC_SLICE_STEPS))
+    apply_begin(apply, entry, server_now_ms(t->boot.s));
+    while (!t->failed && !apply_some(apply, MVCC_SLICE_STEPS))
         continue;
-    if (s->failed)
+    if (t->failed)
         return ERR_UNSUPPORTED;
-    bool changes_members = apply_effects(s->state.apply)->is_conf_change;
-    apply_end(s->state.apply, (struct bytes){0});
-    return changes_members ? read_members(b) : ERR_OK;
+    bool changes_members = apply_effects(apply)->is_conf_change;
+    apply_end(apply, (struct bytes){0});
+    return changes_members ? read_members(&t->boot) : ERR_OK;
 }
 
 static uint64_t last_to_try(const struct boot *b)
@@ -760,52 +904,67 @@ static uint64_t last_to_try(const struct boot *b)
 
 /*
  * What the store has not seen yet, as far as it is committed; a lone voter commits all that its log
- * has. None of it reaches the disk, since nobody commits the batch; and the memory it takes is that
- * of the entries once more, which the replay holds anyway.
+ * has. None of it reaches the disk: the store has no worker that could commit a batch. The memory
+ * it takes is that of the entries once more, which the replay holds anyway.
  */
-static enum err try_entries(struct boot *b)
+static enum err try_entries(struct trial *t)
 {
+    const struct replay *l = &t->boot.log;
     enum err e = ERR_OK;
 
-    for (size_t i = 0; e == ERR_OK && i < b->log.count; i++)
-        if (b->log.entries[i].index > b->log.applied && b->log.entries[i].index <= last_to_try(b))
-            e = try_entry(b, &b->log.entries[i]);
+    for (size_t i = 0; e == ERR_OK && i < l->count; i++)
+        if (l->entries[i].index > l->applied && l->entries[i].index <= last_to_try(&t->boot))
+            e = try_entry(t, &l->entries[i]);
     return e;
 }
 
-/* Everything is as before, but for what *why says. */
-static enum err try_copy(struct boot *b, const char *dir)
+static void trial_init(struct trial *t, const struct boot *b, const char *dir)
 {
-    struct server *s = b->s;
-    struct server_options options = s->options;
-    struct wal_place start = b->log.start;
+    *t = (struct trial){0};
+    t->boot = (struct boot){.s = b->s, .why = b->why, .has_log = b->has_log};
+    t->boot.snapshot = b->snapshot;
+    t->boot.log = (struct replay){.start = b->log.start, .snapshot_index = b->log.snapshot_index};
+    t->boot.rooms = (struct boot_rooms){.state = &t->state,
+                                        .store = {.disk = b->s->io->disk, .dir = dir},
+                                        .on_failed = trial_failed,
+                                        .context = t};
+}
 
-    b->trial = true;
-    s->options.on_failed = trial_failed;
-    s->options.context = b;
-    enum err e = open_store(b, dir);
+static void trial_free(struct trial *t)
+{
+    close_rooms(&t->boot.rooms);
+    auth_tokens_close(t->tokens);
+    boot_free(&t->boot);
+}
+
+/* The same as boot_disk, but on the copy; nothing is left of it but *why. */
+static enum err try_copy(const struct boot *b, const char *dir)
+{
+    const struct server *s = b->s;
+    struct trial t;
+
+    trial_init(&t, b, dir);
+    enum err e = token_keys_open(s->config, s->io->disk, s->map_seed, b->why, &t.tokens);
+    t.boot.rooms.tokens = t.tokens;
     if (e == ERR_OK)
-        e = examine(b);
+        e = open_store(&t.boot);
     if (e == ERR_OK)
-        e = try_entries(b);
-    state_close(&s->state);
-    backend_close(s->state.backend);
-    s->state = (struct state){0};
-    s->options = options;
-    s->failed = false;
-    replay_free(&b->log);
-    b->log = (struct replay){.start = start, .snapshot_index = b->snapshot.index};
-    cluster_initial_free(&b->initial);
-    b->trial = false;
+        e = examine(&t.boot);
+    if (e == ERR_OK)
+        e = try_entries(&t);
+    trial_free(&t);
     return e;
 }
 
+/* Directories are tried first: to copy a large store takes minutes. */
 static enum err take_over(struct boot *b, const struct snap_place *place)
 {
     struct snap_import *import;
     struct snap_copied copied;
-    enum err e = snap_import_copy(b->s->io->disk, place, &import, &copied);
+    enum err e = touch_dirs(b);
 
+    if (e == ERR_OK)
+        e = snap_import_copy(b->s->io->disk, place, &import, &copied);
     if (e != ERR_OK)
         return e;
     e = try_copy(b, snap_import_dir(import));
@@ -861,7 +1020,7 @@ enum err boot_disk(struct boot *b)
     if (e == ERR_OK) /* not before: until here the directory may be etcd's */
         e = make_dirs(b);
     if (e == ERR_OK)
-        e = open_store(b, b->s->store_dir);
+        e = open_store(b);
     if (e == ERR_OK)
         e = examine(b);
     return e;
@@ -869,14 +1028,12 @@ enum err boot_disk(struct boot *b)
 
 void boot_undo(struct boot *b)
 {
-    struct server *s = b->s;
-    struct boot fresh = {.s = s, .why = b->why, .told_no_sync = b->told_no_sync};
+    struct boot fresh = {.s = b->s, .rooms = b->rooms, .why = b->why};
 
-    state_close(&s->state);
-    backend_close(s->state.backend);
-    s->state = (struct state){0};
-    wal_close(s->wal);
-    s->wal = NULL;
+    fresh.told_no_sync = b->told_no_sync;
+    fresh.told_modes = b->told_modes;
+
+    close_rooms(&b->rooms);
     boot_free(b);
     *b = fresh;
 }

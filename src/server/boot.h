@@ -19,11 +19,27 @@
 #include "server/replay.h"
 
 struct server;
+struct state;
 
-/* All zeroes, with the first two filled in, is ready for boot_look. */
+/*
+ * What a boot opens, and which callbacks the rooms report a failure to. A boot knows the server as
+ * const and changes nothing but by these pointers: the server's own, or those of a trial.
+ */
+struct boot_rooms {
+    struct state *state;
+    struct wal **wal; /* NULL: a trial, which only reads the log */
+    struct auth_tokens *tokens;
+    struct backend_options store;
+    void (*on_failed)(void *context, const char *text);     /* of the state */
+    void (*on_log_failed)(void *context, const char *text); /* NULL: ends the process */
+    void *context;
+};
+
+/* After boot_init it is ready for boot_look. */
 struct boot {
-    struct server *s; /* its wal, state and raft are opened here */
+    const struct server *s;
     struct buf *why;
+    struct boot_rooms rooms;
 
     struct arena arena;
     struct cluster_initial initial;
@@ -31,7 +47,7 @@ struct boot {
     bool may_wait;             /* what has failed for want of space may be tried again */
     bool joins;                /* one that exists; it was asked who we are (joining.h) */
     bool told_no_sync;         /* the operator knows that directories cannot be synced */
-    bool trial;                /* nothing is to be written but to the store, which is a copy */
+    bool told_modes;           /* and of those that others may read */
     struct wal_place snapshot; /* the last that the log records */
     struct replay log;
     struct pb_wal_metadata identity;
@@ -40,11 +56,13 @@ struct boot {
     bool must_add_self;                /* and the entry that adds this member is lost */
 };
 
+/* Of this server, with its tokens open; what is opened becomes its wal and state. */
+void boot_init(struct boot *b, struct server *s, struct buf *why);
 MUST_CHECK enum err boot_look(struct boot *b);
 /* After boot_look, if it joins: its initial cluster has ids by now. */
 void boot_identify(struct boot *b);
 MUST_CHECK enum err boot_disk(struct boot *b);
-void boot_raft(struct boot *b);
+void boot_raft(struct boot *b, struct server *s); /* the same server */
 
 /* After boot_raft: all invariants, asserted. */
 void boot_check(const struct boot *b);

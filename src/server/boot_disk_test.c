@@ -43,7 +43,7 @@ static void bench_open(struct bench *t)
                            .io = loop_io(t->loop),
                            .snap_dir = t->snap_dir,
                            .store_dir = snap_store_dir(t->dir)};
-    t->boot = (struct boot){.s = &t->s, .why = &t->why};
+    boot_init(&t->boot, &t->s, &t->why);
 }
 
 static void bench_close(struct bench *t)

@@ -219,6 +219,46 @@ TEST(a_damaged_log_is_refused_by_file_and_byte)
     server_rig_close(&r);
 }
 
+TEST(directories_that_others_may_read_are_warned_of_in_etcds_words)
+{
+    static const struct {
+        const char *path, *shown;
+        unsigned mode;
+    } dirs[] = {{"/data", "drwxrwxrwx", 0777},
+                {"/data/member", "dgrwxr-x---", 02750},
+                {"/data/member/snap", "dutrwx--x--x", 05711}};
+    struct server_rig r;
+    char want[256];
+    server_rig_open(&r, NULL);
+    for (size_t i = 0; i < ARRAY_LEN(dirs); i++)
+        CHECK_EQ(disk_make_dir(disk_of(&r), dirs[i].path, dirs[i].mode, 0), ERR_OK);
+
+    server_rig_start(&r);
+    for (size_t i = 0; i < ARRAY_LEN(dirs); i++) {
+        snprintf(want, sizeof(want),
+                 "directory \\\"%s\\\" exist, but the permission is \\\"%s\\\". The recommended "
+                 "permission is \\\"-rwx------\\\" to prevent possible unprivileged access to the "
+                 "data",
+                 dirs[i].path, dirs[i].shown);
+        CHECK(server_rig_logged(&r, want));
+    }
+
+    server_rig_close(&r);
+}
+
+TEST(directories_of_our_own_are_not_warned_of)
+{
+    struct server_rig r;
+    server_rig_open(&r, NULL);
+
+    server_rig_start(&r);
+    server_rig_stop(&r);
+    server_rig_start(&r);
+    CHECK(!server_rig_logged(&r, "check file permission"));
+
+    server_rig_close(&r);
+}
+
 /* --- what was asked for --- */
 
 TEST(an_initial_cluster_that_does_not_describe_this_member_is_refused)

@@ -382,7 +382,7 @@ static enum err open_rest(struct server *s)
     s->awaits_space = false;
     if (e == ERR_OK) {
         receiving_clean(s->io->disk, s->snap_dir, s->logger);
-        boot_raft(b);
+        boot_raft(b, s);
         boot_check(b);
         open_peering(s, b);
         clients_open(&s->clients, &s->state, s->io->entropy, &s->facts, s->map_seed,
@@ -431,9 +431,9 @@ static enum err open_all(struct server *s, struct buf *why)
     struct peering_options peering = {.io = s->io, .config = s->config, .logger = s->logger};
 
     say_how_we_start(s);
-    s->boot = mem_new(struct boot);
-    *s->boot = (struct boot){.s = s, .why = why};
     enum err e = token_keys_open(s->config, s->io->disk, s->map_seed, why, &s->tokens);
+    s->boot = mem_new(struct boot);
+    boot_init(s->boot, s, why);
     if (e == ERR_OK)
         e = peering_listen(&s->peering, &peering, why);
     if (e == ERR_OK)

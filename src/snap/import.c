@@ -95,12 +95,20 @@ const char *snap_import_dir(const struct snap_import *m)
     return m->dir->store_tmp;
 }
 
+/* The db kept its name, so the copy gives its own back: the directory is etcd's as it was. If that
+ * fails, too, the note stays and the next start goes on from there. */
+static void take_back(struct dir *d)
+{
+    if (disk_rename(d->disk, d->store, d->store_tmp) == ERR_OK)
+        dir_must_sync(d, d->member);
+}
+
 /* The copy gets its name; from here on the note speaks for it. */
 static enum err publish(struct snap_import *m)
 {
     struct dir *d = m->dir;
-    /* Before it has its name: from then on both stores are there, until import_finish has put
-     * etcd's aside, and after a crash only the note tells that this was meant. */
+    /* Before it has its name: from then on both stores are there, until etcd's is put aside, and
+     * after a crash only the note tells that this was meant. */
     enum err e = note_write(d, d->store_tmp,
                             &(struct note){.kind = NOTE_IMPORT,
                                            .txid = bolt_info(m->db.bolt).txid,
@@ -113,7 +121,11 @@ static enum err publish(struct snap_import *m)
     if (e != ERR_OK)
         return e;
     dir_must_sync(d, d->member);
-    return import_finish(d);
+    e = import_put_aside(d);
+    if (e == ERR_OK)
+        return note_remove(d, d->store);
+    take_back(d);
+    return e;
 }
 
 enum err snap_import_take_over(struct snap_import *m)

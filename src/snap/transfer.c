@@ -274,14 +274,20 @@ static enum err read_store(struct dir *d, struct backend_position *out)
 
 /* ---- What a crash has left ---- */
 
-enum err import_finish(struct dir *d)
+enum err import_put_aside(struct dir *d)
 {
     enum err e = dir_tried(d, disk_rename(d->disk, d->db, d->db_imported), "rename", d->db);
 
-    if (e != ERR_OK)
-        return e;
-    dir_must_sync(d, d->snap);
-    return note_remove(d, d->store);
+    if (e == ERR_OK)
+        dir_must_sync(d, d->snap);
+    return e;
+}
+
+static enum err import_finish(struct dir *d)
+{
+    enum err e = import_put_aside(d);
+
+    return e == ERR_OK ? note_remove(d, d->store) : e;
 }
 
 struct both {

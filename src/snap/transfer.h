@@ -120,7 +120,8 @@ MUST_CHECK enum err snap_import_copy(struct disk *disk, const struct snap_place 
 /* Where the copy is: backend_open opens it. What is committed to it would be taken over, too. */
 const char *snap_import_dir(const struct snap_import *m);
 
-/* The copy, which nobody has open, becomes the store. Ends m, also when it fails. */
+/* The copy, which nobody has open, becomes the store. Ends m, also when it fails: a db that cannot
+ * be renamed stays, and the copy goes. */
 MUST_CHECK enum err snap_import_take_over(struct snap_import *m);
 
 /* The copy goes, and the directory is etcd's as it was. Ends m; NULL is fine. */

@@ -81,5 +81,5 @@ MUST_CHECK enum err dir_open_store(struct dir *d, const char *path, struct backe
 
 /* ---- The last steps ---- */
 
-/* The db loses its name, then the store its note. */
-MUST_CHECK enum err import_finish(struct dir *d);
+/* The db loses its name, durably; then the store may lose its note. */
+MUST_CHECK enum err import_put_aside(struct dir *d);

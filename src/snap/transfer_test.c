@@ -719,6 +719,49 @@ TEST(an_export_that_fails_at_any_call_to_the_disk_can_be_taken_up)
     settle(true, false);
 }
 
+/* ---- A db that keeps its name ---- */
+
+/* The real disk, on which one file cannot be renamed, as one that is immutable. */
+struct stubborn {
+    struct disk disk;
+    struct disk *real;
+    const char *path;
+};
+
+static void stubborn_run(struct disk *d, struct disk_op *op)
+{
+    struct stubborn *f = (struct stubborn *)d;
+
+    if (op->kind == DISK_RENAME && strcmp(op->path, f->path) == 0)
+        op->err = ERR_DENIED;
+    else
+        f->real->ops->run(f->real, op);
+}
+
+static const struct disk_ops stubborn_ops = {.run = stubborn_run};
+
+TEST(a_db_that_cannot_be_put_aside_stays_alone)
+{
+    struct stage s;
+    enum snap_holds holds;
+    stage_init(&s, 5);
+    struct stubborn f = {.disk = {.ops = &stubborn_ops}, .real = s.disk, .path = s.db};
+    s.disk = &f.disk;
+
+    CHECK_EQ(try_import(&s, 0), ERR_DENIED);
+    CHECK_SAYS(&s, "snap/db: cannot rename: permission denied");
+    CHECK_EQ(snap_look(s.disk, s.dir, &holds), ERR_OK);
+    CHECK_EQ(holds, SNAP_HOLDS_DB);
+    CHECK(!there(s.store));
+    CHECK(!there(arena_printf(&s.arena, "%s.tmp", s.store)));
+    check_db(&s, s.db);
+
+    s.disk = f.real;
+    CHECK_WORKS(&s, try_import(&s, 0));
+    check_store(&s);
+    stage_free(&s);
+}
+
 /* ---- What is durable before what ---- */
 
 /* The real disk, with what happens to names written down. A power cut cannot be tried here, since

@@ -105,7 +105,7 @@ struct replay {
     const struct wal_options *opt;
     const struct wal_visitor *visitor; /* may be NULL */
     struct wal_found *found;
-    struct wal *wal; /* keeps the segments; opened for appending if `writes` */
+    struct wal *wal; /* keeps the segments; opened for writing, and locked, if `writes` */
     bool writes;
     void (*on_record)(void *context, const struct scan_event *event); /* may be NULL */
     void *context;
@@ -245,11 +245,13 @@ static enum err open_segment(struct replay *r, struct wal_segment *s)
         e = disk_lock(r->disk, s->file, 0);
     if (e == ERR_OK)
         e = disk_stat_file(r->disk, s->file, &stat);
-    if (e == ERR_OK)
+    if (e == ERR_OK) {
         s->size = stat.size;
-    else
+    } else {
+        memcpy(r->found->fault.file, s->text, sizeof(r->found->fault.file));
         log_error(r->opt->logger, "failed to open WAL segment", LOG_STR("path", path),
                   LOG_STR("error", err_text(e)));
+    }
     mem_free(path);
     return e;
 }
@@ -367,16 +369,31 @@ static void drop(struct wal *w)
     wal_abandon(w);
 }
 
+/* Shows it all, and closes it again. */
+static enum err replay_only(struct replay *r, struct wal_place start)
+{
+    r->wal = wal_new(r->disk, r->opt);
+    enum err e = replay(r, start);
+    scan_free(&r->scan);
+    drop(r->wal);
+    return e;
+}
+
+enum err wal_rehearse(struct disk *disk, const struct wal_options *opt, struct wal_place start,
+                      const struct wal_visitor *visitor, struct wal_found *found)
+{
+    struct replay r = {
+        .disk = disk, .opt = opt, .visitor = visitor, .found = found, .writes = true};
+
+    return replay_only(&r, start);
+}
+
 enum err wal_replay(struct disk *disk, const struct wal_options *opt, struct wal_place start,
                     const struct wal_visitor *visitor, struct wal_found *found)
 {
     struct replay r = {.disk = disk, .opt = opt, .visitor = visitor, .found = found};
 
-    r.wal = wal_new(disk, opt);
-    enum err e = replay(&r, start);
-    scan_free(&r.scan);
-    drop(r.wal);
-    return e;
+    return replay_only(&r, start);
 }
 
 /* --- the snapshots --- */

@@ -91,7 +91,8 @@ struct wal_visitor {
     void *context;
 };
 
-/* Where reading ended before its time, and why; what is NULL if it did not. */
+/* Where reading ended before its time, and why; what is NULL if it did not. A file without a `what`
+ * could not be opened. */
 struct wal_fault {
     char file[48];
     uint64_t offset;
@@ -125,6 +126,12 @@ MUST_CHECK enum err wal_create(struct disk *disk, const struct wal_options *opt,
 MUST_CHECK enum err wal_open(struct disk *disk, const struct wal_options *opt,
                              struct wal_place start, const struct wal_visitor *visitor,
                              struct wal_found *found, struct wal **out);
+
+/* As wal_open up to where it would write: every segment is opened for writing and locked, read, and
+ * closed as it was. For a caller that has to know first whether wal_open would be refused. */
+MUST_CHECK enum err wal_rehearse(struct disk *disk, const struct wal_options *opt,
+                                 struct wal_place start, const struct wal_visitor *visitor,
+                                 struct wal_found *found);
 
 /* The same for looking only: no locks, nothing is changed, a torn record is merely left out. */
 MUST_CHECK enum err wal_replay(struct disk *disk, const struct wal_options *opt,

@@ -268,6 +268,39 @@ TEST(a_log_that_is_open_cannot_be_opened_again_but_looked_at)
     wal_rig_end(rig);
 }
 
+/* A rehearsal is refused where opening would be, and writes nothing: not even over a torn end. */
+TEST(a_rehearsal_finds_out_what_opening_would_and_changes_nothing)
+{
+    static const char *const name = "0000000000000000-0000000000000000.wal";
+    struct wal_rig *rig = wal_rig_new(test_seed(), 4096);
+    struct wal_found found;
+    struct buf before = {0}, after = {0};
+    wal_rig_start(rig);
+    CHECK_EQ(wal_rehearse(rig->disk, &rig->opt, (struct wal_place){0}, NULL, &found), ERR_BUSY);
+    CHECK_STR(found.fault.file, name);
+    wal_rig_entries(rig, 1, 3, 100);
+    wal_rig_close(rig);
+    read_whole(rig, name, &before);
+    before.at[before.len - 1] = 1; /* of a write whose first sector was lost */
+    CHECK_EQ(disk_write_file(rig->disk, "/member/wal/0000000000000000-0000000000000000.wal", 0600,
+                             buf_bytes(&before)),
+             ERR_OK);
+
+    fake_disk_fail(rig->world->disk,
+                   (struct fake_fault){.kind = DISK_OPEN, .nth = 1, .err = ERR_DENIED});
+    CHECK_EQ(wal_rehearse(rig->disk, &rig->opt, (struct wal_place){0}, NULL, &found), ERR_DENIED);
+    CHECK_STR(found.fault.file, name);
+    CHECK(found.fault.what == NULL);
+    CHECK_EQ(wal_rehearse(rig->disk, &rig->opt, (struct wal_place){0}, NULL, &found), ERR_OK);
+    CHECK(found.start_found);
+    read_whole(rig, name, &after);
+    CHECK_BYTES(buf_bytes(&after), buf_bytes(&before));
+
+    buf_free(&before);
+    buf_free(&after);
+    wal_rig_free(rig);
+}
+
 TEST(entries_of_a_new_leader_replace_the_old_ones)
 {
     struct wal_rig *rig = wal_rig_new(test_seed(), 4096);
