@@ -114,10 +114,13 @@ static bool wanted(const struct bench *b, char **patterns, int count)
     return false;
 }
 
+/* Results go to standard output; which benchmark runs, and how many are left, to standard error. */
 static int run_micro(char **patterns, int count)
 {
-    int ran = 0;
+    unsigned ran = 0, all = 0;
 
+    for (const struct bench *b = benches; b; b = b->next)
+        all += wanted(b, patterns, count);
     counter_open();
     if (counter < 0)
         fprintf(stderr, "no instruction counter on this machine: times only\n");
@@ -125,9 +128,11 @@ static int run_micro(char **patterns, int count)
         if (!wanted(b, patterns, count))
             continue;
         current = b;
+        fprintf(stderr, "[%u/%u] %s\n", ++ran, all, b->name);
         b->run();
-        ran++;
     }
+    if (all == 0)
+        fprintf(stderr, "cleat-bench: no benchmark has a name like that\n");
     return ran > 0 ? 0 : 1;
 }
 
