@@ -7,6 +7,7 @@
 #include "harness/test.h"
 
 #include <arpa/inet.h>
+#include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -260,6 +261,20 @@ size_t peer_memory_bytes(const struct peer *p)
 size_t peer_resident_bytes(const struct peer *p)
 {
     return status_bytes(p, "VmRSS");
+}
+
+uint64_t peer_core_ns(const struct peer *p)
+{
+    char path[64];
+    uint64_t ns = 0;
+
+    snprintf(path, sizeof(path), "/proc/%d/task/%d/schedstat", (int)p->pid, (int)p->pid);
+    FILE *f = fopen(path, "re");
+    if (!f)
+        SKIP("no schedstat of threads here");
+    CHECK_EQ(fscanf(f, "%" SCNu64, &ns), 1);
+    fclose(f);
+    return ns;
 }
 
 const char *peer_run(struct arena *arena, const char *format, ...)

@@ -50,6 +50,10 @@ static const struct rule {
     {"\"DBSizeInUse\" : [0-9]+", "\"DBSizeInUse\" : BYTES"},
     {", [0-9.]+ [kM]?B, [0-9.]+ [kM]?B, [0-9]+%", ", BYTES, BYTES, PERCENT"},
     {", [0-9.]+ [kM]?B, true", ", BYTES, true"},
+    /* etcd counts an entry as applied a moment after it has answered the call that proposed it. */
+    {", [0-9]+, , , false", ", APPLIED, , , false"},
+    {"\"raftAppliedIndex\":[0-9]+", "\"raftAppliedIndex\":APPLIED"},
+    {"\"RaftAppliedIndex\" : [0-9]+", "\"RaftAppliedIndex\" : APPLIED"},
     {"held/[0-9a-f]+", "held/LEASE"}, /* of a lock's own lease */
     {"took [0-9.]+(µ|n|m)?s", "took TIME"},
     {"\"Took\" : [0-9.]+(µ|n|m)?s", "\"Took\" : TIME"},

@@ -117,8 +117,9 @@ TEST(a_downgrade_is_enabled_and_cancelled_in_clusters_of_both_kinds)
         let_lead(&x, leader);
         CHECK_STR(PEER_CTL(asked, "downgrade validate 3.6"),
                   "Downgrade validate success, cluster version 3.7");
-        CHECK_STR(PEER_CTL(asked, "downgrade enable 3.6"),
-                  "Downgrade enable success, cluster version 3.7");
+        /* Either version: the leader may have lowered it before the response is made. */
+        const char *enabled = PEER_CTL(asked, "downgrade enable 3.6");
+        CHECK(strncmp(enabled, "Downgrade enable success, cluster version 3.", 44) == 0);
         until_all(&x, "\"storageVersion\":\"3.6.0\"");
         until_all(&x, "\"downgradeInfo\":{\"enabled\":true,\"targetVersion\":\"3.6.0\"}");
         for (unsigned n = 0; n < MEMBERS; n++)

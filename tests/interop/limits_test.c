@@ -482,15 +482,22 @@ TEST(a_gigabyte_to_a_slow_reader_takes_no_memory)
 
 /* --- a million --- */
 
-/* How long a call takes, of those that somebody else makes meanwhile. */
+/* Calls that another client makes meanwhile. */
 enum errand { PUT_ELSEWHERE, PUT_INSIDE, GET_ELSEWHERE, GET_INSIDE, ERRANDS };
 
 static const char *const errand_names[] = {"put elsewhere", "put inside", "get elsewhere",
                                            "get inside"};
 
-static uint64_t run_errand(struct line *l, enum errand errand, unsigned number)
+/* How long the call took, and for how much of that the server's core was at work. */
+struct wait {
+    uint64_t clock_ns, work_ns;
+};
+
+static struct wait run_errand(struct limits_rig *d, struct line *l, enum errand errand,
+                              unsigned number)
 {
     struct ask a = {.line = l};
+    uint64_t before_ns = peer_core_ns(&d->peer);
     char inside[32];
     bool is_inside = errand == PUT_INSIDE || errand == GET_INSIDE;
 
@@ -504,21 +511,23 @@ static uint64_t run_errand(struct line *l, enum errand errand, unsigned number)
         ask_start(&a, "/etcdserverpb.KV/Range", &pb_range_request_schema, &get);
     ask_wait(&a);
     CHECK_EQ(a.code, RPC_OK);
-    uint64_t took = a.took_ns;
+    struct wait w = {a.took_ns, peer_core_ns(&d->peer) - before_ns};
     ask_free(&a);
-    return took;
+    return w;
 }
 
 struct errands {
-    uint64_t slowest_ns[ERRANDS];
+    struct wait longest[ERRANDS];
     unsigned count;
 };
 
-static void run_errands(struct errands *e, struct line *l)
+static void run_errands(struct errands *e, struct limits_rig *d, struct line *l)
 {
     for (unsigned i = 0; i < ERRANDS; i++) {
-        uint64_t took = run_errand(l, (enum errand)i, e->count);
-        e->slowest_ns[i] = took > e->slowest_ns[i] ? took : e->slowest_ns[i];
+        struct wait w = run_errand(d, l, (enum errand)i, e->count);
+        struct wait *longest = &e->longest[i];
+        longest->clock_ns = w.clock_ns > longest->clock_ns ? w.clock_ns : longest->clock_ns;
+        longest->work_ns = w.work_ns > longest->work_ns ? w.work_ns : longest->work_ns;
     }
     e->count++;
 }
@@ -567,7 +576,11 @@ static double longest_turn_ms(struct peer *p)
     return number * (strcmp(unit, "s") == 0 ? 1000 : strcmp(unit, "ms") == 0 ? 1 : 0.001);
 }
 
-/* Deletes them while another client runs errands; did nobody wait for longer than promised? */
+/*
+ * Deletes them while another client runs errands; did nobody wait for more than was promised? What
+ * counts is the server's work: the longest of its turns, and all that its core did while an errand
+ * waited. Time by the clock is printed alone: a busy machine adds to it at will.
+ */
 static bool delete_many(unsigned keys)
 {
     enum { AT_ONCE = 125 };
@@ -590,7 +603,7 @@ static bool delete_many(unsigned keys)
     uint64_t began = caller_now_ns(&d.caller);
     ask_start(&delete, "/etcdserverpb.KV/DeleteRange", &pb_delete_range_request_schema, &request);
     while (!ask_is_over(&delete) || !witness.saw_delete)
-        run_errands(&errands, other);
+        run_errands(&errands, &d, other);
     uint64_t settled = caller_now_ns(&d.caller) - began;
 
     ask_read(&delete, &pb_delete_range_response_schema, &d.arena, &response);
@@ -603,12 +616,13 @@ static bool delete_many(unsigned keys)
     printf("a delete of %u keys was answered after %.1f ms and done after %.0f ms; longest turn "
            "%.1f ms of work; slowest of %u",
            keys, (double)delete.took_ns / 1e6, (double)settled / 1e6, longest, errands.count);
-    bool kept = longest < 5;
-    for (unsigned i = 0; i < ERRANDS; i++) {
-        printf(", %s %.1f ms", errand_names[i], (double)errands.slowest_ns[i] / 1e6);
-        kept = kept && errands.slowest_ns[i] < 20 * NS_PER_MS;
-    }
+    for (unsigned i = 0; i < ERRANDS; i++)
+        printf(", %s %.1f ms, %.1f of work", errand_names[i],
+               (double)errands.longest[i].clock_ns / 1e6, (double)errands.longest[i].work_ns / 1e6);
     printf("\n");
+    bool kept = longest < 5;
+    for (unsigned i = 0; i < ERRANDS; i++)
+        kept = kept && errands.longest[i].work_ns < 20 * NS_PER_MS;
     ask_free(&delete);
     peer_run(&d.arena, "rm -rf %s %s.log", d.peer.dir, d.peer.dir);
     peer_close(&d.peer);
@@ -616,7 +630,8 @@ static bool delete_many(unsigned keys)
     return kept;
 }
 
-/* Other programs run on this machine too: what a server of ours makes others wait for, it does
+/* Work takes longer, too, where a virtual machine's host is busy; and a put that waits for a slow
+ * disk has the core's other work counted. But what the server itself makes others wait for, it does
  * every time. */
 static void delete_many_sometimes_undisturbed(unsigned keys)
 {

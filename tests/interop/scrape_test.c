@@ -68,21 +68,6 @@ static void grant_many(struct line *l)
     }
 }
 
-/* The first of its threads is the one that everything is decided on. */
-static uint64_t core_thread_ns(const struct peer *p)
-{
-    char path[64];
-    uint64_t ns = 0;
-
-    snprintf(path, sizeof(path), "/proc/%d/task/%d/schedstat", (int)p->pid, (int)p->pid);
-    FILE *f = fopen(path, "r");
-    if (!f)
-        SKIP("no schedstat of threads here");
-    CHECK_EQ(fscanf(f, "%" SCNu64, &ns), 1);
-    fclose(f);
-    return ns;
-}
-
 TEST(a_scrape_takes_less_than_two_milliseconds_of_the_core_thread)
 {
     struct peer cleat;
@@ -101,11 +86,11 @@ TEST(a_scrape_takes_less_than_two_milliseconds_of_the_core_thread)
                        cleat.client_url),
               "etcd_debugging_lease_granted_total 10000\netcd_debugging_mvcc_watcher_total 1000");
 
-    uint64_t before_ns = core_thread_ns(&cleat);
+    uint64_t before_ns = peer_core_ns(&cleat);
     const char *bytes =
         peer_run(&a, "curl -s $(for i in $(seq %d); do echo %s/metrics; done) | wc -c", SCRAPES,
                  cleat.client_url);
-    double ms = (double)(core_thread_ns(&cleat) - before_ns) / 1e6 / (int)SCRAPES;
+    double ms = (double)(peer_core_ns(&cleat) - before_ns) / 1e6 / (int)SCRAPES;
 
     printf("%d watchers, %d leases: a scrape of %lu KB takes %.2f ms of the core thread\n",
            WATCHERS, LEASES, strtoul(bytes, NULL, 10) / SCRAPES / 1000, ms);
