@@ -1,7 +1,7 @@
 # cleat's build, in one file.
 #
 #   make            build/ with optimisation, assertions on, hardening
-#   make run        install what is missing, build, start a member with embedded defaults
+#   make run        install what is missing, build, start a member with etcd's defaults; ARGS='--name m1'
 #   make run-cluster  three members on 2379, 22379 and 32379, ready to kill (docs/operations.md)
 #   make test       install what is missing, build, run every test; T='io/ rpc/': of these alone,
 #                   T=@build/skipped: those that the last run skipped for want of peers or clients
@@ -39,6 +39,15 @@
 #   src/pb/proto/x.proto  compiled by protoc-c; the result is a second opinion for tests only
 #
 # A variant is the same build in another directory: make BUILD=build/clang CC=clang-19.
+# Every core compiles, unless -j says how many may. Goals named together are made one by one, in
+# their order: `make clean all` cleans first, `make peers test` tests with the new peers.
+
+ifeq ($(MAKELEVEL)$(filter -j%,$(MAKEFLAGS)),0)
+MAKEFLAGS += -j$(shell nproc)
+endif
+ifneq ($(word 2,$(filter-out build/%,$(MAKECMDGOALS))),)
+.NOTPARALLEL:
+endif
 
 BUILD    ?= build
 CC       ?= cc
@@ -90,22 +99,31 @@ PROGRAMS += $(patsubst tests/raft/%_main.c,$(BUILD)/raft-%,$(filter tests/raft/%
 PROGRAMS += $(patsubst tests/model/%_main.c,$(BUILD)/model-%,$(filter tests/model/%_main.c,$(TOOLS)))
 PROGRAMS += $(patsubst tests/cluster/%_main.c,$(BUILD)/cluster-%,$(filter tests/cluster/%_main.c,$(TOOLS)))
 
-.PHONY: all run run-cluster test check threads asan tsan fuzz lint formatted format bench sim cluster-faults \
+.PHONY: all programs run run-cluster test check threads asan tsan fuzz lint formatted format bench sim cluster-faults \
         cluster-installs cluster-chores cluster-soak cluster-failover cluster-catchup interop peers \
         peers36 h2spec clients install clean FORCE
 .DELETE_ON_ERROR:
 .SECONDARY:
-all: $(PROGRAMS) compile_commands.json
+all: $(if $(PROTOS),$(BUILD)/found.test) $(PROGRAMS) compile_commands.json
 
 # --- objects and programs ---
 
-$(BUILD)/obj/%.o: %.c $(BUILD)/flags
+# Without its headers every file would fail to compile: a line says first which packages are missing.
+$(BUILD)/found.%:
+	@scripts/missing $* $(CC)
+	@mkdir -p $(BUILD) && touch $@
+# Where both are needed, one line is enough.
+ifneq ($(and $(PROTOS),$(filter all check threads bench interop cluster-%,$(or $(MAKECMDGOALS),all))),)
+$(BUILD)/found.build: | $(BUILD)/found.test
+endif
+
+$(BUILD)/obj/%.o: %.c $(BUILD)/flags | $(BUILD)/found.build
 	@mkdir -p $(@D)
 	@echo "  cc     $<"
 	@$(CC) $(CPPFLAGS) $(CFLAGS) -c $< -o $@
 
 # Generated code is held to its generator's standards, not to ours.
-$(BUILD)/gen/pb/%.pb-c.c $(BUILD)/gen/pb/%.pb-c.h: src/pb/proto/%.proto
+$(BUILD)/gen/pb/%.pb-c.c $(BUILD)/gen/pb/%.pb-c.h: src/pb/proto/%.proto | $(BUILD)/found.test
 	@mkdir -p $(@D)
 	@echo "  protoc $<"
 	@protoc-c -Isrc/pb/proto --c_out=$(BUILD)/gen/pb $<
@@ -150,13 +168,16 @@ compile_commands.json: $(BUILD)/flags Makefile
 
 # --- what people type ---
 
+# What README.md speaks of.
+programs: build/cleat build/cleatutl build/cleat-sim
+	@:
 run:
 	@scripts/setup build
-	@$(MAKE) --no-print-directory build/cleat
-	@exec build/cleat $(ARGS)
+	@$(MAKE) --no-print-directory programs
+	@exec scripts/run $(ARGS)
 run-cluster:
 	@scripts/setup build
-	@$(MAKE) --no-print-directory build/cleat
+	@$(MAKE) --no-print-directory programs
 	@exec scripts/run-cluster $(ARGS)
 test:
 	@scripts/setup test
@@ -171,7 +192,7 @@ asan:
 	+@$(SANITIZED) BUILD=build/asan SANITIZE=address,undefined
 tsan:
 	@scripts/setup test
-	+@export TSAN_OPTIONS=suppressions=$(CURDIR)/tests/harness/tsan.suppressions && \
+	+@export TSAN_OPTIONS='suppressions="$(CURDIR)/tests/harness/tsan.suppressions"' && \
 	    $(SANITIZED) BUILD=build/tsan SANITIZE=thread T='$(or $(TSAN_TESTS),$(T))' && \
 	    $(MAKE) --no-print-directory CC=$(CLANG) BUILD=build/tsan SANITIZE=thread threads
 
@@ -283,7 +304,7 @@ clients:
 	@scripts/setup test
 	@scripts/clients build/clients
 install: $(BUILD)/cleat $(BUILD)/cleatutl
-	install -D -m 755 -t $(DESTDIR)$(PREFIX)/bin $^
+	install -D -m 755 -t '$(DESTDIR)$(PREFIX)/bin' $^
 clean:
 	rm -rf $(BUILD) compile_commands.json
 
