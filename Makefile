@@ -9,7 +9,7 @@
 #                   of these alone
 #   make threads    whole programs again with --io-threads 1; part of make tsan, too
 #   make fuzz       every fuzzer for FUZZ_SECONDS (20) each, from FUZZ_SEED (0: another each time)
-#   make lint       formatting, includes, clang-tidy, and a warning-free build with clang
+#   make lint       formatting, includes, names in docs, clang-tidy, and a warning-free build with clang
 #   make bench      micro-benchmarks
 #   make sim        whole clusters in the simulator, each run twice: SEED=1 RUNS=100
 #   make cluster-faults  three real members, killed, paused and cut off: ROUNDS=100 PARTITIONS=30
@@ -286,6 +286,7 @@ formatted:
 	@clang-format-19 --dry-run -Werror $(SOURCES)
 lint: formatted
 	@scripts/floors
+	@scripts/docs
 	@scripts/planted --fit
 	@$(MAKE) --no-print-directory BUILD=build/clang CC=$(CLANG) all
 	@scripts/tidy $(ALL) $(wildcard tests/*/*.c)
