@@ -173,7 +173,8 @@ static void look_for_expired(struct housekeeping *h)
 {
     const struct api_facts *facts = h->o.facts;
 
-    if (!counts_time(h) || facts->disk_is_full || facts->now_ms < h->next_lease_ms)
+    if (!counts_time(h) || facts->disk_is_full || h->awaits_revokes ||
+        facts->now_ms < h->next_lease_ms)
         return;
     h->next_lease_ms = facts->now_ms + HOUSEKEEPING_LEASE_MS;
     h->revoked = 0;
@@ -471,6 +472,19 @@ void housekeeping_proposed(struct housekeeping *h, const struct pb_internal_raft
 
     if (request->cluster_member_attr_set)
         h->publish_id = id;
+    if (request->lease_revoke)
+        h->revoke_id = id;
+}
+
+/*
+ * An expired lease stays in the set until its revoke is applied, and is taken again after
+ * LEASE_RETRY_MS, because a proposal may be lost. With a slow log every expired lease would be
+ * revoked once more every three seconds: the more entries wait to be applied, the more would be
+ * proposed, and members would never catch up.
+ */
+void housekeeping_await_revokes(struct housekeeping *h, bool awaits)
+{
+    h->awaits_revokes = awaits;
 }
 
 bool housekeeping_work(struct housekeeping *h)

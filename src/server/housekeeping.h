@@ -83,6 +83,8 @@ struct housekeeping {
     bool alarm_is_due;
     int64_t expired[LEASE_REVOKES_MAX]; /* leases to be revoked: those from `revoked` on */
     size_t expired_count, revoked;
+    uint64_t revoke_id;                /* of the revoke that was proposed last */
+    bool awaits_revokes;               /* it is not applied, and may still be */
     bool is_published;                 /* the cluster knows us */
     uint64_t publish_id, published_to; /* of the last try; and who led then */
 
@@ -119,6 +121,9 @@ void housekeeping_versions(struct housekeeping *h, const struct version_range *s
 /* The proposal that was taken has been given this id. */
 void housekeeping_proposed(struct housekeeping *h, const struct pb_internal_raft_request *request,
                            uint64_t id);
+
+/* May the revoke that was proposed last (revoke_id) still be applied? Then no lease is revoked. */
+void housekeeping_await_revokes(struct housekeeping *h, bool awaits);
 
 /* A request has been applied. True if it has made this member known: from now on it is open for
  * business. */

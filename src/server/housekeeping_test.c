@@ -369,6 +369,28 @@ TEST(expired_leases_are_looked_for_twice_a_second_and_a_bounded_number_of_them)
     rig_close(&r);
 }
 
+TEST(no_lease_is_revoked_while_earlier_revokes_are_under_way)
+{
+    struct housekeeping_rig r;
+    rig_open(&r);
+    grant(&r, 7, 10);
+    grant(&r, 8, 12);
+    lead(&r);
+    r.facts.now_ms += 10000;
+    CHECK_STR(take(&r), "revoke 7");
+    CHECK_STR(take(&r), "");
+
+    housekeeping_await_revokes(&r.house, true);
+    r.facts.now_ms += 2 * LEASE_RETRY_MS;
+    CHECK_STR(take(&r), "");
+    housekeeping_await_revokes(&r.house, false);
+    CHECK_STR(take(&r), "revoke 8");
+    CHECK_STR(take(&r), "revoke 7"); /* it was lost */
+    CHECK_STR(take(&r), "");
+
+    rig_close(&r);
+}
+
 /* --- versions --- */
 
 TEST(a_leader_sets_the_version_of_the_cluster)

@@ -233,3 +233,26 @@ TEST(changes_that_raft_ignores_do_not_keep_leases_alive)
     slow_followers_down(&r, leader, 1);
     cluster_rig_close(&r);
 }
+
+/* A log that is slow gets one revoke for each expired lease, however long that takes: with one
+ * every three seconds members of a slow cluster would never catch up. */
+TEST(a_revoke_that_is_not_applied_is_not_proposed_again)
+{
+    struct cluster_rig r;
+    membership_open(&r, 3, NULL);
+    unsigned leader = cluster_rig_leader(&r), follower = cluster_rig_follower(&r);
+    grant(&r, leader, 7, TTL);
+    cluster_rig_until_equal(&r, leader);
+
+    hang_followers(&r, leader, true);
+    uint64_t before = log_last(&r, leader);
+    until_logged(&r, leader, before + 1);
+    cluster_rig_for_ms(&r, 4 * LEASE_RETRY_MS);
+    CHECK_EQ(log_last(&r, leader), before + 1);
+    hang_followers(&r, leader, false);
+    until_applied(&r, follower, before + 1);
+
+    CHECK_EQ(time_left(&r, follower, 7), -1);
+    CHECK_EQ(cluster_rig_leader(&r), leader);
+    cluster_rig_close(&r);
+}

@@ -330,6 +330,18 @@ void pending_refuse(struct pending *p, enum result why)
     }
 }
 
+bool pending_is_under_way(const struct pending *p, uint64_t id)
+{
+    if (id > p->proposed_id)
+        return p->queue_count > 0;
+    for (size_t i = p->run_at; i < p->run_count; i++) {
+        const struct pending_run *run = &p->runs[i];
+        if (id >= run->first_id && id - run->first_id < run->count)
+            return run->first_index + (id - run->first_id) > p->o.facts->applied_index;
+    }
+    return false;
+}
+
 void pending_proposed(struct pending *p, bool accepted, uint64_t first_index)
 {
     assert(p->lent_count > 0);

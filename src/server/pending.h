@@ -151,6 +151,9 @@ struct api_call *pending_take_failed(struct pending *p, enum result *why);
 /* --- ask --- */
 
 bool pending_is_awaited(const struct pending *p, uint64_t id);
+/* Is this proposal in the queue, or in the log and not applied? A proposal that another leader's
+ * entry has replaced counts until that entry is applied. */
+bool pending_is_under_way(const struct pending *p, uint64_t id);
 /* Are there proposals that raft could be given? */
 bool pending_has_proposals(const struct pending *p);
 bool pending_has_change(const struct pending *p);

@@ -364,6 +364,33 @@ TEST(places_in_the_log_are_forgotten_when_they_are_applied)
     rig_close(&r);
 }
 
+TEST(a_proposal_is_under_way_until_its_index_is_applied)
+{
+    struct pending_rig r;
+    rig_open(&r);
+
+    uint64_t first = pending_propose_own(&r.pending, &(struct pb_internal_raft_request){0});
+    uint64_t second = pending_propose_own(&r.pending, &(struct pb_internal_raft_request){0});
+    uint64_t lost = pending_propose_own(&r.pending, &(struct pb_internal_raft_request){0});
+    CHECK(!pending_is_under_way(&r.pending, 0));
+    CHECK(pending_is_under_way(&r.pending, first)); /* in the queue */
+    CHECK_EQ(give_raft_at(&r, true, 11), 3);
+    r.facts.applied_index = 11;
+    CHECK(!pending_is_under_way(&r.pending, first));
+    CHECK(pending_is_under_way(&r.pending, second));
+    CHECK(pending_is_under_way(&r.pending, lost));
+    r.facts.applied_index = 12;
+    CHECK(!pending_is_under_way(&r.pending, second));
+    r.facts.applied_index = 13; /* another entry: a new leader's */
+    CHECK(!pending_is_under_way(&r.pending, lost));
+
+    uint64_t dropped = pending_propose_own(&r.pending, &(struct pb_internal_raft_request){0});
+    CHECK_EQ(give_raft(&r, false), 1);
+    CHECK(!pending_is_under_way(&r.pending, dropped));
+
+    rig_close(&r);
+}
+
 /* --- reads --- */
 
 /*

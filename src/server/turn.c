@@ -691,6 +691,8 @@ static void propose_own(struct server *s)
 {
     struct pb_internal_raft_request request;
 
+    housekeeping_await_revokes(&s->housekeeping,
+                               pending_is_under_way(&s->pending, s->housekeeping.revoke_id));
     while (housekeeping_take_proposal(&s->housekeeping, &request)) {
         bool is_leading = request.lease_revoke || request.lease_checkpoint ||
                           request.cluster_version_set || request.downgrade_info_set;
