@@ -298,13 +298,25 @@ static bool guess_again(struct permits *p, const struct rights *now, size_t *out
     return false;
 }
 
+/* Where auth was switched on or off among changes that came at once was guessed, too. */
+static bool guess_switch_again(struct permits *p, const struct rights *now, size_t *out)
+{
+    for (size_t n = p->count; n-- > 1;)
+        if (p->spans[n].is_guessed && p->spans[n].rights.revision == now->revision) {
+            p->spans[n].rights = *now;
+            *out = n;
+            return true;
+        }
+    return false;
+}
+
 void permits_shown(struct permits *p, unsigned member, const struct rights *now, uint64_t applied,
                    int64_t revision)
 {
     size_t n = newest(p);
 
     assert(member < p->member_count);
-    if (!find_span(p, now, &n) && !guess_again(p, now, &n)) {
+    if (!find_span(p, now, &n) && !guess_again(p, now, &n) && !guess_switch_again(p, now, &n)) {
         if (!add_new(p, now)) {
             fail(p, "member m%u has users and roles of revision %" PRIu64 " that nobody has made",
                  member + 1, now->revision);
