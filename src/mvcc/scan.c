@@ -302,7 +302,8 @@ static bool give_up(struct mvcc_scan *s)
     return true;
 }
 
-/* What was looked at and not used waits for the next call. Its key is the index's to move. */
+/* A key that was looked at and not used waits for the next call. Where it will be shown, its bytes
+ * are copied: the index may move them. */
 static void hold(struct mvcc_scan *s, const struct keyindex_found *found)
 {
     s->has_held = true;

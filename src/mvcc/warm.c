@@ -2,7 +2,7 @@
 #include "mvcc/mvcc_int.h"
 
 /*
- * What is wanted, and what was read, while the store is cold.
+ * Entries that slices want, and copies of those that workers have read, while the store is cold.
  *
  *     a slice meets an entry that is not at hand --> wanted --> a worker copies it --> at hand
  *

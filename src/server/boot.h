@@ -22,7 +22,7 @@ struct server;
 struct state;
 
 /*
- * What a boot opens, and which callbacks the rooms report a failure to. A boot knows the server as
+ * Rooms that a boot opens, and callbacks to which they report a failure. A boot knows the server as
  * const and changes nothing but by these pointers: the server's own, or those of a trial.
  */
 struct boot_rooms {

@@ -94,7 +94,7 @@ void log_snapshot_free(struct log_snapshot *n);
  * on. */
 void log_snapshot_want(struct log_snapshot *n, uint64_t index);
 
-/* What a snapshot tells of: all of it as of the entry that was applied last. */
+/* The content of a snapshot, as of the entry that was applied last. */
 struct log_snapshot_content {
     uint64_t index, term;
     const struct raft_conf_state *conf_state;

@@ -159,7 +159,7 @@ static void start_blindly(struct steward *s)
 
 /* --- leaving --- */
 
-/* What is under way may happen or not. Where another operator has seen it happen, it is known. */
+/* A change that is under way may happen or not, unless another operator has seen it happen. */
 static void note_unknown(struct steward *s)
 {
     struct steward_fleet *fleet = s->o.fleet;

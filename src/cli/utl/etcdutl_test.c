@@ -235,8 +235,7 @@ TEST(cleatutl_migrates_as_etcdutl_does)
     pair_close(&p);
 }
 
-/* What a migration tells, without times, places and stacks, and which version the store has then.
- */
+/* The output of a migration without times, places and stacks, and the store's version after it. */
 static const char *migrated(struct pair *p, const char *program, const char *base, const char *args)
 {
     /* The log is only read, and large. */
