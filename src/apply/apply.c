@@ -216,7 +216,7 @@ uint64_t apply_begin(struct apply *a, const struct raft_entry *entry, uint64_t n
         (struct apply_effects){.index = entry->index, .term = entry->term, .kind = APPLY_KIND_NONE};
     a->blob = blob_ref(entry->blob);
     a->now_ms = now_ms;
-    a->awaited = false;
+    a->awaited = a->over_quota = false;
     a->state = APPLY_BEGUN;
     if (entry->index <= applied) {
         skip(a, entry);
@@ -383,7 +383,6 @@ static bool is_work(enum request_kind kind)
 /* Through the stages up to the last; false: that was all. */
 static bool begin_executing(struct apply *a)
 {
-    a->over_quota = false;
     a->checkpoint_at = 0;
     a->effects.result = admit(a);
     if (a->effects.result != RESULT_OK)
