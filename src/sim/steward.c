@@ -143,9 +143,12 @@ static void start_machine(struct steward *s, const struct known *list, unsigned 
 /*
  * Nobody says who the members are. What was asked for may have happened, and then they wait for the
  * new one: a lone member that has added a second, and was started again, serves nobody without it.
+ * An operator that was never told of a member knows nobody that the new one could ask.
  */
 static void start_blindly(struct steward *s)
 {
+    if (s->lists == 0)
+        return;
     for (unsigned i = 0; i < s->o.hosts; i++) {
         struct known list[CLIMATE_HOSTS_MAX];
         if ((s->o.fleet->adds >> i & 1) == 0 || !s->o.on->needs_start(s->o.context, i))
