@@ -62,6 +62,8 @@ static void rig_open(struct rig *r)
     r->fleet.members[0].pid = getpid();
     struct sockaddr_in a = loopback(r->fleet.members[1].peer_port);
     r->listening = new_socket();
+    /* Connections of an earlier test may linger on this port, which port_take does not count. */
+    CHECK_EQ(setsockopt(r->listening, SOL_SOCKET, SO_REUSEADDR, &(int){1}, sizeof(int)), 0);
     CHECK_EQ(bind(r->listening, (struct sockaddr *)&a, sizeof(a)), 0);
     CHECK_EQ(listen(r->listening, 8), 0);
     rig_connect(r);
