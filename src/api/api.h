@@ -46,6 +46,7 @@ struct api; /* opaque */
 struct auth_tokens;
 struct entropy;
 struct image;
+struct proposal;
 struct watch;
 
 /* How things stand, kept up to date by the server before each call in here. */
@@ -123,6 +124,7 @@ struct api_call {
     uint64_t started_ns;
     const struct raft_conf_change *change;          /* that it waits for; of CONFIGURE */
     const struct pb_internal_raft_request *request; /* the same, of PROPOSE */
+    struct proposal *queued;                        /* the same, encoded, until raft has it */
     struct api_round round;                         /* of a read */
     struct api_stages stages;                       /* of a proposal that took long */
     enum result failure;                            /* while it waits to be told */

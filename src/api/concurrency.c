@@ -33,6 +33,7 @@ struct contender *contender_new(struct call *c, struct bytes name)
     end[name.len] = '/' + 1;
     k->prefix = bytes_of(prefix, name.len + 1);
     k->prefix_end = bytes_of(end, name.len + 1);
+    k->code = RPC_UNKNOWN;
     c->contender = k;
     return k;
 }
@@ -293,7 +294,7 @@ void contender_fail(struct call *c, struct bytes text)
     k->leaves = NULL;
     buf_clear(&k->text);
     buf_append(&k->text, text);
-    api_call_finish_text(c, RPC_UNKNOWN, buf_str(&k->text));
+    api_call_finish_text(c, k->code, buf_str(&k->text));
 }
 
 bool contender_is_good(struct call *c, const struct inner_result *r)
@@ -301,6 +302,7 @@ bool contender_is_good(struct call *c, const struct inner_result *r)
     assert(r->is_over);
     if (r->code == RPC_OK)
         return true;
+    c->contender->code = r->code == RPC_DEADLINE_EXCEEDED ? r->code : RPC_UNKNOWN;
     contender_fail(c, r->text);
     return false;
 }

@@ -11,7 +11,7 @@
  *
  * A call goes from step to step; at each it has asked for one inner call (inner.h), and `then`
  * hears of the result. What fails ends the call with the error's own text and no code of its own,
- * as in etcd, whose client has taken the code off.
+ * as in etcd, whose client has taken the code off; but a deadline that has passed keeps its code.
  *
  * Leans on   inner.h. Private to lock.c and election.c.
  */
@@ -34,7 +34,8 @@ struct contender {
     struct bytes key;                 /* "name/lease" */
     int64_t revision;                 /* at which the own key was created */
     struct pb_response_header header; /* to respond with */
-    struct buf text; /* of an error, while things are cleared up before it is told */
+    enum rpc_code code;               /* of an error, */
+    struct buf text; /* and its text, while things are cleared up before it is told */
 };
 
 /* --- life --- */

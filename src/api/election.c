@@ -146,7 +146,7 @@ static void withdraw(struct call *c)
 static void withdrawn(struct call *c, const struct inner_result *r)
 {
     (void)r; /* whatever has come of it */
-    api_call_finish_text(c, RPC_UNKNOWN, buf_str(&c->contender->text));
+    api_call_finish_text(c, c->contender->code, buf_str(&c->contender->text));
 }
 
 static void withdraw_and_fail(struct call *c, struct bytes text)

@@ -25,7 +25,7 @@ static void has_left(struct call *c, const struct inner_result *r)
 {
     (void)r;
     c->contender->leaves = NULL;
-    api_call_finish_text(c, RPC_UNKNOWN, buf_str(&c->contender->text));
+    api_call_finish_text(c, c->contender->code, buf_str(&c->contender->text));
 }
 
 static void leave_and_fail(struct call *c, struct bytes text)

@@ -249,6 +249,22 @@ TEST(a_lock_that_fails_while_it_waits_leaves_the_queue)
     api_rig_close(&k);
 }
 
+/* Go's clients take the code off etcd's own errors, and not off a deadline. */
+TEST(a_deadline_that_passes_in_an_inner_call_keeps_its_code)
+{
+    struct api_rig k;
+    struct visit lock = {0};
+    api_rig_open(&k);
+    grant(&k, 1);
+
+    k.failure = RESULT_CONTEXT_DEADLINE;
+    ask_lock(&k, &lock, "l", 1);
+
+    api_rig_expect(&k, &lock, RPC_DEADLINE_EXCEEDED, "context deadline exceeded");
+    visit_free(&lock);
+    api_rig_close(&k);
+}
+
 /* --- elections --- */
 
 static void ask_campaign(struct api_rig *k, struct visit *v, const char *name, int64_t lease,

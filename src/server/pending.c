@@ -6,6 +6,7 @@
 struct proposal {
     struct list link;
     struct blob *data;
+    struct api_call *call; /* that waits for it; NULL: none does */
     uint64_t id;
     uint64_t queued_ms;
     bool is_leading;
@@ -33,6 +34,8 @@ static void proposal_free(struct pending *p, struct proposal *o)
     p->queue_count--;
     p->leading_count -= o->is_leading;
     p->queue_bytes -= blob_bytes(o->data).len;
+    if (o->call)
+        o->call->queued = NULL;
     list_remove(&o->link);
     blob_unref(o->data);
     mem_free(o);
@@ -42,8 +45,11 @@ void pending_free(struct pending *p)
 {
     if (!p->queue.next)
         return;
-    LIST_FOREACH (link, &p->queue)
-        proposal_free(p, container_of(link, struct proposal, link));
+    LIST_FOREACH (link, &p->queue) {
+        struct proposal *o = container_of(link, struct proposal, link);
+        o->call = NULL; /* api may have ended it already */
+        proposal_free(p, o);
+    }
     map_free(&p->awaited);
     mem_free(p->runs);
 }
@@ -67,14 +73,22 @@ static void wait_on(struct pending *p, struct api_call *c, struct list *where)
     c->started_ms = p->o.facts->now_ms;
     c->started_ns = p->o.facts->now_ns;
     c->request = NULL;
+    c->queued = NULL;
     list_init(&c->link);
     list_push_back(where, &c->link);
 }
 
-/* From whichever list it is on. The id stays with a call that has ended, and a stream comes with
- * needs again and again: only the map tells whether the id is still this call's. */
+/*
+ * From whichever list it is on. The id stays with a call that has ended, and a stream comes with
+ * needs again and again: only the map tells whether the id is still this call's.
+ *
+ * A proposal that raft has not been given goes with its call. Without a leader the queue would fill
+ * with the writes of clients that have given up, and a new leader would apply all of them.
+ */
 static void stop_waiting(struct pending *p, struct api_call *c)
 {
+    if (c->queued)
+        proposal_free(p, c->queued);
     if (c->id != 0 && map_get_id(&p->awaited, c->id) == c)
         map_remove_id(&p->awaited, c->id);
     list_remove(&c->link);
@@ -155,7 +169,8 @@ static void propose(struct pending *p, const struct api_need *w)
     }
     w->call->id = id;
     map_put_id(&p->awaited, id, w->call);
-    (void)enqueue(p, data, id);
+    w->call->queued = enqueue(p, data, id);
+    w->call->queued->call = w->call;
 }
 
 static struct proposal *propose_own(struct pending *p,
@@ -308,10 +323,10 @@ static void fail_lent(struct pending *p)
 {
     for (; p->lent_count > 0; p->lent_count--) {
         struct proposal *o = container_of(p->queue.next, struct proposal, link);
-        struct api_call *c = map_get_id(&p->awaited, o->id);
-        if (c)
-            fail(p, c, RESULT_PROPOSAL_DROPPED);
-        proposal_free(p, o);
+        if (o->call)
+            fail(p, o->call, RESULT_PROPOSAL_DROPPED);
+        else
+            proposal_free(p, o);
     }
 }
 
@@ -322,11 +337,8 @@ void pending_refuse(struct pending *p, enum result why)
 
     LIST_FOREACH (link, &p->queue) {
         struct proposal *o = container_of(link, struct proposal, link);
-        struct api_call *c = map_get_id(&p->awaited, o->id);
-        if (!c)
-            continue;
-        fail(p, c, why);
-        proposal_free(p, o);
+        if (o->call)
+            fail(p, o->call, why);
     }
 }
 
@@ -534,6 +546,15 @@ void pending_need(struct pending *p, const struct api_need *w)
     unreachable();
 }
 
+/*
+ * As in etcd: without a leader a write waits at raft's door, where only its deadline ends the wait,
+ * and the client is told of that. One that raft has taken may still be applied.
+ */
+static enum result why_late(const struct pending *p, const struct api_call *c)
+{
+    return c->queued && p->o.facts->leader == 0 ? RESULT_CONTEXT_DEADLINE : RESULT_TIMEOUT;
+}
+
 /* Returns how many there were. */
 static size_t time_out_calls(struct pending *p, struct list *calls, uint64_t before_ms)
 {
@@ -543,13 +564,13 @@ static size_t time_out_calls(struct pending *p, struct list *calls, uint64_t bef
         struct api_call *c = container_of(calls->next, struct api_call, link);
         if (c->started_ms > before_ms)
             break;
-        fail(p, c, RESULT_TIMEOUT);
+        fail(p, c, why_late(p, c));
     }
     return count;
 }
 
-/* Nobody waits any more for what has found no leader in all that time; and it must not keep those
- * out who come now. */
+/* The server's own proposals, for which no call waits: one that has found no leader in all that
+ * time must not keep out those that come now. */
 static void time_out_queue(struct pending *p, uint64_t before_ms)
 {
     while (!list_empty(&p->queue)) {

@@ -18,7 +18,8 @@
  * Promises   1. A call that came in goes out exactly once, by one of the three takes, unless it is
  *               forgotten before.
  *            2. Within its time limit: it goes out as failed then, whatever has become of its
- *               proposal, which may still be applied.
+ *               proposal, which may still be applied if raft has taken it. One that raft has not
+ *               been given goes with its call.
  *            3. Proposals are handed out in the order in which they came, each once.
  *            4. A read is confirmed by a round that was asked for after it had come, and handed out
  *               when this member has applied everything up to that round's index.

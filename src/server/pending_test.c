@@ -274,11 +274,53 @@ TEST(without_a_leader_proposals_wait_until_their_time_is_up)
     CHECK_EQ(give_raft(&r, true), 0);
     CHECK(!pending_has_proposals(&r.pending));
     pending_tick(&r.pending);
-    check_failed(&r, &early, RESULT_TIMEOUT);
+    check_failed(&r, &early, RESULT_CONTEXT_DEADLINE);
     check_none_failed(&r);
     r.facts.leader = 7;
-    CHECK_EQ(give_raft(&r, true), 1); /* nobody waits for the other: it is not proposed any more */
+    CHECK_EQ(give_raft(&r, true), 1); /* no call waits for the other: it is not proposed any more */
     CHECK(pending_take_applied(&r.pending, late.id) == &late);
+
+    rig_close(&r);
+}
+
+/* What raft has may still be applied, and what a leader has no time for is not its client's fault:
+ * neither has met a deadline of its own. */
+TEST(only_a_proposal_that_found_no_leader_ends_with_its_deadline)
+{
+    struct pending_rig r;
+    struct api_call taken = {0}, queued = {0}, leaderless = {0};
+    rig_open(&r);
+    propose(&r, &taken, "");
+    CHECK_EQ(give_raft(&r, true), 1);
+    propose(&r, &queued, "");
+
+    r.facts.now_ms += LIMIT_MS;
+    pending_tick(&r.pending);
+    check_failed(&r, &taken, RESULT_TIMEOUT);
+    check_failed(&r, &queued, RESULT_TIMEOUT);
+    r.facts.leader = 0;
+    propose(&r, &leaderless, "");
+    r.facts.now_ms += LIMIT_MS;
+    pending_tick(&r.pending);
+    check_failed(&r, &leaderless, RESULT_CONTEXT_DEADLINE);
+
+    rig_close(&r);
+}
+
+TEST(a_proposal_whose_client_has_gone_before_raft_has_it_is_not_proposed)
+{
+    struct pending_rig r;
+    struct api_call gone = {0}, stays = {0};
+    rig_open(&r);
+    r.facts.leader = 0;
+    propose(&r, &gone, "");
+    propose(&r, &stays, "");
+
+    forget(&r, &gone);
+    r.facts.leader = 7;
+
+    CHECK_EQ(give_raft(&r, true), 1);
+    CHECK(pending_take_applied(&r.pending, stays.id) == &stays);
 
     rig_close(&r);
 }
@@ -603,7 +645,7 @@ TEST(a_call_can_be_forgotten_wherever_it_waits)
 
     pending_read_state(&r.pending, round, 0);
     r.facts.now_ms += LIMIT_MS;
-    CHECK_EQ(give_raft(&r, true), 1); /* what was queued is no less a proposal */
+    CHECK_EQ(give_raft(&r, true), 0);
     pending_tick(&r.pending);
     check_none_failed(&r);
     CHECK(!pending_take_confirmed(&r.pending));
