@@ -975,22 +975,51 @@ TEST(a_write_that_times_out_says_why)
     cluster_rig_ask(&r, follower, &put, "/etcdserverpb.KV/Put", &pb_put_request_schema,
                     &(struct pb_put_request){.key = BYTES("k")});
     cluster_rig_until_over(&r, &put);
-    CHECK_STR(buf_str(&put.text), "etcdserver: request timed out"); /* nobody leads */
+    CHECK_EQ(put.code, RPC_UNAVAILABLE);
+    CHECK_STR(buf_str(&put.text), "etcdserver: request timed out"); /* it went to a leader once */
+    visit_free(&put);
+    cluster_rig_ask(&r, follower, &put, "/etcdserverpb.KV/Put", &pb_put_request_schema,
+                    &(struct pb_put_request){.key = BYTES("k")});
+    cluster_rig_until_over(&r, &put);
+    CHECK_EQ(put.code, RPC_DEADLINE_EXCEEDED); /* nobody leads: raft never had it */
+    CHECK_STR(buf_str(&put.text), "context deadline exceeded");
     visit_free(&put);
     for (unsigned n = 1; n <= 3; n++)
         cluster_rig_pause(&r, n, false);
 
-    /* Another leads by the time that the write is given up. */
+    cluster_rig_close(&r);
+}
+
+/* Two followers send a write to a leader that has just gone. One of them leads by the time that the
+ * writes are given up, and only that one knows that the leader before has failed. */
+TEST(only_the_next_leader_speaks_of_the_failure_of_the_one_before)
+{
+    struct cluster_rig r;
+    struct visit puts[4];
+    cluster_rig_open(&r, 3, NULL);
+    cluster_rig_start_all(&r);
     cluster_rig_for_ms(&r, 10000);
     unsigned leader = cluster_rig_leader(&r);
-    follower = cluster_rig_follower(&r);
+
     cluster_rig_crash(&r, leader);
-    cluster_rig_ask(&r, follower, &put, "/etcdserverpb.KV/Put", &pb_put_request_schema,
-                    &(struct pb_put_request){.key = BYTES("k")});
-    cluster_rig_until_over(&r, &put);
-    CHECK_STR(buf_str(&put.text),
-              "etcdserver: request timed out, possibly due to previous leader failure");
-    visit_free(&put);
+    for (unsigned n = 1; n <= 3; n++)
+        if (n != leader)
+            cluster_rig_ask(&r, n, &puts[n], "/etcdserverpb.KV/Put", &pb_put_request_schema,
+                            &(struct pb_put_request){.key = BYTES("k")});
+    unsigned next = cluster_rig_leader(&r);
+
+    CHECK(next != leader);
+    for (unsigned n = 1; n <= 3; n++) {
+        if (n == leader)
+            continue;
+        cluster_rig_until_over(&r, &puts[n]);
+        CHECK_EQ(puts[n].code, RPC_UNAVAILABLE);
+        CHECK_STR(buf_str(&puts[n].text),
+                  n == next
+                      ? "etcdserver: request timed out, possibly due to previous leader failure"
+                      : "etcdserver: request timed out");
+        visit_free(&puts[n]);
+    }
 
     cluster_rig_close(&r);
 }

@@ -1,6 +1,7 @@
 /* Who leads, as this member sees it and has a say in it. */
 #include "api/api.h"
 #include "apply/apply.h"
+#include "cluster/cluster.h"
 #include "config/config.h"
 #include "lease/lease.h"
 #include "raft/quorum.h"
@@ -45,7 +46,7 @@ void leadership_changed(struct server *s, const struct raft_soft_state *now)
         if (s->facts.leader != 0)
             pending_leader_lost(&s->pending);
         s->metrics->leader_changes += now->lead != RAFT_NONE;
-        if (now->lead != RAFT_NONE)
+        if (now->lead == s->facts.member_id)
             s->lead_elected_ms = s->facts.now_ms;
     }
     s->facts.leader = now->lead;
@@ -282,18 +283,23 @@ void leadership_tick(struct server *s)
 
 /* --- giving up --- */
 
+/* Of all members, learners too, as etcd counts here. */
 static bool is_connected_to_quorum_since(const struct server *s, uint64_t since_ms)
 {
-    const struct raft_ids *voters = &s->conf_state.voters;
-    size_t connected = 0;
+    size_t count, connected = 0;
+    const struct pb_member *members = cluster_members(s->state.cluster, &count);
 
-    for (size_t i = 0; i < voters->count; i++)
-        connected += voters->at[i] == s->facts.member_id ||
-                     peering_is_connected_since(&s->peering, voters->at[i], since_ms);
-    return connected > voters->count / 2;
+    for (size_t i = 0; i < count; i++)
+        connected += members[i].id == s->facts.member_id ||
+                     peering_is_connected_since(&s->peering, members[i].id, since_ms);
+    return connected > count / 2;
 }
 
-/* Of a proposal etcd says what the reason may have been. */
+/*
+ * Of a proposal etcd says what the reason may have been. That the leader before has failed is known
+ * to the new one alone: a follower says no more than that time is up, or that it has lost the
+ * leader's connection.
+ */
 enum result leadership_timeout(const struct server *s, const struct api_call *c)
 {
     uint64_t began_ms = c->started_ms, elected_ms = s->lead_elected_ms;

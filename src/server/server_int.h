@@ -114,7 +114,7 @@ struct server {
     bool awaits_space;            /* a boot, which is tried again when a tick is due */
     uint64_t skip_ticks_until_ms; /* a member that starts may hurry until then */
     uint64_t lease_term;          /* in which this member started all leases afresh last */
-    uint64_t lead_elected_ms;     /* when we heard of who leads now, or led last */
+    uint64_t lead_elected_ms;     /* when this member was elected last; 0: never */
     uint64_t durable_ms;          /* when the log had written something last */
     uint64_t resign_ms;           /* not before that is leadership handed over for it once more */
 
