@@ -125,13 +125,16 @@ struct api_call {
     const struct raft_conf_change *change;          /* that it waits for; of CONFIGURE */
     const struct pb_internal_raft_request *request; /* the same, of PROPOSE */
     struct proposal *queued;                        /* the same, encoded, until raft has it */
+    struct list turn_link;                          /* while it waits for its connection's turn */
+    bool is_held;                                   /* the same, of PROPOSE: not encoded yet */
     struct api_round round;                         /* of a read */
     struct api_stages stages;                       /* of a proposal that took long */
     enum result failure;                            /* while it waits to be told */
     /* ---- */
     bool is_waiting; /* the server has it: from api_take_need until it is answered or forgotten */
     struct api *api;
-    uint64_t rpc; /* its number on the line; 0: gone */
+    uint64_t rpc;  /* its number on the line; 0: gone */
+    uint64_t conn; /* its client's connection; 0: none */
     const struct rpc_method *method;
     uint64_t deadline_ms;     /* of the client; UINT64_MAX: none */
     struct identity identity; /* of the client; lent by the call */

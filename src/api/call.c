@@ -42,6 +42,7 @@ struct call *api_call_new(struct api *a, struct rpc_event *first)
     first->content = (struct buf){0};
     c->base.api = a;
     c->base.rpc = first->call;
+    c->base.conn = first->conn;
     c->started_ns = a->facts->now_ns;
     c->base.deadline_ms = first->deadline_ns ? first->deadline_ns / NS_PER_MS : UINT64_MAX;
     list_init(&c->base.link);

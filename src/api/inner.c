@@ -89,6 +89,7 @@ static struct rpc_span add_span(struct rpc_event *e, struct bytes bytes)
 /* Who asks is who has asked from outside. */
 static void add_identity(struct rpc_event *e, const struct rpc_event *outer)
 {
+    e->conn = outer->conn;
     e->remote = add_span(e, rpc_event_bytes(outer, outer->remote));
     e->authorization = add_span(e, rpc_event_bytes(outer, outer->authorization));
     e->token = add_span(e, rpc_event_bytes(outer, outer->token));

@@ -58,6 +58,7 @@ void rpc_conn_accepted(struct rpc *r, struct conn *conn, enum rpc_serves serves)
 
     c->rpc = r;
     c->conn = conn;
+    c->number = ++r->conns_so_far << r->id_bits | r->options.nth;
     c->serves = serves;
     copy_info(c, conn_info(conn));
     c->wire = (struct wire){.pool = &r->pool, .conn = conn, .on_sent = on_sent};

@@ -306,7 +306,10 @@ static void deliver(struct call *c, enum rpc_lane lane, unsigned pending)
     c->pending &= (uint8_t)~(1u << bit);
     if (pending == 1u << bit)
         list_remove(lane == RPC_LANE_FLOW ? &c->flow_link : &c->ready_link);
-    struct rpc_event e = {.kind = kinds[bit], .call = c->id, .is_probe = lane == RPC_LANE_PROBES};
+    struct rpc_event e = {.kind = kinds[bit],
+                          .call = c->id,
+                          .conn = c->conn->number,
+                          .is_probe = lane == RPC_LANE_PROBES};
     fill_in(c, &e);
     if (c->life == LIFE_UNTOLD)
         c->life = LIFE_TOLD;

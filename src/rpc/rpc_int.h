@@ -86,6 +86,7 @@ struct rpc {
     size_t bulk_left;  /* of this turn's RPC_FLUSH_BULK_BYTES */
     size_t extra_left; /* and RPC_FLUSH_EXTRA_BYTES */
     size_t conn_count;
+    uint64_t conns_so_far;
     struct list ready;   /* calls with events for the line's CALLS */
     struct list probing; /* for its PROBES */
     struct list flowing; /* and for its FLOW */
@@ -123,6 +124,7 @@ struct plain; /* plain.c */
 struct rpc_conn {
     struct rpc *rpc;
     struct conn *conn;
+    uint64_t number;       /* no other connection's, of any rpc */
     struct conn_info info; /* a copy: calls look at it when the socket is gone */
     size_t remote_len, cn_len;
     enum conn_state state;

@@ -303,7 +303,7 @@ static bool is_connected_to_quorum_since(const struct server *s, uint64_t since_
 enum result leadership_timeout(const struct server *s, const struct api_call *c)
 {
     uint64_t began_ms = c->started_ms, elected_ms = s->lead_elected_ms;
-    bool is_proposal = c->id != 0;
+    bool is_proposal = c->id != 0 || c->request;
 
     if (!is_proposal)
         return RESULT_TIMEOUT;

@@ -24,6 +24,7 @@ void pending_init(struct pending *p, const struct pending_options *options)
     list_init(&p->changes);
     list_init(&p->changing);
     list_init(&p->failed);
+    fair_init(&p->held, options->map_seed);
     p->id_prefix = options->facts->member_id << 48;
     p->id_count = options->salt;
     p->read_round = options->salt;
@@ -50,6 +51,7 @@ void pending_free(struct pending *p)
         o->call = NULL; /* api may have ended it already */
         proposal_free(p, o);
     }
+    fair_free(&p->held);
     map_free(&p->awaited);
     mem_free(p->runs);
 }
@@ -74,6 +76,8 @@ static void wait_on(struct pending *p, struct api_call *c, struct list *where)
     c->started_ns = p->o.facts->now_ns;
     c->request = NULL;
     c->queued = NULL;
+    c->is_held = false;
+    list_init(&c->turn_link);
     list_init(&c->link);
     list_push_back(where, &c->link);
 }
@@ -89,16 +93,25 @@ static void stop_waiting(struct pending *p, struct api_call *c)
 {
     if (c->queued)
         proposal_free(p, c->queued);
+    if (c->is_held)
+        fair_remove(&p->held, c->conn, &c->turn_link);
+    c->is_held = false;
     if (c->id != 0 && map_get_id(&p->awaited, c->id) == c)
         map_remove_id(&p->awaited, c->id);
     list_remove(&c->link);
+}
+
+/* Or would have one, if the queue had space. */
+static bool has_proposal(const struct pending *p, const struct api_call *c)
+{
+    return c->is_held || (c->id != 0 && map_get_id(&p->awaited, c->id) == c);
 }
 
 /* It stays on a list until it is taken: its client may go before that, and then it is forgotten
  * like any other. */
 static void fail(struct pending *p, struct api_call *c, enum result why)
 {
-    bool was_proposed = c->id != 0 && map_get_id(&p->awaited, c->id) == c;
+    bool was_proposed = has_proposal(p, c);
 
     stop_waiting(p, c);
     p->stats.proposals_failed += was_proposed && why != RESULT_STOPPED;
@@ -119,12 +132,17 @@ struct api_call *pending_take_failed(struct pending *p, enum result *why)
 
 /* --- proposals --- */
 
+static struct pb_request_header header_of(uint64_t id, const struct identity *who)
+{
+    return (struct pb_request_header){
+        .id = id, .username = who->user, .auth_revision = who->auth_revision};
+}
+
 static struct blob *encode(const struct pb_internal_raft_request *request, uint64_t id,
                            const struct identity *who)
 {
     struct pb_internal_raft_request whole = *request;
-    struct pb_request_header header = {
-        .id = id, .username = who->user, .auth_revision = who->auth_revision};
+    struct pb_request_header header = header_of(id, who);
 
     whole.header = &header;
     return pb_encode_blob(&pb_internal_raft_request_schema, &whole);
@@ -147,30 +165,70 @@ static bool is_overloaded(const struct pending *p)
     return p->o.facts->committed_index > p->o.facts->applied_index + PENDING_GAP_MAX;
 }
 
-static void propose(struct pending *p, const struct api_need *w)
+static bool has_space(const struct pending *p)
 {
-    wait_on(p, w->call, &p->waiting);
-    w->call->id = 0;
-    w->call->request = w->request;
-    if (p->o.facts->disk_is_full) {
-        fail(p, w->call, RESULT_NO_SPACE);
-        return;
-    }
-    if (is_overloaded(p)) {
-        fail(p, w->call, RESULT_TOO_MANY_REQUESTS);
-        return;
-    }
+    return p->queue_bytes < PENDING_QUEUE_BYTES_MAX && p->queue_count < PENDING_QUEUE_MAX;
+}
+
+/* False: it is too large, and is not queued. */
+static bool enqueue_call(struct pending *p, struct api_call *c, const struct identity *who)
+{
     uint64_t id = next_id(p);
-    struct blob *data = encode(w->request, id, &w->identity);
+    struct blob *data = encode(c->request, id, who);
+
     if (blob_bytes(data).len > p->o.request_bytes_max) {
         blob_unref(data);
-        fail(p, w->call, RESULT_REQUEST_TOO_LARGE);
+        return false;
+    }
+    c->id = id;
+    map_put_id(&p->awaited, id, c);
+    c->queued = enqueue(p, data, id);
+    c->queued->call = c;
+    return true;
+}
+
+/* One that is too large hears of it now. Its id will have the same length. */
+static void hold(struct pending *p, struct api_call *c)
+{
+    struct pb_internal_raft_request whole = *c->request;
+    struct pb_request_header header = header_of(p->id_prefix | p->id_count, &c->identity);
+
+    whole.header = &header;
+    if (pb_encoded_size(&pb_internal_raft_request_schema, &whole) > p->o.request_bytes_max) {
+        fail(p, c, RESULT_REQUEST_TOO_LARGE);
         return;
     }
-    w->call->id = id;
-    map_put_id(&p->awaited, id, w->call);
-    w->call->queued = enqueue(p, data, id);
-    w->call->queued->call = w->call;
+    c->is_held = true;
+    fair_add(&p->held, c->conn, &c->turn_link);
+}
+
+/* No more than raft is about to be given: to encode all that the queue has space for would take a
+ * turn's whole time. */
+static void queue_held(struct pending *p, size_t bytes, size_t max)
+{
+    while (p->held.count > 0 && has_space(p) && p->queue_count < max && p->queue_bytes < bytes) {
+        struct api_call *c = container_of(fair_take(&p->held), struct api_call, turn_link);
+        c->is_held = false;
+        if (!enqueue_call(p, c, &c->identity))
+            fail(p, c, RESULT_REQUEST_TOO_LARGE);
+    }
+}
+
+static void propose(struct pending *p, const struct api_need *w)
+{
+    struct api_call *c = w->call;
+
+    wait_on(p, c, &p->waiting);
+    c->id = 0;
+    c->request = w->request;
+    if (p->o.facts->disk_is_full)
+        fail(p, c, RESULT_NO_SPACE);
+    else if (is_overloaded(p))
+        fail(p, c, RESULT_TOO_MANY_REQUESTS);
+    else if (w->need == API_PROPOSE && (p->held.count > 0 || !has_space(p)))
+        hold(p, c);
+    else if (!enqueue_call(p, c, &w->identity)) /* an alarm is small, and api bounds how many */
+        fail(p, c, RESULT_REQUEST_TOO_LARGE);
 }
 
 static struct proposal *propose_own(struct pending *p,
@@ -230,7 +288,7 @@ void pending_not_leading(struct pending *p)
 /* Without a leader they wait for one, or for their time to be up. */
 bool pending_has_proposals(const struct pending *p)
 {
-    return p->queue_count > 0 && p->o.facts->leader != 0;
+    return (p->queue_count > 0 || p->held.count > 0) && p->o.facts->leader != 0;
 }
 
 size_t pending_take_proposals(struct pending *p, size_t bytes, struct blob **out, size_t max)
@@ -240,6 +298,7 @@ size_t pending_take_proposals(struct pending *p, size_t bytes, struct blob **out
     assert(p->lent_count == 0);
     if (!pending_has_proposals(p))
         return 0;
+    queue_held(p, bytes > 0 ? bytes : 1, max);
     LIST_FOREACH (link, &p->queue) {
         if (count == max || (count > 0 && taken >= bytes))
             break;
@@ -339,6 +398,13 @@ void pending_refuse(struct pending *p, enum result why)
         struct proposal *o = container_of(link, struct proposal, link);
         if (o->call)
             fail(p, o->call, why);
+    }
+    if (p->held.count == 0)
+        return;
+    LIST_FOREACH (link, &p->waiting) {
+        struct api_call *c = container_of(link, struct api_call, link);
+        if (c->is_held)
+            fail(p, c, why);
     }
 }
 
@@ -530,8 +596,7 @@ void pending_need(struct pending *p, const struct api_need *w)
         wait_on(p, w->call, &p->reads_new);
         return;
     case API_FORGET:
-        p->stats.proposals_failed +=
-            w->call->id != 0 && map_get_id(&p->awaited, w->call->id) == w->call;
+        p->stats.proposals_failed += has_proposal(p, w->call);
         stop_waiting(p, w->call);
         return;
     case API_FORWARD: /* are not for here */
@@ -552,7 +617,8 @@ void pending_need(struct pending *p, const struct api_need *w)
  */
 static enum result why_late(const struct pending *p, const struct api_call *c)
 {
-    return c->queued && p->o.facts->leader == 0 ? RESULT_CONTEXT_DEADLINE : RESULT_TIMEOUT;
+    return (c->queued || c->is_held) && p->o.facts->leader == 0 ? RESULT_CONTEXT_DEADLINE
+                                                                : RESULT_TIMEOUT;
 }
 
 /* Returns how many there were. */
@@ -605,11 +671,6 @@ bool pending_is_awaited(const struct pending *p, uint64_t id)
     return id != 0 && map_get_id(&p->awaited, id) != NULL;
 }
 
-bool pending_has_credit(const struct pending *p)
-{
-    return p->queue_bytes < PENDING_QUEUE_BYTES_MAX && p->queue_count < PENDING_QUEUE_MAX;
-}
-
 size_t pending_count(const struct pending *p)
 {
     return p->awaited.count;
@@ -656,11 +717,13 @@ void pending_check(const struct pending *p)
     check_queue(p);
     size_t changing = check_calls(p, &p->changing);
     assert(changing <= 1);
-    assert(check_calls(p, &p->waiting) + changing == p->awaited.count);
+    assert(check_calls(p, &p->waiting) + changing == p->awaited.count + p->held.count);
     LIST_FOREACH (link, &p->waiting) {
         const struct api_call *c = container_of(link, struct api_call, link);
-        assert(map_get_id(&p->awaited, c->id) == c);
+        assert(c->is_held == (map_get_id(&p->awaited, c->id) != c));
+        assert(!c->queued || c->queued->call == c);
     }
+    fair_check(&p->held);
     check_calls(p, &p->changes);
     check_calls(p, &p->reads_new);
     check_calls(p, &p->reads_confirmed);

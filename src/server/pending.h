@@ -5,6 +5,8 @@
  * assurance that a read will not be stale.
  *
  *     PROPOSE --> [queue] --take_proposals--> raft, log, apply --take_applied--> the call
+ *                    ^
+ *         [held] -----+   the queue is full: the call keeps its request until its connection's turn
  *     CONFIGURE --> [changes] --take_change--> the same
  *     READ    --> [new] --take_round--> raft --read_state--> [confirmed] --take_confirmed--> the
  * call out of either: refused, dropped, the leader has gone, time is up
@@ -20,18 +22,23 @@
  *            2. Within its time limit: it goes out as failed then, whatever has become of its
  *               proposal, which may still be applied if raft has taken it. One that raft has not
  *               been given goes with its call.
- *            3. Proposals are handed out in the order in which they came, each once.
+ *            3. Proposals are handed out once, those of one connection in the order in which they
+ *               came. Of what the queue has no space for, connections are served in turn: a client
+ *               that floods its own does not keep out another's write.
  *            4. A read is confirmed by a round that was asked for after it had come, and handed out
  *               when this member has applied everything up to that round's index.
- *            5. Memory is bounded by has_credit, which whoever hears clients asks first: it says no
- *               at PENDING_QUEUE_MAX proposals, or PENDING_QUEUE_BYTES_MAX of them.
- * Not here   Raft, and answering: the server carries values between them. The calls are api's.
- * Leans on   api.h for calls and needs, pb.
+ *            5. The queue has PENDING_QUEUE_MAX proposals of clients at most, and
+ *               PENDING_QUEUE_BYTES_MAX of bytes. A call that is held costs nothing here: its
+ * request is in memory already, at the expense of its connection, whose windows shut while too much
+ * of it is not answered (rpc.h, promise 3). What needs no log is heard always. Not here   Raft, and
+ * answering: the server carries values between them. The calls are api's. Leans on   api.h for
+ * calls and needs, fair.h, pb.
  */
 #pragma once
 
 #include "api/api.h"
 #include "base/map.h"
+#include "server/fair.h"
 
 /* Proposals that were given to raft one after the other: ids and indexes of the log both go up by
  * one. */
@@ -65,6 +72,7 @@ struct pending {
     struct list queue;   /* struct proposal, not yet given to raft */
     size_t queue_count, queue_bytes, lent_count; /* lent: handed out by take_proposals */
     size_t leading_count;                        /* in the queue, of a leader as such */
+    struct fair held; /* calls that wait for space in it, by connection */
     uint64_t id_prefix, id_count;
     uint64_t proposed_id; /* of the last one that raft has accepted */
     struct list reads_new, reads_asked, reads_confirmed; /* calls */
@@ -158,8 +166,6 @@ bool pending_is_under_way(const struct pending *p, uint64_t id);
 /* Are there proposals that raft could be given? */
 bool pending_has_proposals(const struct pending *p);
 bool pending_has_change(const struct pending *p);
-/* May more be heard of? */
-bool pending_has_credit(const struct pending *p);
 size_t pending_count(const struct pending *p); /* calls whose proposal is under way */
 
 /* All invariants, asserted. */

@@ -233,32 +233,139 @@ TEST(a_proposal_that_is_too_large_or_one_too_many_is_refused)
     rig_close(&r);
 }
 
-TEST(there_is_credit_for_so_many_bytes_and_proposals)
+/* A client's call by this connection, whose put is of so many bytes. */
+struct flood_call {
+    struct api_call call;
+    struct pb_put_request put;
+    struct pb_internal_raft_request request;
+};
+
+static void flood(struct pending_rig *r, struct flood_call *calls, size_t count, uint64_t conn,
+                  size_t bytes)
 {
+    static uint8_t value[MIB];
+
+    CHECK(bytes <= sizeof(value));
+    r->pending.o.request_bytes_max = 2 * MIB;
+    for (size_t i = 0; i < count; i++) {
+        struct flood_call *f = &calls[i];
+        *f = (struct flood_call){.call.conn = conn,
+                                 .put = {.key = BYTES("k"), .value = bytes_of(value, bytes)}};
+        f->request.put = &f->put;
+        pending_need(
+            &r->pending,
+            &(struct api_need){.need = API_PROPOSE, .call = &f->call, .request = &f->request});
+    }
+    pending_check(&r->pending);
+}
+
+/* Gives raft so many proposals, one at a time. */
+static void give_raft_some(struct pending_rig *r, size_t count)
+{
+    struct blob *data[1];
+
+    for (; count > 0; count--) {
+        CHECK_EQ(pending_take_proposals(&r->pending, 1, data, 1), 1);
+        pending_proposed(&r->pending, true, 0);
+    }
+    pending_check(&r->pending);
+}
+
+TEST(the_queue_takes_so_many_bytes_and_proposals_and_other_calls_keep_theirs)
+{
+    enum { MANY = PENDING_QUEUE_MAX + 100, LARGE = PENDING_QUEUE_BYTES_MAX / MIB + 8 };
     struct pending_rig r;
-    struct pb_put_request put = {.key = BYTES("k")};
-    struct pb_internal_raft_request request = {.put = &put};
+    struct flood_call *calls = mem_new_array(MANY, struct flood_call);
     rig_open(&r);
 
-    for (size_t i = 0; i < PENDING_QUEUE_MAX; i++) {
-        CHECK(pending_has_credit(&r.pending));
-        pending_propose_own(&r.pending, &request);
-    }
-    CHECK(!pending_has_credit(&r.pending));
-    while (give_raft(&r, true) > 0)
-        ;
-    CHECK(pending_has_credit(&r.pending));
+    flood(&r, calls, MANY, 7, 1);
+    CHECK_EQ(r.pending.queue_count, PENDING_QUEUE_MAX);
+    CHECK_EQ(r.pending.held.count, 100);
+    give_raft_some(&r, MANY);
+    CHECK_EQ(r.pending.held.count, 0);
+    for (size_t i = 0; i < MANY; i++)
+        CHECK(pending_take_applied(&r.pending, calls[i].call.id) == &calls[i].call);
 
-    void *value = mem_alloc(MIB);
-    put.value = bytes_of(value, MIB);
-    for (unsigned i = 0; i < PENDING_QUEUE_BYTES_MAX / MIB; i++) {
-        CHECK(pending_has_credit(&r.pending));
-        pending_propose_own(&r.pending, &request);
-    }
-    CHECK(!pending_has_credit(&r.pending));
-    mem_free(value);
+    flood(&r, calls, LARGE, 7, MIB);
+    CHECK(r.pending.queue_bytes < PENDING_QUEUE_BYTES_MAX + 2 * MIB);
+    CHECK(r.pending.held.count > 0);
+    give_raft_some(&r, LARGE);
+    CHECK_EQ(r.pending.held.count, 0);
+    for (size_t i = 1; i < LARGE; i++)
+        CHECK(calls[i].call.id > calls[i - 1].call.id); /* in the order in which they came */
 
     rig_close(&r);
+    mem_free(calls);
+}
+
+/* Behind what the queue has already, and one of each other connection. */
+TEST(a_write_passes_those_that_another_connection_has_in_excess)
+{
+    enum { FLOOD = 4 * PENDING_QUEUE_BYTES_MAX / MIB };
+    struct pending_rig r;
+    struct flood_call *calls = mem_new_array(FLOOD, struct flood_call), honest;
+    rig_open(&r);
+    r.facts.leader = 0;
+    flood(&r, calls, FLOOD, 7, MIB);
+    size_t queued = r.pending.queue_count;
+    flood(&r, &honest, 1, 9, 1);
+    CHECK(honest.call.is_held);
+
+    r.facts.leader = 0x1234;
+    give_raft_some(&r, queued);
+    CHECK(honest.call.is_held);
+    give_raft_some(&r, 2);
+
+    CHECK(pending_take_applied(&r.pending, honest.call.id) == &honest.call);
+    CHECK(r.pending.held.count > FLOOD / 2);
+
+    rig_close(&r);
+    mem_free(calls);
+}
+
+TEST(a_call_that_the_queue_has_no_space_for_can_be_late_refused_or_forgotten)
+{
+    enum { FLOOD = PENDING_QUEUE_BYTES_MAX / MIB + 4 };
+    struct pending_rig r;
+    struct flood_call *calls = mem_new_array(FLOOD, struct flood_call), held[3], large;
+    enum result why;
+    rig_open(&r);
+    r.facts.leader = 0;
+    flood(&r, calls, FLOOD, 7, MIB);
+
+    flood(&r, held, 3, 9, 1);
+    flood(&r, &large, 1, 9, MIB);
+    CHECK_EQ(large.call.is_held, true);
+    forget(&r, &large.call);
+    r.pending.o.request_bytes_max = 1000;
+    struct pb_put_request put = {.key = BYTES("k"), .value = large.put.value};
+    pending_need(&r.pending,
+                 &(struct api_need){.need = API_PROPOSE,
+                                    .call = &large.call,
+                                    .request = &(struct pb_internal_raft_request){.put = &put}});
+    check_failed(&r, &large.call, RESULT_REQUEST_TOO_LARGE);
+
+    uint64_t failed = r.pending.stats.proposals_failed;
+    forget(&r, &held[0].call);
+    CHECK_EQ(r.pending.stats.proposals_failed, failed + 1);
+    r.facts.now_ms += LIMIT_MS;
+    pending_tick(&r.pending);
+    for (unsigned i = 0; i < FLOOD; i++)
+        check_failed(&r, &calls[i].call, RESULT_CONTEXT_DEADLINE);
+    check_failed(&r, &held[1].call, RESULT_CONTEXT_DEADLINE);
+    check_failed(&r, &held[2].call, RESULT_CONTEXT_DEADLINE);
+    check_none_failed(&r);
+
+    flood(&r, calls, FLOOD, 7, MIB);
+    CHECK(calls[FLOOD - 1].call.is_held);
+    pending_refuse(&r.pending, RESULT_NO_SPACE);
+    for (unsigned i = 0; i < FLOOD; i++)
+        CHECK(pending_take_failed(&r.pending, &why) && why == RESULT_NO_SPACE);
+    check_none_failed(&r);
+    CHECK_EQ(r.pending.queue_bytes, 0);
+
+    rig_close(&r);
+    mem_free(calls);
 }
 
 TEST(without_a_leader_proposals_wait_until_their_time_is_up)

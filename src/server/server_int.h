@@ -22,6 +22,7 @@
  *     peering.h         the other members
  *     peer_requests.h   what they want to know of us
  *     pending.h         who waits for what: proposals, reads, time limits
+ *     fair.h            who of those is next, by connection
  *     forwarding.h      what only the leader can answer
  *     hashing.h         the whole store in one number
  *     passwords.h       hashed and compared, everybody in turn

@@ -440,7 +440,8 @@ static void fail_some(struct server *s)
     pending_tick(&s->pending);
     if (s->pending.stats.reads_failed > failed)
         slow_round_failed(s);
-    for (struct api_call *c; (c = pending_take_failed(&s->pending, &why));) {
+    for (struct api_call *c;
+         clients_can_be_answered(&s->clients) && (c = pending_take_failed(&s->pending, &why));) {
         if (c->request)
             metrics_failed(s->metrics, c, s->facts.now_ns);
         if (why == RESULT_TIMEOUT)
@@ -567,18 +568,11 @@ static void serve_backups(struct server *s)
                        s->is_stopping ? RESULT_STOPPED : RESULT_TOO_MANY_REQUESTS);
 }
 
-/* Nobody is heard before the cluster knows us; nor while there is no room for what they may want.
- * In the end all are: they are told that it is the end. */
+/* No client is heard before the cluster knows this member. In the end all are: they are told that
+ * it is the end. Probes are heard from the beginning: they ask how it is. */
 static bool hears_clients(const struct server *s)
 {
-    return s->is_stopping ||
-           (housekeeping_is_published(&s->housekeeping) && pending_has_credit(&s->pending));
-}
-
-/* They ask how we are, and want to know it from the beginning. */
-static bool hears_probes(const struct server *s)
-{
-    return s->is_stopping || pending_has_credit(&s->pending);
+    return s->is_stopping || housekeeping_is_published(&s->housekeeping);
 }
 
 /* Credit that has come back, and replies that are wanted. Of these each may take the disk. */
@@ -603,7 +597,7 @@ static void hear_clients(struct server *s)
     clients_deliver(&s->clients);
     hear_flow(s);
     uint64_t until_ns = (s->facts.now_ns = clock_now_ns(s->io->clock)) + TURN_CALLS_US * 1000ull;
-    while (clients_can_be_answered(&s->clients) && hears_probes(s) &&
+    while (clients_can_be_answered(&s->clients) &&
            rpc_line_take_event(s->clients.line, RPC_LANE_PROBES, &event))
         api_event(s->clients.api, &event);
     for (unsigned i = 0;
@@ -790,7 +784,7 @@ static bool has_more(const struct server *s)
         return true;
     if (rpc_line_has_events(line, RPC_LANE_CALLS) && hears_clients(s))
         return true;
-    if (rpc_line_has_events(line, RPC_LANE_PROBES) && hears_probes(s))
+    if (rpc_line_has_events(line, RPC_LANE_PROBES))
         return true;
     if (clients_have_events(&s->clients) || pending_has_confirmed(&s->pending))
         return true;
