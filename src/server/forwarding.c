@@ -10,13 +10,16 @@
 #include <string.h>
 
 struct forward {
-    struct list link;
+    struct list link;     /* waiting, retrying, asked or done */
+    struct list age_link; /* until it is done */
     struct api_call *call;
+    uint64_t conn; /* the call's; whoever answers may have freed that already */
     uint64_t token;
     struct api_forward asked;
-    uint64_t until_ms, retry_ms; /* gives up then; not asked again before */
+    uint64_t until_ms, retry_ms; /* gives up then; while it is retrying: waits again then */
     struct buf authorization;    /* the token of who asks */
-    uint64_t asked_of;           /* the leader that has not answered yet; 0: waits to ask one */
+    uint64_t asked_of;           /* the leader that has not answered yet; 0: none */
+    bool is_waiting;             /* for its connection's turn */
 
     /* when it is done */
     enum result why;
@@ -29,23 +32,36 @@ void forwarding_init(struct forwarding *f, const struct forwarding_options *opti
 {
     *f = (struct forwarding){.o = *options};
     map_init(&f->asks, MAP_IDS, options->map_seed);
-    list_init(&f->waiting);
+    list_init(&f->ages);
+    fair_init(&f->waiting, options->map_seed);
+    list_init(&f->retrying);
     list_init(&f->asked);
     list_init(&f->done);
 }
 
-/* Nobody is asked any more. */
-static void unask(struct forwarding *f, struct forward *w)
+/* From whichever list it is on: it waits for nothing any more. */
+static void take_off(struct forwarding *f, struct forward *w)
 {
     f->asked_count -= w->asked_of != 0;
     w->asked_of = 0;
+    if (w->is_waiting)
+        fair_remove(&f->waiting, w->conn, &w->link);
+    w->is_waiting = false;
+    list_remove(&w->link);
+}
+
+static void wait_for_turn(struct forwarding *f, struct forward *w)
+{
+    take_off(f, w);
+    fair_add(&f->waiting, w->conn, &w->link);
+    w->is_waiting = true;
 }
 
 static void forward_free(struct forwarding *f, struct forward *w)
 {
-    unask(f, w);
+    take_off(f, w);
     map_remove_id(&f->asks, w->token);
-    list_remove(&w->link);
+    list_remove(&w->age_link);
     arena_free(&w->arena);
     buf_free(&w->authorization);
     mem_free(w);
@@ -60,29 +76,23 @@ static void free_taken(struct forwarding *f)
 
 void forwarding_free(struct forwarding *f)
 {
-    if (!f->waiting.next)
+    if (!f->ages.next)
         return;
     free_taken(f);
-    LIST_FOREACH (link, &f->waiting)
-        forward_free(f, container_of(link, struct forward, link));
-    LIST_FOREACH (link, &f->asked)
-        forward_free(f, container_of(link, struct forward, link));
+    LIST_FOREACH (link, &f->ages)
+        forward_free(f, container_of(link, struct forward, age_link));
     LIST_FOREACH (link, &f->done)
         forward_free(f, container_of(link, struct forward, link));
+    fair_free(&f->waiting);
     map_free(&f->asks);
-}
-
-static void move(struct forward *w, struct list *to)
-{
-    list_remove(&w->link);
-    list_push_back(to, &w->link);
 }
 
 static void end(struct forwarding *f, struct forward *w, enum result why)
 {
-    unask(f, w);
+    take_off(f, w);
+    list_remove(&w->age_link);
     w->why = why;
-    move(w, &f->done);
+    list_push_back(&f->done, &w->link);
 }
 
 /* --- asking --- */
@@ -119,7 +129,7 @@ static void ask_leader(struct forwarding *f, struct forward *w)
     bool is_promotion = w->asked.kind == API_FORWARD_PROMOTE;
     w->asked_of = f->o.facts->leader;
     f->asked_count++;
-    move(w, &f->asked);
+    list_push_back(&f->asked, &w->link);
     peers_ask(f->o.peers,
               &(struct peer_ask){.token = w->token,
                                  .member = w->asked_of,
@@ -147,26 +157,30 @@ static void forget_former_leader(struct forwarding *f)
         if (w->asked_of == leader)
             continue;
         peers_forget(f->o.peers, w->token);
-        unask(f, w);
-        move(w, &f->waiting);
+        wait_for_turn(f, w);
     }
 }
 
-/* What can be done for one that waits. A leader that is asked much is not asked more: it answers
- * one after the other, and its answers stand before its heartbeats. */
-static void look_at(struct forwarding *f, struct forward *w)
+bool forwarding_has_more(const struct forwarding *f)
 {
     const struct api_facts *facts = f->o.facts;
 
-    if (facts->now_ms >= w->until_ms) {
-        end(f, w, facts->leader == 0 ? RESULT_NO_LEADER : RESULT_TIMEOUT);
-    } else if (facts->now_ms < w->retry_ms || facts->leader == 0) {
-        return;
-    } else if (facts->is_leader) {
-        w->answer.is_here = true;
-        end(f, w, RESULT_OK);
-    } else if (f->asked_count < FORWARDING_ASKED_MAX) {
-        ask_leader(f, w);
+    return f->waiting.count > 0 && facts->leader != 0 &&
+           (facts->is_leader || f->asked_count < FORWARDING_ASKED_MAX);
+}
+
+/* A leader that is asked much is not asked more: it answers one after the other, and its answers
+ * stand before its heartbeats. */
+static void ask_some(struct forwarding *f)
+{
+    for (unsigned i = 0; i < FORWARDING_LOOKS_MAX && forwarding_has_more(f); i++) {
+        struct forward *w = container_of(fair_take(&f->waiting), struct forward, link);
+        w->is_waiting = false;
+        w->answer.is_here = f->o.facts->is_leader;
+        if (w->answer.is_here)
+            end(f, w, RESULT_OK);
+        else
+            ask_leader(f, w);
     }
 }
 
@@ -177,6 +191,7 @@ void forwarding_need(struct forwarding *f, const struct api_need *need)
 
     assert(need->need == API_FORWARD);
     *w = (struct forward){.call = need->call,
+                          .conn = need->call->conn,
                           .asked = need->forward,
                           .token = (uint64_t)PEERING_TOKEN_FORWARD << PEERING_TOKEN_SHIFT |
                                    (++f->last_token & UINT32_MAX),
@@ -184,9 +199,12 @@ void forwarding_need(struct forwarding *f, const struct api_need *need)
     need->call->id = w->token;
     buf_append(&w->authorization, need->forward.token);
     list_init(&w->link);
-    list_push_back(&f->waiting, &w->link);
+    list_init(&w->age_link);
+    list_push_back(&f->ages, &w->age_link);
     map_put_id(&f->asks, w->token, w);
-    look_at(f, w);
+    wait_for_turn(f, w);
+    if (f->waiting.count == 1) /* else forwarding_work looks first for whom it is too late */
+        ask_some(f);
 }
 
 bool forwarding_forget(struct forwarding *f, const struct api_call *c)
@@ -201,28 +219,40 @@ bool forwarding_forget(struct forwarding *f, const struct api_call *c)
     return true;
 }
 
-/* Those who wait are looked at in turns, some at a time: when another leads, or none, when there
- * was an answer, and else from time to time. */
+static void time_out(struct forwarding *f)
+{
+    const struct api_facts *facts = f->o.facts;
+
+    LIST_FOREACH (link, &f->ages) {
+        struct forward *w = container_of(link, struct forward, age_link);
+        if (w->until_ms > facts->now_ms)
+            return;
+        if (w->asked_of != 0)
+            peers_forget(f->o.peers, w->token);
+        end(f, w, facts->leader == 0 ? RESULT_NO_LEADER : RESULT_TIMEOUT);
+    }
+}
+
+static void retry(struct forwarding *f)
+{
+    LIST_FOREACH (link, &f->retrying) {
+        struct forward *w = container_of(link, struct forward, link);
+        if (w->retry_ms > f->o.facts->now_ms)
+            return;
+        wait_for_turn(f, w);
+    }
+}
+
 void forwarding_work(struct forwarding *f)
 {
     const struct api_facts *facts = f->o.facts;
-    struct forward *last = NULL;
 
-    if (facts->now_ms < f->next_look_ms && facts->leader == f->leader)
-        return;
     if (facts->leader != f->leader)
         forget_former_leader(f);
-    f->next_look_ms = facts->now_ms + FORWARDING_LOOK_MS;
     f->leader = facts->leader;
-    if (!list_empty(&f->waiting))
-        last = container_of(f->waiting.prev, struct forward, link);
-    for (unsigned i = 0; i < FORWARDING_LOOKS_MAX && last; i++) {
-        struct forward *w = container_of(f->waiting.next, struct forward, link);
-        if (w == last)
-            last = NULL;
-        move(w, &f->waiting); /* behind the others, unless something can be done */
-        look_at(f, w);
-    }
+    time_out(f);
+    retry(f);
+    ask_some(f);
 }
 
 /* --- answers --- */
@@ -299,8 +329,6 @@ void forwarding_result(struct forwarding *f, const struct peer_event *e)
 
     if (!w || w->asked_of == 0)
         return;
-    unask(f, w);
-    f->next_look_ms = 0; /* another one can ask */
     enum result why = refusal(w, e);
     if (why != RESULT_OK || e->status == 404) {
         end(f, w, why); /* OK without a response: there is no such lease */
@@ -312,8 +340,9 @@ void forwarding_result(struct forwarding *f, const struct peer_event *e)
     }
     w->answer = (struct api_forwarded){0};
     arena_reset(&w->arena);
+    take_off(f, w);
     w->retry_ms = f->o.facts->now_ms + FORWARDING_RETRY_MS;
-    move(w, &f->waiting);
+    list_push_back(&f->retrying, &w->link);
 }
 
 struct api_call *forwarding_take(struct forwarding *f, enum result *why, struct api_forwarded *out)
@@ -332,28 +361,30 @@ struct api_call *forwarding_take(struct forwarding *f, enum result *why, struct 
     return c;
 }
 
-static size_t check_list(const struct forwarding *f, const struct list *list, bool are_asked)
+void forwarding_check(const struct forwarding *f)
 {
-    size_t count = 0;
+    size_t count = f->taken != NULL, asked = 0, waiting = 0, retrying = 0;
+    uint64_t until_ms = 0;
 
-    LIST_FOREACH (link, list) {
-        const struct forward *w = container_of(link, struct forward, link);
+    LIST_FOREACH (link, &f->ages) {
+        const struct forward *w = container_of(link, struct forward, age_link);
         assert(map_get_id(&f->asks, w->token) == w);
         assert(w->call->id == w->token);
         assert(!w->answer.response);
-        assert((w->asked_of != 0) == are_asked);
+        assert(w->until_ms >= until_ms);
+        until_ms = w->until_ms;
+        asked += w->asked_of != 0;
+        waiting += w->is_waiting;
+        retrying += w->asked_of == 0 && !w->is_waiting;
         count++;
     }
-    return count;
-}
-
-void forwarding_check(const struct forwarding *f)
-{
-    size_t count = f->taken != NULL;
-
-    assert(check_list(f, &f->asked, true) == f->asked_count);
+    fair_check(&f->waiting);
+    assert(waiting == f->waiting.count);
+    assert(asked == f->asked_count);
     assert(f->asked_count <= FORWARDING_ASKED_MAX);
-    count += f->asked_count + check_list(f, &f->waiting, false);
+    LIST_FOREACH (link, &f->retrying)
+        retrying--;
+    assert(retrying == 0);
     LIST_FOREACH (link, &f->done)
         count++;
     assert(count == f->asks.count);

@@ -5,8 +5,9 @@
  * through the log; nor does anybody else know how far behind a learner is that is to be promoted. A
  * follower asks the leader over the peer port and hands the result back to api.
  *
- *     API_FORWARD --> [waits for a leader] --> [asked] --+--> take: the answer
- *                            ^        no answer, 50 ms --+
+ *     API_FORWARD --> [waiting: for a leader, and for its connection's turn] --> [asked] --> take
+ *                            ^                                                      |
+ *                            +------------- [retrying: 50 ms] <---- no answer ------+
  *     time is up, or this member leads by now --> take: so it is
  *     the leader refuses a promotion for a reason that stays, or its answer has more than
  *     FORWARDING_BYTES_MAX of keys --> take: why
@@ -15,12 +16,15 @@
  *               forgotten before.
  *            2. Within the time limit. Those for whom there was no leader are told that.
  *            3. An answer counts only if it is about the lease that was asked for, or has members.
- * Not here   What the leader does (peer_requests.h). Bytes (peer).
+ *            4. The leader is asked FORWARDING_ASKED_MAX at the same time, for connections in turn:
+ * a client that renews thousands of leases does not delay another's renewal until its lease has
+ * expired. Not here   What the leader does (peer_requests.h). Bytes (peer). Turns (fair.h).
  */
 #pragma once
 
 #include "api/api.h"
 #include "base/map.h"
+#include "server/fair.h"
 
 struct peer_event;
 struct peers;
@@ -34,13 +38,15 @@ struct forwarding_options {
 
 struct forwarding {
     struct forwarding_options o;
-    struct map asks;     /* token -> struct forward, all of them */
-    struct list waiting; /* to ask a leader; those that were looked at last are last */
+    struct map asks;      /* token -> struct forward, all of them */
+    struct list ages;     /* those that are not done, oldest first */
+    struct fair waiting;  /* to ask a leader */
+    struct list retrying; /* had no answer; in the order in which they ask again */
     struct list asked;
     size_t asked_count;
     struct list done;
     struct forward *taken; /* lent to the taker, until the next */
-    uint64_t last_token, next_look_ms, leader;
+    uint64_t last_token, leader;
 };
 
 void forwarding_init(struct forwarding *f, const struct forwarding_options *options);
@@ -63,6 +69,9 @@ void forwarding_work(struct forwarding *f);
 /* What became of a call: *why is RESULT_OK with the answer in *out, or says why there is none. Lent
  * until the next. NULL: nothing is done. */
 struct api_call *forwarding_take(struct forwarding *f, enum result *why, struct api_forwarded *out);
+
+/* Could forwarding_work go on at once? */
+bool forwarding_has_more(const struct forwarding *f);
 
 /* All invariants, asserted. */
 void forwarding_check(const struct forwarding *f);

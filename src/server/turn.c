@@ -786,7 +786,8 @@ static bool has_more(const struct server *s)
         return true;
     if (rpc_line_has_events(line, RPC_LANE_PROBES))
         return true;
-    if (clients_have_events(&s->clients) || pending_has_confirmed(&s->pending))
+    if (clients_have_events(&s->clients) || pending_has_confirmed(&s->pending) ||
+        forwarding_has_more(&s->forwarding))
         return true;
     if ((applying_has_more(s) && !apply_is_busy(s->state.apply)) || cutting_has_more(&s->cutting))
         return true;
