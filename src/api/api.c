@@ -186,7 +186,10 @@ bool api_take_need(struct api *a, struct api_need *out)
     if (!link)
         return false;
     struct call *c = container_of(link, struct call, need_link);
-    *out = (struct api_need){.need = c->need, .call = &c->base, .identity = c->base.identity};
+    *out = (struct api_need){.need = c->need,
+                             .call = &c->base,
+                             .identity = c->base.identity,
+                             .decoded_bytes = c->arena.total_bytes};
     if (c->need == API_PROPOSE || c->need == API_RAISE_ALARM)
         out->request = c->proposal;
     if (c->need == API_RAISE_ALARM)

@@ -127,9 +127,10 @@ struct api_call {
     struct proposal *queued;                        /* the same, encoded, until raft has it */
     struct list turn_link;                          /* while it waits for its connection's turn */
     bool is_held;                                   /* the same, of PROPOSE: not encoded yet */
-    struct api_round round;                         /* of a read */
-    struct api_stages stages;                       /* of a proposal that took long */
-    enum result failure;                            /* while it waits to be told */
+    size_t kept_bytes;        /* that it takes up while it waits, where that is counted */
+    struct api_round round;   /* of a read */
+    struct api_stages stages; /* of a proposal that took long */
+    enum result failure;      /* while it waits to be told */
     /* ---- */
     bool is_waiting; /* the server has it: from api_take_need until it is answered or forgotten */
     struct api *api;
@@ -213,6 +214,7 @@ struct api_need {
     struct api_forward forward;      /* FORWARD */
     struct api_password password;    /* PASSWORD */
     uint64_t member;                 /* MOVE_LEADER */
+    size_t decoded_bytes;            /* of its request, beside those that came */
 };
 
 /* Takes the content over. */

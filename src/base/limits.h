@@ -550,10 +550,12 @@ enum {
     LEAVE_DELAY_MS = 1000,   /* from a member's removal to its stop; etcd's */
     SKIP_TICKS_MS = 5000,    /* after the start: so long a member may hurry */
 
-    PENDING_QUEUE_BYTES_MAX = 16 * MIB, /* of proposals: then clients are not heard for a while */
+    PENDING_QUEUE_BYTES_MAX = 16 * MIB, /* of proposals: calls beyond keep their requests */
     PENDING_QUEUE_MAX = 4 * TURN_PROPOSALS_MAX,
-    PENDING_GAP_MAX = 5000,      /* committed and not applied: more are refused */
-    METRICS_FILES_MS = 600000,   /* between two looks at how many files are open: etcd's */
+    PENDING_KEPT_BYTES_MAX = 64 * MIB,  /* of such requests, decoded: more are refused, */
+    PENDING_KEPT_SMALL_BYTES = 4 * KIB, /* but those that are no larger are not counted */
+    PENDING_GAP_MAX = 5000,             /* committed and not applied: more are refused */
+    METRICS_FILES_MS = 600000,          /* between two looks at how many files are open: etcd's */
     PENDING_OWN_TIMES = 16,      /* own proposals under way whose time is measured: few there are */
     PENDING_LIMIT_MS = 5000,     /* etcd's, for proposals and reads, and two elections more */
     PENDING_READ_RETRY_MS = 500, /* a round of reads without a reply is asked again */
@@ -591,8 +593,7 @@ enum {
     FORWARDING_RETRY_MS = 50,
     RECONFIGURATION_HEALTH_MS = 5000,  /* connected for that long counts as healthy; etcd's */
     RECONFIGURATION_SPARE_MEMBERS = 8, /* that may be added at the same time, by several members */
-    FORWARDING_LOOK_MS = 10,           /* how often those that wait are looked at, */
-    FORWARDING_LOOKS_MAX = 1000,       /* so many of them at a time */
+    FORWARDING_LOOKS_MAX = 1000,       /* calls that wait for a leader's answer, in one turn */
     FORWARDING_ASKED_MAX = 1000,       /* of a leader at the same time; others wait */
     FORWARDING_BYTES_MAX = 100 * MIB,  /* of the keys of a lease; etcd's */
     FOUNDING_NAMES_MS = 30000,         /* for all names together */
@@ -658,8 +659,9 @@ static_assert(TURN_CALLS_MAX <= TURN_PROPOSALS_MAX, "a turn's calls go into one 
 static_assert(TURN_PROPOSALS_MAX <= PENDING_QUEUE_MAX, "which the queue can hold");
 static_assert(RPC_MESSAGE_BYTES_DEFAULT <= PENDING_QUEUE_BYTES_MAX, "so does a single large one");
 static_assert(PENDING_QUEUE_BYTES_MAX <= WAL_PENDING_BYTES_MAX, "the log takes a whole queue");
+static_assert(PENDING_KEPT_BYTES_MAX >= 16 * RPC_MESSAGE_BYTES_DEFAULT,
+              "a transaction is refused for others, not for its own size");
 static_assert(PENDING_READ_RETRY_MS < PENDING_LIMIT_MS, "a lost round is asked again in time");
-static_assert(FORWARDING_LOOK_MS <= FORWARDING_RETRY_MS, "what is due is looked at in time");
 static_assert((int)FORWARDING_ASKED_MAX < PEER_ASKS_MAX / 2, "nobody else is refused for them");
 static_assert((int)FORWARDING_RETRY_MS < (int)PENDING_LIMIT_MS, "and asked again, too");
 static_assert(FOUNDING_RETRY_MS < FOUNDING_NAMES_MS, "a name is looked up more than once");

@@ -111,7 +111,7 @@ struct rpc_event {
     enum rpc_event_kind kind;
     bool is_first; /* of its call: OPENED, HTTP, or the MESSAGE of a unary one */
     uint64_t call;
-    uint64_t conn;           /* the connection that it came by; of one rpc, or several */
+    uint64_t conn;           /* the number of its connection, and of no other */
     uint64_t bytes;          /* OPENED, SENT, WANTED */
     struct buf content;      /* what the spans are of */
     struct rpc_span message; /* MESSAGE; of HTTP the body */

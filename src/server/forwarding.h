@@ -16,9 +16,10 @@
  *               forgotten before.
  *            2. Within the time limit. Those for whom there was no leader are told that.
  *            3. An answer counts only if it is about the lease that was asked for, or has members.
- *            4. The leader is asked FORWARDING_ASKED_MAX at the same time, for connections in turn:
- * a client that renews thousands of leases does not delay another's renewal until its lease has
- * expired. Not here   What the leader does (peer_requests.h). Bytes (peer). Turns (fair.h).
+ *            4. The leader is asked FORWARDING_ASKED_MAX at the same time, for connections in
+ *               turn: a client that renews thousands of leases does not delay another's renewal
+ *               until its lease has expired.
+ * Not here   What the leader does (peer_requests.h). Bytes (peer). Turns (fair.h).
  */
 #pragma once
 

@@ -77,9 +77,33 @@ static void wait_on(struct pending *p, struct api_call *c, struct list *where)
     c->request = NULL;
     c->queued = NULL;
     c->is_held = false;
+    c->kept_bytes = 0;
     list_init(&c->turn_link);
     list_init(&c->link);
     list_push_back(where, &c->link);
+}
+
+/*
+ * What a request takes up on the wire is counted by its connection. Decoded it may be many times as
+ * large: a transaction of a few bytes for each operation. Calls that may wait for as long as there
+ * is no leader are refused where all of those together are too large; small ones never.
+ */
+static bool keep(struct pending *p, const struct api_need *w)
+{
+    size_t bytes = w->decoded_bytes > PENDING_KEPT_SMALL_BYTES ? w->decoded_bytes : 0;
+
+    if (bytes > 0 && p->kept_bytes + bytes > PENDING_KEPT_BYTES_MAX)
+        return false;
+    w->call->kept_bytes = bytes;
+    p->kept_bytes += bytes;
+    return true;
+}
+
+static void let_go(struct pending *p, struct api_call *c)
+{
+    assert(c->kept_bytes <= p->kept_bytes);
+    p->kept_bytes -= c->kept_bytes;
+    c->kept_bytes = 0;
 }
 
 /*
@@ -96,6 +120,7 @@ static void stop_waiting(struct pending *p, struct api_call *c)
     if (c->is_held)
         fair_remove(&p->held, c->conn, &c->turn_link);
     c->is_held = false;
+    let_go(p, c);
     if (c->id != 0 && map_get_id(&p->awaited, c->id) == c)
         map_remove_id(&p->awaited, c->id);
     list_remove(&c->link);
@@ -188,14 +213,19 @@ static bool enqueue_call(struct pending *p, struct api_call *c, const struct ide
 }
 
 /* One that is too large hears of it now. Its id will have the same length. */
-static void hold(struct pending *p, struct api_call *c)
+static void hold(struct pending *p, const struct api_need *w)
 {
+    struct api_call *c = w->call;
     struct pb_internal_raft_request whole = *c->request;
     struct pb_request_header header = header_of(p->id_prefix | p->id_count, &c->identity);
 
     whole.header = &header;
     if (pb_encoded_size(&pb_internal_raft_request_schema, &whole) > p->o.request_bytes_max) {
         fail(p, c, RESULT_REQUEST_TOO_LARGE);
+        return;
+    }
+    if (!keep(p, w)) {
+        fail(p, c, RESULT_TOO_MANY_REQUESTS);
         return;
     }
     c->is_held = true;
@@ -226,7 +256,7 @@ static void propose(struct pending *p, const struct api_need *w)
     else if (is_overloaded(p))
         fail(p, c, RESULT_TOO_MANY_REQUESTS);
     else if (w->need == API_PROPOSE && (p->held.count > 0 || !has_space(p)))
-        hold(p, c);
+        hold(p, w);
     else if (!enqueue_call(p, c, &w->identity)) /* an alarm is small, and api bounds how many */
         fail(p, c, RESULT_REQUEST_TOO_LARGE);
 }
@@ -453,8 +483,10 @@ struct api_call *pending_take_applied(struct pending *p, uint64_t id)
 {
     struct api_call *c = id != 0 ? map_remove_id(&p->awaited, id) : NULL;
 
-    if (c)
-        list_remove(&c->link);
+    if (!c)
+        return NULL;
+    list_remove(&c->link);
+    let_go(p, c);
     return c;
 }
 
@@ -574,9 +606,11 @@ bool pending_has_confirmed(const struct pending *p)
 
 struct api_call *pending_take_confirmed(struct pending *p)
 {
-    return pending_has_confirmed(p)
-               ? container_of(list_pop_front(&p->reads_confirmed), struct api_call, link)
-               : NULL;
+    if (!pending_has_confirmed(p))
+        return NULL;
+    struct api_call *c = container_of(list_pop_front(&p->reads_confirmed), struct api_call, link);
+    let_go(p, c);
+    return c;
 }
 
 /* --- needs and time --- */
@@ -594,6 +628,8 @@ void pending_need(struct pending *p, const struct api_need *w)
     case API_READ_INDEX:
         w->call->id = 0;
         wait_on(p, w->call, &p->reads_new);
+        if (p->o.facts->leader == 0 && !keep(p, w))
+            fail(p, w->call, RESULT_TOO_MANY_REQUESTS);
         return;
     case API_FORGET:
         p->stats.proposals_failed += has_proposal(p, w->call);
@@ -677,7 +713,7 @@ size_t pending_count(const struct pending *p)
 }
 
 /* Oldest first, or time_out_calls would stop too early. Returns how many there are. */
-static size_t check_calls(const struct pending *p, const struct list *calls)
+static size_t check_calls(const struct pending *p, const struct list *calls, size_t *kept_bytes)
 {
     uint64_t started_ms = 0;
     size_t count = 0;
@@ -687,6 +723,7 @@ static size_t check_calls(const struct pending *p, const struct list *calls)
         assert(c->started_ms >= started_ms);
         assert(c->started_ms <= p->o.facts->now_ms);
         started_ms = c->started_ms;
+        *kept_bytes += c->kept_bytes;
         count++;
     }
     return count;
@@ -714,21 +751,25 @@ static void check_queue(const struct pending *p)
 
 void pending_check(const struct pending *p)
 {
+    size_t kept_bytes = 0;
+
     check_queue(p);
-    size_t changing = check_calls(p, &p->changing);
+    size_t changing = check_calls(p, &p->changing, &kept_bytes);
     assert(changing <= 1);
-    assert(check_calls(p, &p->waiting) + changing == p->awaited.count + p->held.count);
+    assert(check_calls(p, &p->waiting, &kept_bytes) + changing == p->awaited.count + p->held.count);
     LIST_FOREACH (link, &p->waiting) {
         const struct api_call *c = container_of(link, struct api_call, link);
         assert(c->is_held == (map_get_id(&p->awaited, c->id) != c));
         assert(!c->queued || c->queued->call == c);
     }
     fair_check(&p->held);
-    check_calls(p, &p->changes);
-    check_calls(p, &p->reads_new);
-    check_calls(p, &p->reads_confirmed);
-    if (check_calls(p, &p->reads_asked) > 0)
+    check_calls(p, &p->changes, &kept_bytes);
+    check_calls(p, &p->reads_new, &kept_bytes);
+    check_calls(p, &p->reads_confirmed, &kept_bytes);
+    if (check_calls(p, &p->reads_asked, &kept_bytes) > 0)
         assert(p->read_round != 0);
+    assert(kept_bytes == p->kept_bytes);
+    assert(p->kept_bytes <= PENDING_KEPT_BYTES_MAX);
     assert(p->run_at <= p->run_count);
     assert(p->run_count <= p->run_cap);
     for (size_t i = p->run_at; i < p->run_count; i++) {

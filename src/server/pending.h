@@ -5,8 +5,8 @@
  * assurance that a read will not be stale.
  *
  *     PROPOSE --> [queue] --take_proposals--> raft, log, apply --take_applied--> the call
- *                    ^
- *         [held] -----+   the queue is full: the call keeps its request until its connection's turn
+ *                   ^
+ *         [held] ---+   the queue is full: the call keeps its request until its connection's turn
  *     CONFIGURE --> [changes] --take_change--> the same
  *     READ    --> [new] --take_round--> raft --read_state--> [confirmed] --take_confirmed--> the
  * call out of either: refused, dropped, the leader has gone, time is up
@@ -28,11 +28,13 @@
  *            4. A read is confirmed by a round that was asked for after it had come, and handed out
  *               when this member has applied everything up to that round's index.
  *            5. The queue has PENDING_QUEUE_MAX proposals of clients at most, and
- *               PENDING_QUEUE_BYTES_MAX of bytes. A call that is held costs nothing here: its
- * request is in memory already, at the expense of its connection, whose windows shut while too much
- * of it is not answered (rpc.h, promise 3). What needs no log is heard always. Not here   Raft, and
- * answering: the server carries values between them. The calls are api's. Leans on   api.h for
- * calls and needs, fair.h, pb.
+ *               PENDING_QUEUE_BYTES_MAX bytes of them. A call that is held keeps its request at
+ *               the expense of its connection, which is not read from while too much of what it
+ *               has sent is not answered (rpc.h, promise 3). What such a request has grown by in
+ *               decoding has a bound of its own (PENDING_KEPT_BYTES_MAX), and so has that of
+ *               reads without a leader. What needs no log is heard always.
+ * Not here   Raft, and answering: the server carries values between them. The calls are api's.
+ * Leans on   api.h for calls and needs, fair.h, pb.
  */
 #pragma once
 
@@ -72,7 +74,8 @@ struct pending {
     struct list queue;   /* struct proposal, not yet given to raft */
     size_t queue_count, queue_bytes, lent_count; /* lent: handed out by take_proposals */
     size_t leading_count;                        /* in the queue, of a leader as such */
-    struct fair held; /* calls that wait for space in it, by connection */
+    struct fair held;  /* calls that wait for space in it, by connection */
+    size_t kept_bytes; /* of them, and of reads that have found no leader: as decoded */
     uint64_t id_prefix, id_count;
     uint64_t proposed_id; /* of the last one that raft has accepted */
     struct list reads_new, reads_asked, reads_confirmed; /* calls */

@@ -368,6 +368,52 @@ TEST(a_call_that_the_queue_has_no_space_for_can_be_late_refused_or_forgotten)
     mem_free(calls);
 }
 
+/* Transactions of a few bytes for each operation. */
+TEST(requests_that_decoding_makes_large_wait_up_to_a_bound)
+{
+    enum { FILL = PENDING_QUEUE_BYTES_MAX / MIB + 1, KEPT = PENDING_KEPT_BYTES_MAX / MIB };
+    struct pending_rig r;
+    struct flood_call *calls = mem_new_array(FILL, struct flood_call);
+    struct api_call large[KEPT + 1] = {0}, reads[2] = {0};
+    rig_open(&r);
+    r.facts.leader = 0;
+    flood(&r, calls, FILL, 7, MIB);
+    struct api_need need = {
+        .need = API_PROPOSE, .request = &calls[0].request, .decoded_bytes = MIB};
+    r.pending.o.request_bytes_max = 2 * MIB;
+
+    for (unsigned i = 0; i <= KEPT; i++) {
+        need.call = &large[i];
+        pending_need(&r.pending, &need);
+    }
+    check_failed(&r, &large[KEPT], RESULT_TOO_MANY_REQUESTS);
+    check_none_failed(&r);
+    need = (struct api_need){.need = API_READ_INDEX, .call = &reads[0], .decoded_bytes = MIB};
+    pending_need(&r.pending, &need);
+    check_failed(&r, &reads[0], RESULT_TOO_MANY_REQUESTS);
+    need.call = &reads[1];
+    need.decoded_bytes = PENDING_KEPT_SMALL_BYTES;
+    pending_need(&r.pending, &need);
+    check_none_failed(&r);
+
+    forget(&r, &large[0]);
+    need.call = &reads[0];
+    need.decoded_bytes = MIB;
+    pending_need(&r.pending, &need);
+    check_none_failed(&r);
+    r.facts.leader = 0x1234;
+    give_raft_some(&r, r.pending.queue_count + r.pending.held.count);
+    for (unsigned i = 1; i < KEPT; i++)
+        CHECK(pending_take_applied(&r.pending, large[i].id) == &large[i]);
+    pending_read_state(&r.pending, take_round(&r), 0);
+    CHECK(pending_take_confirmed(&r.pending) == &reads[1]);
+    CHECK(pending_take_confirmed(&r.pending) == &reads[0]);
+    CHECK_EQ(r.pending.kept_bytes, 0);
+
+    rig_close(&r);
+    mem_free(calls);
+}
+
 TEST(without_a_leader_proposals_wait_until_their_time_is_up)
 {
     struct pending_rig r;

@@ -1,9 +1,8 @@
 /*
  * One of three members is alive, as real processes: what it answers to whom.
  *
- *     the same calls to real etcd and to us, in JSON    the same codes and texts, in the end
- *     more writes than we keep                          whatever needs no quorum is answered
- * meanwhile
+ *     the same calls to real etcd and to us, in JSON   are answered alike
+ *     more writes than we keep                         leave alone whatever needs no quorum
  */
 #include "cluster/fleet.h"
 
