@@ -126,11 +126,11 @@ struct api_call {
     const struct pb_internal_raft_request *request; /* the same, of PROPOSE */
     struct proposal *queued;                        /* the same, encoded, until raft has it */
     struct list turn_link;                          /* while it waits for its connection's turn */
-    bool is_held;                                   /* the same, of PROPOSE: not encoded yet */
     size_t kept_bytes;        /* that it takes up while it waits, where that is counted */
     struct api_round round;   /* of a read */
     struct api_stages stages; /* of a proposal that took long */
     enum result failure;      /* while it waits to be told */
+    bool is_held;             /* of PROPOSE: it waits for its turn, and is not encoded yet */
     /* ---- */
     bool is_waiting; /* the server has it: from api_take_need until it is answered or forgotten */
     struct api *api;

@@ -124,9 +124,8 @@ static const char *const calls[] = {
     "lock/unlock {\"key\":\"bG9j\"}",
     "election/campaign {\"name\":\"bG9j\",\"value\":\"YQ==\"}",
     "election/campaign {\"name\":\"bG9j\",\"value\":\"YQ==\",\"lease\":\"LEASE\"}",
-    "election/proclaim {\"leader\":{\"name\":\"bG9j\",\"key\":\"bG9j\",\"rev\":\"3\"},\"value\":"
-    "\"YQ==\"}",
-    "election/resign {\"leader\":{\"name\":\"bG9j\",\"key\":\"bG9j\",\"rev\":\"3\"}}",
+    "election/proclaim {\"leader\":{\"name\":\"bG9j\",\"key\":\"bG9j\"},\"value\":\"YQ==\"}",
+    "election/resign {\"leader\":{\"name\":\"bG9j\",\"key\":\"bG9j\"}}",
     "election/leader {\"name\":\"bG9j\"}",
     "kv/put {\"key\":\"YQ==\",\"value\":\"YQ==\"} -H Grpc-Timeout:1S",
     "kv/range {\"key\":\"YQ==\"} -H Grpc-Timeout:1S",
