@@ -8,9 +8,9 @@
  *                   ^
  *         [held] ---+   the queue is full: the call keeps its request until its connection's turn
  *     CONFIGURE --> [changes] --take_change--> the same
- *     READ    --> [new] --take_round--> raft --read_state--> [confirmed] --take_confirmed--> the
- * call out of either: refused, dropped, the leader has gone, time is up
- *                 --> [failed] --take_failed--> the call, and why
+ *     READ    --> [new] --take_round--> raft --read_state--> [confirmed] --take_confirmed--> the call
+ *     any of these: refused, dropped, the leader has gone, time is up
+ *             --> [failed] --take_failed--> the call, and why
  *
  * Proposals are encoded once, when they come; the id in their header is how they are found again.
  * Reads that come while a round is under way share the next one. Conf changes are proposed one
