@@ -1,12 +1,12 @@
 #include "rpc/client.h"
 
 #include "base/assert.h"
+#include "base/gzip.h"
 #include "base/text.h"
 #include "io/clock.h"
 #include "io/io.h"
 #include "rpc/call_state.h"
 #include "rpc/grpc_text.h"
-#include "rpc/gzip.h"
 #include "rpc/h2.h"
 
 enum {

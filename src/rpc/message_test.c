@@ -1,8 +1,8 @@
 #include "rpc/message.h"
 
+#include "base/gzip.h"
 #include "base/rng.h"
 #include "harness/test.h"
-#include "rpc/gzip.h"
 
 /* The queue and the reader, held against plain concatenation. */
 

@@ -24,6 +24,7 @@
  */
 #pragma once
 
+#include "base/gzip.h"
 #include "base/map.h"
 #include "http/http.h"
 #include "http/wire.h"
@@ -31,7 +32,6 @@
 #include "io/io.h"
 #include "rpc/call_state.h"
 #include "rpc/fields.h"
-#include "rpc/gzip.h"
 #include "rpc/h2.h"
 #include "rpc/message.h"
 #include "rpc/rpc.h"

@@ -1,4 +1,4 @@
-#include "rpc/gzip.h"
+#include "base/gzip.h"
 
 #include "base/assert.h"
 
