@@ -115,6 +115,22 @@ struct api_round {
     uint64_t applied_index; /* when it was confirmed */
 };
 
+/* How /metrics can be written. */
+enum api_format {
+    API_FORMAT_TEXT,          /* Prometheus' own */
+    API_FORMAT_PROTO,         /* io.prometheus.client.MetricFamily, each after its length */
+    API_FORMAT_PROTO_TEXT,    /* the same as protobuf's text */
+    API_FORMAT_PROTO_COMPACT, /* and with one line for each family */
+};
+enum { API_FORMATS = API_FORMAT_PROTO_COMPACT + 1 };
+
+/* In which of them, and what of it is said in the response (negotiate.h). */
+struct api_scrape {
+    uint8_t format; /* enum api_format */
+    uint8_t escaping;
+    bool is_gzipped;
+};
+
 /* A call that waits for the server. Fields above the line are the server's to use; all zeroes, and
  * the link on no list, when it is first heard of. A stream may come with needs many times over. */
 struct api_call {
@@ -139,6 +155,7 @@ struct api_call {
     const struct rpc_method *method;
     uint64_t deadline_ms;     /* of the client; UINT64_MAX: none */
     struct identity identity; /* of the client; lent by the call */
+    struct api_scrape scrape; /* of METRICS */
 };
 
 enum api_need_kind {
@@ -153,7 +170,7 @@ enum api_need_kind {
     API_FORGET,     /* the call is gone: it must not be spoken of again; freed after this need */
     API_RAISE_ALARM, /* a write exceeds the quota: put `request`, the NOSPACE alarm of this member,
                         through the log. Ends as PROPOSE does, and the write is refused then */
-    API_METRICS,     /* all that is counted, as text: api_measured */
+    API_METRICS,     /* all that is counted, in the form of the call's `scrape`: api_measured */
     API_VARS,        /* the same for /debug/vars */
     API_MOVE_LEADER, /* `member` is to lead instead of this one. Without a call: whoever waits
                         for it sees it by the facts */

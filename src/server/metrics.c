@@ -1,5 +1,6 @@
 #include "server/metrics.h"
 
+#include "base/gzip.h"
 #include "config/config.h"
 #include "io/io.h"
 #include "raft/raft.h"
@@ -14,18 +15,28 @@ struct metrics *metrics_open(void)
     return m;
 }
 
+static void drop_scrape(struct metrics *m)
+{
+    exposition_free(&m->scrape);
+    for (unsigned f = 0; f < API_FORMATS; f++)
+        for (unsigned packed = 0; packed < 2; packed++) {
+            buf_free(&m->forms[f][packed].text);
+            m->forms[f][packed].is_wanted = false;
+        }
+}
+
 void metrics_close(struct metrics *m)
 {
     if (!m)
         return;
     buf_free(&m->command_line);
-    buf_free(&m->text);
+    drop_scrape(m);
     mem_free(m);
 }
 
 bool metrics_is_idle(const struct metrics *m)
 {
-    return !m->is_looking;
+    return m->step != METRICS_LOOKING && m->step != METRICS_WRITING;
 }
 
 /* --- counting --- */
@@ -97,19 +108,18 @@ static void looked(struct job *j)
 {
     struct metrics *m = container_of(j, struct metrics, job);
 
-    m->is_looking = false;
-    m->has_looked = true;
+    m->step = METRICS_LOOKED;
 }
 
 static void begin_to_look(struct server *s)
 {
     struct metrics *m = s->metrics;
 
-    if (m->is_looking || m->has_looked || (list_empty(&m->asked) && !m->is_monitoring))
+    if (m->step != METRICS_IDLE || (list_empty(&m->asked) && !m->is_monitoring))
         return;
     list_append_all(&m->waiting, &m->asked);
     m->io = s->io;
-    m->is_looking = true;
+    m->step = METRICS_LOOKING;
     m->job = (struct job){.run = look, .on_done = looked};
     job_submit(s->io->workers, &m->job);
 }
@@ -123,7 +133,7 @@ static void monitor(struct server *s)
 
     if (m->next_look_ms == 0)
         m->next_look_ms = s->facts.now_ms + METRICS_FILES_MS;
-    if (s->facts.now_ms < m->next_look_ms || s->is_stopping || m->is_looking || m->has_looked)
+    if (s->facts.now_ms < m->next_look_ms || s->is_stopping || m->step != METRICS_IDLE)
         return;
     m->next_look_ms = s->facts.now_ms + METRICS_FILES_MS;
     m->is_monitoring = true;
@@ -191,28 +201,96 @@ bool metrics_forget(struct metrics *m, const struct api_call *c)
     return forget_on(&m->asked, c) || forget_on(&m->waiting, c);
 }
 
+/* --- what was gathered is written, on a worker --- */
+
+static void write_down(struct job *j)
+{
+    struct metrics *m = container_of(j, struct metrics, job);
+    struct gzip *gzip = NULL;
+
+    exposition_sort(&m->scrape);
+    for (unsigned f = 0; f < API_FORMATS; f++) {
+        struct metrics_form *plain = &m->forms[f][false], *packed = &m->forms[f][true];
+        if (plain->is_wanted || packed->is_wanted)
+            exposition_write(&m->scrape, (enum api_format)f, &plain->text);
+        if (!packed->is_wanted)
+            continue;
+        if (!gzip)
+            gzip = gzip_new();
+        gzip_pack(gzip, buf_bytes(&plain->text), &packed->text);
+        if (!plain->is_wanted)
+            buf_free(&plain->text);
+    }
+    gzip_free(gzip);
+    exposition_free(&m->scrape);
+}
+
+static void wrote(struct job *j)
+{
+    container_of(j, struct metrics, job)->step = METRICS_WRITTEN;
+}
+
+static void begin_to_write(struct server *s)
+{
+    struct metrics *m = s->metrics;
+    bool is_wanted = false;
+
+    LIST_FOREACH (link, &m->waiting) {
+        const struct api_call *c = container_of(link, struct api_call, link);
+        if (c->id != API_METRICS)
+            continue;
+        m->forms[c->scrape.format][c->scrape.is_gzipped].is_wanted = true;
+        is_wanted = true;
+    }
+    m->step = METRICS_WRITTEN;
+    if (!is_wanted)
+        return;
+    metrics_gather(s, &m->scrape);
+    m->step = METRICS_WRITING;
+    m->job = (struct job){.run = write_down, .on_done = wrote};
+    job_submit(s->io->workers, &m->job);
+}
+
+/* --- the answers --- */
+
+static void answer_vars(struct server *s, struct api_call *c)
+{
+    struct buf text = {0};
+
+    metrics_vars(s, &text);
+    api_measured(s->clients.api, c, buf_bytes(&text));
+    buf_free(&text);
+}
+
+static void answer(struct server *s, struct api_call *c)
+{
+    if (c->id == API_METRICS)
+        api_measured(s->clients.api, c,
+                     buf_bytes(&s->metrics->forms[c->scrape.format][c->scrape.is_gzipped].text));
+    else
+        answer_vars(s, c);
+}
+
 void metrics_serve(struct server *s)
 {
     struct metrics *m = s->metrics;
 
-    if (!m->has_looked)
+    if (m->step == METRICS_LOOKED) {
+        if (m->is_monitoring)
+            tell_of_files(s);
+        m->is_monitoring = false;
+        begin_to_write(s);
+    }
+    if (m->step != METRICS_WRITTEN)
         return;
     for (struct list *link;
-         rpc_line_has_reply_budget(s->clients.line) && (link = list_pop_front(&m->waiting));) {
-        struct api_call *c = container_of(link, struct api_call, link);
-        buf_clear(&m->text);
-        if (c->id == API_METRICS)
-            metrics_text(s, &m->text);
-        else
-            metrics_vars(s, &m->text);
-        api_measured(s->clients.api, c, buf_bytes(&m->text));
-    }
+         rpc_line_has_reply_budget(s->clients.line) && (link = list_pop_front(&m->waiting));)
+        answer(s, container_of(link, struct api_call, link));
     if (!list_empty(&m->waiting)) {
         server_come_back(s); /* there was no budget */
         return;
     }
-    if (m->is_monitoring)
-        tell_of_files(s);
-    m->has_looked = m->is_monitoring = false;
+    drop_scrape(m);
+    m->step = METRICS_IDLE;
     begin_to_look(s);
 }

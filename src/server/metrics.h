@@ -2,19 +2,22 @@
  * metrics: what is counted, for whoever watches over the server.
  *
  * Rooms count what they do in plain fields of their own, and can be asked (x_stats). What only the
- * turn sees, since it has the clock, is counted here. A scrape asks every room for its numbers and
- * writes them down, in one go: nothing is walked that grows with keys, watchers or leases, and
- * nothing is locked, since all of it belongs to the core thread. How the process is doing in the
- * system's eyes is found out by a worker first.
+ * turn sees, since it has the clock, is counted here. A scrape asks every room for its numbers, in
+ * one go: nothing is walked that grows with keys, watchers or leases, and nothing is locked, since
+ * all of it belongs to the core thread. How the process is doing in the system's eyes is found out
+ * by a worker first, and a worker writes the numbers down, which takes ten times as long as to ask
+ * for them, and compressing the text even longer.
  *
  *     GET /metrics --> api: API_METRICS --> metrics_need --> a worker: process.h
- *                  --> metrics_serve: metrics_text --> api_measured
+ *                  --> metrics_serve: metrics_gather --> a worker: exposition.h, gzip.h
+ *                  --> metrics_serve: api_measured
  *
  * Names, types, labels, buckets and help texts are etcd's. Why they are as they are:
  * docs/decisions/metrics.md.
  *
  * Promises   1. Every need is answered, or was forgotten.
- *            2. Requests that come while a look at the process is under way share it.
+ *            2. Requests that come while a look at the process is under way share the next one, and
+ *               what is written then: once for each form that one of them asks for.
  * Leans on   every room's statistics; exposition.h for how they are written.
  */
 #pragma once
@@ -22,9 +25,25 @@
 #include "api/api.h"
 #include "io/process.h"
 #include "io/worker.h"
+#include "server/exposition.h"
 #include "server/slow.h"
 
 struct server;
+
+/* What is being done for those who wait. */
+enum metrics_step {
+    METRICS_IDLE,
+    METRICS_LOOKING, /* a worker looks at the process */
+    METRICS_LOOKED,
+    METRICS_WRITING, /* a worker writes down what was gathered */
+    METRICS_WRITTEN,
+};
+
+/* A scrape in one of the formats, and whether it is compressed. */
+struct metrics_form {
+    bool is_wanted;
+    struct buf text;
+};
 
 struct metrics {
     /* by kind of request, and by whether it went well */
@@ -39,12 +58,14 @@ struct metrics {
     uint64_t promotions_refused[RESULT_COUNT];
 
     struct list asked, waiting; /* calls: for the next look at the process, for this one */
-    bool is_looking, has_looked;
+    enum metrics_step step;
     struct job job;
     const struct io *io;
     struct process_sample process;
     uint64_t heap_grown_bytes; /* from look to look, without what it shrank by: a true counter */
-    struct buf command_line, text;
+    struct buf command_line;
+    struct exposition scrape;
+    struct metrics_form forms[API_FORMATS][2]; /* plain and compressed */
 
     uint64_t next_look_ms; /* at the open files, whoever asks or not */
     bool is_monitoring;    /* this look is that one */
@@ -72,12 +93,12 @@ void metrics_tick(struct server *s);
 /* A promotion was asked of this member, which leads. */
 void metrics_promotion(struct metrics *m, enum result result);
 
-/* Answers those whose look at the process is there. */
+/* Goes on with what a worker has done, and answers those who wait for it. */
 void metrics_serve(struct server *s);
 
 /* --- metrics_text.c --- */
 
-/* All of it, as Prometheus reads it. Appends. */
-void metrics_text(struct server *s, struct buf *out);
+/* All of it. Appends. */
+void metrics_gather(struct server *s, struct exposition *x);
 /* /debug/vars: as JSON. */
 void metrics_vars(struct server *s, struct buf *out);

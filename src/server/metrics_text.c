@@ -1,6 +1,6 @@
 /*
  * All families, each with etcd's name, type, labels, buckets and help. Grouped by the room that is
- * asked; Prometheus does not mind the order.
+ * asked: exposition_sort puts them in the order in which they are shown.
  */
 #include "server/metrics.h"
 
@@ -672,7 +672,7 @@ static void show_process(struct exposition *x, const struct process_sample *p)
 {
     exposition_family(x, "process_cpu_seconds_total", "counter",
                       "Total user and system CPU time spent in seconds.");
-    exposition_parts(x, "", NULL, p->cpu_ns, SECONDS);
+    exposition_parts(x, NULL, p->cpu_ns, SECONDS);
     exposition_family(x, "process_start_time_seconds", "gauge",
                       "Start time of the process since unix epoch in seconds.");
     exposition_float(x, NULL, p->started_unix);
@@ -699,14 +699,8 @@ static void show_collector(struct exposition *x)
     exposition_family(
         x, "go_gc_duration_seconds", "summary",
         "A summary of the wall-time pause (stop-the-world) duration in garbage collection cycles.");
-    static const char *const quantiles[] = {"0", "0.25", "0.5", "0.75", "1"};
-    for (size_t i = 0; i < ARRAY_LEN(quantiles); i++) {
-        char labels[32];
-        snprintf(labels, sizeof(labels), "quantile=\"%s\"", quantiles[i]);
-        exposition_number(x, labels, 0);
-    }
-    exposition_parts(x, "_sum", NULL, 0, 1);
-    exposition_parts(x, "_count", NULL, 0, 1);
+    static const double quantiles[] = {0, 0.25, 0.5, 0.75, 1};
+    exposition_nothing(x, quantiles, ARRAY_LEN(quantiles));
     one_info(x, "go_info", "Information about the Go environment.", "version", BYTES("none"));
     exposition_gauge(x, "go_gc_gogc_percent",
                      "Heap size target percentage configured by the user, otherwise 100. This "
@@ -864,27 +858,28 @@ static void show_scrapes(struct exposition *x, const struct api_stats *a)
     exposition_number(x, "code=\"503\"", 0);
 }
 
-void metrics_text(struct server *s, struct buf *out)
+void metrics_gather(struct server *s, struct exposition *x)
 {
-    struct exposition x = {.out = out};
     const struct api_stats *a = api_stats(s->clients.api);
 
-    show_store(&x, s);
-    show_compactions(&x, s);
-    show_leases(&x, s);
-    show_watchers(&x, s);
-    show_disks(&x, s);
-    show_requests(&x, s);
-    show_raft(&x, s);
-    show_identity(&x, s);
-    show_clients(&x, a);
-    show_calls(&x, a);
-    show_checks(&x, a);
-    show_peers(&x, s);
-    show_process(&x, &s->metrics->process);
-    show_runtime(&x, &s->metrics->process, s->metrics->heap_grown_bytes);
-    show_dead(&x);
-    show_scrapes(&x, a);
+    x->created_unix = s->metrics->process.started_unix;
+    show_store(x, s);
+    show_compactions(x, s);
+    show_leases(x, s);
+    show_watchers(x, s);
+    show_disks(x, s);
+    show_requests(x, s);
+    show_raft(x, s);
+    show_identity(x, s);
+    show_clients(x, a);
+    show_calls(x, a);
+    show_checks(x, a);
+    show_peers(x, s);
+    show_dead(x);
+    show_scrapes(x, a);
+    x->is_without_time = true; /* these are read off the process, not counted */
+    show_process(x, &s->metrics->process);
+    show_runtime(x, &s->metrics->process, s->metrics->heap_grown_bytes);
 }
 
 /* --- /debug/vars --- */

@@ -29,8 +29,12 @@ TEST(a_member_that_is_behind_takes_a_snapshot_and_goes_on_from_it)
     CHECK(cluster_rig_logged(&t.r, t.behind, "received and saved database snapshot"));
     CHECK(cluster_rig_logged(&t.r, t.behind, "applying snapshot"));
     CHECK(cluster_rig_logged(&t.r, t.behind, "applied snapshot"));
+    struct exposition scrape = {0};
     struct buf metrics = {0};
-    metrics_text(stage_behind(&t), &metrics);
+    metrics_gather(stage_behind(&t), &scrape);
+    exposition_sort(&scrape);
+    exposition_write(&scrape, API_FORMAT_TEXT, &metrics);
+    exposition_free(&scrape);
     CHECK(strstr(buf_str(&metrics), "\netcd_snap_db_save_total_duration_seconds_count 1\n"));
     CHECK(strstr(buf_str(&metrics), "\netcd_snap_db_fsync_duration_seconds_count 1\n"));
     buf_free(&metrics);
