@@ -1,10 +1,9 @@
 /*
  * /metrics and /debug/vars. Most of what they show belongs to other rooms: the server makes the
- * text, and the request waits for it.
+ * text, in the form that was agreed on, and the request waits for it.
  */
 #include "api/api_int.h"
-
-#define METRICS_TYPE "text/plain; version=0.0.4; charset=utf-8; escaping=underscores"
+#include "api/negotiate.h"
 
 static void ask(struct api *a, struct rpc_event *e, const struct handler *on,
                 enum api_need_kind need)
@@ -12,27 +11,29 @@ static void ask(struct api *a, struct rpc_event *e, const struct handler *on,
     struct call *c = api_call_new(a, e);
 
     c->on = on;
+    c->base.scrape = negotiate_scrape(rpc_event_bytes(&c->first, c->first.fields));
     api_call_measure(c, need);
 }
 
-static void respond(struct call *c, const char *type, struct bytes text)
+static void respond_metrics(struct call *c, struct bytes text)
+{
+    struct api *a = api_of(c);
+    struct api_scrape scrape = c->base.scrape;
+    struct bytes fields = scrape.is_gzipped ? BYTES("Content-Encoding:gzip\n") : bytes_of(NULL, 0);
+    uint64_t rpc = c->base.rpc;
+
+    a->stats.scrapes++;
+    api_call_end(c);
+    rpc_line_http_reply_with(a->o.line, rpc, 200, negotiate_type(scrape), fields, text);
+}
+
+static void respond_vars(struct call *c, struct bytes text)
 {
     struct api *a = api_of(c);
     uint64_t rpc = c->base.rpc;
 
     api_call_end(c);
-    rpc_line_http_reply(a->o.line, rpc, 200, type, text);
-}
-
-static void respond_metrics(struct call *c, struct bytes text)
-{
-    api_of(c)->stats.scrapes++;
-    respond(c, METRICS_TYPE, text);
-}
-
-static void respond_vars(struct call *c, struct bytes text)
-{
-    respond(c, "application/json; charset=utf-8", text);
+    rpc_line_http_reply(a->o.line, rpc, 200, "application/json; charset=utf-8", text);
 }
 
 static void measuring_failed(struct call *c, enum result why)

@@ -197,21 +197,31 @@ bool rpc_line_take_event(struct rpc_line *l, enum rpc_lane lane, struct rpc_even
     return true;
 }
 
-struct bytes rpc_event_field(const struct rpc_event *e, const char *name)
+bool rpc_next_field(struct bytes *lines, const char *name, struct bytes *value)
 {
-    struct bytes lines = rpc_event_bytes(e, e->fields);
     size_t name_len = strlen(name);
 
-    while (lines.len > 0) {
-        const uint8_t *end = memchr(lines.at, '\n', lines.len);
+    while (lines->len > 0) {
+        struct bytes line = *lines;
+        const uint8_t *end = memchr(line.at, '\n', line.len);
         assert(end); /* rpc wrote them */
-        size_t len = (size_t)(end - lines.at);
-        if (len > name_len && lines.at[name_len] == ':' &&
-            strncasecmp((const char *)lines.at, name, name_len) == 0)
-            return bytes_of(lines.at + name_len + 1, len - name_len - 1);
-        lines = bytes_of(end + 1, lines.len - len - 1);
+        size_t len = (size_t)(end - line.at);
+        *lines = bytes_of(end + 1, line.len - len - 1);
+        if (len > name_len && line.at[name_len] == ':' &&
+            strncasecmp((const char *)line.at, name, name_len) == 0) {
+            *value = bytes_of(line.at + name_len + 1, len - name_len - 1);
+            return true;
+        }
     }
-    return bytes_of(NULL, 0);
+    return false;
+}
+
+struct bytes rpc_event_field(const struct rpc_event *e, const char *name)
+{
+    struct bytes lines = rpc_event_bytes(e, e->fields), value = {0};
+
+    (void)rpc_next_field(&lines, name, &value);
+    return value;
 }
 
 /* --- replies --- */
@@ -464,9 +474,19 @@ void rpc_line_finish(struct rpc_line *l, uint64_t call, enum rpc_code code, stru
 void rpc_line_http_reply(struct rpc_line *l, uint64_t call, unsigned status, const char *type,
                          struct bytes body)
 {
-    struct rpc_reply r = {
-        .kind = RPC_REPLY_HTTP, .call = call, .code = (uint16_t)status, .type = type};
+    rpc_line_http_reply_with(l, call, status, type, bytes_of(NULL, 0), body);
+}
 
+void rpc_line_http_reply_with(struct rpc_line *l, uint64_t call, unsigned status, const char *type,
+                              struct bytes fields, struct bytes body)
+{
+    struct rpc_reply r = {.kind = RPC_REPLY_HTTP,
+                          .call = call,
+                          .code = (uint16_t)status,
+                          .type = type,
+                          .bytes = fields.len};
+
+    buf_append(&r.content, fields);
     buf_append(&r.content, body);
     rpc_line_put_reply(l, &r);
 }

@@ -144,6 +144,8 @@ static inline struct bytes rpc_event_bytes(const struct rpc_event *e, struct rpc
 
 /* A field of a plain request, by its name in whatever case: empty if absent. */
 struct bytes rpc_event_field(const struct rpc_event *e, const char *name);
+/* The next value of that name in lines of fields, and the lines behind it; false: there is none. */
+bool rpc_next_field(struct bytes *lines, const char *name, struct bytes *value);
 
 /* --- towards rpc --- */
 
@@ -248,3 +250,6 @@ void rpc_line_release(struct rpc_line *l, uint64_t call);
 void rpc_line_finish(struct rpc_line *l, uint64_t call, enum rpc_code code, struct bytes text);
 void rpc_line_http_reply(struct rpc_line *l, uint64_t call, unsigned status, const char *type,
                          struct bytes body);
+/* The same with header fields of its own: lines of "name:value", each with a line feed. */
+void rpc_line_http_reply_with(struct rpc_line *l, uint64_t call, unsigned status, const char *type,
+                              struct bytes fields, struct bytes body);
