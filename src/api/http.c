@@ -259,8 +259,10 @@ void api_http_request(struct api *a, struct rpc_event *e)
         reply(a, e->call, 404, BYTES("404 page not found\n"));
         return;
     }
-    if (bytes_equal(verb, BYTES("OPTIONS"))) {
-        reply(a, e->call, 200, BYTES(""));
+    /* A browser asks so what a page may do. Those who probe are none, and get what a handler says.
+     */
+    if (!e->is_probe && bytes_equal(verb, BYTES("OPTIONS"))) {
+        rpc_line_http_reply(a->o.line, e->call, 200, NULL, BYTES(""));
         return;
     }
     for (size_t i = 0; i < ARRAY_LEN(paths); i++) {

@@ -178,6 +178,7 @@ static const char *const headers[] = {
     "-I -H 'Accept-Encoding: gzip' -H 'Accept: " PROTO "text'",
     "-X POST -H 'Accept-Encoding: gzip'",
     "-X DELETE -H 'Accept: " PROTO "delimited'",
+    "-X OPTIONS",
     "-X PATCH",
 };
 
