@@ -34,8 +34,6 @@ const char *negotiate_type(struct api_scrape scrape)
 
 /* --- Accept --- */
 
-enum { NEGOTIATE_CLAUSES_MAX = 32 }; /* later ones are not looked at */
-
 /* One of the kinds that are accepted. */
 struct clause {
     struct bytes kind, subkind;
@@ -177,11 +175,11 @@ static bool format_of(const struct clause *c, enum api_format *out)
 
 static void choose_format(struct bytes accept, struct api_scrape *out)
 {
-    struct clause clauses[NEGOTIATE_CLAUSES_MAX], clause;
+    struct clause clauses[API_ACCEPT_KINDS_MAX], clause;
     size_t count = 0;
     enum api_format format;
 
-    while (accept.len > 0 && count < NEGOTIATE_CLAUSES_MAX)
+    while (accept.len > 0 && count < API_ACCEPT_KINDS_MAX)
         if (read_clause(cut(&accept, ','), &clause))
             insert(clauses, count++, &clause);
     for (size_t i = 0; i < count; i++) {
@@ -240,6 +238,8 @@ static bool take_coding(struct bytes *line, struct bytes *name, double *quality)
 {
     size_t len = 0;
 
+    if (line->len == 0)
+        return false;
     while (len < line->len && is_token(line->at[len]))
         len++;
     *name = bytes_of(line->at, len);
@@ -253,7 +253,7 @@ static bool take_coding(struct bytes *line, struct bytes *name, double *quality)
         skip_space(line);
     }
     if (!skip_byte(line, ','))
-        *line = bytes_of(NULL, 0); /* what follows is not read */
+        line->len = 0; /* what follows is not read */
     skip_space(line);
     return len > 0;
 }

@@ -500,6 +500,7 @@ enum {
     API_STALLED_BYTES = 512 * 1024,    /* and how much of them may be read then */
     API_CLIENT_VERSIONS_MAX = 16,      /* that are counted apart: a client says what it likes */
     API_CLIENT_VERSION_BYTES_MAX = 31, /* and as long */
+    API_ACCEPT_KINDS_MAX = 32,         /* that a scraper names; later ones are not looked at */
     API_SPARE_CALLS_MAX = 1024,
     API_RAISING_BYTES_MAX = 16 * MIB, /* of refused writes that wait for the NOSPACE alarm */
     API_TXN_OPS_DEFAULT = 128,        /* etcd's --max-txn-ops */

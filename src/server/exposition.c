@@ -228,11 +228,18 @@ static void split_pairs(struct bytes text, struct buf *out)
     }
 }
 
+static struct bytes labels_of(const struct exposition *x, const struct exposition_sample *s)
+{
+    if (s->labels_len == 0) /* there may be no labels at all */
+        return bytes_of(NULL, 0);
+    return bytes_of(x->labels.at + s->labels_at, s->labels_len);
+}
+
 struct bytes exposition_labels(const struct exposition *x, const struct exposition_sample *s)
 {
     assert(x->is_sorted);
 
-    return bytes_of(x->labels.at + s->labels_at, s->labels_len);
+    return labels_of(x, s);
 }
 
 bool exposition_next_pair(struct bytes *labels, struct exposition_pair *out)
@@ -256,9 +263,10 @@ static void split_labels(struct exposition *x)
 
     for (size_t i = 0; i < COUNT_OF(x->samples, struct exposition_sample); i++) {
         struct exposition_sample *s = ELEMENT(x->samples, struct exposition_sample, i);
-        struct bytes text = bytes_of(x->labels.at + s->labels_at, s->labels_len);
+        struct bytes text = labels_of(x, s);
         s->labels_at = (uint32_t)split.len;
-        split_pairs(text, &split);
+        if (text.len > 0)
+            split_pairs(text, &split);
         s->labels_len = (uint32_t)split.len - s->labels_at;
     }
     buf_free(&x->labels);
