@@ -58,6 +58,8 @@ bool fleet_open(struct fleet *f, const struct fleet_options *options)
             return failed(f, m->program);
         if (!free_port(f, &m->client_port) || !free_port(f, &m->peer_port))
             return false;
+        if (options->has_probes && !free_port(f, &m->metrics_port))
+            return false;
         m->advertised_port = m->peer_port;
         m->address = on_loopback(m->client_port);
         m->peer_address = on_loopback(m->peer_port);
@@ -104,6 +106,8 @@ static const char *command_line(struct fleet *f, unsigned member)
         buf_printf(&line, "%sm%u=%s://127.0.0.1:%u", i ? "," : "", i + 1, scheme,
                    f->members[i].advertised_port);
     append_certs(f, &line);
+    if (m->metrics_port != 0)
+        buf_printf(&line, " --listen-metrics-urls http://127.0.0.1:%u", m->metrics_port);
     if (m->joins)
         buf_append_str(&line, " --initial-cluster-state existing");
     buf_printf(&line, " --heartbeat-interval %u --election-timeout %u %s >>%s/m%u.log 2>&1",

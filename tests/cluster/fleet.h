@@ -26,6 +26,7 @@ struct fleet_member {
     bool is_stopping; /* it was told to, and may end */
     bool joins;       /* its cluster is there already: all others are in it */
     uint16_t client_port, peer_port;
+    uint16_t metrics_port;      /* plain HTTP, for probes; 0: there is none */
     uint16_t advertised_port;   /* where its peers look for it */
     struct net_address address; /* of its client port */
     struct net_address peer_address;
@@ -48,6 +49,7 @@ struct fleet_options {
     unsigned count;       /* members */
     unsigned election_ms; /* the election timeout; heartbeats are a tenth of it */
     bool is_by_tls;       /* members and clients, by certificates that all of them show */
+    bool has_probes;      /* a port for them (--listen-metrics-urls), without TLS */
 };
 
 /* Chooses ports; between that and the first start advertised_port may be set to somebody else's. */

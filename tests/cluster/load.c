@@ -1,7 +1,7 @@
 #include "cluster/load.h"
 
+#include "cluster/caller_tls.h"
 #include "io/clock.h"
-#include "io/tls.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -439,36 +439,17 @@ void load_ballast(struct load *l, unsigned member, size_t bytes)
 
 /* --- all of it --- */
 
-/* With the certificate that members have, too. */
 static enum err open_tls(struct load *l)
 {
-    const char *dir = l->fleet->certs;
     struct buf why = {0};
 
-    if (!dir)
+    if (!l->fleet->certs)
         return ERR_OK;
-    struct tls_options options = {.io = l->caller.io,
-                                  .asks_for_h2 = true,
-                                  .cert_file = arena_printf(&l->fleet->arena, "%s/cert.pem", dir),
-                                  .key_file = arena_printf(&l->fleet->arena, "%s/key.pem", dir),
-                                  .trusted_ca_file =
-                                      arena_printf(&l->fleet->arena, "%s/ca.pem", dir)};
-    if (!tls_open(&options, &why, &l->tls)) {
+    enum err e = caller_tls_open(&l->caller, l->fleet->certs, &l->fleet->arena, &why, &l->tls);
+    if (e != ERR_OK)
         record_fail(&l->record, "%s", buf_str(&why));
-        buf_free(&why);
-        return ERR_DENIED;
-    }
-    l->caller.net = tls_net(l->tls);
-    return ERR_OK;
-}
-
-static void close_tls(struct load *l)
-{
-    for (size_t i = 0; i < l->caller.line_count; i++)
-        line_close(l->caller.lines[i]);
-    while (!tls_is_idle(l->tls))
-        caller_turn(&l->caller, 10);
-    tls_close(l->tls);
+    buf_free(&why);
+    return e;
 }
 
 enum err load_open(struct load *l, const struct load_options *o)
@@ -506,8 +487,7 @@ void load_close(struct load *l)
     }
     ask_free(&l->compaction);
     ask_free(&l->ballast);
-    if (l->tls)
-        close_tls(l);
+    caller_tls_close(&l->caller, l->tls);
     caller_close(&l->caller);
     record_free(&l->record);
     arena_free(&l->arena);

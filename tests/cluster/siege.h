@@ -1,0 +1,61 @@
+/*
+ * siege: one member of three, attacked by many small efforts at once (attacks.h), and what those
+ * notice who only want to be served.
+ *
+ *     start --> fill --> quiet: the same clients, nobody attacks --> siege --> end
+ *
+ * Members and clients use TLS with certificates, probes come by plain HTTP. The leader is besieged.
+ * Meanwhile
+ *
+ *     a client    puts, gets and watches by way of it, fifty calls a second
+ *     a kubelet   asks it for /livez each 200 ms, and waits a second
+ *     a member    is killed every ten seconds, started again, and asked for /readyz
+ *
+ * It holds if no probe and no call failed, the leader is still the leader of its term, each start
+ * took REJOIN_MS_MAX at most, it has allocated GROWTH_BYTES_MAX more than when it was quiet at
+ * most, and the 99th percentile of calls is not more than SLOWER_MAX times that of the quiet.
+ */
+#pragma once
+
+#include "cluster/attacks.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define SIEGE_REJOIN_MS_MAX    2000
+#define SIEGE_GROWTH_BYTES_MAX ((uint64_t)256 << 20)
+#define SIEGE_SLOWER_MAX       10
+
+struct siege_options {
+    const char *program;
+    const char *dir;   /* of the caller */
+    const char *flags; /* NULL: none */
+    const char *only;  /* the one attack; NULL: all of them */
+    unsigned quiet_s, siege_s;
+    unsigned kill_each_ms; /* 0: 10 s */
+    bool verbose;
+    volatile bool *is_unwanted; /* may be NULL */
+};
+
+struct siege_phase {
+    unsigned calls, failed_calls, probes, failed_probes;
+    unsigned terms; /* that have begun in it */
+    unsigned rejoins;
+    double slowest_rejoin_ms;
+    double p50_ms, p99_ms, slowest_ms; /* of calls */
+    double slowest_probe_ms;
+    uint64_t anonymous_bytes, resident_bytes; /* at most */
+    uint64_t events;                          /* that the watcher was told of */
+};
+
+struct siege_result {
+    struct siege_phase quiet, siege;
+    uint64_t efforts[ATTACKS_MAX];
+    char problem[1024]; /* it could not be carried out */
+};
+
+/* False, and a problem, if there was no siege to judge. */
+bool siege_run(const struct siege_options *options, struct siege_result *out);
+
+/* What did not hold, as text; NULL if all did. Static. */
+const char *siege_verdict(const struct siege_result *r);
