@@ -156,6 +156,38 @@ TEST(fields_of_a_plain_request_can_be_asked_for)
     rpc_rig_close(&r);
 }
 
+TEST(a_field_of_many_lines_is_read_line_by_line_and_a_reply_may_have_fields)
+{
+    struct rpc_rig r;
+    struct raw raw = {0};
+    struct rpc_event e;
+    struct bytes lines, value;
+    rpc_rig_open(&r, NULL);
+    raw_connect(&r, &raw);
+
+    raw_send(&raw, BYTES("GET /x HTTP/1.1\r\nAccept: a\r\n" HOST
+                         "Accept-Encoding: b\r\nACCEPT: c\r\n\r\n"));
+    while (!rpc_has_events(r.rpc))
+        CHECK(fake_world_step(r.fake));
+    CHECK(rpc_rig_take(&r, &e));
+
+    lines = rpc_event_bytes(&e, e.fields);
+    CHECK(rpc_next_field(&lines, "accept", &value));
+    CHECK_BYTES(value, BYTES("a"));
+    CHECK(rpc_next_field(&lines, "accept", &value));
+    CHECK_BYTES(value, BYTES("c"));
+    CHECK(!rpc_next_field(&lines, "accept", &value));
+    CHECK_EQ(lines.len, 0);
+    rpc_line_http_reply_with(r.line, e.call, 200, "text/x", BYTES("A:1\nB:2\n"), BYTES("body"));
+    buf_free(&e.content);
+    rpc_flush(r.rpc);
+    rpc_rig_for_ms(&r, 100);
+    CHECK_STR(buf_str(&raw.got), "HTTP/1.1 200 OK\r\nContent-Type: text/x\r\nA: 1\r\nB: 2\r\n" DATE
+                                 "Content-Length: 4\r\n\r\nbody");
+    raw_close(&r, &raw);
+    rpc_rig_close(&r);
+}
+
 TEST(a_stop_ends_plain_connections)
 {
     struct rpc_rig r;
