@@ -325,13 +325,16 @@ static void logins(struct attacker *a)
     flood(a, "/etcdserverpb.Auth/Authenticate", NULL, NULL, buf_bytes(&wire));
 }
 
+/* Of root, says this one, until 2099; but nobody has signed it. */
 static void bad_tokens(struct attacker *a)
 {
     struct buf wire = {0};
 
     pb_encode(&pb_range_request_schema, &(struct pb_range_request){.key = BYTES("a")}, &wire);
     flood(a, "/etcdserverpb.KV/Range", "token",
-          "eyJhbGciOiJSUzI1NiJ9.eyJ1c2VybmFtZSI6InJvb3QifQ.AAAAAAAAAAAAAAAAAAAAAAAA",
+          "eyJhbGciOiJFUzI1NiIsInR5cCI6IkpXVCJ9."
+          "eyJ1c2VybmFtZSI6InJvb3QiLCJyZXZpc2lvbiI6MSwiZXhwIjo0MTAyNDQ0ODAwfQ."
+          "AQIDBAUGBwgJCgsMDQ4PEBESExQVFhcYGRobHB0eHyAhIiMkJSYnKCkqKywtLi8wMTIzNDU2Nzg5Ojs8PT4_QA",
           buf_bytes(&wire));
 }
 

@@ -15,6 +15,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define CERTS_CN "member" /* in the certificate that all have (scripts/certs) */
+
 enum {
     MEMBERS = 3,
     CALL_MS = 20, /* from one to the next */
@@ -35,6 +37,7 @@ struct siege {
     struct siege_options o;
     struct siege_result *r;
     struct siege_phase *phase;
+    struct arena arena;
     struct fleet fleet;
     struct caller caller;
     struct tls *tls;
@@ -181,6 +184,40 @@ static void fill(struct siege *s)
     }
     for (unsigned i = 0; i < FILLERS; i++)
         ask_free(&asks[i]);
+}
+
+static void ask_once(struct siege *s, const char *path, const struct pb_schema *schema,
+                     const void *request)
+{
+    struct ask a = {.line = s->lines[s->leader], .timeout_ns = CALL_TIMEOUT_MS * NS_PER_MS};
+
+    if (has_problem(s))
+        return;
+    ask_start(&a, path, schema, request);
+    while (!ask_is_over(&a) && goes_on(s))
+        caller_turn(&s->caller, 10);
+    if (a.code != RPC_OK)
+        problem(s, "%s: error %d, %s", path, a.code, buf_str(&a.text));
+    ask_free(&a);
+}
+
+/* Root has a password, for those who guess it. */
+static void enable_auth(struct siege *s)
+{
+    static const char *const users[] = {"root", CERTS_CN};
+    const struct pb_user_add_options no_password = {.no_password = true};
+
+    for (unsigned i = 0; i < ARRAY_LEN(users); i++) {
+        struct bytes name = bytes_of_str(users[i]);
+        struct pb_auth_user_add_request add = {.name = name, .options = &no_password};
+        if (i == 0)
+            add = (struct pb_auth_user_add_request){.name = name, .password = BYTES("secret")};
+        ask_once(s, "/etcdserverpb.Auth/UserAdd", &pb_auth_user_add_request_schema, &add);
+        ask_once(s, "/etcdserverpb.Auth/UserGrantRole", &pb_auth_user_grant_role_request_schema,
+                 &(struct pb_auth_user_grant_role_request){.user = name, .role = BYTES("root")});
+    }
+    ask_once(s, "/etcdserverpb.Auth/AuthEnable", &pb_auth_enable_request_schema,
+             &(struct pb_empty){0});
 }
 
 /* --- the client --- */
@@ -415,6 +452,8 @@ static void run(struct siege *s)
     if (has_problem(s))
         return;
     fill(s);
+    if (s->o.has_auth)
+        enable_auth(s);
     const struct fleet_member *besieged = &s->fleet.members[s->leader];
     s->killed = (s->leader + 1) % MEMBERS;
     s->kill_ns = now_ns(s) + s->o.kill_each_ms * NS_PER_MS / 4;
@@ -455,6 +494,11 @@ bool siege_run(const struct siege_options *options, struct siege_result *out)
     *s = (struct siege){.o = *options, .r = out, .phase = &out->quiet};
     s->o.kill_each_ms = s->o.kill_each_ms ? s->o.kill_each_ms : KILL_MS;
     s->livez.fd = s->readyz.fd = -1;
+    s->o.flags = s->o.flags ? s->o.flags : "";
+    if (s->o.has_auth)
+        s->o.flags = arena_printf(&s->arena,
+                                  "%s --auth-token jwt,sign-method=ES256,priv-key=%s/certs/key.pem",
+                                  s->o.flags, s->o.dir);
     if (!fleet_open(&s->fleet, &(struct fleet_options){.program = s->o.program,
                                                        .dir = s->o.dir,
                                                        .flags = s->o.flags,
@@ -476,6 +520,7 @@ bool siege_run(const struct siege_options *options, struct siege_result *out)
     probe_end(&s->readyz);
     fleet_close(&s->fleet);
     buf_free(&s->took);
+    arena_free(&s->arena);
     mem_free(s);
     return !out->problem[0];
 }

@@ -33,6 +33,8 @@ struct siege_options {
     const char *only;  /* the one attack; NULL: all of them */
     unsigned quiet_s, siege_s;
     unsigned kill_each_ms; /* 0: 10 s */
+    bool has_auth; /* enabled, with JWT; who shows a certificate is a user by its name, with all
+                      rights */
     bool verbose;
     volatile bool *is_unwanted; /* may be NULL */
 };

@@ -2,7 +2,7 @@
  * cluster-siege: a member attacked by many small efforts at once (siege.h).
  *
  *     cluster-siege [--server FILE] [--minutes N | --seconds N] [--quiet-seconds N] [--only ATTACK]
- *                   [--flags "..."]
+ *                   [--auth] [--flags "..."]
  *
  * Status 1 when something did not hold. Real etcd is besieged for the record, and not judged.
  */
@@ -45,6 +45,7 @@ int main(int argc, char **argv)
         {"--only", .text = &o.only},
         {"--minutes", .number = &minutes, .max = 1500},
         {"--seconds", .number = &o.siege_s, .max = 90000},
+        {"--auth", .flag = &o.has_auth},
         {"--quiet-seconds", .number = &o.quiet_s, .max = 3600},
         {0},
     };

@@ -15,6 +15,7 @@ static void besiege(const char *only, struct siege_result *out)
                               .dir = test_tmp_dir(),
                               .flags = "--unsafe-no-fsync --log-level error",
                               .only = only,
+                              .has_auth = true,
                               .quiet_s = 1,
                               .siege_s = 2,
                               .kill_each_ms = 1000};
