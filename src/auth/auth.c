@@ -48,6 +48,8 @@ static void record_free(struct auth_record *r)
     arena_free(&r->ends);
     auth_ranges_free(&r->reads);
     auth_ranges_free(&r->writes);
+    auth_tree_free(&r->read_tree);
+    auth_tree_free(&r->write_tree);
     mem_free(r);
 }
 
@@ -530,14 +532,35 @@ enum auth_result auth_role_revoke_permission(struct auth *a,
 
 /* ---- Permissions, merged ---- */
 
-static void add_role(struct auth_record *u, const struct pb_role *role)
+static void add_merged(struct auth_record *u, bool reads, bool writes, struct auth_range range)
 {
-    for (size_t i = 0; i < role->key_permission.count; i++) {
-        const struct pb_permission *p = &role->key_permission.at[i];
-        if (p->type == PB_PERMISSION_READ || p->type == PB_PERMISSION_READWRITE)
-            auth_ranges_add(&u->reads, p->key, p->range_end, &u->ends);
-        if (p->type == PB_PERMISSION_WRITE || p->type == PB_PERMISSION_READWRITE)
-            auth_ranges_add(&u->writes, p->key, p->range_end, &u->ends);
+    if (reads)
+        auth_ranges_add(&u->reads, range);
+    if (writes)
+        auth_ranges_add(&u->writes, range);
+}
+
+static void add_planted(struct auth_record *u, bool reads, bool writes, struct auth_range range)
+{
+    if (reads)
+        auth_tree_add(&u->read_tree, range);
+    if (writes)
+        auth_tree_add(&u->write_tree, range);
+}
+
+/* Every permission of every role, in the order in which user and roles name them. */
+static void add_permissions(const struct auth *a, struct auth_record *u,
+                            void (*add)(struct auth_record *u, bool reads, bool writes,
+                                        struct auth_range range))
+{
+    for (size_t r = 0; r < u->user.roles.count; r++) {
+        const struct auth_record *role = find(&a->roles, u->user.roles.at[r]);
+        for (size_t i = 0; role && i < role->role.key_permission.count; i++) {
+            const struct pb_permission *p = &role->role.key_permission.at[i];
+            add(u, p->type == PB_PERMISSION_READ || p->type == PB_PERMISSION_READWRITE,
+                p->type == PB_PERMISSION_WRITE || p->type == PB_PERMISSION_READWRITE,
+                auth_range_of(p->key, p->range_end, &u->ends));
+        }
     }
 }
 
@@ -547,15 +570,26 @@ void auth_merge(const struct auth *a, struct auth_record *u)
         return;
     u->is_root = auth_has_role(&u->user, auth_root);
     u->reads.count = u->writes.count = 0;
+    u->has_trees = false;
     arena_reset(&u->ends);
-    for (size_t i = 0; i < u->user.roles.count; i++) {
-        const struct auth_record *role = find(&a->roles, u->user.roles.at[i]);
-        if (role)
-            add_role(u, &role->role);
-    }
+    add_permissions(a, u, add_merged);
     auth_ranges_merge(&u->reads);
     auth_ranges_merge(&u->writes);
     u->merged_at = a->changes;
+}
+
+void auth_plant(const struct auth *a, struct auth_record *u)
+{
+    assert(u->merged_at == a->changes);
+
+    if (u->has_trees)
+        return;
+    auth_tree_clear(&u->read_tree);
+    auth_tree_clear(&u->write_tree);
+    add_permissions(a, u, add_planted);
+    auth_tree_finish(&u->read_tree);
+    auth_tree_finish(&u->write_tree);
+    u->has_trees = true;
 }
 
 /* ---- Asking ---- */

@@ -31,8 +31,9 @@
  *            4. While auth is enabled, user root and its role root cannot be taken away.
  *            5. With auth disabled everybody may do everything.
  * Quirks     Kept from etcd: client-api.md 3.11. A range whose end is not behind its key reads and
- *            writes nothing; here it needs permission for the key, where etcd's result depends on
- *            the shape of a tree.
+ *            writes nothing; whether it is permitted, where its key is, depends on the shape of
+ *            etcd's tree of permissions. A transaction is permitted as a whole or not at all, so
+ *            members that differed here would differ in what they store (tree.c).
  * Not here   Passwords and tokens: who somebody is was found out
  *            before. When a decision is asked for: apply for what goes through the log and for
  *            reads, api for the rest. Commits of the backend (server).

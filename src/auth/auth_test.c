@@ -350,7 +350,8 @@ TEST(ranges_of_several_roles_are_one)
     CHECK_EQ(read_as(&r, "u", "x", "*"), AUTH_OK);
     CHECK_EQ(read_as(&r, "u", "y", "z"), AUTH_OK);
     CHECK_EQ(read_as(&r, "u", "a", "*"), AUTH_PERMISSION_DENIED);
-    CHECK_EQ(read_as(&r, "u", "z", "a"), AUTH_OK); /* which is empty */
+    CHECK_EQ(read_as(&r, "u", "z", "d"), AUTH_OK);                /* which is empty */
+    CHECK_EQ(read_as(&r, "u", "z", "a"), AUTH_PERMISSION_DENIED); /* and so is this: tree.c */
     struct pb_put_request put = {.key = BYTES("c")};
     CHECK_EQ(decide(&r, "u", RULE_WRITE_KEY, &put), AUTH_OK);
     put.key = BYTES("b");
@@ -517,7 +518,7 @@ TEST(merged_ranges_cover_what_each_of_them_does)
             struct bytes end = to == 27   ? BYTES("\0")
                                : to == 26 ? BYTES("")
                                           : letter(to, texts + 2);
-            auth_ranges_add(&ranges, letter(from, texts), end, &arena);
+            auth_ranges_add(&ranges, auth_range_of(letter(from, texts), end, &arena));
             for (unsigned i = from; i < 26; i++)
                 model[i] |= to == 27 || (to == 26 && i == from) || (to < 26 && i < to);
         }
@@ -531,6 +532,113 @@ TEST(merged_ranges_cover_what_each_of_them_does)
         auth_ranges_free(&ranges);
         arena_free(&arena);
     }
+}
+
+/* ---- Inverted ranges ---- */
+
+/* "ag", "a-" or "a*": what the file of expectations has for a range. */
+static struct auth_range range_in(const char *text, struct arena *arena)
+{
+    struct bytes end = text[1] == '-'   ? BYTES("")
+                       : text[1] == '*' ? BYTES("\0")
+                                        : bytes_of(text + 1, 1);
+    return auth_range_of(bytes_of(text, 1), end, arena);
+}
+
+/* One line: does the tree say to the range behind the colon what etcd's does? */
+static void check_line(const char *line, struct auth_tree *tree, struct arena *arena)
+{
+    const char *at = line;
+
+    auth_tree_clear(tree);
+    for (; *at != ':'; at += 3)
+        auth_tree_add(tree, range_in(at, arena));
+    auth_tree_finish(tree);
+    CHECK(strlen(at) == strlen(": ba 0"));
+    if (auth_tree_permits(tree, bytes_of(at + 2, 1), bytes_of(at + 3, 1)) != (at[5] == '1'))
+        test_fail(__FILE__, __LINE__, "etcd says otherwise: %s", line);
+}
+
+TEST(an_inverted_range_is_permitted_where_etcds_tree_of_permissions_finds_it)
+{
+    struct auth_tree tree = {0};
+    struct arena arena = {0};
+    char line[128];
+    unsigned lines = 0;
+    FILE *file = fopen("src/auth/testdata/inverted_ranges.txt", "r");
+    CHECK(file);
+
+    while (fgets(line, sizeof(line), file)) {
+        line[strcspn(line, "\n")] = 0;
+        if (line[0] == '#')
+            continue;
+        check_line(line, &tree, &arena);
+        lines++;
+    }
+
+    CHECK(lines >= 200);
+    fclose(file);
+    auth_tree_free(&tree);
+    arena_free(&arena);
+}
+
+/* As etcd's own tree: [a, c) is the root, and what begins at "a" or behind the end hides the rest.
+ */
+TEST(an_inverted_range_needs_more_than_permission_for_its_key)
+{
+    static const struct {
+        const char *key, *end;
+        enum auth_result result;
+    } asked[] = {
+        {"n", "b", AUTH_OK},  {"n", "a", AUTH_PERMISSION_DENIED}, {"b", "a", AUTH_OK},
+        {"n", "n", AUTH_OK},  {"n", "A", AUTH_PERMISSION_DENIED}, {"b", "b", AUTH_OK},
+        {"a", "A", AUTH_OK},  {"p", "n", AUTH_PERMISSION_DENIED}, {"n", "", AUTH_OK},
+        {"n", "na", AUTH_OK},
+    };
+    struct auth_rig r;
+    rig_open(&r);
+    add_with_role(&r, "u");
+    CHECK_EQ(permit(&r, "u", PB_PERMISSION_READWRITE, "a", "c"), AUTH_OK);
+    CHECK_EQ(permit(&r, "u", PB_PERMISSION_READWRITE, "m", "p"), AUTH_OK);
+    enable(&r);
+
+    for (size_t i = 0; i < ARRAY_LEN(asked); i++) {
+        struct bytes key = bytes_of_str(asked[i].key), end = bytes_of_str(asked[i].end);
+        struct pb_range_request range = {.key = key, .range_end = end};
+        struct pb_delete_range_request deleted = {.key = key, .range_end = end};
+        struct pb_compare compare = {.key = key, .range_end = end};
+        struct pb_txn_request txn = {.compare = {.at = &compare, .count = 1}};
+        CHECK_EQ(decide(&r, "u", RULE_READ_RANGE, &range), asked[i].result);
+        CHECK_EQ(decide(&r, "u", RULE_WRITE_RANGE, &deleted), asked[i].result);
+        CHECK_EQ(decide(&r, "u", RULE_TXN, &txn), asked[i].result);
+    }
+
+    /* Another tree after each change: below [a, c) even one that would do is not found. */
+    struct pb_range_request range = {.key = BYTES("n"), .range_end = BYTES("a")};
+    CHECK_EQ(permit(&r, "u", PB_PERMISSION_READWRITE, "A", "p"), AUTH_OK);
+    CHECK_EQ(decide(&r, "u", RULE_READ_RANGE, &range), AUTH_PERMISSION_DENIED);
+    CHECK_EQ(auth_role_revoke_permission(
+                 r.auth, &(struct pb_auth_role_revoke_permission_request){.role = BYTES("u"),
+                                                                          .key = BYTES("a"),
+                                                                          .range_end = BYTES("c")}),
+             AUTH_OK);
+    CHECK_EQ(decide(&r, "u", RULE_READ_RANGE, &range), AUTH_OK);
+    rig_close(&r);
+}
+
+/* No key is empty, so no permission begins at one: it would be one for all keys below its end. */
+TEST(a_stored_permission_with_an_empty_key_permits_nothing)
+{
+    struct auth_ranges ranges = {0};
+    struct arena arena = {0};
+
+    auth_ranges_add(&ranges, auth_range_of(BYTES(""), BYTES("b"), &arena));
+    auth_ranges_add(&ranges, auth_range_of(BYTES(""), BYTES("\0"), &arena));
+    auth_ranges_merge(&ranges);
+    CHECK(!auth_ranges_cover(&ranges, BYTES("a"), BYTES("")));
+    CHECK(!auth_ranges_cover(&ranges, BYTES("a"), BYTES("b")));
+    auth_ranges_free(&ranges);
+    arena_free(&arena);
 }
 
 /* ---- base64 ---- */

@@ -55,13 +55,17 @@ enum access { READ, WRITE };
 static enum auth_result need_range(const struct asker *asker, enum access access, struct bytes key,
                                    struct bytes range_end)
 {
-    const struct auth_record *u = asker->user;
+    struct auth_record *u = asker->user;
 
     if (!u)
         return AUTH_OK;
-    return auth_ranges_cover(access == READ ? &u->reads : &u->writes, key, range_end)
-               ? AUTH_OK
-               : AUTH_PERMISSION_DENIED;
+    bool is_permitted = auth_ranges_cover(access == READ ? &u->reads : &u->writes, key, range_end);
+    if (is_permitted && auth_range_is_inverted(key, range_end)) {
+        auth_plant(asker->a, u);
+        is_permitted =
+            auth_tree_permits(access == READ ? &u->read_tree : &u->write_tree, key, range_end);
+    }
+    return is_permitted ? AUTH_OK : AUTH_PERMISSION_DENIED;
 }
 
 static enum auth_result need_key(const struct asker *asker, enum access access, struct bytes key)

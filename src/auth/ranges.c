@@ -16,21 +16,26 @@ static bool ends_before(struct bytes end, struct bytes other)
     return other.len == 0 || bytes_compare(end, other) < 0;
 }
 
-void auth_ranges_add(struct auth_ranges *r, struct bytes key, struct bytes range_end,
-                     struct arena *arena)
+struct auth_range auth_range_of(struct bytes key, struct bytes range_end, struct arena *arena)
 {
-    struct auth_range range = {.key = key, .end = range_end};
-
-    if (range_end.len == 0) {
-        uint8_t *end = arena_space(arena, key.len + 1);
+    if (is_open(range_end))
+        return (struct auth_range){.key = key};
+    if (range_end.len > 0)
+        return (struct auth_range){.key = key, .end = range_end};
+    uint8_t *end = arena_space(arena, key.len + 1);
+    if (key.len > 0)
         memcpy(end, key.at, key.len);
-        end[key.len] = 0;
-        range.end = bytes_of(end, key.len + 1);
-    } else if (is_open(range_end)) {
-        range.end = bytes_of(NULL, 0);
-    } else if (bytes_compare(key, range_end) >= 0) {
-        return; /* of a store that somebody has written by hand: it permits nothing */
-    }
+    end[key.len] = 0;
+    return (struct auth_range){.key = key, .end = bytes_of(end, key.len + 1)};
+}
+
+/* A store written by hand, or by an older etcd, may hold permissions that no member grants
+ * any more: from an empty key on, which no key is, or up to an end that is not behind the key. They
+ * permit nothing. */
+void auth_ranges_add(struct auth_ranges *r, struct auth_range range)
+{
+    if (range.key.len == 0 || (range.end.len > 0 && bytes_compare(range.key, range.end) >= 0))
+        return;
     if (r->count == r->cap) {
         r->cap = r->cap ? 2 * r->cap : 4;
         r->at = mem_resize(r->at, r->cap, sizeof(*r->at));
@@ -92,6 +97,11 @@ bool auth_ranges_cover(const struct auth_ranges *r, struct bytes key, struct byt
     if (range_end.len == 0)
         return true;
     return !ends_before(range->end, is_open(range_end) ? bytes_of(NULL, 0) : range_end);
+}
+
+bool auth_range_is_inverted(struct bytes key, struct bytes range_end)
+{
+    return range_end.len > 0 && !is_open(range_end) && bytes_compare(key, range_end) >= 0;
 }
 
 void auth_ranges_check(const struct auth_ranges *r)

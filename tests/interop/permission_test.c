@@ -563,6 +563,82 @@ TEST(everybody_is_told_the_same_about_everything_as_by_etcd)
     pair_close(&p);
 }
 
+/* ---- Odd ranges ---- */
+
+static void both_log_in(struct pair *p, const char *user)
+{
+    p->ours.token = log_in(&p->ours, user);
+    p->etcd.token = log_in(&p->etcd, user);
+}
+
+static void add_odd_requests(struct requests *r)
+{
+    static const struct bytes texts[] = {BYTES(""),  BYTES("\0"),  BYTES("\0\0"), BYTES("a"),
+                                         BYTES("b"), BYTES("b\0"), BYTES("c"),    BYTES("n"),
+                                         BYTES("z"), BYTES("\xff")};
+    enum { COUNT = ARRAY_LEN(texts) };
+
+    r->count = 0;
+    for (size_t i = 0; i < COUNT * COUNT; i++) {
+        struct bytes key = texts[i / COUNT], end = texts[i % COUNT];
+        struct pb_compare *compare = arena_new(&r->arena, struct pb_compare);
+        *compare = (struct pb_compare){.key = key, .range_end = end};
+        add(r, &api_methods[API_KV_RANGE], &pb_range_request_schema,
+            &(struct pb_range_request){.key = key, .range_end = end});
+        add_txn(r, compare, 1, NULL, NULL);
+        take_watch(r, NULL, &(struct pb_watch_create_request){.key = key, .range_end = end});
+        if (key.len == 0 || bytes_compare(key, end) >= 0) /* one that takes nothing away */
+            add(r, &api_methods[API_KV_DELETE_RANGE], &pb_delete_range_request_schema,
+                &(struct pb_delete_range_request){.key = key, .range_end = end});
+    }
+}
+
+/* Each user has a role of his name with these permissions, which make trees of several shapes. */
+static void add_odd_users(struct side *s)
+{
+    static const char *const permissions[][2] = {{"all", "--from-key \"\""},
+                                                 {"two", "a c"},
+                                                 {"two", "m p"},
+                                                 {"many", "b c"},
+                                                 {"many", "a b"},
+                                                 {"many", "\"\" --from-key"},
+                                                 {"many", "n"},
+                                                 {"many", "m z"},
+                                                 {"upper", "b --from-key"},
+                                                 {"lower", "a b"},
+                                                 {"lower", "b c"},
+                                                 {"lower", "n z"}};
+
+    for (size_t i = 0; i < ARRAY_LEN(permissions); i++) {
+        const char *name = permissions[i][0];
+        if (i == 0 || strcmp(name, permissions[i - 1][0]) != 0) {
+            PEER_CTL(&s->peer, "--user root:" SECRET " user add %s:" SECRET, name);
+            PEER_CTL(&s->peer, "--user root:" SECRET " role add %s", name);
+            PEER_CTL(&s->peer, "--user root:" SECRET " user grant-role %s %s", name, name);
+        }
+        PEER_CTL(&s->peer, "--user root:" SECRET " role grant-permission %s readwrite %s", name,
+                 permissions[i][1]);
+    }
+}
+
+TEST(ranges_that_end_before_they_begin_are_permitted_as_by_etcd)
+{
+    static struct pair p;
+    static const char *const users[] = {"all", "two", "many", "upper", "lower", "reader"};
+    pair_open(&p, "");
+    add_odd_users(&p.etcd);
+    add_odd_users(&p.ours);
+    add_odd_requests(&p.requests);
+
+    for (size_t u = 0; u < ARRAY_LEN(users); u++) {
+        both_log_in(&p, users[u]);
+        compare(&p, users[u], false, "3 etcdserver: key is not provided");
+    }
+
+    CHECK(p.compared > 1000);
+    pair_close(&p);
+}
+
 /* ---- Certificates and JWTs ---- */
 
 static void make_certs(void)
@@ -602,12 +678,6 @@ static void both_connect(struct pair *p, const char *cert)
     side_disconnect(&p->ours);
     side_connect(&p->etcd, cert);
     side_connect(&p->ours, cert);
-}
-
-static void both_log_in(struct pair *p, const char *user)
-{
-    p->ours.token = log_in(&p->ours, user);
-    p->etcd.token = log_in(&p->etcd, user);
 }
 
 static void both_add_role(struct pair *p, struct bytes name)
