@@ -388,8 +388,8 @@ static inline uint64_t api_since_ns(const struct api *a, uint64_t began_ns)
 
 /* Sets base.identity, anew each time that it counts: RESULT_OK, or that the token is nobody's. */
 enum result api_call_identify(struct call *c);
-/* What he has shown; empty: nothing. Lent by the call. */
-struct bytes api_call_token(const struct call *c);
+/* What he has shown, lent by the call and maybe empty; false: nothing. */
+bool api_call_token(const struct call *c, struct bytes *out);
 /* Its token names an entry that is not applied here yet. */
 bool api_call_awaits_token(struct call *c, uint64_t *index);
 

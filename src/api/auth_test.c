@@ -178,6 +178,42 @@ TEST(a_token_may_come_as_authorization)
     counter_close(&t);
 }
 
+/* Whose token is empty has shown one that is nobody's; and `token` counts before the other. */
+TEST(an_empty_token_is_an_invalid_one)
+{
+    static const char invalid[] = "etcdserver: invalid auth token";
+    struct auth_counter t;
+    struct pb_range_request range = {.key = BYTES("a")};
+    counter_open(&t);
+    struct bytes token = bytes_of_str(log_in(&t, "r", "pw"));
+    const struct {
+        struct client_field fields[2];
+        size_t count;
+        enum rpc_code code;
+        const char *text;
+    } asked[] = {
+        {{{"token", BYTES("")}}, 1, RPC_UNAUTHENTICATED, invalid},
+        {{{"authorization", BYTES("")}}, 1, RPC_UNAUTHENTICATED, invalid},
+        {{{"authorization", BYTES("Bearer ")}}, 1, RPC_UNAUTHENTICATED, invalid},
+        {{{"token", BYTES("")}, {"authorization", token}}, 2, RPC_UNAUTHENTICATED, invalid},
+        {{{"authorization", BYTES("")}, {"token", token}}, 2, RPC_OK, ""},
+        {{{"other", BYTES("")}}, 1, RPC_INVALID_ARGUMENT, "etcdserver: user name is empty"},
+    };
+
+    for (size_t i = 0; i < ARRAY_LEN(asked); i++) {
+        struct visit v;
+        api_rig_ask_with(&t.k, &v,
+                         &(struct client_request){.path = "/etcdserverpb.KV/Range",
+                                                  .metadata = asked[i].fields,
+                                                  .metadata_count = asked[i].count},
+                         &pb_range_request_schema, &range);
+        api_rig_expect(&t.k, &v, asked[i].code, asked[i].text);
+        visit_free(&v);
+    }
+
+    counter_close(&t);
+}
+
 static void fail_to_log_in(struct auth_counter *t, const char *name, struct bytes password,
                            enum rpc_code code, const char *text)
 {

@@ -195,9 +195,10 @@ static void promote_here(struct call *c)
 
 static void promote_by_leader(struct call *c)
 {
-    api_call_forward(c, &(struct api_forward){.kind = API_FORWARD_PROMOTE,
-                                              .member = promoted(c),
-                                              .token = api_call_token(c)});
+    struct api_forward forward = {.kind = API_FORWARD_PROMOTE, .member = promoted(c)};
+
+    api_call_token(c, &forward.token);
+    api_call_forward(c, &forward);
 }
 
 static bool promotion_is_decided(struct call *c)

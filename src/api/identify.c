@@ -1,9 +1,10 @@
 /*
  * identify: who calls, from what came with the call.
  *
- * A token, in `token` or else in `authorization`; without one, where the server is told so, the
- * common name of the certificate that the connection has shown. Not through the gateway: that
- * certificate is the server's own. While auth is disabled tokens are not looked at.
+ * A token, in `token` or else in `authorization`, be it an empty one, which is nobody's; without
+ * one, where the server is told so, the common name of the certificate that the connection has
+ * shown. Not through the gateway: that certificate is the server's own. While auth is disabled
+ * tokens are not looked at.
  *
  * A simple token names an entry of the log. A member that has not applied it yet waits for it, for
  * a while: before that it cannot tell a good one from a bad one.
@@ -11,13 +12,12 @@
 #include "api/api_int.h"
 #include "auth/tokens.h"
 
-struct bytes api_call_token(const struct call *c)
+bool api_call_token(const struct call *c, struct bytes *out)
 {
-    struct bytes token = rpc_event_bytes(&c->first, c->first.token);
+    const struct rpc_event *e = &c->first;
 
-    if (token.len == 0)
-        token = rpc_event_bytes(&c->first, c->first.authorization);
-    return auth_token_in(token);
+    *out = auth_token_in(rpc_event_bytes(e, e->has_token ? e->token : e->authorization));
+    return e->has_token || e->has_authorization;
 }
 
 /* Whatever a client says he is called by who is asked nothing, it is not looked at; nor where other
@@ -128,8 +128,8 @@ enum result api_call_identify(struct call *c)
     }
     if (asks_nobody(c))
         return RESULT_OK;
-    struct bytes token = api_call_token(c);
-    if (is_enabled && token.len > 0) {
+    struct bytes token;
+    if (is_enabled && api_call_token(c, &token)) {
         if (!identify_by_token(c, token))
             return RESULT_AUTH_INVALID_TOKEN;
     } else if (certificate_counts(c)) {
@@ -150,7 +150,7 @@ bool api_call_awaits_token(struct call *c, uint64_t *index)
     if (c->token_look.was_good || !auth_is_enabled(a->o.auth) || !a->o.tokens ||
         auth_tokens_jwt(a->o.tokens))
         return false;
-    struct bytes token = api_call_token(c);
-    return token.len > 0 && !asks_nobody(c) && !identify_by_token(c, token) &&
+    struct bytes token;
+    return api_call_token(c, &token) && !asks_nobody(c) && !identify_by_token(c, token) &&
            auth_token_index(token, index) && *index > a->facts->applied_index;
 }

@@ -94,6 +94,8 @@ static void add_identity(struct rpc_event *e, const struct rpc_event *outer)
     e->authorization = add_span(e, rpc_event_bytes(outer, outer->authorization));
     e->token = add_span(e, rpc_event_bytes(outer, outer->token));
     e->cn = add_span(e, rpc_event_bytes(outer, outer->cn));
+    e->has_token = outer->has_token;
+    e->has_authorization = outer->has_authorization;
     e->has_certificate = outer->has_certificate;
     e->through_gateway = outer->through_gateway;
 }

@@ -256,6 +256,8 @@ void rpc_call_show(const struct call *c, struct rpc_event *out)
     out->deadline_ns = c->deadline_ns;
     out->token = span_of(&c->token, front);
     out->authorization = span_of(&c->authorization, front);
+    out->has_token = c->token.is_there;
+    out->has_authorization = c->authorization.is_there;
     out->client_api_version = span_of(&c->version, front);
     out->client_api_version_is_utf8 =
         c->version.len == 0 || bytes_are_utf8(kept_bytes(c, &c->version));

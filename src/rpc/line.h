@@ -119,13 +119,14 @@ struct rpc_event {
     /* The first event; spans are empty where there was nothing. */
     bool has_leader; /* "hasleader: true" */
     bool client_api_version_is_utf8;
-    bool through_gateway;   /* it came in JSON, or with "grpcgateway-accept" */
-    bool is_probe;          /* it came by the lane of PROBES */
-    bool has_certificate;   /* the client's was verified */
-    unsigned method;        /* its row's id */
-    uint64_t deadline_ns;   /* monotonic; 0: none */
-    struct rpc_span remote; /* "10.0.0.1:4711" */
-    struct rpc_span cn;     /* of the client's certificate, if it was verified */
+    bool through_gateway;              /* it came in JSON, or with "grpcgateway-accept" */
+    bool is_probe;                     /* it came by the lane of PROBES */
+    bool has_certificate;              /* the client's was verified */
+    bool has_token, has_authorization; /* one came, be it empty */
+    unsigned method;                   /* its row's id */
+    uint64_t deadline_ns;              /* monotonic; 0: none */
+    struct rpc_span remote;            /* "10.0.0.1:4711" */
+    struct rpc_span cn;                /* of the client's certificate, if it was verified */
     struct rpc_span authorization;
     union {
         struct {

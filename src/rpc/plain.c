@@ -256,6 +256,7 @@ void rpc_plain_show(struct call *c, struct rpc_event *out)
     out->query = add(content, http_query(h));
     out->fields = add_fields(content, &h->reader);
     out->authorization = add(content, http1_field(&h->reader, "Authorization", &found));
+    out->has_authorization = found;
     out->remote = add(content, bytes_of(c->conn->info.remote, c->conn->remote_len));
     out->cn = add(content, bytes_of(c->conn->info.cn, c->conn->cn_len));
 }

@@ -376,6 +376,7 @@ void rpc_web_show(struct call *c, struct rpc_event *out)
     out->query = add(content, query);
     out->fields = add(content, buf_bytes(&c->web->fields));
     out->authorization = add(content, rpc_call_authorization(c));
+    out->has_authorization = c->authorization.is_there;
     out->remote = add(content, bytes_of(c->conn->info.remote, c->conn->remote_len));
     out->cn = add(content, bytes_of(c->conn->info.cn, c->conn->cn_len));
 }

@@ -367,7 +367,21 @@ def websockets():
     w.close()
 
 
-for part in (bodies, paths, keys, lease_calls, admin, watches, snapshot, large, websockets):
+# --- who asks: the last part, since from here on nobody may do anything without a token ---
+
+def callers():
+    call("/v3/auth/user/add", {"name": "root", "password": "x"})
+    call("/v3/auth/user/grant", {"user": "root", "role": "root"})
+    call("/v3/auth/enable", {})
+    for token in ("", "Bearer", "Bearer ", "Bearer nobody", "nobody"):
+        call("/v3/kv/range", {"key": b64("foo")}, Authorization=token)
+        call("/v3/kv/range", {"key": b64("foo")}, Grpc_Metadata_Authorization=token)
+        call("/v3/kv/range", {"key": b64("foo")}, Grpc_Metadata_Token=token)
+        call("/v3/kv/range", {"key": b64("foo")}, Token=token)
+    call("/v3/kv/range", {"key": b64("foo")})
+
+
+for part in (bodies, paths, keys, lease_calls, admin, watches, snapshot, large, websockets, callers):
     if len(sys.argv) < 4 or part.__name__ in sys.argv[3:]:
         print("==", part.__name__, flush=True)
         part()

@@ -551,6 +551,8 @@ TEST(everybody_is_told_the_same_about_everything_as_by_etcd)
     compare(&p, "nobody", false, empty);
     p.etcd.token = p.ours.token = "abcdefghijklmnop.1";
     compare(&p, "one whose token was given to nobody", false, invalid);
+    p.etcd.token = p.ours.token = "";
+    compare(&p, "one whose token is empty", false, invalid);
     for (size_t u = 0; u < ARRAY_LEN(users); u++) {
         p.etcd.token = log_in(&p.etcd, users[u]);
         p.ours.token = log_in(&p.ours, users[u]);
@@ -738,6 +740,10 @@ TEST(who_is_outdated_expired_or_certified_is_told_the_same_as_by_etcd)
             invalid); /* his certificate is not asked then */
     both_log_in(&p, "reader");
     compare(&p, "reader by JWT", false, allowed);
+    const char *readers[] = {p.etcd.token, p.ours.token};
+    p.etcd.token = p.ours.token = "";
+    compare(&p, "root by certificate, with an empty token", false, invalid);
+    p.etcd.token = readers[0], p.ours.token = readers[1];
     const char *etcds_token = p.etcd.token, *our_token = p.ours.token;
     both_log_in(&p, "root");
     both_add_role(&p, BYTES("later"));
