@@ -215,7 +215,8 @@ struct api_password {
 };
 
 struct api_password_result {
-    bool is_refused; /* too many wait */
+    bool is_refused;    /* too many wait */
+    bool is_too_costly; /* to be compared with: it does not match */
     bool matches;
     char hash[64]; /* what was made */
     size_t hash_len;

@@ -216,6 +216,9 @@ static void password_compared(struct call *c, const struct api_password_result *
 {
     struct api *a = api_of(c);
 
+    if (r->is_too_costly)
+        log_warn(a->o.logger, "the cost of a user's password hash is too high to compare with it",
+                 LOG_BYTES("user", login_of(c)->name));
     if (c->login.result == RESULT_OK && !r->matches)
         c->login.result = RESULT_AUTH_FAILED;
     if (c->login.result != RESULT_OK) {

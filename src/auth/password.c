@@ -52,6 +52,17 @@ static bool read_setting(struct bytes hash, char out[static SETTING_LEN])
     return true;
 }
 
+unsigned password_cost(struct bytes hash)
+{
+    char setting[SETTING_LEN];
+
+    if (!read_setting(hash, setting))
+        return 0;
+    unsigned tens = (uint8_t)setting[4] - (unsigned)'0', ones = (uint8_t)setting[5] - (unsigned)'0';
+    unsigned cost = tens <= 9 && ones <= 9 ? 10 * tens + ones : 0;
+    return cost >= PASSWORD_COST_MIN && cost <= PASSWORD_COST_MAX ? cost : 0;
+}
+
 bool password_matches(struct bytes hash, struct bytes password)
 {
     char setting[SETTING_LEN], found[PASSWORD_HASH_LEN + 1];

@@ -31,6 +31,10 @@ void password_hash(struct bytes password, unsigned cost,
                    const uint8_t salt[static PASSWORD_SALT_BYTES],
                    char out[static PASSWORD_HASH_LEN + 1]);
 
+/* What a hash costs to be compared with, as it says itself: PASSWORD_COST_MIN to PASSWORD_COST_MAX;
+ * 0: it cannot be understood. */
+unsigned password_cost(struct bytes hash);
+
 /* False, too, of a hash that cannot be understood: then it takes no time. */
 bool password_matches(struct bytes hash, struct bytes password);
 

@@ -142,3 +142,23 @@ TEST(a_token_names_its_entry_or_is_none)
     CHECK(auth_token_prefix(bytes_of(random, sizeof(random)), prefix));
     CHECK_BYTES(bytes_of(prefix, 4), BYTES("aqGW"));
 }
+
+TEST(a_hash_says_what_it_costs)
+{
+    char hash[PASSWORD_HASH_LEN + 1];
+
+    for (unsigned cost = PASSWORD_COST_MIN; cost <= PASSWORD_COST_MAX; cost++) {
+        password_nobodys(cost, hash);
+        CHECK_EQ(password_cost(bytes_of_str(hash)), cost);
+    }
+    memcpy(hash + 4, "03", 2);
+    CHECK_EQ(password_cost(bytes_of_str(hash)), 0);
+    memcpy(hash + 4, "32", 2);
+    CHECK_EQ(password_cost(bytes_of_str(hash)), 0);
+    memcpy(hash + 4, "1x", 2);
+    CHECK_EQ(password_cost(bytes_of_str(hash)), 0);
+    memcpy(hash + 4, "/4", 2);
+    CHECK_EQ(password_cost(bytes_of_str(hash)), 0);
+    CHECK_EQ(password_cost(BYTES("")), 0);
+    CHECK_EQ(password_cost(BYTES("hash")), 0);
+}

@@ -611,7 +611,9 @@ enum {
     AUTH_JWTS_MAX = 1 << 13,       /* that were found good, remembered: half a KB each, mostly */
     AUTH_KEY_FILE_BYTES_MAX = 64 * KIB, /* of JWTs: the longest of RSA have 13 KB in PEM */
     PASSWORDS_WAITING_MAX = 1024,       /* to be hashed or compared: a minute, at the usual cost */
-    PASSWORDS_WAITING_PER_ADDRESS_MAX = 128, /* so a few who guess leave others a place */
+    PASSWORDS_WAITING_PER_ADDRESS_MAX = 128, /* eight seconds, so who gets a place gets a turn */
+    PASSWORDS_QUICK_COST_MAX = 12,    /* of a hash, a quarter of a second: so long others wait */
+    PASSWORDS_COMPARED_COST_MAX = 18, /* 16 seconds: so long may a member that stops take */
     API_TOKEN_LOOK_MS =
         500, /* for so long a call need not look its token up again; a ttl is longer */
     API_TOKEN_WAIT_MS = 7000, /* for the entry that a token names to be applied here */
@@ -720,6 +722,7 @@ static_assert((int)API_READ_STEPS <= (int)MVCC_SLICE_STEPS, "a slice of a read i
 static_assert(LEASE_CHECKPOINTS_MAX * 32 <= REQUEST_BYTES_DEFAULT, "checkpoints fit a request");
 
 /* Images: what is read at once, and by how many. */
+static_assert(PASSWORDS_WAITING_PER_ADDRESS_MAX < PASSWORDS_WAITING_MAX, "one leaves others some");
 static_assert(CUTTING_MEMBERS_MAX < CUTTING_IMAGES_MAX, "clients get some, too");
 static_assert((int)CUTTING_IMAGES_MAX <= (int)BACKEND_WORKER_VIEWS_MAX / 2,
               "each has one view at a time, and others have views as well");

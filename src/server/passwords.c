@@ -3,32 +3,42 @@
 #include "base/assert.h"
 #include "base/mem.h"
 #include "io/entropy.h"
+#include "io/net.h"
 
-/* Those who come from one place, by its name without the port. */
-struct address {
+/* Where questions come from: an address, whose members are its connections, or a connection, whose
+ * members are questions. */
+struct source {
     struct list link;
-    struct list questions;
-    size_t count;
+    struct list members;
+    struct source *within; /* of a connection: its address */
+    size_t count;          /* of questions */
     struct buf name;
 };
 
 struct password_question {
     struct job job;
     struct list link;
-    struct passwords *passwords;
-    struct api_call *call; /* NULL: forgotten */
-    bool compares, is_refused;
+    struct password_lane *lane;
+    struct source *connection; /* while it waits */
+    struct api_call *call;     /* NULL: forgotten */
+    bool compares, is_refused, is_too_costly;
     bool matches;
     struct buf password, hash;
     unsigned cost;
     uint8_t salt[PASSWORD_SALT_BYTES];
 };
 
+static_assert(PASSWORDS_QUICK_COST_MAX <= PASSWORDS_COMPARED_COST_MAX, "what is quick is compared");
+static_assert((int)PASSWORDS_COMPARED_COST_MAX <= (int)PASSWORD_COST_MAX, "and bcrypt knows it");
+
 void passwords_init(struct passwords *p, struct workers *workers, struct entropy *entropy,
                     unsigned cost)
 {
     *p = (struct passwords){.workers = workers, .entropy = entropy, .cost = cost};
-    list_init(&p->addresses);
+    for (size_t i = 0; i < ARRAY_LEN(p->lanes); i++) {
+        p->lanes[i].passwords = p;
+        list_init(&p->lanes[i].addresses);
+    }
     list_init(&p->done);
 }
 
@@ -46,39 +56,99 @@ static void question_free(struct password_question *q)
     mem_free(q);
 }
 
-static void free_questions(struct list *questions)
+/* ---- Who waits ---- */
+
+static struct source *find_source(const struct list *sources, struct bytes name)
 {
-    for (struct list *link; (link = list_pop_front(questions));)
-        question_free(container_of(link, struct password_question, link));
+    LIST_FOREACH (link, sources) {
+        struct source *s = container_of(link, struct source, link);
+        if (bytes_equal(buf_bytes(&s->name), name))
+            return s;
+    }
+    return NULL;
 }
 
-static void address_free(struct address *a)
+static struct source *find_or_add(struct list *sources, struct bytes name, struct source *within)
 {
-    list_remove(&a->link);
-    buf_free(&a->name);
-    mem_free(a);
+    struct source *s = find_source(sources, name);
+
+    if (s)
+        return s;
+    s = mem_new(struct source);
+    list_init(&s->link);
+    list_init(&s->members);
+    s->within = within;
+    buf_append(&s->name, name);
+    list_push_back(sources, &s->link);
+    return s;
+}
+
+static void count_one_less(struct source *s)
+{
+    assert(s->count > 0);
+
+    if (--s->count > 0)
+        return;
+    assert(list_empty(&s->members));
+    list_remove(&s->link);
+    buf_free(&s->name);
+    mem_free(s);
+}
+
+static void stop_waiting(struct password_question *q)
+{
+    struct source *connection = q->connection, *address = connection->within;
+
+    assert(q->lane->waiting > 0);
+    list_remove(&q->link);
+    q->connection = NULL;
+    q->lane->waiting--;
+    count_one_less(connection);
+    count_one_less(address);
+}
+
+static struct source *first_source(const struct list *sources)
+{
+    assert(!list_empty(sources));
+
+    return container_of(sources->next, struct source, link);
+}
+
+static struct password_question *first_question(const struct password_lane *lane)
+{
+    const struct source *connection = first_source(&first_source(&lane->addresses)->members);
+
+    return container_of(connection->members.next, struct password_question, link);
+}
+
+static void free_lane(struct password_lane *lane)
+{
+    if (lane->running)
+        question_free(lane->running);
+    while (lane->waiting > 0) {
+        struct password_question *q = first_question(lane);
+        stop_waiting(q);
+        question_free(q);
+    }
+    assert(list_empty(&lane->addresses));
 }
 
 void passwords_free(struct passwords *p)
 {
-    if (!p->addresses.next)
+    if (!p->done.next)
         return;
-    if (p->running)
-        question_free(p->running);
-    while (!list_empty(&p->addresses)) {
-        struct address *a = container_of(p->addresses.next, struct address, link);
-        free_questions(&a->questions);
-        address_free(a);
-    }
-    free_questions(&p->done);
+    for (size_t i = 0; i < ARRAY_LEN(p->lanes); i++)
+        free_lane(&p->lanes[i]);
+    for (struct list *link; (link = list_pop_front(&p->done));)
+        question_free(container_of(link, struct password_question, link));
 }
 
 bool passwords_is_idle(const struct passwords *p)
 {
-    return !p->running;
+    return !p->lanes[PASSWORD_LANE_QUICK].running && !p->lanes[PASSWORD_LANE_SLOW].running;
 }
 
-/* --- on a worker --- */
+/* ---- On a worker ---- */
 
 static void answer_question(struct job *j)
 {
@@ -94,117 +164,203 @@ static void answer_question(struct job *j)
     overwrite(&q->password);
 }
 
-/* --- in the turn --- */
+/* ---- In the turn ---- */
 
-static void run_next(struct passwords *p);
+static void run_next(struct password_lane *lane);
 
 static void question_answered(struct job *j)
 {
     struct password_question *q = container_of(j, struct password_question, job);
-    struct passwords *p = q->passwords;
+    struct password_lane *lane = q->lane;
 
-    assert(p->running == q);
-    p->running = NULL;
+    assert(lane->running == q);
+    lane->running = NULL;
     if (q->call)
-        list_push_back(&p->done, &q->link);
+        list_push_back(&lane->passwords->done, &q->link);
     else
         question_free(q);
-    run_next(p);
+    run_next(lane);
 }
 
-/* The address goes to the end of the line, if somebody is left there. */
-static void run_next(struct passwords *p)
+static void move_to_back(struct list *sources, struct source *s)
 {
-    if (p->running || list_empty(&p->addresses))
+    list_remove(&s->link);
+    list_push_back(sources, &s->link);
+}
+
+/* The address goes to the end of the line, and in its own line the connection does. */
+static void run_next(struct password_lane *lane)
+{
+    if (lane->running || lane->waiting == 0)
         return;
-    struct address *a = container_of(p->addresses.next, struct address, link);
-    struct list *link = list_pop_front(&a->questions);
-    assert(link);
-    a->count--;
-    p->waiting--;
-    list_remove(&a->link);
-    if (a->count > 0)
-        list_push_back(&p->addresses, &a->link);
-    else
-        address_free(a);
-    p->running = container_of(link, struct password_question, link);
-    p->running->job = (struct job){.run = answer_question, .on_done = question_answered};
-    job_submit(p->workers, &p->running->job);
-}
-
-/* Without the port, which is another one with every connection. */
-static struct bytes host_of(struct bytes remote)
-{
-    size_t len = remote.len;
-
-    while (len > 0 && remote.at[len - 1] != ':')
-        len--;
-    return bytes_of(remote.at, len > 0 ? len - 1 : remote.len);
-}
-
-/* There are no more of them than wait: a walk is short beside what each costs. */
-static struct address *address_of(struct passwords *p, struct bytes name)
-{
-    LIST_FOREACH (link, &p->addresses) {
-        struct address *a = container_of(link, struct address, link);
-        if (bytes_equal(buf_bytes(&a->name), name))
-            return a;
-    }
-    struct address *a = mem_new(struct address);
-    list_init(&a->link);
-    list_init(&a->questions);
-    buf_append(&a->name, name);
-    list_push_back(&p->addresses, &a->link);
-    return a;
-}
-
-static struct password_question *question_new(struct passwords *p, const struct api_need *need)
-{
-    struct password_question *q = mem_new(struct password_question);
-
-    *q = (struct password_question){
-        .passwords = p, .call = need->call, .compares = need->password.compares, .cost = p->cost};
-    list_init(&q->link);
-    return q;
+    struct password_question *q = first_question(lane);
+    move_to_back(&lane->addresses, q->connection->within);
+    move_to_back(&q->connection->within->members, q->connection);
+    stop_waiting(q);
+    lane->running = q;
+    q->job = (struct job){.run = answer_question, .on_done = question_answered};
+    job_submit(lane->passwords->workers, &q->job);
 }
 
 /* No more of the password is kept than counts: who logs in may send megabytes, and waits. */
 static void question_fill(struct password_question *q, const struct api_password *w)
 {
-    struct passwords *p = q->passwords;
+    struct passwords *p = q->lane->passwords;
     char nobodys[PASSWORD_HASH_LEN + 1];
     size_t len = w->password.len < PASSWORD_BYTES_MAX ? w->password.len : PASSWORD_BYTES_MAX;
 
     assert(w->compares || len == w->password.len);
     buf_append(&q->password, bytes_of(w->password.at, len));
-    if (w->compares && w->hash.len > 0) {
+    if (!w->compares) {
+        entropy_fill(p->entropy, q->salt, sizeof(q->salt));
+    } else if (password_cost(w->hash) > 0 && !q->is_too_costly) {
         buf_append(&q->hash, w->hash);
-    } else if (w->compares) {
+    } else {
         password_nobodys(p->cost, nobodys);
         buf_append(&q->hash, bytes_of(nobodys, PASSWORD_HASH_LEN));
-    } else {
-        entropy_fill(p->entropy, q->salt, sizeof(q->salt));
     }
+}
+
+static unsigned larger(unsigned a, unsigned b)
+{
+    return a > b ? a : b;
+}
+
+static struct password_question *question_new(struct passwords *p, const struct api_need *need)
+{
+    struct password_question *q = mem_new(struct password_question);
+    const struct api_password *w = &need->password;
+    unsigned cost = w->compares ? password_cost(w->hash) : p->cost;
+    bool is_too_costly = cost > larger(p->cost, PASSWORDS_COMPARED_COST_MAX);
+    bool is_slow = !is_too_costly && cost > larger(p->cost, PASSWORDS_QUICK_COST_MAX);
+
+    *q = (struct password_question){
+        .lane = &p->lanes[is_slow ? PASSWORD_LANE_SLOW : PASSWORD_LANE_QUICK],
+        .call = need->call,
+        .compares = w->compares,
+        .is_too_costly = is_too_costly,
+        .cost = p->cost};
+    list_init(&q->link);
+    return q;
+}
+
+static void refuse(struct password_question *q)
+{
+    overwrite(&q->password);
+    q->is_refused = true;
+    list_push_back(&q->lane->passwords->done, &q->link);
+}
+
+/* Without the port, which is another one with every connection; and of an IPv6 address the network
+ * alone, of whose 2^64 addresses anybody may use as many as he likes. */
+static void name_address(struct bytes remote, struct buf *out)
+{
+    char text[NET_TEXT_MAX] = {0};
+    struct net_address address;
+    size_t len = remote.len;
+
+    if (len < sizeof(text) && len > 0)
+        memcpy(text, remote.at, len);
+    if (net_address_parse(text, &address) == ERR_OK && address.family == NET_IP6) {
+        buf_append(out, bytes_of(address.ip, sizeof(address.ip) / 2));
+        return;
+    }
+    while (len > 0 && remote.at[len - 1] != ':')
+        len--;
+    buf_append(out, bytes_of(remote.at, len > 0 ? len - 1 : remote.len));
+}
+
+/* Of several the last in line: it came last, or had its turn last. */
+static struct source *largest_source(const struct list *sources)
+{
+    struct source *largest = first_source(sources);
+
+    LIST_FOREACH (link, sources) {
+        struct source *s = container_of(link, struct source, link);
+        if (s->count >= largest->count)
+            largest = s;
+    }
+    return largest;
+}
+
+/* The newest question of the connection that holds most. */
+static void refuse_newest(struct source *connection)
+{
+    struct password_question *q =
+        container_of(connection->members.prev, struct password_question, link);
+
+    stop_waiting(q);
+    refuse(q);
+}
+
+static size_t count_of(const struct source *s)
+{
+    return s ? s->count : 0;
+}
+
+/* A connection gives way to one of the same address that holds less, by two at least: else the two
+ * would only change places. */
+static bool connection_gives_way(const struct source *address, const struct source *to)
+{
+    struct source *largest = largest_source(&address->members);
+
+    if (largest->count < count_of(to) + 2)
+        return false;
+    refuse_newest(largest);
+    return true;
+}
+
+/* And so does an address. */
+static bool address_gives_way(const struct password_lane *lane, const struct source *to)
+{
+    const struct source *largest = largest_source(&lane->addresses);
+
+    if (largest->count < count_of(to) + 2)
+        return false;
+    refuse_newest(largest_source(&largest->members));
+    return true;
+}
+
+/* Is there a place for one more, perhaps somebody else's? There are no more sources than questions
+ * wait: a walk is short beside what each of those costs. */
+static bool find_place(const struct password_lane *lane, struct bytes name, struct bytes remote)
+{
+    const struct source *address = find_source(&lane->addresses, name);
+    const struct source *connection = address ? find_source(&address->members, remote) : NULL;
+
+    if (count_of(address) == PASSWORDS_WAITING_PER_ADDRESS_MAX)
+        return connection_gives_way(address, connection);
+    return lane->waiting < PASSWORDS_WAITING_MAX || address_gives_way(lane, address) ||
+           (address && connection_gives_way(address, connection));
+}
+
+static void wait_in_line(struct password_question *q, struct bytes name, struct bytes remote)
+{
+    struct source *address = find_or_add(&q->lane->addresses, name, NULL);
+    struct source *connection = find_or_add(&address->members, remote, address);
+
+    q->connection = connection;
+    list_push_back(&connection->members, &q->link);
+    connection->count++;
+    address->count++;
+    q->lane->waiting++;
 }
 
 void passwords_need(struct passwords *p, const struct api_need *need)
 {
     struct password_question *q = question_new(p, need);
-    struct address *a = NULL;
+    struct buf name = {0};
     assert(need->need == API_PASSWORD);
 
-    if (p->waiting < PASSWORDS_WAITING_MAX)
-        a = address_of(p, host_of(need->password.remote));
-    if (!a || a->count == PASSWORDS_WAITING_PER_ADDRESS_MAX) {
-        q->is_refused = true;
-        list_push_back(&p->done, &q->link);
-        return;
+    name_address(need->password.remote, &name);
+    if (find_place(q->lane, buf_bytes(&name), need->password.remote)) {
+        question_fill(q, &need->password);
+        wait_in_line(q, buf_bytes(&name), need->password.remote);
+        run_next(q->lane);
+    } else {
+        refuse(q);
     }
-    question_fill(q, &need->password);
-    list_push_back(&a->questions, &q->link);
-    a->count++;
-    p->waiting++;
-    run_next(p);
+    buf_free(&name);
 }
 
 static struct password_question *find_in(const struct list *questions, const struct api_call *c)
@@ -217,33 +373,42 @@ static struct password_question *find_in(const struct list *questions, const str
     return NULL;
 }
 
-static bool forget_waiting(struct passwords *p, const struct api_call *c)
+static struct password_question *find_waiting(const struct password_lane *lane,
+                                              const struct api_call *c)
 {
-    LIST_FOREACH (link, &p->addresses) {
-        struct address *a = container_of(link, struct address, link);
-        struct password_question *q = find_in(&a->questions, c);
-        if (!q)
-            continue;
-        list_remove(&q->link);
-        question_free(q);
-        p->waiting--;
-        if (--a->count == 0)
-            address_free(a);
+    LIST_FOREACH (of_address, &lane->addresses) {
+        const struct source *address = container_of(of_address, struct source, link);
+        LIST_FOREACH (of_connection, &address->members) {
+            struct password_question *q =
+                find_in(&container_of(of_connection, struct source, link)->members, c);
+            if (q)
+                return q;
+        }
+    }
+    return NULL;
+}
+
+static bool lane_forgets(struct password_lane *lane, const struct api_call *c)
+{
+    if (lane->running && lane->running->call == c) {
+        lane->running->call = NULL;
         return true;
     }
-    return false;
+    struct password_question *q = find_waiting(lane, c);
+    if (!q)
+        return false;
+    stop_waiting(q);
+    question_free(q);
+    return true;
 }
 
 bool passwords_forget(struct passwords *p, const struct api_call *c)
 {
     struct password_question *q = find_in(&p->done, c);
 
-    if (p->running && p->running->call == c) {
-        p->running->call = NULL;
-        return true;
-    }
     if (!q)
-        return forget_waiting(p, c);
+        return lane_forgets(&p->lanes[PASSWORD_LANE_QUICK], c) ||
+               lane_forgets(&p->lanes[PASSWORD_LANE_SLOW], c);
     list_remove(&q->link);
     question_free(q);
     return true;
@@ -258,7 +423,7 @@ struct api_call *passwords_take(struct passwords *p, struct api_password_result 
     struct password_question *q = container_of(link, struct password_question, link);
     struct api_call *c = q->call;
     *out = (struct api_password_result){
-        .is_refused = q->is_refused, .matches = q->matches, .hash_len = 0};
+        .is_refused = q->is_refused, .is_too_costly = q->is_too_costly, .matches = q->matches};
     if (!q->compares && !q->is_refused) {
         assert(q->hash.len == PASSWORD_HASH_LEN);
         memcpy(out->hash, q->hash.at, q->hash.len);

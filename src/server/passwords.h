@@ -3,19 +3,28 @@
  *
  * A hash takes as long as thousands of puts, on purpose. So they are computed on a worker, one at a
  * time, and those who wait stand in line by the address they come from: each address that has
- * somebody waiting gets one turn, then the next has its own. Whoever guesses passwords as fast as
- * he can waits behind himself, and others pass him.
+ * somebody waiting gets one turn, then the next has its own; and of an address each connection.
+ * Whoever guesses passwords as fast as he can waits behind himself, and others pass him.
  *
  *     API_PASSWORD --> its address's line --one of each address in turn--> a worker --> done
- *                  --> too many wait: refused at once               --> passwords_take
+ *                  --> too many wait: one is refused at once        --> passwords_take
+ *
+ * When too many wait, who holds most places loses the newest: the address, in all; the connection,
+ * among those of one address. So a newcomer gets in as long as somebody else has two more than he
+ * has. Clients behind one address translation share its turns and its places.
+ *
+ * A stored hash says itself what it costs to compare with it, and each step of the cost doubles
+ * that: 31 would take a day. So one that costs more than this server's own waits in a lane of its
+ * own, for one worker at a time, and others pass it; and above PASSWORDS_COMPARED_COST_MAX nothing
+ * is compared, unless this server's own cost is as high.
  *
  * Promises   1. A call that came in goes out exactly once, by passwords_take, unless it is
  *               forgotten before.
- *            2. At most PASSWORDS_WAITING_MAX wait, PASSWORDS_WAITING_PER_ADDRESS_MAX of one
- *               address.
+ *            2. At most PASSWORDS_WAITING_MAX wait in a lane, PASSWORDS_WAITING_PER_ADDRESS_MAX of
+ *               one address (in IPv6: of a network of 64 bits).
  *            3. A password is overwritten in memory when its turn is over.
- *            4. To compare with a hash that is not there takes as long as with one of this server's
- *               cost, and fails.
+ *            4. To compare with a hash that is not there, or costs too much, takes as long as with
+ *               one of this server's cost, and fails.
  * Leans on   auth/password.h; io for workers and salt.
  */
 #pragma once
@@ -26,15 +35,20 @@
 
 struct entropy;
 
+enum password_lane_kind { PASSWORD_LANE_QUICK, PASSWORD_LANE_SLOW };
+
 struct passwords {
     struct workers *workers;
     struct entropy *entropy;
     unsigned cost;
 
-    struct list addresses; /* struct address, the next one first */
-    struct list done;      /* struct password_question */
-    size_t waiting;
-    struct password_question *running; /* NULL: none is */
+    struct password_lane {
+        struct passwords *passwords;
+        struct list addresses; /* struct source, the next one first */
+        size_t waiting;
+        struct password_question *running; /* NULL: none is */
+    } lanes[2];
+    struct list done; /* struct password_question */
 };
 
 void passwords_init(struct passwords *p, struct workers *workers, struct entropy *entropy,
