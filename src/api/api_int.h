@@ -244,9 +244,8 @@ struct api {
 
     struct inner inner;
     struct api_stats stats;
-    struct log_sampler slow_calls, slow_reads, slow_traces; /* their lines */
-    uint64_t traces;                                        /* so far */
-    uint64_t defrag_ns;                                     /* when it began */
+    uint64_t traces;    /* so far */
+    uint64_t defrag_ns; /* when it began */
 
     struct arena scratch; /* a message of a stream, decoded; for the time of one event */
     struct buf out;       /* a message in the making */

@@ -53,7 +53,7 @@ static void tell_stats(const struct call *c, uint64_t took_ns, uint64_t bytes)
     buf_printf(&type, "/%s/%s", c->base.method->service, c->base.method->name);
     if (count >= 0)
         describe_content(c, &content);
-    log_warn(api_of(c)->o.logger, "request stats", LOG_NS("time spent", (int64_t)took_ns),
+    LOG_LINE(api_of(c)->o.logger, LOG_WARN, "request stats", LOG_NS("time spent", (int64_t)took_ns),
              LOG_BYTES("remote", rpc_event_bytes(&c->first, c->first.remote)),
              LOG_BYTES("response type", buf_bytes(&type)), LOG_I64("request count", count),
              LOG_I64("request size", count < 0 ? -1 : (int64_t)c->first.message.len),
@@ -82,9 +82,8 @@ static void tell_of_read(struct call *c, uint64_t took_ns, uint64_t bytes)
         LOG_BYTES("response", buf_bytes(&response)),
         LOG_STR("error", c->error ? c->error : ""),
     };
-    if (a->o.logger->level <= LOG_WARN)
-        log_write(a->o.logger, LOG_WARN, LOG_CALLER, "apply request took too long", fields,
-                  ARRAY_LEN(fields) - (c->error ? 0 : 1));
+    log_write(a->o.logger, LOG_WARN, LOG_CALLER, "apply request took too long", fields,
+              ARRAY_LEN(fields) - (c->error ? 0 : 1));
     buf_free(&request);
     buf_free(&response);
 }
@@ -194,8 +193,7 @@ static void trace_call(struct call *c)
     struct log_trace t = {.began_ns = c->started_ns};
     bool is_read = c->read.range || c->read.txn;
 
-    if (a->o.logger->level > LOG_INFO || !c->request ||
-        (!is_read && c->base.stages.apply_ns == 0) || !name_trace(c, &t))
+    if (!c->request || (!is_read && c->base.stages.apply_ns == 0) || !name_trace(c, &t))
         return;
     if (is_read)
         trace_read(c, &t);
@@ -207,18 +205,17 @@ static void trace_call(struct call *c)
 void api_tell_of_slow(struct call *c, uint64_t took_ns, uint64_t bytes)
 {
     struct api *a = api_of(c);
-    uint64_t now_ms = a->facts->now_ms;
     int64_t took = (int64_t)took_ns;
 
     if (c->request && (c->read.range || c->read.txn) && a->o.warning_apply_ns > 0 &&
         took > a->o.warning_apply_ns) {
         a->stats.slow_reads++;
-        if (log_sampler_takes(&a->slow_reads, now_ms))
+        if (log_takes(a->o.logger, LOG_WARN, LOG_CALLER))
             tell_of_read(c, took_ns, bytes);
     }
-    if (took_ns > LOG_TRACE_MS * NS_PER_MS && log_sampler_takes(&a->slow_traces, now_ms))
+    if (took_ns > LOG_TRACE_MS * NS_PER_MS && log_takes(a->o.logger, LOG_INFO, LOG_CALLER))
         trace_call(c);
     if (a->o.warning_unary_ns > 0 && took > a->o.warning_unary_ns &&
-        log_sampler_takes(&a->slow_calls, now_ms))
+        log_takes(a->o.logger, LOG_WARN, LOG_CALLER))
         tell_stats(c, took_ns, bytes);
 }

@@ -38,6 +38,7 @@ enum {
 enum {
     LOG_LINE_BYTES_MAX = 4096,   /* a longer line is cut */
     LOG_SAMPLE_EACH = 100,       /* lines of a kind in a second, then each hundredth: etcd's */
+    LOG_SAMPLE_KINDS_MAX = 1024, /* places in the code that write lines: there are some 400 */
     LOG_KEY_BYTES_MAX = 256,     /* of a client's key in a line: more, and the rest would be cut */
     LOG_TEXT_BYTES_MAX = 1024,   /* of a request's description */
     PB_DESCRIBED_DEPTH_MAX = 16, /* of messages in one another, in it */

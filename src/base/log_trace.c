@@ -84,7 +84,7 @@ void log_trace_write(struct log_trace *t, const struct logger *logger, uint64_t 
         }
         buf_free(&s->parts);
     }
-    log_info(logger, message, LOG_BYTES("detail", buf_bytes(&t->detail)),
+    LOG_LINE(logger, LOG_INFO, message, LOG_BYTES("detail", buf_bytes(&t->detail)),
              LOG_NS("duration", duration), LOG_TIME("start", end - duration), LOG_TIME("end", end),
              LOG_TEXTS("steps", texts, count), LOG_U64("step_count", count));
     for (size_t i = 0; i < count; i++)

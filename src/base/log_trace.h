@@ -42,7 +42,7 @@ void log_trace_step(struct log_trace *t, const char *name, uint64_t until_ns);
 /* Of the last step, so much went into this. */
 void log_trace_part(struct log_trace *t, const char *name, uint64_t took_ns);
 
-/* Ends it. The number tells traces apart. */
+/* Ends it, if log_takes has said so. The number tells traces apart. */
 void log_trace_write(struct log_trace *t, const struct logger *logger, uint64_t number,
                      uint64_t now_ns);
 

@@ -79,15 +79,3 @@ TEST(a_long_key_does_not_push_the_times_out_of_the_line)
     buf_free(&key);
     buf_free(&lines);
 }
-
-TEST(of_many_lines_in_a_second_a_sampler_takes_the_first_and_then_few)
-{
-    struct log_sampler s = {0};
-    unsigned taken = 0;
-
-    for (unsigned i = 0; i < 1000; i++)
-        taken += log_sampler_takes(&s, 5999);
-
-    CHECK_EQ(taken, 100 + 9);
-    CHECK(log_sampler_takes(&s, 6000)); /* another second */
-}

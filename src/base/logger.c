@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <time.h>
 #include <unistd.h>
@@ -255,14 +256,51 @@ const char *log_duration_text(int64_t ns, char out[LOG_DURATION_TEXT_MAX])
     return out;
 }
 
-bool log_sampler_takes(struct log_sampler *s, uint64_t now_ms)
-{
-    uint64_t second = now_ms / 1000;
+/* ---- Samples ---- */
 
-    s->count = second == s->second ? s->count + 1 : 1;
-    s->second = second;
-    return s->count <= LOG_SAMPLE_EACH || s->count % LOG_SAMPLE_EACH == 0;
+static size_t hash_of(const char *caller)
+{
+    uint32_t hash = 2166136261; /* FNV-1a */
+
+    for (; *caller; caller++)
+        hash = (hash ^ (uint8_t)*caller) * 16777619;
+    return hash % LOG_SAMPLE_KINDS_MAX;
 }
+
+/* Where it is, or can be: other threads look for places at the same time. If all are taken, two
+ * kinds share one. */
+static struct log_kind *find_kind(struct log_samples *s, const char *caller)
+{
+    size_t first = hash_of(caller);
+
+    for (size_t i = 0; i < LOG_SAMPLE_KINDS_MAX; i++) {
+        struct log_kind *k = &s->kinds[(first + i) % LOG_SAMPLE_KINDS_MAX];
+        const char *there = NULL;
+        if (atomic_compare_exchange_strong(&k->caller, &there, caller) ||
+            strcmp(there, caller) == 0)
+            return k;
+    }
+    return &s->kinds[first];
+}
+
+bool log_takes(const struct logger *logger, enum log_level level, const char *caller)
+{
+    if (logger->level > level)
+        return false;
+    if (!logger->samples)
+        return true;
+    struct log_kind *k = find_kind(logger->samples, caller);
+    uint64_t second = (uint64_t)logger->clock(logger->clock_context) / 1000000000 & UINT32_MAX;
+    uint64_t before = atomic_load(&k->window), after;
+
+    do
+        after = before >> 32 == second ? before + 1 : second << 32 | 1;
+    while (!atomic_compare_exchange_weak(&k->window, &before, after));
+    uint32_t count = (uint32_t)after;
+    return count <= LOG_SAMPLE_EACH || count % LOG_SAMPLE_EACH == 0;
+}
+
+/* ---- Sinks and levels ---- */
 
 void log_sink_fd(void *context, struct bytes line)
 {

@@ -8,6 +8,11 @@
  * level is checked before the fields are looked at. The time comes from the log's own clock, so
  * that a simulated server logs simulated time.
  *
+ * Lines are sampled, as etcd's are: anybody who can reach a port can cause some, as often as he
+ * likes, and would fill the disk with them. Of a kind the first hundred of each second are written,
+ * then each hundredth. A kind is a place in the code, where etcd's is a text: a text may quote what
+ * a stranger has sent.
+ *
  *     log_info(logger, "ready to serve client requests", LOG_STR("addr", addr), LOG_ID("id", id));
  */
 #pragma once
@@ -61,6 +66,14 @@ typedef void log_sink(void *context, struct bytes line);
 /* Nanoseconds since 1970, for the ts field. */
 typedef int64_t log_clock(void *context);
 
+/* What was written of each kind in this second. All zeroes before. Threads share it. */
+struct log_samples {
+    struct log_kind {
+        _Atomic(const char *) caller; /* NULL: nobody's yet */
+        _Atomic uint64_t window;      /* the second, and in its lower half a count */
+    } kinds[LOG_SAMPLE_KINDS_MAX];
+};
+
 struct logger {
     enum log_level level; /* lines below it are not made */
     enum log_format format;
@@ -69,25 +82,19 @@ struct logger {
     void *sink_context;
     log_clock *clock;
     void *clock_context;
+    struct log_samples *samples; /* NULL: every line is written */
 };
 
-/* A line longer than LOG_LINE_BYTES_MAX is cut. */
+/* Is the next line of this caller to be written? Counts it. */
+bool log_takes(const struct logger *logger, enum log_level level, const char *caller);
+
+/* Without asking log_takes. A line longer than LOG_LINE_BYTES_MAX is cut. */
 void log_write(const struct logger *logger, enum log_level level, const char *caller,
                const char *message, const struct log_field *fields, size_t count);
 
 /* A duration as LOG_NS has it, for texts that quote one. */
 enum { LOG_DURATION_TEXT_MAX = 32 };
 const char *log_duration_text(int64_t ns, char out[LOG_DURATION_TEXT_MAX]);
-
-/*
- * Of lines that everything may lead to, while a server is overloaded or a client asks for nonsense,
- * not all can be written: that would be what it is busy with. As etcd's logger does it: the first
- * hundred of a second, then each hundredth. All zeroes before; one for each line.
- */
-struct log_sampler {
-    uint64_t second, count;
-};
-bool log_sampler_takes(struct log_sampler *s, uint64_t now_ms);
 
 /* A sink that writes to the file descriptor which the context points to: an int. */
 void log_sink_fd(void *context, struct bytes line);
@@ -105,13 +112,19 @@ bool log_level_parse(const char *text, enum log_level *out);
 #define LOG_STRINGIFY(x)  LOG_STRINGIFY_(x)
 #define LOG_CALLER        __FILE__ ":" LOG_STRINGIFY(__LINE__)
 
+/* A line whose making costs something: `if (log_takes(logger, LOG_WARN, LOG_CALLER))`, then this.
+ */
+#define LOG_LINE(logger, at_level, message, ...)                                                   \
+    do {                                                                                           \
+        const struct log_field log_fields[] = {__VA_ARGS__};                                       \
+        log_write((logger), (at_level), LOG_CALLER, (message), log_fields,                         \
+                  sizeof(log_fields) / sizeof(struct log_field));                                  \
+    } while (0)
+
 #define LOG_AT(logger, at_level, message, ...)                                                     \
     do {                                                                                           \
-        if ((logger)->level <= (at_level)) {                                                       \
-            const struct log_field log_fields[] = {__VA_ARGS__};                                   \
-            log_write((logger), (at_level), LOG_CALLER, (message), log_fields,                     \
-                      sizeof(log_fields) / sizeof(struct log_field));                              \
-        }                                                                                          \
+        if ((logger)->level <= (at_level) && log_takes((logger), (at_level), LOG_CALLER))          \
+            LOG_LINE(logger, at_level, message, __VA_ARGS__);                                      \
     } while (0)
 
 #define log_debug(logger, ...) LOG_AT(logger, LOG_DEBUG, __VA_ARGS__, )

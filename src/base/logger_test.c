@@ -1,6 +1,7 @@
 #include "base/logger.h"
 
 #include "base/buf.h"
+#include "base/mem.h"
 #include "harness/test.h"
 
 #include <stdio.h>
@@ -148,4 +149,73 @@ TEST(level_names_are_read_and_written)
     CHECK_EQ(level, LOG_WARN);
     CHECK_STR(log_level_name(LOG_DEBUG), "debug");
     CHECK(!log_level_parse("loud", &level));
+}
+
+/* ---- Samples ---- */
+
+static void count_line(void *context, struct bytes line)
+{
+    (void)line;
+    ++*(unsigned *)context;
+}
+
+static int64_t now_of(void *context)
+{
+    return *(const int64_t *)context;
+}
+
+/* As etcd's; but a kind is a place in the code, whatever a stranger makes the text say. */
+TEST(of_ten_thousand_lines_in_a_second_the_first_and_then_each_hundredth_are_written)
+{
+    static struct log_samples samples;
+    unsigned lines = 0;
+    int64_t now = 1700000000000000000;
+    struct logger logger = {.level = LOG_WARN,
+                            .sink = count_line,
+                            .sink_context = &lines,
+                            .clock = now_of,
+                            .clock_context = &now,
+                            .samples = &samples};
+    char text[32];
+
+    for (unsigned i = 0; i < 10000; i++) {
+        snprintf(text, sizeof(text), "stranger %u", i);
+        log_warn(&logger, text, LOG_STR("name", text));
+        log_info(&logger, text); /* below the level: it is not counted either */
+    }
+    CHECK_EQ(lines, 100 + 99);
+    log_warn(&logger, "stranger 0"); /* another kind */
+    CHECK_EQ(lines, 100 + 99 + 1);
+
+    lines = 0;
+    for (unsigned i = 0; i < 300; i++) {
+        now += 10000000; /* three seconds */
+        log_warn(&logger, text);
+    }
+    CHECK_EQ(lines, 300);
+    logger.samples = NULL;
+    for (unsigned i = 0; i < 1000; i++)
+        log_warn(&logger, text);
+    CHECK_EQ(lines, 1300);
+}
+
+/* There are fewer in the tree; and one too many shares its count with another. */
+TEST(kinds_of_lines_are_told_apart_until_there_are_too_many)
+{
+    static struct log_samples samples;
+    static char callers[LOG_SAMPLE_KINDS_MAX + 1][24];
+    unsigned lines = 0;
+    int64_t now = 0;
+    struct logger logger = {.sink = count_line,
+                            .sink_context = &lines,
+                            .clock = now_of,
+                            .clock_context = &now,
+                            .samples = &samples};
+
+    for (unsigned i = 0; i < ARRAY_LEN(callers); i++) {
+        snprintf(callers[i], sizeof(callers[i]), "a/b.c:%u", i);
+        CHECK(log_takes(&logger, LOG_INFO, callers[i]));
+    }
+    for (unsigned i = 2; i <= LOG_SAMPLE_EACH - 1; i++)
+        CHECK(log_takes(&logger, LOG_INFO, callers[7]));
 }

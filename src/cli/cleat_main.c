@@ -31,6 +31,7 @@
 struct daemon {
     struct config config;
     struct logger logger;
+    struct log_samples samples;
     int screens[CONFIG_LOG_OUTPUTS_MAX + 1]; /* standard output or error; one more for a refusal */
     struct log_file files[CONFIG_LOG_OUTPUTS_MAX];
     size_t screen_count, file_count;
@@ -112,7 +113,8 @@ static bool open_log(struct buf *why)
                                .format = d.config.log_format,
                                .sink = write_line,
                                .sink_context = &d,
-                               .clock = wall_clock};
+                               .clock = wall_clock,
+                               .samples = &d.samples};
     for (size_t i = 0; i < d.config.log_outputs.count; i++) {
         struct bytes name = d.config.log_outputs.at[i];
         if (!open_output(name) && why->len == before)

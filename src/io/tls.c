@@ -416,7 +416,7 @@ static void log_rejected(struct tls_conn *c, const char *why)
     size_t count = 2;
     struct tls_sans sans;
 
-    if (!t->options.logger || t->options.logger->level > level)
+    if (!t->options.logger || !log_takes(t->options.logger, level, LOG_CALLER))
         return;
     if (c->phase != TLS_STEPPING && c->refused) {
         tls_sans_of(c, c->refused, &sans);
@@ -447,7 +447,7 @@ static void log_unusable_files(struct tls_conn *c)
                                       : (is_missing ? "failed to find client cert files"
                                                     : "failed to create client certificate");
 
-    if (c->ssl || !t->options.logger || t->options.logger->level > LOG_WARN)
+    if (c->ssl || !t->options.logger || !log_takes(t->options.logger, LOG_WARN, LOG_CALLER))
         return;
     log_write(t->options.logger, LOG_WARN, LOG_CALLER, message,
               (const struct log_field[]){LOG_STR("cert-file", files->cert_file),

@@ -42,7 +42,7 @@ static void log_about(enum log_level level, const struct snapshot_post *s, const
     const struct logger *logger = s->peer->peers->logger;
     struct buf size = {0};
 
-    if (logger->level > level)
+    if (!log_takes(logger, level, LOG_CALLER))
         return;
     text_append_size(&size, s->bytes);
     const struct log_field fields[] = {

@@ -753,8 +753,10 @@ static void raft_says(void *context, enum raft_log_level level, const char *text
                                             [RAFT_LOG_ERROR] = LOG_ERROR};
     struct server *s = context;
     enum log_level shown = is_of_writing(text) ? LOG_DEBUG : levels[level];
+    bool is_due = shown == LOG_DEBUG ? s->raft_logger.level == LOG_DEBUG /* asked for, so all */
+                                     : log_takes(&s->raft_logger, shown, "raft/raft.c");
 
-    if (s->raft_logger.level <= shown)
+    if (is_due)
         log_write(&s->raft_logger, shown, "raft/raft.c", text, NULL, 0);
 }
 

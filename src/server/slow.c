@@ -12,7 +12,7 @@ static void tell_of_slow_apply(struct server *s, const struct apply_effects *e, 
     apply_describe(s->state.apply, &request);
     if (e->reply.total > 0)
         buf_printf(&response, "size:%llu", (unsigned long long)e->reply.total);
-    log_warn(s->logger, "apply request took too long", LOG_NS("took", took_ns),
+    LOG_LINE(s->logger, LOG_WARN, "apply request took too long", LOG_NS("took", took_ns),
              LOG_NS("expected-duration", s->config->warning_apply_ns), LOG_STR("prefix", ""),
              LOG_BYTES("request", buf_bytes(&request)), LOG_BYTES("response", buf_bytes(&response)),
              LOG_U64("index", e->index), LOG_U64("changes", e->changes.count));
@@ -25,7 +25,7 @@ static void tell_of_failure(struct server *s, const struct apply_effects *e, int
     struct buf request = {0};
 
     apply_describe(s->state.apply, &request);
-    log_warn(s->logger, "failed to apply request", LOG_NS("took", took_ns),
+    LOG_LINE(s->logger, LOG_WARN, "failed to apply request", LOG_NS("took", took_ns),
              LOG_BYTES("request", buf_bytes(&request)), LOG_STR("response", ""),
              LOG_STR("error", result_text(e->result)));
     buf_free(&request);
@@ -41,11 +41,10 @@ void slow_applied(struct server *s, const struct apply_effects *e, uint64_t bega
     slow->apply_began_ns = began_ns;
     if ((int64_t)took_ns > s->config->warning_apply_ns) {
         slow->applies++;
-        if (log_sampler_takes(&slow->apply_lines, s->facts.now_ms))
+        if (log_takes(s->logger, LOG_WARN, LOG_CALLER))
             tell_of_slow_apply(s, e, (int64_t)took_ns);
     }
-    if (!is_well && e->kind != APPLY_KIND_NONE &&
-        log_sampler_takes(&slow->failure_lines, s->facts.now_ms))
+    if (!is_well && e->kind != APPLY_KIND_NONE && log_takes(s->logger, LOG_WARN, LOG_CALLER))
         tell_of_failure(s, e, (int64_t)took_ns);
 }
 
@@ -74,10 +73,9 @@ void slow_round_retried(struct server *s)
 
 void slow_round_failed(struct server *s)
 {
-    if (log_sampler_takes(&s->metrics->slow.timeout_lines, s->facts.now_ms))
-        log_warn(s->logger,
-                 "timed out waiting for read index response (local node might have slow network)",
-                 LOG_NS("timeout", (int64_t)(s->pending.o.limit_ms * NS_PER_MS)));
+    log_warn(s->logger,
+             "timed out waiting for read index response (local node might have slow network)",
+             LOG_NS("timeout", (int64_t)(s->pending.o.limit_ms * NS_PER_MS)));
 }
 
 /* Many reads share a round, and it is told of once: of the first of them. */
@@ -87,8 +85,7 @@ void slow_confirmed(struct server *s, const struct api_call *c)
     uint64_t now_ns = s->facts.now_ns;
 
     if (now_ns - c->round.asked_ns <= LOG_TRACE_MS * NS_PER_MS ||
-        c->round.asked_ns == slow->told_asked_ns ||
-        !log_sampler_takes(&slow->read_lines, s->facts.now_ms))
+        c->round.asked_ns == slow->told_asked_ns || !log_takes(s->logger, LOG_INFO, LOG_CALLER))
         return;
     struct log_trace t = {.operation = "linearizableReadLoop", .began_ns = c->round.asked_ns};
 

@@ -25,7 +25,6 @@ struct slow {
     uint64_t told_asked_ns;  /* the last round of reads that was told of */
     uint64_t traces;         /* so far */
     uint64_t applies;        /* that took too long */
-    struct log_sampler apply_lines, failure_lines, read_lines, timeout_lines;
 };
 
 /* An entry was applied; its effects are there. */

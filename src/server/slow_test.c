@@ -133,8 +133,10 @@ TEST(a_request_that_cannot_be_applied_is_told_of)
 {
     struct server_rig r;
     static struct visit asked[250];
+    static struct log_samples samples;
     struct pb_put_request put = {.key = BYTES("k"), .value = BYTES("hidden"), .lease = 99};
     server_rig_open(&r, NULL);
+    r.logger.samples = &samples;
     server_rig_start(&r);
 
     for (size_t i = 0; i < ARRAY_LEN(asked); i++)

@@ -1,12 +1,15 @@
 /*
- * Logins, to the server as a program, while others keep it busy with theirs.
+ * Logins and calls of strangers, to the server as a program: an honest client has its turn, and the
+ * log does not fill the disk.
  */
 #include "base/mem.h"
+#include "harness/jwt_keys_test.h"
 #include "harness/test.h"
 #include "interop/caller_test.h"
 #include "io/loop.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 
 enum {
     ADDRESSES = PASSWORDS_WAITING_MAX / PASSWORDS_WAITING_PER_ADDRESS_MAX,
@@ -22,7 +25,6 @@ struct login_rig {
 
 static void rig_open(struct login_rig *r, const char *flags)
 {
-    *r = (struct login_rig){0};
     peer_open_ours(&r->peer, arena_printf(&r->arena, "%s/ours", test_tmp_dir()));
     peer_start(&r->peer, flags);
     caller_open(&r->caller, &r->peer);
@@ -86,6 +88,73 @@ static struct line *connect_from(struct login_rig *r, unsigned nth)
     loop_connect_from(r->caller.loop, &from);
     return caller_connect(&r->caller);
 }
+
+/* ---- Lines of the log ---- */
+
+/* Of those with this text, the most in any second. */
+static unsigned most_in_a_second(struct login_rig *r, const char *text)
+{
+    return (unsigned)strtoul(
+        peer_run(&r->arena,
+                 "grep -F '%s' %s.log | grep -o '\"ts\":\"[^.]*' | sort | uniq -c | "
+                 "sort -rn | head -1",
+                 text, r->peer.dir),
+        NULL, 10);
+}
+
+/* So many calls that are refused, some of them at a time; each with a token or a name of its own.
+ */
+static void be_refused(struct login_rig *r, unsigned count, bool logs_in)
+{
+    static struct ask asks[100];
+    char text[32];
+
+    for (unsigned i = 0; i < count; i += ARRAY_LEN(asks)) {
+        for (unsigned k = 0; k < ARRAY_LEN(asks); k++) {
+            snprintf(text, sizeof(text), "stranger%u", i + k);
+            asks[k] = (struct ask){.line = r->good, .token = logs_in ? NULL : text};
+            if (logs_in)
+                start_login(&asks[k], text, "guess");
+            else
+                ask_start(&asks[k], "/etcdserverpb.KV/Range", &pb_range_request_schema,
+                          &(struct pb_range_request){.key = BYTES("k")});
+        }
+        for (unsigned k = 0; k < ARRAY_LEN(asks); k++) {
+            ask_wait(&asks[k]);
+            CHECK(asks[k].code != RPC_OK);
+            ask_free(&asks[k]);
+        }
+    }
+}
+
+/* Or whoever reaches the port fills the disk. */
+TEST(ten_thousand_refused_calls_do_not_make_as_many_lines)
+{
+    static const char bad_token[] = "failed to parse a JWT token",
+                      bad_login[] = "invalid authentication was requested";
+    static struct login_rig r;
+    struct jwt_keys keys;
+    jwt_keys_make(JWT_ES256, &keys);
+    jwt_keys_write(&keys);
+    rig_open(&r,
+             arena_printf(&r.arena,
+                          "--bcrypt-cost=4 --auth-token=jwt,sign-method=ES256,pub-key=%s/public,"
+                          "priv-key=%s/private,ttl=1h",
+                          test_tmp_dir(), test_tmp_dir()));
+    enable_auth(&r);
+
+    be_refused(&r, 10000, false);
+    be_refused(&r, 2000, true);
+
+    unsigned tokens = peer_said(&r.peer, bad_token), logins = peer_said(&r.peer, bad_login);
+    printf("%u lines of 10000 bad tokens, %u of 2000 failed logins\n", tokens, logins);
+    CHECK(tokens >= 100 && most_in_a_second(&r, bad_token) <= 100 + 10000 / LOG_SAMPLE_EACH);
+    CHECK(logins >= 100 && most_in_a_second(&r, bad_login) <= 100 + 2000 / LOG_SAMPLE_EACH);
+    jwt_keys_free(&keys);
+    rig_close(&r);
+}
+
+/* ---- Places ---- */
 
 TEST(who_guesses_from_eight_addresses_locks_nobody_out)
 {
