@@ -305,6 +305,8 @@ enum {
     IMAGE_SLICE_BYTES = 4 * MIB,         /* looked at while it is planned, with one view */
     IMAGE_SLICE_ENTRIES = 16384,         /* or so many entries: some milliseconds, either */
     IMAGE_STALLED_MS = 30000,            /* of nothing consumed: it holds up compaction */
+    IMAGE_PACE_MS = 60000,               /* in so long a backup is read this far, half a megabit */
+    IMAGE_PACE_BYTES = 4 * MIB,          /* a second, or gives way to those that wait for it */
     BOLT_CACHE_BYTES = 1 * MIB,          /* of pages of a file that is read */
     BOLT_CHECK_PIECE_BYTES = 64 * KIB,   /* of a file that is summed up, read at once */
     BOLT_DEPTH_MAX = 32, /* a branch has two children or more: no tree of honest make comes near */
@@ -724,6 +726,8 @@ static_assert(LEASE_CHECKPOINTS_MAX * 32 <= REQUEST_BYTES_DEFAULT, "checkpoints 
 
 /* Images: what is read at once, and by how many. */
 static_assert(PASSWORDS_WAITING_PER_ADDRESS_MAX < PASSWORDS_WAITING_MAX, "one leaves others some");
+static_assert((int)IMAGE_PACE_MS > (int)IMAGE_STALLED_MS, "a pace is looked at while one reads");
+static_assert((int)IMAGE_PACE_BYTES > (int)IMAGE_CHUNK_BYTES, "and is none of single chunks");
 static_assert(CUTTING_MEMBERS_MAX < CUTTING_IMAGES_MAX, "clients get some, too");
 static_assert((int)CUTTING_IMAGES_MAX <= (int)BACKEND_WORKER_VIEWS_MAX / 2,
               "each has one view at a time, and others have views as well");

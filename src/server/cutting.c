@@ -100,6 +100,16 @@ static struct cutting_image *find_place(struct cutting *c, bool is_for_member)
     return NULL;
 }
 
+/* One that has failed is closed by its reader in a moment. */
+static bool frees_place(const struct cutting *c)
+{
+    for (size_t i = 0; i < CUTTING_IMAGES_MAX; i++)
+        if (c->images[i].image && !c->images[i].is_for_member &&
+            image_state(c->images[i].image) == IMAGE_FAILED)
+            return true;
+    return false;
+}
+
 /* Readers of a state that was replaced have as long as those of any other kind. */
 static void check_replaced(struct server *s, struct cutting_image *i)
 {
@@ -113,11 +123,61 @@ static void check_replaced(struct server *s, struct cutting_image *i)
         image_fail(i->image, "the state it is of was replaced");
 }
 
+/* Slow is whoever takes IMAGE_PACE_BYTES in no minute. Other members are not: what they wait for is
+ * this, and who is no member cannot ask as one. */
+static bool is_slow(const struct cutting_image *i)
+{
+    return i->image && !i->is_for_member && image_state(i->image) == IMAGE_READY &&
+           image_pace(i->image) < IMAGE_PACE_BYTES;
+}
+
+/* Images that are read hold back removals from the store: by a slow reader, for as long as it
+ * likes. */
+static void check_pace(struct cutting_image *i)
+{
+    if (is_slow(i) && mvcc_compact_pending(i->mvcc))
+        image_fail(i->image, "it is read too slowly, and a compaction waits for its end");
+}
+
 static void say_failed(struct cutting *c, const struct image *i)
 {
     log_warn(c->o.logger, "an image of the state cannot be read to its end",
              LOG_U64("snapshot-index", image_snapshot(i)->index),
              LOG_STR("error", image_failure(i)));
+}
+
+static struct cutting_image *find_slowest(struct cutting *c)
+{
+    struct cutting_image *slowest = NULL;
+
+    for (size_t n = 0; n < CUTTING_IMAGES_MAX; n++) {
+        struct cutting_image *i = &c->images[n];
+        if (is_slow(i) && (!slowest || image_pace(i->image) < image_pace(slowest->image)))
+            slowest = i;
+    }
+    return slowest;
+}
+
+/* Does it have to wait until a place is free, which will be soon? If all are taken, and one of them
+ * by a slow reader, that one gives way. */
+static bool waits_for_place(struct cutting *c, const struct cutting_request *r)
+{
+    if (r->is_for_member || c->is_stopping || find_place(c, false))
+        return false;
+    if (frees_place(c))
+        return true;
+    struct cutting_image *slowest = find_slowest(c);
+    if (slowest)
+        image_fail(slowest->image, "it is read too slowly, and others wait for its place");
+    return slowest != NULL;
+}
+
+static bool all_wait_for_places(struct cutting *c)
+{
+    LIST_FOREACH (link, &c->requests)
+        if (!waits_for_place(c, container_of(link, struct cutting_request, link)))
+            return false;
+    return true;
 }
 
 static void work_on_images(struct server *s)
@@ -129,6 +189,7 @@ static void work_on_images(struct server *s)
         if (!i->image)
             continue;
         check_replaced(s, i);
+        check_pace(i);
         image_some(i->image, s->facts.now_ms);
         if (i->image && !i->has_said && image_state(i->image) == IMAGE_FAILED) {
             i->has_said = true;
@@ -208,8 +269,13 @@ static void hand_out_all(struct server *s, uint64_t batch)
                                     .now_ms = s->facts.now_ms};
     list_init(&all);
     list_append_all(&all, &c->requests);
-    while ((link = list_pop_front(&all)))
-        hand_out(c, container_of(link, struct cutting_request, link), &s->state, &options);
+    while ((link = list_pop_front(&all))) {
+        struct cutting_request *r = container_of(link, struct cutting_request, link);
+        if (waits_for_place(c, r))
+            list_push_back(&c->requests, &r->link);
+        else
+            hand_out(c, r, &s->state, &options);
+    }
     buf_free(&json);
 }
 
@@ -273,7 +339,7 @@ void cutting_some(struct server *s)
     work_on_images(s);
     if (c->is_stopping)
         refuse_all(c, "the member stops");
-    if (list_empty(&c->requests)) {
+    if (all_wait_for_places(c)) {
         wait_for_nobody(c);
         return;
     }

@@ -14,6 +14,8 @@
  *
  * Images fail, which their readers are told by on_more, when they
  *     are not read for IMAGE_STALLED_MS, though there is something to be read
+ *     are a client's that takes less than IMAGE_PACE_BYTES in IMAGE_PACE_MS, while a compaction
+ *         waits, or somebody else for the place: then the slowest of them
  *     are of a state that was replaced (install.h), INSTALL_OLD_MS later
  *     meet damage in the store, or the member stops
  *

@@ -235,6 +235,129 @@ static bool is_compacted(struct server_rig *r)
     return !mvcc_compact_pending(r->server->state.mvcc);
 }
 
+/* For so long, so much of it, in small bits. */
+static void read_for_ms(struct server_rig *r, struct reader *d, uint64_t ms, size_t bytes_per_s)
+{
+    for (uint64_t i = 0; i < ms / 1000; i++) {
+        size_t before = d->bytes.len;
+        for (size_t had = SIZE_MAX; had != d->bytes.len && d->bytes.len - before < bytes_per_s;) {
+            had = d->bytes.len;
+            read_some(d, bytes_per_s - (had - before));
+        }
+        buf_clear(&d->bytes);
+        server_rig_for_ms(r, 1000);
+    }
+}
+
+/* Compressed by nothing: so many bytes of values are as many of an image. */
+static void put_large(struct server_rig *r, unsigned megabytes)
+{
+    static char value[1 << 20];
+
+    memset(value, 'v', sizeof(value) - 1);
+    for (unsigned i = 0; i < megabytes; i++)
+        server_rig_put(r, key_of(i), value);
+}
+
+static void compact(struct server_rig *r, int64_t revision)
+{
+    struct visit v;
+
+    server_rig_ask(r->client, &v, "/etcdserverpb.KV/Compact", &pb_compaction_request_schema,
+                   &(struct pb_compaction_request){.revision = revision});
+    server_rig_until_over(r, &v);
+    CHECK_EQ(v.code, RPC_OK);
+    visit_free(&v);
+}
+
+/* 1 Mbit/s is enough; and as long as nobody waits, so is any pace. */
+TEST(a_slow_reader_gives_way_to_a_compaction_and_one_of_a_megabit_does_not)
+{
+    struct server_rig r;
+    struct reader megabit, slow, member;
+    server_rig_open(&r, NULL);
+    server_rig_start(&r);
+    put_large(&r, 30);
+    ask(&r, &megabit);
+    ask(&r, &slow);
+    ask(&r, &member);
+    member.request.is_for_member = true;
+    until_cut(&r, &member);
+
+    for (unsigned i = 0; i < 3 * 60; i++) {
+        read_for_ms(&r, &megabit, 1000, 125000);
+        read_some(&slow, 2700);
+        read_some(&member, 2700);
+    }
+    CHECK_EQ(image_state(slow.image), IMAGE_READY);
+    compact(&r, 10);
+    server_rig_for_ms(&r, 1000);
+
+    CHECK_EQ(image_state(slow.image), IMAGE_FAILED);
+    CHECK_STR(image_failure(slow.image),
+              "it is read too slowly, and a compaction waits for its end");
+    CHECK_EQ(image_state(megabit.image), IMAGE_READY);
+    CHECK_EQ(image_state(member.image), IMAGE_READY);
+    free_reader(&slow);
+    free_reader(&megabit);
+    CHECK(!is_compacted(&r));
+    free_reader(&member);
+    server_rig_for_ms(&r, 2000);
+    CHECK(is_compacted(&r));
+    server_rig_close(&r);
+}
+
+static void close_slow(void *context)
+{
+    struct reader *d = context;
+
+    if (image_state(d->image) != IMAGE_FAILED)
+        return;
+    CHECK_STR(image_failure(d->image), "it is read too slowly, and others wait for its place");
+    image_close(d->image);
+    d->image = NULL;
+}
+
+/* The slowest goes, when somebody else asks; and if none is slow, who asks is refused. */
+TEST(the_slowest_reader_gives_its_place_to_a_newcomer)
+{
+    enum { CLIENTS = CUTTING_IMAGES_MAX - CUTTING_MEMBERS_MAX, SLOWEST = 3 };
+    struct server_rig r;
+    struct reader d[CLIENTS], newcomer, other;
+    server_rig_open(&r, NULL);
+    server_rig_start(&r);
+    put_large(&r, 2);
+    for (unsigned i = 0; i < CLIENTS; i++)
+        ask(&r, &d[i]);
+    for (unsigned i = 0; i < CLIENTS; i++)
+        until_cut(&r, &d[i]);
+    ask(&r, &newcomer);
+    until_cut(&r, &newcomer);
+    CHECK_STR(newcomer.why, "too many images are open"); /* it is not known yet who is slow */
+
+    for (unsigned second = 0; second < 70; second++) {
+        for (unsigned i = 0; i < CLIENTS; i++) {
+            image_set_on_more(d[i].image, close_slow, &d[i]);
+            read_some(&d[i], i == SLOWEST ? 2700 : 5000);
+        }
+        server_rig_for_ms(&r, 1000);
+    }
+    ask(&r, &newcomer);
+    until_cut(&r, &newcomer);
+
+    CHECK(newcomer.image);
+    for (unsigned i = 0; i < CLIENTS; i++)
+        CHECK_EQ(d[i].image != NULL, i != SLOWEST);
+    ask(&r, &other); /* and the next of them for the next */
+    until_cut(&r, &other);
+    CHECK(other.image);
+    for (unsigned i = 0; i < CLIENTS; i++)
+        free_reader(&d[i]);
+    free_reader(&newcomer);
+    free_reader(&other);
+    server_rig_close(&r);
+}
+
 /* The minute that clients' replies have is none of it; to read nothing is. */
 TEST(an_image_holds_up_compaction_while_it_is_read_and_not_longer)
 {
@@ -245,6 +368,7 @@ TEST(an_image_holds_up_compaction_while_it_is_read_and_not_longer)
     server_rig_start(&r);
     put_many(&r, 6000);
     ask(&r, &d);
+    d.request.is_for_member = true;
     until_cut(&r, &d);
     server_rig_ask(r.client, &v, "/etcdserverpb.KV/Compact", &pb_compaction_request_schema,
                    &(struct pb_compaction_request){.revision = 5000});

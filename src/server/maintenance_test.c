@@ -385,6 +385,63 @@ TEST(a_snapshot_whose_client_does_not_read_ends)
     server_rig_close(&r);
 }
 
+static void put_megabytes(struct server_rig *r)
+{
+    static char value[32 * KIB];
+    char key[16];
+
+    memset(value, 'v', sizeof(value) - 1);
+    for (unsigned i = 0; i < 100; i++) {
+        snprintf(key, sizeof(key), "k%04u", i);
+        server_rig_put(r, key, value);
+    }
+}
+
+/* Its client takes a little now and then, so it does not stall; and takes all places for ever, if
+ * nobody could have one of them. */
+TEST(a_snapshot_read_too_slowly_ends_when_another_client_wants_one)
+{
+    enum { PLACES = CUTTING_IMAGES_MAX - CUTTING_MEMBERS_MAX };
+    struct server_rig r;
+    struct visit slow[PLACES], v;
+    unsigned ended = 0;
+    server_rig_open(&r, NULL);
+    server_rig_start(&r);
+    put_megabytes(&r);
+
+    for (unsigned i = 0; i < PLACES; i++)
+        ask_snapshot(r.other, &slow[i]);
+    while (mvcc_status(r.server->state.mvcc).image_pins < PLACES)
+        server_rig_step(&r);
+    for (uint64_t ms = 0; ms < 2 * IMAGE_PACE_MS; ms += IMAGE_STALLED_MS / 2) {
+        conn_pause(client_conn(r.other));
+        server_rig_for_ms(&r, IMAGE_STALLED_MS / 2);
+        conn_resume(client_conn(r.other));
+        for (unsigned n = 0; n < 60; n++) /* so each of them moves */
+            server_rig_step(&r);
+    }
+    conn_pause(client_conn(r.other));
+    CHECK_EQ(mvcc_status(r.server->state.mvcc).image_pins, PLACES);
+    ask_snapshot(r.client, &v);
+    server_rig_until_over(&r, &v);
+    CHECK_EQ(v.code, RPC_OK);
+
+    conn_resume(client_conn(r.other));
+    for (unsigned i = 0; i < PLACES; i++) {
+        server_rig_until_over(&r, &slow[i]);
+        if (slow[i].code == RPC_OK)
+            continue;
+        CHECK_STR(buf_str(&slow[i].text),
+                  "etcdserver: snapshot ended early: it is read too slowly, "
+                  "and others wait for its place");
+        ended++;
+        visit_free(&slow[i]);
+    }
+    CHECK_EQ(ended, 1);
+    visit_free(&v);
+    server_rig_close(&r);
+}
+
 /* Whoever goes lets go of the image; so does a member that stops or crashes. */
 TEST(a_snapshot_may_be_left_at_any_moment)
 {

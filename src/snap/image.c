@@ -6,7 +6,11 @@
 #include "io/worker.h"
 #include "snap/store_feed.h"
 
-enum { CHUNKS = 2, PLAN_ENTRIES = 64 /* between two looks at how much a slice has done */ };
+enum {
+    CHUNKS = 2,
+    PACE_STEP_MS = 1000,
+    PLAN_ENTRIES = 64 /* between two looks at how much a slice has done */
+};
 
 struct chunk {
     uint8_t *at;
@@ -44,6 +48,10 @@ struct image {
     unsigned front, full; /* the chunk being read; and how many have bytes */
     uint64_t moved_ms;    /* when the reader has consumed something, or there was nothing for him */
     uint64_t now_ms;
+
+    uint64_t readable_ms; /* of this minute: there was something for the reader */
+    uint64_t paced;       /* what was consumed when it began */
+    uint64_t pace;        /* consumed in the minute before */
 
     void (*on_more)(void *context);
     void *context;
@@ -212,6 +220,7 @@ struct image *image_cut(const struct image_options *options)
     i->o = *options;
     i->snapshot = raft_snapshot_own(options->snapshot);
     i->now_ms = options->now_ms;
+    i->pace = UINT64_MAX;
     backend_view_open_on_worker(i->o.backend, &i->view);
     i->has_view = true;
     store_feed_init(&i->feed, i->copies, options->revision);
@@ -275,8 +284,30 @@ static void check_reader(struct image *i)
         image_fail(i, "it is not being read");
 }
 
+/* Only the time counts in which the reader could have read; and not that of a member which stood
+ * still itself. */
+static void measure_pace(struct image *i, uint64_t now_ms)
+{
+    uint64_t passed_ms = now_ms - i->now_ms;
+
+    if (i->state != IMAGE_READY || i->full == 0)
+        return;
+    i->readable_ms += passed_ms < PACE_STEP_MS ? passed_ms : PACE_STEP_MS;
+    if (i->readable_ms < IMAGE_PACE_MS)
+        return;
+    i->pace = i->consumed - i->paced;
+    i->paced = i->consumed;
+    i->readable_ms = 0;
+}
+
+uint64_t image_pace(const struct image *i)
+{
+    return i->pace;
+}
+
 void image_some(struct image *i, uint64_t now_ms)
 {
+    measure_pace(i, now_ms);
     i->now_ms = now_ms;
     look_at_work(i);
     if (i->is_closing) {

@@ -86,6 +86,9 @@ const char *image_failure(const struct image *i);
 void image_set_on_more(struct image *i, void (*on_more)(void *context), void *context);
 bool image_peek(struct image *i, struct bytes *out);
 void image_consume(struct image *i, size_t count);
+/* How many bytes the reader took in the last IMAGE_PACE_MS in which there were some for it;
+ * UINT64_MAX before so much time has passed. */
+uint64_t image_pace(const struct image *i);
 /* Are all consumed? */
 bool image_is_over(const struct image *i);
 
