@@ -200,6 +200,8 @@ bool api_take_need(struct api *a, struct api_need *out)
         out->forward = c->forward;
     if (c->need == API_PASSWORD)
         out->password = c->password;
+    if (c->need == API_IMAGE)
+        out->remote = rpc_event_bytes(&c->first, c->first.remote);
     c->base.is_waiting = c->need != API_FORGET;
     if (c->need == API_FORGET)
         a->forgotten = c;

@@ -231,6 +231,7 @@ struct api_need {
     const struct api_change *change; /* CONFIGURE: lives as long as the call */
     struct api_forward forward;      /* FORWARD */
     struct api_password password;    /* PASSWORD */
+    struct bytes remote;             /* IMAGE: where the client is; lives as long as the call */
     uint64_t member;                 /* MOVE_LEADER */
     size_t decoded_bytes;            /* of its request, beside those that came */
 };

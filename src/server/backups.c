@@ -3,12 +3,14 @@
 #include "base/assert.h"
 #include "base/mem.h"
 #include "server/cutting.h"
+#include "server/host.h"
 
 struct backup_request {
     struct list link;
     struct backups *backups;
     struct api_call *call;
     struct cutting_request request;
+    struct buf host;
     bool is_cut;
     struct image *image; /* NULL: not yet, or none was to be had */
 };
@@ -23,6 +25,7 @@ void backups_init(struct backups *b, struct cutting *cutting)
 static void request_free(struct backup_request *r)
 {
     list_remove(&r->link);
+    buf_free(&r->host);
     mem_free(r);
 }
 
@@ -60,6 +63,8 @@ void backups_need(struct backups *b, const struct api_need *need)
 
     assert(need->need == API_IMAGE);
     *r = (struct backup_request){.backups = b, .call = need->call, .request = {.on_cut = was_cut}};
+    host_of_remote(need->remote, &r->host);
+    r->request.host = buf_bytes(&r->host);
     list_init(&r->link);
     list_push_back(&b->asked, &r->link);
     cutting_ask(b->cutting, &r->request);

@@ -86,6 +86,7 @@ static void image_closed(void *context)
     struct cutting_image *i = context;
 
     mvcc_image_unpin(i->mvcc);
+    buf_free(&i->host);
     *i = (struct cutting_image){.cutting = i->cutting};
 }
 
@@ -158,18 +159,63 @@ static struct cutting_image *find_slowest(struct cutting *c)
     return slowest;
 }
 
-/* Does it have to wait until a place is free, which will be soon? If all are taken, and one of them
- * by a slow reader, that one gives way. */
+static size_t count_of_host(const struct cutting *c, struct bytes host)
+{
+    size_t count = 0;
+
+    for (size_t n = 0; n < CUTTING_IMAGES_MAX; n++) {
+        const struct cutting_image *i = &c->images[n];
+        count += i->image && !i->is_for_member && bytes_equal(buf_bytes(&i->host), host);
+    }
+    return count;
+}
+
+/* The newest of the host that has most. */
+static struct cutting_image *find_one_of_most(struct cutting *c, size_t *most)
+{
+    struct cutting_image *found = NULL;
+
+    *most = 0;
+    for (size_t n = 0; n < CUTTING_IMAGES_MAX; n++) {
+        struct cutting_image *i = &c->images[n];
+        if (!i->image || i->is_for_member)
+            continue;
+        size_t count = count_of_host(c, buf_bytes(&i->host));
+        if (!found || count > *most || (count == *most && i->number > found->number))
+            found = i;
+        *most = count > *most ? count : *most;
+    }
+    return found;
+}
+
+/* Which image gives way to this request, and why; NULL: none. */
+static struct cutting_image *find_loser(struct cutting *c, const struct cutting_request *r,
+                                        const char **why)
+{
+    struct cutting_image *loser = find_slowest(c);
+    size_t most;
+
+    *why = "it is read too slowly, and others wait for its place";
+    if (loser)
+        return loser;
+    *why = "its client has others, and somebody else waits for its place";
+    loser = find_one_of_most(c, &most);
+    return most >= count_of_host(c, r->host) + 2 ? loser : NULL;
+}
+
+/* Does it have to wait for a place that will be free soon? If all are taken, one is made free, if
+ * another image has to give way. */
 static bool waits_for_place(struct cutting *c, const struct cutting_request *r)
 {
     if (r->is_for_member || c->is_stopping || find_place(c, false))
         return false;
     if (frees_place(c))
         return true;
-    struct cutting_image *slowest = find_slowest(c);
-    if (slowest)
-        image_fail(slowest->image, "it is read too slowly, and others wait for its place");
-    return slowest != NULL;
+    const char *why;
+    struct cutting_image *loser = find_loser(c, r, &why);
+    if (loser)
+        image_fail(loser->image, why);
+    return loser != NULL;
 }
 
 static bool all_wait_for_places(struct cutting *c)
@@ -238,7 +284,8 @@ static void hand_out(struct cutting *c, struct cutting_request *r, const struct 
         return;
     }
     *place = (struct cutting_image){
-        .cutting = c, .mvcc = state->mvcc, .is_for_member = r->is_for_member};
+        .cutting = c, .mvcc = state->mvcc, .is_for_member = r->is_for_member, .number = c->count};
+    buf_append(&place->host, r->host);
     mvcc_image_pin(state->mvcc);
     o.on_closed = image_closed;
     o.context = place;

@@ -16,6 +16,7 @@
  *     are not read for IMAGE_STALLED_MS, though there is something to be read
  *     are a client's that takes less than IMAGE_PACE_BYTES in IMAGE_PACE_MS, while a compaction
  *         waits, or somebody else for the place: then the slowest of them
+ *     are the newest of a host's that has two more than that of a client who waits for the place
  *     are of a state that was replaced (install.h), INSTALL_OLD_MS later
  *     meet damage in the store, or the member stops
  *
@@ -44,7 +45,8 @@ struct cutting_request { /* embedded in whoever asks; all zeroes with on_cut fil
      * too many images are open. */
     void (*on_cut)(struct cutting_request *r, struct image *image, const char *why);
     bool is_for_member;
-    struct list link; /* cutting's own */
+    struct bytes host; /* of the client; lives until on_cut */
+    struct list link;  /* cutting's own */
 };
 
 /* One that is open. */
@@ -53,6 +55,8 @@ struct cutting_image {
     struct image *image; /* NULL: the place is free */
     struct mvcc *mvcc;   /* that it pins */
     bool is_for_member;
+    struct buf host;
+    uint64_t number;      /* the later it was cut, the higher */
     bool has_said;        /* that it has failed */
     uint64_t replaced_ms; /* when it was noticed that its state is an old one; 0: it is not */
 };

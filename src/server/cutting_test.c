@@ -14,6 +14,7 @@ struct reader {
     struct image *image;
     const char *why; /* there is none */
     struct buf bytes;
+    struct buf reason; /* of the image's failure */
 };
 
 static void on_cut(struct cutting_request *r, struct image *image, const char *why)
@@ -70,6 +71,7 @@ static void free_reader(struct reader *d)
 {
     image_close(d->image);
     buf_free(&d->bytes);
+    buf_free(&d->reason);
 }
 
 static const char *key_of(unsigned n)
@@ -307,13 +309,15 @@ TEST(a_slow_reader_gives_way_to_a_compaction_and_one_of_a_megabit_does_not)
     server_rig_close(&r);
 }
 
-static void close_slow(void *context)
+/* As api does. */
+static void close_failed(void *context)
 {
     struct reader *d = context;
 
     if (image_state(d->image) != IMAGE_FAILED)
         return;
-    CHECK_STR(image_failure(d->image), "it is read too slowly, and others wait for its place");
+    buf_append_str(&d->reason, image_failure(d->image));
+    d->why = buf_str(&d->reason);
     image_close(d->image);
     d->image = NULL;
 }
@@ -337,7 +341,7 @@ TEST(the_slowest_reader_gives_its_place_to_a_newcomer)
 
     for (unsigned second = 0; second < 70; second++) {
         for (unsigned i = 0; i < CLIENTS; i++) {
-            image_set_on_more(d[i].image, close_slow, &d[i]);
+            image_set_on_more(d[i].image, close_failed, &d[i]);
             read_some(&d[i], i == SLOWEST ? 2700 : 5000);
         }
         server_rig_for_ms(&r, 1000);
@@ -348,6 +352,7 @@ TEST(the_slowest_reader_gives_its_place_to_a_newcomer)
     CHECK(newcomer.image);
     for (unsigned i = 0; i < CLIENTS; i++)
         CHECK_EQ(d[i].image != NULL, i != SLOWEST);
+    CHECK_STR(d[SLOWEST].why, "it is read too slowly, and others wait for its place");
     ask(&r, &other); /* and the next of them for the next */
     until_cut(&r, &other);
     CHECK(other.image);
@@ -355,6 +360,45 @@ TEST(the_slowest_reader_gives_its_place_to_a_newcomer)
         free_reader(&d[i]);
     free_reader(&newcomer);
     free_reader(&other);
+    server_rig_close(&r);
+}
+
+/* However fast it reads. Whoever has a place fewer is refused: else the two would change places. */
+TEST(a_host_that_has_all_places_gives_one_to_another)
+{
+    enum { CLIENTS = CUTTING_IMAGES_MAX - CUTTING_MEMBERS_MAX };
+    struct server_rig r;
+    struct reader d[CLIENTS], other[CLIENTS];
+    unsigned got = 0;
+    server_rig_open(&r, NULL);
+    server_rig_start(&r);
+    put_large(&r, 2);
+    for (unsigned i = 0; i < CLIENTS; i++) {
+        ask(&r, &d[i]);
+        d[i].request.host = BYTES("10.0.0.1");
+        until_cut(&r, &d[i]);
+        image_set_on_more(d[i].image, close_failed, &d[i]);
+    }
+
+    for (; got < CLIENTS; got++) {
+        ask(&r, &other[got]);
+        other[got].request.host = BYTES("10.0.0.2");
+        until_cut(&r, &other[got]);
+        if (!other[got].image)
+            break;
+        CHECK(!d[CLIENTS - 1 - got].image); /* the newest of them */
+        CHECK_STR(d[CLIENTS - 1 - got].why,
+                  "its client has others, and somebody else waits for its place");
+    }
+
+    CHECK_EQ(got, CLIENTS / 2);
+    CHECK_STR(other[got].why, "too many images are open");
+    for (unsigned i = 0; i < CLIENTS; i++) {
+        CHECK_EQ(d[i].image != NULL, i < CLIENTS / 2);
+        free_reader(&d[i]);
+    }
+    for (unsigned i = 0; i < got; i++)
+        free_reader(&other[i]);
     server_rig_close(&r);
 }
 

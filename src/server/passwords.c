@@ -3,7 +3,7 @@
 #include "base/assert.h"
 #include "base/mem.h"
 #include "io/entropy.h"
-#include "io/net.h"
+#include "server/host.h"
 
 /* Where questions come from: an address, whose members are its connections, or a connection, whose
  * members are questions. */
@@ -251,25 +251,6 @@ static void refuse(struct password_question *q)
     list_push_back(&q->lane->passwords->done, &q->link);
 }
 
-/* Without the port, which is another one with every connection; and of an IPv6 address the network
- * alone, of whose 2^64 addresses anybody may use as many as he likes. */
-static void name_address(struct bytes remote, struct buf *out)
-{
-    char text[NET_TEXT_MAX] = {0};
-    struct net_address address;
-    size_t len = remote.len;
-
-    if (len < sizeof(text) && len > 0)
-        memcpy(text, remote.at, len);
-    if (net_address_parse(text, &address) == ERR_OK && address.family == NET_IP6) {
-        buf_append(out, bytes_of(address.ip, sizeof(address.ip) / 2));
-        return;
-    }
-    while (len > 0 && remote.at[len - 1] != ':')
-        len--;
-    buf_append(out, bytes_of(remote.at, len > 0 ? len - 1 : remote.len));
-}
-
 /* Of several the last in line: it came last, or had its turn last. */
 static struct source *largest_source(const struct list *sources)
 {
@@ -352,7 +333,7 @@ void passwords_need(struct passwords *p, const struct api_need *need)
     struct buf name = {0};
     assert(need->need == API_PASSWORD);
 
-    name_address(need->password.remote, &name);
+    host_of_remote(need->password.remote, &name);
     if (find_place(q->lane, buf_bytes(&name), need->password.remote)) {
         question_fill(q, &need->password);
         wait_in_line(q, buf_bytes(&name), need->password.remote);

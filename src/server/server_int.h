@@ -35,6 +35,7 @@
  *     own_image.h       such an image made by the member itself, for tests
  *     cutting.h         images of the state, for other members and for backups
  *     backups.h         backups
+ *     host.h            where a client is, for passwords and backups
  *     auto_compaction.h history that is compacted without anybody's asking
  *     sending.h         members that are behind the log are sent one
  *     housekeeping.h    what is due from time to time
