@@ -517,9 +517,10 @@ TEST(half_handshakes_end_and_nobody_else_is_affected)
     peer_stop(&p); /* now it has said all */
 
     CHECK_EQ(load.failed, 0);
-    CHECK_EQ(peer_said(&p, "\"error\":\"i/o timeout\"") +
-                 peer_said(&p, "tls: too many handshakes are under way"),
-             count);
+    unsigned told = peer_said(&p, "\"error\":\"i/o timeout\"") +
+                    peer_said(&p, "tls: too many handshakes are under way");
+    CHECK(told >= LOG_SAMPLE_EACH); /* not of all, if many end in the same second */
+    CHECK(told <= count);
     CHECK(count > TLS_HANDSHAKES_MAX ||
           peer_said(&p, "tls: too many handshakes are under way") == 0);
     if (most > memory + (size_t)count * 5 * KIB + 8 * MIB && peer_memory_counts())
