@@ -2,7 +2,8 @@
  * cleat: the daemon.
  *
  * Reads the flags, opens the log and the world, and runs a server in it until it is told to stop:
- * SIGTERM or SIGINT once for a graceful end, a second time for an immediate one.
+ * SIGTERM or SIGINT once for a graceful end, a second time for an immediate one. Of the other
+ * signals it ignores those that etcd ignores.
  */
 #include "base/assert.h"
 #include "base/buf.h"
@@ -231,6 +232,26 @@ static void turn(void *context)
         loop_stop(d.loop);
 }
 
+/*
+ * Operators' scripts send a signal to "have the log reopened" or "dump the state", and timers and
+ * limits of the system send others. What the system does by default is to end the process; Go's
+ * runtime ignores these, and so etcd does. Where somebody has taken one for himself already, as
+ * profilers that are loaded with the program do, it is his.
+ */
+static void ignore_signals(void)
+{
+    static const int ignored[] = {SIGUSR1,   SIGUSR2, SIGALRM, SIGXCPU, SIGXFSZ,
+                                  SIGVTALRM, SIGPROF, SIGIO,   SIGPWR};
+    size_t count = ARRAY_LEN(ignored);
+    struct sigaction now;
+
+    for (size_t i = 0; i < count + (size_t)(SIGRTMAX - SIGRTMIN); i++) {
+        int number = i < count ? ignored[i] : SIGRTMIN + 1 + (int)(i - count);
+        if (sigaction(number, NULL, &now) == 0 && now.sa_handler == SIG_DFL)
+            signal(number, SIG_IGN);
+    }
+}
+
 static enum err watch_signals(void)
 {
     d.terminate = (struct loop_signal){.number = SIGTERM, .on_signal = on_signal};
@@ -403,6 +424,7 @@ int main(int argc, char **argv)
                                              (const char *const *)environ, &d.config, &why);
     int status = 1;
 
+    ignore_signals();
     switch (result) {
     case CONFIG_HELP:
         tell(config_usage, stderr, 0);

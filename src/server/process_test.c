@@ -3,6 +3,7 @@
 #include "harness/peer_test.h"
 #include "harness/test.h"
 #include "interop/caller_test.h"
+#include "interop/raw_http_test.h"
 #include "io/clock.h"
 
 #include <signal.h>
@@ -10,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <sys/wait.h>
@@ -346,6 +348,99 @@ TEST(a_second_signal_of_either_kind_is_the_end_at_once)
     ask_wait(&all);
     ask_free(&all);
     close_process(&p);
+}
+
+/* --- other signals --- */
+
+enum signal_effect { LIVES, STOPS, ENDS, LEFT_OUT };
+
+/* What a signal does to etcd. Left out are those that end it in order, which have tests of their
+ * own, those of faults, which end any program, and those of terminals, which stop a program only if
+ * it has one; the C library keeps 32 and 33 for itself. */
+static enum signal_effect effect_of(int signal)
+{
+    switch (signal) {
+    case SIGKILL:
+    case SIGINT:
+    case SIGTERM:
+    case SIGILL:
+    case SIGTRAP:
+    case SIGABRT:
+    case SIGBUS:
+    case SIGFPE:
+    case SIGSEGV:
+    case SIGSTKFLT:
+    case SIGSYS:
+    case SIGTSTP:
+    case SIGTTIN:
+    case SIGTTOU:
+    case 32:
+    case 33:
+        return LEFT_OUT;
+    case SIGHUP:
+    case SIGQUIT:
+    case 34:
+        return ENDS;
+    case SIGSTOP:
+        return STOPS;
+    default:
+        return LIVES;
+    }
+}
+
+/* A process takes its signals before it does anything else: one that answers has outlived them. */
+static void check_effect(struct peer *p, int signal, enum signal_effect want)
+{
+    int status;
+
+    CHECK_EQ(kill(p->pid, signal), 0);
+    if (want == STOPS) {
+        CHECK_EQ(waitpid(p->pid, &status, WUNTRACED), p->pid);
+        CHECK(WIFSTOPPED(status));
+        CHECK_EQ(kill(p->pid, SIGCONT), 0);
+    }
+    if (want == ENDS) {
+        status = wait_for(p);
+        CHECK(!WIFEXITED(status) || WEXITSTATUS(status) != 0);
+        peer_start(p, "");
+        return;
+    }
+    const char *answer =
+        raw_http(&p->arena, peer_port(p), BYTES("GET /version HTTP/1.1\r\nHost: x\r\n\r\n"));
+    if (strncmp(answer, "HTTP/1.1 200", 12) != 0)
+        test_fail(__FILE__, __LINE__, "after signal %d it says: %s", signal, answer);
+}
+
+static void check_signals(struct peer *p)
+{
+    struct rlimit no_core = {0};
+
+    CHECK_EQ(setrlimit(RLIMIT_CORE, &no_core), 0);
+    peer_start(p, "");
+    for (int signal = 1; signal <= SIGRTMAX; signal++) {
+        enum signal_effect effect = effect_of(signal);
+        if (effect != LEFT_OUT)
+            check_effect(p, signal, effect);
+    }
+    peer_stop(p);
+    peer_close(p);
+}
+
+/* Hooks that rotate logs, timers, terminals and limits send more signals than two. */
+TEST(signals_that_etcd_outlives_are_outlived)
+{
+    struct peer ours;
+    peer_open_ours(&ours, path_of("ours"));
+
+    check_signals(&ours);
+}
+
+TEST(etcd_does_with_each_signal_what_this_table_says)
+{
+    struct peer etcd;
+    peer_open(&etcd, path_of("etcd"));
+
+    check_signals(&etcd);
 }
 
 /* --- the log --- */
