@@ -89,8 +89,9 @@ static void respond(struct api *a, uint64_t rpc, const struct probing *p, enum r
         log_error(a->o.logger, "Health check error", LOG_STR("path", probe_names[p->probe]),
                   LOG_BYTES("reason", buf_bytes(out)), LOG_U64("status-code", 503));
     buf_append_str(out, is_well ? "ok\n" : "\n");
-    rpc_line_http_reply(a->o.line, rpc, is_well ? 200 : 503, "text/plain; charset=utf-8",
-                        buf_bytes(out));
+    rpc_line_http_reply_with(a->o.line, rpc, is_well ? 200 : 503, "text/plain; charset=utf-8",
+                             is_well ? BYTES("X-Content-Type-Options:nosniff\n") : BYTES(""),
+                             buf_bytes(out)); /* a 503 has that field as all errors have it */
 }
 
 static void finish(struct call *c, enum result read)

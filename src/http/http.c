@@ -81,20 +81,23 @@ static bool may_read(const struct http_conn *c)
            ((c->in != HTTP_IN_MESSAGE && c->in != HTTP_IN_SWITCHED) || c->unconsumed < c->window);
 }
 
+/* As Go's server does it. */
 static void write_error(struct http_conn *c)
 {
-    struct buf *out = wire_buf(c->wire);
-    struct buf text = {0};
+    const struct http1_reader *r = &c->reader;
+    struct buf *out = wire_buf(c->wire), text = {0};
 
-    buf_printf(&text, "%u %s", c->reader.bad_status, http1_reason(c->reader.bad_status));
-    http1_write_status_line(out, c->reader.bad_status);
+    buf_printf(&text, "%u %s", r->bad_status, http1_reason(r->bad_status));
+    if (r->detail)
+        buf_printf(&text, ": %s", r->detail);
+    buf_printf(out, "HTTP/1.1 %s\r\n", buf_str(&text));
     http1_write_field(out, "Content-Type", BYTES("text/plain; charset=utf-8"));
-    http1_write_field(out, "X-Content-Type-Options", BYTES("nosniff"));
-    http1_write_date(out, clock_wall_ns(c->clock));
-    http1_write_length(out, text.len);
     http1_write_field(out, "Connection", BYTES("close"));
     http1_write_head_end(out);
-    buf_append(out, buf_bytes(&text));
+    if (r->bad_status == 501)
+        buf_append_str(out, "Unsupported transfer encoding");
+    else
+        buf_append(out, buf_bytes(&text));
     buf_free(&text);
 }
 
@@ -163,15 +166,26 @@ static void say_continue(struct http_conn *c)
 {
     struct buf *out = wire_buf(c->wire);
 
-    http1_write_status_line(out, 100);
+    http1_write_status_line(out, false, 100);
     http1_write_head_end(out);
     c->said_continue = true;
+}
+
+static bool is_head(const struct http_conn *c)
+{
+    return bytes_equal(c->reader.verb, BYTES("HEAD"));
 }
 
 static void request_head(struct http_conn *c)
 {
     c->in = HTTP_IN_MESSAGE;
     c->last = !c->reader.keep_alive;
+    if (c->reader.expects_other) {
+        http_respond(c, 417,
+                     &(struct http_message_options){.close = true, .no_length = is_head(c)});
+        http_finish(c);
+        return;
+    }
     c->on->on_head(c);
     if (!c->on || c->in != HTTP_IN_MESSAGE)
         return;
@@ -468,7 +482,7 @@ void http_continue(struct http_conn *c)
 
 static bool has_no_body(const struct http_conn *c, unsigned status)
 {
-    return bytes_equal(c->reader.verb, BYTES("HEAD")) || status == 204 || status == 304;
+    return is_head(c) || status == 204 || status == 304;
 }
 
 /* Will so much of the request never be read that a new connection is cheaper? And a client that was
@@ -477,7 +491,8 @@ static bool is_too_much_left(const struct http_conn *c)
 {
     if (c->in != HTTP_IN_MESSAGE || c->reader.part == HTTP1_AT_END)
         return false;
-    return c->reader.left > HTTP_DISCARD_BYTES || (c->reader.expects_continue && !c->said_continue);
+    return c->reader.left > HTTP_DISCARD_BYTES || c->reader.expects_other ||
+           (c->reader.expects_continue && !c->said_continue);
 }
 
 void http_respond(struct http_conn *c, unsigned status, const struct http_message_options *o)
@@ -491,17 +506,15 @@ void http_respond(struct http_conn *c, unsigned status, const struct http_messag
     assert(status >= 200);
 
     c->last |= o->close || is_too_much_left(c);
-    http1_write_status_line(out, status);
+    http1_write_status_line(out, c->reader.is_1_0, status);
     write_fields(c, o);
     http1_write_date(out, clock_wall_ns(c->clock));
     if (status != 204 && status != 304)
         c->out = write_framing(c, o);
     if (no_body)
         c->out = HTTP_OUT_NO_BODY;
-    if (c->last)
-        http1_write_field(out, "Connection", BYTES("close"));
-    else if (c->reader.is_1_0)
-        http1_write_field(out, "Connection", BYTES("keep-alive"));
+    if (c->last != c->reader.is_1_0) /* what is not usual is said */
+        http1_write_field(out, "Connection", c->last ? BYTES("close") : BYTES("keep-alive"));
     http1_write_head_end(out);
 }
 
@@ -515,7 +528,7 @@ void http_switch(struct http_conn *c, const char *protocol, const struct http1_f
     assert(c->in == HTTP_IN_WHOLE);
     assert(c->reading); /* so that what came behind the request is shown in its turn */
 
-    http1_write_status_line(out, 101);
+    http1_write_status_line(out, false, 101);
     http1_write_field(out, "Upgrade", bytes_of_str(protocol));
     http1_write_field(out, "Connection", BYTES("Upgrade"));
     write_fields(c, &(struct http_message_options){.fields = fields, .field_count = field_count});

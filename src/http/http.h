@@ -31,7 +31,8 @@
  * Promises   1. Memory: a head of HTTP1_HEAD_BYTES_MAX, HTTP_AHEAD_BYTES and one read of the socket
  *               that came too early, and what is sent beyond credit: one piece.
  *            2. on_head, on_body, on_end, on_over come in this order, each as often as drawn; none
- *               after on_broken or http_close. on_over is the last of an exchange.
+ *               after on_broken or http_close. on_over is the last of an exchange, and the only
+ *               one if the request expects what nobody knows (417).
  *            3. Whatever the other end sends, what we write is well-formed, and a response follows
  *               its own request and no other.
  * Not here   What requests mean; time limits; whom to connect to. Trailers are dropped. Content
@@ -148,7 +149,8 @@ struct http_message_options {
     size_t field_count;
     uint64_t length;  /* of the body, or HTTP_CHUNKED */
     bool close;       /* the connection is not to be kept after it */
-    bool no_length;   /* a request without a body, such as a GET, says nothing of one */
+    bool no_length;   /* a request without a body, such as a GET, says nothing of one; nor does a
+                       * response of Go's to a HEAD, if it has none */
     bool is_expected; /* a request: its body waits for "100 Continue", or for http_continue */
 };
 

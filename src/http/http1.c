@@ -32,9 +32,23 @@ static bool is_visible(uint8_t c)
     return c > ' ' && c < 0x7f;
 }
 
+/* Go takes these in a field "Host". */
 static bool is_host(uint8_t c)
 {
-    return is_visible(c) && !strchr("@?#\\", c);
+    return is_digit(c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
+           (c && strchr("!$%&'()*+,-.:;=[]_~", c));
+}
+
+/* And these in front of a path. */
+static bool is_authority(uint8_t c)
+{
+    return c >= 0x80 || (c != '%' && is_host(c)) || (c && strchr("<>\"@", c));
+}
+
+/* In a target; what is not ASCII is Go's to take as well. */
+static bool is_target(uint8_t c)
+{
+    return c > ' ' && c != 0x7f;
 }
 
 static bool all_are(struct bytes text, bool (*is)(uint8_t c))
@@ -99,6 +113,13 @@ static enum http1_found bad(struct http1_reader *r, unsigned status, const char 
     return HTTP1_BAD;
 }
 
+/* And the other end is told why, as by Go's server. */
+static enum http1_found bad_since(struct http1_reader *r, unsigned status, const char *why)
+{
+    r->detail = why;
+    return bad(r, status, why);
+}
+
 struct bytes http1_field(const struct http1_reader *r, const char *name, bool *found)
 {
     for (size_t i = 0; i < r->field_count; i++) {
@@ -129,34 +150,118 @@ static bool any_lists(const struct http1_reader *r, const char *name, const char
     return false;
 }
 
-static bool parse_version(struct http1_reader *r, struct bytes text)
-{
-    r->is_1_0 = bytes_equal(text, BYTES("HTTP/1.0"));
-    return r->is_1_0 || bytes_equal(text, BYTES("HTTP/1.1"));
-}
-
 static bool looks_like_version(struct bytes text)
 {
     return text.len == 8 && bytes_starts_with(text, BYTES("HTTP/")) && is_digit(text.at[5]) &&
            text.at[6] == '.' && is_digit(text.at[7]);
 }
 
-/* How a proxy is asked, "http://host/path", which servers take as well (RFC 9112, 3.2.2): cuts off
- * what is before the path, and returns the host that it names. */
-static struct bytes cut_host(struct bytes *target)
+/* A minor version that nobody has heard of is one that can be spoken to in 1.1. */
+static bool parse_version(struct http1_reader *r, struct bytes text)
 {
-    static const char *const schemes[] = {"http://", "https://"};
+    r->is_1_0 = bytes_equal(text, BYTES("HTTP/1.0"));
+    return looks_like_version(text) && text.at[5] == '1';
+}
 
-    for (size_t i = 0; i < ARRAY_LEN(schemes); i++) {
-        size_t len = strlen(schemes[i]);
-        if (target->len <= len || !same_word(bytes_of(target->at, len), schemes[i]))
-            continue;
-        struct bytes rest = bytes_of(target->at + len, target->len - len);
-        struct bytes host = cut_at(&rest, '/');
-        *target = bytes_of(host.at + host.len, target->len - len - host.len);
-        return host;
+/* A number or nothing behind the colon, if there is one. With more of them, the first counts for
+ * http and https, as Go has it, and the last for others. */
+static bool is_port_fine(struct bytes host, bool is_strict)
+{
+    const uint8_t *colon = host.len == 0 ? NULL
+                           : is_strict   ? memchr(host.at, ':', host.len)
+                                         : memrchr(host.at, ':', host.len);
+
+    return !colon ||
+           all_are(bytes_of(colon + 1, host.len - (size_t)(colon + 1 - host.at)), is_digit);
+}
+
+static bool is_address(uint8_t c)
+{
+    return text_hex_value(c) >= 0 || c == ':' || c == '.';
+}
+
+/* "host:port", or an address in brackets in its place. */
+static bool is_host_fine(struct bytes host, bool is_strict)
+{
+    const uint8_t *end = host.len > 0 ? memrchr(host.at, ']', host.len) : NULL;
+
+    if (host.len == 0 || host.at[0] != '[')
+        return host.len == 0 || (!memchr(host.at, '[', host.len) && is_port_fine(host, is_strict));
+    if (!end)
+        return false;
+    struct bytes address = bytes_of(host.at + 1, (size_t)(end - host.at) - 1);
+    struct bytes behind = bytes_of(end + 1, host.len - (size_t)(end + 1 - host.at));
+    return memchr(address.at, ':', address.len) && all_are(address, is_address) &&
+           (behind.len == 0 || behind.at[0] == ':') && is_port_fine(behind, true);
+}
+
+/* The bytes in front of the colon, if they are a scheme's name; otherwise nothing. */
+static struct bytes scheme_of(struct bytes target)
+{
+    for (size_t i = 0; i < target.len; i++) {
+        uint8_t c = target.at[i], lower = c | 0x20;
+        bool is_letter = lower >= 'a' && lower <= 'z';
+        if (c == ':')
+            return bytes_of(target.at, i);
+        if (!is_letter && (i == 0 || !(is_digit(c) || c == '+' || c == '-' || c == '.')))
+            break;
     }
-    return bytes_of(NULL, 0);
+    return bytes_of(target.at, 0);
+}
+
+/* What is in front of the path and the query. */
+static struct bytes cut_authority(struct bytes *target)
+{
+    size_t len = 0;
+
+    while (len < target->len && target->at[len] != '/' && target->at[len] != '?')
+        len++;
+    struct bytes authority = bytes_of(target->at, len);
+    *target = bytes_of(target->at + len, target->len - len);
+    return authority;
+}
+
+/*
+ * How a proxy is asked, "http://host/path", which servers take as well (RFC 9112, 3.2.2), and
+ * "host:port" with CONNECT: cuts off what is before the path, which may then be empty. False if
+ * there is anything else.
+ */
+static bool cut_host(struct http1_reader *r)
+{
+    struct bytes *target = &r->target;
+    struct bytes scheme = scheme_of(*target);
+    bool is_web = same_word(scheme, "http") || same_word(scheme, "https");
+
+    if (target->len == 0 || target->at[0] == '/' || bytes_equal(*target, BYTES("*")))
+        return target->len > 0;
+    if (bytes_equal(r->verb, BYTES("CONNECT"))) {
+        is_web = true;
+    } else {
+        if (scheme.len == 0)
+            return false;
+        *target = bytes_of(target->at + scheme.len + 1, target->len - scheme.len - 1);
+        if (!bytes_starts_with(*target, BYTES("//")))
+            return target->len > 0 && target->at[0] == '/'; /* "http:/path" names no host */
+        *target = bytes_of(target->at + 2, target->len - 2);
+    }
+    struct bytes host = cut_authority(target);
+    const uint8_t *at = host.len > 0 ? memrchr(host.at, '@', host.len) : NULL;
+    if (!all_are(host, is_authority))
+        return false;
+    if (at) /* a user's name and password are nobody's here */
+        host = bytes_of(at + 1, host.len - (size_t)(at + 1 - host.at));
+    r->host = host;
+    return is_host_fine(host, is_web);
+}
+
+/* In the path each % stands before two digits; what a query has is its reader's matter. */
+static bool is_path_fine(struct bytes target)
+{
+    for (size_t i = 0; i < target.len && target.at[i] != '?'; i++)
+        if (target.at[i] == '%' && (target.len - i < 3 || text_hex_value(target.at[i + 1]) < 0 ||
+                                    text_hex_value(target.at[i + 2]) < 0))
+            return false;
+    return true;
 }
 
 static enum http1_found parse_request_line(struct http1_reader *r, struct bytes line)
@@ -167,16 +272,14 @@ static enum http1_found parse_request_line(struct http1_reader *r, struct bytes 
         return bad(r, 400, "malformed verb");
     if (!looks_like_version(line))
         return bad(r, 400, "malformed request line");
-    r->host = cut_host(&r->target);
-    if (r->target.len == 0 || !all_are(r->target, is_visible) || !all_are(r->host, is_host) ||
-        (r->target.at[0] != '/' && !bytes_equal(r->target, BYTES("*"))))
+    if (!all_are(r->target, is_target) || !cut_host(r) || !is_path_fine(r->target))
         return bad(r, 400, "malformed target");
     /* How HTTP/2 begins, and gRPC with it: Go's server takes it for a request that its handlers
      * then find to be none. */
     if (bytes_equal(r->verb, BYTES("PRI")) && bytes_equal(line, BYTES("HTTP/2.0")))
         return bad(r, 400, "HTTP/2 is not spoken here");
     if (!parse_version(r, line))
-        return bad(r, 505, "unsupported version");
+        return bad_since(r, 505, "unsupported protocol version");
     return HTTP1_HEAD;
 }
 
@@ -205,14 +308,28 @@ static enum http1_found parse_field(struct http1_reader *r, struct bytes line)
         return bad(r, 400, "a field without a colon");
     struct bytes name = bytes_of(line.at, (size_t)(colon - line.at));
     struct bytes value = trim(bytes_of(colon + 1, line.len - name.len - 1));
-    if (name.len == 0 || !all_are(name, is_token))
-        return bad(r, 400, "malformed field name");
+    if (name.len == 0)
+        return bad(r, 400, "a field without a name");
+    if (!all_are(name, is_token))
+        return bad_since(r, 400, "invalid header name");
     if (!all_are(value, is_value))
         return bad(r, 400, "malformed field value");
     if (r->field_count == HTTP1_FIELDS_MAX)
         return bad(r, 431, "too many fields");
     r->fields[r->field_count++] = (struct http1_field){name, value};
     return HTTP1_HEAD;
+}
+
+/* Do all fields of this name say the same? */
+static bool are_all_alike(const struct http1_reader *r, const char *name)
+{
+    bool found;
+    struct bytes first = http1_field(r, name, &found);
+
+    for (size_t i = 0; i < r->field_count; i++)
+        if (same_word(r->fields[i].name, name) && !bytes_equal(r->fields[i].value, first))
+            return false;
+    return true;
 }
 
 /* How long the body is, by the rules of RFC 9112 section 6.3, leaving out what it merely permits.
@@ -223,13 +340,14 @@ static enum http1_found find_body(struct http1_reader *r)
     size_t codings = count_fields(r, "Transfer-Encoding");
     bool found;
 
+    if (codings > 1 ||
+        (codings > 0 &&
+         (r->is_1_0 || !same_word(http1_field(r, "Transfer-Encoding", &found), "chunked"))))
+        return bad(r, 501, "unsupported transfer coding");
     /* A proxy in front of us might take the other of two, and let through as a body what we then
      * read as the next request. */
-    if (lengths > 1 || codings > 1 || (lengths > 0 && codings > 0))
+    if (lengths > 0 && (codings > 0 || !are_all_alike(r, "Content-Length")))
         return bad(r, 400, "more than one length");
-    if (codings > 0 &&
-        (r->is_1_0 || !same_word(http1_field(r, "Transfer-Encoding", &found), "chunked")))
-        return bad(r, 501, "unsupported transfer coding");
     if (lengths > 0 &&
         text_read_number(http1_field(r, "Content-Length", &found), INT64_MAX, &r->length) != ERR_OK)
         return bad(r, 400, "malformed length");
@@ -251,30 +369,57 @@ static enum http1_found find_body(struct http1_reader *r)
     return HTTP1_HEAD;
 }
 
+/* Who is asked for? In 1.1 every request says so, but for one that names a tunnel's end. */
+static enum http1_found check_host(struct http1_reader *r)
+{
+    size_t hosts = count_fields(r, "Host");
+    bool found;
+
+    if (hosts > 1)
+        return bad(r, 400, "too many Host headers");
+    if (hosts == 0 && !r->is_1_0 && !bytes_equal(r->verb, BYTES("CONNECT")))
+        return bad_since(r, 400, "missing required Host header");
+    if (!all_are(http1_field(r, "Host", &found), is_host))
+        return bad_since(r, 400, "malformed Host header");
+    for (size_t i = 0; i < r->field_count && r->host.len > 0; i++)
+        if (same_word(r->fields[i].name, "Host"))
+            r->fields[i].value = r->host;
+    return HTTP1_HEAD;
+}
+
+static void find_expectation(struct http1_reader *r)
+{
+    bool found;
+    struct bytes expected = http1_field(r, "Expect", &found);
+
+    if (http1_lists(expected, "100-continue"))
+        r->expects_continue = !r->is_1_0;
+    else
+        r->expects_other = expected.len > 0;
+}
+
+/* A line ends in CR LF or, as Go and RFC 9112 (2.2) have it, in LF. The last one is empty. */
 static enum http1_found parse_head(struct http1_reader *r)
 {
-    struct bytes rest = bytes_of(r->head.at, r->head.len - 2); /* without the empty line */
+    struct bytes rest = buf_bytes(&r->head);
 
-    for (bool first = true; rest.len > 0; first = false) {
+    for (bool first = true;; first = false) {
         struct bytes line = cut_at(&rest, '\n');
-        if (line.len == 0 || line.at[line.len - 1] != '\r')
-            return bad(r, 400, "a line that does not end in CR LF");
-        line.len--;
+        if (line.len > 0 && line.at[line.len - 1] == '\r')
+            line.len--;
+        if (line.len == 0)
+            break;
         enum http1_found found = !first                     ? parse_field(r, line)
                                  : r->kind == HTTP1_REQUEST ? parse_request_line(r, line)
                                                             : parse_status_line(r, line);
         if (found == HTTP1_BAD)
             return found;
     }
-    if (r->kind == HTTP1_REQUEST && count_fields(r, "Host") != 1 &&
-        !(r->is_1_0 && count_fields(r, "Host") == 0))
-        return bad(r, 400, "missing or repeated host");
-    for (size_t i = 0; i < r->field_count && r->host.len > 0; i++)
-        if (same_word(r->fields[i].name, "Host"))
-            r->fields[i].value = r->host;
+    if (r->kind == HTTP1_REQUEST && check_host(r) == HTTP1_BAD)
+        return HTTP1_BAD;
     r->keep_alive =
         r->is_1_0 ? any_lists(r, "Connection", "keep-alive") : !any_lists(r, "Connection", "close");
-    r->expects_continue = !r->is_1_0 && any_lists(r, "Expect", "100-continue");
+    find_expectation(r);
     return find_body(r);
 }
 
@@ -295,25 +440,39 @@ static bool can_begin_head(const struct http1_reader *r)
     return len <= HTTP1_VERB_MAX;
 }
 
+/* Behind the empty line that ends the head, which was sought before `from`; 0: it is not there. */
+static size_t find_head_end(struct bytes head, size_t from)
+{
+    const uint8_t *at = head.at + from, *end = head.at + head.len;
+
+    while (at < end && (at = memchr(at, '\n', (size_t)(end - at)))) {
+        at++;
+        size_t cr = at < end && *at == '\r';
+        if ((size_t)(end - at) > cr && at[cr] == '\n')
+            return (size_t)(at + cr + 1 - head.at);
+    }
+    return 0;
+}
+
 static enum http1_found read_head(struct http1_reader *r, struct bytes *in)
 {
     size_t before = r->head.len;
     size_t fits = HTTP1_HEAD_BYTES_MAX - before;
     size_t taken = in->len < fits ? in->len : fits;
-    size_t search = before < 3 ? 0 : before - 3; /* the end may have come in pieces */
+    size_t search = before < 2 ? 0 : before - 2; /* the end may have come in pieces */
 
     if (taken == 0)
         return HTTP1_MORE;
     buf_append(&r->head, bytes_of(in->at, taken));
-    const uint8_t *end = memmem(r->head.at + search, r->head.len - search, "\r\n\r\n", 4);
-    if (end) {
-        r->head.len = (size_t)(end + 4 - r->head.at);
+    size_t end = find_head_end(buf_bytes(&r->head), search);
+    if (end > 0) {
+        r->head.len = end;
         taken = r->head.len - before;
     }
     *in = bytes_of(in->at + taken, in->len - taken);
     if (!can_begin_head(r))
         return bad(r, r->kind == HTTP1_REQUEST ? 400 : 502, "not HTTP");
-    if (end)
+    if (end > 0)
         return parse_head(r);
     if (r->head.len == HTTP1_HEAD_BYTES_MAX)
         return bad(r, 431, "the head is too large");
@@ -486,6 +645,8 @@ const char *http1_reason(unsigned status)
         return "OK";
     case 204:
         return "No Content";
+    case 307:
+        return "Temporary Redirect";
     case 400:
         return "Bad Request";
     case 401:
@@ -506,6 +667,8 @@ const char *http1_reason(unsigned status)
         return "Precondition Failed";
     case 413:
         return "Request Entity Too Large";
+    case 417:
+        return "Expectation Failed";
     case 421:
         return "Misdirected Request";
     case 429:
@@ -529,16 +692,11 @@ const char *http1_reason(unsigned status)
     }
 }
 
-static bool is_target(uint8_t c)
-{
-    return is_visible(c);
-}
-
 void http1_write_request_line(struct buf *out, const char *verb, struct bytes target)
 {
     assert(all_are(bytes_of_str(verb), is_token));
     assert(target.len > 0);
-    assert(all_are(target, is_target));
+    assert(all_are(target, is_visible));
 
     buf_append_str(out, verb);
     buf_append_byte(out, ' ');
@@ -546,12 +704,12 @@ void http1_write_request_line(struct buf *out, const char *verb, struct bytes ta
     buf_append_str(out, " HTTP/1.1\r\n");
 }
 
-void http1_write_status_line(struct buf *out, unsigned status)
+void http1_write_status_line(struct buf *out, bool is_1_0, unsigned status)
 {
     assert(status >= 100);
     assert(status <= 999);
 
-    buf_printf(out, "HTTP/1.1 %u %s\r\n", status, http1_reason(status));
+    buf_printf(out, "HTTP/1.%d %u %s\r\n", !is_1_0, status, http1_reason(status));
 }
 
 void http1_write_field(struct buf *out, const char *name, struct bytes value)

@@ -2,10 +2,10 @@
  * http1: HTTP/1.1 as bytes, and nothing else. Requests and responses, read and written.
  *
  * The reader is strict, because two readers that disagree about where a message ends are how
- * requests are smuggled: lines end in CR LF, a field name touches its colon, no line is folded, a
- * length is digits alone and given once, and a message with both a length and chunks is refused. It
- * keeps the head (at most HTTP1_HEAD_BYTES_MAX) and nothing of the body, whose pieces it shows as
- * they pass.
+ * requests are smuggled: a field name touches its colon, no line is folded, a length is digits
+ * alone and, if given twice, the same, chunks' lines end in CR LF (those of a head may end in LF
+ * alone, as Go reads them), and a message with both a length and chunks is refused. It keeps the
+ * head (at most HTTP1_HEAD_BYTES_MAX) and nothing of the body, whose pieces it shows as they pass.
  *
  *     start --> head --+--> length: n bytes ------------------+--> end
  *                      +--> chunks: size, data ... trailers --+
@@ -47,7 +47,8 @@ struct http1_reader {
 
     /* The head, from HTTP1_HEAD until http1_next. */
     struct bytes verb, target; /* of a request */
-    struct bytes host;         /* that the target named, if any: it has replaced the field's */
+    struct bytes host;         /* that the target named, if any: it has replaced the field's, */
+                               /* and the target begins behind it, or is empty */
     unsigned status;           /* of a response */
     struct bytes reason;
     struct http1_field fields[HTTP1_FIELDS_MAX];
@@ -55,13 +56,15 @@ struct http1_reader {
     bool is_1_0;
     bool keep_alive;       /* the other end expects the connection to live on */
     bool expects_continue; /* it waits for "100 Continue" before it sends the body */
+    bool expects_other;    /* it waits for something that nobody knows */
     bool no_body;          /* set by the owner before reading the answer to a HEAD */
     bool has_length;
     uint64_t length;
 
-    /* HTTP1_BAD: what to answer, and a few words for the log. */
+    /* HTTP1_BAD: what to answer, a few words for the log, and those that belong into the answer
+     * (NULL: none). */
     unsigned bad_status;
-    const char *why;
+    const char *why, *detail;
 
     /* The reader's own. */
     enum http1_part part;
@@ -101,7 +104,7 @@ bool http1_lists(struct bytes list, const char *word);
 const char *http1_reason(unsigned status);
 
 void http1_write_request_line(struct buf *out, const char *verb, struct bytes target);
-void http1_write_status_line(struct buf *out, unsigned status);
+void http1_write_status_line(struct buf *out, bool is_1_0, unsigned status);
 void http1_write_field(struct buf *out, const char *name, struct bytes value);
 void http1_write_length(struct buf *out, uint64_t length);
 void http1_write_date(struct buf *out, uint64_t wall_ns);

@@ -10,6 +10,14 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
+static bool is_writable(struct bytes target)
+{
+    for (size_t i = 0; i < target.len; i++)
+        if (target.at[i] >= 0x80)
+            return false;
+    return target.len > 0 && target.at[0] != '?';
+}
+
 /* What was read, in a form that can be compared. */
 static void append_head(const struct http1_reader *r, struct buf *out)
 {
@@ -32,14 +40,14 @@ static void write_again(const struct http1_reader *r)
     struct bytes piece;
     char word[HTTP1_HEAD_BYTES_MAX + 1];
 
-    if (r->is_1_0)
-        return; /* we write 1.1 */
+    if (r->is_1_0 || (r->kind == HTTP1_REQUEST && !is_writable(r->target)))
+        return; /* we write 1.1, and paths of our own */
     if (r->kind == HTTP1_REQUEST) {
         memcpy(word, r->verb.at, r->verb.len);
         word[r->verb.len] = '\0';
         http1_write_request_line(&out, word, r->target);
     } else {
-        http1_write_status_line(&out, r->status);
+        http1_write_status_line(&out, false, r->status);
     }
     for (size_t i = 0; i < r->field_count; i++) {
         memcpy(word, r->fields[i].name.at, r->fields[i].name.len);

@@ -31,7 +31,9 @@ static void tell(enum http1_kind kind, struct bytes in, size_t step, struct buf 
                 else
                     buf_printf(out, "%u", r.status);
                 buf_printf(out, " fields=%zu%s%s", r.field_count, r.keep_alive ? "" : " close",
-                           r.expects_continue ? " continue" : "");
+                           r.expects_continue ? " continue"
+                           : r.expects_other  ? " expects"
+                                              : "");
                 break;
             case HTTP1_BODY:
                 buf_append(out, piece);
@@ -41,7 +43,8 @@ static void tell(enum http1_kind kind, struct bytes in, size_t step, struct buf 
                 http1_next(&r);
                 break;
             case HTTP1_BAD:
-                buf_printf(out, "bad %u: %s\n", r.bad_status, r.why);
+                CHECK(!r.detail || strcmp(r.detail, r.why) == 0);
+                buf_printf(out, "bad %u: %s%s\n", r.bad_status, r.why, r.detail ? " (told)" : "");
                 http1_free(&r);
                 return;
             case HTTP1_MORE:
@@ -123,6 +126,101 @@ TEST(http1_reads_a_target_with_a_host)
     http1_free(&r);
 }
 
+/* As Go reads them, and RFC 9112 permits: by hand, or from a script, a head is seldom otherwise. */
+TEST(http1_lines_of_a_head_may_end_in_lf)
+{
+    check_read(HTTP1_REQUEST, "GET /1 HTTP/1.1\nHost: a\n\nGET /2 HTTP/1.1\r\nHost: a\n\r\n",
+               "GET /1 fields=1 end\nGET /2 fields=1 end\n");
+    check_read(HTTP1_REQUEST, "PUT /1 HTTP/1.1\nHost: a\r\nContent-Length: 2\r\n\n\n\nGET",
+               "PUT /1 fields=2 [\n\n] end\n cut short\n");
+    check_read(HTTP1_REQUEST, "GET /1 HTTP/1.1\nHost: a\n\r\r\n\n",
+               "bad 400: a field without a colon\n");
+}
+
+TEST(http1_reads_what_go_reads)
+{
+    static const struct {
+        const char *in, *want;
+    } cases[] = {
+        {"GET / HTTP/1.7\r\nHost: a\r\n\r\n", "GET / fields=1 end\n"},
+        {"GET / HTTP/1.1\r\nHost: a\r\nExpect: a\r\nExpect: 100-continue\r\n\r\n",
+         "GET / fields=3 expects end\n"},
+        {"GET / HTTP/1.1\r\nHost: a\r\nExpect: a, 100-Continue\r\n\r\n",
+         "GET / fields=2 continue end\n"},
+        {"GET / HTTP/1.1\r\nHost: a\r\nExpect:\r\n\r\n", "GET / fields=2 end\n"},
+        {"GET / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nContent-length:1 \r\n\r\nx",
+         "GET / fields=3 [x] end\n"},
+        {"CONNECT a:1 HTTP/1.1\r\n\r\n", "CONNECT  fields=0 end\n"},
+        {"GET /\xc3\xa4%20?%zz HTTP/1.1\r\nHost: a\r\n\r\n", "GET /\xc3\xa4%20?%zz fields=1 end\n"},
+    };
+
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++)
+        check_read(HTTP1_REQUEST, cases[i].in, cases[i].want);
+}
+
+/* What each target is about, and which host it names; NULL: it is malformed. */
+TEST(http1_tells_the_host_of_a_target_from_its_path)
+{
+    static const struct {
+        const char *target, *host, *path;
+    } cases[] = {
+        {"/a?b", "", "/a?b"},
+        {"//a/b", "", "//a/b"},
+        {"*", "", "*"},
+        {"http://h", "h", ""},
+        {"http://h?a/b", "h", "?a/b"},
+        {"http://h:1/", "h:1", "/"},
+        {"http://h:/", "h:", "/"},
+        {"hTTp://u:p@h/a", "h", "/a"},
+        {"x-y+z.1://h/a", "h", "/a"},
+        {"x://h:a:1/a", "h:a:1", "/a"},
+        {"http:/a", "", "/a"},
+        {"http:///a", "", "/a"},
+        {"http://[::1]:80/a", "[::1]:80", "/a"},
+        {"http://\xc3\xa4/a", "\xc3\xa4", "/a"},
+        {"", NULL, NULL},
+        {"a", NULL, NULL},
+        {"?a", NULL, NULL},
+        {":/a", NULL, NULL},
+        {"1x://h/a", NULL, NULL},
+        {"http:", NULL, NULL},
+        {"http:a", NULL, NULL}, /* Go takes it for an empty path */
+        {"http://h:a/", NULL, NULL},
+        {"http://h:1:2/", NULL, NULL},
+        {"http://h#/", NULL, NULL},
+        {"http://h%41/", NULL, NULL},
+        {"http://{h}/", NULL, NULL},
+        {"http://[::1/", NULL, NULL},
+        {"http://[a]/", NULL, NULL},
+        {"http://[::1]x/", NULL, NULL},
+        {"http://a[::1]/", NULL, NULL},
+        {"/%", NULL, NULL},
+        {"/%4", NULL, NULL},
+        {"/%4?1", NULL, NULL},
+        {"/%4g", NULL, NULL},
+        {"/\x7f", NULL, NULL},
+        {"/?\x7f", NULL, NULL},
+    };
+
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        struct http1_reader r;
+        struct buf text = {0};
+        struct bytes piece;
+        http1_init(&r, HTTP1_REQUEST);
+        buf_printf(&text, "GET %s HTTP/1.1\r\nHost: field\r\n\r\n", cases[i].target);
+        struct bytes data = buf_bytes(&text);
+        enum http1_found found = http1_read(&r, &data, &piece);
+        if ((found == HTTP1_HEAD) != (cases[i].path != NULL))
+            test_fail(__FILE__, __LINE__, "%s: %s", cases[i].target, r.why ? r.why : "taken");
+        if (found == HTTP1_HEAD) {
+            CHECK_BYTES(r.host, bytes_of_str(cases[i].host));
+            CHECK_BYTES(r.target, bytes_of_str(cases[i].path));
+        }
+        http1_free(&r);
+        buf_free(&text);
+    }
+}
+
 TEST(http1_is_strict)
 {
     static const struct {
@@ -132,22 +230,22 @@ TEST(http1_is_strict)
         {"GET\r\n", "bad 400: not HTTP\n"},
         {" GET / HTTP/1.1\r\n", "bad 400: not HTTP\n"},
         {"ABCDEFGHIJKLMNOPQRSTUVWXYZ / HTTP/1.1\r\n\r\n", "bad 400: not HTTP\n"},
-        {"GET / HTTP/1.1\r\nHost: a\n\r\n\r\n", "bad 400: a line that does not end in CR LF\n"},
-        {"GET / HTTP/2.0\r\nHost: a\r\n\r\n", "bad 505: unsupported version\n"},
+        {"GET / HTTP/2.0\r\nHost: a\r\n\r\n", "bad 505: unsupported protocol version (told)\n"},
         {"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", "bad 400: HTTP/2 is not spoken here\n"},
         {"GET / HTTP/1.1 \r\nHost: a\r\n\r\n", "bad 400: malformed request line\n"},
         {"GET  / HTTP/1.1\r\nHost: a\r\n\r\n", "bad 400: malformed request line\n"},
-        {"GET http://a HTTP/1.1\r\nHost: a\r\n\r\n", "bad 400: malformed target\n"},
-        {"GET http://b@a/ HTTP/1.1\r\nHost: a\r\n\r\n", "bad 400: malformed target\n"},
-        {"GET ftp://a/ HTTP/1.1\r\nHost: a\r\n\r\n", "bad 400: malformed target\n"},
         {"GET /\x01 HTTP/1.1\r\nHost: a\r\n\r\n", "bad 400: malformed target\n"},
-        {"GET / HTTP/1.1\r\n\r\n", "bad 400: missing or repeated host\n"},
-        {"GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n", "bad 400: missing or repeated host\n"},
-        {"GET / HTTP/1.1\r\nHost : a\r\n\r\n", "bad 400: malformed field name\n"},
+        {"GET / HTTP/1.1\r\n\r\n", "bad 400: missing required Host header (told)\n"},
+        {"GET / HTTP/1.1\r\nHost: a\r\nHost: a\r\n\r\n", "bad 400: too many Host headers\n"},
+        {"GET / HTTP/1.0\r\nHost: a b\r\n\r\n", "bad 400: malformed Host header (told)\n"},
+        {"GET / HTTP/1.1\r\nHost : a\r\n\r\n", "bad 400: invalid header name (told)\n"},
+        {"GET / HTTP/1.1\r\nHost: a\r\n: b\r\n\r\n", "bad 400: a field without a name\n"},
+        {"GET / HTTP/1.1\r\nHost: a\r\r\n\r\n", "bad 400: malformed field value\n"},
         {"GET / HTTP/1.1\r\nHost: a\r\n folded\r\n\r\n", "bad 400: a field without a colon\n"},
-        {"GET / HTTP/1.1\r\nHost: a\r\n\tb: folded\r\n\r\n", "bad 400: malformed field name\n"},
+        {"GET / HTTP/1.1\r\nHost: a\r\n\tb: folded\r\n\r\n",
+         "bad 400: invalid header name (told)\n"},
         {"GET / HTTP/1.1\r\nHost: a\rb\r\n\r\n", "bad 400: malformed field value\n"},
-        {"GET / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nContent-Length: 1\r\n\r\n",
+        {"GET / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nContent-Length: 01\r\n\r\n",
          "bad 400: more than one length\n"},
         {"GET / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n",
          "bad 400: more than one length\n"},
@@ -157,6 +255,9 @@ TEST(http1_is_strict)
         {"GET / HTTP/1.1\r\nHost: a\r\nContent-Length: 99999999999999999999\r\n\r\n",
          "bad 400: malformed length\n"},
         {"GET / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: gzip, chunked\r\n\r\n",
+         "bad 501: unsupported transfer coding\n"},
+        {"GET / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: "
+         "chunked\r\n\r\n",
          "bad 501: unsupported transfer coding\n"},
         {"GET / HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n",
          "bad 501: unsupported transfer coding\n"},
@@ -176,7 +277,7 @@ TEST(http1_is_strict)
         check_read(HTTP1_REQUEST, cases[i].in, cases[i].want);
     check_read(HTTP1_RESPONSE, "HTTQ/1.1 200 OK\r\n", "bad 502: not HTTP\n");
     check_read(HTTP1_RESPONSE, "HTTP/1.1 20 OK\r\n\r\n", "bad 502: malformed status\n");
-    check_read(HTTP1_RESPONSE, "HTTP/1.7 200 OK\r\n\r\n", "bad 502: malformed version\n");
+    check_read(HTTP1_RESPONSE, "HTTP/1.A 200 OK\r\n\r\n", "bad 502: malformed version\n");
 }
 
 static void check_too_much(const char *piece, const char *want)
@@ -247,7 +348,7 @@ TEST(http1_reads_what_it_writes)
 
     buf_clear(&out);
     buf_clear(&got);
-    http1_write_status_line(&out, 404);
+    http1_write_status_line(&out, false, 404);
     http1_write_date(&out, 1700000000ull * 1000000000);
     http1_write_length(&out, 0);
     http1_write_head_end(&out);

@@ -329,8 +329,8 @@ TEST(what_is_not_http_is_answered_and_broken)
         const char *text, *status, *told;
     } cases[] = {
         {"\x16\x03\x01 tls", "400", "<broken: not HTTP>"},
-        {"GET / HTTP/2.0\r\nHost: x\r\n\r\n", "505", "<broken: unsupported version>"},
-        {"GET / HTTP/1.1\r\n\r\n", "400", "<broken: missing or repeated host>"},
+        {"GET / HTTP/2.0\r\nHost: x\r\n\r\n", "505", "<broken: unsupported protocol version>"},
+        {"GET / HTTP/1.1\r\n\r\n", "400", "<broken: missing required Host header>"},
         {"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n",
          "400", "<broken: more than one length>"},
     };
@@ -345,6 +345,52 @@ TEST(what_is_not_http_is_answered_and_broken)
         check_text(&r->told, "");
         rig_close(r);
     }
+}
+
+/* Byte for byte as Go's server says it. */
+TEST(a_refusal_says_why_where_go_does)
+{
+    static const struct {
+        const char *text, *sent;
+    } cases[] = {
+        {"GET /%zz HTTP/1.1\r\nHost: x\r\n\r\n",
+         "HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain; charset=utf-8\r\n"
+         "Connection: close\r\n\r\n400 Bad Request"},
+        {"GET / HTTP/1.1\r\nHost: x y\r\n\r\n",
+         "HTTP/1.1 400 Bad Request: malformed Host header\r\n"
+         "Content-Type: text/plain; charset=utf-8\r\n"
+         "Connection: close\r\n\r\n400 Bad Request: malformed Host header"},
+        {"GET / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: gzip\r\n\r\n",
+         "HTTP/1.1 501 Not Implemented\r\nContent-Type: text/plain; charset=utf-8\r\n"
+         "Connection: close\r\n\r\nUnsupported transfer encoding"},
+    };
+
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        struct http_rig *r = rig_open(HTTP1_REQUEST);
+        hear(r, cases[i].text);
+        wire_send(&r->wire);
+        CHECK_STR(buf_str(&r->sent), cases[i].sent);
+        rig_close(r);
+    }
+}
+
+#define UNEXPECTED                                                                                 \
+    "HTTP/1.1 417 Expectation Failed\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+
+TEST(whoever_expects_what_nobody_knows_is_told_so_and_nobody_else)
+{
+    struct http_rig *r = rig_open(HTTP1_REQUEST);
+
+    hear(r, "GET / HTTP/1.1\r\nHost: x\r\nExpect: wonders\r\n\r\nGET / HTTP/1.1\r\n");
+    check_text(&r->told, "<last>");
+    check_sent(r, UNEXPECTED);
+    rig_close(r);
+
+    r = rig_open(HTTP1_REQUEST); /* a body that is not sent is not waited for */
+    hear(r, "PUT / HTTP/1.1\r\nHost: x\r\nExpect: wonders\r\nContent-Length: 3\r\n\r\n");
+    check_text(&r->told, "<last>");
+    check_sent(r, UNEXPECTED);
+    rig_close(r);
 }
 
 TEST(garbage_behind_a_response_that_has_begun_cannot_be_answered)
@@ -475,9 +521,15 @@ TEST(bodies_go_out_as_the_client_can_read_them)
     http_respond(&r->http, 200, &chunked);
     http_send(&r->http, BYTES("old"));
     http_finish(&r->http);
-    check_sent(r, "HTTP/1.1 200 OK\r\nConnection: close\r\n\r\nold");
+    check_sent(r, "HTTP/1.0 200 OK\r\n\r\nold"); /* an end is usual in 1.0 */
     check_text(&r->told, "[GET /]<end><over>[HEAD /]<end><over>[POST /]<end><over>"
                          "[GET /]<end><last>");
+    rig_close(r);
+
+    r = rig_open(HTTP1_REQUEST);
+    hear(r, "GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n");
+    respond(&r->http, "ok");
+    check_sent(r, "HTTP/1.0 200 OK\r\nContent-Length: 2\r\nConnection: keep-alive\r\n\r\nok");
     rig_close(r);
 }
 
