@@ -65,6 +65,11 @@ static int value_of(const struct manner *m, uint8_t c)
     return c == (m->is_url_safe ? '_' : '/') ? 63 : -1;
 }
 
+bool base64_is_letter(uint8_t c)
+{
+    return value_of(&(struct manner){0}, c) >= 0;
+}
+
 static bool is_line_end(const struct manner *m, uint8_t c)
 {
     return m->breaks_lines && (c == '\r' || c == '\n');

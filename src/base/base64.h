@@ -16,3 +16,6 @@ void base64_encode(enum base64_kind kind, struct bytes raw, struct buf *out);
 
 /* Appends what it stands for. False: it is none, and something may have been appended. */
 bool base64_decode(enum base64_kind kind, struct bytes text, struct buf *out);
+
+/* Of the usual alphabet. */
+bool base64_is_letter(uint8_t c);

@@ -11,6 +11,7 @@
  * body, and each line of the response is a message.
  */
 #include "base/assert.h"
+#include "base/base64.h"
 #include "base/text.h"
 #include "gateway/gateway.h"
 #include "gateway/websocket.h"
@@ -522,6 +523,81 @@ static bool take_timeout(struct call *c)
     return true;
 }
 
+/* grpc-gateway decodes it, and gRPC would encode it again. Where Go stops reading: -1, if it reads
+ * all. */
+static ptrdiff_t find_no_base64(struct bytes text)
+{
+    bool is_padded = text.len % 4 == 0;
+    size_t at = 0;
+
+    while (at < text.len && base64_is_letter(text.at[at]))
+        at++;
+    if (at == text.len)
+        return is_padded || at % 4 != 1 ? -1 : (ptrdiff_t)at - 1;
+    if (!is_padded || text.at[at] != '=' || at % 4 < 2)
+        return (ptrdiff_t)at;
+    size_t end = (at / 4 + 1) * 4; /* of these four */
+    if (end - at == 2 && text.at[at + 1] != '=')
+        return (ptrdiff_t)at;
+    return end == text.len ? -1 : (ptrdiff_t)end;
+}
+
+/* "GRPC-METADATA-x-bin" as Go's servers spell it, "Grpc-Metadata-X-Bin". */
+static void append_canonical(struct buf *out, struct bytes name)
+{
+    bool begins_word = true;
+
+    for (size_t i = 0; i < name.len; i++) {
+        uint8_t c = name.at[i];
+        bool is_letter = (c | 0x20) >= 'a' && (c | 0x20) <= 'z';
+        uint8_t cased = begins_word ? c & (uint8_t)~0x20 : c | 0x20;
+        buf_append_byte(out, is_letter ? cased : c);
+        begins_word = c == '-';
+    }
+}
+
+static bool is_metadata_name(struct bytes name)
+{
+    for (size_t i = 0; i < name.len; i++) {
+        uint8_t c = name.at[i];
+        bool is_letter = (c | 0x20) >= 'a' && (c | 0x20) <= 'z';
+        if (!is_letter && !(c >= '0' && c <= '9') && c != '-' && c != '_' && c != '.')
+            return false;
+    }
+    return true;
+}
+
+/* Is the field metadata for the call, and of the kind that has bytes? */
+static bool is_binary(struct bytes name)
+{
+    static const char prefix[] = "grpc-metadata-", suffix[] = "-bin";
+    size_t front = sizeof(prefix) - 1, back = sizeof(suffix) - 1;
+
+    return name.len >= front + back - 1 && strncasecmp((const char *)name.at, prefix, front) == 0 &&
+           strncasecmp((const char *)name.at + name.len - back, suffix, back) == 0 &&
+           is_metadata_name(name);
+}
+
+/* False: there is one that is none, and the call is over by it. */
+static bool check_binary_fields(struct call *c)
+{
+    struct http1_field f;
+
+    for (size_t at = 0; next_field(c, &at, &f);) {
+        ptrdiff_t wrong = is_binary(f.name) ? find_no_base64(f.value) : -1;
+        if (wrong < 0)
+            continue;
+        struct buf *text = &c->conn->rpc->scratch;
+        buf_clear(text);
+        buf_append_str(text, "invalid binary header ");
+        append_canonical(text, f.name);
+        buf_printf(text, ": illegal base64 data at input byte %td", wrong);
+        refuse(c, RPC_INVALID_ARGUMENT, buf_bytes(text));
+        return false;
+    }
+    return true;
+}
+
 /* Its deadline begins to count. */
 static void open_call(struct call *c)
 {
@@ -804,7 +880,7 @@ static void begin(struct call *c, bool is_post)
         refuse(c, RPC_NOT_FOUND, BYTES("Not Found"));
     else if (!is_post)
         refuse(c, RPC_UNIMPLEMENTED, BYTES("Method Not Allowed"));
-    else if (take_timeout(c) && reads_stream(c))
+    else if (take_timeout(c) && check_binary_fields(c) && reads_stream(c))
         open_call(c);
 }
 

@@ -30,6 +30,8 @@ struct corner {
 #define REFUSED(length, text)                                                                      \
     "HTTP/1.1 400 Bad Request\nContent-Length: " length "\nContent-Type: application/json\n\n"     \
     "{\"code\":3,\"message\":\"" text "\"}"
+#define NO_BASE64(length, field, byte)                                                             \
+    REFUSED(length, "invalid binary header " field ": illegal base64 data at input byte " byte)
 #define WITH(field) "POST /v3/kv/range HTTP/1.1\r\n" HOST field "\r\nContent-Length: 2\r\n\r\n{}"
 #define NO_KEY      REFUSED("54", "etcdserver: key is not provided")
 
@@ -68,6 +70,31 @@ static const struct corner heads[] = {
     {"GET /livez HTTP/1.1\r\n" HOST "\r\n", PROBED},
     {"GET /readyz/serializable_read HTTP/1.1\r\n" HOST "\r\n", PROBED},
     {"OPTIONS /health HTTP/1.1\r\n" HOST "\r\n", "HTTP/1.1 200 OK\nContent-Length: 0\n\n"},
+};
+
+/* --- what becomes metadata of a call in JSON --- */
+
+static const struct corner metadata[] = {
+    {WITH("Grpc-Metadata-X-Bin: YWJj"), NO_KEY},
+    {WITH("Grpc-Metadata-X-Bin: YWI"), NO_KEY},
+    {WITH("Grpc-Metadata-X-Bin: YWJ="), NO_KEY},
+    {WITH("Grpc-Metadata-X-Bin:"), NO_KEY},
+    {WITH("X-Bin: *"), NO_KEY},
+    {WITH("Grpc-Metadata-!-Bin: *"), NO_KEY},
+    {WITH("Grpc-Metadata-X-Bin: ***"), NO_BASE64("101", "Grpc-Metadata-X-Bin", "0")},
+    {WITH("GRPC-METADATA-x-bin: *"), NO_BASE64("101", "Grpc-Metadata-X-Bin", "0")},
+    {WITH("Grpc-Metadata-Bin: *"), NO_BASE64("99", "Grpc-Metadata-Bin", "0")},
+    {WITH("Grpc-Metadata-X-Bin: __--"), NO_BASE64("101", "Grpc-Metadata-X-Bin", "0")},
+    {WITH("Grpc-Metadata-X-Bin: ===="), NO_BASE64("101", "Grpc-Metadata-X-Bin", "0")},
+    {WITH("Grpc-Metadata-X-Bin: a==="), NO_BASE64("101", "Grpc-Metadata-X-Bin", "1")},
+    {WITH("Grpc-Metadata-X-Bin: ab=c"), NO_BASE64("101", "Grpc-Metadata-X-Bin", "2")},
+    {WITH("Grpc-Metadata-X-Bin: ab*d"), NO_BASE64("101", "Grpc-Metadata-X-Bin", "2")},
+    {WITH("Grpc-Metadata-X-Bin: abc=a"), NO_BASE64("101", "Grpc-Metadata-X-Bin", "3")},
+    {WITH("Grpc-Metadata-X-Bin: YWJjY"), NO_BASE64("101", "Grpc-Metadata-X-Bin", "4")},
+    {WITH("Grpc-Metadata-X-Bin: YW==YWJj"), NO_BASE64("101", "Grpc-Metadata-X-Bin", "4")},
+    {WITH("Grpc-Timeout: 1S"), NO_KEY},
+    {WITH("Grpc-Timeout: 1x"), REFUSED("47", "invalid grpc-timeout: 1x")},
+    {WITH("Grpc-Timeout: x\r\nGrpc-Metadata-X-Bin: *"), REFUSED("46", "invalid grpc-timeout: x")},
 };
 
 /* --- */
@@ -111,6 +138,7 @@ static void check_client_port(void (*open)(struct peer *p))
 
     open(&p);
     check_corners(&p, peer_port(&p), heads, ARRAY_LEN(heads));
+    check_corners(&p, peer_port(&p), metadata, ARRAY_LEN(metadata));
     peer_stop(&p);
     peer_close(&p);
 }
