@@ -46,7 +46,7 @@ struct gateway_route {
 extern const struct gateway_route gateway_routes[];
 extern const size_t gateway_route_count;
 
-/* Is it the gateway's at all? /v3beta/ is an old name of /v3/. */
+/* Is it the gateway's at all? */
 bool gateway_has_path(struct bytes path);
 
 /* NULL: there is none. */

@@ -74,26 +74,19 @@ const struct gateway_route gateway_routes[] = {
 };
 const size_t gateway_route_count = ARRAY_LEN(gateway_routes);
 
-#define V3     BYTES("/v3/")
-#define V3BETA BYTES("/v3beta/")
+#define V3 BYTES("/v3/")
 
 bool gateway_has_path(struct bytes path)
 {
-    return bytes_starts_with(path, V3) || bytes_starts_with(path, V3BETA);
-}
-
-static struct bytes behind(struct bytes path, struct bytes prefix)
-{
-    return bytes_of(path.at + prefix.len, path.len - prefix.len);
+    return bytes_starts_with(path, V3);
 }
 
 const struct gateway_route *gateway_route_find(struct bytes path)
 {
     assert(gateway_has_path(path));
-    struct bytes name = behind(path, bytes_starts_with(path, V3) ? V3 : V3BETA);
 
     for (size_t i = 0; i < gateway_route_count; i++)
-        if (bytes_equal(behind(bytes_of_str(gateway_routes[i].path), V3), name))
+        if (bytes_equal(bytes_of_str(gateway_routes[i].path), path))
             return &gateway_routes[i];
     return NULL;
 }

@@ -3,6 +3,8 @@
 #include "base/assert.h"
 #include "io/clock.h"
 
+enum { HTTP_REDIRECT_FIELDS_MAX = 8 }; /* of its own and of others */
+
 static bool is_server(const struct http_conn *c)
 {
     return c->reader.kind == HTTP1_REQUEST;
@@ -18,6 +20,7 @@ void http_open(struct http_conn *c, const struct http_conn_options *options)
         .conn = options->conn,
         .clock = options->clock,
         .wire = options->wire,
+        .paths = options->paths,
         .window = HTTP_BODY_WINDOW_BYTES,
     };
     http1_init(&c->reader, options->reads);
@@ -30,6 +33,8 @@ void http_close(struct http_conn *c)
     http1_free(&c->reader);
     c->reader = (struct http1_reader){.kind = c->reader.kind, .part = HTTP1_BROKEN};
     buf_free(&c->ahead);
+    buf_free(&c->path_text);
+    c->path = bytes_of(NULL, 0);
 }
 
 /* --- reading --- */
@@ -123,6 +128,8 @@ static void exchange_over(struct http_conn *c)
 
     c->unconsumed = 0;
     c->window = HTTP_BODY_WINDOW_BYTES;
+    buf_free(&c->path_text);
+    c->path = bytes_of(NULL, 0);
 
     if (!kept) {
         c->in = HTTP_IN_NOTHING;
@@ -176,10 +183,21 @@ static bool is_head(const struct http_conn *c)
     return bytes_equal(c->reader.verb, BYTES("HEAD"));
 }
 
+/* The target without its query. */
+static struct bytes target_path(const struct http_conn *c)
+{
+    struct bytes target = c->reader.target;
+    const uint8_t *mark = target.len > 0 ? memchr(target.at, '?', target.len) : NULL;
+
+    return bytes_of(target.at, mark ? (size_t)(mark - target.at) : target.len);
+}
+
 static void request_head(struct http_conn *c)
 {
     c->in = HTTP_IN_MESSAGE;
     c->last = !c->reader.keep_alive;
+    c->path_kind =
+        http_path_read(c->paths, c->reader.verb, target_path(c), &c->path_text, &c->path);
     if (c->reader.expects_other) {
         http_respond(c, 417,
                      &(struct http_message_options){.close = true, .no_length = is_head(c)});
@@ -518,6 +536,53 @@ void http_respond(struct http_conn *c, unsigned status, const struct http_messag
     http1_write_head_end(out);
 }
 
+/* The server itself is there for whoever asks what it can do, and for nothing else. */
+static void respond_to_star(struct http_conn *c, const struct http1_field *fields,
+                            size_t field_count)
+{
+    bool asks_options = bytes_equal(c->reader.verb, BYTES("OPTIONS"));
+
+    http_respond(c, asks_options ? 200 : 400,
+                 &(struct http_message_options){.fields = fields,
+                                                .field_count = field_count,
+                                                .no_length = is_head(c),
+                                                .close = !asks_options});
+}
+
+/* As Go: a page for those who read, a field for all. */
+void http_redirect(struct http_conn *c, const struct http1_field *fields, size_t field_count)
+{
+    struct http1_field all[HTTP_REDIRECT_FIELDS_MAX];
+    bool is_get = bytes_equal(c->reader.verb, BYTES("GET")), is_said = is_get || is_head(c);
+    struct buf location = {0}, page = {0};
+
+    assert(http_is_misdirected(c));
+    if (c->path_kind == HTTP_PATH_STAR) {
+        respond_to_star(c, fields, field_count);
+        http_finish(c);
+        return;
+    }
+    assert(field_count + 2 <= ARRAY_LEN(all));
+    if (field_count > 0)
+        memcpy(all, fields, field_count * sizeof(*fields));
+    http_path_location(c->path, http_query(c), &location);
+    if (is_get)
+        http_path_page(c->path, http_query(c), &page);
+    all[field_count++] = (struct http1_field){BYTES("Location"), buf_bytes(&location)};
+    if (is_said)
+        all[field_count++] =
+            (struct http1_field){BYTES("Content-Type"), BYTES("text/html; charset=utf-8")};
+    http_respond(c, 307,
+                 &(struct http_message_options){.fields = all,
+                                                .field_count = field_count,
+                                                .length = page.len,
+                                                .no_length = is_head(c)});
+    http_send(c, buf_bytes(&page));
+    buf_free(&location);
+    buf_free(&page);
+    http_finish(c);
+}
+
 void http_switch(struct http_conn *c, const char *protocol, const struct http1_field *fields,
                  size_t field_count)
 {
@@ -627,16 +692,13 @@ void http_finish(struct http_conn *c)
 
 struct bytes http_path(const struct http_conn *c)
 {
-    struct bytes target = c->reader.target;
-    const uint8_t *mark = memchr(target.at, '?', target.len);
-
-    return bytes_of(target.at, mark ? (size_t)(mark - target.at) : target.len);
+    return c->path;
 }
 
 struct bytes http_query(const struct http_conn *c)
 {
     struct bytes target = c->reader.target;
-    size_t path = http_path(c).len;
+    size_t path = target_path(c).len;
 
     return path < target.len ? bytes_of(target.at + path + 1, target.len - path - 1)
                              : bytes_of(NULL, 0);

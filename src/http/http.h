@@ -37,11 +37,13 @@
  *               its own request and no other.
  * Not here   What requests mean; time limits; whom to connect to. Trailers are dropped. Content
  *            codings are not known, nor what is spoken after a switch.
- * Leans on   http1 (the bytes), wire (the outgoing queue), io's net and clock.
+ * Leans on   http1 (the bytes), path (what is asked for), wire (the outgoing queue), io's net and
+ *            clock.
  */
 #pragma once
 
 #include "http/http1.h"
+#include "http/path.h"
 #include "http/wire.h"
 
 struct clock;
@@ -91,7 +93,11 @@ struct http_conn {
     void *context;
     struct http1_reader reader;
 
-    struct conn *conn; /* from here on http's own */
+    const struct http_paths *paths; /* from here on http's own */
+    enum http_path_kind path_kind;
+    struct bytes path;
+    struct buf path_text;
+    struct conn *conn;
     struct clock *clock;
     struct wire *wire;
     enum http_in in;
@@ -119,6 +125,7 @@ struct http_conn_options {
     struct clock *clock;
     const struct http_events *on;
     void *context;
+    const struct http_paths *paths; /* of the serving end; lent until http_close; or NULL */
 };
 
 void http_open(struct http_conn *c, const struct http_conn_options *options);
@@ -164,6 +171,10 @@ void http_continue(struct http_conn *c);
 /* The serving end, from on_head on, once. The date is added. */
 void http_respond(struct http_conn *c, unsigned status, const struct http_message_options *options);
 
+/* Instead of it, if http_is_misdirected: it sends the client to where http_path says, with these
+ * fields among others, or tells it what is to be said of "*"; and finishes. */
+void http_redirect(struct http_conn *c, const struct http1_field *fields, size_t field_count);
+
 /* Instead of it, from on_end: 101. The connection ends with what follows. */
 void http_switch(struct http_conn *c, const char *protocol, const struct http1_field *fields,
                  size_t field_count);
@@ -179,9 +190,16 @@ void http_finish(struct http_conn *c);
 
 /* --- asking --- */
 
-/* The target of the request in the reader, cut at its first '?'. */
+/* What the request in the reader asks for, decoded (path.h), until on_over; and what its target has
+ * behind the first '?', as it is. */
 struct bytes http_path(const struct http_conn *c);
 struct bytes http_query(const struct http_conn *c);
+
+/* Does it ask for something that is elsewhere, or nowhere? */
+static inline bool http_is_misdirected(const struct http_conn *c)
+{
+    return c->path_kind != HTTP_PATH_HERE;
+}
 
 /* Has the exchange begun, and has our part of it? */
 static inline bool http_is_idle(const struct http_conn *c)

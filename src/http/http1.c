@@ -2,6 +2,7 @@
 
 #include "base/assert.h"
 #include "base/text.h"
+#include "http/path.h"
 #include "io/clock.h"
 
 #include <stdio.h>
@@ -254,16 +255,6 @@ static bool cut_host(struct http1_reader *r)
     return is_host_fine(host, is_web);
 }
 
-/* In the path each % stands before two digits; what a query has is its reader's matter. */
-static bool is_path_fine(struct bytes target)
-{
-    for (size_t i = 0; i < target.len && target.at[i] != '?'; i++)
-        if (target.at[i] == '%' && (target.len - i < 3 || text_hex_value(target.at[i + 1]) < 0 ||
-                                    text_hex_value(target.at[i + 2]) < 0))
-            return false;
-    return true;
-}
-
 static enum http1_found parse_request_line(struct http1_reader *r, struct bytes line)
 {
     r->verb = cut_at(&line, ' ');
@@ -272,7 +263,7 @@ static enum http1_found parse_request_line(struct http1_reader *r, struct bytes 
         return bad(r, 400, "malformed verb");
     if (!looks_like_version(line))
         return bad(r, 400, "malformed request line");
-    if (!all_are(r->target, is_target) || !cut_host(r) || !is_path_fine(r->target))
+    if (!all_are(r->target, is_target) || !cut_host(r) || !http_path_is_sound(r->target))
         return bad(r, 400, "malformed target");
     /* How HTTP/2 begins, and gRPC with it: Go's server takes it for a request that its handlers
      * then find to be none. */

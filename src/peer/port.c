@@ -564,7 +564,9 @@ static void on_head(struct http_conn *h)
     struct bytes path = http_path(h);
 
     c->use = USE_NONE;
-    if (bytes_starts_with(path, BYTES("/raft/stream/"))) {
+    if (http_is_misdirected(h)) {
+        http_redirect(h, NULL, 0);
+    } else if (bytes_starts_with(path, BYTES("/raft/stream/"))) {
         stream_head(c, path);
     } else if (bytes_equal(path, BYTES("/raft"))) {
         message_head(c);
@@ -748,6 +750,8 @@ void peers_accept(struct peers *p, struct conn *conn)
 {
     static const struct conn_handlers handlers = {
         .on_data = on_data, .on_end = on_socket_end, .on_closed = on_closed};
+    static const char *const trees[] = {"/raft/stream/", "/members/promote/", NULL};
+    static const struct http_paths paths = {.trees = trees};
 
     if (p->is_stopping || p->conn_count >= PEER_CONNS_MAX) {
         conn_close(conn, ERR_OK);
@@ -762,7 +766,8 @@ void peers_accept(struct peers *p, struct conn *conn)
                                                     .wire = &c->wire,
                                                     .clock = p->clock,
                                                     .on = &http_events,
-                                                    .context = c});
+                                                    .context = c,
+                                                    .paths = &paths});
     list_init(&c->link);
     list_push_back(&p->conns, &c->link);
     p->conn_count++;

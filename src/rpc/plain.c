@@ -90,7 +90,23 @@ static void refuse(struct rpc_conn *c, unsigned status)
     http_finish(&c->plain->http);
 }
 
+static void redirect(struct rpc_conn *c)
+{
+    struct http_conn *h = &c->plain->http;
+    struct http1_field fields[RPC_POLICY_FIELDS];
+    bool found;
+    size_t count = rpc_policy_fields(c, http1_field(&h->reader, "Origin", &found), fields);
+
+    http_redirect(h, fields, count);
+}
+
 /* --- requests --- */
+
+/* Where clients are served, a page of another origin asks what it may do, of whatever path. */
+bool rpc_plain_asks_options(const struct rpc_conn *c, struct bytes verb)
+{
+    return bytes_equal(verb, BYTES("OPTIONS")) && c->serves != RPC_SERVES_PROBES;
+}
 
 static size_t body_max(const struct rpc_conn *c)
 {
@@ -105,6 +121,10 @@ static void on_head(struct http_conn *h)
 
     if (!rpc_policy_allows_host(c, http1_field(&h->reader, "Host", &found))) {
         refuse(c, 421);
+        return;
+    }
+    if (http_is_misdirected(h) && !rpc_plain_asks_options(c, h->reader.verb)) {
+        redirect(c);
         return;
     }
     if (rpc_gateway_takes(c, h->reader.verb, http_path(h))) {
@@ -321,7 +341,8 @@ void rpc_plain_begin(struct rpc_conn *c)
                                                            .wire = &c->wire,
                                                            .clock = c->rpc->clock,
                                                            .on = &events,
-                                                           .context = c});
+                                                           .context = c,
+                                                           .paths = rpc_policy_paths(c)});
 }
 
 void rpc_plain_free(struct rpc_conn *c)

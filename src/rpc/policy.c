@@ -1,4 +1,5 @@
-/* Whose pages in a browser may ask, by plain HTTP, by which name of ours, and who the gateway. */
+/* Whose pages in a browser may ask, by plain HTTP, by which name of ours and for what, and who the
+ * gateway. */
 #include "base/assert.h"
 #include "rpc/rpc_int.h"
 
@@ -71,4 +72,17 @@ size_t rpc_policy_fields(const struct rpc_conn *c, struct bytes origin,
                                         BYTES("accept, content-type, authorization")};
     assert(count == RPC_POLICY_FIELDS);
     return count;
+}
+
+/* /v3beta/ is an old name of /v3/. */
+const struct http_paths *rpc_policy_paths(const struct rpc_conn *c)
+{
+    static const char *const trees[] = {"/v3/", NULL};
+    static const struct http_paths with_gateway = {
+        .trees = trees, .alias = "/v3beta/", .meant = "/v3/"};
+    static const struct http_paths without = {.alias = "/v3beta/", .meant = "/v3/"};
+
+    if (c->serves == RPC_SERVES_PROBES)
+        return NULL;
+    return c->rpc->options.has_gateway ? &with_gateway : &without;
 }

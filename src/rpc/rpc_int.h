@@ -399,6 +399,7 @@ void rpc_plain_end(struct rpc_conn *c);  /* the client will send no more */
 void rpc_plain_sent(struct rpc_conn *c); /* the wire has room again */
 void rpc_plain_stop(struct rpc_conn *c);
 void rpc_plain_timed_out(struct rpc_conn *c);
+bool rpc_plain_asks_options(const struct rpc_conn *c, struct bytes verb);
 void rpc_plain_free(struct rpc_conn *c);
 
 /* Fills in the event of the request that waits. */
@@ -452,6 +453,9 @@ bool rpc_policy_allows_gateway(const struct rpc_conn *c);
 #define RPC_POLICY_NO_GATEWAY                                                                      \
     "CommonName of client sending a request against gateway will be ignored and not used as "      \
     "expected\n"
+
+/* How the paths of plain requests are read. */
+const struct http_paths *rpc_policy_paths(const struct rpc_conn *c);
 
 /* What a browser is told in the response to a page of this origin. How many. */
 enum { RPC_POLICY_FIELDS = 3 };

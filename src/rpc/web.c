@@ -14,12 +14,15 @@
 #include <stdio.h>
 
 struct web {
+    struct buf path_text;
+    struct bytes path, query; /* once all fields are here */
+    enum http_path_kind path_kind;
     struct buf fields; /* lines of "name:value" */
     struct buf reply;  /* its body, as far as it is here */
     size_t sent;       /* of it */
     bool is_whole;     /* nothing will be added to it */
     bool is_bodyless;  /* the response to a HEAD */
-    bool is_refused;   /* by the gateway, when its body has come */
+    bool is_refused;   /* when its body has come: by the gateway, or as misdirected */
 };
 
 enum { STATUS_DIGITS = 3, LENGTH_DIGITS_MAX = 20 };
@@ -41,6 +44,7 @@ void rpc_web_free(struct call *c)
     struct web *w = c->web;
 
     rpc_conn_count_text(c->conn, w->reply.len, 0);
+    buf_free(&w->path_text);
     buf_free(&w->fields);
     buf_free(&w->reply);
     mem_free(w);
@@ -187,15 +191,21 @@ void rpc_web_respond(struct call *c, unsigned status, const struct http1_field *
     submit_head(c, status, all, total + count, length);
 }
 
-static void respond(struct call *c, unsigned status, const char *type, struct bytes lines,
-                    struct bytes body)
+static void respond_at_length(struct call *c, unsigned status, const char *type, struct bytes lines,
+                              struct bytes body, uint64_t length)
 {
     struct http1_field fields[RPC_PLAIN_FIELDS_MAX];
     size_t count = rpc_plain_fields(c->conn, origin_of(c->web), status, type, lines, fields);
 
-    submit_head(c, status, fields, count, body.len);
+    submit_head(c, status, fields, count, length);
     rpc_web_send(c, body);
     rpc_web_finish(c);
+}
+
+static void respond(struct call *c, unsigned status, const char *type, struct bytes lines,
+                    struct bytes body)
+{
+    respond_at_length(c, status, type, lines, body, body.len);
 }
 
 /* Said by us; the core has not heard of it. */
@@ -253,47 +263,91 @@ static size_t body_max(const struct call *c)
     return most < of_conn ? most : of_conn;
 }
 
-static struct bytes path_of(const struct call *c, struct bytes *query)
+/* False: it is malformed. A tunnel is asked for without a path. */
+static bool read_path(struct call *c)
 {
+    struct web *w = c->web;
     struct bytes path = rpc_call_path(c);
     const uint8_t *mark = path.len > 0 ? memchr(path.at, '?', path.len) : NULL;
 
-    *query = bytes_of(NULL, 0);
     if (mark) {
-        *query = bytes_of(mark + 1, path.len - (size_t)(mark + 1 - path.at));
+        w->query = bytes_of(mark + 1, path.len - (size_t)(mark + 1 - path.at));
         path.len = (size_t)(mark - path.at);
     }
-    return path;
+    if (!http_path_is_sound(path))
+        return false;
+    w->path_kind =
+        http_path_read(rpc_policy_paths(c->conn), rpc_call_verb(c), path, &w->path_text, &w->path);
+    return true;
+}
+
+/* The fields of the stream are forgotten by it, and the path with them. */
+static void begin_at_gateway(struct call *c)
+{
+    struct bytes path = c->web->path;
+
+    c->web->path = c->web->query = bytes_of(NULL, 0);
+    rpc_gateway_begin(c, rpc_call_verb(c), path);
 }
 
 void rpc_web_fields_done(struct call *c)
 {
-    struct bytes host = rpc_call_authority(c), verb = rpc_call_verb(c), query;
-    struct bytes path = path_of(c, &query);
+    struct bytes host = rpc_call_authority(c), verb = rpc_call_verb(c);
+    struct web *w = c->web;
 
+    if (!read_path(c)) {
+        rpc_call_refuse_malformed(c);
+        return;
+    }
     c->is_plain = true;
     c->web->is_bodyless = bytes_equal(verb, BYTES("HEAD"));
     if (host.len > 0)
         add_line(c->web, BYTES("host"), host);
     c->kept += c->web->fields.len;
     c->conn->kept += c->web->fields.len;
-    if (!rpc_gateway_takes(c->conn, verb, path))
+    w->is_refused = w->path_kind != HTTP_PATH_HERE && !rpc_plain_asks_options(c->conn, verb);
+    if (w->is_refused || !rpc_gateway_takes(c->conn, verb, w->path))
         return;
-    c->web->is_refused = !rpc_policy_allows_gateway(c->conn) || !gateway_route_find(path);
-    if (!c->web->is_refused)
-        rpc_gateway_begin(c, verb, path);
+    w->is_refused = !rpc_policy_allows_gateway(c->conn) || !gateway_route_find(w->path);
+    if (!w->is_refused)
+        begin_at_gateway(c);
 }
 
 /* Not before its body is here: a response that comes while it is being sent has to end the stream,
  * and there are clients (curl) that take that for a failure. */
 static void refuse_at_gateway(struct call *c)
 {
-    struct bytes query;
-
     if (rpc_policy_allows_gateway(c->conn))
-        rpc_gateway_begin(c, rpc_call_verb(c), path_of(c, &query));
+        begin_at_gateway(c);
     else
         refuse_with(c, 400, BYTES(RPC_POLICY_NO_GATEWAY));
+}
+
+/* As http_redirect. Of a body that is not sent nothing is said. */
+static void redirect(struct call *c)
+{
+    struct web *w = c->web;
+    struct bytes verb = rpc_call_verb(c);
+    bool is_get = bytes_equal(verb, BYTES("GET"));
+    struct buf line = {0}, page = {0};
+
+    c->life = LIFE_OVER;
+    rpc_call_end_input(c);
+    if (w->path_kind == HTTP_PATH_STAR) {
+        bool asks_options = bytes_equal(verb, BYTES("OPTIONS"));
+        rpc_web_respond(c, asks_options ? 200 : 400, NULL, 0, w->is_bodyless ? HTTP_CHUNKED : 0);
+        rpc_web_finish(c);
+        return;
+    }
+    buf_append_str(&line, "Location:");
+    http_path_location(w->path, w->query, &line);
+    buf_append_byte(&line, '\n');
+    if (is_get)
+        http_path_page(w->path, w->query, &page);
+    respond_at_length(c, 307, is_get || w->is_bodyless ? "text/html; charset=utf-8" : NULL,
+                      buf_bytes(&line), buf_bytes(&page), w->is_bodyless ? HTTP_CHUNKED : page.len);
+    buf_free(&line);
+    buf_free(&page);
 }
 
 bool rpc_web_next_field(const struct call *c, size_t *at, struct http1_field *out)
@@ -344,6 +398,10 @@ void rpc_web_ended(struct call *c)
     }
     if (c->in != IN_READING)
         return;
+    if (c->web->is_refused && c->web->path_kind != HTTP_PATH_HERE) {
+        redirect(c);
+        return;
+    }
     if (c->web->is_refused) {
         refuse_at_gateway(c);
         return;
@@ -363,8 +421,6 @@ static struct rpc_span add(struct buf *out, struct bytes what)
 void rpc_web_show(struct call *c, struct rpc_event *out)
 {
     struct buf *content = &out->content;
-    struct bytes query;
-    struct bytes path = path_of(c, &query);
 
     c->in = IN_LENT;
     out->is_first = true;
@@ -372,8 +428,8 @@ void rpc_web_show(struct call *c, struct rpc_event *out)
     c->reader.content = (struct buf){0};
     out->message.len = (uint32_t)content->len;
     out->verb = add(content, rpc_call_verb(c));
-    out->path = add(content, path);
-    out->query = add(content, query);
+    out->path = add(content, c->web->path);
+    out->query = add(content, c->web->query);
     out->fields = add(content, buf_bytes(&c->web->fields));
     out->authorization = add(content, rpc_call_authorization(c));
     out->has_authorization = c->authorization.is_there;

@@ -77,6 +77,47 @@ TEST(a_stream_by_tls_that_is_not_grpc_is_a_plain_request)
     rpc_rig_close(&r);
 }
 
+/* As in HTTP/1.1 (http/path.h). */
+TEST(a_path_on_a_stream_by_tls_is_cleaned_and_decoded)
+{
+    struct rpc_rig r;
+    struct raw raw = {0};
+    struct buf sent = {0};
+    rpc_rig_open(&r, NULL);
+    connect_by_tls(&r, &raw);
+
+    frame_preface(&sent);
+    put_request(&sent, 1, "GET", "/%76ersion?%20", true);
+    put_request(&sent, 3, "GET", "//version?a&b", true);
+    put_request(&sent, 5, "HEAD", "//version", true);
+    put_request(&sent, 7, "POST", "//version", false);
+    frame_put(&sent, DATA, 1, 7, BYTES("words"));
+    put_request(&sent, 9, "GET", "*", true);
+    put_request(&sent, 11, "GET", "/%zz", true);
+    raw_send(&raw, buf_bytes(&sent));
+    rpc_rig_for_ms(&r, 100);
+
+    check_reply(&raw, 1, ":status: 200\ncontent-length: 17\ncontent-type: text/plain\n" DATE,
+                "GET /version %20 ");
+    check_reply(&raw, 3,
+                ":status: 307\ncontent-length: 52\ncontent-type: text/html; charset=utf-8\n"
+                "location: /version?a&b\n" DATE,
+                "<a href=\"/version?a&amp;b\">Temporary Redirect</a>.\n\n");
+    check_reply(&raw, 5,
+                ":status: 307\ncontent-type: text/html; charset=utf-8\nlocation: /version\n" DATE,
+                NULL);
+    check_reply(&raw, 7, ":status: 307\ncontent-length: 0\nlocation: /version\n" DATE, NULL);
+    check_reply(&raw, 9, ":status: 400\ncontent-length: 0\n" DATE, NULL);
+    uint32_t of;
+    struct bytes reset;
+    CHECK(frame_find(buf_bytes(&raw.got), RST_STREAM, 0, &of, &reset));
+    CHECK_EQ(of, 11);
+    CHECK_EQ(r.http, 1);
+    raw_close(&r, &raw);
+    buf_free(&sent);
+    rpc_rig_close(&r);
+}
+
 /* Without TLS HTTP/2 is for gRPC alone; and with it a call of gRPC stays one. */
 TEST(grpc_and_plain_requests_are_told_apart)
 {

@@ -4,6 +4,7 @@
  */
 #include "base/mem.h"
 #include "harness/peer_test.h"
+#include "harness/port.h"
 #include "harness/test.h"
 #include "interop/raw_http_test.h"
 
@@ -97,6 +98,132 @@ static const struct corner metadata[] = {
     {WITH("Grpc-Timeout: x\r\nGrpc-Metadata-X-Bin: *"), REFUSED("46", "invalid grpc-timeout: x")},
 };
 
+/* --- paths --- */
+
+#define ASK(verb, path) verb " " path " HTTP/1.1\r\n" HOST "Content-Length: 0\r\n\r\n"
+#define GET(path)       ASK("GET", path)
+#define SENT_ON(to)     "HTTP/1.1 307 Temporary Redirect\nContent-Length: 0\nLocation: " to "\n\n"
+#define LINK(length, to)                                                                           \
+    "HTTP/1.1 307 Temporary Redirect\nContent-Length: " length                                     \
+    "\nContent-Type: text/html; charset=utf-8\nLocation: " to "\n\n<a href=\"" to                  \
+    "\">Temporary Redirect</a>.\n\n"
+#define LINK_IN_HEAD(to)                                                                           \
+    "HTTP/1.1 307 Temporary Redirect\nContent-Type: text/html; charset=utf-8\nLocation: " to "\n"  \
+                                                                                             "\n"
+#define NOT_FOUND                                                                                  \
+    "HTTP/1.1 404 Not Found\nContent-Length: 19\n" TEXT NOSNIFF "\n404 page not found\n"
+#define NOT_ALLOWED                                                                                \
+    "HTTP/1.1 405 Method Not Allowed\nAllow: GET\nContent-Length: 19\n" TEXT NOSNIFF               \
+    "\nMethod Not Allowed\n"
+#define NOT_FOUND_IN_JSON                                                                          \
+    "HTTP/1.1 404 Not Found\nContent-Length: 32\nContent-Type: application/json\n\n"               \
+    "{\"code\":5,\"message\":\"Not Found\"}"
+#define STAR "HTTP/1.1 400 Bad Request\nConnection: close\nContent-Length: 0\n\n"
+
+/* At the port for clients and at that for metrics. */
+static const struct corner paths[] = {
+    {GET("//health"), LINK("43", "/health")},
+    {GET("/./health"), LINK("43", "/health")},
+    {GET("/x/../health"), LINK("43", "/health")},
+    {GET("/health/"), NOT_FOUND},
+    {GET("/health//"), LINK("44", "/health/")},
+    {GET("/%68ealth"), HEALTHY},
+    {GET("/%2Fhealth"), NOT_FOUND},
+    {GET("/livez/%73erializable_read"), PROBED},
+    {GET("/livez%2Fserializable_read"), NOT_FOUND},
+    {GET("/readyz/./linearizable_read"), LINK("61", "/readyz/linearizable_read")},
+    {GET("/"), NOT_FOUND},
+    {GET("//"), LINK("37", "/")},
+    {GET("/.."), LINK("37", "/")},
+    {GET("/..."), NOT_FOUND},
+    {GET("/a/b/../.."), LINK("37", "/")},
+    {GET("/%2e%2e/health"), NOT_FOUND},
+    {GET("/%zz"), MALFORMED("400 Bad Request")},
+    {GET("/%6"), MALFORMED("400 Bad Request")},
+    {GET("/health?a=%zz"), HEALTHY},
+    {GET("//health?"), LINK("43", "/health")},
+    {GET("//health?x=1;y"), LINK("49", "/health?x=1;y")},
+    {GET("//metrics"), LINK("44", "/metrics")},
+    {GET("//a%20b%2520"), LINK("51", "/a%2520b%252520")},
+    {GET("//a!b'(c)*[d]"), LINK("62", "/a%21b%27%28c%29%2A%5Bd%5D")},
+    {GET("//a\"b'"), LINK("49", "/a%2522b%2527")},
+    {GET("//\xc3\xa4"), LINK("47", "/%25C3%25A4")},
+    {GET("/\xc3\xa4"), NOT_FOUND},
+    {GET("http://x/health"), HEALTHY},
+    {GET("http://x//health"), LINK("43", "/health")},
+    {GET("http://x"), LINK("37", "/")},
+    {GET("http://x?y"), LINK("39", "/?y")},
+    {GET("ftp://u@x/health"), HEALTHY},
+    {GET("http:/health"), HEALTHY},
+    {GET("http://x:y/health"), MALFORMED("400 Bad Request")},
+    {GET("health"), MALFORMED("400 Bad Request")},
+    {GET("*"), STAR},
+    {ASK("HEAD", "*"), "HTTP/1.1 400 Bad Request\nConnection: close\n\n"},
+    {ASK("OPTIONS", "*"), "HTTP/1.1 200 OK\nContent-Length: 0\n\n"},
+    {ASK("HEAD", "//health"), LINK_IN_HEAD("/health")},
+    {ASK("POST", "//health"), SENT_ON("/health")},
+    {ASK("POST", "/%68ealth"), NOT_ALLOWED},
+    {ASK("CONNECT", "//health"), NOT_FOUND},
+    {ASK("CONNECT", "/%68ealth"), NOT_ALLOWED},
+    {ASK("CONNECT", "localhost:80"), NOT_FOUND},
+    {ASK("CONNECT", "localhost:80/health"), NOT_ALLOWED},
+};
+
+static const struct corner paths_of_metrics[] = {
+    {GET("/v3"), NOT_FOUND},
+    {GET("//v3beta/x"), LINK("45", "/v3beta/x")},
+    {ASK("OPTIONS", "//health"), SENT_ON("/health")},
+    {ASK("OPTIONS", "/health"), NOT_ALLOWED},
+    {ASK("OPTIONS", "/livez"), NOT_ALLOWED},
+};
+
+#define RANGE(path) "POST " path " HTTP/1.1\r\n" HOST "Content-Length: 2\r\n\r\n{}"
+
+static const struct corner paths_of_calls[] = {
+    {GET("/v3"), LINK("40", "/v3/")},
+    {GET("//v3?x"), LINK("42", "/v3/?x")},
+    {GET("/%763"), LINK("40", "/v3/")},
+    {ASK("CONNECT", "/v3"), SENT_ON("/v3/")},
+    {RANGE("//v3/kv/range"), SENT_ON("/v3/kv/range")},
+    {RANGE("/v3//kv/range"), SENT_ON("/v3/kv/range")},
+    {RANGE("/v3/kv/./range"), SENT_ON("/v3/kv/range")},
+    {RANGE("/v3/kv/%72ange"), NO_KEY},
+    {RANGE("/v3/kv%2Frange"), NO_KEY},
+    {RANGE("/v3%2Fkv/range"), NOT_FOUND},
+    {RANGE("/%763/kv/range"), NO_KEY},
+    {RANGE("/v3/kv/range/"), NOT_FOUND_IN_JSON},
+    {RANGE("/v3/%2e%2e/health"), NOT_FOUND_IN_JSON},
+    {RANGE("/v3/\xc3\xa4"), NOT_FOUND_IN_JSON},
+    {RANGE("/v3beta"), NOT_FOUND},
+    {RANGE("/v3beta/kv/%72ange"), NO_KEY},
+    {RANGE("/v3beta//kv/range"), SENT_ON("/v3/kv/range")},
+    {RANGE("/v3beta%2Fkv/range"), NO_KEY},
+    {RANGE("//v3beta/kv/%72ange"), SENT_ON("/v3beta/kv/%2572ange")},
+    {RANGE("/v3beta/%2fhealth"), SENT_ON("/v3/health")},
+    {RANGE("/v3beta/%zz"), MALFORMED("400 Bad Request")},
+    {ASK("OPTIONS", "//health"), "HTTP/1.1 200 OK\nContent-Length: 0\n\n"},
+};
+
+static const struct corner paths_of_members[] = {
+    {GET("//version"), LINK("44", "/version")},
+    {GET("/raft/stream"), LINK("49", "/raft/stream/")},
+    {GET("/raft/stream//msgapp/8e"), LINK("58", "/raft/stream/msgapp/8e")},
+    {ASK("POST", "/raft/./stream/x"), SENT_ON("/raft/stream/x")},
+    {ASK("POST", "/raft/stream/%2Fx"), NOT_ALLOWED},
+    {GET("/raft%2Fprobing"), NOT_FOUND},
+    {GET("/raft/probing/"), NOT_FOUND},
+    {ASK("POST", "/%6dembers"), NOT_ALLOWED},
+    {GET("/members/promote"), LINK("53", "/members/promote/")},
+    {ASK("POST", "/members/promote//1"), SENT_ON("/members/promote/1")},
+    {ASK("POST", "/members/promote%2F1"), NOT_FOUND},
+    {ASK("HEAD", "//members"), LINK_IN_HEAD("/members")},
+    {ASK("OPTIONS", "//members"), SENT_ON("/members")},
+    {ASK("CONNECT", "//members"), NOT_FOUND},
+    {GET("*"), STAR},
+    {ASK("OPTIONS", "*"), "HTTP/1.1 200 OK\nContent-Length: 0\n\n"},
+    {GET("/%zz"), MALFORMED("400 Bad Request")},
+};
+
 /* --- */
 
 static void check_corners(struct peer *p, uint16_t port, const struct corner *corners, size_t count)
@@ -114,41 +241,43 @@ static void check_corners(struct peer *p, uint16_t port, const struct corner *co
     buf_free(&wrong);
 }
 
-static void open_ours(struct peer *p)
+/* As a member that serves metrics, too, at the port that it is given. */
+static uint16_t open_peer(struct peer *p, bool is_ours)
 {
     char dir[4096];
+    uint16_t port = port_take();
 
-    snprintf(dir, sizeof(dir), "%s/ours", test_tmp_dir());
-    peer_open_ours(p, dir);
-    peer_start(p, "");
+    snprintf(dir, sizeof(dir), "%s/%s", test_tmp_dir(), is_ours ? "ours" : "etcd");
+    if (is_ours)
+        peer_open_ours(p, dir);
+    else
+        peer_open(p, dir);
+    peer_start(p, arena_printf(&p->arena, "--listen-metrics-urls http://127.0.0.1:%u", port));
+    return port;
 }
 
-static void open_etcd(struct peer *p)
-{
-    char dir[4096];
-
-    snprintf(dir, sizeof(dir), "%s/etcd", test_tmp_dir());
-    peer_open(p, dir);
-    peer_start(p, "");
-}
-
-static void check_client_port(void (*open)(struct peer *p))
+static void check_all(bool is_ours)
 {
     struct peer p;
+    uint16_t metrics = open_peer(&p, is_ours), clients = peer_port(&p);
 
-    open(&p);
-    check_corners(&p, peer_port(&p), heads, ARRAY_LEN(heads));
-    check_corners(&p, peer_port(&p), metadata, ARRAY_LEN(metadata));
+    check_corners(&p, clients, heads, ARRAY_LEN(heads));
+    check_corners(&p, clients, metadata, ARRAY_LEN(metadata));
+    check_corners(&p, clients, paths, ARRAY_LEN(paths));
+    check_corners(&p, clients, paths_of_calls, ARRAY_LEN(paths_of_calls));
+    check_corners(&p, metrics, paths, ARRAY_LEN(paths));
+    check_corners(&p, metrics, paths_of_metrics, ARRAY_LEN(paths_of_metrics));
+    check_corners(&p, raw_port_of(p.peer_url), paths_of_members, ARRAY_LEN(paths_of_members));
     peer_stop(&p);
     peer_close(&p);
 }
 
 TEST(unusual_requests_are_answered_as_by_go)
 {
-    check_client_port(open_ours);
+    check_all(true);
 }
 
 TEST(etcd_answers_unusual_requests_as_these_tables_say)
 {
-    check_client_port(open_etcd);
+    check_all(false);
 }

@@ -187,9 +187,12 @@ static const struct {
 } asked[] = {
     {"/v3/kv/range", "-d '{\"key\":\"aw==\"}'"},
     {"/v3beta/kv/range", "-d '{\"key\":\"aw==\"}'"},
+    {"//v3/kv/range", "-d '{\"key\":\"aw==\"}'"},
     {"/v3/nowhere", "-d '{}'"},
     {"/v3/watch", UPGRADE},
     {"/version", ""},
+    {"/%76ersion", ""},
+    {"//version?a=b", ""},
 };
 
 static void ask_gateway(struct peer *p, const char *who, bool has_users, struct buf *out)
