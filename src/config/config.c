@@ -357,7 +357,7 @@ static bool read_sizes(struct maker *m)
                        arena_printf(&c->arena, "%d", RECOMMENDED_REQUEST_BYTES));
     c->max_request_bytes = request_bytes;
     c->backend_batch_interval_ns = batch_ns > 0 ? batch_ns : DEFAULT_BATCH_NS;
-    c->max_learners = learners < 0 ? 0 : (uint64_t)learners;
+    c->max_learners = learners < 0 ? 0 : (uint64_t)learners; /* and refused in the end */
     if (c->max_learners > CLUSTER_MEMBERS_MAX)
         c->max_learners = CLUSTER_MEMBERS_MAX;
     return true;
@@ -523,6 +523,13 @@ static void note_name(struct maker *m)
 
 /* It is told to the others by the log, where whatever is text has to be UTF-8: nobody could read
  * the entry, and each member would end. What is not in a URL is escaped when that is read. */
+/* With less than none there are always too many: etcd finds out when it has begun to start. */
+static bool check_learners(struct maker *m)
+{
+    return maker_value(m, FLAG_MAX_LEARNERS)->integer >= 0 ||
+           maker_refuse(m, "membership: too many learner members in cluster");
+}
+
 static bool check_name_is_text(struct maker *m)
 {
     return bytes_are_utf8(bytes_of_str(maker_value(m, FLAG_NAME)->text)) ||
@@ -545,7 +552,7 @@ static bool make(struct maker *m)
         return false;
     note_name(m);
     if (!config_tls_read(&m->flags, m->out, m->why) || !read_retention(m) || !check_support(m) ||
-        !check_name_is_text(m))
+        !check_name_is_text(m) || !check_learners(m))
         return false;
     note_replaced(m);
     note_of_bbolt(m);

@@ -351,6 +351,7 @@ static const struct {
     {STOP, STOPPED, 0},
     {"{\"name\": \"x\", \"heartbeat-interval\": 0}", STOPPED, 0},
     {"max-learners: -5\nsnapshot-count: 1e3\n" STOP, STOPPED, 0},
+    {"max-learners: -1\n", "membership: too many learner members in cluster", 0},
     {"heartbeat-interval: !!float 0\n", STOPPED, 0},
 
     {"name: a: b\n",

@@ -27,7 +27,8 @@ static const struct gate {
     [GATE_STOP_GRPC_SERVICE_ON_DEFRAG] = {"StopGRPCServiceOnDefrag", ALPHA, false, true},
     [GATE_INITIAL_CORRUPT_CHECK] = {"InitialCorruptCheck", ALPHA, false, true},
     [GATE_COMPACT_HASH_CHECK] = {"CompactHashCheck", ALPHA, false, true},
-    {"TxnModeWriteWithSharedBuffer", BETA, true, false},
+    {"TxnModeWriteWithSharedBuffer", BETA, true,
+     true}, /* it tunes a copy that bbolt's readers make */
     [GATE_LEASE_CHECKPOINT] = {"LeaseCheckpoint", ALPHA, false, true},
     [GATE_LEASE_CHECKPOINT_PERSIST] = {"LeaseCheckpointPersist", ALPHA, false, true},
     [GATE_SET_MEMBER_LOCAL_ADDR] = {"SetMemberLocalAddr", ALPHA, false, true},
