@@ -125,10 +125,12 @@ enum {
 /* --- http ---------------------------------------------------------------------------------- */
 
 enum {
-    HTTP1_HEAD_BYTES_MAX = 64 * KIB, /* of a request or a response */
-    HTTP1_FIELDS_MAX = 64,           /* in a head */
-    HTTP1_LINE_MAX = 256,            /* of a chunk's size */
+    HTTP1_HEAD_BYTES_MAX = 256 * KIB, /* of a request or a response, with the list of its fields */
+    HTTP1_LINE_MAX = 256,             /* of a chunk's size */
     HTTP1_TRAILER_BYTES_MAX = 8 * KIB,
+
+    HTTP_HEAD_USUAL_BYTES = 16 * KIB, /* of each connection's head; what is beyond it counts: */
+    HTTP_HEADS_BYTES_MAX = 16 * MIB,  /* of all that share a budget, those of a thread's clients */
 
     HTTP_BODY_WINDOW_BYTES = 256 * KIB, /* shown and not consumed: then reading stops */
     HTTP_AHEAD_BYTES = 64 * KIB,        /* of the next request, before the first is answered */
@@ -742,8 +744,9 @@ static_assert(RPC_STREAM_WINDOW_LARGE_BYTES <= H2_CONN_WINDOW_BYTES,
 static_assert(H2_CONN_WINDOW_BYTES <= RPC_CONN_BACKLOG_BYTES_MAX,
               "what the window lets in can wait");
 static_assert(RPC_CONSUME_STEP_BYTES <= RPC_STREAM_WINDOW_BYTES / 2, "a window is told of in time");
-static_assert((int)RPC_HEADER_BYTES_MAX == (int)HTTP1_HEAD_BYTES_MAX,
-              "a head is a head, in either protocol");
+static_assert(HTTP_HEAD_USUAL_BYTES <= HTTP1_HEAD_BYTES_MAX, "a usual head is a head");
+static_assert(HTTP_HEADS_BYTES_MAX / 16 >= HTTP1_HEAD_BYTES_MAX,
+              "one client with a large head keeps few others from having one");
 static_assert(RPC_CONN_FIELDS_BYTES_MAX >= 16 * RPC_HEADER_BYTES_MAX,
               "some calls may have long ones");
 static_assert((int)WIRE_BYTES_MAX <= (int)RPC_FLUSH_BULK_BYTES,

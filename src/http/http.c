@@ -21,13 +21,46 @@ void http_open(struct http_conn *c, const struct http_conn_options *options)
         .clock = options->clock,
         .wire = options->wire,
         .paths = options->paths,
+        .heads = options->heads,
         .window = HTTP_BODY_WINDOW_BYTES,
     };
     http1_init(&c->reader, options->reads);
 }
 
+/* What is kept of this head beyond what is usual. */
+static void charge_head(struct http_conn *c, size_t bytes)
+{
+    if (!c->heads)
+        return;
+    assert(c->heads->charged >= c->charged);
+    c->heads->charged += bytes - c->charged;
+    c->charged = bytes;
+}
+
+static void allow_head(struct http_conn *c)
+{
+    size_t charged = c->heads ? c->heads->charged - c->charged : 0; /* by others */
+    size_t left = charged < HTTP_HEADS_BYTES_MAX ? HTTP_HEADS_BYTES_MAX - charged : 0;
+    size_t most = HTTP1_HEAD_BYTES_MAX - HTTP_HEAD_USUAL_BYTES;
+
+    c->reader.head_bytes_max = HTTP_HEAD_USUAL_BYTES + (left < most ? left : most);
+}
+
+static enum http1_found read_next(struct http_conn *c, struct bytes *in, struct bytes *piece)
+{
+    if (c->reader.part != HTTP1_IN_HEAD)
+        return http1_read(&c->reader, in, piece);
+    allow_head(c);
+    enum http1_found found = http1_read(&c->reader, in, piece);
+    size_t bytes = http1_head_bytes(&c->reader);
+    charge_head(c, bytes > HTTP_HEAD_USUAL_BYTES ? bytes - HTTP_HEAD_USUAL_BYTES : 0);
+    return found;
+}
+
 void http_close(struct http_conn *c)
 {
+    charge_head(c, 0);
+    c->heads = NULL;
     c->on = NULL;
     c->in = HTTP_IN_NOTHING;
     http1_free(&c->reader);
@@ -139,6 +172,7 @@ static void exchange_over(struct http_conn *c)
     }
     /* All of this before on_over, which may begin the next exchange. */
     http1_next(&c->reader);
+    charge_head(c, 0);
     c->in = HTTP_IN_IDLE;
     c->out = HTTP_OUT_IDLE;
     c->interim = 0;
@@ -272,7 +306,7 @@ static bool read_part(struct http_conn *c, struct bytes *in)
             body_piece(c, piece);
         return piece.len > 0;
     }
-    enum http1_found found = http1_read(&c->reader, in, &piece);
+    enum http1_found found = read_next(c, in, &piece);
     c->in_hand = in->len;
     switch (found) {
     case HTTP1_MORE:
@@ -713,6 +747,8 @@ void http_check(const struct http_conn *c)
            c->out == HTTP_OUT_AWAITS_CONTINUE || c->out == HTTP_OUT_DONE);
     assert(c->discarded == 0 || is_server(c));
     assert(c->interim <= HTTP_INTERIM_MAX + 1);
+    assert(c->charged <= HTTP1_HEAD_BYTES_MAX - HTTP_HEAD_USUAL_BYTES);
+    assert(!c->heads || c->charged <= c->heads->charged);
     if (!c->on)
         assert(c->ahead.len == 0);
 }

@@ -29,7 +29,10 @@
  * and http_send sends whatever is given, as it is, until http_finish or the connection's end.
  *
  * Promises   1. Memory: a head of HTTP1_HEAD_BYTES_MAX, HTTP_AHEAD_BYTES and one read of the socket
- *               that came too early, and what is sent beyond credit: one piece.
+ *               that came too early, and what is sent beyond credit: one piece. What heads have
+ *               beyond HTTP_HEAD_USUAL_BYTES is charged to a budget before it is kept: over all
+ *               connections that share one it is HTTP_HEADS_BYTES_MAX, and whoever comes too late
+ *               is refused (431) as one whose head is too large.
  *            2. on_head, on_body, on_end, on_over come in this order, each as often as drawn; none
  *               after on_broken or http_close. on_over is the last of an exchange, and the only
  *               one if the request expects what nobody knows (417).
@@ -48,6 +51,11 @@
 
 struct clock;
 struct http_conn;
+
+/* The large heads of all connections of an owner; all zeroes at first. */
+struct http_heads {
+    size_t charged;
+};
 
 /* They come from inside http_data, http_ended, http_sent, http_consumed and http_finish. All of
  * them may call back into http; the struct must be there when they return. */
@@ -94,6 +102,8 @@ struct http_conn {
     struct http1_reader reader;
 
     const struct http_paths *paths; /* from here on http's own */
+    struct http_heads *heads;
+    size_t charged; /* to them */
     enum http_path_kind path_kind;
     struct bytes path;
     struct buf path_text;
@@ -126,6 +136,7 @@ struct http_conn_options {
     const struct http_events *on;
     void *context;
     const struct http_paths *paths; /* of the serving end; lent until http_close; or NULL */
+    struct http_heads *heads;       /* the same; NULL: nobody else has large heads */
 };
 
 void http_open(struct http_conn *c, const struct http_conn_options *options);

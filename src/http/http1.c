@@ -1,6 +1,7 @@
 #include "http/http1.h"
 
 #include "base/assert.h"
+#include "base/mem.h"
 #include "base/text.h"
 #include "http/path.h"
 #include "io/clock.h"
@@ -97,13 +98,16 @@ bool http1_lists(struct bytes list, const char *word)
 
 void http1_init(struct http1_reader *r, enum http1_kind kind)
 {
-    *r = (struct http1_reader){.kind = kind};
+    *r = (struct http1_reader){.kind = kind, .head_bytes_max = HTTP1_HEAD_BYTES_MAX};
 }
 
 void http1_free(struct http1_reader *r)
 {
     buf_free(&r->head);
     buf_free(&r->line);
+    mem_free(r->fields);
+    r->fields = NULL;
+    r->field_count = 0;
 }
 
 static enum http1_found bad(struct http1_reader *r, unsigned status, const char *why)
@@ -119,6 +123,11 @@ static enum http1_found bad_since(struct http1_reader *r, unsigned status, const
 {
     r->detail = why;
     return bad(r, status, why);
+}
+
+size_t http1_head_bytes(const struct http1_reader *r)
+{
+    return r->head.len + r->field_count * sizeof(*r->fields);
 }
 
 struct bytes http1_field(const struct http1_reader *r, const char *name, bool *found)
@@ -305,8 +314,6 @@ static enum http1_found parse_field(struct http1_reader *r, struct bytes line)
         return bad_since(r, 400, "invalid header name");
     if (!all_are(value, is_value))
         return bad(r, 400, "malformed field value");
-    if (r->field_count == HTTP1_FIELDS_MAX)
-        return bad(r, 431, "too many fields");
     r->fields[r->field_count++] = (struct http1_field){name, value};
     return HTTP1_HEAD;
 }
@@ -389,11 +396,34 @@ static void find_expectation(struct http1_reader *r)
         r->expects_other = expected.len > 0;
 }
 
+static enum http1_found too_large(struct http1_reader *r)
+{
+    return bad(r, 431, "the head is too large");
+}
+
+/* One for each line but the first and the last. False: the head is too large with them. */
+static bool allow_fields(struct http1_reader *r)
+{
+    struct bytes rest = buf_bytes(&r->head);
+    size_t lines = 0;
+
+    for (; rest.len > 0; lines++)
+        (void)cut_at(&rest, '\n');
+    assert(lines >= 2);
+    assert(!r->fields);
+    if (lines - 2 > (r->head_bytes_max - r->head.len) / sizeof(*r->fields))
+        return false;
+    r->fields = mem_new_array(lines - 1, struct http1_field);
+    return true;
+}
+
 /* A line ends in CR LF or, as Go and RFC 9112 (2.2) have it, in LF. The last one is empty. */
 static enum http1_found parse_head(struct http1_reader *r)
 {
     struct bytes rest = buf_bytes(&r->head);
 
+    if (!allow_fields(r))
+        return too_large(r);
     for (bool first = true;; first = false) {
         struct bytes line = cut_at(&rest, '\n');
         if (line.len > 0 && line.at[line.len - 1] == '\r')
@@ -448,12 +478,14 @@ static size_t find_head_end(struct bytes head, size_t from)
 static enum http1_found read_head(struct http1_reader *r, struct bytes *in)
 {
     size_t before = r->head.len;
-    size_t fits = HTTP1_HEAD_BYTES_MAX - before;
+    size_t fits = r->head_bytes_max > before ? r->head_bytes_max - before : 0;
     size_t taken = in->len < fits ? in->len : fits;
     size_t search = before < 2 ? 0 : before - 2; /* the end may have come in pieces */
 
-    if (taken == 0)
+    if (in->len == 0)
         return HTTP1_MORE;
+    if (taken == 0)
+        return too_large(r);
     buf_append(&r->head, bytes_of(in->at, taken));
     size_t end = find_head_end(buf_bytes(&r->head), search);
     if (end > 0) {
@@ -465,9 +497,7 @@ static enum http1_found read_head(struct http1_reader *r, struct bytes *in)
         return bad(r, r->kind == HTTP1_REQUEST ? 400 : 502, "not HTTP");
     if (end > 0)
         return parse_head(r);
-    if (r->head.len == HTTP1_HEAD_BYTES_MAX)
-        return bad(r, 431, "the head is too large");
-    return HTTP1_MORE;
+    return r->head.len == r->head_bytes_max ? too_large(r) : HTTP1_MORE;
 }
 
 /* A line with its CR LF, gathered in r->line. HTTP1_END when it is there. */
@@ -607,9 +637,13 @@ void http1_next(struct http1_reader *r)
     struct buf line = r->line;
 
     assert(r->part == HTTP1_AT_END);
+    mem_free(r->fields);
     buf_clear(&head);
     buf_clear(&line);
-    *r = (struct http1_reader){.kind = kind, .head = head, .line = line};
+    if (head.cap > HTTP_HEAD_USUAL_BYTES) /* nobody would be charged for it meanwhile */
+        buf_free(&head);
+    *r = (struct http1_reader){
+        .kind = kind, .head_bytes_max = HTTP1_HEAD_BYTES_MAX, .head = head, .line = line};
 }
 
 enum http1_found http1_close(struct http1_reader *r)

@@ -5,7 +5,8 @@
  * requests are smuggled: a field name touches its colon, no line is folded, a length is digits
  * alone and, if given twice, the same, chunks' lines end in CR LF (those of a head may end in LF
  * alone, as Go reads them), and a message with both a length and chunks is refused. It keeps the
- * head (at most HTTP1_HEAD_BYTES_MAX) and nothing of the body, whose pieces it shows as they pass.
+ * head (at most HTTP1_HEAD_BYTES_MAX, the list of its fields included) and nothing of the body,
+ * whose pieces it shows as they pass.
  *
  *     start --> head --+--> length: n bytes ------------------+--> end
  *                      +--> chunks: size, data ... trailers --+
@@ -51,7 +52,7 @@ struct http1_reader {
                                /* and the target begins behind it, or is empty */
     unsigned status;           /* of a response */
     struct bytes reason;
-    struct http1_field fields[HTTP1_FIELDS_MAX];
+    struct http1_field *fields;
     size_t field_count;
     bool is_1_0;
     bool keep_alive;       /* the other end expects the connection to live on */
@@ -66,6 +67,9 @@ struct http1_reader {
     unsigned bad_status;
     const char *why, *detail;
 
+    /* Set by the owner before any reading: less than HTTP1_HEAD_BYTES_MAX, if it must be. */
+    size_t head_bytes_max;
+
     /* The reader's own. */
     enum http1_part part;
     uint64_t left;        /* of the body or the chunk */
@@ -76,7 +80,6 @@ struct http1_reader {
 
 enum http1_found { HTTP1_MORE, HTTP1_HEAD, HTTP1_BODY, HTTP1_END, HTTP1_BAD };
 
-/* All zeroes but the kind is ready to read. */
 void http1_init(struct http1_reader *r, enum http1_kind kind);
 void http1_free(struct http1_reader *r);
 
@@ -91,6 +94,9 @@ void http1_next(struct http1_reader *r);
 /* The connection has ended. HTTP1_END if that ends the message properly, HTTP1_MORE if there was
  * none, else HTTP1_BAD. */
 enum http1_found http1_close(struct http1_reader *r);
+
+/* What the head takes, as far as it is here. */
+size_t http1_head_bytes(const struct http1_reader *r);
 
 /* The value of the first field of this name, in whatever case; *found tells empty from absent. */
 struct bytes http1_field(const struct http1_reader *r, const char *name, bool *found);

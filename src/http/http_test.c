@@ -374,6 +374,40 @@ TEST(a_refusal_says_why_where_go_does)
     }
 }
 
+/* A large head is charged while its request is dealt with, and no longer; the usual is nobody's. */
+TEST(large_heads_share_a_budget)
+{
+    struct http_heads heads = {0};
+    struct http_rig *first = rig_open(HTTP1_REQUEST), *second = rig_open(HTTP1_REQUEST);
+    struct buf most = {0};
+    first->http.heads = second->http.heads = &heads;
+    buf_append_str(&most, "GET /1 HTTP/1.1\r\nHost: x\r\nA: ");
+    size_t len = HTTP1_HEAD_BYTES_MAX - most.len - 200;
+    memset(buf_extend(&most, len), 'a', len);
+
+    http_data(&first->http, buf_bytes(&most));
+    CHECK_EQ(heads.charged, most.len - HTTP_HEAD_USUAL_BYTES);
+    hear(first, "\r\n\r\n");
+    CHECK(heads.charged > most.len - HTTP_HEAD_USUAL_BYTES);
+    check_text(&first->told, "[GET /1]<end>");
+    heads.charged += HTTP_HEADS_BYTES_MAX; /* so many others have one */
+    hear(second, "GET /2 HTTP/1.1\r\nHost: x\r\n\r\n");
+    check_text(&second->told, "[GET /2]<end>");
+    respond(&second->http, "ok");
+    http_data(&second->http, buf_bytes(&most));
+    check_text(&second->told, "<over><broken: the head is too large>");
+    heads.charged -= HTTP_HEADS_BYTES_MAX;
+
+    respond(&first->http, "ok");
+    rig_close(second);
+    CHECK_EQ(heads.charged, 0);
+    http_data(&first->http, buf_bytes(&most));
+    CHECK(heads.charged > 0);
+    rig_close(first);
+    CHECK_EQ(heads.charged, 0);
+    buf_free(&most);
+}
+
 #define UNEXPECTED                                                                                 \
     "HTTP/1.1 417 Expectation Failed\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
 

@@ -301,8 +301,9 @@ struct peers {
     char self_hex[24], cluster_hex[24];
     struct rng rng;
     struct wire_pool pool;
-    struct map members; /* id -> struct peer: those known, and remotes */
-    struct map removed; /* id -> itself */
+    struct http_heads heads; /* at our port */
+    struct map members;      /* id -> struct peer: those known, and remotes */
+    struct map removed;      /* id -> itself */
     size_t remote_count;
     struct list dials, conns;
     size_t dial_count, conn_count;

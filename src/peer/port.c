@@ -767,7 +767,8 @@ void peers_accept(struct peers *p, struct conn *conn)
                                                     .clock = p->clock,
                                                     .on = &http_events,
                                                     .context = c,
-                                                    .paths = &paths});
+                                                    .paths = &paths,
+                                                    .heads = &p->heads});
     list_init(&c->link);
     list_push_back(&p->conns, &c->link);
     p->conn_count++;

@@ -342,7 +342,8 @@ void rpc_plain_begin(struct rpc_conn *c)
                                                            .clock = c->rpc->clock,
                                                            .on = &events,
                                                            .context = c,
-                                                           .paths = rpc_policy_paths(c)});
+                                                           .paths = rpc_policy_paths(c),
+                                                           .heads = &c->rpc->heads});
 }
 
 void rpc_plain_free(struct rpc_conn *c)

@@ -76,6 +76,7 @@ struct rpc {
     nghttp2_session_callbacks *callbacks;
     nghttp2_option *h2_options;
     struct wire_pool pool;
+    struct http_heads heads;
     struct gzip *gzip; /* made when first needed */
     struct buf scratch;
     struct message_pool spares;

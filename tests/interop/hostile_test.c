@@ -10,6 +10,7 @@
 #include "base/sanitized.h"
 #include "harness/test.h"
 #include "interop/caller_test.h"
+#include "interop/raw_http_test.h"
 #include "io/clock.h"
 #include "rpc/rpc_rig_test.h"
 
@@ -410,6 +411,39 @@ TEST(clients_may_leave_in_the_middle_of_an_answer)
 
     buf_free(&out);
     siege_close(&s, 32 * MIB);
+}
+
+/* --- large heads --- */
+
+/* Heads that do not end, of 400 clients: some of them are taken in as far as they come, the others
+ * only to what everybody may have. A client with a usual head is served meanwhile, on a new
+ * connection, too. */
+TEST(large_heads_of_many_cost_little)
+{
+    enum { CLIENTS = 400, HEAD_BYTES = 250 * KIB };
+    struct siege s;
+    int fds[CLIENTS];
+    struct buf out = {0};
+    peer_allow_files(CLIENTS + 100);
+    siege_open(&s);
+    buf_append_str(&out, "GET /version HTTP/1.1\r\nHost: x\r\nA: ");
+    memset(buf_extend(&out, HEAD_BYTES), 'a', HEAD_BYTES);
+
+    for (unsigned i = 0; i < CLIENTS; i++) {
+        fds[i] = dial(&s);
+        (void)!send(fds[i], out.at, out.len,
+                    MSG_NOSIGNAL); /* waits until all is read, or refused */
+        check_served(&s);
+    }
+    const char *answer =
+        raw_http(&s.arena, s.caller.address.port, BYTES("GET /health HTTP/1.1\r\nHost: x\r\n\r\n"));
+    CHECK(strncmp(answer, "HTTP/1.1 200 OK\n", 16) == 0);
+    look(&s);
+
+    for (unsigned i = 0; i < CLIENTS; i++)
+        hang_up(fds[i], i % 2);
+    buf_free(&out);
+    siege_close(&s, 56 * MIB);
 }
 
 /* --- crowds --- */

@@ -109,7 +109,7 @@ static const struct corner metadata[] = {
     "\">Temporary Redirect</a>.\n\n"
 #define LINK_IN_HEAD(to)                                                                           \
     "HTTP/1.1 307 Temporary Redirect\nContent-Type: text/html; charset=utf-8\nLocation: " to "\n"  \
-                                                                                             "\n"
+    "\n"
 #define NOT_FOUND                                                                                  \
     "HTTP/1.1 404 Not Found\nContent-Length: 19\n" TEXT NOSNIFF "\n404 page not found\n"
 #define NOT_ALLOWED                                                                                \
@@ -241,6 +241,20 @@ static void check_corners(struct peer *p, uint16_t port, const struct corner *co
     buf_free(&wrong);
 }
 
+/* A token of a hundred kilobytes, and more fields than anybody has. */
+static void check_large_head(struct peer *p, uint16_t port)
+{
+    struct buf request = {0};
+
+    buf_append_str(&request, "GET /health HTTP/1.1\r\n" HOST "Authorization: ");
+    memset(buf_extend(&request, 100000), 'a', 100000);
+    for (unsigned i = 0; i < 1000; i++)
+        buf_printf(&request, "\r\nX-%u: y", i);
+    buf_append_str(&request, "\r\n\r\n");
+    CHECK_STR(raw_http(&p->arena, port, buf_bytes(&request)), HEALTHY);
+    buf_free(&request);
+}
+
 /* As a member that serves metrics, too, at the port that it is given. */
 static uint16_t open_peer(struct peer *p, bool is_ours)
 {
@@ -267,6 +281,8 @@ static void check_all(bool is_ours)
     check_corners(&p, clients, paths_of_calls, ARRAY_LEN(paths_of_calls));
     check_corners(&p, metrics, paths, ARRAY_LEN(paths));
     check_corners(&p, metrics, paths_of_metrics, ARRAY_LEN(paths_of_metrics));
+    check_large_head(&p, clients);
+    check_large_head(&p, metrics);
     check_corners(&p, raw_port_of(p.peer_url), paths_of_members, ARRAY_LEN(paths_of_members));
     peer_stop(&p);
     peer_close(&p);

@@ -13,7 +13,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum { WAIT_MS_MAX = 30000 };
+enum { WAIT_MS_MAX = 30000, FIELDS_MAX = 64 };
 
 uint16_t raw_port_of(const char *url)
 {
@@ -50,9 +50,10 @@ static int compare_fields(const void *a, const void *b)
 static void append_head(struct buf *out, struct arena *arena, struct bytes version,
                         const struct http1_reader *r)
 {
-    const char *lines[HTTP1_FIELDS_MAX];
+    const char *lines[FIELDS_MAX];
     size_t count = 0;
 
+    CHECK(r->field_count <= FIELDS_MAX);
     buf_append(out, version);
     buf_printf(out, " %u %.*s\n", r->status, (int)r->reason.len, (const char *)r->reason.at);
     for (size_t i = 0; i < r->field_count; i++) {
