@@ -187,8 +187,9 @@ void rpc_web_respond(struct call *c, unsigned status, const struct http1_field *
     size_t total = rpc_policy_fields(c->conn, origin_of(c->web), all);
 
     assert(total + count <= ARRAY_LEN(all));
-    memcpy(all + total, fields, count * sizeof(*fields));
-    submit_head(c, status, all, total + count, length);
+    for (size_t i = 0; i < count; i++)
+        all[total++] = fields[i];
+    submit_head(c, status, all, total, length);
 }
 
 static void respond_at_length(struct call *c, unsigned status, const char *type, struct bytes lines,

@@ -846,6 +846,15 @@ void boot_raft(struct boot *b, struct server *s)
 
 /* --- all that could be refused --- */
 
+/* As by etcd: the operator may have lowered it, or have forgotten to say it again. */
+static enum err check_learners(struct boot *b)
+{
+    if (b->conf_state.learners.count <= b->s->config->max_learners)
+        return ERR_OK;
+    buf_append_str(b->why, cluster_result_text(CLUSTER_TOO_MANY_LEARNERS));
+    return ERR_UNSUPPORTED;
+}
+
 /* The store is open. What is left to do after this has nothing more to say about its content. */
 static enum err examine(struct boot *b)
 {
@@ -855,6 +864,8 @@ static enum err examine(struct boot *b)
         e = open_state(b);
     if (e == ERR_OK)
         e = read_members(b);
+    if (e == ERR_OK)
+        e = check_learners(b);
     if (e == ERR_OK)
         e = check_raft(b);
     if (e == ERR_OK)

@@ -114,6 +114,25 @@ TEST(so_many_learners_as_the_operator_allows)
     cluster_rig_close(&r);
 }
 
+TEST(a_member_does_not_start_with_more_learners_than_the_operator_allows)
+{
+    static const char *const two[] = {"--max-learners", "2", NULL};
+    struct cluster_rig r;
+    membership_open(&r, 1, two);
+    membership_add(&r, 1, "http://10.0.0.4:2380", true, NULL);
+    CHECK_STR(membership_add(&r, 1, "http://10.0.0.5:2380", true, NULL),
+              "1:m1 4:-(learner) 5:-(learner)");
+
+    cluster_rig_stop(&r, 1);
+    cluster_rig_set_flags(&r, 1, NULL);
+    CHECK_EQ(cluster_rig_try_start(&r, 1), ERR_UNSUPPORTED);
+    CHECK_STR(buf_str(&r.at[1]->why), "membership: too many learner members in cluster");
+
+    cluster_rig_set_flags(&r, 1, two);
+    cluster_rig_start_all(&r);
+    cluster_rig_close(&r);
+}
+
 /* A second member that has not started must not cost the first its quorum. */
 TEST(nobody_is_added_while_too_few_have_started)
 {
