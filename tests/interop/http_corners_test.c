@@ -36,6 +36,10 @@ struct corner {
 #define WITH(field) "POST /v3/kv/range HTTP/1.1\r\n" HOST field "\r\nContent-Length: 2\r\n\r\n{}"
 #define NO_KEY      REFUSED("54", "etcdserver: key is not provided")
 
+#define LATE                                                                                       \
+    "HTTP/1.1 504 Gateway Timeout\nContent-Length: 48\nContent-Type: application/json\n\n"         \
+    "{\"code\":4,\"message\":\"context deadline exceeded\"}"
+
 /* --- HTTP/1 itself --- */
 
 static const struct corner heads[] = {
@@ -94,6 +98,8 @@ static const struct corner metadata[] = {
     {WITH("Grpc-Metadata-X-Bin: YWJjY"), NO_BASE64("101", "Grpc-Metadata-X-Bin", "4")},
     {WITH("Grpc-Metadata-X-Bin: YW==YWJj"), NO_BASE64("101", "Grpc-Metadata-X-Bin", "4")},
     {WITH("Grpc-Timeout: 1S"), NO_KEY},
+    {WITH("Grpc-Timeout: 999n"), LATE},
+    {WITH("Grpc-Timeout: -1S"), LATE},
     {WITH("Grpc-Timeout: 1x"), REFUSED("47", "invalid grpc-timeout: 1x")},
     {WITH("Grpc-Timeout: x\r\nGrpc-Metadata-X-Bin: *"), REFUSED("46", "invalid grpc-timeout: x")},
 };
