@@ -28,7 +28,8 @@
     X(ERR_RESET, "connection reset")                                                               \
     X(ERR_TIMEOUT, "timed out")                                                                    \
     X(ERR_CANCELED, "canceled")                                                                    \
-    X(ERR_UNSUPPORTED, "not supported")
+    X(ERR_UNSUPPORTED, "not supported")                                                            \
+    X(ERR_EVICTED, "closed to make a place for another connection")
 
 #define ERR_ENUM(name, text) name,
 enum err { ERR_LIST(ERR_ENUM) };

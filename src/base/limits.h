@@ -63,6 +63,9 @@ enum {
     NET_UNSENT_BYTES = 512 * KIB,   /* that the kernel holds for a peer whose window is shut */
     NET_BACKLOG_DEFAULT = 1024,     /* connections that nobody has accepted yet */
     NET_ACCEPTS_AT_ONCE_MAX = 64,   /* before others are looked at */
+    NET_PATIENCE_MS = 250,          /* with a connection that proves nothing, while others wait */
+    NET_SWEPT_AT_ONCE_MAX = 256,    /* connections that turn out to have proved themselves */
+    NET_LOOK_NS_PER_CONN = 1000,    /* between two looks at all that have: a tenth of the time */
     NET_ACCEPT_RETRY_MS_MIN = 5,    /* after one that failed; then twice as long each time, */
     NET_ACCEPT_RETRY_MS_MAX = 1000, /* as Go's servers do */
     IO_PIECES_AT_ONCE_MAX = 64,     /* of a write, in one system call */
@@ -434,6 +437,7 @@ enum {
 #define PEER_POST_BYTES_MAX    PEER_FRAME_BYTES_MAX
 #define PEER_REQUEST_BYTES_MAX (1 * MIB)
 #define PEER_CONNS_MAX         1024
+#define PEER_CONNS_RESERVED    256 /* of them, not for connections that have proved nothing */
 
 /*
  * Snapshots. The message in front of an image: etcd's bound. Of an image that is sent: what may
@@ -810,5 +814,8 @@ static_assert(PEER_SNAPSHOT_CREDIT_BYTES <= PEER_SNAPSHOT_TURN_BYTES, "a turn ca
 static_assert(PEER_SNAPSHOT_LOOK_MS < PEER_SNAPSHOT_STALL_MS, "a stall is seen in time");
 static_assert(PEER_SNAPSHOT_SILENCE_MS < PEER_SNAPSHOT_STALL_MS,
               "whoever gives up first is the end that can tell slow from dead");
+static_assert(PEER_CONNS_RESERVED < PEER_CONNS_MAX, "strangers get in, too");
+static_assert((int)NET_PATIENCE_MS < (int)TLS_HANDSHAKE_MS, "at the limit nobody has longer");
+static_assert((int)NET_PATIENCE_MS < PEER_PORT_SILENCE_MS, "nor at the peer port");
 static_assert(PEER_IDLE_MS < PEER_PORT_SILENCE_MS,
               "who dials ends an idle connection before the port does");

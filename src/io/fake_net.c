@@ -57,11 +57,10 @@ struct fake_listener {
     struct fake_host *host;
     struct list link;
     struct list backlog; /* connections that wait */
-    unsigned admitted;   /* alive, of those that no longer wait */
     unsigned conns;      /* alive, with those that left before they were admitted */
     struct fake_task retry;
     struct event failed;
-    bool is_failing, closing;
+    bool is_failing, waits_for_place, closing;
 };
 
 /* One direction of a connection. An end that has closed is NULL. */
@@ -95,7 +94,8 @@ struct fake_conn {
     bool paused, end_shown, shutdown_wanted, closing, finished;
     bool show_again; /* what is being shown */
     bool has_fd;     /* as long as it waits for the other process it has none */
-    bool admitted;   /* by its listener */
+    struct admission admission;
+    uint64_t owner; /* of its address */
     enum err reason;
     struct event opened, readable, gone;
     struct fake_task task;      /* connecting, later closing */
@@ -417,41 +417,71 @@ static void wait_and_retry(struct fake_listener *l)
                      l->host->wire->time->now_ns + RETRY_MS * NS_PER_MS);
 }
 
+static void wait_for_place(struct fake_listener *l, uint64_t again_ns)
+{
+    l->waits_for_place = true;
+    if (again_ns > 0)
+        fake_time_at(l->host->wire->time, &l->retry, again_ns);
+}
+
+static void evict(struct admission *a)
+{
+    fail(container_of(a, struct fake_conn, admission), ERR_EVICTED);
+}
+
+static void admit(struct fake_listener *l, struct fake_conn *c)
+{
+    l->is_failing = false;
+    l->conns++;
+    c->has_fd = true;
+    c->admission.evict = evict;
+    if (!listener_took(&l->base, &c->admission, c->owner, l->host->wire->time->now_ns)) {
+        fail(c, ERR_EVICTED);
+        return;
+    }
+    c->base.admission = &c->admission;
+    put_once(c, &c->opened);
+}
+
 /* Announces connections while it may. */
 static void listener_admit(struct fake_listener *l)
 {
-    while (!l->closing && !list_empty(&l->backlog) && listener_may_take(&l->base)) {
+    uint64_t again_ns;
+
+    while (!l->closing && !list_empty(&l->backlog)) {
+        if (!listener_may_take(&l->base, l->host->wire->time->now_ns, &again_ns)) {
+            wait_for_place(l, again_ns);
+            return;
+        }
         if (!fake_fds_take(l->host->fds)) {
-            listener_conns_left(&l->base, 1);
             wait_and_retry(l);
             return;
         }
-        struct list *link = list_pop_front(&l->backlog);
-        struct fake_conn *c = container_of(link, struct fake_conn, backlog_link);
-
-        l->is_failing = false;
-        l->conns++;
-        l->admitted++;
-        c->admitted = true;
-        c->has_fd = true;
-        put_once(c, &c->opened);
+        admit(l, container_of(list_pop_front(&l->backlog), struct fake_conn, backlog_link));
     }
 }
 
 static void look_again(struct listener *base)
 {
-    listener_admit(container_of(base, struct fake_listener, base));
+    struct fake_listener *l = container_of(base, struct fake_listener, base);
+
+    if (l->waits_for_place)
+        fake_time_cancel(l->host->wire->time, &l->retry);
+    l->waits_for_place = false;
+    listener_admit(l);
 }
 
 static void retry(struct fake_task *t)
 {
-    listener_admit(container_of(t, struct fake_listener, retry));
+    struct fake_listener *l = container_of(t, struct fake_listener, retry);
+
+    l->waits_for_place = false;
+    listener_admit(l);
 }
 
 static void conn_free(struct fake_conn *c)
 {
     struct fake_listener *l = c->listener;
-    bool admitted = c->admitted;
 
     if (c->has_fd)
         fake_fds_give_back(c->host->fds);
@@ -465,12 +495,10 @@ static void conn_free(struct fake_conn *c)
     fake_time_cancel(c->host->wire->time, &c->task);
     fake_time_cancel(c->host->wire->time, &c->keepalive);
     list_remove(&c->link);
+    admission_end(&c->admission);
     mem_free(c);
     if (l) {
         l->conns--;
-        l->admitted -= admitted;
-        if (admitted && !l->closing)
-            listener_conns_left(&l->base, 1);
         listener_free_if_unused(l);
     }
 }
@@ -788,6 +816,7 @@ static struct fake_conn *connect_ends(struct fake_conn *c, struct fake_listener 
     from.port = c->host->next_port++;
     from.path[0] = '\0';
     net_address_text(&from, other->base.info.remote);
+    other->owner = conn_owner_of_address(&from);
     other->listener = l;
     other->opened.run = announce;
     link_ends(c, other);
@@ -985,8 +1014,7 @@ static void stop_listening(struct fake_listener *l)
 {
     l->closing = true;
     fake_fds_give_back(l->host->fds);
-    list_remove(&l->base.waiting);
-    listener_conns_left(&l->base, l->admitted);
+    listener_forget_conns(&l->base);
 }
 
 /* Connections nobody has seen yet end with the listener. */

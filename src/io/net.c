@@ -3,46 +3,6 @@
 #include <arpa/inet.h>
 #include <stdio.h>
 
-void conn_limit_init(struct conn_limit *l, unsigned max)
-{
-    *l = (struct conn_limit){.max = max};
-    list_init(&l->waiting);
-}
-
-bool listener_may_take(struct listener *l)
-{
-    struct conn_limit *limit = l->options.limit;
-
-    if (!limit)
-        return true;
-    if (limit->max > 0 && limit->open >= limit->max) {
-        if (list_empty(&l->waiting))
-            list_push_back(&limit->waiting, &l->waiting);
-        return false;
-    }
-    limit->open++;
-    return true;
-}
-
-/* All that wait are told, since nobody knows behind which of them there is somebody. */
-void listener_conns_left(struct listener *l, unsigned count)
-{
-    struct conn_limit *limit = l->options.limit;
-    struct list told;
-
-    if (!limit || count == 0)
-        return;
-    assert(limit->open >= count);
-    limit->open -= count;
-    list_init(&told); /* a list of their own: who looks may have to wait again, on the first */
-    for (struct list *link; (link = list_pop_front(&limit->waiting));)
-        list_push_back(&told, link);
-    for (struct list *link; (link = list_pop_front(&told));) {
-        struct listener *waiting = container_of(link, struct listener, waiting);
-        waiting->net->ops->listener_look(waiting);
-    }
-}
-
 static enum err parse_port(const char *text, uint16_t *out)
 {
     unsigned port = 0;

@@ -16,11 +16,11 @@
  *               ERR_CANCELED if the connection ended first. All of them come before on_closed.
  *            4. conn_close is allowed at any moment until on_closed has been called. The connection
  *               is gone when on_closed returns.
- *            5. Memory is bounded: a paused connection is not read, and no more connections live at
- *               once than the limit of their listeners says; the rest wait in the kernel, and are
- *               taken as others leave. What is queued for writing is for the caller to bound, by
- *               conn_queued_bytes. What was read and not looked at is NET_READ_BUFFERS_MAX times
- *               NET_READ_BYTES, over all connections; beyond that none is read.
+ *            5. Memory is bounded: a paused connection is not read, and one connection more than
+ * the limit of their listeners says live at once; the rest wait in the kernel, and are taken as
+ * others leave or are evicted (conn_limit.h; ERR_EVICTED). What is queued for writing is for the
+ * caller to bound, by conn_queued_bytes. What was read and not looked at is NET_READ_BUFFERS_MAX
+ * times NET_READ_BYTES, over all connections; beyond that none is read.
  *            6. When there are no file descriptors left, or no memory for a socket, connections
  *               wait in the kernel, too: a listener tries again after a while.
  * Not here   TLS, a net on top of another one, with the rest of conn_info (tls.h). Names: they
@@ -31,6 +31,7 @@
 #include "base/bytes.h"
 #include "base/err.h"
 #include "base/list.h"
+#include "io/conn_limit.h"
 #include "io/inbox.h"
 
 enum {
@@ -113,16 +114,8 @@ struct conn {
     const struct conn_handlers *on; /* NULL until conn_accept */
     void *context;                  /* the caller's */
     struct conn_info info;
+    struct admission *admission; /* NULL: we connected, or it is closing */
 };
-
-/* How many connections listeners may have accepted between them. */
-struct conn_limit {
-    unsigned max;        /* 0: as many as there are file descriptors */
-    unsigned open;       /* accepted and not yet gone, while their listeners live */
-    struct list waiting; /* listeners that look for nobody until somebody leaves */
-};
-
-void conn_limit_init(struct conn_limit *l, unsigned max);
 
 struct listener_options {
     unsigned backlog;         /* 0: 1024 */
@@ -142,7 +135,7 @@ struct listener {
     struct net *net;
     struct listener_options options;
     struct net_address address; /* as bound: a port of 0 has become a real one */
-    struct list waiting;        /* on the limit's list */
+    struct list waiting;        /* on the limit's list; its options.limit is NULL once it closes */
 };
 
 struct net_ops {
@@ -178,13 +171,6 @@ static inline struct conn *net_connect(struct net *n, const struct net_address *
 {
     return n->ops->connect(n, a, on, context);
 }
-
-/* For nets: asks the limit before a connection is taken. False if it is reached: the listener is to
- * look for nobody until listener_look. */
-MUST_CHECK bool listener_may_take(struct listener *l);
-
-/* For nets: so many connections of the listener have gone, or have become nobody's. */
-void listener_conns_left(struct listener *l, unsigned count);
 
 /* Takes a connection that was announced, and starts reading it. */
 static inline void conn_accept(struct conn *c, const struct conn_handlers *on, void *context)
@@ -266,6 +252,32 @@ static inline void conn_shutdown(struct conn *c)
 static inline void conn_close(struct conn *c, enum err reason)
 {
     c->ops->close(c, reason);
+}
+
+/* Its client has shown who it is, or asked for something that it may. By a certificate for these
+ * names it belongs to whoever they name; 0: to its address. */
+static inline void conn_prove(struct conn *c, uint64_t owner)
+{
+    struct admission *a = c->admission;
+    unsigned char state = a ? atomic_load_explicit(&a->state, memory_order_relaxed) : 0;
+
+    if (!a || (state & ADMISSION_PROVED))
+        return;
+    if (owner > 0)
+        atomic_store_explicit(&a->id, owner, memory_order_relaxed);
+    atomic_store_explicit(&a->state, state | ADMISSION_PROVED, memory_order_release);
+}
+
+/* Somebody waits for something on it, or nobody does any more. */
+static inline void conn_set_busy(struct conn *c, bool is_busy)
+{
+    struct admission *a = c->admission;
+
+    if (!a)
+        return;
+    unsigned char state = atomic_load_explicit(&a->state, memory_order_relaxed);
+    state = is_busy ? state | ADMISSION_BUSY : state & ADMISSION_PROVED;
+    atomic_store_explicit(&a->state, state, memory_order_release);
 }
 
 static inline const struct conn_info *conn_info(const struct conn *c)

@@ -146,6 +146,7 @@ static void admit_one_of_many(struct listener *l, struct conn *c)
 {
     (void)l;
     multitude[end_accepted].conn = c;
+    end_keep(c);
     conn_accept(c, &end_handlers, &multitude[end_accepted++]);
 }
 
@@ -245,6 +246,7 @@ CONTRACT(listeners_share_a_limit_and_whoever_waits_comes_in_when_another_leaves)
         end_close(rig, &clients[i]);
     for (unsigned i = 2; i < 4; i++)
         end_close(rig, &multitude[i]);
+    conn_limit_free(&limit);
 }
 
 CONTRACT(without_descriptors_connections_wait_and_are_taken_when_there_are_some)

@@ -116,9 +116,16 @@ void end_on_closed(struct conn *c, enum err reason)
 
 const struct conn_handlers end_handlers = {on_open, end_on_data, end_on_end, end_on_closed};
 
+void end_keep(struct conn *c)
+{
+    conn_prove(c, 0);
+    conn_set_busy(c, true);
+}
+
 void end_accept(struct listener *l, struct conn *c)
 {
     (void)l;
+    end_keep(c);
     end_server.conn = c;
     end_accepted++;
     conn_accept(c, &end_handlers, &end_server);

@@ -27,6 +27,9 @@ void end_on_data(struct conn *c, struct bytes data);
 void end_on_end(struct conn *c);
 void end_on_closed(struct conn *c, enum err reason);
 
+/* What is accepted counts as proved and busy, and is not evicted. */
+void end_keep(struct conn *c);
+
 /* For on_accept: the connection becomes end_server; or it is closed at once. */
 void end_accept(struct listener *l, struct conn *c);
 void end_refuse(struct listener *l, struct conn *c);

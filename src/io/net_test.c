@@ -357,6 +357,7 @@ static void admit(struct listener *l, struct conn *c)
     (void)l;
     most_alive = ++alive > most_alive ? alive : most_alive;
     crowd[end_accepted].only_count = true;
+    end_keep(c);
     conn_accept(c, &of_crowd, &crowd[end_accepted++]);
 }
 
@@ -384,6 +385,7 @@ CONTRACT(no_more_connections_live_at_once_than_allowed)
     CHECK_EQ(most_alive, ADMITTED_MAX);
     CHECK_EQ(end_accept_failures, 0);
     listener_close(l);
+    conn_limit_free(&limit);
 }
 
 CONTRACT(a_closed_listener_announces_nobody_and_its_connections_live_on)
@@ -427,6 +429,7 @@ CONTRACT(connections_that_wait_for_room_end_with_the_listener)
         if (!clients[i].closed)
             end_close(rig, &clients[i]);
     end_close(rig, &end_server);
+    conn_limit_free(&limit);
 }
 
 CONTRACT(a_listener_at_every_address_is_reached_by_one_of_them)

@@ -14,6 +14,7 @@ struct side {
     struct event stop;
     unsigned accepted, closed; /* its own: looked at when it does not run */
     char name;
+    bool keeps; /* what it accepts is proved and busy */
 };
 
 struct dealt {
@@ -49,6 +50,8 @@ static void on_dealt(struct listener *l, struct conn *c)
     struct side *s = l->options.context;
 
     s->accepted++;
+    if (s->keeps)
+        end_keep(c);
     conn_accept(c, &handlers, s);
 }
 
@@ -90,8 +93,10 @@ static void dealt_open(struct dealt *d, unsigned conns_max)
              ERR_OK);
     for (unsigned i = 0; i < SIDES; i++) {
         struct side *s = &d->sides[i];
-        *s = (struct side){
-            .thread = d->rig.io->threads[i], .stop.run = stop_side, .name = (char)('a' + i)};
+        *s = (struct side){.thread = d->rig.io->threads[i],
+                           .stop.run = stop_side,
+                           .name = (char)('a' + i),
+                           .keeps = true};
         struct listener_options o = {.on_accept = on_dealt, .context = s};
         CHECK_EQ(net_listen(s->thread->io->net, &a, &o, &s->listener), ERR_NOT_FOUND);
         CHECK_EQ(net_listen(s->thread->io->net, &d->listener->address, &o, &s->listener), ERR_OK);
@@ -106,6 +111,7 @@ static void dealt_close(struct dealt *d)
         inbox_post(d->sides[i].thread->io->inbox, &d->sides[i].stop);
     end_sides(d);
     rig_close(&d->rig);
+    conn_limit_free(&d->limit);
     for (unsigned i = 0; i < SIDES; i++)
         CHECK_EQ(d->sides[i].accepted, d->sides[i].closed);
 }
@@ -195,6 +201,34 @@ TEST(the_limit_of_connections_is_that_of_all_threads)
     end_close(&d.rig, &second);
     leave(&d, &first);
     leave(&d, &third);
+    dealt_close(&d);
+}
+
+/* The thread that has a connection says that it proved nothing, and the one that accepts evicts it:
+ * while one side is told so, its connection may be closing by itself. */
+TEST(connections_of_other_threads_make_room_too)
+{
+    enum { CLIENTS = 40 };
+    struct dealt d;
+    struct end clients[CLIENTS];
+
+    dealt_open(&d, 4);
+    d.sides[0].keeps = d.sides[1].keeps = false;
+    start_sides(&d);
+    for (unsigned i = 0; i < CLIENTS; i++) {
+        connect_and_ask(&d, &clients[i]); /* answered, so it was let in */
+        if (i % 3 == 0)
+            conn_shutdown(clients[i].conn);
+    }
+    CHECK(d.limit.evicted > 0);
+    CHECK(d.limit.open <= 5);
+
+    for (unsigned i = 0; i < CLIENTS; i++)
+        if (!clients[i].closed)
+            end_close(&d.rig, &clients[i]);
+    while (d.limit.open > 0)
+        rig_step(&d.rig);
+    conn_limit_check(&d.limit);
     dealt_close(&d);
 }
 

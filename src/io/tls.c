@@ -533,6 +533,9 @@ static void opened(struct tls_conn *c)
     c->phase = TLS_OPEN;
     c->output = &c->tls->cipher;
     c->base.info.tls = true;
+    if (c->base.info.cn)
+        conn_prove(&c->base,
+                   conn_owner_of_names(c->base.info.cn, c->base.info.sans, c->base.info.san_count));
     if (l) {
         c->listener = NULL;
         l->conns--;
@@ -689,6 +692,7 @@ static void on_lower_closed(struct conn *lower, enum err reason)
     struct tls_conn *c = lower->context;
 
     c->lower = NULL;
+    c->base.admission = NULL;
     if (!c->closing && c->phase != TLS_OPEN)
         reject(c, reason == ERR_END ? "EOF" : err_text(reason), reason);
     else if (!c->closing)
@@ -739,6 +743,7 @@ static void on_lower_accept(struct listener *lower, struct conn *below)
     c->listener = l;
     c->lower = below;
     memcpy(c->base.info.remote, below->info.remote, sizeof(c->base.info.remote));
+    c->base.admission = below->admission;
     l->conns++;
     c->phase = TLS_UNREAD;
     list_push_back(&t->unread, &c->link);

@@ -449,10 +449,10 @@ TEST(tls_forgets_whoever_leaves_while_his_address_is_looked_up)
     }
 }
 
-/* Who only shakes hands counts as well: the rest wait in the kernel. */
-CONTRACT(tls_connections_are_as_many_as_their_listeners_may_take)
+/* A handshake that is not over has proved nothing, and one with a certificate all there is. */
+CONTRACT(a_tls_handshake_under_way_makes_room_and_a_verified_client_does_not)
 {
-    struct end half = {0}, client = {0};
+    struct end half = {0}, client = {0}, late = {0};
     struct conn_limit limit;
 
     make_certs();
@@ -463,13 +463,24 @@ CONTRACT(tls_connections_are_as_many_as_their_listeners_may_take)
     while (limit.open == 0)
         rig_step(rig);
     client.conn = net_connect(tls_net(t), &l->address, &end_handlers, &client);
-    rig_for_ms(rig, 50);
-    CHECK_EQ(limit.open, 1);
-    CHECK_EQ(end_accepted, 0);
-
-    end_close(rig, &half);
     rig_until(rig, &end_accepted, 1);
+    CHECK_EQ(limit.evicted, 1);
+    while (half.ended + half.closed == 0)
+        rig_step(rig);
+    CHECK(was_rejected_for("closed to make a place for another connection"));
+
+    end_connect(rig, &l->address, &late);
+    rig_until(rig, &late.opened, 1);
+    rig_for_ms(rig, 2 * NET_PATIENCE_MS);
+    CHECK_EQ(limit.evicted, 1);
+    CHECK_EQ(limit.open, 1);
+
+    if (!half.closed)
+        end_close(rig, &half);
+    end_close(rig, &late);
     end_close_pair(rig, l, &client);
+    rig_for_ms(rig, 30); /* the late one was about to come in */
+    conn_limit_free(&limit);
     close_tls(rig, t);
 }
 

@@ -384,6 +384,7 @@ static void finish(struct event *e)
 {
     struct real_conn *c = container_of(e, struct real_conn, gone);
     struct real_listener *l = c->listener;
+    struct real_admission *a = c->admission;
 
     /* A write queued since the handle went is behind us in the inbox, and must be told first. */
     if (c->queue.unreported > 0) {
@@ -401,7 +402,7 @@ static void finish(struct event *e)
     c->net->conns--;
     mem_free(c);
     if (l)
-        listener_conn_gone(l);
+        listener_conn_gone(l, a);
 }
 
 static void on_handle_gone(uv_handle_t *handle)

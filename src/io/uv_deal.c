@@ -9,32 +9,12 @@
 #include "base/mem.h"
 #include "io/uv_int.h"
 
-#include <stdatomic.h>
-
-/* What one thread has of a listener. The dealer's, but for what is atomic; the thread's listener
- * may have gone before the dealer hears of the last connections. */
+/* What one thread has of a listener. The dealer's; the thread's listener may have gone before the
+ * dealer hears of the last connections. */
 struct share {
-    struct real_listener *from, *to;
-    struct real_net *net; /* the thread's */
-    atomic_uint left;     /* connections that have gone since the dealer was told */
-    struct event told;
-};
-
-struct handed {
-    struct event event;
     struct real_listener *to;
-    int fd;
+    struct real_net *net; /* the thread's */
 };
-
-static void hear_who_left(struct event *e)
-{
-    struct share *s = container_of(e, struct share, told);
-    unsigned count = atomic_exchange(&s->left, 0); /* from here on it may be posted again */
-
-    assert(s->net->dealt_conns >= count);
-    s->net->dealt_conns -= count;
-    listener_dealt_left(s->from, count);
-}
 
 bool deal_join(struct real_net *n, struct real_listener *l)
 {
@@ -48,7 +28,7 @@ bool deal_join(struct real_net *n, struct real_listener *l)
             continue;
         assert(from->share_count < ARRAY_LEN(from->shares));
         l->share = mem_new(struct share);
-        *l->share = (struct share){.from = from, .to = l, .net = n, .told.run = hear_who_left};
+        *l->share = (struct share){.to = l, .net = n};
         from->shares[from->share_count++] = l->share;
         return true;
     }
@@ -62,18 +42,10 @@ void deal_end(struct real_listener *l)
     l->share_count = 0;
 }
 
-static void take_handed(struct event *e)
-{
-    struct handed *h = container_of(e, struct handed, event);
-
-    listener_take(h->to, h->fd);
-    mem_free(h);
-}
-
 /* To who has the fewest: connections live from a moment to months, and a thread that by chance kept
  * those that stay would otherwise get as many new ones as the others. In turns if they are equal.
  */
-static struct share *choose(struct real_listener *l)
+struct share *deal_choose(struct real_listener *l)
 {
     struct share *best = NULL;
 
@@ -87,22 +59,77 @@ static struct share *choose(struct real_listener *l)
     return best;
 }
 
-void deal_out(struct real_listener *l, int fd)
-{
-    struct share *s = choose(l);
-    struct handed *h = mem_new(struct handed);
+/* --- on the thread that has it --- */
 
-    *h = (struct handed){.event.run = take_handed, .to = s->to, .fd = fd};
-    l->conns++;
-    s->net->dealt_conns++;
-    inbox_post(s->net->inbox, &h->event);
+static void take_handed(struct event *e)
+{
+    struct real_admission *a = container_of(e, struct real_admission, handed);
+
+    listener_take(a->share->to, a);
 }
 
-/* The dealer wakes once for those that go together. */
-void deal_conn_gone(struct share *s)
-{
-    struct real_net *dealer = s->net->dealer;
+static void hear_evicted(struct event *e);
 
-    if (atomic_fetch_add(&s->left, 1) == 0)
-        inbox_post(dealer->inbox, &s->told);
+/* It may have gone meanwhile, or somebody waits for something on it now. */
+static void evict_handed(struct event *e)
+{
+    struct real_admission *a = container_of(e, struct real_admission, evict);
+
+    a->has_stayed = a->conn && !admission_may_be_evicted(&a->base);
+    if (a->conn && !a->has_stayed)
+        conn_fail(a->conn, ERR_EVICTED);
+    a->evict.run = hear_evicted;
+    inbox_post(a->dealer, &a->evict);
+}
+
+void deal_conn_gone(struct real_admission *a)
+{
+    inbox_post(a->dealer, &a->gone);
+}
+
+/* --- on the thread that accepts --- */
+
+static void free_if_unused(struct real_admission *a)
+{
+    if (a->is_gone && !a->is_evicting)
+        mem_free(a);
+}
+
+static void hear_evicted(struct event *e)
+{
+    struct real_admission *a = container_of(e, struct real_admission, evict);
+
+    a->is_evicting = false;
+    if (a->has_stayed)
+        admission_stays(&a->base);
+    free_if_unused(a);
+}
+
+/* Nothing is left of the share with the last connection of a listener that has closed. */
+static void hear_gone(struct event *e)
+{
+    struct real_admission *a = container_of(e, struct real_admission, gone);
+
+    assert(a->share->net->dealt_conns > 0);
+    a->share->net->dealt_conns--;
+    listener_left(a);
+    a->is_gone = true;
+    free_if_unused(a);
+}
+
+void deal_evict(struct real_admission *a)
+{
+    assert(!a->is_evicting);
+    a->is_evicting = true;
+    a->evict.run = evict_handed;
+    inbox_post(a->share->net->inbox, &a->evict);
+}
+
+void deal_out(struct real_admission *a)
+{
+    a->dealer = a->listener->net->inbox;
+    a->handed.run = take_handed;
+    a->gone.run = hear_gone;
+    a->share->net->dealt_conns++;
+    inbox_post(a->share->net->inbox, &a->handed);
 }

@@ -125,6 +125,23 @@ union stream {
     uv_pipe_t pipe;
 };
 
+/*
+ * A connection that a listener has accepted: the accepting thread's, but for conn. A connection
+ * that is dealt is on its way to another thread, or lives there, or is evicted there:
+ *
+ *     accepting thread    handed ->    evict ->    -> stays    -> gone, the last
+ */
+struct real_admission {
+    struct admission base;
+    struct real_listener *listener; /* that accepted it */
+    struct real_conn *conn;         /* of its own thread; NULL: not yet, or gone */
+    struct share *share;            /* NULL: it is not dealt */
+    struct inbox *dealer;           /* which then hears of it */
+    int fd;
+    struct event handed, evict, gone;
+    bool is_evicting, has_stayed, is_gone;
+};
+
 /* Between uv_net.c, which makes connections, and uv_conn.c, which lives with them. */
 struct real_listener {
     struct listener base;
@@ -133,8 +150,9 @@ struct real_listener {
     uv_poll_t poll;    /* active while it looks for connections */
     uv_timer_t retry;  /* and while it cannot take any */
     unsigned retry_ms; /* the last wait; 0: the last attempt was a good one */
-    unsigned handles;  /* of the two, not yet gone */
-    unsigned conns;    /* alive, of those accepted here */
+    bool waits_for_place;
+    unsigned handles; /* of the two, not yet gone */
+    unsigned conns;   /* alive, of those accepted here */
     bool closing;
     enum err failure;
     struct event failed;
@@ -150,6 +168,7 @@ struct real_conn {
     struct conn base;
     struct real_net *net;
     struct real_listener *listener; /* NULL if we connected */
+    struct real_admission *admission;
     union stream stream;
     uv_connect_t connecting;
     uv_write_t writing;
@@ -176,23 +195,27 @@ void conn_fail(struct real_conn *c, enum err reason);
 void conn_flush(struct real_conn *c);
 
 /* The connection has been closed and freed: there may be a place for one that waits. */
-void listener_conn_gone(struct real_listener *l);
+void listener_conn_gone(struct real_listener *l, struct real_admission *a);
 
 /* --- uv_deal.c: between the listener that accepts and those of other threads --- */
 
 /* Before its thread runs: it is to get some of what the dealer's listener at its address accepts.
  * False: there is none. */
 bool deal_join(struct real_net *n, struct real_listener *l);
-/* Gives a connection to one of those who have joined. */
-void deal_out(struct real_listener *l, int fd);
+/* Which of those who have joined gets the next connection; and it gets it. */
+struct share *deal_choose(struct real_listener *l);
+void deal_out(struct real_admission *a);
+/* The accepting thread wants it closed. */
+void deal_evict(struct real_admission *a);
 /* On the thread that has got it: it has gone. */
-void deal_conn_gone(struct share *s);
+void deal_conn_gone(struct real_admission *a);
 /* The listener accepts no more, and all have gone. */
 void deal_end(struct real_listener *l);
 
-/* In uv_net.c. A connection was accepted; the dealer hears how many of those it gave away went. */
-void listener_take(struct real_listener *l, int fd);
-void listener_dealt_left(struct real_listener *l, unsigned count);
+/* In uv_net.c. A connection is here that was accepted, perhaps by another thread; the one that has
+ * accepted it hears that it went. */
+void listener_take(struct real_listener *l, struct real_admission *a);
+void listener_left(struct real_admission *a);
 
 /* --- uv_loop.c, for uv_thread.c --- */
 

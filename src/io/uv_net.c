@@ -79,6 +79,8 @@ static void announce(struct event *e)
     struct real_conn *c = container_of(e, struct real_conn, opened);
     struct real_listener *l = c->listener;
 
+    if (c->closing)
+        return; /* it was evicted on its way here */
     if (l->closing) {
         conn_fail(c, ERR_CANCELED);
         return;
@@ -114,6 +116,7 @@ static void on_connections(uv_poll_t *poll, int status, int events);
 
 static void look(struct real_listener *l)
 {
+    l->waits_for_place = false;
     int error = uv_poll_start(&l->poll, UV_READABLE, on_connections);
 
     assert(error == 0); /* it only changes what the loop waits for */
@@ -139,6 +142,16 @@ static void wait_and_retry(struct real_listener *l, int error)
     uv_timer_start(&l->retry, on_retry, l->retry_ms, 0);
 }
 
+/* Somebody will leave, or has had his time by then. */
+static void wait_for_place(struct real_listener *l, uint64_t now_ns, uint64_t again_ns)
+{
+    uv_poll_stop(&l->poll);
+    l->waits_for_place = true;
+    if (again_ns > 0)
+        uv_timer_start(&l->retry, on_retry,
+                       again_ns > now_ns ? (again_ns - now_ns) / NS_PER_MS + 1 : 0, 0);
+}
+
 /* Linux reports what has become of a connection that waited as if accepting had failed. */
 static bool is_about_one_connection(int error)
 {
@@ -160,22 +173,64 @@ static bool is_about_one_connection(int error)
     }
 }
 
-void listener_take(struct real_listener *l, int fd)
+void listener_take(struct real_listener *l, struct real_admission *a)
 {
     struct real_conn *c = conn_new(l->net, l->base.address.family);
 
-    l->conns++;
+    l->conns += a->share != NULL; /* its own thread has counted the others */
+    a->conn = c;
     c->listener = l;
+    c->admission = a;
+    c->base.admission = &a->base;
     c->opened.run = announce;
-    int error = l->base.address.family == NET_UNIX ? uv_pipe_open(&c->stream.pipe, fd)
-                                                   : uv_tcp_open(&c->stream.tcp, fd);
+    int error = l->base.address.family == NET_UNIX ? uv_pipe_open(&c->stream.pipe, a->fd)
+                                                   : uv_tcp_open(&c->stream.tcp, a->fd);
     if (error != 0) {
-        close(fd); /* nothing was sent */
+        close(a->fd); /* nothing was sent */
         conn_fail(c, err_of_errno(error));
         return;
     }
     name_peer(c);
     conn_connected(c);
+}
+
+static void evict(struct admission *base)
+{
+    struct real_admission *a = container_of(base, struct real_admission, base);
+
+    if (a->share)
+        deal_evict(a);
+    else
+        conn_fail(a->conn, ERR_EVICTED);
+}
+
+static uint64_t owner_of(const struct sockaddr_storage *from)
+{
+    struct net_address a = {.family = NET_UNIX};
+
+    if (from->ss_family != AF_UNIX && !address_of_sockaddr((const struct sockaddr *)from, &a))
+        a.family = NET_NONE;
+    return conn_owner_of_address(&a);
+}
+
+static void take(struct real_listener *l, int fd, const struct sockaddr_storage *from,
+                 uint64_t now_ns)
+{
+    struct real_admission *a = mem_new(struct real_admission);
+
+    *a = (struct real_admission){.base.evict = evict, .listener = l, .fd = fd};
+    if (!listener_took(&l->base, &a->base, owner_of(from), now_ns)) {
+        close(fd);
+        mem_free(a);
+        return;
+    }
+    l->conns++;
+    if (!l->base.options.is_dealt) {
+        listener_take(l, a);
+        return;
+    }
+    a->share = deal_choose(l);
+    deal_out(a);
 }
 
 static void on_connections(uv_poll_t *poll, int status, int events)
@@ -185,23 +240,23 @@ static void on_connections(uv_poll_t *poll, int status, int events)
     (void)status; /* accept will say the same */
     (void)events;
     for (unsigned i = 0; i < NET_ACCEPTS_AT_ONCE_MAX; i++) {
+        struct sockaddr_storage from = {0};
+        socklen_t len = sizeof(from);
+        uint64_t now_ns = uv_hrtime(), again_ns;
+
         /* Asked before, and not after: a connection that is accepted and then closed has been told
          * that we are there. In the kernel's queue it may wait. */
-        if (!listener_may_take(&l->base)) {
-            uv_poll_stop(poll);
+        if (!listener_may_take(&l->base, now_ns, &again_ns)) {
+            wait_for_place(l, now_ns, again_ns);
             return;
         }
-        int fd = accept4(l->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+        int fd = accept4(l->fd, (struct sockaddr *)&from, &len, SOCK_NONBLOCK | SOCK_CLOEXEC);
         int error = errno;
         if (fd >= 0) {
             l->retry_ms = 0;
-            if (l->base.options.is_dealt)
-                deal_out(l, fd);
-            else
-                listener_take(l, fd);
+            take(l, fd, &from, now_ns);
             continue;
         }
-        listener_conns_left(&l->base, 1);
         if (error == EAGAIN)
             return;
         if (!is_about_one_connection(error)) {
@@ -214,28 +269,34 @@ static void on_connections(uv_poll_t *poll, int status, int events)
 static void look_again(struct listener *base)
 {
     struct real_listener *l = container_of(base, struct real_listener, base);
+    bool must_wait = uv_is_active((uv_handle_t *)&l->retry) && !l->waits_for_place;
 
-    if (!l->closing && !uv_is_active((uv_handle_t *)&l->retry))
-        look(l);
+    if (l->closing || must_wait)
+        return;
+    uv_timer_stop(&l->retry);
+    look(l);
 }
 
-void listener_dealt_left(struct real_listener *l, unsigned count)
+void listener_left(struct real_admission *a)
 {
-    assert(l->conns >= count);
-    l->conns -= count;
-    if (!l->closing)
-        listener_conns_left(&l->base, count);
+    struct real_listener *l = a->listener;
+
+    admission_end(&a->base);
+    assert(l->conns > 0);
+    l->conns--;
     listener_free_if_unused(l);
 }
 
 /* The limit is the dealer's, if somebody deals. */
-void listener_conn_gone(struct real_listener *l)
+void listener_conn_gone(struct real_listener *l, struct real_admission *a)
 {
-    if (!l->share) {
-        listener_dealt_left(l, 1);
+    a->conn = NULL;
+    if (!a->share) {
+        listener_left(a);
+        mem_free(a);
         return;
     }
-    deal_conn_gone(l->share);
+    deal_conn_gone(a);
     l->conns--;
     listener_free_if_unused(l);
 }
@@ -261,8 +322,7 @@ static void close_listener(struct listener *base)
         return;
     }
     list_remove(&l->dealt_link);
-    list_remove(&base->waiting);
-    listener_conns_left(base, l->conns);
+    listener_forget_conns(base);
     uv_close((uv_handle_t *)&l->poll, on_handle_gone);
     uv_close((uv_handle_t *)&l->retry, on_handle_gone);
     close(l->fd);

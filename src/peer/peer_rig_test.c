@@ -54,10 +54,10 @@ void peer_rig_start(struct peer_rig *r, unsigned number)
     CHECK(!m->peers);
     snprintf(address, sizeof(address), "10.0.0.%u:2380", number);
     CHECK_EQ(net_address_parse(address, &where), ERR_OK);
-    CHECK_EQ(net_listen(m->io.net, &where,
-                        &(struct listener_options){.on_accept = on_accept, .context = m},
-                        &m->listener),
-             ERR_OK);
+    struct listener_options listening = {.on_accept = on_accept, .limit = &m->limit, .context = m};
+    conn_limit_init(&m->limit, PEER_CONNS_MAX);
+    m->limit.reserved = PEER_CONNS_RESERVED;
+    CHECK_EQ(net_listen(m->io.net, &where, &listening, &m->listener), ERR_OK);
     m->peers = peers_open(&(struct peers_options){.io = &m->io,
                                                   .logger = logger_of(m),
                                                   .self = peer_rig_id(number),
@@ -372,6 +372,7 @@ void peer_rig_stop(struct peer_rig *r, unsigned number)
     while (!peers_is_idle(m->peers))
         step(r);
     peers_close(m->peers);
+    conn_limit_free(&m->limit);
     m->peers = NULL;
 }
 
@@ -384,6 +385,7 @@ void peer_rig_crash(struct peer_rig *r, unsigned number)
     fake_resolver_crash(&m->resolver);
     inbox_init(&m->inbox, NULL, NULL);
     peers_abandon(m->peers);
+    conn_limit_free(&m->limit);
     m->peers = NULL;
 }
 

@@ -34,6 +34,7 @@ struct rig_member {
     struct fake_resolver resolver;
     struct io io;
     struct peers *peers;
+    struct conn_limit limit;
     struct listener *listener;
     struct buf log;   /* lines of the logger */
     struct buf heard; /* "vote 11>22 term=3", one line each, but for appends */

@@ -8,6 +8,10 @@
  *     anything else                                               handed to the server
  *
  * Whoever is refused is refused by the head of his request, before a byte of a body is kept.
+ *
+ * When the places are taken (io/conn_limit.h) members keep theirs: by a certificate, or by what
+ * only a known member asks for. Streams, requests that the server has, and snapshots keep a
+ * connection busy.
  */
 #include "base/assert.h"
 #include "peer/peer_int.h"
@@ -40,6 +44,20 @@ struct port_conn {
     bool has_left; /* the other end says no more, though its request has no response */
 };
 
+/* --- its place --- */
+
+/* After any change of what is asked here. A connection that closes is nobody's any more. */
+static void look_busy(struct port_conn *c)
+{
+    if (c->state != PORT_CLOSING && !c->peers->is_abandoned)
+        conn_set_busy(c->conn, c->stream || c->snapshot || c->request > 0);
+}
+
+static void count_as_member(struct port_conn *c)
+{
+    conn_prove(c->conn, 0);
+}
+
 /* --- the end --- */
 
 static void drop_request(struct port_conn *c)
@@ -47,6 +65,7 @@ static void drop_request(struct port_conn *c)
     if (c->request > 0)
         (void)map_remove_id(&c->peers->requests, c->request);
     c->request = 0;
+    look_busy(c);
 }
 
 static void drop_body(struct port_conn *c)
@@ -63,6 +82,7 @@ static void drop_snapshot(struct port_conn *c, unsigned status)
     drop_request(c);
     snapshot_in_free(c->snapshot, status);
     c->snapshot = NULL;
+    look_busy(c);
 }
 
 static void end_use(struct port_conn *c)
@@ -98,6 +118,10 @@ static void on_closed(struct conn *conn, enum err reason)
 {
     struct port_conn *c = conn->context;
 
+    if (reason == ERR_EVICTED)
+        log_warn(c->peers->logger,
+                 "closed a connection to the peer port because there are too many",
+                 LOG_STR("remote-addr", c->remote));
     if (c->stream)
         outgoing_detach(c->stream, err_text(reason));
     if (c->state != PORT_CLOSING)
@@ -232,6 +256,7 @@ struct conn *port_conn_socket(struct port_conn *c)
 void port_conn_set_stream(struct port_conn *c, struct out_stream *o)
 {
     c->stream = o;
+    look_busy(c);
 }
 
 static void refuse_stream(struct port_conn *c, unsigned status, const char *text)
@@ -248,6 +273,7 @@ static void open_stream(struct port_conn *c, struct peer *peer, enum stream_kind
         {BYTES("X-Etcd-Cluster-ID"), bytes_of_str(p->cluster_hex)},
     };
 
+    count_as_member(c);
     peer_timer_stop(c->peers, &c->timer);
     http_respond(&c->http, 200,
                  &(struct http_message_options){
@@ -400,8 +426,10 @@ static void take_message(struct port_conn *c, struct blob *frame)
     }
     struct peer *peer = peers_find(p, m.from);
     size_t bytes = blob_bytes(frame).len;
-    if (peer)
+    if (peer) {
+        count_as_member(c);
         peer->status.received_bytes += bytes;
+    }
     switch (peers_received(p, peer, &m, bytes)) {
     case RECEIVED:
     case RECEIPT_IGNORED:
@@ -444,6 +472,7 @@ static void snapshot_head(struct port_conn *c)
     c->use = USE_SNAPSHOT;
     c->snapshot = snapshot_in_new(c->peers, c->remote,
                                   r->part == HTTP1_IN_CHUNK_SIZE ? HTTP_CHUNKED : r->length);
+    look_busy(c);
     http_set_window(&c->http, 1); /* what there is no credit for is left in the socket */
 }
 
@@ -464,6 +493,8 @@ static void snapshot_data(struct port_conn *c, struct bytes piece)
     } else if (c->snapshot->id > 0 && c->request == 0) {
         c->request = c->snapshot->id;
         (void)map_put_id(&c->peers->requests, c->request, c);
+        if (peers_find(c->peers, c->snapshot->from))
+            count_as_member(c);
     }
 }
 
@@ -509,6 +540,7 @@ static void request_end(struct port_conn *c)
     t->event.authorization = copy_to(&t->text, authorization);
     t->event.id = c->request = ++p->last_request;
     (void)map_put_id(&p->requests, c->request, c);
+    look_busy(c);
     drop_body(c);
     peers_tell(p, t);
 }
@@ -753,7 +785,7 @@ void peers_accept(struct peers *p, struct conn *conn)
     static const char *const trees[] = {"/raft/stream/", "/members/promote/", NULL};
     static const struct http_paths paths = {.trees = trees};
 
-    if (p->is_stopping || p->conn_count >= PEER_CONNS_MAX) {
+    if (p->is_stopping || p->conn_count > PEER_CONNS_MAX) { /* one more comes before one goes */
         conn_close(conn, ERR_OK);
         return;
     }

@@ -464,23 +464,71 @@ TEST(a_body_that_does_not_say_its_length_is_bounded_too)
     peer_rig_close(r);
 }
 
-TEST(connections_to_the_port_are_bounded)
-{
-    enum { MORE = 10 };
-    struct peer_rig *r = peer_rig_lonely();
-    static struct rig_raw *raw[PEER_CONNS_MAX + MORE];
-    size_t closed = 0;
+/* --- places --- */
 
-    for (unsigned i = 0; i < PEER_CONNS_MAX + MORE; i++)
-        raw[i] = peer_rig_raw_open(r, 1, BYTES("G"));
-    peer_rig_run_ms(r, 500);
-    for (unsigned i = 0; i < PEER_CONNS_MAX + MORE; i++)
-        closed += raw[i]->closed;
-    CHECK_EQ(closed, MORE);
-    CHECK_EQ(r->at[1].peers->conn_count, PEER_CONNS_MAX);
-    for (unsigned i = 0; i < PEER_CONNS_MAX + MORE; i++)
-        peer_rig_raw_close(r, raw[i]);
-    peer_rig_close(r);
+/* More than there are places, from one address; each has begun a request. */
+struct flood {
+    struct peer_rig *rig;
+    struct rig_raw *raw[PEER_CONNS_MAX + 100];
+    size_t count;
+};
+
+static void flood_more(struct flood *f, struct bytes what)
+{
+    f->raw[f->count++] = peer_rig_raw_open(f->rig, 1, what);
+}
+
+static void flood_end(struct flood *f)
+{
+    for (size_t i = 0; i < f->count; i++)
+        peer_rig_raw_close(f->rig, f->raw[i]);
+    f->count = 0;
+}
+
+TEST(strangers_at_the_port_leave_places_to_members)
+{
+    static struct flood f;
+    f = (struct flood){.rig = peer_rig_lonely()};
+    const struct rig_member *m = &f.rig->at[1];
+
+    while (f.count < ARRAY_LEN(f.raw))
+        flood_more(&f, BYTES("G"));
+    peer_rig_run_ms(f.rig, PEER_PORT_SILENCE_MS / 2);
+
+    CHECK_EQ(m->limit.open, PEER_CONNS_MAX - PEER_CONNS_RESERVED);
+    CHECK_EQ(m->peers->conn_count, PEER_CONNS_MAX - PEER_CONNS_RESERVED);
+    CHECK_EQ(m->limit.evicted, f.count - (PEER_CONNS_MAX - PEER_CONNS_RESERVED));
+    conn_limit_check(&m->limit);
+    flood_end(&f);
+    peer_rig_close(f.rig);
+}
+
+/* A member that starts meanwhile has its streams at once, and keeps them. */
+TEST(a_member_gets_in_while_strangers_come_again_and_again)
+{
+    static struct flood f;
+    f = (struct flood){.rig = peer_rig_lonely()};
+    while (f.count < PEER_CONNS_MAX)
+        flood_more(&f, BYTES("G"));
+    peer_rig_run_ms(f.rig, 2 * NET_PATIENCE_MS);
+
+    peer_rig_start(f.rig, 2);
+    peer_rig_know(f.rig, 2, 1);
+    peer_rig_until_streams(f.rig, 1, 2, 4);
+    for (unsigned round = 0; round < 5; round++) {
+        uint64_t before = f.rig->at[1].limit.evicted;
+        for (unsigned i = 0; i < 400; i++) {
+            size_t nth = (round * 400 + i) % f.count; /* whoever was cut comes back */
+            peer_rig_raw_close(f.rig, f.raw[nth]);
+            f.raw[nth] = peer_rig_raw_open(f.rig, 1, BYTES("G"));
+        }
+        peer_rig_run_ms(f.rig, 2 * NET_PATIENCE_MS);
+        CHECK(f.rig->at[1].limit.evicted > before);
+        CHECK_EQ(peer_rig_status(f.rig, 1, 2).streams, 4);
+    }
+
+    flood_end(&f);
+    peer_rig_close(f.rig);
 }
 
 /* Messages by posts of somebody who is no member wait together, in bounds. */

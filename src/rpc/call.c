@@ -77,6 +77,8 @@ struct call *rpc_call_new(struct rpc_conn *conn, bool is_plain, int32_t stream_i
     c->http_status = 200;
     list_push_back(&conn->calls, &c->link);
     conn->call_count++;
+    if (conn->call_count == 1)
+        conn_set_busy(conn->conn, true);
     conn->refs++;
     r->call_count++;
     return c;
@@ -287,6 +289,8 @@ void rpc_call_detach(struct call *c)
     assert(c->out != OUT_CLOSED);
     c->out = OUT_CLOSED;
     conn->call_count--;
+    if (conn->call_count == 0 && conn->state < CONN_CLOSING)
+        conn_set_busy(conn->conn, false);
     list_remove(&c->link);
     list_remove(&c->touched_link);
     list_remove(&c->withheld_link);

@@ -126,6 +126,9 @@ static void on_closed(struct conn *conn, enum err reason)
 {
     struct rpc_conn *c = conn_of(conn);
 
+    if (reason == ERR_EVICTED)
+        log_warn(c->rpc->logger, "closed a connection because there are too many",
+                 LOG_STR("remote", c->info.remote));
     rpc_conn_cut(c, reason);
     c->state = CONN_CLOSED;
     assert(c->wire.waiting == 0);

@@ -214,6 +214,8 @@ static void free_all(struct rpc *r)
     gzip_free(r->gzip);
     buf_free(&r->scratch);
     message_pool_free(&r->spares);
+    conn_limit_free(&r->conn_limit);
+    conn_limit_free(&r->probe_limit);
     mem_free(r);
 }
 

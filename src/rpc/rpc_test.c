@@ -695,10 +695,11 @@ TEST(an_abandoned_server_leaves_nothing_behind)
     client_end(body.call);
     rpc_rig_until(&r, &r.bodies_open, 1);
 
+    fake_wire_crash(r.io->net);
     rpc_abandon(r.rpc);
 
     rpc_abandon(NULL);
-    _Exit(0); /* the world still points at what was freed, as it should not after a crash */
+    _Exit(0); /* the world's inbox still points at what was freed, as it would not after a crash */
 }
 
 TEST(the_server_pings_when_it_hears_nothing)

@@ -64,7 +64,7 @@ static enum err listen_at(struct peering *p, const struct config_listen *place, 
     bool is_secure = place->url.scheme == URL_HTTPS;
     struct listener_options listening = {.reuse_port = p->o.config->reuse_port,
                                          .on_accept = accepted,
-                                         .limit = is_secure ? &p->limit : NULL,
+                                         .limit = &p->limit,
                                          .context = p};
     struct net *net = is_secure ? tls_net(p->secure.tls) : p->o.io->net;
 
@@ -83,6 +83,7 @@ enum err peering_listen(struct peering *p, const struct peering_options *options
     *p = (struct peering){.o = *options};
     list_init(&p->fetches);
     conn_limit_init(&p->limit, PEER_CONNS_MAX);
+    p->limit.reserved = PEER_CONNS_RESERVED;
     enum err e = open_tls(p, why);
     p->listeners = mem_new_array(places->count, struct listener *);
     for (size_t i = 0; e == ERR_OK && i < places->count; i++)
@@ -142,6 +143,7 @@ bool peering_is_idle(const struct peering *p)
 static void free_all(struct peering *p)
 {
     mem_free(p->listeners);
+    conn_limit_free(&p->limit);
     if (!p->fetches.next)
         return;
     for (struct list *link; (link = list_pop_front(&p->fetches));)

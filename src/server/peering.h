@@ -55,9 +55,8 @@ struct peering_versions {
 
 struct peering {
     struct peering_options o;
-    struct secure secure; /* opened if there is anything about TLS in flags or URLs */
-    struct conn_limit
-        limit; /* of those who come by TLS: they are many before any of them is known */
+    struct secure secure;    /* opened if there is anything about TLS in flags or URLs */
+    struct conn_limit limit; /* of those who connect to us, members and strangers */
     struct listener **listeners;
     size_t listener_count;
     struct peers *peers;

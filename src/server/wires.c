@@ -292,5 +292,7 @@ void wires_close(struct wires *w)
     stop_listening(w);
     for (unsigned i = 0; i < w->count; i++)
         close_wire(&w->all[i]);
+    conn_limit_free(&w->conn_limit);
+    conn_limit_free(&w->probe_limit);
     mem_free(w);
 }
