@@ -483,9 +483,12 @@ enum {
     PEER_DIAL_MS = 1000, /* for a stream to begin, and an election more */
     PEER_REDIAL_MIN_MS = 100,
     PEER_REDIAL_MAX_MS = 1000,   /* between two tries */
-    PEER_PORT_SILENCE_MS = 5000, /* of somebody whose request is not whole */
-    PEER_IDLE_MS = 4000,         /* etcd's port ends connections that say nothing for 5 s */
-    PEER_LINGER_MS = 1000,       /* for our last words to be read */
+    PEER_PORT_SILENCE_MS = 5000, /* of somebody whose request is not whole, */
+    PEER_PORT_PACE_MS = 10000,   /* or not whole after that, nor a later part of it, */
+    PEER_PORT_BYTES_PER_MS =
+        16,                /* unless so much came meanwhile: an eighth of a megabit a second */
+    PEER_IDLE_MS = 4000,   /* etcd's port ends connections that say nothing for 5 s */
+    PEER_LINGER_MS = 1000, /* for our last words to be read */
     PEER_POST_TIMEOUT_MS = 5000,
     PEER_PROBE_INTERVAL_MS = 4000,
 
@@ -814,6 +817,11 @@ static_assert(PEER_SNAPSHOT_CREDIT_BYTES <= PEER_SNAPSHOT_TURN_BYTES, "a turn ca
 static_assert(PEER_SNAPSHOT_LOOK_MS < PEER_SNAPSHOT_STALL_MS, "a stall is seen in time");
 static_assert(PEER_SNAPSHOT_SILENCE_MS < PEER_SNAPSHOT_STALL_MS,
               "whoever gives up first is the end that can tell slow from dead");
+static_assert(PEER_PORT_SILENCE_MS < PEER_PORT_PACE_MS, "silence is seen first");
+static_assert((int)HTTP1_HEAD_BYTES_MAX < PEER_PORT_PACE_MS * PEER_PORT_BYTES_PER_MS,
+              "a head is whole in that time");
+static_assert(4 * PEER_PORT_BYTES_PER_MS < PEER_POST_BYTES_PER_MS,
+              "a sender that gives up later than that is not cut by the port");
 static_assert(PEER_CONNS_RESERVED < PEER_CONNS_MAX, "strangers get in, too");
 static_assert((int)NET_PATIENCE_MS < (int)TLS_HANDSHAKE_MS, "at the limit nobody has longer");
 static_assert((int)NET_PATIENCE_MS < PEER_PORT_SILENCE_MS, "nor at the peer port");

@@ -9,6 +9,11 @@
  *
  * Whoever is refused is refused by the head of his request, before a byte of a body is kept.
  *
+ * A sender that is silent for PEER_PORT_SILENCE_MS is gone. One that says a little now and then has
+ * PEER_PORT_PACE_MS from its request's first byte on; and again as long each time that it has sent
+ * PEER_PORT_BYTES_PER_MS meanwhile. No link of a megabit per second is so slow. What came before
+ * does not count: else half a gigabyte, sent fast, could be left in our memory for hours.
+ *
  * When the places are taken (io/conn_limit.h) members keep theirs: by a certificate, or by what
  * only a known member asks for. Streams, requests that the server has, and snapshots keep a
  * connection busy.
@@ -34,7 +39,9 @@ struct port_conn {
     enum port_state state;
     enum port_use use;
     struct timer timer;
-    uint64_t heard_ns;
+    uint64_t heard_ns; /* something came last */
+    uint64_t began_ns; /* the request did, or the part of it that its pace is taken of; 0: none */
+    uint64_t received; /* bytes since then */
     struct buf body;
     size_t body_max;
     uint64_t request;             /* that the server has; 0: none */
@@ -511,6 +518,13 @@ static bool is_starved(const struct port_conn *c)
     return c->snapshot && c->snapshot->id > 0 && c->snapshot->credit == 0;
 }
 
+/* Or the rest of an image, whose sender had to wait for us. */
+static void begin_request(struct port_conn *c, uint64_t now_ns)
+{
+    c->heard_ns = c->began_ns = now_ns;
+    c->received = 0;
+}
+
 /* --- requests for the server --- */
 
 static struct bytes copy_to(struct buf *text, struct bytes what)
@@ -577,7 +591,7 @@ void peers_snapshot_grant(struct peers *p, uint64_t id, size_t bytes)
     if (!c || !c->snapshot)
         return; /* it has gone */
     if (is_starved(c))
-        c->heard_ns = clock_now_ns(p->clock);
+        begin_request(c, clock_now_ns(p->clock));
     http_consumed(&c->http, snapshot_in_grant(c->snapshot, bytes));
     settle(c);
     peers_wake(p); /* to take what was held */
@@ -660,6 +674,7 @@ static void on_credit(struct http_conn *h)
 static void watch_silence(struct port_conn *c)
 {
     c->heard_ns = clock_now_ns(c->peers->clock);
+    c->began_ns = 0;
     peer_timer_start(c->peers, &c->timer, PEER_PORT_SILENCE_MS);
 }
 
@@ -722,6 +737,9 @@ static void on_data(struct conn *conn, struct bytes data)
     if (c->state != PORT_OPEN)
         return;
     c->heard_ns = clock_now_ns(c->peers->clock);
+    if (c->began_ns == 0)
+        begin_request(c, c->heard_ns);
+    c->received += data.len;
     http_data(&c->http, data);
     settle(c);
 }
@@ -760,18 +778,37 @@ static void on_sent(struct wire *w, size_t bytes)
     settle(c);
 }
 
+/* When the sender of a request has been silent, or slow, for too long. */
+static uint64_t time_is_up_ns(struct port_conn *c)
+{
+    bool is_image = c->snapshot && c->snapshot->id > 0;
+    uint64_t silence_ms = is_image ? PEER_SNAPSHOT_SILENCE_MS : PEER_PORT_SILENCE_MS;
+    uint64_t silent_ns = c->heard_ns + silence_ms * NS_PER_MS;
+    uint64_t slow_ns = c->began_ns + PEER_PORT_PACE_MS * NS_PER_MS;
+
+    if (c->began_ns == 0)
+        return silent_ns;
+    if (is_image && peers_find(c->peers, c->snapshot->from))
+        return silent_ns; /* a member's disk may be slow, and its image the only way on */
+    if (clock_now_ns(c->peers->clock) >= slow_ns &&
+        c->received >= (uint64_t)PEER_PORT_PACE_MS * PEER_PORT_BYTES_PER_MS) {
+        c->began_ns = clock_now_ns(c->peers->clock);
+        c->received = 0;
+        return silent_ns;
+    }
+    return slow_ns < silent_ns ? slow_ns : silent_ns;
+}
+
 /* Go's server says nothing to somebody who did not finish his request. */
 static void on_time(struct timer *t)
 {
     struct port_conn *c = container_of(t, struct port_conn, timer);
-    bool is_image = c->snapshot && c->snapshot->id > 0;
-    uint64_t limit_ms = is_image ? PEER_SNAPSHOT_SILENCE_MS : PEER_PORT_SILENCE_MS;
-    uint64_t due_ns = c->heard_ns + limit_ms * NS_PER_MS;
+    uint64_t due_ns = time_is_up_ns(c);
 
     if (c->snapshot)
         c->snapshot->why = "i/o timeout";
     if (c->state == PORT_OPEN && !c->has_left && is_starved(c))
-        peer_timer_start(c->peers, t, limit_ms);
+        peer_timer_start(c->peers, t, PEER_SNAPSHOT_SILENCE_MS);
     else if (c->state == PORT_OPEN && !c->has_left && clock_now_ns(c->peers->clock) < due_ns)
         timer_start_at(c->peers->clock, t, due_ns);
     else

@@ -531,6 +531,75 @@ TEST(a_member_gets_in_while_strangers_come_again_and_again)
     peer_rig_close(f.rig);
 }
 
+/* --- slow ones --- */
+
+/* Says a byte now and then, and never for so long nothing that it counts as silent. For how long is
+ * that put up with? */
+static uint64_t trickle_ms(struct bytes begin)
+{
+    struct peer_rig *r = peer_rig_lonely();
+    struct rig_raw *raw = peer_rig_raw_open(r, 1, begin);
+    uint64_t lived_ms = 0;
+
+    while (!raw->closed && !raw->ended && lived_ms < 300000) {
+        peer_rig_run_ms(r, 3500);
+        lived_ms += 3500;
+        if (!raw->closed && !raw->ended)
+            peer_rig_raw_say(raw, BYTES("x"));
+    }
+    CHECK_EQ(r->at[1].peers->receiving, 0);
+    peer_rig_raw_close(r, raw);
+    peer_rig_close(r);
+    return lived_ms;
+}
+
+TEST(a_head_or_a_body_that_trickles_is_cut)
+{
+    CHECK(trickle_ms(BYTES("GET /members HTTP/1.1\r\nHost: x\r\nX-Long: ")) <=
+          PEER_PORT_PACE_MS + 3500);
+    CHECK(trickle_ms(BYTES("POST /members HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n")) <=
+          PEER_PORT_PACE_MS + 3500);
+    CHECK(trickle_ms(BYTES("POST /raft HTTP/1.1\r\n" FROM_TWO "Content-Length: 1000000\r\n\r\n")) <=
+          PEER_PORT_PACE_MS + 3500);
+    /* Of a snapshot, the message in front of its image. */
+    CHECK(trickle_ms(BYTES("POST /raft/snapshot HTTP/1.1\r\n" FROM_TWO
+                           "Content-Length: 1000000\r\n\r\n")) <= PEER_PORT_PACE_MS + 3500);
+}
+
+/* What came fast at first does not buy hours for the rest, during which it would stay in memory. */
+TEST(a_body_that_began_fast_may_not_trickle)
+{
+    struct buf begin = {0};
+
+    buf_append_str(&begin, "POST /raft HTTP/1.1\r\n" FROM_TWO "Content-Length: 9000000\r\n\r\n");
+    memset(buf_extend(&begin, 8 * MIB), 0xff, 8 * MIB);
+    CHECK(trickle_ms(buf_bytes(&begin)) <= 2 * PEER_PORT_PACE_MS + 3500);
+    buf_free(&begin);
+}
+
+/* A tenth of a megabit each tenth of a second, for longer than any head may take. */
+TEST(a_post_over_a_link_of_a_megabit_is_taken)
+{
+    enum { BYTES_ALL = 2500000, BYTES_AT_ONCE = 12500 };
+    struct peer_rig *r = peer_rig_lonely();
+    struct buf head = {0}, piece = {0};
+
+    buf_printf(&head, "POST /raft HTTP/1.1\r\n" FROM_TWO "Content-Length: %d\r\n\r\n", BYTES_ALL);
+    memset(buf_extend(&piece, BYTES_AT_ONCE), 0xff, BYTES_AT_ONCE);
+    struct rig_raw *raw = peer_rig_raw_open(r, 1, buf_bytes(&head));
+    for (unsigned sent = 0; sent < BYTES_ALL; sent += BYTES_AT_ONCE) {
+        peer_rig_run_ms(r, 100);
+        peer_rig_raw_say(raw, buf_bytes(&piece));
+    }
+    peer_rig_run_ms(r, 100);
+
+    CHECK(strstr(buf_str(&raw->got), "HTTP/1.1 400 ")); /* whole, and no message */
+    peer_rig_raw_close(r, raw);
+    buf_free(&head);
+    buf_free(&piece);
+    peer_rig_close(r);
+}
+
 /* Messages by posts of somebody who is no member wait together, in bounds. */
 TEST(posts_of_strangers_are_bounded)
 {
