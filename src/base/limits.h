@@ -630,9 +630,10 @@ enum {
         500, /* for so long a call need not look its token up again; a ttl is longer */
     API_TOKEN_WAIT_MS = 7000, /* for the entry that a token names to be applied here */
 
-    FILES_RESERVED = 150, /* of those that may be open: not for clients; etcd's */
-    FILES_MIN = 80,       /* half of it is what a member needs itself, and some to spare */
-    FILES_FOR_PEER = 32,  /* more for each other member: half of it for streams, posts and probes */
+    FILES_RESERVED = 150,     /* of those that may be open: not for clients; etcd's */
+    FILES_MIN = 80,           /* half of it is what a member needs itself, and some to spare */
+    FILES_PER_PEER_CONN = 16, /* that may be open, to each connection that the peer port takes */
+    FILES_FOR_PEER = 32, /* more for each other member: half of it for streams, posts and probes */
 };
 
 /* A configuration file. etcd's own sample has 6 KB and is three deep. */

@@ -8,6 +8,7 @@
 #include "io/net.h"
 #include "rpc/rpc.h"
 #include "server/listen_refusal.h"
+#include "server/peering.h"
 #include "server/state.h"
 #include "server/wires.h"
 #include "watch/watch.h"
@@ -132,11 +133,15 @@ static enum err listen_to_clients(struct clients *c, struct buf *why)
  * Whoever connects and says nothing still has a descriptor of ours. What the log and the store need
  * is kept from clients, who wait in the kernel instead. etcd does not start with a limit of 150 or
  * less, and we need not be so strict: about 30 are enough for one member of one address. No limit
- * of files is none of clients.
+ * of files is none of clients. Half of what is kept may go to those who connect to the peer port;
+ * where many may be open that gets more, and clients are kept from that, too.
  */
 static unsigned conns_max(unsigned files_max)
 {
-    return files_max > 2 * FILES_RESERVED ? files_max - FILES_RESERVED : files_max / 2;
+    unsigned most = files_max > 2 * FILES_RESERVED ? files_max - FILES_RESERVED : files_max / 2;
+    unsigned half = (files_max - most) / 2, peers = peering_conns_max(files_max);
+
+    return files_max > 0 && peers > half ? most - (peers - half) : most;
 }
 
 /* Every other address in --initial-cluster is counted as a member. */

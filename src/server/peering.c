@@ -76,14 +76,23 @@ static enum err listen_at(struct peering *p, const struct config_listen *place, 
     return e;
 }
 
+unsigned peering_conns_max(unsigned files_max)
+{
+    unsigned kept = files_max < 2 * FILES_RESERVED ? files_max / 2 : FILES_RESERVED;
+    unsigned most = files_max / FILES_PER_PEER_CONN;
+
+    most = most > kept / 2 ? most : kept / 2;
+    return files_max == 0 || most > PEER_CONNS_MAX ? PEER_CONNS_MAX : most;
+}
+
 enum err peering_listen(struct peering *p, const struct peering_options *options, struct buf *why)
 {
     const struct config_listens *places = &options->config->listen_peers;
 
     *p = (struct peering){.o = *options};
     list_init(&p->fetches);
-    conn_limit_init(&p->limit, PEER_CONNS_MAX);
-    p->limit.reserved = PEER_CONNS_RESERVED;
+    conn_limit_init(&p->limit, peering_conns_max(options->io->files_max));
+    p->limit.reserved = p->limit.max / (PEER_CONNS_MAX / PEER_CONNS_RESERVED);
     enum err e = open_tls(p, why);
     p->listeners = mem_new_array(places->count, struct listener *);
     for (size_t i = 0; e == ERR_OK && i < places->count; i++)

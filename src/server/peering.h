@@ -69,6 +69,10 @@ struct peering {
     uint64_t leaving_until_ms;
 };
 
+/* How many connections the peer port takes where so many files may be open (0: no limit is known):
+ * a share of them, since strangers can take it all. */
+unsigned peering_conns_max(unsigned files_max);
+
 /* On one that is all zeroes. Also when it fails, peering_close takes what there is. */
 MUST_CHECK enum err peering_listen(struct peering *p, const struct peering_options *options,
                                    struct buf *why);

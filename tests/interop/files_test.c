@@ -12,6 +12,7 @@
 #include <arpa/inet.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -49,11 +50,10 @@ static void close_guard(struct guard *g)
 }
 
 /* Sockets that nothing is ever sent on. */
-static void connect_idle(struct guard *g, unsigned count)
+static void connect_idle_to(struct guard *g, uint16_t port, unsigned count)
 {
-    struct sockaddr_in to = {.sin_family = AF_INET,
-                             .sin_addr.s_addr = htonl(INADDR_LOOPBACK),
-                             .sin_port = htons(g->caller.address.port)};
+    struct sockaddr_in to = {
+        .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK), .sin_port = htons(port)};
 
     CHECK(g->idle_count + count <= IDLE_MAX);
     for (unsigned i = 0; i < count; i++) {
@@ -62,6 +62,11 @@ static void connect_idle(struct guard *g, unsigned count)
         CHECK_EQ(connect(fd, (struct sockaddr *)&to, sizeof(to)), 0);
         g->idle[g->idle_count++] = fd;
     }
+}
+
+static void connect_idle(struct guard *g, unsigned count)
+{
+    connect_idle_to(g, g->caller.address.port, count);
 }
 
 static void disconnect_idle(struct guard *g)
@@ -163,45 +168,70 @@ static unsigned files_open(struct guard *g)
 TEST(idle_connections_do_not_take_the_files_of_the_log)
 {
     struct guard g;
-    struct pb_put_request put = {.key = BYTES("late"), .value = BYTES("but served")};
     open_guard(&g, 100, "");
 
     connect_idle(&g, 150);
     write_segments(&g, 2);
     CHECK(files_open(&g) < 100);
-    struct ask late = {.line = caller_connect(&g.caller)};
-    ask_start(&late, "/etcdserverpb.KV/Put", &pb_put_request_schema, &put);
-    caller_put(g.line, BYTES("meanwhile"), BYTES("others are served"));
-    CHECK(!ask_is_over(&late)); /* it waits behind the idle ones, and is not turned away */
-    disconnect_idle(&g);
-    ask_wait(&late);
+    caller_put(caller_connect(&g.caller), BYTES("late"), BYTES("served in an idle one's place"));
+    caller_put(g.line, BYTES("begun"), BYTES("and this one has its own still"));
 
-    CHECK_EQ(late.code, RPC_OK);
-    ask_free(&late);
+    disconnect_idle(&g);
     close_guard(&g);
 }
 
-/* etcd's: 150 are kept from clients. */
+TEST(strangers_at_the_peer_port_do_not_take_the_files_of_the_log)
+{
+    enum { FILES = 400 };
+    struct guard g;
+    open_guard(&g, FILES, "");
+
+    connect_idle_to(&g, (uint16_t)atoi(strrchr(g.peer.peer_url, ':') + 1), FILES);
+    for (unsigned i = 0; i < 100; i++) {
+        caller_put(g.line, BYTES("meanwhile"), BYTES("clients are served"));
+        CHECK(files_open(&g) < FILES / 2);
+    }
+    write_segments(&g, 2);
+
+    disconnect_idle(&g);
+    close_guard(&g);
+}
+
+/* etcd's: 150 are kept from clients. Those that wait for something keep their places. */
 TEST(clients_beyond_the_limit_wait_until_one_leaves)
 {
     enum { FILES = 400, CLIENTS = FILES - 150 };
+    static struct ask watches[CLIENTS];
     struct guard g;
+    struct pb_watch_create_request create = {.key = BYTES("k")};
     struct pb_put_request put = {.key = BYTES("late"), .value = BYTES("but served")};
     open_guard(&g, FILES, "");
 
-    connect_idle(&g, CLIENTS - 2);
-    caller_put(caller_connect(&g.caller), BYTES("the last"), BYTES("to be served at once"));
+    for (unsigned i = 0; i < CLIENTS; i++) {
+        watches[i] = (struct ask){.line = i == 0 ? g.line : caller_connect(&g.caller)};
+        ask_stream(&watches[i], "/etcdserverpb.Watch/Watch");
+        ask_say(&watches[i], &pb_watch_request_schema,
+                &(struct pb_watch_request){.which = PB_WATCH_CREATE, .create = &create});
+    }
+    for (unsigned i = 0; i < CLIENTS; i++)
+        while (watches[i].answer.len == 0)
+            caller_turn(&g.caller, 1000);
     struct ask late = {.line = caller_connect(&g.caller)};
     ask_start(&late, "/etcdserverpb.KV/Put", &pb_put_request_schema, &put);
-    for (unsigned i = 0; i < 20; i++)
-        caller_put(g.line, BYTES("meanwhile"), BYTES("others are served"));
+    caller_for_ms(&g.caller, 2 * NET_PATIENCE_MS);
     CHECK(!ask_is_over(&late));
-    close(g.idle[--g.idle_count]);
+    ask_cancel(&watches[CLIENTS - 1]);
+    line_close(watches[CLIENTS - 1].line);
     ask_wait(&late);
 
     CHECK_EQ(late.code, RPC_OK);
     ask_free(&late);
-    disconnect_idle(&g);
+    for (unsigned i = 0; i < CLIENTS; i++) {
+        CHECK(i == CLIENTS - 1 || !ask_is_over(&watches[i]));
+        if (!ask_is_over(&watches[i]))
+            ask_cancel(&watches[i]);
+        ask_free(&watches[i]);
+    }
     close_guard(&g);
 }
 
