@@ -1,6 +1,7 @@
 #include "base/blob.h"
 
 #include "base/assert.h"
+#include "base/buf.h"
 #include "base/mem.h"
 
 #include <stdatomic.h>
@@ -31,6 +32,25 @@ struct blob *blob_copy(struct bytes content)
     if (content.len > 0)
         memcpy(fill, content.at, content.len);
     return b;
+}
+
+size_t blob_begin(struct buf *b)
+{
+    assert(b->len == 0);
+    (void)buf_extend(b, sizeof(struct blob));
+    return sizeof(struct blob);
+}
+
+/* What growing has set aside in vain is given back: the blob may live for long. */
+struct blob *blob_end(struct buf *b)
+{
+    assert(b->len >= sizeof(struct blob));
+
+    struct blob *taken = mem_resize(b->at, b->len, 1);
+    atomic_init(&taken->refs, 1);
+    taken->len = b->len - sizeof(struct blob);
+    *b = (struct buf){0};
+    return taken;
 }
 
 struct blob *blob_ref(struct blob *b)

@@ -13,12 +13,21 @@
 #include "base/bytes.h"
 
 struct blob; /* opaque */
+struct buf;
 
 /* A blob of `len` bytes whose content the caller writes through *fill before sharing it. */
 struct blob *blob_new(size_t len, uint8_t **fill);
 
 /* A blob holding a copy of `content`. */
 struct blob *blob_copy(struct bytes content);
+
+/*
+ * For content that comes piece by piece and may be large: an empty buf begins with space for what a
+ * blob needs itself, so many bytes; the content is appended; and the blob takes over the buf's
+ * memory, where copying would need twice as much for a moment. The buf is empty then.
+ */
+size_t blob_begin(struct buf *b);
+struct blob *blob_end(struct buf *b);
 
 /* One more owner; returns the blob. NULL is fine. */
 struct blob *blob_ref(struct blob *b);

@@ -1,5 +1,6 @@
 #include "base/blob.h"
 
+#include "base/buf.h"
 #include "harness/test.h"
 
 #include <pthread.h>
@@ -12,6 +13,23 @@ TEST(a_blob_lives_until_its_last_owner_lets_go)
     CHECK_EQ(blob_ref_count(b), 2);
     blob_unref(b);
     CHECK_BYTES(blob_bytes(b), BYTES("shared"));
+    blob_unref(b);
+}
+
+TEST(a_blob_takes_over_what_was_gathered)
+{
+    struct buf gathered = {0};
+
+    size_t room = blob_begin(&gathered);
+    CHECK_EQ(gathered.len, room);
+    for (unsigned i = 0; i < 1000; i++)
+        buf_append_str(&gathered, "piece ");
+    struct blob *b = blob_end(&gathered);
+
+    CHECK_EQ(gathered.len + gathered.cap, 0);
+    CHECK_EQ(blob_bytes(b).len, 6000);
+    CHECK_BYTES(bytes_of(blob_bytes(b).at + 5994, 6), BYTES("piece "));
+    CHECK_EQ(blob_ref_count(b), 1);
     blob_unref(b);
 }
 

@@ -43,6 +43,7 @@ struct port_conn {
     uint64_t began_ns; /* the request did, or the part of it that its pace is taken of; 0: none */
     uint64_t received; /* bytes since then */
     struct buf body;
+    size_t body_at; /* where its content begins: of a message, behind what its blob needs itself */
     size_t body_max;
     uint64_t request;             /* that the server has; 0: none */
     struct snapshot_in *snapshot; /* USE_SNAPSHOT */
@@ -75,10 +76,16 @@ static void drop_request(struct port_conn *c)
     look_busy(c);
 }
 
+static size_t body_len(const struct port_conn *c)
+{
+    return c->body.len - c->body_at;
+}
+
 static void drop_body(struct port_conn *c)
 {
-    c->peers->receiving -= c->body.len;
+    c->peers->receiving -= body_len(c);
     buf_free(&c->body);
+    c->body_at = 0;
 }
 
 /* With the status of the response; 0: there was none. */
@@ -413,6 +420,7 @@ static void message_head(struct port_conn *c)
         return;
     hear_of_sender(c);
     c->use = USE_MESSAGE;
+    c->body_at = blob_begin(&c->body);
     c->body_max = PEER_POST_BYTES_MAX;
 }
 
@@ -456,9 +464,9 @@ static void take_message(struct port_conn *c, struct blob *frame)
 
 static void message_end(struct port_conn *c)
 {
-    struct blob *frame = blob_copy(buf_bytes(&c->body));
-
-    drop_body(c);
+    c->peers->receiving -= body_len(c);
+    struct blob *frame = blob_end(&c->body);
+    c->body_at = 0;
     take_message(c, frame);
     arena_reset(&c->peers->arena);
     blob_unref(frame);
@@ -604,6 +612,12 @@ static struct port_conn *port_conn_of(struct http_conn *h)
     return h->context;
 }
 
+static void refuse_body(struct port_conn *c)
+{
+    drop_body(c);
+    refuse(c, (struct response){.status = 413}, "http: request body too large");
+}
+
 static void on_head(struct http_conn *h)
 {
     struct port_conn *c = port_conn_of(h);
@@ -628,7 +642,7 @@ static void on_head(struct http_conn *h)
     }
     bool is_bounded = c->use == USE_MESSAGE || c->use == USE_REQUEST;
     if (is_bounded && h->reader.has_length && h->reader.length > c->body_max)
-        refuse(c, (struct response){.status = 413}, "http: request body too large");
+        refuse_body(c);
 }
 
 static void on_body(struct http_conn *h, struct bytes piece)
@@ -643,10 +657,9 @@ static void on_body(struct http_conn *h, struct bytes piece)
     http_consumed(h, piece.len);
     if (c->use == USE_NONE)
         return;
-    if (piece.len > c->body_max - c->body.len ||
+    if (piece.len > c->body_max - body_len(c) ||
         piece.len > PEER_RECEIVING_BYTES_MAX - p->receiving) {
-        drop_body(c);
-        refuse(c, (struct response){.status = 413}, "http: request body too large");
+        refuse_body(c);
         return;
     }
     buf_append(&c->body, piece);
@@ -853,14 +866,14 @@ struct port_conn *port_conn_of_link(struct list *link)
 
 void port_conn_check(const struct port_conn *c, uint64_t *receiving)
 {
-    *receiving += c->body.len;
+    *receiving += body_len(c);
     if (c->snapshot) {
         *receiving += c->snapshot->message.len;
         snapshot_in_check(c->snapshot);
     }
     assert(!c->snapshot || c->use == USE_SNAPSHOT);
     http_check(&c->http);
-    assert(c->body.len <= PEER_POST_BYTES_MAX);
+    assert(body_len(c) <= PEER_POST_BYTES_MAX);
     assert(c->request == 0 || map_get_id(&c->peers->requests, c->request) == c);
     assert(!c->stream || c->stream->conn == c);
     assert(!c->stream || !c->stream->peer || c->stream->peer->out[c->stream->kind] == c->stream);

@@ -43,7 +43,8 @@ static int dial_silently(const struct sockaddr_in *to)
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 
     CHECK(fd >= 0);
-    (void)connect(fd, (const struct sockaddr *)to, sizeof(*to)); /* poll tells how it went */
+    int failed = connect(fd, (const struct sockaddr *)to, sizeof(*to));
+    CHECK(failed == 0 || errno == EINPROGRESS || errno == ECONNREFUSED); /* poll tells the rest */
     return fd;
 }
 
@@ -272,4 +273,54 @@ TEST(clients_are_served_while_strangers_fill_their_places)
     peer_allow_files(1000);
     for (unsigned threads = 0; threads < 2; threads++)
         check_clients_are_served(threads);
+}
+
+/* --- memory --- */
+
+static size_t most_memory_bytes(struct peer *p)
+{
+    const char *kib = peer_run(&p->arena, "awk '/VmHWM/ {print $2}' /proc/%d/status", (int)p->pid);
+
+    return (size_t)strtoull(kib, NULL, 10) * KIB;
+}
+
+/* What is posted as a message is received into the memory that it then stays in. */
+TEST(a_large_post_to_the_peer_port_is_held_once)
+{
+    enum { POST_BYTES = 128 * MIB };
+    struct peer p;
+    struct arena names = {0};
+    struct buf post = {0};
+    char status[13] = "";
+    peer_open_ours(&p, in_tmp(&names, "ours"));
+    peer_start(&p, "");
+    peer_await_said(&p, "published local member to cluster through raft", 1);
+    const char *id =
+        peer_run(&p.arena,
+                 "sed -n 's/.*\"cluster-id\":\"\\([0-9a-f]*\\)\".*/\\1/p' %s.log | head -1", p.dir);
+    buf_printf(
+        &post,
+        "POST /raft HTTP/1.1\r\nHost: x\r\nX-Server-From: 22\r\nX-Server-Version: 3.7.1\r\n"
+        "X-Min-Cluster-Version: 3.0.0\r\nX-Etcd-Cluster-ID: %s\r\nContent-Length: %d\r\n\r\n",
+        id, POST_BYTES);
+    memset(buf_extend(&post, POST_BYTES), 0xff, POST_BYTES);
+    struct sockaddr_in to = address_of(p.peer_url);
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    CHECK(fd >= 0);
+    CHECK_EQ(connect(fd, (struct sockaddr *)&to, sizeof(to)), 0);
+
+    for (size_t sent = 0; sent < post.len;) {
+        ssize_t n = send(fd, post.at + sent, post.len - sent, MSG_NOSIGNAL);
+        CHECK(n > 0);
+        sent += (size_t)n;
+    }
+    CHECK_EQ(recv(fd, status, sizeof(status) - 1, MSG_WAITALL), (ssize_t)sizeof(status) - 1);
+
+    CHECK_STR(status, "HTTP/1.1 400"); /* whole, and no message */
+    CHECK(most_memory_bytes(&p) < POST_BYTES / 4 * 5 || !peer_memory_counts());
+    close(fd);
+    buf_free(&post);
+    peer_stop(&p);
+    peer_close(&p);
+    arena_free(&names);
 }
