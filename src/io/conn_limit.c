@@ -116,15 +116,22 @@ static unsigned state_of(const struct admission *a)
     return atomic_load_explicit(&a->state, memory_order_acquire);
 }
 
-/* Those that have proved themselves since the last look leave the list here, each once. NULL: all
- * have, or so many that the rest is for the next time. */
-static struct admission *oldest_unproved(struct conn_limit *l)
+/* Those that have proved themselves since the last look leave the list here, each once, and those
+ * that wait for us begin anew. NULL: all do, or so many that the rest is for the next time. */
+static struct admission *oldest_unproved(struct conn_limit *l, uint64_t now_ns)
 {
     for (unsigned i = 0; i < NET_SWEPT_AT_ONCE_MAX && !list_empty(&l->unproved); i++) {
         struct admission *a = container_of(l->unproved.next, struct admission, link);
-        if ((state_of(a) & ADMISSION_PROVED) == 0)
+        unsigned state = state_of(a);
+        if (state & ADMISSION_PROVED) {
+            move_to_owner(a);
+        } else if (state & ADMISSION_WAITS) {
+            a->since_ns = now_ns;
+            list_remove(&a->link);
+            list_push_back(&l->unproved, &a->link);
+        } else {
             return a;
-        move_to_owner(a);
+        }
     }
     return NULL;
 }
@@ -166,13 +173,13 @@ static bool is_beyond(const struct conn_limit *l)
 /* NULL: nobody before *again_ns. */
 static struct admission *choose(struct conn_limit *l, uint64_t now_ns, uint64_t *again_ns)
 {
-    struct admission *oldest = oldest_unproved(l);
+    struct admission *oldest = oldest_unproved(l, now_ns);
 
     if (oldest) {
         *again_ns = oldest->since_ns + NET_PATIENCE_MS * NS_PER_MS;
         return now_ns < *again_ns ? NULL : oldest;
     }
-    *again_ns = now_ns + 1; /* there are more to be swept */
+    *again_ns = now_ns + NS_PER_MS; /* there are more to be looked at, or none that we may */
     if (!list_empty(&l->unproved))
         return NULL;
     *again_ns = l->next_look_ns;
@@ -265,7 +272,8 @@ static void tell_waiting(struct conn_limit *l)
 
 bool admission_may_be_evicted(const struct admission *a)
 {
-    unsigned char forbids = a->was_unproved ? ADMISSION_PROVED : ADMISSION_BUSY;
+    unsigned forbids =
+        a->was_unproved ? ADMISSION_PROVED | ADMISSION_WAITS : (unsigned)ADMISSION_BUSY;
 
     return (state_of(a) & forbids) == 0;
 }

@@ -13,7 +13,8 @@
  * when there is no place left.
  *
  * Then a newcomer is accepted, one beyond the limit, and
- *     1. the oldest unproved connection is evicted, if it had NET_PATIENCE_MS to prove itself;
+ *     1. the oldest unproved connection is evicted, if it had NET_PATIENCE_MS to prove itself, not
+ *        counted what it waited for us: a step of its handshake may be queued behind others';
  *     2. if all are proved, the owner that holds most and has an idle one loses the newest of its
  *        idle ones, if it holds at least twice as many as the newcomer's address would with it;
  *        otherwise the newcomer is closed;
@@ -69,16 +70,16 @@ struct conn_limit {
 struct admission {
     struct conn_limit *limit; /* NULL: there is none, or its listener has closed */
     struct listener *listener;
-    struct list link;            /* limit->unproved, or owner->conns */
-    struct conn_owner *owner;    /* NULL: it has proved nothing, as far as was looked */
-    uint64_t since_ns;           /* it was accepted */
-    bool was_unproved;           /* when it was chosen to be evicted */
-    atomic_uint_least64_t id;    /* of its owner */
-    _Atomic unsigned char state; /* ADMISSION_PROVED, ADMISSION_BUSY; written by one thread */
+    struct list link;                   /* limit->unproved, or owner->conns */
+    struct conn_owner *owner;           /* NULL: it has proved nothing, as far as was looked */
+    uint64_t since_ns;                  /* it was accepted, or was seen to wait for us */
+    bool was_unproved;                  /* when it was chosen to be evicted */
+    atomic_uint_least64_t id;           /* of its owner */
+    _Atomic unsigned char state;        /* of the three bits below; written by one thread */
     void (*evict)(struct admission *a); /* the net's: closes it, now or from another thread */
 };
 
-enum { ADMISSION_PROVED = 1, ADMISSION_BUSY = 2 };
+enum { ADMISSION_PROVED = 1, ADMISSION_BUSY = 2, ADMISSION_WAITS = 4 };
 
 void conn_limit_init(struct conn_limit *l, unsigned max);
 /* No listener has it any more. One that is all zeroes is fine. */

@@ -154,6 +154,26 @@ TEST(a_newcomer_has_time_to_prove_itself)
     rig_close(&rig);
 }
 
+/* A handshake's step is queued behind those of others, say. */
+CONTRACT(one_that_waits_for_us_has_its_time_when_it_does_no_more)
+{
+    struct crowd c;
+    crowd_open(&c, rig, 2);
+    unsigned first = enter(&c), second = enter(&c);
+    conn_set_waits(guests[first].served.conn, true);
+
+    unsigned third = enter(&c);
+    await_evicted(&c, second);
+    CHECK(!is_evicted(first));
+    conn_set_waits(guests[first].served.conn, false);
+    (void)enter(&c);
+    (void)enter(&c);
+
+    await_evicted(&c, first);
+    await_evicted(&c, third);
+    crowd_close(&c);
+}
+
 /* Nobody waits behind a place that is reserved, and those that have proved nothing get none. */
 TEST(reserved_places_are_for_those_that_have_proved_themselves)
 {

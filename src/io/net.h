@@ -268,16 +268,27 @@ static inline void conn_prove(struct conn *c, uint64_t owner)
     atomic_store_explicit(&a->state, state | ADMISSION_PROVED, memory_order_release);
 }
 
-/* Somebody waits for something on it, or nobody does any more. */
-static inline void conn_set_busy(struct conn *c, bool is_busy)
+static inline void conn_set_state(struct conn *c, unsigned char bit, bool is_set)
 {
     struct admission *a = c->admission;
 
     if (!a)
         return;
     unsigned char state = atomic_load_explicit(&a->state, memory_order_relaxed);
-    state = is_busy ? state | ADMISSION_BUSY : state & ADMISSION_PROVED;
+    state = (unsigned char)(is_set ? state | bit : state & ~bit);
     atomic_store_explicit(&a->state, state, memory_order_release);
+}
+
+/* Somebody waits for something on it, or nobody does any more. */
+static inline void conn_set_busy(struct conn *c, bool is_busy)
+{
+    conn_set_state(c, ADMISSION_BUSY, is_busy);
+}
+
+/* It has done what it can to prove itself, and the next step is ours; or its own again. */
+static inline void conn_set_waits(struct conn *c, bool waits)
+{
+    conn_set_state(c, ADMISSION_WAITS, waits);
 }
 
 static inline const struct conn_info *conn_info(const struct conn *c)

@@ -473,6 +473,7 @@ static void submit_some(struct tls *t)
 static void make_ready(struct tls_conn *c)
 {
     list_remove(&c->link);
+    conn_set_waits(&c->base, true);
     c->phase = TLS_READY;
     list_push_back(&c->tls->ready, &c->link);
     submit_some(c->tls);
@@ -480,6 +481,7 @@ static void make_ready(struct tls_conn *c)
 
 static void await_bytes(struct tls_conn *c)
 {
+    conn_set_waits(&c->base, false);
     c->phase = TLS_HALF;
     c->since_ns = clock_now_ns(c->tls->io->clock);
     list_push_back(&c->tls->halves, &c->link);
@@ -530,6 +532,7 @@ static void opened(struct tls_conn *c)
     struct tls_listener *l = c->listener;
 
     leave_handshake(c);
+    conn_set_waits(&c->base, false);
     c->phase = TLS_OPEN;
     c->output = &c->tls->cipher;
     c->base.info.tls = true;

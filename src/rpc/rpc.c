@@ -376,6 +376,8 @@ void rpc_check(const struct rpc *r)
 {
     size_t conns = 0;
 
+    conn_limit_check(&r->conn_limit);
+    conn_limit_check(&r->probe_limit);
     LIST_FOREACH (link, &r->conns) {
         rpc_conn_check(container_of(link, struct rpc_conn, link));
         conns++;

@@ -425,6 +425,7 @@ void peering_check(const struct peering *p)
 {
     if (p->peers)
         peers_check(p->peers);
+    conn_limit_check(&p->limit);
     assert(p->known_count <= CLUSTER_MEMBERS_MAX);
     assert(!is_known(p, p->self));
     assert(p->versions.waiting == 0 || p->versions.is_under_way);
