@@ -15,7 +15,7 @@ struct conn_owner {
 
 void conn_limit_init(struct conn_limit *l, unsigned max)
 {
-    *l = (struct conn_limit){.max = max};
+    *l = (struct conn_limit){.max = max, .patience_ms = NET_PATIENCE_MS};
     list_init(&l->waiting);
     list_init(&l->unproved);
     map_init(&l->owners, MAP_IDS, (uintptr_t)l); /* clients choose their addresses */
@@ -176,7 +176,7 @@ static struct admission *choose(struct conn_limit *l, uint64_t now_ns, uint64_t 
     struct admission *oldest = oldest_unproved(l, now_ns);
 
     if (oldest) {
-        *again_ns = oldest->since_ns + NET_PATIENCE_MS * NS_PER_MS;
+        *again_ns = oldest->since_ns + l->patience_ms * NS_PER_MS;
         return now_ns < *again_ns ? NULL : oldest;
     }
     *again_ns = now_ns + NS_PER_MS; /* there are more to be looked at, or none that we may */

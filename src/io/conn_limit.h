@@ -13,7 +13,7 @@
  * when there is no place left.
  *
  * Then a newcomer is accepted, one beyond the limit, and
- *     1. the oldest unproved connection is evicted, if it had NET_PATIENCE_MS to prove itself, not
+ *     1. the oldest unproved connection is evicted, if it had patience_ms to prove itself, not
  *        counted what it waited for us: a step of its handshake may be queued behind others';
  *     2. if all are proved, the owner that holds most and has an idle one loses the newest of its
  *        idle ones, if it holds at least twice as many as the newcomer's address would with it;
@@ -52,6 +52,7 @@ struct net_address;
 struct conn_limit {
     unsigned max;              /* 0: as many as there are file descriptors */
     unsigned reserved;         /* of them, not for unproved connections; less than max */
+    unsigned patience_ms;      /* with an unproved one; NET_PATIENCE_MS unless its owner says so */
     unsigned open;             /* accepted and not yet gone, while their listeners live */
     uint64_t evicted, refused; /* since the beginning: by rules 1 and 2, and newcomers by rule 2 */
 

@@ -154,6 +154,24 @@ TEST(a_newcomer_has_time_to_prove_itself)
     rig_close(&rig);
 }
 
+TEST(patience_lasts_as_long_as_the_owner_of_the_limit_says)
+{
+    struct rig rig;
+    struct crowd c;
+    rig_open_fake(&rig);
+    crowd_open(&c, &rig, 1);
+    c.limit.patience_ms = NET_PATIENCE_MS / 5;
+    unsigned first = enter(&c);
+    uint64_t since_ns = clock_now_ns(rig.io->clock);
+
+    (void)enter(&c);
+
+    CHECK(clock_now_ns(rig.io->clock) - since_ns < NET_PATIENCE_MS * NS_PER_MS / 2);
+    await_evicted(&c, first);
+    crowd_close(&c);
+    rig_close(&rig);
+}
+
 /* A handshake's step is queued behind those of others, say. */
 CONTRACT(one_that_waits_for_us_has_its_time_when_it_does_no_more)
 {

@@ -99,6 +99,7 @@ struct rpc *rpc_open(const struct rpc_options *options)
     assert(options->nth == 0 || options->nth < options->rpcs);
     conn_limit_init(&r->conn_limit, options->conns_max);
     conn_limit_init(&r->probe_limit, RPC_PROBE_CONNS_MAX);
+    r->probe_limit.patience_ms = RPC_PROBE_PATIENCE_MS;
     r->next_turn.run = begin_turn;
     r->callbacks = rpc_conn_callbacks_new();
     r->h2_options = h2_options_new();

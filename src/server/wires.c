@@ -163,6 +163,7 @@ struct wires *wires_open(const struct io *io, const struct rpc_options *rpc, str
     w->count = io->thread_count;
     conn_limit_init(&w->conn_limit, rpc->conns_max);
     conn_limit_init(&w->probe_limit, RPC_PROBE_CONNS_MAX);
+    w->probe_limit.patience_ms = RPC_PROBE_PATIENCE_MS;
     for (unsigned i = 0; i < w->count; i++)
         open_wire(w, i, rpc);
     return w;
