@@ -819,8 +819,8 @@ static_assert(PEER_SNAPSHOT_LOOK_MS < PEER_SNAPSHOT_STALL_MS, "a stall is seen i
 static_assert(PEER_SNAPSHOT_SILENCE_MS < PEER_SNAPSHOT_STALL_MS,
               "whoever gives up first is the end that can tell slow from dead");
 static_assert(PEER_PORT_SILENCE_MS < PEER_PORT_PACE_MS, "silence is seen first");
-static_assert((int)HTTP1_HEAD_BYTES_MAX < PEER_PORT_PACE_MS * PEER_PORT_BYTES_PER_MS,
-              "a head is whole in that time");
+static_assert((int)HTTP1_HEAD_BYTES_MAX < 2 * PEER_PORT_PACE_MS * PEER_PORT_BYTES_PER_MS,
+              "the slowest head is whole after two looks at its pace");
 static_assert(4 * PEER_PORT_BYTES_PER_MS < PEER_POST_BYTES_PER_MS,
               "a sender that gives up later than that is not cut by the port");
 static_assert(PEER_CONNS_RESERVED < PEER_CONNS_MAX, "strangers get in, too");
