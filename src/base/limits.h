@@ -355,8 +355,24 @@ enum {
 
 enum {
     RPC_CONN_BACKLOG_BYTES_MAX = 8 * MIB, /* of a connection, received and not yet looked at */
-    RPC_CONN_FIELDS_BYTES_MAX = 4 * MIB,  /* of a connection, header fields of its calls */
-    RPC_HEADER_BYTES_MAX = 64 * KIB,      /* of one request */
+
+    /*
+     * Header fields, counted as HTTP/2 counts them. A list that is too long is refused, and its
+     * fields are not looked at; one that goes on nevertheless ends the connection. When all calls
+     * together keep a lot, a connection has no more than a little.
+     */
+    RPC_HEADER_BYTES_MAX = 256 * KIB, /* of one request: no token is so long */
+    RPC_HEADER_BYTES_CUT = 2 * RPC_HEADER_BYTES_MAX,
+    RPC_FIELDS_BYTES_MAX = 64 * MIB,     /* of all calls */
+    RPC_CONN_FIELDS_BYTES_MAX = 4 * MIB, /* of the calls of a connection */
+    RPC_CONN_FIELDS_BYTES_LEAST = 64 * KIB,
+
+    /* Those that are looked at in one turn: a millisecond's worth. A busy client that asks a
+     * thousand times in a turn stays below. */
+    RPC_TURN_FIELD_BYTES = 2 * MIB,
+    RPC_TURN_CONN_FIELD_BYTES = 512 * KIB, /* of one connection */
+    RPC_TURN_FIELD_BYTES_LEAST = 16 * KIB, /* of each, whatever the others had */
+
     RPC_LISTENERS_MAX = 32,
     RPC_PROBE_CONNS_MAX =
         32, /* at places for probes: a few scrapers, however many clients there are */
@@ -394,9 +410,11 @@ enum {
      * second. A busy client that gives up many calls together stays far below. */
     RPC_CONTROL_FRAMES_MAX = 20000,
     RPC_CONTROL_FRAMES_PER_S = 5000,
+    RPC_CONTROL_FRAME_STREAMS = 256,         /* whose windows change: as much work as a frame */
+    RPC_CONTROL_FRAME_FIELD_BYTES = 4 * KIB, /* of a header list that was too long: the same */
 
     H2_CONN_WINDOW_BYTES = 1 * MIB,
-    H2_CONTINUATIONS_MAX = 8,
+    H2_CONTINUATIONS_MAX = 20,
     H2_ACKS_QUEUED_MAX = 1000,
     H2_SETTINGS_MAX = 32, /* entries in one frame */
 };
@@ -755,8 +773,20 @@ static_assert(RPC_CONSUME_STEP_BYTES <= RPC_STREAM_WINDOW_BYTES / 2, "a window i
 static_assert(HTTP_HEAD_USUAL_BYTES <= HTTP1_HEAD_BYTES_MAX, "a usual head is a head");
 static_assert(HTTP_HEADS_BYTES_MAX / 16 >= HTTP1_HEAD_BYTES_MAX,
               "one client with a large head keeps few others from having one");
+static_assert((H2_CONTINUATIONS_MAX + 1) * 16 * KIB > RPC_HEADER_BYTES_MAX,
+              "frames of one block hold the longest list, even if nothing in it is packed");
 static_assert(RPC_CONN_FIELDS_BYTES_MAX >= 16 * RPC_HEADER_BYTES_MAX,
               "some calls may have long ones");
+static_assert(RPC_FIELDS_BYTES_MAX >= 16 * RPC_CONN_FIELDS_BYTES_MAX, "and some connections");
+static_assert(RPC_TURN_CONN_FIELD_BYTES >= RPC_HEADER_BYTES_CUT,
+              "a turn comes to the end of one list");
+static_assert(RPC_TURN_FIELD_BYTES_LEAST < RPC_TURN_CONN_FIELD_BYTES,
+              "more is to be had than that");
+static_assert(RPC_TURN_CONN_FIELD_BYTES < RPC_TURN_FIELD_BYTES, "no connection has all of it");
+static_assert(RPC_CONN_CALLS_MAX / RPC_CONTROL_FRAME_STREAMS +
+                      RPC_HEADER_BYTES_CUT / RPC_CONTROL_FRAME_FIELD_BYTES <
+                  RPC_CONTROL_FRAMES_MAX / 100,
+              "no frame takes more than a small part of what a connection may ask for");
 static_assert((int)WIRE_BYTES_MAX <= (int)RPC_FLUSH_BULK_BYTES,
               "a turn sends a gathering of a long reply");
 static_assert(BUF_POOL_BYTES_MAX <= BUF_POOL_ALL_BYTES_MAX / 64, "a pool is not filled by a few");

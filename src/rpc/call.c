@@ -151,7 +151,9 @@ void rpc_call_free(struct call *c)
     assert(c->life == LIFE_OVER);
     rpc_event_drop(c, PENDING_ALL);
     give_back_reserved(c);
+    assert(r->kept >= c->kept);
     conn->kept -= c->kept;
+    r->kept -= c->kept;
     assert(c->queue.left == 0);
     assert(c->later.len == 0);
     r->call_count--;

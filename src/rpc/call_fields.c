@@ -113,19 +113,8 @@ static void take_field(struct call *c, struct bytes name, struct bytes value)
 #undef IS
 }
 
-/* False: all of them together are too large. */
-static bool count_field(struct call *c, struct bytes name, struct bytes value)
-{
-    c->field_bytes += name.len + value.len + 32;
-    if (c->field_bytes > RPC_HEADER_BYTES_MAX)
-        c->fields_too_large = true;
-    return !c->fields_too_large;
-}
-
 void rpc_call_field(struct call *c, struct bytes name, struct bytes value)
 {
-    if (!count_field(c, name, value))
-        return;
     if (c->web)
         rpc_web_field(c, name, value);
     take_field(c, name, value);
@@ -133,7 +122,10 @@ void rpc_call_field(struct call *c, struct bytes name, struct bytes value)
 
 void rpc_call_metadata(struct call *c, struct bytes name, struct bytes value)
 {
-    if (count_field(c, name, value))
+    c->field_bytes += name.len + value.len + H2_FIELD_OVERHEAD_BYTES;
+    if (c->field_bytes > RPC_HEADER_BYTES_MAX)
+        c->fields_too_large = true;
+    else
         take_field(c, name, value);
 }
 
@@ -287,10 +279,11 @@ static void open_stream(struct call *c)
     rpc_event_add(c, PENDING_OPENED);
 }
 
-static void count_kept(struct call *c)
+void rpc_call_count_kept(struct call *c, size_t bytes)
 {
-    c->kept += c->fields.len;
-    c->conn->kept += c->fields.len;
+    c->kept += bytes;
+    c->conn->kept += bytes;
+    c->conn->rpc->kept += bytes;
 }
 
 /* It is a call. */
@@ -316,13 +309,13 @@ void rpc_call_open_in_json(struct call *c, struct bytes method)
         keep(c, &c->path, method);
     c->is_grpc = true;
     c->through_gateway = true;
-    count_kept(c);
+    rpc_call_count_kept(c, c->fields.len);
     open_call(c);
 }
 
 void rpc_call_fields_done(struct call *c)
 {
-    count_kept(c);
+    rpc_call_count_kept(c, c->fields.len);
     bool has_grpc = c->conn->serves <= RPC_SERVES_GRPC;
     if (c->web && !(c->is_grpc && has_grpc) && !c->fields_too_large) {
         rpc_web_fields_done(c);

@@ -69,6 +69,7 @@ void rpc_conn_accepted(struct rpc *r, struct conn *conn, enum rpc_serves serves)
     list_init(&c->link);
     list_init(&c->dirty_link);
     list_init(&c->again_link);
+    list_init(&c->behind_link);
     list_init(&c->calls);
     list_init(&c->touched);
     list_init(&c->parked);
@@ -100,6 +101,8 @@ void rpc_conn_unref(struct rpc_conn *c)
 static void end_session(struct rpc_conn *c)
 {
     assert(!c->within_session);
+    list_remove(&c->behind_link);
+    buf_free(&c->unread);
     while (!list_empty(&c->calls))
         rpc_call_detach(container_of(c->calls.next, struct call, link));
     if (c->session)
@@ -197,21 +200,26 @@ static void dismiss(struct rpc_conn *c, uint32_t error, struct bytes why)
     rpc_conn_touch(c);
 }
 
-void rpc_conn_count_control(struct rpc_conn *c)
+static void refill_bucket(struct rpc_conn *c)
 {
-    if (c->control_frames == 0) {
-        uint64_t now_ns = clock_now_ns(c->rpc->clock);
-        uint64_t gained = (now_ns - c->control_ns) / (NS_PER_S / RPC_CONTROL_FRAMES_PER_S);
+    uint64_t now_ns = clock_now_ns(c->rpc->clock);
+    uint64_t gained = (now_ns - c->control_ns) / (NS_PER_S / RPC_CONTROL_FRAMES_PER_S);
+    uint64_t room = RPC_CONTROL_FRAMES_MAX - c->control_frames;
 
-        c->control_frames = gained < RPC_CONTROL_FRAMES_MAX ? gained : RPC_CONTROL_FRAMES_MAX;
-        c->control_ns = now_ns;
-    }
-    if (c->control_frames == 0 && !c->dismissed) {
+    c->control_frames += gained < room ? gained : room;
+    c->control_ns = now_ns;
+}
+
+void rpc_conn_count_control(struct rpc_conn *c, uint64_t count)
+{
+    if (c->control_frames < count)
+        refill_bucket(c);
+    if (c->control_frames < count && !c->dismissed) {
         log_warn(c->rpc->logger, "closing a connection that asks for too much",
                  LOG_STR("remote", c->info.remote));
         dismiss(c, NGHTTP2_ENHANCE_YOUR_CALM, BYTES("too many resets"));
     }
-    c->control_frames -= c->control_frames > 0;
+    c->control_frames -= count < c->control_frames ? count : c->control_frames;
 }
 
 /* gRPC's policy: a client that pings more often than agreed is sent away. Anything we had to say in
@@ -241,9 +249,16 @@ static struct call *call_of_stream(nghttp2_session *s, int32_t stream_id)
     return nghttp2_session_get_stream_user_data(s, stream_id);
 }
 
+/* While all connections together have many fields, each has room for usual ones: nobody can take
+ * that from the others. */
 static bool has_budget_for_call(const struct rpc_conn *c)
 {
-    return c->call_count < RPC_CONN_CALLS_MAX && c->kept < RPC_CONN_FIELDS_BYTES_MAX &&
+    const struct rpc *r = c->rpc;
+    unsigned rpcs = r->options.rpcs > 0 ? r->options.rpcs : 1;
+    size_t kept_max = r->kept < RPC_FIELDS_BYTES_MAX / rpcs ? RPC_CONN_FIELDS_BYTES_MAX
+                                                            : RPC_CONN_FIELDS_BYTES_LEAST;
+
+    return c->call_count < RPC_CONN_CALLS_MAX && c->kept < kept_max &&
            c->queued < RPC_CONN_BYTES_MAX;
 }
 
@@ -273,11 +288,12 @@ static int on_begin_headers(nghttp2_session *s, const nghttp2_frame *f, void *co
     int32_t id = f->hd.stream_id;
 
     c->arriving = NULL;
+    c->list_bytes = 0;
     if (f->headers.cat != NGHTTP2_HCAT_REQUEST)
         return 0;
     if (!has_budget_for_call(c)) {
         h2_must(nghttp2_submit_rst_stream(s, NGHTTP2_FLAG_NONE, id, NGHTTP2_REFUSED_STREAM));
-        rpc_conn_count_control(c);
+        rpc_conn_count_control(c, 1);
         return 0;
     }
     c->arriving = rpc_call_new(c, false, id);
@@ -301,27 +317,54 @@ static void show_field(struct bytes name, struct bytes value)
     buf_free(&line);
 }
 
-/* The frames of a header block follow one another, so there is one call at a time. */
+/* The list has become longer than it may be: its request is refused, and no field looked at any
+ * more. nghttp2 goes on unpacking them, so a list that does not end soon ends the connection. */
+static int pass_over(struct rpc_conn *c, struct call *call)
+{
+    if (call && call == c->arriving)
+        call->fields_too_large = true;
+    else if (call)
+        call->form.is_malformed = true; /* in trailers */
+    if (c->list_bytes <= RPC_HEADER_BYTES_CUT)
+        return 0;
+    dismiss(c, NGHTTP2_ENHANCE_YOUR_CALM, BYTES("header list too large"));
+    return NGHTTP2_ERR_PAUSE; /* what is left of the input is passed over */
+}
+
+static void look_at_field(struct rpc_conn *c, struct call *call, struct bytes name,
+                          struct bytes value)
+{
+    if (c->rpc->options.shows_fields)
+        show_field(name, value);
+    if (!call || call->form.is_malformed)
+        return;
+    c->rpc->looked_bytes += name.len + value.len;
+    if (call != c->arriving) {
+        fields_add_trailer(&call->form, name, value);
+        return;
+    }
+    fields_add(&call->form, name, value);
+    rpc_call_field(call, name, value);
+}
+
+/* A field in a table costs its sender one byte, and us what it stands for: so that is what counts,
+ * before anything is done with it. The frames of a header block follow one another, so there is one
+ * call at a time. */
 static int on_header(nghttp2_session *s, const nghttp2_frame *f, const uint8_t *name,
                      size_t name_len, const uint8_t *value, size_t value_len, uint8_t flags,
                      void *context)
 {
     struct rpc_conn *c = context;
     struct call *call = c->arriving ? c->arriving : call_of_stream(s, f->hd.stream_id);
-    struct bytes n = bytes_of(name, name_len), v = bytes_of(value, value_len);
+    size_t bytes = name_len + value_len + H2_FIELD_OVERHEAD_BYTES;
 
     (void)flags;
-    if (c->rpc->options.shows_fields)
-        show_field(n, v);
-    if (!call)
-        return 0;
-    if (call != c->arriving) {
-        fields_add_trailer(&call->form, n, v);
-        return 0;
-    }
-    fields_add(&call->form, n, v);
-    rpc_call_field(call, n, v);
-    return 0;
+    c->list_bytes += bytes;
+    c->fields_left -= bytes < c->fields_left ? bytes : c->fields_left;
+    if (c->list_bytes > RPC_HEADER_BYTES_MAX)
+        return pass_over(c, call);
+    look_at_field(c, call, bytes_of(name, name_len), bytes_of(value, value_len));
+    return c->fields_left > 0 ? 0 : NGHTTP2_ERR_PAUSE;
 }
 
 static int on_data_chunk(nghttp2_session *s, uint8_t flags, int32_t stream_id, const uint8_t *at,
@@ -370,7 +413,9 @@ static void got_request(struct rpc_conn *c, struct call *call, bool is_headers, 
     else if (is_headers && !ends)
         call->form.is_malformed = true; /* trailers are the last */
     if (is_headers && !begins)
-        rpc_conn_count_control(c); /* no client of gRPC sends trailers */
+        rpc_conn_count_control(c, 1); /* no client of gRPC sends trailers */
+    if (is_headers && c->list_bytes > RPC_HEADER_BYTES_MAX)
+        rpc_conn_count_control(c, c->list_bytes / RPC_CONTROL_FRAME_FIELD_BYTES);
     if (ends)
         fields_end_body(&call->form);
     c->arriving = begins ? NULL : c->arriving;
@@ -384,6 +429,17 @@ static void got_request(struct rpc_conn *c, struct call *call, bool is_headers, 
         rpc_call_remote_ended(call);
 }
 
+/* With each size of the windows that a client settles on, nghttp2 goes through all of its streams.
+ */
+static uint64_t cost_of_settings(const struct rpc_conn *c, const nghttp2_settings *settings)
+{
+    uint64_t windows = 0;
+
+    for (size_t i = 0; i < settings->niv; i++)
+        windows += settings->iv[i].settings_id == NGHTTP2_SETTINGS_INITIAL_WINDOW_SIZE;
+    return windows * c->call_count / RPC_CONTROL_FRAME_STREAMS;
+}
+
 static int on_frame(nghttp2_session *s, const nghttp2_frame *f, void *context)
 {
     struct rpc_conn *c = context;
@@ -394,7 +450,7 @@ static int on_frame(nghttp2_session *s, const nghttp2_frame *f, void *context)
     case NGHTTP2_DATA:
         call = call_of_stream(s, f->hd.stream_id);
         if (f->hd.type == NGHTTP2_DATA && f->hd.length == 0)
-            rpc_conn_count_control(c);
+            rpc_conn_count_control(c, 1);
         if (call)
             got_request(c, call, f->hd.type == NGHTTP2_HEADERS,
                         f->hd.flags & NGHTTP2_FLAG_END_STREAM);
@@ -404,14 +460,14 @@ static int on_frame(nghttp2_session *s, const nghttp2_frame *f, void *context)
         break;
     case NGHTTP2_RST_STREAM:
         stream_ids_silence(&c->ids, f->hd.stream_id);
-        rpc_conn_count_control(c);
+        rpc_conn_count_control(c, 1);
         break;
     case NGHTTP2_PRIORITY:
-        rpc_conn_count_control(c);
+        rpc_conn_count_control(c, 1);
         break;
     case NGHTTP2_SETTINGS:
         if ((f->hd.flags & NGHTTP2_FLAG_ACK) == 0)
-            rpc_conn_count_control(c);
+            rpc_conn_count_control(c, 1 + cost_of_settings(c, &f->settings));
         break;
     default:
         break;
@@ -477,11 +533,43 @@ nghttp2_session_callbacks *rpc_conn_callbacks_new(void)
 
 /* --- bytes in --- */
 
+static void balance_reading(struct rpc_conn *c);
+
+/* What the session has not taken of the data, because the turn's work on fields is done, waits for
+ * the next turn; so does the end of a header block of which all bytes were taken. Nothing more is
+ * read meanwhile. */
+static void put_off(struct rpc_conn *c, struct bytes rest)
+{
+    struct rpc *r = c->rpc;
+
+    assert(c->unread.len == 0);
+    buf_append(&c->unread, rest);
+    list_push_back(&r->behind, &c->behind_link);
+    rpc_next_turn(r);
+    balance_reading(c);
+}
+
+/* Each connection gets a little in any case, and those that need more share the turn's. */
+static size_t slice_of_fields(const struct rpc *r)
+{
+    size_t left =
+        r->fields_left > RPC_TURN_FIELD_BYTES_LEAST ? r->fields_left : RPC_TURN_FIELD_BYTES_LEAST;
+
+    return left < RPC_TURN_CONN_FIELD_BYTES ? left : RPC_TURN_CONN_FIELD_BYTES;
+}
+
 static void session_data(struct rpc_conn *c, struct bytes data)
 {
+    struct rpc *r = c->rpc;
+    size_t slice = slice_of_fields(r);
+
+    assert(list_empty(&c->behind_link));
+    c->fields_left = slice;
     c->within_session = true;
     ssize_t taken = nghttp2_session_mem_recv(c->session, data.at, data.len);
     c->within_session = false;
+    size_t used = slice - c->fields_left;
+    r->fields_left -= used < r->fields_left ? used : r->fields_left;
     if (c->consumed > 0 && taken >= 0)
         h2_must(nghttp2_session_consume_connection(c->session, c->consumed));
     c->consumed = 0;
@@ -492,7 +580,21 @@ static void session_data(struct rpc_conn *c, struct bytes data)
         rpc_conn_cut(c, ERR_MALFORMED);
         return;
     }
+    assert((size_t)taken == data.len || c->fields_left == 0 || c->dismissed);
+    size_t left = data.len - (size_t)taken;
+    if (c->fields_left == 0 && !c->dismissed)
+        put_off(c, bytes_of(left > 0 ? data.at + taken : NULL, left));
     rpc_conn_touch(c);
+}
+
+void rpc_conn_go_on(struct rpc_conn *c)
+{
+    struct buf unread = c->unread;
+
+    assert(list_empty(&c->behind_link));
+    c->unread = (struct buf){0};
+    session_data(c, buf_bytes(&unread));
+    buf_free(&unread);
 }
 
 static void begin_session(struct rpc_conn *c)
@@ -601,10 +703,11 @@ static void on_sent(struct wire *w, size_t bytes)
     rpc_conn_touch(c);
 }
 
-/* A client that does not take what we send is not listened to: it would only make more of it. */
+/* A client that does not take what we send is not listened to: it would only make more of it. Nor
+ * is one that has sent more than a turn looks at. */
 static void balance_reading(struct rpc_conn *c)
 {
-    bool blocked = wire_is_blocked(&c->wire);
+    bool blocked = wire_is_blocked(&c->wire) || !list_empty(&c->behind_link);
 
     if (blocked == c->paused || c->state != CONN_H2)
         return;
@@ -824,4 +927,7 @@ void rpc_conn_check(const struct rpc_conn *c)
     assert((c->session != NULL) == (c->state == CONN_H2));
     assert((c->plain != NULL) == (c->state == CONN_PLAIN));
     assert(c->queued == 0 || c->state == CONN_H2 || c->state == CONN_PLAIN);
+    assert(list_empty(&c->behind_link) || c->state == CONN_H2);
+    assert(list_empty(&c->behind_link) || c->paused);
+    assert(c->unread.len == 0 || !list_empty(&c->behind_link));
 }

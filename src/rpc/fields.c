@@ -97,13 +97,15 @@ static bool add_usual(struct fields *f, struct bytes name, struct bytes value)
     return !IS(name, "content-length") || add_length(f, value);
 }
 
-/* Is any byte of the word below a space, or 0x7f? The first shows in the highest bit of a byte by
- * what it borrows, the second by what carries into it. */
+/* Is any byte of the word a control, that is below a space and no tab, or 0x7f? Of each byte the
+ * lower seven bits are added to what carries into the highest one; so no byte touches another. */
 static bool has_control(uint64_t word)
 {
-    const uint64_t each = 0x0101010101010101, high = each * 0x80;
+    const uint64_t each = 0x0101010101010101, high = each * 0x80, low = ~high & word;
+    uint64_t is_printed = low + each * (0x80 - 0x20), is_delete = low + each;
+    uint64_t is_other_than_tab = (low ^ each * '\t') + each * 0x7f;
 
-    return (((word - each * 0x20) | ((word & ~high) + each)) & ~word & high) != 0;
+    return (((~is_printed & is_other_than_tab) | is_delete) & ~word & high) != 0;
 }
 
 static bool has_control_at(const uint8_t *at)
@@ -114,17 +116,16 @@ static bool has_control_at(const uint8_t *at)
     return has_control(word);
 }
 
-/* Eight bytes at a time, the last eight perhaps twice. A tab is a control that is allowed, so where
- * there is one, and where a value is short, nghttp2 looks at each byte. */
+/* Eight bytes at a time, the last eight perhaps twice. */
 static bool value_is_sound(struct bytes value)
 {
-    bool is_plain = value.len >= sizeof(uint64_t);
-
-    for (size_t i = 0; is_plain && i + sizeof(uint64_t) <= value.len; i += sizeof(uint64_t))
-        is_plain = !has_control_at(value.at + i);
-    if (is_plain && !has_control_at(value.at + value.len - sizeof(uint64_t)))
-        return true;
-    return nghttp2_check_header_value(value.at, value.len);
+    if (value.len < sizeof(uint64_t))
+        return nghttp2_check_header_value(value.at, value.len);
+    for (size_t i = 0; i + sizeof(uint64_t) <= value.len; i += sizeof(uint64_t)) {
+        if (has_control_at(value.at + i))
+            return false;
+    }
+    return !has_control_at(value.at + value.len - sizeof(uint64_t));
 }
 
 static bool is_pseudo(struct bytes name)

@@ -18,6 +18,7 @@
 
 enum {
     H2_FRAME_HEAD_BYTES = 9,
+    H2_FIELD_OVERHEAD_BYTES = 32, /* of a field in a header list, beside its name and value */
     H2_PREFACE_BYTES = NGHTTP2_CLIENT_MAGIC_LEN,
 };
 

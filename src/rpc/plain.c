@@ -176,8 +176,7 @@ static void on_end(struct http_conn *h)
     h->reader.head = (struct buf){0};
     call->reader.content = p->body;
     p->body = (struct buf){0};
-    call->kept = call->fields.len;
-    c->kept += call->kept;
+    rpc_call_count_kept(call, call->fields.len);
     call->reserved = call->reader.content.len;
     c->held += call->reserved;
     call->in = IN_WHOLE;

@@ -55,6 +55,17 @@ bool rpc_service_is_known(const struct rpc *r, struct bytes service)
 
 /* --- life --- */
 
+/* Each of them once: one that stops again is for the next turn. */
+static void read_on(struct rpc *r)
+{
+    struct list now;
+
+    list_init(&now);
+    list_append_all(&now, &r->behind);
+    for (struct list *link; (link = list_pop_front(&now));)
+        rpc_conn_go_on(container_of(link, struct rpc_conn, behind_link));
+}
+
 /* Those that had to wait come first, in the order in which they began to. */
 static void begin_turn(struct event *e)
 {
@@ -62,6 +73,13 @@ static void begin_turn(struct event *e)
 
     for (struct list *link; (link = list_pop_front(&r->again));)
         rpc_conn_touch(container_of(link, struct rpc_conn, again_link));
+    read_on(r);
+}
+
+void rpc_next_turn(struct rpc *r)
+{
+    if (!r->next_turn.queued)
+        inbox_put(r->options.io->inbox, &r->next_turn);
 }
 
 void rpc_flush_again(struct rpc_conn *c)
@@ -70,8 +88,7 @@ void rpc_flush_again(struct rpc_conn *c)
 
     if (list_empty(&c->again_link))
         list_push_back(&r->again, &c->again_link);
-    if (!r->next_turn.queued)
-        inbox_put(r->options.io->inbox, &r->next_turn);
+    rpc_next_turn(r);
 }
 
 static void fill_in_defaults(struct rpc_options *o)
@@ -111,6 +128,8 @@ struct rpc *rpc_open(const struct rpc_options *options)
     list_init(&r->conns);
     list_init(&r->dirty);
     list_init(&r->again);
+    list_init(&r->behind);
+    r->fields_left = RPC_TURN_FIELD_BYTES;
     list_init(&r->ready);
     list_init(&r->probing);
     list_init(&r->flowing);
@@ -201,6 +220,7 @@ static void free_all(struct rpc *r)
     for (struct list *link; (link = list_pop_front(&r->probing));)
         tell_gone(container_of(link, struct call, ready_link));
     assert(r->call_count == 0);
+    assert(r->kept == 0);
 
     for (struct list *link; (link = list_pop_front(&r->spare));)
         rpc_call_destroy(r, container_of(link, struct call, link));
@@ -350,10 +370,11 @@ void rpc_flush(struct rpc *r)
         rpc_call_reply(r, &v);
     r->bulk_left = RPC_FLUSH_BULK_BYTES;
     r->extra_left = RPC_FLUSH_EXTRA_BYTES;
+    r->fields_left = RPC_TURN_FIELD_BYTES;
     for (unsigned i = 0; i < RPC_FLUSH_CONNS_MAX && !list_empty(&r->dirty); i++)
         rpc_conn_flush(container_of(list_pop_front(&r->dirty), struct rpc_conn, dirty_link));
-    if (!list_empty(&r->dirty) && !r->next_turn.queued)
-        inbox_put(r->options.io->inbox, &r->next_turn); /* in the order in which they came */
+    if (!list_empty(&r->dirty))
+        rpc_next_turn(r); /* in the order in which they came */
 }
 
 struct gzip *rpc_gzip(struct rpc *r)

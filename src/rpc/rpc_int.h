@@ -82,10 +82,13 @@ struct rpc {
     struct message_pool spares;
 
     struct list conns;
-    struct list dirty; /* conns with something to flush */
-    struct list again; /* conns to be made so in the next turn */
-    size_t bulk_left;  /* of this turn's RPC_FLUSH_BULK_BYTES */
-    size_t extra_left; /* and RPC_FLUSH_EXTRA_BYTES */
+    struct list dirty;  /* conns with something to flush */
+    struct list again;  /* conns to be made so in the next turn */
+    struct list behind; /* conns that go on reading in the next turn */
+    size_t fields_left; /* of this turn's RPC_TURN_FIELD_BYTES */
+    size_t kept;        /* bytes of header fields, of all calls */
+    size_t bulk_left;   /* of this turn's RPC_FLUSH_BULK_BYTES */
+    size_t extra_left;  /* and RPC_FLUSH_EXTRA_BYTES */
     size_t conn_count;
     uint64_t conns_so_far;
     struct list ready;   /* calls with events for the line's CALLS */
@@ -100,6 +103,7 @@ struct rpc {
     size_t call_count;      /* alive in either sense */
     struct event next_turn; /* makes sure that there is one, for those in `again` */
     uint64_t received_bytes, sent_bytes;
+    uint64_t looked_bytes; /* of header fields that were looked at */
 };
 
 /* Whose number begins like this. A spare call keeps its slot. */
@@ -130,11 +134,14 @@ struct rpc_conn {
     size_t remote_len, cn_len;
     enum conn_state state;
     enum rpc_serves serves;
-    struct list link, dirty_link, again_link;
+    struct list link, dirty_link, again_link, behind_link;
     struct wire wire;
 
     nghttp2_session *session;
     struct call *arriving; /* the one whose header fields are being read */
+    size_t list_bytes;     /* of the header list that is being read, as HTTP/2 counts them */
+    size_t fields_left;    /* of such bytes: then reading stops for this turn */
+    struct buf unread;     /* received, and for the next turn */
     struct stream_ids ids;
     struct plain *plain;
     size_t preface_seen; /* CONN_NEW: bytes that were those of HTTP/2's preface */
@@ -200,8 +207,8 @@ struct call {
     bool through_gateway;
 
     /* Fields of the request. */
-    struct buf fields; /* their values */
-    size_t field_bytes;
+    struct buf fields;  /* their values */
+    size_t field_bytes; /* in JSON */
     uint64_t timeout_ns;
     struct kept path, content_type, timeout, encoding, token, authorization, version, authority;
     struct kept verb, leader;
@@ -264,6 +271,9 @@ bool rpc_service_is_known(const struct rpc *r, struct bytes service);
 /* The connection is flushed in the next turn, too, and there will be one. */
 void rpc_flush_again(struct rpc_conn *c);
 
+/* There will be one. */
+void rpc_next_turn(struct rpc *r);
+
 void rpc_event_add(struct call *c, uint8_t pending);
 void rpc_event_drop(struct call *c, uint8_t pending);
 
@@ -290,8 +300,12 @@ void rpc_conn_linger(struct rpc_conn *c);
 void rpc_conn_set_alarm(struct rpc_conn *c, enum conn_alarm alarm, uint64_t after_ms);
 void rpc_conn_unref(struct rpc_conn *c);
 
-/* The client asked for something of no use; too many of those end the connection. */
-void rpc_conn_count_control(struct rpc_conn *c);
+/* The client asked for something of no use, or for the work of so many such frames; too many of
+ * those end the connection. */
+void rpc_conn_count_control(struct rpc_conn *c, uint64_t count);
+
+/* Reads on where the last turn stopped. */
+void rpc_conn_go_on(struct rpc_conn *c);
 void rpc_conn_check(const struct rpc_conn *c);
 
 /* Text for one of its streams has become so much longer, or shorter. */
@@ -352,6 +366,9 @@ void rpc_call_field(struct call *c, struct bytes name, struct bytes value);
  * forgets what those of its stream were; and then the call is opened. */
 void rpc_call_metadata(struct call *c, struct bytes name, struct bytes value);
 void rpc_call_forget_fields(struct call *c);
+
+/* So many more bytes of fields stay until the call is freed. */
+void rpc_call_count_kept(struct call *c, size_t bytes);
 void rpc_call_open_in_json(struct call *c, struct bytes method);
 
 /* Adds what is known of the call to its first event. */

@@ -699,6 +699,35 @@ void field_put(struct buf *out, const char *name, const char *value)
     buf_append_str(out, value);
 }
 
+void field_put_repeated(struct buf *out, size_t value_bytes, size_t count)
+{
+    const uint8_t literal_to_keep = 0x40, newest_of_table = 0x80 | 62;
+    struct buf value = {0}, field = {0};
+
+    memset(buf_extend(&value, value_bytes), 'v', value_bytes);
+    field_put(&field, "x", buf_str(&value));
+    field.at[0] = literal_to_keep;
+    buf_append(out, buf_bytes(&field));
+    memset(buf_extend(out, count), newest_of_table, count);
+    buf_free(&value);
+    buf_free(&field);
+}
+
+void frame_put_block(struct buf *out, uint8_t flags, uint32_t stream, struct bytes block)
+{
+    enum { HEADERS = 1, CONTINUATION = 9, END_HEADERS = 4, FRAME_BYTES_MAX = 16384 };
+    uint8_t type = HEADERS;
+
+    do {
+        size_t len = block.len < FRAME_BYTES_MAX ? block.len : FRAME_BYTES_MAX;
+        uint8_t end = len == block.len ? END_HEADERS : 0;
+        frame_put(out, type, (uint8_t)(flags | end), stream, bytes_of(block.at, len));
+        block = bytes_of(block.at + len, block.len - len);
+        type = CONTINUATION;
+        flags = 0;
+    } while (block.len > 0);
+}
+
 void frame_request(struct buf *out, uint32_t stream, const char *path, bool ends, struct bytes more)
 {
     struct buf fields = {0};

@@ -120,11 +120,18 @@ void raw_until_ended(struct rpc_rig *r, struct raw *raw);
 void frame_put(struct buf *out, uint8_t type, uint8_t flags, uint32_t stream, struct bytes payload);
 void frame_preface(struct buf *out);
 
+/* A header block: a HEADERS frame, and CONTINUATIONs as it needs them. */
+void frame_put_block(struct buf *out, uint8_t flags, uint32_t stream, struct bytes block);
+
 /* A request for a method of ours, without a table: literal fields. `more` is fields already so
  * encoded, or nothing. */
 void frame_request(struct buf *out, uint32_t stream, const char *path, bool ends,
                    struct bytes more);
 void field_put(struct buf *out, const char *name, const char *value);
+
+/* A field with so long a value, of which the table keeps it; and how often it follows, each time in
+ * one byte. */
+void field_put_repeated(struct buf *out, size_t value_bytes, size_t count);
 
 /* A message with its prefix, as the payload of a DATA frame. */
 void message_put(struct buf *out, struct bytes message);

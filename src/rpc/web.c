@@ -304,8 +304,7 @@ void rpc_web_fields_done(struct call *c)
     c->web->is_bodyless = bytes_equal(verb, BYTES("HEAD"));
     if (host.len > 0)
         add_line(c->web, BYTES("host"), host);
-    c->kept += c->web->fields.len;
-    c->conn->kept += c->web->fields.len;
+    rpc_call_count_kept(c, c->web->fields.len);
     w->is_refused = w->path_kind != HTTP_PATH_HERE && !rpc_plain_asks_options(c->conn, verb);
     if (w->is_refused || !rpc_gateway_takes(c->conn, verb, w->path))
         return;

@@ -57,12 +57,12 @@ static void check_served(struct siege *s)
     look(s);
 }
 
-static void siege_open(struct siege *s)
+static void siege_open_with(struct siege *s, const char *flags)
 {
     *s = (struct siege){0};
     rng_seed(&s->rng, test_seed());
     peer_open_ours(&s->peer, arena_printf(&s->arena, "%s/ours", test_tmp_dir()));
-    peer_start(&s->peer, "--log-level=warn");
+    peer_start(&s->peer, flags);
     caller_open(&s->caller, &s->peer);
     s->good = caller_connect(&s->caller);
     s->address = (struct sockaddr_in){.sin_family = AF_INET,
@@ -74,8 +74,13 @@ static void siege_open(struct siege *s)
     s->slowest_ns = 0;
 }
 
+static void siege_open(struct siege *s)
+{
+    siege_open_with(s, "--log-level=warn");
+}
+
 /* Never more than so much above what it had before; and the good client never waited long. */
-static void siege_close(struct siege *s, size_t more_bytes_max)
+static void siege_end(struct siege *s, size_t more_bytes_max)
 {
     check_served(s);
     size_t more = s->memory_most - s->memory_before;
@@ -85,8 +90,18 @@ static void siege_close(struct siege *s, size_t more_bytes_max)
     CHECK(s->slowest_ns < (SANITIZED ? 10 : 1) * NS_PER_S);
     caller_close(&s->caller);
     peer_stop(&s->peer);
+}
+
+static void siege_forget(struct siege *s)
+{
     peer_close(&s->peer);
     arena_free(&s->arena);
+}
+
+static void siege_close(struct siege *s, size_t more_bytes_max)
+{
+    siege_end(s, more_bytes_max);
+    siege_forget(s);
 }
 
 /* --- bad ones: plain sockets --- */
@@ -444,6 +459,132 @@ TEST(large_heads_of_many_cost_little)
         hang_up(fds[i], i % 2);
     buf_free(&out);
     siege_close(&s, 56 * MIB);
+}
+
+/* --- few bytes that ask for much work --- */
+
+/* How long the core was at work since then. */
+static uint64_t worked_ns(struct siege *s, uint64_t since_ns)
+{
+    return peer_core_ns(&s->peer) - since_ns;
+}
+
+/* What it takes to serve the good client so often: the measure of what others may cost, on any
+ * machine. */
+static uint64_t cost_of_puts(struct siege *s, unsigned count)
+{
+    uint64_t before = peer_core_ns(&s->peer);
+
+    for (unsigned i = 0; i < count; i++)
+        check_served(s);
+    return worked_ns(s, before);
+}
+
+static void until_hung_up(int fd)
+{
+    struct buf got = {0};
+
+    while (receive_some(fd, &got))
+        buf_clear(&got);
+    close(fd);
+    buf_free(&got);
+}
+
+static void send_all(int fd, struct bytes data)
+{
+    while (data.len > 0) {
+        ssize_t n = send(fd, data.at, data.len, MSG_NOSIGNAL);
+        if (n <= 0)
+            return; /* the server has hung up */
+        data = bytes_of(data.at + n, data.len - (size_t)n);
+    }
+}
+
+/* The server says at its end which of its turns was at work for the longest. */
+static uint64_t longest_turn_ns(struct siege *s)
+{
+    static const char name[] = "\"longest-turn-cpu\":\"";
+    const char *line = peer_run(&s->arena, "grep 'closed etcd server' %s.log", s->peer.dir);
+    const char *field = strstr(line, name);
+    char unit[3];
+    double number;
+
+    CHECK(field);
+    CHECK_EQ(sscanf(field + sizeof(name) - 1, "%lf%2[^\"]", &number, unit), 2);
+    return (uint64_t)(number * (strcmp(unit, "s") == 0    ? 1e9
+                                : strcmp(unit, "ms") == 0 ? 1e6
+                                                          : 1e3));
+}
+
+static void put_call_fields(struct buf *block, const char *path)
+{
+    field_put(block, ":method", "POST");
+    field_put(block, ":scheme", "http");
+    field_put(block, ":path", path);
+    field_put(block, ":authority", "test");
+    field_put(block, "content-type", "application/grpc");
+}
+
+TEST(a_field_that_is_named_without_end_costs_little)
+{
+    enum { CLIENTS = 20 };
+    struct siege s;
+    struct buf block = {0}, out = {0};
+    siege_open(&s);
+    put_call_fields(&block, "/etcdserverpb.KV/Put");
+    field_put_repeated(&block, 3900, 63000);
+    frame_preface(&out);
+    frame_put_block(&out, 0, 1, buf_bytes(&block));
+    uint64_t allowed = cost_of_puts(&s, 50 * CLIENTS);
+
+    uint64_t before = peer_core_ns(&s.peer);
+    for (unsigned i = 0; i < CLIENTS; i++) {
+        int fd = dial(&s);
+        send_all(fd, buf_bytes(&out));
+        until_hung_up(fd);
+    }
+    uint64_t worked = worked_ns(&s, before);
+
+    printf("%.2f ms each, 50 puts %.2f ms\n", (double)worked / CLIENTS / 1e6,
+           (double)allowed / CLIENTS / 1e6);
+    CHECK(worked < allowed);
+    buf_free(&block);
+    buf_free(&out);
+    siege_close(&s, 4 * MIB);
+}
+
+/* Each of these calls is as it may be: it is the turns that are to stay short. */
+TEST(calls_with_long_lists_in_few_bytes_share_the_turns)
+{
+    enum { CALLS = 1500, FIELDS = 60 };
+    struct siege s;
+    struct buf out = {0};
+    siege_open_with(&s, "--log-level=info");
+    frame_preface(&out);
+    for (unsigned i = 0; i < CALLS; i++) {
+        struct buf block = {0};
+        put_call_fields(&block, "/etcdserverpb.KV/Put");
+        if (i == 0)
+            field_put_repeated(&block, 3900, FIELDS);
+        else
+            memset(buf_extend(&block, FIELDS), 0x80 | 62, FIELDS);
+        frame_put_block(&out, 1, 1 + 2 * i, buf_bytes(&block));
+        buf_free(&block);
+    }
+    frame_put(&out, 7, 0, 0, BYTES("\0\0\0\0\0\0\0\0")); /* GOAWAY: no more will come */
+
+    uint64_t before = peer_core_ns(&s.peer);
+    int fd = dial(&s);
+    send_all(fd, buf_bytes(&out));
+    until_hung_up(fd);
+    uint64_t worked = worked_ns(&s, before);
+    buf_free(&out);
+    siege_end(&s, 8 * MIB);
+
+    printf("%.1f ms in all, %.1f ms in a turn\n", (double)worked / 1e6,
+           (double)longest_turn_ns(&s) / 1e6);
+    CHECK(longest_turn_ns(&s) * 10 < worked);
+    siege_forget(&s);
 }
 
 /* --- crowds --- */

@@ -1,0 +1,405 @@
+#include "rpc/rpc_rig_test.h"
+
+#include "rpc/rpc_int.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* What a few bytes of a client may make the server do: it is counted before it is done, and a turn
+ * does no more of it than its share (rpc promise 6). Judged by what was counted, never by time. */
+
+enum { DATA = 0, HEADERS = 1, RST_STREAM = 3, SETTINGS = 4, GOAWAY = 7 };
+enum { PROTOCOL_ERROR = 1, REFUSED_STREAM = 7, COMPRESSION_ERROR = 9, ENHANCE_YOUR_CALM = 11 };
+
+enum {
+    INDEX_BYTE = 0x80 | 62, /* the newest field of the table */
+    LARGE_VALUE_BYTES = 3900,
+    LARGE_FIELD_BYTES = 1 + LARGE_VALUE_BYTES + 32,
+};
+
+static void check_others_are_served(struct rpc_rig *r)
+{
+    struct answer a;
+
+    if (!r->client)
+        rpc_rig_connect(r);
+    rpc_rig_ask(r, &a, "Say", BYTES("still there?"));
+    CHECK_EQ(a.code, RPC_OK);
+    answer_free(&a);
+}
+
+static unsigned count_frames(const struct raw *raw, uint8_t type)
+{
+    unsigned count = 0;
+    uint32_t stream;
+    struct bytes p;
+
+    while (frame_find(buf_bytes(&raw->got), type, count, &stream, &p))
+        count++;
+    return count;
+}
+
+/* The code of the first frame of this type: its last word. */
+static uint32_t code_of(const struct raw *raw, uint8_t type, size_t at)
+{
+    uint32_t stream;
+    struct bytes p;
+
+    CHECK(frame_find(buf_bytes(&raw->got), type, 0, &stream, &p));
+    CHECK(p.len >= at + 4);
+    return (uint32_t)p.at[at] << 24 | (uint32_t)p.at[at + 1] << 16 | (uint32_t)p.at[at + 2] << 8 |
+           p.at[at + 3];
+}
+
+static void check_dismissed(const struct raw *raw, const char *why)
+{
+    uint32_t stream;
+    struct bytes p;
+
+    CHECK_EQ(code_of(raw, GOAWAY, 4), ENHANCE_YOUR_CALM);
+    CHECK(frame_find(buf_bytes(&raw->got), GOAWAY, 0, &stream, &p));
+    CHECK_BYTES(bytes_of(p.at + 8, p.len - 8), bytes_of_str(why));
+}
+
+/* --- header blocks --- */
+
+static void put_request_fields(struct buf *block)
+{
+    field_put(block, ":method", "POST");
+    field_put(block, ":scheme", "http");
+    field_put(block, ":path", "/test.Echo/Say");
+    field_put(block, ":authority", "test");
+    field_put(block, "content-type", "application/grpc");
+}
+
+TEST(a_field_that_is_named_without_end_is_not_looked_at_without_end)
+{
+    struct rpc_rig r;
+    struct raw raw = {0};
+    struct buf block = {0}, out = {0};
+    rpc_rig_open(&r, NULL);
+    raw_connect(&r, &raw);
+
+    put_request_fields(&block);
+    field_put_repeated(&block, LARGE_VALUE_BYTES, 63000);
+    frame_preface(&out);
+    frame_put_block(&out, 0, 1, buf_bytes(&block));
+    raw_send(&raw, buf_bytes(&out));
+    raw_until_ended(&r, &raw);
+
+    check_dismissed(&raw, "header list too large");
+    CHECK(r.rpc->looked_bytes <= RPC_HEADER_BYTES_MAX);
+    CHECK_EQ(r.messages, 0);
+    raw_close(&r, &raw);
+    buf_free(&block);
+    buf_free(&out);
+    check_others_are_served(&r);
+    rpc_rig_close(&r);
+}
+
+/* The fields of a block whose stream is no more, or was never taken, stand in the table as well. */
+TEST(fields_of_trailers_have_the_bound_of_a_header)
+{
+    struct rpc_rig r;
+    struct raw raw = {0};
+    struct buf block = {0}, out = {0};
+    rpc_rig_open(&r, NULL);
+    raw_connect(&r, &raw);
+
+    frame_preface(&out);
+    frame_request(&out, 1, "/test.Echo/Chat", false, bytes_of(NULL, 0));
+    field_put_repeated(&block, LARGE_VALUE_BYTES, RPC_HEADER_BYTES_MAX / LARGE_FIELD_BYTES);
+    frame_put_block(&out, 1, 1, buf_bytes(&block));
+    raw_send(&raw, buf_bytes(&out));
+    rpc_rig_for_ms(&r, 300);
+
+    CHECK_EQ(code_of(&raw, RST_STREAM, 0), PROTOCOL_ERROR);
+    CHECK(r.rpc->looked_bytes <= RPC_HEADER_BYTES_MAX);
+    raw_close(&r, &raw);
+    buf_free(&block);
+    buf_free(&out);
+    check_others_are_served(&r);
+    rpc_rig_close(&r);
+}
+
+/* Requests whose lists are as long as they may be, in a few bytes each. */
+static void put_amplified_calls(struct buf *out, unsigned calls)
+{
+    enum { EACH = RPC_HEADER_BYTES_MAX / LARGE_FIELD_BYTES - 2 };
+    struct buf block = {0}, message = {0};
+
+    frame_preface(out);
+    message_put(&message, BYTES("hello"));
+    for (unsigned i = 0; i < calls; i++) {
+        buf_clear(&block);
+        put_request_fields(&block);
+        if (i == 0)
+            field_put_repeated(&block, LARGE_VALUE_BYTES, EACH);
+        else
+            memset(buf_extend(&block, EACH), INDEX_BYTE, EACH);
+        frame_put_block(out, 0, 1 + 2 * i, buf_bytes(&block));
+        frame_put(out, DATA, 1, 1 + 2 * i, buf_bytes(&message));
+    }
+    buf_free(&block);
+    buf_free(&message);
+}
+
+/* Steps until so many calls were answered. The most bytes of fields that one turn has looked at. */
+static uint64_t most_looked_at_in_a_turn(struct rpc_rig *r, unsigned calls)
+{
+    uint64_t most = 0;
+
+    while (r->finished < calls) {
+        uint64_t before = r->rpc->looked_bytes;
+        CHECK(rpc_rig_step(r));
+        uint64_t now = r->rpc->looked_bytes - before;
+        most = now > most ? now : most;
+    }
+    return most;
+}
+
+TEST(a_turn_looks_at_so_many_fields_of_a_connection_and_the_next_at_others)
+{
+    enum { CALLS = 100 };
+    struct rpc_rig r;
+    struct raw raw = {0};
+    struct buf out = {0};
+    rpc_rig_open(&r, NULL);
+    raw_connect(&r, &raw);
+
+    put_amplified_calls(&out, CALLS);
+    CHECK(out.len < NET_READ_BYTES); /* one read */
+    raw_send(&raw, buf_bytes(&out));
+    uint64_t most = most_looked_at_in_a_turn(&r, CALLS);
+
+    CHECK(most <= RPC_TURN_CONN_FIELD_BYTES + LARGE_FIELD_BYTES);
+    CHECK(r.rpc->looked_bytes > (uint64_t)CALLS * RPC_HEADER_BYTES_MAX / 10 * 9); /* all of them */
+    CHECK_EQ(r.messages, CALLS);
+    rpc_rig_for_ms(&r, 100);
+    CHECK_EQ(count_frames(&raw, HEADERS), 2 * CALLS); /* a header and the trailers */
+    raw_close(&r, &raw);
+    buf_free(&out);
+    rpc_rig_close(&r);
+}
+
+TEST(a_turn_looks_at_so_many_fields_whatever_the_number_of_connections)
+{
+    enum { CONNS = 40, CALLS = 20 };
+    static struct raw raws[CONNS];
+    struct rpc_rig r;
+    struct buf out = {0};
+    rpc_rig_open(&r, NULL);
+    put_amplified_calls(&out, CALLS);
+    for (unsigned i = 0; i < CONNS; i++) {
+        raws[i] = (struct raw){0};
+        raw_connect(&r, &raws[i]);
+    }
+
+    for (unsigned i = 0; i < CONNS; i++)
+        raw_send(&raws[i], buf_bytes(&out));
+    uint64_t most = most_looked_at_in_a_turn(&r, CONNS * CALLS);
+
+    CHECK(most <= RPC_TURN_FIELD_BYTES +
+                      (uint64_t)CONNS * (RPC_TURN_FIELD_BYTES_LEAST + LARGE_FIELD_BYTES));
+    CHECK_EQ(r.messages, CONNS * CALLS);
+    for (unsigned i = 0; i < CONNS; i++)
+        raw_close(&r, &raws[i]);
+    buf_free(&out);
+    rpc_rig_close(&r);
+}
+
+TEST(a_client_may_leave_while_its_fields_wait_for_the_next_turn)
+{
+    struct rpc_rig r;
+    struct buf out = {0};
+    rpc_rig_open(&r, NULL);
+
+    put_amplified_calls(&out, 100);
+    for (unsigned i = 0; i < 20; i++) {
+        struct raw raw = {0};
+        raw_connect(&r, &raw);
+        raw_send(&raw, buf_bytes(&out));
+        for (unsigned steps = 0; steps < i; steps++)
+            rpc_rig_step(&r);
+        raw_close(&r, &raw);
+    }
+
+    buf_free(&out);
+    check_others_are_served(&r);
+    rpc_rig_close(&r);
+}
+
+/* --- how long they may be --- */
+
+static void put_call(struct buf *out, unsigned fields, size_t value_bytes)
+{
+    struct buf block = {0}, value = {0}, message = {0};
+
+    memset(buf_extend(&value, value_bytes), 'v', value_bytes);
+    put_request_fields(&block);
+    for (unsigned i = 0; i < fields; i++)
+        field_put(&block, "token", buf_str(&value));
+    message_put(&message, BYTES("hello"));
+    frame_preface(out);
+    frame_put_block(out, 0, 1, buf_bytes(&block));
+    frame_put(out, DATA, 1, 1, buf_bytes(&message));
+    buf_free(&block);
+    buf_free(&value);
+    buf_free(&message);
+}
+
+static void check_metadata_taken(struct rpc_rig *r, unsigned fields, size_t value_bytes)
+{
+    struct raw raw = {0};
+    struct buf out = {0};
+    unsigned before = r->messages;
+
+    raw_connect(r, &raw);
+    put_call(&out, fields, value_bytes);
+    raw_send(&raw, buf_bytes(&out));
+    rpc_rig_until(r, &r->messages, before + 1);
+    raw_close(r, &raw);
+    buf_free(&out);
+}
+
+TEST(metadata_may_be_long)
+{
+    struct rpc_rig r;
+    rpc_rig_open(&r, NULL);
+
+    check_metadata_taken(&r, 1, 64 * KIB);
+    check_metadata_taken(&r, 10, 10 * 1000);
+    check_metadata_taken(&r, 5, 50 * 1000);
+    check_metadata_taken(&r, 1000, 200);
+
+    check_others_are_served(&r);
+    rpc_rig_close(&r);
+}
+
+/* nghttp2 unpacks no string that is longer. */
+TEST(a_single_value_has_a_bound_of_its_own)
+{
+    struct rpc_rig r;
+    struct raw raw = {0};
+    struct buf out = {0};
+    rpc_rig_open(&r, NULL);
+    raw_connect(&r, &raw);
+
+    put_call(&out, 1, 64 * KIB + 1);
+    raw_send(&raw, buf_bytes(&out));
+    raw_until_ended(&r, &raw);
+
+    CHECK_EQ(code_of(&raw, GOAWAY, 4), COMPRESSION_ERROR);
+    raw_close(&r, &raw);
+    buf_free(&out);
+    check_others_are_served(&r);
+    rpc_rig_close(&r);
+}
+
+/* Chats that are never ended, with tokens: for each of them that many bytes stay. */
+static void put_chats(struct buf *out, unsigned first, unsigned count, size_t token_bytes)
+{
+    struct buf fields = {0}, token = {0};
+
+    memset(buf_extend(&token, token_bytes), 't', token_bytes);
+    field_put(&fields, "token", buf_str(&token));
+    field_put(&fields, "content-type", "application/grpc");
+    for (unsigned i = first; i < first + count; i++) {
+        struct buf block = {0};
+        field_put(&block, ":method", "POST");
+        field_put(&block, ":scheme", "http");
+        field_put(&block, ":path", "/test.Echo/Chat");
+        field_put(&block, ":authority", "test");
+        buf_append(&block, buf_bytes(&fields));
+        frame_put_block(out, 0, 1 + 2 * i, buf_bytes(&block));
+        buf_free(&block);
+    }
+    buf_free(&fields);
+    buf_free(&token);
+}
+
+TEST(fields_of_all_connections_share_a_budget_of_which_each_keeps_a_part)
+{
+    enum {
+        TOKEN_BYTES = 60000,
+        CALLS = 60,
+        CONNS = RPC_FIELDS_BYTES_MAX / TOKEN_BYTES / CALLS + 2
+    };
+    static struct raw raws[CONNS];
+    struct rpc_rig r;
+    struct raw modest = {0};
+    struct buf many = {0}, few = {0};
+    rpc_rig_open(&r, NULL);
+    r.unchecked = true;
+
+    frame_preface(&many);
+    put_chats(&many, 0, CALLS, TOKEN_BYTES);
+    for (unsigned i = 0; i < CONNS; i++) {
+        raws[i] = (struct raw){0};
+        raw_connect(&r, &raws[i]);
+        raw_send(&raws[i], buf_bytes(&many));
+        rpc_rig_for_ms(&r, 100);
+    }
+    unsigned opened = r.opened;
+    CHECK(opened < CONNS * CALLS);
+    CHECK(r.rpc->kept <=
+          RPC_FIELDS_BYTES_MAX + CONNS * (RPC_CONN_FIELDS_BYTES_LEAST + RPC_HEADER_BYTES_MAX));
+    CHECK_EQ(code_of(&raws[CONNS - 1], RST_STREAM, 0), REFUSED_STREAM);
+    frame_preface(&few);
+    put_chats(&few, 0, 50, 500);
+    raw_connect(&r, &modest);
+    raw_send(&modest, buf_bytes(&few));
+    rpc_rig_until(&r, &r.opened, opened + 50);
+
+    for (unsigned i = 0; i < CONNS; i++)
+        raw_close(&r, &raws[i]);
+    raw_close(&r, &modest);
+    check_others_are_served(&r);
+    CHECK_EQ(r.rpc->kept, 0);
+    buf_free(&many);
+    buf_free(&few);
+    rpc_rig_close(&r);
+}
+
+/* --- settings --- */
+
+/* How many SETTINGS frames came back. With each that says a size nghttp2 goes through the streams.
+ */
+static unsigned settings_answered(unsigned streams, unsigned frames)
+{
+    struct rpc_rig r;
+    struct raw raw = {0};
+    struct buf out = {0};
+    rpc_rig_open(&r, NULL);
+    raw_connect(&r, &raw);
+    r.unchecked = true;
+
+    frame_preface(&out);
+    for (unsigned i = 0; i < streams; i++)
+        frame_request(&out, 1 + 2 * i, "/test.Echo/Chat", false, bytes_of(NULL, 0));
+    raw_send(&raw, buf_bytes(&out));
+    rpc_rig_until(&r, &r.opened, streams);
+    buf_clear(&out);
+    for (unsigned i = 0; i < frames; i++)
+        frame_put(&out, SETTINGS, 0, 0, i % 2 ? BYTES("\0\4\0\1\0\0") : BYTES("\0\4\0\2\0\0"));
+    raw_send(&raw, buf_bytes(&out));
+    rpc_rig_for_ms(&r, 300);
+    if (raw.ended + raw.closed > 0)
+        check_dismissed(&raw, "too many resets");
+    unsigned answered = count_frames(&raw, SETTINGS);
+    raw_close(&r, &raw);
+    buf_free(&out);
+    check_others_are_served(&r);
+    rpc_rig_close(&r);
+    return answered;
+}
+
+TEST(new_sizes_of_windows_count_by_the_streams_they_are_for)
+{
+    enum { STREAMS = 8192, OURS = 2 }; /* our own, and the answer to the client's first */
+    const unsigned each = 1 + STREAMS / RPC_CONTROL_FRAME_STREAMS;
+
+    CHECK_EQ(settings_answered(10, 900), OURS + 900);
+    CHECK_EQ(settings_answered(STREAMS, 100), OURS + 100);
+    CHECK(settings_answered(STREAMS, 900) <= OURS + RPC_CONTROL_FRAMES_MAX / each);
+}
