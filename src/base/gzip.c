@@ -8,11 +8,15 @@ enum {
     WINDOW_BITS = 15 + 16, /* 16: a gzip header and trailer around the deflated bytes */
     MEMORY_LEVEL = 8,
     STEP_BYTES = 16 * 1024,
-    HEADER_BYTES = 10, /* of gzip, at least */
+    STEP_IN_BYTES = 1024,
+    WORK_OF_BYTE_IN = 16, /* measured: 42 ns for one of a block's codes, 2.6 to 4.3 for one out */
+    HEADER_BYTES = 10,    /* of gzip, at least */
 };
 
 struct gzip {
     z_stream in, out;
+    struct bytes left; /* of the message that is being unpacked */
+    size_t max, made;
 };
 
 static voidpf allocate(voidpf context, uInt count, uInt size)
@@ -50,15 +54,28 @@ void gzip_free(struct gzip *g)
     mem_free(g);
 }
 
-/* Gives zlib the next stretch of `out`, never reaching more than a byte past the bound. */
-static int unpack_some(struct gzip *g, size_t fits, struct buf *out)
+static size_t least(size_t a, size_t b)
 {
-    size_t step = fits < STEP_BYTES ? fits : STEP_BYTES;
+    return a < b ? a : b;
+}
 
+/* Gives zlib the next stretch of either side, never reaching more than a byte past the bound. */
+static int unpack_some(struct gzip *g, size_t *work, struct buf *out)
+{
+    size_t step = least(g->max + 1 - g->made, STEP_BYTES);
+    size_t step_in = least(g->left.len, STEP_IN_BYTES);
+
+    g->in.next_in = (Bytef *)g->left.at;
+    g->in.avail_in = (uInt)step_in;
     g->in.next_out = buf_reserve(out, step);
     g->in.avail_out = (uInt)step;
     int result = inflate(&g->in, Z_NO_FLUSH);
-    out->len += step - g->in.avail_out;
+    size_t used = step_in - g->in.avail_in, made = step - g->in.avail_out;
+    if (used > 0)
+        g->left = bytes_of(g->left.at + used, g->left.len - used);
+    g->made += made;
+    out->len += made;
+    *work -= least(*work, used * WORK_OF_BYTE_IN + made);
     return result;
 }
 
@@ -69,27 +86,47 @@ static enum err err_of_result(const struct gzip *g, int result)
     return g->in.total_out == 0 && g->in.total_in <= HEADER_BYTES ? ERR_MALFORMED : ERR_CORRUPT;
 }
 
+void gzip_begin(struct gzip *g, struct bytes packed, size_t max)
+{
+    inflateReset(&g->in);
+    g->left = packed;
+    g->max = max;
+    g->made = 0;
+}
+
+bool gzip_go_on(struct gzip *g, size_t *work, struct buf *out, enum err *result)
+{
+    while (*work > 0) {
+        int z = unpack_some(g, work, out);
+        bool wants_more = z == Z_OK && g->in.avail_out > 0;
+
+        if (g->made > g->max) {
+            *result = ERR_TOO_LARGE;
+            return true;
+        }
+        if (z == Z_STREAM_END && g->left.len == 0) {
+            *result = ERR_OK;
+            return true;
+        }
+        if (z == Z_STREAM_END) {
+            inflateReset(&g->in); /* members follow one another */
+        } else if (z != Z_OK || (wants_more && g->left.len == 0)) {
+            *result = err_of_result(g, z);
+            return true;
+        }
+    }
+    return false;
+}
+
 enum err gzip_unpack(struct gzip *g, struct bytes packed, size_t max, struct buf *out)
 {
-    size_t start = out->len;
+    size_t work = SIZE_MAX;
+    enum err result;
 
-    if (packed.len > UINT_MAX)
-        return ERR_TOO_LARGE;
-    inflateReset(&g->in);
-    g->in.next_in = (Bytef *)packed.at;
-    g->in.avail_in = (uInt)packed.len;
-    for (;;) {
-        int result = unpack_some(g, max + 1 - (out->len - start), out);
-
-        if (out->len - start > max)
-            return ERR_TOO_LARGE;
-        if (result == Z_STREAM_END && g->in.avail_in == 0)
-            return ERR_OK;
-        if (result == Z_STREAM_END)
-            inflateReset(&g->in); /* members follow one another */
-        else if (result != Z_OK || (g->in.avail_in == 0 && g->in.avail_out > 0))
-            return err_of_result(g, result);
-    }
+    gzip_begin(g, packed, max);
+    bool is_done = gzip_go_on(g, &work, out, &result);
+    assert(is_done);
+    return result;
 }
 
 void gzip_pack(struct gzip *g, struct bytes plain, struct buf *out)

@@ -373,6 +373,10 @@ enum {
     RPC_TURN_CONN_FIELD_BYTES = 512 * KIB, /* of one connection */
     RPC_TURN_FIELD_BYTES_LEAST = 16 * KIB, /* of each, whatever the others had */
 
+    /* What messages unpack to: of all calls, until they are answered; and in one turn. */
+    RPC_UNPACKED_BYTES_MAX = 64 * MIB,
+    RPC_TURN_UNPACKED_BYTES = 512 * KIB,
+
     RPC_LISTENERS_MAX = 32,
     RPC_PROBE_CONNS_MAX =
         32, /* at places for probes: a few scrapers, however many clients there are */
@@ -783,6 +787,10 @@ static_assert(RPC_TURN_CONN_FIELD_BYTES >= RPC_HEADER_BYTES_CUT,
 static_assert(RPC_TURN_FIELD_BYTES_LEAST < RPC_TURN_CONN_FIELD_BYTES,
               "more is to be had than that");
 static_assert(RPC_TURN_CONN_FIELD_BYTES < RPC_TURN_FIELD_BYTES, "no connection has all of it");
+static_assert(RPC_UNPACKED_BYTES_MAX >= 8 * RPC_CONN_BYTES_MAX,
+              "some connections may have as many unpacked messages as fit in one");
+static_assert(RPC_TURN_UNPACKED_BYTES >= RPC_MESSAGE_BYTES_DEFAULT / 4,
+              "a large message does not take many turns");
 static_assert(RPC_CONN_CALLS_MAX / RPC_CONTROL_FRAME_STREAMS +
                       RPC_HEADER_BYTES_CUT / RPC_CONTROL_FRAME_FIELD_BYTES <
                   RPC_CONTROL_FRAMES_MAX / 100,

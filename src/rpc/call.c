@@ -65,6 +65,7 @@ struct call *rpc_call_new(struct rpc_conn *conn, bool is_plain, int32_t stream_i
         list_init(&c->flow_link);
         list_init(&c->touched_link);
         list_init(&c->parked_link);
+        list_init(&c->packed_link);
         list_init(&c->withheld_link);
         list_init(&c->crowded_link);
         message_queue_init(&c->queue, &r->spares);
@@ -111,6 +112,7 @@ static void recycle(struct rpc *r, struct call *c)
     list_init(&c->flow_link);
     list_init(&c->touched_link);
     list_init(&c->parked_link);
+    list_init(&c->packed_link);
     list_init(&c->withheld_link);
     list_init(&c->crowded_link);
     message_queue_init(&c->queue, &r->spares);
@@ -129,6 +131,7 @@ static void give_back_reserved(struct call *c)
 {
     struct rpc_conn *conn = c->conn;
 
+    rpc_unpack_forget(c);
     assert(conn->held >= c->reserved);
     conn->held -= c->reserved;
     c->reserved = 0;
@@ -183,6 +186,7 @@ void rpc_call_end_input(struct call *c)
 {
     drop_later(c);
     list_remove(&c->parked_link);
+    rpc_unpack_forget(c); /* it reads what the reader has */
     message_next(&c->reader);
     c->in = IN_DONE;
     give_back_reserved(c);
@@ -318,6 +322,8 @@ void rpc_call_forget_timer(struct call *c)
 
 /* --- messages in --- */
 
+static void check_end(struct call *c);
+
 static void consume(struct call *c, size_t count)
 {
     c->unconsumed += count;
@@ -405,33 +411,32 @@ static void refuse_packed(struct call *c, enum err e, size_t packed)
     rpc_call_end_early(c, RPC_INTERNAL, buf_bytes(text));
 }
 
-static bool unpack(struct call *c)
-{
-    struct rpc *r = c->conn->rpc;
-    struct buf plain = {0};
-    size_t packed = c->reader.content.len;
-    enum err e = gzip_unpack(rpc_gzip(r), buf_bytes(&c->reader.content),
-                             r->options.message_bytes_max, &plain);
-
-    if (e != ERR_OK) {
-        buf_free(&plain);
-        refuse_packed(c, e, packed);
-        return false;
-    }
-    if (plain.len > packed)
-        reserve(c, plain.len - packed);
-    buf_free(&c->reader.content);
-    c->reader.content = plain;
-    return true;
-}
-
 static void message_whole(struct call *c)
 {
-    if (message_flag(&c->reader) == 1 && !unpack(c))
-        return;
     c->in = IN_WHOLE;
     if (rpc_call_is_unary(c) || c->method->client_streams)
         rpc_event_add(c, PENDING_MESSAGE);
+}
+
+void rpc_call_unpacked(struct call *c, enum err e, struct buf *plain)
+{
+    size_t packed = c->reader.content.len;
+
+    assert(c->in == IN_PACKED);
+    if (e != ERR_OK) {
+        buf_free(plain);
+        refuse_packed(c, e, packed);
+        return;
+    }
+    assert(c->reserved >= packed);
+    c->conn->held -= packed;
+    c->reserved -= packed;
+    buf_free(&c->reader.content);
+    c->reader.content = *plain;
+    *plain = (struct buf){0};
+    message_whole(c);
+    check_end(c);
+    rpc_conn_unpark(c->conn);
 }
 
 void rpc_call_take_message(struct call *c)
@@ -446,7 +451,7 @@ void rpc_call_take_message(struct call *c)
 /* What follows the one message of a unary call is of no interest, as in etcd. */
 static bool ignores(const struct call *c)
 {
-    return c->in == IN_DONE || (c->in >= IN_WHOLE && rpc_call_is_unary(c));
+    return c->in == IN_DONE || (c->in >= IN_PACKED && rpc_call_is_unary(c));
 }
 
 /* Takes messages from *in until one must be dealt with first. */
@@ -461,6 +466,8 @@ static void read_messages(struct call *c, struct bytes *in)
             return;
         if (step == MESSAGE_ANNOUNCED)
             message_announced(c);
+        else if (message_flag(&c->reader) == 1)
+            rpc_unpack(c);
         else
             message_whole(c);
     }
@@ -473,7 +480,7 @@ static void end_of_request(struct call *c)
         rpc_call_end_early(c, RPC_INTERNAL,
                            BYTES("cardinality violation: received multiple request messages for "
                                  "non-client-streaming RPC"));
-    else if (c->in < IN_WHOLE)
+    else if (c->in < IN_PACKED)
         rpc_call_end_early(c, RPC_INTERNAL,
                            BYTES("cardinality violation: received no request message from "
                                  "non-client-streaming RPC"));
@@ -485,7 +492,7 @@ static void end_of_request(struct call *c)
  * end has come, and when something was read that had come before it: so it is told once. */
 static void check_end(struct call *c)
 {
-    if (!c->remote_ended || rpc_call_is_decided(c) || c->in == IN_PARKED)
+    if (!c->remote_ended || rpc_call_is_decided(c) || c->in == IN_PARKED || c->in == IN_PACKED)
         return;
     bool within = c->in == IN_READING && message_is_partial(&c->reader);
     if (c->method->client_streams && c->later.len > c->later_at)
@@ -608,6 +615,8 @@ void rpc_call_check(const struct call *c)
     message_queue_check(&c->queue);
     assert(c->later_at <= c->later.len);
     assert((c->in == IN_PARKED) == !list_empty(&c->parked_link));
+    assert((c->in == IN_PACKED) == !list_empty(&c->packed_link));
+    assert(c->conn->rpc->unpacking != c || c->in == IN_PACKED);
     assert(list_empty(&c->withheld_link) || c->life == LIFE_TOLD);
     assert(list_empty(&c->crowded_link) || c->gateway);
     assert(c->life != LIFE_GONE || c->pending == PENDING_GONE);

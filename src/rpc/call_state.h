@@ -6,7 +6,7 @@
  * core, behind the line, or whoever uses client.h.
  *
  *     in     READING --> WHOLE --> LENT --> READING ...       what comes from the other end
- *            READING <-> PARKED;  all --> DONE
+ *            READING <-> PARKED;  READING --> PACKED --> WHOLE;  all --> DONE
  *     out    NOTHING --> FLOWING <-> DEFERRED --> ENDED       what nghttp2 was given for it
  *            all --> CLOSED
  *     life   UNTOLD --> TOLD --> ANSWERED --> OVER            what the owner knows
@@ -17,6 +17,7 @@
 enum call_in {
     IN_READING, /* the message that is being received is not whole */
     IN_PARKED,  /* its length is known, and does not fit in the budget */
+    IN_PACKED,  /* it is whole, and is yet to be unpacked, or that is under way */
     IN_WHOLE,   /* it waits for the owner */
     IN_LENT,    /* it is with the owner, who has not released it */
     IN_DONE,    /* what still comes is of no interest */

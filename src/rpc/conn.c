@@ -70,6 +70,8 @@ void rpc_conn_accepted(struct rpc *r, struct conn *conn, enum rpc_serves serves)
     list_init(&c->dirty_link);
     list_init(&c->again_link);
     list_init(&c->behind_link);
+    list_init(&c->packed_link);
+    list_init(&c->packed);
     list_init(&c->calls);
     list_init(&c->touched);
     list_init(&c->parked);
@@ -89,6 +91,7 @@ void rpc_conn_unref(struct rpc_conn *c)
         return;
     assert(c->state == CONN_CLOSED);
     assert(c->held == 0);
+    assert(c->unpacked == 0);
     assert(c->kept == 0);
     assert(c->backlog == 0);
     assert(c->queued == 0);
@@ -923,6 +926,9 @@ void rpc_conn_check(const struct rpc_conn *c)
     assert(granted == c->granted);
     assert(wanted == c->wanted);
     assert(reserved <= c->held); /* calls that are gone may hold some, too */
+    assert(c->unpacked <= c->held);
+    assert(c->unpacked <= c->rpc->unpacked);
+    assert(list_empty(&c->packed) == list_empty(&c->packed_link));
     assert(!c->within_session);
     assert((c->session != NULL) == (c->state == CONN_H2));
     assert((c->plain != NULL) == (c->state == CONN_PLAIN));

@@ -4,6 +4,8 @@
 #include "base/rng.h"
 #include "harness/test.h"
 
+#include <string.h>
+
 /* The queue and the reader, held against plain concatenation. */
 
 static void want_message(struct buf *want, struct bytes content)
@@ -227,5 +229,76 @@ TEST(gzip_members_follow_one_another)
     CHECK_STR(buf_str(&out), "one two");
     buf_free(&packed);
     buf_free(&out);
+    gzip_free(g);
+}
+
+/* However small the steps are, the text is the same, and no step does much more than it may. */
+TEST(gzip_unpacks_in_steps)
+{
+    enum { LEN = 100000, STEP_SLACK_BYTES = 17 * KIB };
+    struct gzip *g = gzip_new();
+    struct buf plain = {0}, packed = {0}, out = {0};
+    struct rng rng;
+    rng_seed(&rng, test_seed());
+    for (size_t i = 0; i < LEN; i++)
+        buf_append_byte(&plain, (uint8_t)rng_below(&rng, 1 + i / 1000));
+    gzip_pack(g, buf_bytes(&plain), &packed);
+
+    gzip_begin(g, buf_bytes(&packed), LEN);
+    for (bool is_done = false; !is_done;) {
+        enum err e;
+        size_t before = out.len, work = 1 + (size_t)rng_below(&rng, 20000), allowed = work;
+        is_done = gzip_go_on(g, &work, &out, &e);
+        CHECK(out.len - before <= allowed + STEP_SLACK_BYTES);
+        CHECK(is_done || work == 0);
+        CHECK(!is_done || e == ERR_OK);
+    }
+
+    CHECK_BYTES(buf_bytes(&out), buf_bytes(&plain));
+    buf_free(&plain);
+    buf_free(&packed);
+    buf_free(&out);
+    gzip_free(g);
+}
+
+/* Empty members, of which nothing comes out: what goes in is work, too. */
+TEST(gzip_counts_what_it_reads_as_work)
+{
+    enum { MEMBERS = 1000 };
+    struct gzip *g = gzip_new();
+    struct buf packed = {0}, out = {0};
+    enum err e;
+    size_t work = 16 * KIB;
+    for (unsigned i = 0; i < MEMBERS; i++)
+        gzip_pack(g, BYTES(""), &packed);
+
+    gzip_begin(g, buf_bytes(&packed), 100);
+    unsigned steps = 1;
+    while (!gzip_go_on(g, &work, &out, &e)) {
+        work = 16 * KIB;
+        steps++;
+    }
+
+    CHECK_EQ(e, ERR_OK);
+    CHECK_EQ(out.len, 0);
+    CHECK(steps >= packed.len / (2 * KIB));
+    buf_free(&packed);
+    buf_free(&out);
+    gzip_free(g);
+}
+
+/* The bound that memory is set aside by holds for the best that deflate can do. */
+TEST(gzip_unpacks_to_no_more_than_its_bound)
+{
+    struct gzip *g = gzip_new();
+
+    for (size_t len = 0; len < 8 * MIB; len = len * 2 + 1) {
+        struct buf plain = {0}, packed = {0};
+        memset(buf_extend(&plain, len + 1), 'z', len + 1);
+        gzip_pack(g, buf_bytes(&plain), &packed);
+        CHECK(gzip_unpacked_most(packed.len) >= plain.len);
+        buf_free(&plain);
+        buf_free(&packed);
+    }
     gzip_free(g);
 }

@@ -78,7 +78,7 @@ static void begin_turn(struct event *e)
 
 void rpc_next_turn(struct rpc *r)
 {
-    if (!r->next_turn.queued)
+    if (!r->next_turn.queued && !r->is_abandoned)
         inbox_put(r->options.io->inbox, &r->next_turn);
 }
 
@@ -129,6 +129,8 @@ struct rpc *rpc_open(const struct rpc_options *options)
     list_init(&r->dirty);
     list_init(&r->again);
     list_init(&r->behind);
+    list_init(&r->packed);
+    r->unpacking_left = RPC_TURN_UNPACKED_BYTES;
     r->fields_left = RPC_TURN_FIELD_BYTES;
     list_init(&r->ready);
     list_init(&r->probing);
@@ -221,6 +223,8 @@ static void free_all(struct rpc *r)
         tell_gone(container_of(link, struct call, ready_link));
     assert(r->call_count == 0);
     assert(r->kept == 0);
+    assert(r->unpacked == 0);
+    assert(!r->unpacking);
 
     for (struct list *link; (link = list_pop_front(&r->spare));)
         rpc_call_destroy(r, container_of(link, struct call, link));
@@ -254,6 +258,7 @@ void rpc_abandon(struct rpc *r)
         return;
     r->door_count = 0;
     r->next_turn.queued = false;
+    r->is_abandoned = true;
     LIST_FOREACH (link, &r->conns)
         rpc_conn_abandon(container_of(link, struct rpc_conn, link));
     free_all(r);
@@ -343,6 +348,8 @@ static void deliver(struct call *c, enum rpc_lane lane, unsigned pending)
 
 void rpc_deliver(struct rpc *r)
 {
+    if (!list_empty(&r->packed))
+        rpc_unpack_some(r);
     while (!list_empty(&r->ready) && rpc_line_has_budget(r->line, RPC_LANE_CALLS)) {
         struct call *c = container_of(r->ready.next, struct call, ready_link);
         deliver(c, RPC_LANE_CALLS, c->pending & ~(unsigned)PENDING_FLOW);
@@ -371,6 +378,7 @@ void rpc_flush(struct rpc *r)
     r->bulk_left = RPC_FLUSH_BULK_BYTES;
     r->extra_left = RPC_FLUSH_EXTRA_BYTES;
     r->fields_left = RPC_TURN_FIELD_BYTES;
+    r->unpacking_left = RPC_TURN_UNPACKED_BYTES;
     for (unsigned i = 0; i < RPC_FLUSH_CONNS_MAX && !list_empty(&r->dirty); i++)
         rpc_conn_flush(container_of(list_pop_front(&r->dirty), struct rpc_conn, dirty_link));
     if (!list_empty(&r->dirty))
@@ -410,4 +418,5 @@ void rpc_check(const struct rpc *r)
     LIST_FOREACH (link, &r->flowing)
         assert((container_of(link, struct call, flow_link)->pending & PENDING_FLOW) != 0);
     assert(r->spare_count <= RPC_SPARE_CALLS_MAX);
+    assert(r->unpacking || r->unpacked_part.len == 0);
 }

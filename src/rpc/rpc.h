@@ -32,9 +32,9 @@
  *               protocol has one.
  *            5. Deadlines (grpc-timeout) end a call with GONE, after the client was told 4,
  *               "context deadline exceeded" (or was reset, if a message was half sent).
- *            6. Work is bounded as memory is: what header fields stand for is counted before it is
- *               looked at, and a turn does so much of it for each connection and for all of them;
- *               the rest waits for the next turn.
+ *            6. Work is bounded as memory is: what header fields stand for and what messages
+ *               unpack to is counted before anything is done with it. A turn does so much of either
+ *               for each connection and for all of them; the rest waits for the next.
  * Not here   What a call means, who may make it (api). TLS: a net to listen by (io/tls.h), whose
  *            names of the client the first event of each call passes on.
  * Leans on   io/net.h and io/clock.h, http, gateway, nghttp2 (its one door), zlib for gzip'd

@@ -6,6 +6,7 @@
  *     call.c    one call: its life, the messages it gets, its end
  *     call_fields.c   from the header fields of a request to a method, or a refusal
  *     fields.h, stream_ids.h   does the client keep to the rules of HTTP/2?
+ *     unpack.c  messages that came packed: one at a time, so much in a turn
  *     call_reply.c    what the core answers, and how nghttp2 gets it
  *     plain.c   HTTP/1.1 on a connection
  *     gateway_call.c  a call in JSON, over HTTP/1.1, HTTP/2 or a WebSocket
@@ -67,7 +68,7 @@ struct rpc {
     struct conn_limit conn_limit, probe_limit;
     struct door doors[RPC_LISTENERS_MAX];
     size_t door_count;
-    bool stopping;
+    bool stopping, is_abandoned;
 
     struct map methods; /* "/service/name" to struct known_method */
     struct known_method *known;
@@ -77,7 +78,12 @@ struct rpc {
     nghttp2_option *h2_options;
     struct wire_pool pool;
     struct http_heads heads;
-    struct gzip *gzip; /* made when first needed */
+    struct gzip *gzip;        /* made when first needed */
+    struct list packed;       /* conns with messages to unpack */
+    struct call *unpacking;   /* whose message is under way; or NULL */
+    struct buf unpacked_part; /* of it */
+    size_t unpacked;          /* bytes that messages have become or may become: all calls */
+    size_t unpacking_left;    /* of this turn's RPC_TURN_UNPACKED_BYTES */
     struct buf scratch;
     struct message_pool spares;
 
@@ -103,7 +109,8 @@ struct rpc {
     size_t call_count;      /* alive in either sense */
     struct event next_turn; /* makes sure that there is one, for those in `again` */
     uint64_t received_bytes, sent_bytes;
-    uint64_t looked_bytes; /* of header fields that were looked at */
+    uint64_t looked_bytes;   /* of header fields that were looked at */
+    uint64_t unpacked_bytes; /* that messages were unpacked to */
 };
 
 /* Whose number begins like this. A spare call keeps its slot. */
@@ -134,7 +141,7 @@ struct rpc_conn {
     size_t remote_len, cn_len;
     enum conn_state state;
     enum rpc_serves serves;
-    struct list link, dirty_link, again_link, behind_link;
+    struct list link, dirty_link, again_link, behind_link, packed_link;
     struct wire wire;
 
     nghttp2_session *session;
@@ -153,12 +160,14 @@ struct rpc_conn {
     struct list calls;    /* whose streams are open */
     struct list touched;  /* those with something new to send */
     struct list parked;   /* those whose message does not fit in the budget yet */
+    struct list packed;   /* those whose message is to be unpacked */
     struct list withheld; /* those with credit to be given back when less is queued */
     struct list crowded;  /* those in JSON that wait until text of the others has left */
     size_t call_count;    /* of them */
     size_t refs;          /* all calls that point here, and one for the socket */
     size_t kept;          /* bytes of header fields */
     size_t held;          /* bytes of requests, as far as their lengths were announced */
+    size_t unpacked;      /* of them, what messages have become or may become */
     size_t backlog;       /* bytes received behind a message that was not dealt with */
     size_t queued;        /* bytes of replies */
     size_t texts;         /* of them, plain or JSON on streams of HTTP/2 */
@@ -197,7 +206,7 @@ struct call {
     uint64_t deadline_ns;
     struct list link; /* conn->calls, or rpc->spare */
     struct list ready_link, flow_link, touched_link;
-    struct list parked_link, withheld_link, crowded_link;
+    struct list parked_link, packed_link, withheld_link, crowded_link;
     uint32_t slot;
     int32_t stream_id;
     enum call_life life;
@@ -223,6 +232,7 @@ struct call {
     size_t unconsumed; /* of the stream's window, to be told to nghttp2 */
     size_t kept;       /* of conn->kept */
     size_t reserved;   /* of conn->held */
+    size_t unpacked;   /* of conn->unpacked and rpc->unpacked */
     enum call_in in;
     bool gzip; /* messages may be packed */
     bool large_window;
@@ -351,12 +361,26 @@ void rpc_call_reset(struct call *c, uint32_t error);
 /* The client does not keep to HTTP/2's rules for requests: only a reset says so. */
 void rpc_call_refuse_malformed(struct call *c);
 
+/* The message has been unpacked to this, which is taken over; or it cannot be. */
+void rpc_call_unpacked(struct call *c, enum err e, struct buf *plain);
+
 /* The content of the reader is a message of its own, and whole. */
 void rpc_call_take_message(struct call *c);
 
 /* The stream is over, for whatever reason. */
 void rpc_call_detach(struct call *c);
 void rpc_call_check(const struct call *c);
+
+/* --- unpack.c --- */
+
+/* The message of a call is whole and packed: it waits for its turn. */
+void rpc_unpack(struct call *c);
+
+/* Those that waited, as far as this turn goes. */
+void rpc_unpack_some(struct rpc *r);
+
+/* The call does not want it any more, or is done with it: what was counted for it no longer is. */
+void rpc_unpack_forget(struct call *c);
 
 /* --- call_fields.c --- */
 

@@ -1,8 +1,10 @@
 #include "rpc/rpc_rig_test.h"
 
+#include "io/inbox.h"
+#include "io/io.h"
 #include "rpc/rpc_int.h"
 
-#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* What a few bytes of a client may make the server do: it is counted before it is done, and a turn
@@ -402,4 +404,192 @@ TEST(new_sizes_of_windows_count_by_the_streams_they_are_for)
     CHECK_EQ(settings_answered(10, 900), OURS + 900);
     CHECK_EQ(settings_answered(STREAMS, 100), OURS + 100);
     CHECK(settings_answered(STREAMS, 900) <= OURS + RPC_CONTROL_FRAMES_MAX / each);
+}
+
+/* --- packed messages --- */
+
+/* What a long message is packed to that is always the same, and a status for Fail. */
+static void pack_long(size_t count, struct buf *packed)
+{
+    struct gzip *g = gzip_new();
+    struct buf plain = {0};
+
+    memset(buf_extend(&plain, count), 'z', count);
+    memcpy(plain.at, "5 ", 2);
+    gzip_pack(g, buf_bytes(&plain), packed);
+    gzip_free(g);
+    buf_free(&plain);
+}
+
+/* So many calls, each with one packed message. */
+static void put_packed_calls(struct buf *out, unsigned calls, const char *path, struct bytes packed)
+{
+    struct buf message = {0}, block = {0};
+
+    field_put(&block, "content-type", "application/grpc");
+    field_put(&block, "grpc-encoding", "gzip");
+    message_put(&message, packed);
+    message.at[0] = 1;
+    frame_preface(out);
+    for (unsigned i = 0; i < calls; i++) {
+        frame_request(out, 1 + 2 * i, path, false, buf_bytes(&block));
+        frame_put(out, DATA, 1, 1 + 2 * i, buf_bytes(&message));
+    }
+    buf_free(&message);
+    buf_free(&block);
+}
+
+/* Steps until so many calls were answered; the most that was unpacked in a turn, and held at once.
+ */
+struct unpacking {
+    uint64_t in_turn_most;
+    size_t held_most;
+};
+
+static struct unpacking unpack_until(struct rpc_rig *r, const unsigned *count, unsigned want)
+{
+    struct unpacking u = {0};
+
+    while (*count < want) {
+        uint64_t before = r->rpc->unpacked_bytes;
+        CHECK(rpc_rig_step(r));
+        uint64_t now = r->rpc->unpacked_bytes - before;
+        u.in_turn_most = now > u.in_turn_most ? now : u.in_turn_most;
+        u.held_most = r->rpc->unpacked > u.held_most ? r->rpc->unpacked : u.held_most;
+    }
+    return u;
+}
+
+TEST(bombs_are_unpacked_in_turns_and_within_the_budget_of_their_connection)
+{
+    enum { CALLS = 60, PLAIN_BYTES = 2000000, SLACK_BYTES = 16 * KIB };
+    struct rpc_rig r;
+    struct raw raw = {0};
+    struct buf packed = {0}, out = {0};
+    rpc_rig_open(&r, NULL);
+    raw_connect(&r, &raw);
+
+    pack_long(PLAIN_BYTES, &packed);
+    CHECK(packed.len < 2500);
+    put_packed_calls(&out, CALLS, "/test.Echo/Hold", buf_bytes(&packed));
+    raw_send(&raw, buf_bytes(&out));
+    struct unpacking u = unpack_until(&r, &r.messages, 4);
+    rpc_rig_for_ms(&r, 500);
+
+    CHECK(u.in_turn_most <= RPC_TURN_UNPACKED_BYTES + SLACK_BYTES);
+    CHECK(u.held_most <= RPC_CONN_BYTES_MAX);
+    CHECK_EQ(r.messages, 4); /* the others wait until these are answered */
+    CHECK_EQ(r.rpc->unpacked_bytes, 4 * PLAIN_BYTES);
+    raw_close(&r, &raw);
+    buf_free(&packed);
+    buf_free(&out);
+    check_others_are_served(&r);
+    CHECK_EQ(r.rpc->unpacked, 0);
+    rpc_rig_close(&r);
+}
+
+TEST(large_packed_messages_all_come_through_one_after_the_other)
+{
+    enum { CALLS = 40, PLAIN_BYTES = 2000000 };
+    struct rpc_rig r;
+    struct raw raw = {0};
+    struct buf packed = {0}, out = {0};
+    rpc_rig_open(&r, NULL);
+    raw_connect(&r, &raw);
+    r.unchecked = true;
+
+    pack_long(PLAIN_BYTES, &packed);
+    put_packed_calls(&out, CALLS, "/test.Echo/Fail", buf_bytes(&packed));
+    raw_send(&raw, buf_bytes(&out));
+    struct unpacking u = unpack_until(&r, &r.messages, CALLS);
+    rpc_rig_for_ms(&r, 100);
+
+    CHECK(u.held_most <= RPC_CONN_BYTES_MAX);
+    CHECK_EQ(count_frames(&raw, HEADERS), CALLS);
+    raw_close(&r, &raw);
+    rpc_rig_for_ms(&r, 100);
+    CHECK_EQ(r.rpc->unpacked, 0);
+    rpc_check(r.rpc);
+    buf_free(&packed);
+    buf_free(&out);
+    rpc_rig_close(&r);
+}
+
+TEST(bombs_of_many_connections_share_a_budget)
+{
+    enum { CONNS = 12, CALLS = 6, PLAIN_BYTES = 2000000 };
+    static struct raw raws[CONNS];
+    struct rpc_rig r;
+    struct buf packed = {0}, out = {0};
+    rpc_rig_open(&r, NULL);
+
+    pack_long(PLAIN_BYTES, &packed);
+    put_packed_calls(&out, CALLS, "/test.Echo/Hold", buf_bytes(&packed));
+    for (unsigned i = 0; i < CONNS; i++) {
+        raws[i] = (struct raw){0};
+        raw_connect(&r, &raws[i]);
+        raw_send(&raws[i], buf_bytes(&out));
+    }
+    unsigned fit = RPC_UNPACKED_BYTES_MAX / PLAIN_BYTES - 1;
+    struct unpacking u = unpack_until(&r, &r.messages, fit);
+    rpc_rig_for_ms(&r, 500);
+
+    CHECK(u.held_most <= RPC_UNPACKED_BYTES_MAX);
+    CHECK(r.messages < CONNS * 4);
+    raw_close(&r, &raws[0]); /* which leaves room for others */
+    unpack_until(&r, &r.messages, fit + 3);
+    for (unsigned i = 1; i < CONNS; i++)
+        raw_close(&r, &raws[i]);
+    rpc_rig_for_ms(&r, 100);
+    CHECK_EQ(r.rpc->unpacked, 0);
+    CHECK(list_empty(&r.rpc->packed));
+    buf_free(&packed);
+    buf_free(&out);
+    check_others_are_served(&r);
+    rpc_rig_close(&r);
+}
+
+TEST(a_client_may_leave_while_its_message_is_being_unpacked)
+{
+    struct rpc_rig r;
+    struct buf packed = {0}, out = {0};
+    rpc_rig_open(&r, NULL);
+
+    pack_long(2000000, &packed);
+    put_packed_calls(&out, 3, "/test.Echo/Say", buf_bytes(&packed));
+    for (unsigned i = 0; i < 20; i++) {
+        struct raw raw = {0};
+        raw_connect(&r, &raw);
+        raw_send(&raw, buf_bytes(&out));
+        for (unsigned steps = 0; steps < i; steps++)
+            rpc_rig_step(&r);
+        raw_close(&r, &raw);
+    }
+
+    CHECK(!r.rpc->unpacking);
+    buf_free(&packed);
+    buf_free(&out);
+    check_others_are_served(&r);
+    rpc_rig_close(&r);
+}
+
+/* What ends with it must not bring about a turn that nobody is there for. */
+TEST(an_abandoned_server_leaves_packed_messages_alone)
+{
+    struct rpc_rig r;
+    struct raw raw = {0};
+    struct buf packed = {0}, out = {0};
+    rpc_rig_open(&r, NULL);
+    raw_connect(&r, &raw);
+    pack_long(2000000, &packed);
+    put_packed_calls(&out, 6, "/test.Echo/Hold", buf_bytes(&packed));
+    raw_send(&raw, buf_bytes(&out));
+    while (!r.rpc->unpacking)
+        CHECK(rpc_rig_step(&r));
+
+    inbox_init(r.io->inbox, NULL, NULL); /* a crash */
+    rpc_abandon(r.rpc);
+
+    CHECK(inbox_is_empty(r.io->inbox));
+    _Exit(0); /* the world still points at what was freed, as it should not after a crash */
 }

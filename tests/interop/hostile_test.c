@@ -12,6 +12,7 @@
 #include "interop/caller_test.h"
 #include "interop/raw_http_test.h"
 #include "io/clock.h"
+#include "rpc/gzip.h"
 #include "rpc/rpc_rig_test.h"
 
 #include <arpa/inet.h>
@@ -584,6 +585,83 @@ TEST(calls_with_long_lists_in_few_bytes_share_the_turns)
     printf("%.1f ms in all, %.1f ms in a turn\n", (double)worked / 1e6,
            (double)longest_turn_ns(&s) / 1e6);
     CHECK(longest_turn_ns(&s) * 10 < worked);
+    siege_forget(&s);
+}
+
+/* A put of so many bytes that are all the same, as gRPC has it when it is packed. */
+static void put_bomb(struct buf *out, size_t value_bytes)
+{
+    struct gzip *g = gzip_new();
+    struct buf value = {0}, plain = {0}, packed = {0};
+
+    memset(buf_extend(&value, value_bytes), 'v', value_bytes);
+    pb_encode_put_request(&(struct pb_put_request){.key = BYTES("bad"), .value = buf_bytes(&value)},
+                          &plain);
+    gzip_pack(g, buf_bytes(&plain), &packed);
+    message_put(out, buf_bytes(&packed));
+    out->at[0] = 1;
+    gzip_free(g);
+    buf_free(&value);
+    buf_free(&plain);
+    buf_free(&packed);
+}
+
+/* The most that it has ever had in memory. */
+static size_t peak_bytes(struct siege *s)
+{
+    const char *line = peer_run(&s->arena, "grep VmHWM /proc/%d/status", s->peer.pid);
+    size_t kib;
+
+    CHECK_EQ(sscanf(line, "VmHWM: %zu", &kib), 1);
+    return kib * KIB;
+}
+
+static bool has_hung_up(int fd)
+{
+    uint8_t some[4096];
+    ssize_t n;
+
+    do
+        n = recv(fd, some, sizeof(some), MSG_DONTWAIT);
+    while (n > 0);
+    return n == 0 || (errno != EAGAIN && errno != EWOULDBLOCK);
+}
+
+/* 150 messages of two megabytes in 336 KB. */
+TEST(bombs_cost_neither_memory_nor_long_turns)
+{
+    enum { CALLS = 150, PLAIN_BYTES = 2000000 };
+    struct siege s;
+    struct buf message = {0}, block = {0}, out = {0};
+    siege_open_with(&s, "--log-level=info");
+    put_bomb(&message, PLAIN_BYTES);
+    put_call_fields(&block, "/etcdserverpb.KV/Put");
+    field_put(&block, "grpc-encoding", "gzip");
+    frame_preface(&out);
+    for (unsigned i = 0; i < CALLS; i++) {
+        frame_put_block(&out, 0, 1 + 2 * i, buf_bytes(&block));
+        frame_put(&out, 0, 1, 1 + 2 * i, buf_bytes(&message));
+    }
+    frame_put(&out, 7, 0, 0, BYTES("\0\0\0\0\0\0\0\0"));
+
+    size_t peak_before = peak_bytes(&s);
+    uint64_t before = peer_core_ns(&s.peer);
+    int fd = dial(&s);
+    send_all(fd, buf_bytes(&out));
+    while (!has_hung_up(fd))
+        check_served(&s);
+    uint64_t worked = worked_ns(&s, before);
+    size_t peak = peak_bytes(&s) - peak_before;
+    close(fd);
+    buf_free(&message);
+    buf_free(&block);
+    buf_free(&out);
+    siege_end(&s, 24 * MIB);
+
+    printf("at most %zu KiB more, %.1f ms in all, %.1f ms in a turn\n", peak / KIB,
+           (double)worked / 1e6, (double)longest_turn_ns(&s) / 1e6);
+    CHECK(peak <= 32 * MIB || !peer_memory_counts());
+    CHECK(longest_turn_ns(&s) * 20 < worked);
     siege_forget(&s);
 }
 
