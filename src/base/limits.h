@@ -116,6 +116,10 @@ enum {
 #define GATEWAY_CHUNK_BYTES (32 * KIB)
 #define GATEWAY_WHOLE_BYTES (64 * KIB)
 
+/* Of JSON: a longer request waits for its turn, and a turn reads so much of those that wait. */
+#define GATEWAY_AT_ONCE_BYTES (64 * KIB)
+#define GATEWAY_TURN_BYTES    (128 * KIB)
+
 /* --- entry --------------------------------------------------------------------------------- */
 
 /* Members of all kinds that one configuration can hold. etcd has no such bound and recommends
@@ -791,6 +795,7 @@ static_assert(RPC_UNPACKED_BYTES_MAX >= 8 * RPC_CONN_BYTES_MAX,
               "some connections may have as many unpacked messages as fit in one");
 static_assert(RPC_TURN_UNPACKED_BYTES >= RPC_MESSAGE_BYTES_DEFAULT / 4,
               "a large message does not take many turns");
+static_assert(GATEWAY_AT_ONCE_BYTES <= GATEWAY_TURN_BYTES, "a text in its turn gets no less");
 static_assert(RPC_CONN_CALLS_MAX / RPC_CONTROL_FRAME_STREAMS +
                       RPC_HEADER_BYTES_CUT / RPC_CONTROL_FRAME_FIELD_BYTES <
                   RPC_CONTROL_FRAMES_MAX / 100,

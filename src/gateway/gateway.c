@@ -8,6 +8,7 @@
 void gateway_in_free(struct gateway_in *in)
 {
     json_scan_free(&in->scan);
+    json_reader_free(in->reader);
     buf_free(&in->body);
     *in = (struct gateway_in){0};
 }
@@ -22,15 +23,29 @@ void gateway_in_end(struct gateway_in *in)
     in->has_ended = true;
 }
 
+static bool is_for_later(size_t bytes, const size_t *work)
+{
+    return work ? *work == 0 : bytes > GATEWAY_AT_ONCE_BYTES;
+}
+
 /* The text in front is whole: from behind the white space before it to where the scanner is. */
 static enum gateway_in_result take_text(struct gateway_in *in, const struct pb_schema *schema,
-                                        struct buf *out, struct buf *why)
+                                        size_t *work, struct buf *out, struct buf *why)
 {
     struct bytes text =
         bytes_of(in->body.at + in->used + in->scan.skipped, in->scan.taken - in->scan.skipped);
-    enum err e = json_read(schema, text, out, why);
+    size_t all = SIZE_MAX;
 
-    if (e != ERR_OK)
+    if (is_for_later(text.len, work))
+        return GATEWAY_LONG;
+    if (!in->reader)
+        in->reader = json_reader_new(schema);
+    enum json_read_result found = json_reader_go_on(in->reader, text, work ? work : &all, out, why);
+    if (found == JSON_READ_MORE)
+        return GATEWAY_LONG;
+    json_reader_free(in->reader);
+    in->reader = NULL;
+    if (found == JSON_READ_BAD)
         return GATEWAY_BAD;
     in->used += in->scan.taken;
     if (in->used > in->body.len / 2) { /* not each time: many small ones would be moved by each */
@@ -42,30 +57,50 @@ static enum gateway_in_result take_text(struct gateway_in *in, const struct pb_s
     return GATEWAY_MESSAGE;
 }
 
-enum gateway_in_result gateway_in_next(struct gateway_in *in, const struct pb_schema *schema,
-                                       struct buf *out, struct buf *why)
+/* Goes on looking for the end of the text in front. */
+static enum json_scan_result scan_some(struct gateway_in *in, size_t *work)
 {
-    struct bytes left = buf_bytes(&in->body);
-
-    if (in->scanned > 0)
-        left = bytes_of(left.at + in->scanned, left.len - in->scanned);
+    size_t len = in->body.len - in->scanned;
+    size_t some = *work < len ? *work : len;
+    struct bytes left = bytes_of(len > 0 ? in->body.at + in->scanned : NULL, some);
     enum json_scan_result found = json_scan(&in->scan, &left);
 
-    in->scanned = in->body.len - left.len;
-    if (found == JSON_SCAN_MORE && in->has_ended)
+    in->scanned += some - left.len;
+    *work -= some - left.len;
+    if (found == JSON_SCAN_MORE && in->has_ended && in->scanned == in->body.len)
         found = json_scan_end(&in->scan);
-    switch (found) {
+    return found;
+}
+
+enum gateway_in_result gateway_in_next_some(struct gateway_in *in, const struct pb_schema *schema,
+                                            size_t *work, struct buf *out, struct buf *why)
+{
+    size_t at_once = GATEWAY_AT_ONCE_BYTES;
+
+    if (in->reader)
+        return take_text(in, schema, work, out, why);
+    if (work && *work == 0)
+        return GATEWAY_LONG;
+    switch (scan_some(in, work ? work : &at_once)) {
     case JSON_SCAN_MORE:
-        return GATEWAY_MORE;
+        return in->scanned < in->body.len ? GATEWAY_LONG : GATEWAY_MORE;
     case JSON_SCAN_DONE:
         if (in->scan.taken == in->scan.skipped)
             return GATEWAY_END;
-        return take_text(in, schema, out, why);
+        return take_text(in, schema, work, out, why);
     case JSON_SCAN_BAD:
         buf_append(why, buf_bytes(&in->scan.why));
         return GATEWAY_BAD;
     }
     unreachable();
+}
+
+enum gateway_in_result gateway_in_next(struct gateway_in *in, const struct pb_schema *schema,
+                                       struct buf *out, struct buf *why)
+{
+    size_t all = SIZE_MAX;
+
+    return gateway_in_next_some(in, schema, &all, out, why);
 }
 
 /* --- out --- */

@@ -18,8 +18,9 @@
  *
  * Promises   1. Whatever bytes a client sends, they are safe to read; memory is a multiple of one
  *               request's text.
- *            2. Of a response no more is held than the chunk that is being turned into text.
- *            3. What grpc-gateway accepts, refuses, leaves out and says, so does this, as etcd has
+ *            2. A long text is read in as many parts as the caller likes.
+ *            3. Of a response no more is held than the chunk that is being turned into text.
+ *            4. What grpc-gateway accepts, refuses, leaves out and says, so does this, as etcd has
  *               set it up; white space and the escapes in strings aside.
  * Not here   HTTP, connections, credit (rpc). Who may (api).
  * Leans on   pb's tables, base; io's hash.
@@ -28,6 +29,8 @@
 
 #include "gateway/json_scan.h"
 #include "gateway/json_write.h"
+
+struct json_reader;
 
 enum gateway_kind {
     GATEWAY_UNARY,
@@ -57,10 +60,11 @@ const struct gateway_route *gateway_route_find(struct bytes path);
 /* All zeroes is ready. */
 struct gateway_in {
     struct json_scan scan;
-    struct buf body; /* what was added, and not dropped yet */
-    size_t used;     /* of it: texts that were taken */
-    size_t scanned;  /* of it: those, and what was seen of the next one */
-    bool has_ended;  /* no more will be added */
+    struct buf body;            /* what was added, and not dropped yet */
+    size_t used;                /* of it: texts that were taken */
+    size_t scanned;             /* of it: those, and what was seen of the next one */
+    bool has_ended;             /* no more will be added */
+    struct json_reader *reader; /* a text that was begun with, and is long; or NULL */
 };
 
 enum gateway_in_result {
@@ -68,6 +72,7 @@ enum gateway_in_result {
     GATEWAY_MESSAGE, /* appended to `out` */
     GATEWAY_END,     /* there is none left, and none will come */
     GATEWAY_BAD,     /* the next one is none, as `why` says; nothing behind it is looked at */
+    GATEWAY_LONG,    /* there is more to do than was allowed */
 };
 
 void gateway_in_free(struct gateway_in *in);
@@ -75,6 +80,11 @@ void gateway_in_add(struct gateway_in *in, struct bytes piece);
 void gateway_in_end(struct gateway_in *in);
 enum gateway_in_result gateway_in_next(struct gateway_in *in, const struct pb_schema *schema,
                                        struct buf *out, struct buf *why);
+
+/* The same, but of a long text no more than about *work bytes, which are taken from it; NULL: a
+ * text of more than GATEWAY_AT_ONCE_BYTES is not begun with. */
+enum gateway_in_result gateway_in_next_some(struct gateway_in *in, const struct pb_schema *schema,
+                                            size_t *work, struct buf *out, struct buf *why);
 
 /* --- out --- */
 

@@ -13,6 +13,19 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
+/* However little of it may be read at a time. */
+static enum gateway_in_result next(struct gateway_in *in, const struct pb_schema *schema,
+                                   size_t at_a_time, struct buf *wire, struct buf *why)
+{
+    enum gateway_in_result found;
+
+    do {
+        size_t work = at_a_time;
+        found = gateway_in_next_some(in, schema, &work, wire, why);
+    } while (found == GATEWAY_LONG);
+    return found;
+}
+
 /* The messages and the end of it, in a form that can be compared. */
 static void read_all(const struct pb_schema *schema, struct bytes body, size_t step,
                      struct buf *out)
@@ -21,7 +34,7 @@ static void read_all(const struct pb_schema *schema, struct bytes body, size_t s
 
     for (size_t at = 0;;) {
         struct buf wire = {0}, why = {0};
-        enum gateway_in_result found = gateway_in_next(&in, schema, &wire, &why);
+        enum gateway_in_result found = next(&in, schema, step, &wire, &why);
         buf_printf(out, "%d %zu ", (int)found, wire.len);
         if (found == GATEWAY_MORE)
             out->len -= 4; /* how often that is depends on the step */

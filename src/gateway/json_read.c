@@ -40,7 +40,8 @@ struct token {
     struct bytes text; /* TOKEN_STRING: what it means; lives until the next one is read */
 };
 
-struct reader {
+struct json_reader {
+    const struct pb_schema *schema;
     struct bytes in;
     size_t at;
     struct buf string; /* of the last token, if it had escapes */
@@ -48,6 +49,8 @@ struct reader {
     struct buf *why;
     struct open_message *open;
     size_t depth, depth_cap;
+    bool has_begun;
+    size_t skipping; /* brackets that are open in a value that nobody asks for */
     struct hole *holes;
     size_t hole_count, hole_cap;
     size_t lengths; /* bytes that the lengths of closed messages take */
@@ -56,7 +59,7 @@ struct reader {
 /* --- what is wrong --- */
 
 /* Lines and characters are counted from 1; a byte that is no character counts as one. */
-static void append_place(const struct reader *r, size_t at, struct buf *out)
+static void append_place(const struct json_reader *r, size_t at, struct buf *out)
 {
     size_t line = 1, column = 1;
 
@@ -70,7 +73,7 @@ static void append_place(const struct reader *r, size_t at, struct buf *out)
     buf_printf(out, "(line %zu:%zu): ", line, column);
 }
 
-static struct buf *begin_error(struct reader *r, const char *front, size_t at)
+static struct buf *begin_error(struct json_reader *r, const char *front, size_t at)
 {
     buf_append_str(r->why, "proto: ");
     buf_append_str(r->why, front);
@@ -78,7 +81,7 @@ static struct buf *begin_error(struct reader *r, const char *front, size_t at)
     return r->why;
 }
 
-static bool unexpected(struct reader *r, const struct token *t)
+static bool unexpected(struct json_reader *r, const struct token *t)
 {
     struct buf *why = begin_error(r, "syntax error ", t->at);
 
@@ -87,7 +90,7 @@ static bool unexpected(struct reader *r, const struct token *t)
     return false;
 }
 
-static bool cut_short(struct reader *r)
+static bool cut_short(struct json_reader *r)
 {
     buf_append_str(r->why, "proto: unexpected EOF");
     return false;
@@ -106,7 +109,7 @@ static bool is_word(uint8_t c)
            c == '+' || c == '.' || c == '_';
 }
 
-static bool bad_escape(struct reader *r, size_t string_at, struct bytes escape)
+static bool bad_escape(struct json_reader *r, size_t string_at, struct bytes escape)
 {
     struct buf *why = begin_error(r, "syntax error ", string_at);
 
@@ -118,7 +121,7 @@ static bool bad_escape(struct reader *r, size_t string_at, struct bytes escape)
 
 /* The other half of a character is looked for in the whole text, whose end may be nearer than six
  * bytes. */
-static bool read_escape(struct reader *r, size_t string_at)
+static bool read_escape(struct json_reader *r, size_t string_at)
 {
     struct bytes rest = bytes_of(r->in.at + r->at, r->in.len - r->at);
     bool is_whole = json_take_escape(&rest, &r->string);
@@ -130,7 +133,7 @@ static bool read_escape(struct reader *r, size_t string_at)
 }
 
 /* From here to the next escape or the end. */
-static bool read_run(struct reader *r, size_t string_at, struct bytes *run)
+static bool read_run(struct json_reader *r, size_t string_at, struct bytes *run)
 {
     size_t front = r->at;
 
@@ -144,7 +147,7 @@ static bool read_run(struct reader *r, size_t string_at, struct bytes *run)
 }
 
 /* One without escapes is not copied. */
-static bool read_string(struct reader *r, struct token *t)
+static bool read_string(struct json_reader *r, struct token *t)
 {
     struct bytes run;
 
@@ -165,7 +168,7 @@ static bool read_string(struct reader *r, struct token *t)
     return true;
 }
 
-static void skip_between(struct reader *r)
+static void skip_between(struct json_reader *r)
 {
     while (r->at < r->in.len &&
            (is_space(r->in.at[r->at]) || r->in.at[r->at] == ',' || r->in.at[r->at] == ':'))
@@ -173,7 +176,7 @@ static void skip_between(struct reader *r)
 }
 
 /* The syntax is known to be good, so commas and colons tell nothing new. */
-static bool next_token(struct reader *r, struct token *t)
+static bool next_token(struct json_reader *r, struct token *t)
 {
     skip_between(r);
     assert(r->at < r->in.len);
@@ -211,18 +214,15 @@ static bool opens(const struct token *t, char bracket)
     return t->kind == TOKEN_OPEN && t->raw.at[0] == (uint8_t)bracket;
 }
 
-/* A value that nobody asks for; its strings must be good all the same. */
-static bool skip_value(struct reader *r)
+/* The next token of a value that nobody asks for; its strings must be good all the same. */
+static bool skip_some(struct json_reader *r)
 {
     struct token t;
-    size_t depth = 0;
 
-    do {
-        if (!next_token(r, &t))
-            return false;
-        depth += t.kind == TOKEN_OPEN;
-        depth -= t.kind == TOKEN_CLOSE;
-    } while (depth > 0);
+    if (!next_token(r, &t))
+        return false;
+    r->skipping += t.kind == TOKEN_OPEN;
+    r->skipping -= t.kind == TOKEN_CLOSE;
     return true;
 }
 
@@ -448,7 +448,7 @@ static bool says_nothing(const struct pb_field *f)
     return f->place != PB_ONEOF && f->place != PB_LIST;
 }
 
-static void append_number(struct reader *r, const struct pb_field *f, uint64_t value)
+static void append_number(struct json_reader *r, const struct pb_field *f, uint64_t value)
 {
     if (value == 0 && says_nothing(f))
         return;
@@ -456,7 +456,7 @@ static void append_number(struct reader *r, const struct pb_field *f, uint64_t v
     append_varint(&r->raw, value);
 }
 
-static void append_content(struct reader *r, const struct pb_field *f, struct bytes content)
+static void append_content(struct json_reader *r, const struct pb_field *f, struct bytes content)
 {
     if (content.len == 0 && says_nothing(f))
         return;
@@ -519,7 +519,7 @@ static const char *oneof_name(const struct pb_schema *s)
 
 /* --- reading --- */
 
-static void open_message(struct reader *r, const struct pb_schema *schema)
+static void open_message(struct json_reader *r, const struct pb_schema *schema)
 {
     assert(schema->field_count <= FIELDS_MAX);
     if (r->depth == r->depth_cap) {
@@ -534,7 +534,7 @@ static void open_message(struct reader *r, const struct pb_schema *schema)
     r->holes[r->hole_count++] = (struct hole){.at = r->raw.len, .before = r->lengths};
 }
 
-static void close_message(struct reader *r)
+static void close_message(struct json_reader *r)
 {
     struct hole *h = &r->holes[r->open[--r->depth].hole];
 
@@ -542,7 +542,7 @@ static void close_message(struct reader *r)
     r->lengths += pb_varint_size(h->length);
 }
 
-static void begin_sub_message(struct reader *r, const struct pb_field *f)
+static void begin_sub_message(struct json_reader *r, const struct pb_field *f)
 {
     append_varint(&r->raw, PB_TAG_BYTES(f->number));
     open_message(r, f->sub);
@@ -558,7 +558,7 @@ static const char *kind_name(const struct pb_field *f)
     return names[f->kind];
 }
 
-static bool bad_value(struct reader *r, const struct pb_field *f, const struct token *t)
+static bool bad_value(struct json_reader *r, const struct pb_field *f, const struct token *t)
 {
     struct buf *why = begin_error(r, "", t->at);
 
@@ -569,7 +569,7 @@ static bool bad_value(struct reader *r, const struct pb_field *f, const struct t
     return false;
 }
 
-static bool read_scalar(struct reader *r, const struct pb_field *f, const struct token *t)
+static bool read_scalar(struct json_reader *r, const struct pb_field *f, const struct token *t)
 {
     uint64_t number;
     bool is_known = true;
@@ -605,7 +605,7 @@ static bool read_scalar(struct reader *r, const struct pb_field *f, const struct
     }
 }
 
-static bool is_first_time(struct reader *r, struct open_message *m, const struct pb_field *f,
+static bool is_first_time(struct json_reader *r, struct open_message *m, const struct pb_field *f,
                           const struct token *name)
 {
     uint64_t bit = 1ull << (f - m->schema->fields);
@@ -620,8 +620,8 @@ static bool is_first_time(struct reader *r, struct open_message *m, const struct
     return true;
 }
 
-static bool is_first_of_oneof(struct reader *r, struct open_message *m, const struct pb_field *f,
-                              const struct token *name)
+static bool is_first_of_oneof(struct json_reader *r, struct open_message *m,
+                              const struct pb_field *f, const struct token *name)
 {
     if (f->place != PB_ONEOF)
         return true;
@@ -637,7 +637,7 @@ static bool is_first_of_oneof(struct reader *r, struct open_message *m, const st
 }
 
 /* The value of a field, as far as it can be read without going deeper. */
-static bool read_field(struct reader *r, struct open_message *m, const struct pb_field *f,
+static bool read_field(struct json_reader *r, struct open_message *m, const struct pb_field *f,
                        const struct token *name)
 {
     struct token t;
@@ -660,7 +660,7 @@ static bool read_field(struct reader *r, struct open_message *m, const struct pb
     return true;
 }
 
-static bool read_element(struct reader *r, struct open_message *m)
+static bool read_element(struct json_reader *r, struct open_message *m)
 {
     const struct pb_field *f = m->list;
     struct token t;
@@ -680,11 +680,13 @@ static bool read_element(struct reader *r, struct open_message *m)
 }
 
 /* The next thing in the innermost message that is open. */
-static bool read_step(struct reader *r)
+static bool read_step(struct json_reader *r)
 {
     struct open_message *m = &r->open[r->depth - 1];
     struct token t;
 
+    if (r->skipping > 0)
+        return skip_some(r);
     if (m->list)
         return read_element(r, m);
     if (!next_token(r, &t))
@@ -695,26 +697,24 @@ static bool read_step(struct reader *r)
     }
     assert(t.kind == TOKEN_STRING);
     const struct pb_field *f = find_field(m->schema, t.text);
-    return f ? read_field(r, m, f, &t) : skip_value(r);
+    return f ? read_field(r, m, f, &t) : skip_some(r);
 }
 
-static bool read_all(struct reader *r, const struct pb_schema *schema)
+static bool read_front(struct json_reader *r)
 {
     struct token t;
 
+    r->has_begun = true;
     if (!next_token(r, &t))
         return false;
     if (!opens(&t, '{'))
         return unexpected(r, &t);
-    open_message(r, schema);
-    while (r->depth > 0)
-        if (!read_step(r))
-            return false;
+    open_message(r, r->schema);
     return true;
 }
 
 /* The first hole is that of the whole message, whose length nobody writes. */
-static void fill_holes(const struct reader *r, struct buf *out)
+static void fill_holes(const struct json_reader *r, struct buf *out)
 {
     struct bytes left = buf_bytes(&r->raw);
     size_t at = 0;
@@ -730,18 +730,60 @@ static void fill_holes(const struct reader *r, struct buf *out)
     buf_append(out, left);
 }
 
+struct json_reader *json_reader_new(const struct pb_schema *schema)
+{
+    struct json_reader *r = mem_new(struct json_reader);
+
+    r->schema = schema;
+    return r;
+}
+
+static void free_content(struct json_reader *r)
+{
+    buf_free(&r->string);
+    buf_free(&r->raw);
+    buf_free(&r->scratch);
+    mem_free(r->open);
+    mem_free(r->holes);
+}
+
+void json_reader_free(struct json_reader *r)
+{
+    if (!r)
+        return;
+    free_content(r);
+    mem_free(r);
+}
+
+enum json_read_result json_reader_go_on(struct json_reader *r, struct bytes text, size_t *work,
+                                        struct buf *out, struct buf *why)
+{
+    r->in = text;
+    r->why = why;
+    while (*work > 0) {
+        size_t before = r->at;
+        bool sound = r->has_begun ? read_step(r) : read_front(r);
+        size_t used = r->at - before;
+
+        *work -= used < *work ? used : *work;
+        if (!sound)
+            return JSON_READ_BAD;
+        if (r->depth == 0) {
+            fill_holes(r, out);
+            return JSON_READ_DONE;
+        }
+    }
+    return JSON_READ_MORE;
+}
+
 enum err json_read(const struct pb_schema *schema, struct bytes text, struct buf *out,
                    struct buf *why)
 {
-    struct reader r = {.in = text, .why = why};
-    bool sound = read_all(&r, schema);
+    struct json_reader r = {.schema = schema};
+    size_t work = SIZE_MAX;
+    enum json_read_result result = json_reader_go_on(&r, text, &work, out, why);
 
-    if (sound)
-        fill_holes(&r, out);
-    buf_free(&r.string);
-    buf_free(&r.raw);
-    buf_free(&r.scratch);
-    mem_free(r.open);
-    mem_free(r.holes);
-    return sound ? ERR_OK : ERR_MALFORMED;
+    assert(result != JSON_READ_MORE);
+    free_content(&r);
+    return result == JSON_READ_DONE ? ERR_OK : ERR_MALFORMED;
 }

@@ -15,6 +15,7 @@
  * Promises   1. Any text whose syntax json_scan has found good is safe. There is no recursion, and
  *               memory is bounded by a multiple of the text's length.
  *            2. What is refused is refused in protojson's words, with line and column.
+ *            3. In steps or at once, the result is the same.
  * Not here   The syntax (json_scan.h).
  * Leans on   pb's tables and wire.
  */
@@ -28,3 +29,16 @@
  * to `why` the reason instead. */
 MUST_CHECK enum err json_read(const struct pb_schema *schema, struct bytes text, struct buf *out,
                               struct buf *why);
+
+/* The same in steps, for texts that would take too long at once. */
+struct json_reader; /* opaque */
+
+struct json_reader *json_reader_new(const struct pb_schema *schema);
+void json_reader_free(struct json_reader *r); /* NULL is fine */
+
+enum json_read_result { JSON_READ_MORE, JSON_READ_DONE, JSON_READ_BAD };
+
+/* Goes on for about so many bytes of the text, and takes them from *work; a string is read as a
+ * whole. The text is the same each time, though it may lie elsewhere. */
+enum json_read_result json_reader_go_on(struct json_reader *r, struct bytes text, size_t *work,
+                                        struct buf *out, struct buf *why);

@@ -5,6 +5,28 @@
 #include "harness/test.h"
 #include "pb/codec.h"
 
+/* At once, and in the smallest steps: either way the same. */
+static enum err read_both_ways(const struct pb_schema *schema, struct bytes text, struct buf *wire,
+                               struct buf *why)
+{
+    struct buf wire_in_steps = {0}, why_in_steps = {0};
+    struct json_reader *r = json_reader_new(schema);
+    enum json_read_result found;
+    enum err e = json_read(schema, text, wire, why);
+
+    do {
+        size_t work = 1;
+        found = json_reader_go_on(r, text, &work, &wire_in_steps, &why_in_steps);
+    } while (found == JSON_READ_MORE);
+    CHECK_EQ(found == JSON_READ_DONE, e == ERR_OK);
+    CHECK_BYTES(buf_bytes(&wire_in_steps), buf_bytes(wire));
+    CHECK_BYTES(buf_bytes(&why_in_steps), buf_bytes(why));
+    json_reader_free(r);
+    buf_free(&wire_in_steps);
+    buf_free(&why_in_steps);
+    return e;
+}
+
 /* A text becomes protobuf's text format, or the reason why not. */
 static const char *read_as(const struct pb_schema *schema, struct bytes text, struct buf *out)
 {
@@ -19,8 +41,8 @@ static const char *read_as(const struct pb_schema *schema, struct bytes text, st
         found = json_scan_end(&scan);
     if (found == JSON_SCAN_BAD) {
         buf_append(out, buf_bytes(&scan.why));
-    } else if (json_read(schema, bytes_of(text.at + scan.skipped, scan.taken - scan.skipped), &wire,
-                         out) == ERR_OK) {
+    } else if (read_both_ways(schema, bytes_of(text.at + scan.skipped, scan.taken - scan.skipped),
+                              &wire, out) == ERR_OK) {
         void *message = arena_alloc(&arena, schema->size);
         CHECK_EQ(pb_decode(schema, buf_bytes(&wire), &arena, message), ERR_OK);
         pb_dump(schema, message, out);

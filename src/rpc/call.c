@@ -66,6 +66,7 @@ struct call *rpc_call_new(struct rpc_conn *conn, bool is_plain, int32_t stream_i
         list_init(&c->touched_link);
         list_init(&c->parked_link);
         list_init(&c->packed_link);
+        list_init(&c->reading_link);
         list_init(&c->withheld_link);
         list_init(&c->crowded_link);
         message_queue_init(&c->queue, &r->spares);
@@ -113,6 +114,7 @@ static void recycle(struct rpc *r, struct call *c)
     list_init(&c->touched_link);
     list_init(&c->parked_link);
     list_init(&c->packed_link);
+    list_init(&c->reading_link);
     list_init(&c->withheld_link);
     list_init(&c->crowded_link);
     message_queue_init(&c->queue, &r->spares);
@@ -619,6 +621,7 @@ void rpc_call_check(const struct call *c)
     assert(c->conn->rpc->unpacking != c || c->in == IN_PACKED);
     assert(list_empty(&c->withheld_link) || c->life == LIFE_TOLD);
     assert(list_empty(&c->crowded_link) || c->gateway);
+    assert(list_empty(&c->reading_link) || c->gateway);
     assert(c->life != LIFE_GONE || c->pending == PENDING_GONE);
     assert(((c->pending & ~PENDING_FLOW) != 0) == !list_empty(&c->ready_link));
     assert(((c->pending & PENDING_FLOW) != 0) == !list_empty(&c->flow_link));

@@ -129,6 +129,7 @@ void rpc_gateway_free(struct call *c)
 {
     struct gateway_call *g = c->gateway;
 
+    list_remove(&c->reading_link);
     gateway_in_free(&g->in);
     account_for_body(c);
     gateway_out_free(&g->out);
@@ -651,17 +652,20 @@ static void consume(struct call *c)
 /*
  * Requests of a stream, each when the core has done with the one before. A text that is none ends
  * the requests and nothing else, as in grpc-gateway: what was asked for before goes on being
- * answered.
+ * answered. True: the next one is long, and there is more to read of it.
  */
-static void read_stream(struct call *c)
+static bool read_stream(struct call *c, size_t *work)
 {
     struct gateway_call *g = c->gateway;
     struct buf message = {0}, why = {0};
 
     if (!is_ours(c) || c->in != IN_READING || g->is_read)
-        return;
-    switch (gateway_in_next(&g->in, g->route->request, &message, &why)) {
+        return false;
+    enum gateway_in_result found =
+        gateway_in_next_some(&g->in, g->route->request, work, &message, &why);
+    switch (found) {
     case GATEWAY_MORE:
+    case GATEWAY_LONG:
         break;
     case GATEWAY_MESSAGE:
         message_is_whole(c, &message);
@@ -677,6 +681,7 @@ static void read_stream(struct call *c)
     }
     buf_free(&message);
     buf_free(&why);
+    return found == GATEWAY_LONG;
 }
 
 static void open_with_request(struct call *c, struct buf *message)
@@ -689,14 +694,17 @@ static void open_with_request(struct call *c, struct buf *message)
 }
 
 /* The one request of a call; what follows it is of no interest. No text at all is an empty one. */
-static void read_only_request(struct call *c)
+static bool read_only_request(struct call *c, size_t *work)
 {
     struct gateway_call *g = c->gateway;
     struct buf message = {0}, why = {0};
-    enum gateway_in_result found = gateway_in_next(&g->in, g->route->request, &message, &why);
 
-    if (found == GATEWAY_MORE) /* only a WebSocket's has not come to its end */
-        return;
+    if (!is_ours(c) || g->is_read)
+        return false;
+    enum gateway_in_result found =
+        gateway_in_next_some(&g->in, g->route->request, work, &message, &why);
+    if (found == GATEWAY_MORE || found == GATEWAY_LONG) /* MORE: only a WebSocket's has not ended */
+        return found == GATEWAY_LONG;
     gateway_in_free(&g->in);
     g->is_read = true;
     if (found == GATEWAY_BAD)
@@ -705,6 +713,7 @@ static void read_only_request(struct call *c)
         open_with_request(c, &message);
     buf_free(&message);
     buf_free(&why);
+    return false;
 }
 
 static bool reads_stream(const struct call *c)
@@ -712,13 +721,23 @@ static bool reads_stream(const struct call *c)
     return c->gateway->route->kind == GATEWAY_BOTH_STREAM;
 }
 
+static bool read_some(struct call *c, size_t *work)
+{
+    bool is_long = reads_stream(c) ? read_stream(c, work) : read_only_request(c, work);
+
+    account_for_body(c);
+    return is_long;
+}
+
+/* One text at a time is read in parts: what was read of it is several times as long. */
 static void read_requests(struct call *c)
 {
-    if (reads_stream(c))
-        read_stream(c);
-    else if (!c->gateway->is_read)
-        read_only_request(c);
-    account_for_body(c);
+    struct rpc *r = c->conn->rpc;
+
+    if (!list_empty(&c->reading_link) || !read_some(c, NULL))
+        return;
+    list_push_back(&r->reading, &c->reading_link);
+    rpc_next_turn(r);
 }
 
 static bool wants_body(const struct call *c)
@@ -744,11 +763,31 @@ static bool has_space_for(struct call *c, size_t more)
     return false;
 }
 
-/* What was taken in is dealt with but for a stream's, while the core is busy with one of them. */
+/* What was taken in is dealt with but for a stream's, while the core is busy with one of them, or
+ * the next of them waits to be read. */
 static void consume_unless_busy(struct call *c)
 {
-    if (!wants_body(c) || !reads_stream(c) || c->in == IN_READING)
+    bool is_busy = c->in != IN_READING || !list_empty(&c->reading_link);
+
+    if (!wants_body(c) || !reads_stream(c) || !is_busy)
         consume(c);
+}
+
+void rpc_gateway_read_some(struct rpc *r)
+{
+    while (r->reading_left > 0 && !list_empty(&r->reading)) {
+        struct call *c = container_of(r->reading.next, struct call, reading_link);
+
+        r->read_bytes += r->reading_left;
+        bool is_long = read_some(c, &r->reading_left);
+        r->read_bytes -= r->reading_left;
+        if (is_long)
+            continue;
+        list_remove(&c->reading_link);
+        consume_unless_busy(c);
+    }
+    if (!list_empty(&r->reading))
+        rpc_next_turn(r);
 }
 
 /* The client has left, or does not keep to the rules. */

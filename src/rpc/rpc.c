@@ -130,6 +130,8 @@ struct rpc *rpc_open(const struct rpc_options *options)
     list_init(&r->again);
     list_init(&r->behind);
     list_init(&r->packed);
+    list_init(&r->reading);
+    r->reading_left = GATEWAY_TURN_BYTES;
     r->unpacking_left = RPC_TURN_UNPACKED_BYTES;
     r->fields_left = RPC_TURN_FIELD_BYTES;
     list_init(&r->ready);
@@ -350,6 +352,8 @@ void rpc_deliver(struct rpc *r)
 {
     if (!list_empty(&r->packed))
         rpc_unpack_some(r);
+    if (!list_empty(&r->reading))
+        rpc_gateway_read_some(r);
     while (!list_empty(&r->ready) && rpc_line_has_budget(r->line, RPC_LANE_CALLS)) {
         struct call *c = container_of(r->ready.next, struct call, ready_link);
         deliver(c, RPC_LANE_CALLS, c->pending & ~(unsigned)PENDING_FLOW);
@@ -379,6 +383,7 @@ void rpc_flush(struct rpc *r)
     r->extra_left = RPC_FLUSH_EXTRA_BYTES;
     r->fields_left = RPC_TURN_FIELD_BYTES;
     r->unpacking_left = RPC_TURN_UNPACKED_BYTES;
+    r->reading_left = GATEWAY_TURN_BYTES;
     for (unsigned i = 0; i < RPC_FLUSH_CONNS_MAX && !list_empty(&r->dirty); i++)
         rpc_conn_flush(container_of(list_pop_front(&r->dirty), struct rpc_conn, dirty_link));
     if (!list_empty(&r->dirty))

@@ -88,13 +88,15 @@ struct rpc {
     struct message_pool spares;
 
     struct list conns;
-    struct list dirty;  /* conns with something to flush */
-    struct list again;  /* conns to be made so in the next turn */
-    struct list behind; /* conns that go on reading in the next turn */
-    size_t fields_left; /* of this turn's RPC_TURN_FIELD_BYTES */
-    size_t kept;        /* bytes of header fields, of all calls */
-    size_t bulk_left;   /* of this turn's RPC_FLUSH_BULK_BYTES */
-    size_t extra_left;  /* and RPC_FLUSH_EXTRA_BYTES */
+    struct list dirty;   /* conns with something to flush */
+    struct list again;   /* conns to be made so in the next turn */
+    struct list behind;  /* conns that go on reading in the next turn */
+    size_t fields_left;  /* of this turn's RPC_TURN_FIELD_BYTES */
+    size_t kept;         /* bytes of header fields, of all calls */
+    struct list reading; /* calls with a long text of JSON, which is read in parts */
+    size_t reading_left; /* of this turn's GATEWAY_TURN_BYTES */
+    size_t bulk_left;    /* of this turn's RPC_FLUSH_BULK_BYTES */
+    size_t extra_left;   /* and RPC_FLUSH_EXTRA_BYTES */
     size_t conn_count;
     uint64_t conns_so_far;
     struct list ready;   /* calls with events for the line's CALLS */
@@ -111,6 +113,7 @@ struct rpc {
     uint64_t received_bytes, sent_bytes;
     uint64_t looked_bytes;   /* of header fields that were looked at */
     uint64_t unpacked_bytes; /* that messages were unpacked to */
+    uint64_t read_bytes;     /* of long texts */
 };
 
 /* Whose number begins like this. A spare call keeps its slot. */
@@ -206,7 +209,7 @@ struct call {
     uint64_t deadline_ns;
     struct list link; /* conn->calls, or rpc->spare */
     struct list ready_link, flow_link, touched_link;
-    struct list parked_link, packed_link, withheld_link, crowded_link;
+    struct list parked_link, packed_link, withheld_link, crowded_link, reading_link;
     uint32_t slot;
     int32_t stream_id;
     enum call_life life;
@@ -473,6 +476,9 @@ void rpc_gateway_body_end(struct call *c);
 
 /* The core has released a message of its stream. */
 void rpc_gateway_released(struct call *c);
+
+/* Long texts that wait, as far as this turn goes. */
+void rpc_gateway_read_some(struct rpc *r);
 
 /* Hands to the connection what it takes now. It may be over with that, and the connection too. */
 void rpc_gateway_flush(struct call *c);
