@@ -555,10 +555,10 @@ static void put_off(struct rpc_conn *c, struct bytes rest)
 /* Each connection gets a little in any case, and those that need more share the turn's. */
 static size_t slice_of_fields(const struct rpc *r)
 {
-    size_t left =
-        r->fields_left > RPC_TURN_FIELD_BYTES_LEAST ? r->fields_left : RPC_TURN_FIELD_BYTES_LEAST;
+    const struct turn_work *t = &r->turn;
+    size_t left = r->fields_left > t->conn_fields_least ? r->fields_left : t->conn_fields_least;
 
-    return left < RPC_TURN_CONN_FIELD_BYTES ? left : RPC_TURN_CONN_FIELD_BYTES;
+    return left < t->conn_fields_most ? left : t->conn_fields_most;
 }
 
 static void session_data(struct rpc_conn *c, struct bytes data)

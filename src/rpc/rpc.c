@@ -91,6 +91,14 @@ void rpc_flush_again(struct rpc_conn *c)
     rpc_next_turn(r);
 }
 
+/* As much as a turn may do is to be had again. */
+static void begin_work(struct rpc *r)
+{
+    r->fields_left = r->turn.fields;
+    r->unpacking_left = r->turn.unpacked;
+    r->reading_left = r->turn.read;
+}
+
 static void fill_in_defaults(struct rpc_options *o)
 {
     if (o->message_bytes_max == 0)
@@ -131,9 +139,12 @@ struct rpc *rpc_open(const struct rpc_options *options)
     list_init(&r->behind);
     list_init(&r->packed);
     list_init(&r->reading);
-    r->reading_left = GATEWAY_TURN_BYTES;
-    r->unpacking_left = RPC_TURN_UNPACKED_BYTES;
-    r->fields_left = RPC_TURN_FIELD_BYTES;
+    r->turn = (struct turn_work){.fields = RPC_TURN_FIELD_BYTES,
+                                 .conn_fields_most = RPC_TURN_CONN_FIELD_BYTES,
+                                 .conn_fields_least = RPC_TURN_FIELD_BYTES_LEAST,
+                                 .unpacked = RPC_TURN_UNPACKED_BYTES,
+                                 .read = GATEWAY_TURN_BYTES};
+    begin_work(r);
     list_init(&r->ready);
     list_init(&r->probing);
     list_init(&r->flowing);
@@ -381,9 +392,7 @@ void rpc_flush(struct rpc *r)
         rpc_call_reply(r, &v);
     r->bulk_left = RPC_FLUSH_BULK_BYTES;
     r->extra_left = RPC_FLUSH_EXTRA_BYTES;
-    r->fields_left = RPC_TURN_FIELD_BYTES;
-    r->unpacking_left = RPC_TURN_UNPACKED_BYTES;
-    r->reading_left = GATEWAY_TURN_BYTES;
+    begin_work(r);
     for (unsigned i = 0; i < RPC_FLUSH_CONNS_MAX && !list_empty(&r->dirty); i++)
         rpc_conn_flush(container_of(list_pop_front(&r->dirty), struct rpc_conn, dirty_link));
     if (!list_empty(&r->dirty))

@@ -10,7 +10,9 @@
  *            preface, with a proper request in place of every HEADERS frame of an even length, so
  *            that the fuzzer gets past HPACK to what calls do
  *
- * Its next bits say how late values pass the line, and whether the connection is by TLS.
+ * Its next bits say how late values pass the line, whether the connection is by TLS, and whether a
+ * turn does as little as it can of what it has to share out. Of frames, DATA with bit 6 of its
+ * flags is a message, packed; and HEADERS with it say that there are such.
  */
 #include "base/assert.h"
 #include "io/fake_world.h"
@@ -33,6 +35,8 @@ static const struct rpc_method methods[] = {
 static const char response[] = "\x18\x01\x18\x01\x18\x01\x18\x01\x18\x01";
 
 enum { STEPS_MAX = 2000, PIECE_BYTES = 700 };
+
+enum { PACKED = 1 << 6 };
 
 enum { CALLS_SEEN_MAX = 4096 };
 
@@ -255,6 +259,22 @@ static void put_frame(struct buf *out, const uint8_t *head, struct bytes payload
     buf_append(out, payload);
 }
 
+static void put_packed(struct buf *out, const uint8_t *head, struct bytes message)
+{
+    static struct gzip *g;
+    struct buf packed = {0}, framed = {0};
+
+    if (!g)
+        g = gzip_new();
+    gzip_pack(g, message, &packed);
+    assert(packed.len < 256);
+    buf_append(&framed, bytes_of((const uint8_t[]){1, 0, 0, 0, (uint8_t)packed.len}, 5));
+    buf_append(&framed, buf_bytes(&packed));
+    put_frame(out, head, buf_bytes(&framed));
+    buf_free(&packed);
+    buf_free(&framed);
+}
+
 static void put_headers(struct buf *out, const uint8_t *head, struct bytes block)
 {
     put_frame(out, (const uint8_t[]){1, (uint8_t)(4 | (head[1] & 1)), head[2] | 1}, block);
@@ -277,12 +297,15 @@ static void put_request(struct buf *out, const uint8_t *head)
 {
     static const char fields[] = "\x83\x86\x04\x04/s/?\x01\x01"
                                  "a\x0f\x10\x10"
-                                 "application/grpc";
+                                 "application/grpc"
+                                 "\0\15grpc-encoding\4gzip";
+    enum { GZIP_BYTES = 20 };
     uint8_t block[sizeof(fields)];
+    size_t len = sizeof(fields) - 1 - (head[1] & PACKED ? 0 : GZIP_BYTES);
 
     memcpy(block, fields, sizeof(fields));
     *(uint8_t *)memchr(block, '?', sizeof(block)) = (uint8_t)"ucdb"[head[3] / 2 % 4];
-    put_headers(out, head, bytes_of(block, sizeof(fields) - 1));
+    put_headers(out, head, bytes_of(block, len));
 }
 
 static void put_frames(struct bytes in, struct buf *out)
@@ -298,6 +321,8 @@ static void put_frames(struct bytes in, struct buf *out)
             else
                 put_request(out, in.at);
             len = 0;
+        } else if (in.at[0] % 12 == 0 && (in.at[1] & PACKED) && len < 200) {
+            put_packed(out, in.at, bytes_of(in.at + 4, len));
         } else {
             put_frame(out, in.at, bytes_of(in.at + 4, len));
         }
@@ -363,6 +388,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         in = buf_bytes(&frames);
     }
     stage_open(&s, data[0] / 2 % 4, data[0] / 8 % 2);
+    if (data[0] / 16 % 2)
+        s.rpc->turn = (struct turn_work){1, 1, 1, 1, 1};
     send_pieces(&s, in);
     for (unsigned i = 0; i < STEPS_MAX && !s.closed && i < 20 + size; i++)
         step(&s);

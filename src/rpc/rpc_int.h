@@ -53,6 +53,11 @@ enum {
     PENDING_ALL = 0xff,
 };
 
+/* What a turn does at most: the bounds in limits.h. Tests set less, to see it stop everywhere. */
+struct turn_work {
+    size_t fields, conn_fields_most, conn_fields_least, unpacked, read;
+};
+
 /* Where connections come in. */
 struct door {
     struct rpc *rpc;
@@ -83,18 +88,19 @@ struct rpc {
     struct call *unpacking;   /* whose message is under way; or NULL */
     struct buf unpacked_part; /* of it */
     size_t unpacked;          /* bytes that messages have become or may become: all calls */
-    size_t unpacking_left;    /* of this turn's RPC_TURN_UNPACKED_BYTES */
+    size_t unpacking_left;    /* of this turn's work */
     struct buf scratch;
     struct message_pool spares;
 
     struct list conns;
-    struct list dirty;   /* conns with something to flush */
-    struct list again;   /* conns to be made so in the next turn */
+    struct list dirty; /* conns with something to flush */
+    struct list again; /* conns to be made so in the next turn */
+    struct turn_work turn;
     struct list behind;  /* conns that go on reading in the next turn */
-    size_t fields_left;  /* of this turn's RPC_TURN_FIELD_BYTES */
+    size_t fields_left;  /* of this turn's work */
     size_t kept;         /* bytes of header fields, of all calls */
     struct list reading; /* calls with a long text of JSON, which is read in parts */
-    size_t reading_left; /* of this turn's GATEWAY_TURN_BYTES */
+    size_t reading_left; /* of this turn's work */
     size_t bulk_left;    /* of this turn's RPC_FLUSH_BULK_BYTES */
     size_t extra_left;   /* and RPC_FLUSH_EXTRA_BYTES */
     size_t conn_count;

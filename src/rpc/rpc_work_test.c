@@ -63,6 +63,19 @@ static void check_dismissed(const struct raw *raw, const char *why)
     CHECK_BYTES(bytes_of(p.at + 8, p.len - 8), bytes_of_str(why));
 }
 
+/* What a long message is packed to that is always the same, and a status for Fail. */
+static void pack_long(size_t count, struct buf *packed)
+{
+    struct gzip *g = gzip_new();
+    struct buf plain = {0};
+
+    memset(buf_extend(&plain, count), 'z', count);
+    memcpy(plain.at, "5 ", 2);
+    gzip_pack(g, buf_bytes(&plain), packed);
+    gzip_free(g);
+    buf_free(&plain);
+}
+
 /* --- header blocks --- */
 
 static void put_request_fields(struct buf *block)
@@ -208,6 +221,67 @@ TEST(a_turn_looks_at_so_many_fields_whatever_the_number_of_connections)
         raw_close(&r, &raws[i]);
     buf_free(&out);
     rpc_rig_close(&r);
+}
+
+/* One field, one step of unpacking in a turn: what comes of the bytes is the same. */
+static void got_by_turns_of(const struct turn_work *turn, struct bytes sent, struct buf *got)
+{
+    struct rpc_rig r;
+    struct raw raw = {0};
+    rpc_rig_open(&r, NULL);
+    if (turn)
+        r.rpc->turn = *turn;
+    raw_connect(&r, &raw);
+
+    raw_send(&raw, sent);
+    rpc_rig_for_ms(&r, 1000);
+
+    for (uint32_t stream = 1; stream < 16; stream += 2) {
+        buf_printf(got, "%u\n", stream);
+        fields_found(buf_bytes(&raw.got), stream, got);
+    }
+    raw_close(&r, &raw);
+    rpc_rig_close(&r);
+}
+
+TEST(however_little_a_turn_looks_at_the_answers_are_the_same)
+{
+    struct buf out = {0}, block = {0}, filler = {0}, message = {0}, packed = {0};
+    struct buf at_once = {0}, by_turns = {0};
+    put_request_fields(&block);
+    field_put(&block, "grpc-encoding", "gzip");
+    memset(buf_extend(&filler, 500), 'f', 500);
+    for (unsigned i = 0; i < 60; i++)
+        field_put(&block, "x", buf_str(&filler)); /* in two frames */
+    pack_long(100000, &packed);
+    message_put(&message, buf_bytes(&packed));
+    message.at[0] = 1;
+
+    frame_preface(&out);
+    frame_put_block(&out, 0, 1, buf_bytes(&block));
+    frame_put(&out, DATA, 1, 1, buf_bytes(&message));
+    frame_put_block(&out, 1, 3, buf_bytes(&block)); /* no message */
+    frame_put_block(&out, 0, 5, buf_bytes(&block));
+    frame_put(&out, DATA, 0, 5, buf_bytes(&message));
+    frame_put_block(&out, 1, 5, BYTES("\0\7trailer\1x")); /* trailers */
+    buf_clear(&block);
+    field_put(&block, ":method", "GET");
+    frame_put_block(&out, 1, 7, buf_bytes(&block)); /* malformed */
+    frame_request(&out, 9, "/test.Echo/Fail", false, bytes_of(NULL, 0));
+    frame_put(&out, DATA, 1, 9, BYTES("\0\0\0\0\5 7 no"));
+    frame_request(&out, 11, "/nowhere", true, bytes_of(NULL, 0));
+    got_by_turns_of(NULL, buf_bytes(&out), &at_once);
+    got_by_turns_of(&(struct turn_work){1, 1, 1, 1, 1}, buf_bytes(&out), &by_turns);
+
+    CHECK(strstr(buf_str(&at_once), "1\n:status: 200\n"));
+    CHECK_STR(buf_str(&by_turns), buf_str(&at_once));
+    buf_free(&out);
+    buf_free(&block);
+    buf_free(&filler);
+    buf_free(&message);
+    buf_free(&packed);
+    buf_free(&at_once);
+    buf_free(&by_turns);
 }
 
 TEST(a_client_may_leave_while_its_fields_wait_for_the_next_turn)
@@ -407,19 +481,6 @@ TEST(new_sizes_of_windows_count_by_the_streams_they_are_for)
 }
 
 /* --- packed messages --- */
-
-/* What a long message is packed to that is always the same, and a status for Fail. */
-static void pack_long(size_t count, struct buf *packed)
-{
-    struct gzip *g = gzip_new();
-    struct buf plain = {0};
-
-    memset(buf_extend(&plain, count), 'z', count);
-    memcpy(plain.at, "5 ", 2);
-    gzip_pack(g, buf_bytes(&plain), packed);
-    gzip_free(g);
-    buf_free(&plain);
-}
 
 /* So many calls, each with one packed message. */
 static void put_packed_calls(struct buf *out, unsigned calls, const char *path, struct bytes packed)

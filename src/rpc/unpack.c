@@ -106,6 +106,7 @@ static bool go_on(struct rpc *r)
     struct call *c = r->unpacking;
     enum err e;
 
+    assert(c);
     r->unpacked_bytes -= r->unpacked_part.len;
     bool is_done = gzip_go_on(rpc_gzip(r), &r->unpacking_left, &r->unpacked_part, &e);
     r->unpacked_bytes += r->unpacked_part.len;
