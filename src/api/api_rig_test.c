@@ -123,6 +123,7 @@ void api_rig_close(struct api_rig *k)
 void api_rig_crash(struct api_rig *k)
 {
     client_close(k->client);
+    fake_wire_crash(fake_world_io(k->world)->net);
     rpc_abandon(k->rpc);
     api_abandon(k->api);
     rpc_line_close(k->line);

@@ -648,7 +648,8 @@ TEST(an_abandoned_server_leaves_packed_messages_alone)
     while (!r.rpc->unpacking)
         CHECK(rpc_rig_step(&r));
 
-    inbox_init(r.io->inbox, NULL, NULL); /* a crash */
+    fake_wire_crash(r.io->net); /* a crash */
+    inbox_init(r.io->inbox, NULL, NULL);
     rpc_abandon(r.rpc);
 
     CHECK(inbox_is_empty(r.io->inbox));

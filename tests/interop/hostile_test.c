@@ -5,6 +5,7 @@
  * rpc has the same in the small (rpc_hostile_test.c), on fakes and with exact expectations; here it
  * is real sockets, the kernel's buffers and numbers.
  */
+#include "base/gzip.h"
 #include "base/mem.h"
 #include "base/rng.h"
 #include "base/sanitized.h"
@@ -12,7 +13,6 @@
 #include "interop/caller_test.h"
 #include "interop/raw_http_test.h"
 #include "io/clock.h"
-#include "rpc/gzip.h"
 #include "rpc/rpc_rig_test.h"
 
 #include <arpa/inet.h>
