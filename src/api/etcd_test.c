@@ -454,7 +454,7 @@ TEST(real_etcd_cuts_a_range_stream_where_we_do)
     }
 
     struct pb_range_request r = {.key = BYTES("k"), .range_end = BYTES("l")};
-    for (r.limit = 0; r.limit < 75; r.limit++)
+    for (r.limit = -2; r.limit < 75; r.limit++)
         compare(&p, "/etcdserverpb.KV/RangeStream", &pb_range_request_schema, &r,
                 &pb_range_stream_response_schema);
     r = (struct pb_range_request){.key = BYTES("k"), .range_end = BYTES("l"), .count_only = true};

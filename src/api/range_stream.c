@@ -4,7 +4,8 @@
  * It is measured like any other; then each message is a run of key values, and the last of them
  * also has header, count and more. How many keys go into one follows etcd: ten at first, twice as
  * many while messages stay below half of the size aimed at, half as many when they are over twice
- * of it. But no message here grows beyond what a slice may cost or a call may queue.
+ * of it. But no message here grows beyond what a slice may cost or a call may queue. A negative
+ * limit is answered by a single message, as by etcd.
  */
 #include "api/api_int.h"
 #include "pb/wire.h"
@@ -172,12 +173,45 @@ static void sent(struct call *c, size_t bytes)
         api_call_step_later(c, send_step);
 }
 
+/* RangeStreamResponse{RangeResponse{header, kvs, more, count}}, as long as it is. */
+static void send_whole(struct call *c)
+{
+    struct reply reply = {0};
+    struct header_text text;
+    uint8_t front[1 + 10], *end = front + sizeof(front);
+
+    reply_move(&c->read.reply, &reply);
+    reply_add_front(&reply, api_header_encode(api_of(c), c->read.revision, &text));
+    uint8_t *at = pb_put_varint(end, reply_total(&reply));
+    *--at = PB_TAG_BYTES(1);
+    reply_add_front(&reply, bytes_of(at, (size_t)(end - at)));
+    uint64_t total = reply_total(&reply);
+    if (total > API_REPLY_BYTES_MAX) {
+        reply_free(&reply);
+        api_call_finish_too_large(c, total);
+        return;
+    }
+    api_body_send_reply(c, &reply);
+    api_call_finish(c, RESULT_OK);
+}
+
+/* etcd asks its store for chunks of the smaller of ten keys and the limit; to the store a negative
+ * limit is none, so the first chunk is everything. */
+static bool is_whole(const struct call *c)
+{
+    return c->chunks.request.limit < 0;
+}
+
 static bool measure_step(struct call *c, unsigned steps)
 {
     if (!apply_read_some(&c->read, steps))
         return false;
     if (c->read.result != RESULT_OK) {
         api_call_finish(c, c->read.result);
+        return true;
+    }
+    if (is_whole(c)) {
+        send_whole(c);
         return true;
     }
     c->chunks.scan = c->read.scan;
@@ -197,7 +231,7 @@ static void begin(struct call *c)
         return;
     }
     c->read.range = &c->chunks.request;
-    c->read.keep_open = true;
+    c->read.keep_open = !is_whole(c);
     api_call_begin_read(c);
     api_call_step_later(c, measure_step);
 }

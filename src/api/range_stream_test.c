@@ -126,6 +126,39 @@ TEST(a_range_stream_takes_a_ranges_options)
     api_rig_close(&k);
 }
 
+/* etcd's store takes a negative limit for none, and the first chunk is everything. */
+TEST(a_range_stream_with_a_negative_limit_is_one_message)
+{
+    struct api_rig k;
+    struct arena arena = {0};
+    struct pb_range_request r = {.key = BYTES("k"), .range_end = BYTES("l"), .limit = -1};
+    struct pb_range_response last;
+    api_rig_open(&k);
+
+    stream(&k, &r, &arena, "0 ");
+    put_keys(&k, 100, 5);
+    last = stream(&k, &r, &arena, "100 ");
+    CHECK_EQ(last.count, 100);
+    CHECK(!last.more);
+    CHECK_EQ(last.header->revision, 101);
+    r.limit = INT64_MIN;
+    r.revision = 61;
+    last = stream(&k, &r, &arena, "60 ");
+    CHECK_EQ(last.count, 60);
+    CHECK_EQ(last.header->revision, 101);
+    for (unsigned i = 0; i < 20; i++)
+        put_key(&k, i, 100000); /* more than a stream may have queued, or a slice may read */
+    r.revision = 0;
+    last = stream(&k, &r, &arena, "100 ");
+    CHECK_EQ(last.count, 100);
+    r.count_only = true;
+    last = stream(&k, &r, &arena, "0 ");
+    CHECK_EQ(last.count, 100);
+
+    arena_free(&arena);
+    api_rig_close(&k);
+}
+
 /* ---- In another order ---- */
 
 enum { SORTED_KEYS = 1500 };
