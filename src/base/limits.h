@@ -263,9 +263,12 @@ enum {
 /* --- watch --------------------------------------------------------------------------------- */
 
 enum {
-    WATCH_WATCHER_BYTES = 200,        /* at most, with its key if that has up to 32 bytes */
-    WATCH_BATCH_BYTES = 64 * KIB,     /* of encoded events that are held as one blob */
-    WATCH_CATCH_UP_REVISIONS = 1000,  /* in one message to a lagging watcher, */
+    WATCH_WATCHER_BYTES = 200,      /* at most, with its key if that has up to 32 bytes */
+    WATCH_LONG_KEY_BYTES = 1 * KIB, /* longer ones, with their range's end, are counted: */
+    WATCH_STREAM_LONG_KEYS_BYTES_MAX = 16 * MIB, /* of the watchers of a stream, */
+    WATCH_LONG_KEYS_BYTES_MAX = 64 * MIB,        /* and of all */
+    WATCH_BATCH_BYTES = 64 * KIB,                /* of encoded events that are held as one blob */
+    WATCH_CATCH_UP_REVISIONS = 1000,             /* in one message to a lagging watcher, */
     WATCH_CATCH_UP_BYTES = 8 * KIB,   /* with so much of several revisions: it may not read them */
     WATCH_CHUNK_BYTES_MAX = 4 * MIB,  /* held by one chunk: events, and notes of who gets which */
     WATCH_CHUNK_CHANGES_MAX = 2048,   /* looked at before the next group has its turn */
@@ -746,6 +749,10 @@ static_assert(MVCC_WARMUP_BYTES + MVCC_WARM_VALUE_BYTES_MAX <= MVCC_WARM_BYTES_M
               "what workers have read last is kept until it is used");
 static_assert(WATCH_BATCH_BYTES <= WATCH_CHUNK_BYTES_MAX, "a chunk holds a batch");
 static_assert(WATCH_SPARE_BYTES_MAX <= WATCH_CHUNK_BYTES_MAX, "what is kept is part of one");
+static_assert((int)WATCH_STREAM_LONG_KEYS_BYTES_MAX >= (int)RPC_MESSAGE_BYTES_DEFAULT,
+              "the longest key of a usual request can be watched");
+static_assert(WATCH_STREAM_LONG_KEYS_BYTES_MAX <= WATCH_LONG_KEYS_BYTES_MAX / 4,
+              "and a few streams leave some for others");
 static_assert(WATCH_GATHER_MS + WATCH_PROMPT_MS < WATCH_FLOOR_MS, "a grace has time to be used");
 static_assert(WATCH_PROGRESS_MIN_MS <= WATCH_PROGRESS_INTERVAL_MS,
               "progress rounds do not pile up");

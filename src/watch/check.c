@@ -219,24 +219,27 @@ static void check_gathers(const struct chunk *b)
 void watch_check(const struct watch *hub)
 {
     struct tally all = {0};
-    size_t streams = 0;
+    size_t streams = 0, long_key_bytes = 0;
 
     LIST_FOREACH (link, &hub->streams) {
         const struct watch_stream *s = container_of(link, struct watch_stream, link);
         assert(!s->closed);
         check_stream(s, &all);
+        long_key_bytes += s->long_key_bytes;
         streams++;
     }
     LIST_FOREACH (link, &hub->closed) {
         const struct watch_stream *s = container_of(link, struct watch_stream, link);
         assert(s->closed);
         check_stream(s, &all);
+        long_key_bytes += s->long_key_bytes;
     }
     assert(streams == hub->stream_count);
     assert(all.ahead == hub->ahead.count);
     assert(all.count == hub->watcher_count);
     assert(all.ended == hub->ended_count);
     assert(all.events == hub->events_queued);
+    assert(long_key_bytes == hub->long_key_bytes);
     size_t members = check_groups(hub, &all);
     assert(all.member == members);
     check_floor(hub, &all);

@@ -93,8 +93,9 @@ size_t watch_stream_credit(const struct watch_stream *s);
 
 /*
  * The outcome is a message: created, or created and canceled with id -1. An empty key stands for
- * the smallest, the range_end "\0" for no end. `refusal` is NULL, or why api denies it (copied):
- * then it is answered so and nothing is watched.
+ * the smallest, the range_end "\0" for no end. Keys of more than WATCH_LONG_KEY_BYTES are refused
+ * where a stream has, or all have, too many bytes of those already. `refusal` is NULL, or why api
+ * denies it (copied): then it is answered so and nothing is watched.
  */
 void watch_create(struct watch_stream *s, const struct pb_watch_create_request *request,
                   const char *refusal, uint64_t now_ms);

@@ -281,7 +281,8 @@ struct watch_stream {
 
     uint64_t opened_ms, interval_ms;
     size_t progress_count;
-    struct heap_node due; /* on the hub's due while progress_count > 0 */
+    size_t long_key_bytes; /* of its watchers' long keys */
+    struct heap_node due;  /* on the hub's due while progress_count > 0 */
     uint64_t due_ms;
     struct list ticking; /* on the hub's ticking while its progress messages are being made */
     int64_t tick_id;     /* the next to look at */
@@ -417,6 +418,7 @@ struct watch {
     uint64_t seed;
     struct rng rng;
     size_t bytes;
+    size_t long_key_bytes; /* of all streams */
     size_t longs;
     size_t stream_count;                  /* open ones */
     size_t watcher_count, ended_count;    /* closed streams' too, until they are reaped */

@@ -602,3 +602,91 @@ TEST(telling_that_more_was_sent_than_was_taken_is_a_bug)
     watch_stream_close(s);
     watch_rig_free(&r);
 }
+
+/* --- long keys --- */
+
+/* The nth of them, so long, and a range from there on for so many bytes more. */
+static void create_long(struct watch_rig *r, struct watch_stream *s, unsigned nth, size_t key_bytes,
+                        size_t end_bytes)
+{
+    struct buf key = {0}, end = {0};
+
+    buf_printf(&key, "%06u", nth);
+    memset(buf_extend(&key, key_bytes - key.len), 'k', key_bytes - key.len);
+    if (end_bytes > 0)
+        memset(buf_extend(&end, end_bytes), 'x', end_bytes);
+    watch_rig_create(
+        r, s,
+        &(struct pb_watch_create_request){.key = buf_bytes(&key), .range_end = buf_bytes(&end)});
+    buf_free(&key);
+    buf_free(&end);
+}
+
+static const char refused_for_keys[] = "too many bytes in long keys of watchers";
+
+static bool is_refused(struct watch_rig *r)
+{
+    const char *line = watch_rig_next(r);
+
+    CHECK(line[0]);
+    return strstr(line, refused_for_keys) != NULL;
+}
+
+TEST(a_stream_has_a_bounded_number_of_bytes_in_long_keys)
+{
+    enum { FIT = WATCH_STREAM_LONG_KEYS_BYTES_MAX / (2 * MIB) };
+    struct watch_rig r;
+    watch_rig_init(&r, NULL);
+    struct watch_stream *s = watch_rig_stream(&r, 1 * MIB);
+
+    for (unsigned i = 0; i < FIT; i++) {
+        create_long(&r, s, i, i % 2 ? 2 * MIB : MIB, i % 2 ? 0 : MIB);
+        CHECK(!is_refused(&r));
+    }
+    CHECK(watch_status(r.w).bytes < WATCH_STREAM_LONG_KEYS_BYTES_MAX + 64 * KIB);
+    create_long(&r, s, 99, WATCH_LONG_KEY_BYTES + 1, 0);
+    CHECK(is_refused(&r));
+    create_long(&r, s, 99, WATCH_LONG_KEY_BYTES, 0); /* of which there may be any number */
+    CHECK(!is_refused(&r));
+    watch_cancel(s, 0);
+    watch_rig_next(&r);
+    create_long(&r, s, 99, 2 * MIB, 0);
+    CHECK(!is_refused(&r));
+    watch_rig_put(&r, "000001", "and the others go on");
+
+    watch_stream_close(s);
+    watch_rig_settle(&r, MVCC_SLICE_STEPS);
+    CHECK(watch_status(r.w).bytes < 64 * KIB);
+    watch_rig_free(&r);
+}
+
+TEST(all_streams_together_have_a_bounded_number_of_bytes_in_long_keys)
+{
+    enum {
+        STREAMS = WATCH_LONG_KEYS_BYTES_MAX / WATCH_STREAM_LONG_KEYS_BYTES_MAX,
+        EACH = WATCH_STREAM_LONG_KEYS_BYTES_MAX / (2 * MIB),
+    };
+    struct watch_rig r;
+    watch_rig_init(&r, NULL);
+    struct watch_stream *streams[STREAMS + 1];
+    for (unsigned i = 0; i <= STREAMS; i++)
+        streams[i] = watch_rig_stream(&r, 1 * MIB);
+
+    for (unsigned i = 0; i < STREAMS * EACH; i++) {
+        create_long(&r, streams[i / EACH], i, 2 * MIB, 0);
+        CHECK(!is_refused(&r));
+    }
+    create_long(&r, streams[STREAMS], 0, 2 * MIB, 0);
+    CHECK(is_refused(&r));
+    create_long(&r, streams[STREAMS], 0, WATCH_LONG_KEY_BYTES, 0);
+    CHECK(!is_refused(&r));
+    watch_stream_close(streams[0]);
+    watch_rig_settle(&r, MVCC_SLICE_STEPS);
+    create_long(&r, streams[STREAMS], 0, 2 * MIB, 0);
+    CHECK(!is_refused(&r));
+
+    for (unsigned i = 1; i <= STREAMS; i++)
+        watch_stream_close(streams[i]);
+    watch_rig_settle(&r, MVCC_SLICE_STEPS);
+    watch_rig_free(&r);
+}

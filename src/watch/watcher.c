@@ -5,6 +5,7 @@
 
 static const char too_old[] = "etcdserver: mvcc: required revision has been compacted";
 static const char empty_range[] = "mvcc: watcher range is empty";
+static const char keys_too_long[] = "etcdserver: too many bytes in long keys of watchers";
 static const char duplicate_id[] = "mvcc: duplicate watch ID provided on the WatchStream";
 
 /* --- orders --- */
@@ -132,11 +133,52 @@ void watcher_await(struct watcher *w, int64_t next)
     w->stream->ahead_count++;
 }
 
+/*
+ * A watcher keeps its key and range_end. As a request may have two megabytes of them, and packed
+ * they are two kilobytes, those that are long are counted. Keys of usual lengths are not: somebody
+ * may have a hundred thousand watchers of those.
+ */
+
+static size_t long_key_bytes(size_t from_len, size_t to_len)
+{
+    return from_len + to_len > WATCH_LONG_KEY_BYTES ? from_len + to_len : 0;
+}
+
+static bool has_space_for_keys(const struct watch_stream *s, size_t bytes)
+{
+    return s->long_key_bytes + bytes <= WATCH_STREAM_LONG_KEYS_BYTES_MAX &&
+           s->hub->long_key_bytes + bytes <= WATCH_LONG_KEYS_BYTES_MAX;
+}
+
+static void count_keys(struct watcher *w)
+{
+    size_t bytes = long_key_bytes(w->interest->from_len, w->interest->to_len);
+
+    w->stream->long_key_bytes += bytes;
+    w->stream->hub->long_key_bytes += bytes;
+}
+
+static void give_up_interest(struct watcher *w)
+{
+    struct watch_stream *s = w->stream;
+
+    if (!w->interest)
+        return;
+    size_t bytes = long_key_bytes(w->interest->from_len, w->interest->to_len);
+    assert(s->long_key_bytes >= bytes);
+    assert(s->hub->long_key_bytes >= bytes);
+    s->long_key_bytes -= bytes;
+    s->hub->long_key_bytes -= bytes;
+    interest_free(s->hub, w->interest);
+    w->interest = NULL;
+}
+
+/* --- ends --- */
+
 void watcher_end(struct watcher *w)
 {
     leave(w);
-    interest_free(w->stream->hub, w->interest);
-    w->interest = NULL;
+    give_up_interest(w);
     w->place = WATCHER_ENDED;
     w->stream->ended_count++;
     w->stream->hub->ended_count++;
@@ -149,7 +191,7 @@ void watcher_free(struct watcher *w)
     if (w->place == WATCHER_MEMBER && w->next == s->early_revision && s->early_count > 0)
         s->early_count--;
     leave(w);
-    interest_free(s->hub, w->interest);
+    give_up_interest(w);
     treap_remove(&watcher_order, &s->ids, &w->by_id);
     s->count--;
     s->hub->watcher_count--;
@@ -247,6 +289,7 @@ static struct watcher *add(struct watch_stream *s, int64_t id, struct interest *
     w->stream = s;
     w->id = id;
     w->interest = interest;
+    count_keys(w);
     w->fragment = request->fragment;
     w->progress = request->progress_notify;
     treap_insert(&watcher_order, &s->ids, &w->by_id);
@@ -270,6 +313,10 @@ void watch_create(struct watch_stream *s, const struct pb_watch_create_request *
     }
     if (refusal) {
         refuse(s, refusal);
+        return;
+    }
+    if (!has_space_for_keys(s, long_key_bytes(request->key.len, request->range_end.len))) {
+        refuse(s, keys_too_long);
         return;
     }
     if (!interest_of(s->hub, request, &interest)) {
