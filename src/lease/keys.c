@@ -60,12 +60,14 @@ static void tree_add(struct key_tree *tree, struct leased_key *k)
 {
     treap_insert(&order, &tree->root, &k->node);
     tree->count++;
+    tree->bytes += k->link.spare;
 }
 
 static void tree_remove(struct key_tree *tree, struct leased_key *k)
 {
     treap_remove(&order, &tree->root, &k->node);
     tree->count--;
+    tree->bytes -= k->link.spare;
 }
 
 /* --- all of them --- */
@@ -215,8 +217,10 @@ void keys_check(const struct table *t, uint64_t seed, const struct lease *lease,
                 const struct key_tree *tree)
 {
     size_t found = 0;
+    uint64_t bytes = 0;
 
     for (const struct leased_key *k = keys_first(tree); k; found++) {
+        bytes += k->link.spare;
         const struct leased_key *next = keys_after(tree, leased_key_bytes(k));
         assert(k->lease == lease);
         assert(keys_find(t, seed, leased_key_bytes(k)) == k);
@@ -226,4 +230,5 @@ void keys_check(const struct table *t, uint64_t seed, const struct lease *lease,
         k = next;
     }
     assert(found == tree->count);
+    assert(bytes == tree->bytes);
 }

@@ -36,6 +36,7 @@ struct leased_key {
 struct key_tree {
     struct treap_node *root;
     size_t count;
+    uint64_t bytes; /* of all keys */
 };
 
 /* The last large delete. Four billion of them, of a thousand keys or more, have no store. */

@@ -304,6 +304,7 @@ bool lease_look(const struct lease_set *s, int64_t id, uint64_t now_ms, struct l
                                .granted_ttl = l->ttl,
                                .remaining = l->ttl,
                                .key_count = l->keys.count,
+                               .key_bytes = l->keys.bytes,
                                .expired = l->revoking};
     if (s->primary) {
         int64_t left_ms = (int64_t)(lease_expires_ms(s, l) - now_ms);

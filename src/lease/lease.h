@@ -148,7 +148,8 @@ struct lease_info {
     int64_t remaining; /* seconds, cut towards 0, negative when overdue; granted_ttl when we do not
                           lead */
     size_t key_count;
-    bool expired; /* its time is up, or its revoke has begun */
+    uint64_t key_bytes; /* of all of them */
+    bool expired;       /* its time is up, or its revoke has begun */
 };
 bool lease_look(const struct lease_set *s, int64_t id, uint64_t now_ms, struct lease_info *out);
 int64_t lease_of_key(const struct lease_set *s, struct bytes key); /* 0: none */

@@ -253,6 +253,9 @@ struct mvcc_scan {
  * below, and has been since. */
 void mvcc_scan_open(struct mvcc *m, struct mvcc_scan *s);
 
+/* What a scan for this question will remember of its keys, at most; 0: it walks in key order. */
+uint64_t mvcc_scan_bytes_max(struct mvcc *m, const struct mvcc_question *q);
+
 /* True when it is done. Keys cost a step, alive or not; sorted by value, large ones more. */
 bool mvcc_scan_measure(struct mvcc_scan *s, unsigned steps);
 

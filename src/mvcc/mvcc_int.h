@@ -299,6 +299,9 @@ struct scan_ref {
 struct scan_refs *scan_refs_new(const struct mvcc_question *q);
 void scan_refs_free(struct scan_refs *r); /* NULL is fine */
 
+/* What they take for so many keys, at most: while runs are merged there are two tables. */
+uint64_t scan_refs_bytes_max(const struct mvcc_question *q, uint64_t keys);
+
 /* Notes a key. The view is used only to sort by value, and only that costs steps. False: damage. */
 bool scan_refs_add(struct mvcc *m, struct scan_refs *r, struct backend_view *v,
                    const struct keyindex_found *found, unsigned *steps);

@@ -200,6 +200,23 @@ void mvcc_scan_open(struct mvcc *m, struct mvcc_scan *s)
         s->refs = scan_refs_new(&s->question);
 }
 
+/* Of an older state nobody knows how many keys were alive, but no more than there are, dead ones
+ * too. */
+uint64_t mvcc_scan_bytes_max(struct mvcc *m, const struct mvcc_question *q)
+{
+    struct key_range range = key_range(q->key, q->end);
+
+    if (!is_sorted(q))
+        return 0;
+    if (is_single(q))
+        return 0;
+    uint64_t keys = q->at.main < m->revision ? keyindex_size(m->index)
+                                             : (uint64_t)keyindex_count(m->index, &range, true);
+    if (limit_ends_walk(q) && (uint64_t)q->limit < keys)
+        keys = (uint64_t)q->limit + 1;
+    return scan_refs_bytes_max(q, keys);
+}
+
 void mvcc_scan_close(struct mvcc_scan *s)
 {
     if (!s->is_open)

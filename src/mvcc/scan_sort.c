@@ -114,6 +114,18 @@ void scan_refs_free(struct scan_refs *r)
     mem_free(r);
 }
 
+static bool trims(const struct mvcc_question *q)
+{
+    return q->limit > 0 && q->limit <= LIMIT_SMALL && q->sort_target != PB_SORT_BY_VALUE;
+}
+
+uint64_t scan_refs_bytes_max(const struct mvcc_question *q, uint64_t keys)
+{
+    uint64_t most = trims(q) && keys > TRIM_REFS ? TRIM_REFS : keys;
+
+    return sizeof(struct scan_refs) + 2 * (most + BLOCK_REFS) * sizeof(struct scan_ref);
+}
+
 bool scan_refs_by_value(const struct scan_refs *r)
 {
     return r->target == PB_SORT_BY_VALUE;
