@@ -140,6 +140,10 @@ static void follow(struct api *a, struct api_slot *slot, struct rpc_event *e)
     case RPC_WANTED:
         api_body_wanted(a, slot, (size_t)e->bytes);
         return;
+    case RPC_RESERVED:
+        if (c)
+            api_call_reserved(c);
+        return;
     case RPC_GONE:
         if (c && c->is_counted && c->base.method->client_streams && !c->has_heard_end)
             api_count_received(c, 0);
@@ -487,7 +491,9 @@ static void check_call(const struct api *a, const struct call *c)
 
     /* It waits for one thing at a time, so that whatever ends it leaves nothing behind. */
     bool needs = c->need_link.next != &c->need_link;
-    assert(needs + c->base.is_waiting + (c->step != NULL) + (c->ready != NULL) <= 1);
+    assert(needs + c->base.is_waiting + (c->step != NULL) + (c->ready != NULL) +
+               (c->reserved != NULL) <=
+           1);
     assert((c->step || c->ready) == (c->work_link.next != &c->work_link));
     assert(c->is_stream == (c->stream_link.next != &c->stream_link));
 }

@@ -5,6 +5,7 @@
  *     call.c         one call: its checks, its answer, its end
  *     handlers.c     which function does what for which method
  *     body.c         answers that are still in the store
+ *     reserve.c      answers that are large, and what they may take
  *     header.c       the response's header
  *     inner.c        calls that are made from here
  *     kv.c range_stream.c txn_check.c   KV
@@ -180,6 +181,8 @@ struct call {
     struct pb_internal_raft_request *proposal; /* in the arena */
     call_step *step;
     call_ready *ready;
+    void (*reserved)(struct call *c); /* what was waited for to make its reply is there */
+    uint64_t reserved_bytes;
 
     size_t
         raising_bytes; /* held while it raises the alarm that it is refused for; 0: it does not */
@@ -423,6 +426,17 @@ bool api_body_go_on(struct api *a);
 void api_body_drop(struct api_slot *slot);
 /* Gives up replies that have held up a compaction for too long. */
 void api_body_end_pins(struct api *a);
+
+/* --- reserve.c --- */
+
+/* Goes on with `then` when its reply may take so much memory until it is read; at once if that is
+ * no more than its method's. It may be asked for once more, if it has become more. */
+void api_call_reserve(struct call *c, uint64_t bytes, void (*then)(struct call *c));
+void api_call_reserved(struct call *c);
+
+/* What may be held for the reply to one of these, beyond what each of its kind may take. */
+uint64_t api_range_bytes_max(struct api *a, const struct pb_range_request *r);
+uint64_t api_txn_bytes_max(struct api *a, const struct pb_txn_request *txn);
 
 /* --- txn_check.c --- */
 

@@ -5,7 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define METHOD_RULE(id, service, name, in, out, rule) [API_##id] = RULE_##rule,
+#define METHOD_RULE(id, service, name, in, out, rule, reply) [API_##id] = RULE_##rule,
 static const uint8_t rules[API_METHOD_COUNT] = {API_METHOD_LIST(METHOD_RULE)};
 #undef METHOD_RULE
 

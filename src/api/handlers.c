@@ -1,10 +1,19 @@
 #include "api/api_int.h"
 
-#define METHOD_ROW(method, of_service, of_name, in, out, rule)                                     \
+enum {
+    REPLY_NONE = 0,
+    REPLY_USUAL = API_REPLY_USUAL_BYTES,
+    REPLY_MIDDLE = API_REPLY_MIDDLE_BYTES,
+    REPLY_LARGE = API_REPLY_LARGE_BYTES,
+    REPLY_STREAM = RPC_STREAM_CREDIT_BYTES_MIN,
+};
+
+#define METHOD_ROW(method, of_service, of_name, in, out, rule, reply)                              \
     {.service = (of_service),                                                                      \
      .name = (of_name),                                                                            \
      .client_streams = (in),                                                                       \
      .server_streams = (out),                                                                      \
+     .reply_bytes = REPLY_##reply,                                                                 \
      .id = API_##method},
 const struct rpc_method api_methods[] = {API_METHOD_LIST(METHOD_ROW)};
 const size_t api_method_count = ARRAY_LEN(api_methods);

@@ -304,6 +304,9 @@ static void take_reply(struct api *a, struct inner_end *end, const struct rpc_re
     case RPC_REPLY_FINISH:
         finish(end, (enum rpc_code)r->code, buf_bytes(&r->content));
         break;
+    case RPC_REPLY_RESERVE: /* few may be under way, and they are read */
+        tell(a, id, RPC_RESERVED, 0);
+        break;
     case RPC_REPLY_RELEASE:
     case RPC_REPLY_HTTP:
         break; /* a watch says all it has to say with its first message */

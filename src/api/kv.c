@@ -8,15 +8,18 @@ static enum result check_range(struct call *c, const void *request)
     return api_range_check(request);
 }
 
-static void run_range(struct call *c, const void *request)
+static void read_range(struct call *c)
 {
-    const struct pb_range_request *r = request;
-
-    c->read.range = r;
-    if (r->serializable)
+    if (c->read.range->serializable)
         api_call_read(c);
     else
         api_call_read_index(c);
+}
+
+static void run_range(struct call *c, const void *request)
+{
+    c->read.range = request;
+    api_call_reserve(c, api_range_bytes_max(api_of(c), request), read_range);
 }
 
 const struct handler api_kv_range = {
@@ -77,9 +80,9 @@ static enum result check_txn(struct call *c, const void *request)
 }
 
 /* One that only reads has no business in the log. */
-static void run_txn(struct call *c, const void *request)
+static void execute_txn(struct call *c)
 {
-    const struct pb_txn_request *txn = request;
+    const struct pb_txn_request *txn = c->request;
 
     if (!apply_txn_is_read_only(txn)) {
         api_call_propose(c);
@@ -90,6 +93,11 @@ static void run_txn(struct call *c, const void *request)
         api_call_read(c);
     else
         api_call_read_index(c);
+}
+
+static void run_txn(struct call *c, const void *request)
+{
+    api_call_reserve(c, api_txn_bytes_max(api_of(c), request), execute_txn);
 }
 
 const struct handler api_kv_txn = {

@@ -261,6 +261,11 @@ const struct handler api_lease_keep_alive = {
 
 /* --- LeaseTimeToLive --- */
 
+enum {
+    KEY_FRONT_BYTES_MAX = 1 + 5, /* its tag and its length */
+    LEASE_FIELDS_BYTES_MAX = 48, /* id and times */
+};
+
 /* Has somebody changed the users or roles since it was decided? */
 static bool is_outdated(const struct call *c)
 {
@@ -356,7 +361,23 @@ static bool is_amid_entry(const struct call *c)
     return request->keys && apply_is_busy(api_of(c)->o.apply);
 }
 
-/* Time runs only where this member leads. */
+/* A reply with so many keys, each with tag and length. */
+static uint64_t question_bytes(const struct call *c)
+{
+    const struct pb_lease_time_to_live_request *request = c->request;
+    struct lease_info info;
+
+    if (!request->keys ||
+        !lease_look(api_of(c)->o.leases, request->id, api_of(c)->facts->now_ms, &info))
+        return 0;
+    return HEADER_BYTES_MAX + LEASE_FIELDS_BYTES_MAX + info.key_bytes +
+           info.key_count * KEY_FRONT_BYTES_MAX;
+}
+
+static void decide_question(struct call *c);
+
+/* Time runs only where this member leads. And the keys may have become more since it was asked how
+ * much they take. */
 static bool question_is_decided(struct call *c)
 {
     bool runs = lease_is_primary(api_of(c)->o.leases);
@@ -364,11 +385,19 @@ static bool question_is_decided(struct call *c)
     if (runs && is_amid_entry(c))
         return false;
     api_call_stop_working(c);
-    if (runs)
-        answer_question(c);
-    else
+    if (!runs)
         api_call_finish(c, RESULT_LEADER_CHANGED);
+    else if (question_bytes(c) > c->reserved_bytes &&
+             question_bytes(c) > c->base.method->reply_bytes)
+        api_call_reserve(c, question_bytes(c) + question_bytes(c) / 4, decide_question);
+    else
+        answer_question(c);
     return true;
+}
+
+static void decide_question(struct call *c)
+{
+    api_call_wait(c, question_is_decided);
 }
 
 static void question_confirmed(struct call *c)
@@ -378,17 +407,23 @@ static void question_confirmed(struct call *c)
 
 /* A quorum is asked as for renewals: a leader that was replaced counts a time that is not the
  * lease's any more. */
-static void run_time_to_live(struct call *c, const void *request)
+static void ask_question(struct call *c)
 {
-    const struct pb_lease_time_to_live_request *question = request;
+    const struct pb_lease_time_to_live_request *question = c->request;
 
-    c->question.auth_revision = auth_revision(api_of(c)->o.auth);
     if (api_of(c)->facts->is_leader)
         api_call_read_index(c);
     else
         api_call_forward(c, &(struct api_forward){.kind = API_FORWARD_TIME_TO_LIVE,
                                                   .lease = question->id,
                                                   .with_keys = question->keys});
+}
+
+static void run_time_to_live(struct call *c, const void *request)
+{
+    (void)request;
+    c->question.auth_revision = auth_revision(api_of(c)->o.auth);
+    api_call_reserve(c, question_bytes(c), ask_question);
 }
 
 /* The leader may tell of keys that are not known here yet. */
@@ -444,13 +479,12 @@ const struct handler api_lease_time_to_live = {
 
 /* --- LeaseLeases --- */
 
-static void run_leases(struct call *c, const void *request)
+static void list_leases(struct call *c)
 {
     struct api *a = api_of(c);
     struct pb_response_header header = api_header_of(a, mvcc_revision(a->o.mvcc));
     struct buf ids = {0};
 
-    (void)request;
     static_assert(sizeof(struct pb_lease_id) == sizeof(int64_t),
                   "a list of ids is a list of these");
     lease_list(a->o.leases, &ids);
@@ -459,6 +493,16 @@ static void run_leases(struct call *c, const void *request)
     response.leases.count = ids.len / sizeof(int64_t);
     api_call_respond(c, &pb_lease_leases_response_schema, &response);
     buf_free(&ids);
+}
+
+/* Each is a message of an id, which may be as long as ids get. */
+static void run_leases(struct call *c, const void *request)
+{
+    enum { LEASE_BYTES_MAX = 1 + 1 + 1 + 10 };
+
+    (void)request;
+    api_call_reserve(c, HEADER_BYTES_MAX + lease_count(api_of(c)->o.leases) * LEASE_BYTES_MAX,
+                     list_leases);
 }
 
 const struct handler api_lease_leases = {

@@ -236,6 +236,14 @@ static void begin(struct call *c)
     api_call_step_later(c, measure_step);
 }
 
+static void start(struct call *c)
+{
+    if (c->chunks.request.serializable)
+        begin(c);
+    else
+        api_call_read_index(c);
+}
+
 /*
  * A sort target without an order is allowed and means ascending, as in a unary range. The whole is
  * sorted before the first message goes. etcd sorts each message by itself and takes up the next
@@ -244,10 +252,7 @@ static void begin(struct call *c)
 static void run_range_stream(struct call *c, const void *request)
 {
     c->chunks.request = *(const struct pb_range_request *)request;
-    if (c->chunks.request.serializable)
-        begin(c);
-    else
-        api_call_read_index(c);
+    api_call_reserve(c, api_range_bytes_max(api_of(c), request), start);
 }
 
 static void released(struct call *c)

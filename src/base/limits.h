@@ -354,6 +354,17 @@ enum {
 #define RPC_CONN_WANTED_BYTES_MAX   (256 * KIB) /* of bodies of a connection, wanted and not sent */
 #define RPC_CONN_BYTES_MAX          (8 * MIB) /* received and not answered, or not sent: all calls */
 
+/* Of all connections together, of each io thread if there are some: replies that clients have not
+ * read, and what calls may still take for theirs (rpc/budget.c). No connection has more than half
+ * of what is left, and one that reads nothing while others wait is cut. */
+#define RPC_REPLIES_BYTES_MAX  (64 * MIB)
+#define RPC_RESERVED_BYTES_MAX (4 * MIB) /* charged for one reply, however large */
+#define RPC_ALWAYS_BYTES_MAX   RPC_STREAM_CREDIT_BYTES_MIN /* for who has nothing: always given */
+#define RPC_HTTP_REPLY_BYTES   (32 * KIB)                  /* charged for a plain one over HTTP/2 */
+#define RPC_CHUNK_BYTES_MIN    (4 * KIB)  /* of a body, wanted at a time where little is left */
+#define RPC_PATIENCE_MS        5000       /* with clients that read less than this */
+#define RPC_PATIENCE_BYTES     (16 * KIB) /* in that time, while others wait */
+
 /* Values of either lane that wait to be taken, and the bytes in them; and of replies. */
 #define RPC_LINE_EVENTS_MAX      4096
 #define RPC_LINE_EVENT_BYTES_MAX (16 * MIB)
@@ -551,6 +562,12 @@ enum {
     API_PIN_MS_MAX = 60000,     /* a reply that holds up a compaction for longer is given up */
     API_APPLIED_WAIT_MS = 1000, /* for the applied index, before a lease is said to be unknown */
 };
+
+/* Charged for a call of its kind (api/methods.h) until its reply is read. */
+#define API_REPLY_USUAL_BYTES  (4 * KIB)
+#define API_REPLY_MIDDLE_BYTES (8 * KIB)
+#define API_REPLY_LARGE_BYTES  (1 * MIB)
+
 static_assert(2 * API_TXN_OPS_DEFAULT + 3 <= PB_DEPTH_MAX, "nested, and what responses hold");
 /* Half of them of calls to Lock and Election that wait, a kilobyte or two each; the others let go
  * of what those wait for, or clear up behind them. */
@@ -823,6 +840,18 @@ static_assert((int)WIRE_BYTES_MAX <= (int)NET_UNSENT_BYTES,
 /* Calls: what waits on the line between rpc and those who serve them. */
 static_assert(RPC_CONN_BYTES_MAX <= RPC_LINE_EVENT_BYTES_MAX,
               "one connection does not fill the line");
+static_assert(RPC_CONN_BYTES_MAX <= RPC_REPLIES_BYTES_MAX / 4, "nor do a few take all there is");
+static_assert(RPC_RESERVED_BYTES_MAX <= RPC_CONN_BYTES_MAX / 2,
+              "a large reply fits beside what its connection has under way");
+static_assert(RPC_RESERVED_BYTES_MAX <= RPC_REPLIES_BYTES_MAX / 4,
+              "and where others were cut to make room for it");
+static_assert(API_REPLY_LARGE_BYTES <= RPC_RESERVED_BYTES_MAX, "so does a list");
+static_assert((int)API_REPLY_USUAL_BYTES >= (int)REPLY_INLINE_BYTES_MAX,
+              "what is charged for a range is what may be held of it");
+static_assert(API_REPLY_MIDDLE_BYTES >= 2 * API_REPLY_USUAL_BYTES,
+              "a transaction that shows a key needs no more");
+static_assert(API_REPLY_MIDDLE_BYTES <= RPC_ALWAYS_BYTES_MAX, "and who reads is always served");
+static_assert(RPC_CHUNK_BYTES_MIN <= RPC_CHUNK_BYTES, "chunks get smaller, not larger");
 static_assert(RPC_CONN_WANTED_BYTES_MAX <= RPC_LINE_REPLY_BYTES_MAX,
               "nor do the chunks that it wants");
 static_assert(RPC_SENT_STEP_BYTES <= RPC_STREAM_CREDIT_BYTES_MIN / 4, "most of it is of use");

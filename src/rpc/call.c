@@ -69,6 +69,7 @@ struct call *rpc_call_new(struct rpc_conn *conn, bool is_plain, int32_t stream_i
         list_init(&c->reading_link);
         list_init(&c->withheld_link);
         list_init(&c->crowded_link);
+        list_init(&c->waiting_link);
         message_queue_init(&c->queue, &r->spares);
         c->timer.on_time = on_deadline;
     }
@@ -117,6 +118,7 @@ static void recycle(struct rpc *r, struct call *c)
     list_init(&c->reading_link);
     list_init(&c->withheld_link);
     list_init(&c->crowded_link);
+    list_init(&c->waiting_link);
     message_queue_init(&c->queue, &r->spares);
 }
 
@@ -156,6 +158,7 @@ void rpc_call_free(struct call *c)
     assert(c->life == LIFE_OVER);
     rpc_event_drop(c, PENDING_ALL);
     give_back_reserved(c);
+    rpc_budget_return(c);
     assert(r->kept >= c->kept);
     conn->kept -= c->kept;
     r->kept -= c->kept;
@@ -178,7 +181,8 @@ static void clear_queue(struct call *c)
 {
     struct rpc_conn *conn = c->conn;
 
-    conn->queued -= c->queue.held;
+    if (c->queue.held > 0)
+        rpc_budget_count_queued(conn, c->queue.held, 0);
     message_queue_clear(&c->queue);
     conn->wanted -= c->wanted;
     c->wanted = 0;
@@ -229,6 +233,7 @@ static void tell_gone(struct call *c)
 
     c->life = is_known ? LIFE_GONE : LIFE_OVER;
     rpc_event_drop(c, PENDING_ALL);
+    rpc_budget_stop_waiting(c);
     list_remove(&c->withheld_link);
     if (is_known)
         rpc_event_add(c, PENDING_GONE);
@@ -623,7 +628,9 @@ void rpc_call_check(const struct call *c)
     assert(list_empty(&c->crowded_link) || c->gateway);
     assert(list_empty(&c->reading_link) || c->gateway);
     assert(c->life != LIFE_GONE || c->pending == PENDING_GONE);
-    assert(((c->pending & ~PENDING_FLOW) != 0) == !list_empty(&c->ready_link));
+    bool waits_untold = c->life == LIFE_UNTOLD && !list_empty(&c->waiting_link);
+    assert(((c->pending & ~PENDING_FLOW) != 0) == (!list_empty(&c->ready_link) || waits_untold));
+    assert(!waits_untold || (list_empty(&c->ready_link) && c->promised == 0));
     assert(((c->pending & PENDING_FLOW) != 0) == !list_empty(&c->flow_link));
     assert(rpc_call_find(c->conn->rpc, c->id) == c);
     assert(c->out != OUT_ENDED || rpc_call_is_decided(c));

@@ -267,14 +267,15 @@ void rpc_call_show(const struct call *c, struct rpc_event *out)
     out->has_certificate = conn->info.cn != NULL;
 }
 
-/* A connection with many streams is not to queue as much for each of them as if it were alone. */
+/* A connection with many streams is not to queue as much for each of them as if it were alone; nor
+ * any, while others have half of what all may have. */
 static void open_stream(struct call *c)
 {
     struct rpc_conn *conn = c->conn;
 
-    c->granted = conn->granted + RPC_STREAM_CREDIT_BYTES <= RPC_CONN_BYTES_MAX
-                     ? RPC_STREAM_CREDIT_BYTES
-                     : RPC_STREAM_CREDIT_BYTES_MIN;
+    bool is_busy = conn->granted + RPC_STREAM_CREDIT_BYTES > RPC_CONN_BYTES_MAX ||
+                   rpc_budget_left(conn->rpc) < RPC_REPLIES_BYTES_MAX / 2;
+    c->granted = is_busy ? RPC_STREAM_CREDIT_BYTES_MIN : RPC_STREAM_CREDIT_BYTES;
     conn->granted += c->granted;
     rpc_event_add(c, PENDING_OPENED);
 }

@@ -13,7 +13,7 @@ static bool can_send(const struct call *c)
 
 static void queued(struct call *c, size_t held_before)
 {
-    c->conn->queued += c->queue.held - held_before;
+    rpc_budget_count_queued(c->conn, held_before, c->queue.held);
     rpc_call_touch(c);
 }
 
@@ -61,6 +61,9 @@ static void release_call(struct call *c)
     c->life = LIFE_OVER;
     rpc_event_drop(c, PENDING_ALL);
     list_remove(&c->withheld_link); /* which would tell it something */
+    rpc_budget_stop_waiting(c);
+    rpc_budget_return(c);
+    rpc_call_end_input(c);
     if (c->out == OUT_CLOSED)
         rpc_call_free(c);
 }
@@ -121,12 +124,13 @@ static void finish(struct call *c, enum rpc_code code, struct bytes text)
         rpc_call_touch(c);
         c->life = LIFE_ANSWERED;
     }
-    rpc_call_end_input(c);
-    list_remove(&c->withheld_link);
-    if (c->bodies == 0)
+    if (c->bodies == 0) {
         release_call(c);
-    else
-        rpc_event_drop(c, (uint8_t)~(PENDING_WANTED | PENDING_GONE));
+        return;
+    }
+    rpc_call_ignore_input(c); /* as long as there is a body its request counts: there are copies */
+    list_remove(&c->withheld_link);
+    rpc_event_drop(c, (uint8_t)~(PENDING_WANTED | PENDING_GONE));
 }
 
 static void do_reply(struct call *c, struct rpc_reply *v)
@@ -150,6 +154,10 @@ static void do_reply(struct call *c, struct rpc_reply *v)
         return;
     case RPC_REPLY_RELEASE:
         rpc_call_release(c);
+        return;
+    case RPC_REPLY_RESERVE:
+        if (c->life == LIFE_TOLD)
+            rpc_budget_reserve(c, v->bytes);
         return;
     case RPC_REPLY_FINISH:
         finish(c, (enum rpc_code)v->code, buf_bytes(&v->content));
@@ -287,13 +295,13 @@ static size_t window_of(int32_t window)
 
 bool rpc_conn_has_budget_for_body(const struct rpc_conn *c)
 {
-    return c->wanted < RPC_CONN_WANTED_BYTES_MAX &&
+    return c->wanted < RPC_CONN_WANTED_BYTES_MAX && rpc_budget_allows(c, c->wanted) &&
            c->wanted < window_of(nghttp2_session_get_remote_window_size(c->session));
 }
 
 bool rpc_conn_has_budget_for_text(const struct rpc_conn *c)
 {
-    return c->texts < RPC_CONN_BYTES_MAX && rpc_conn_has_budget_for_body(c);
+    return rpc_budget_allows(c, c->texts) && rpc_conn_has_budget_for_body(c);
 }
 
 static size_t least(size_t a, size_t b)
@@ -327,7 +335,9 @@ static ssize_t await_chunk(struct call *c)
     size_t of_conn = window_of(nghttp2_session_get_remote_window_size(conn->session));
     size_t of_stream =
         window_of(nghttp2_session_get_stream_remote_window_size(conn->session, c->stream_id));
+    size_t left = rpc_budget_left(conn->rpc);
     size_t most = ungiven < RPC_CHUNK_BYTES ? (size_t)ungiven : RPC_CHUNK_BYTES;
+    most = least(most, left > RPC_CHUNK_BYTES_MIN ? left : RPC_CHUNK_BYTES_MIN);
     /* Not nothing: nghttp2 asks when both windows are open. */
     rpc_call_want(c, least(most, least(of_conn - conn->wanted, of_stream)));
     return NGHTTP2_ERR_DEFERRED;
@@ -371,7 +381,7 @@ static void account_for_sent(struct call *c, size_t memory, size_t count)
 {
     struct rpc_conn *conn = c->conn;
 
-    conn->queued -= memory;
+    rpc_budget_count_queued(conn, memory, 0);
     size_t of_body = least(c->wanted, count); /* all before it had left when it was asked for */
     c->wanted -= of_body;
     conn->wanted -= of_body;

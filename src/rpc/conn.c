@@ -77,6 +77,9 @@ void rpc_conn_accepted(struct rpc *r, struct conn *conn, enum rpc_serves serves)
     list_init(&c->parked);
     list_init(&c->withheld);
     list_init(&c->crowded);
+    list_init(&c->waiting);
+    list_init(&c->asking);
+    list_init(&c->waiting_link);
     list_push_back(&r->conns, &c->link);
     r->conn_count++;
     rpc_conn_set_alarm(c, ALARM_HEAD, RPC_HEAD_MS);
@@ -96,6 +99,8 @@ void rpc_conn_unref(struct rpc_conn *c)
     assert(c->backlog == 0);
     assert(c->queued == 0);
     assert(c->texts == 0);
+    assert(c->promised == 0);
+    assert(list_empty(&c->waiting_link));
     free_info(c);
     mem_free(c);
 }
@@ -735,8 +740,8 @@ void rpc_conn_unpark(struct rpc_conn *c)
 void rpc_conn_count_text(struct rpc_conn *c, size_t before, size_t after)
 {
     assert(c->texts >= before);
-    c->queued += after - before;
     c->texts += after - before;
+    rpc_budget_count_queued(c, before, after);
 }
 
 /* As many as may ask for a chunk at once: each brings more text, and the rest would wait again. */
@@ -755,7 +760,7 @@ static void relieve_crowd(struct rpc_conn *c)
 
 static void give_back_credit(struct rpc_conn *c)
 {
-    if (c->queued >= RPC_CONN_BYTES_MAX)
+    if (list_empty(&c->withheld) || !rpc_budget_allows(c, c->queued))
         return;
     for (struct list *link; (link = list_pop_front(&c->withheld));)
         rpc_event_add(container_of(link, struct call, withheld_link), PENDING_SENT);
@@ -902,7 +907,8 @@ void rpc_conn_stop(struct rpc_conn *c)
 
 void rpc_conn_check(const struct rpc_conn *c)
 {
-    size_t calls = 0, backlog = 0, queued = 0, texts = 0, reserved = 0, granted = 0, wanted = 0;
+    size_t calls = 0, backlog = 0, queued = 0, texts = 0, reserved = 0, granted = 0, wanted = 0,
+           promised = 0;
 
     LIST_FOREACH (link, &c->calls) {
         const struct call *call = container_of(link, struct call, link);
@@ -917,6 +923,7 @@ void rpc_conn_check(const struct rpc_conn *c)
         reserved += call->reserved;
         granted += call->granted;
         wanted += call->wanted;
+        promised += call->promised;
     }
     assert(calls == c->call_count);
     assert(c->refs >= calls);
@@ -925,6 +932,7 @@ void rpc_conn_check(const struct rpc_conn *c)
     assert(texts == c->texts);
     assert(granted == c->granted);
     assert(wanted == c->wanted);
+    assert(promised <= c->promised);
     assert(reserved <= c->held); /* calls that are gone may hold some, too */
     assert(c->unpacked <= c->held);
     assert(c->unpacked <= c->rpc->unpacked);

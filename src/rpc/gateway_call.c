@@ -315,7 +315,7 @@ static void write_some(struct call *c, size_t count)
  */
 static bool may_write(const struct call *c)
 {
-    return !c->web || c->wanted > 0 || c->conn->texts < RPC_CONN_BYTES_MAX;
+    return !c->web || c->wanted > 0 || rpc_budget_allows(c->conn, c->conn->texts);
 }
 
 /* What there is of its text has to leave, even if it could have had its length before it: if all

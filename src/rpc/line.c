@@ -463,6 +463,12 @@ void rpc_line_release(struct rpc_line *l, uint64_t call)
     rpc_line_put_reply(l, &(struct rpc_reply){.kind = RPC_REPLY_RELEASE, .call = call});
 }
 
+void rpc_line_reserve(struct rpc_line *l, uint64_t call, uint64_t bytes)
+{
+    rpc_line_put_reply(
+        l, &(struct rpc_reply){.kind = RPC_REPLY_RESERVE, .call = call, .bytes = bytes});
+}
+
 void rpc_line_finish(struct rpc_line *l, uint64_t call, enum rpc_code code, struct bytes text)
 {
     struct rpc_reply r = {.kind = RPC_REPLY_FINISH, .call = call, .code = (uint16_t)code};

@@ -1,10 +1,10 @@
 /*
  * line: what passes between rpc and whoever serves its calls, the core. Values, in two directions.
  *
- *     rpc --> CALLS: OPENED, MESSAGE, ENDED, HTTP, GONE --> core
- *         --> FLOW:  SENT, WANTED                       -->
- *         --> PROBES: HTTP, GONE                        -->
- *         <-- SEND, ANNOUNCE, CHUNK, BREAK, RELEASE, FINISH, HTTP <-- core
+ *     rpc --> CALLS: OPENED, MESSAGE, ENDED, HTTP, RESERVED, GONE --> core
+ *         --> FLOW:  SENT, WANTED                                 -->
+ *         --> PROBES: HTTP, GONE                                  -->
+ *         <-- RESERVE, SEND, ANNOUNCE, CHUNK, BREAK, RELEASE, FINISH, HTTP <-- core
  *
  * Neither side has a pointer into the other, nor calls it: a call is a number, its place and a
  * generation, so that the next call in that place has another one; and bytes belong to whoever
@@ -24,6 +24,11 @@
  *            it wants to be asked again. BREAK instead: the rest will not come, and the stream is
  *            reset. A call that was finished with a body incomplete lives on, as far as the body is
  *            concerned, until the last chunk or GONE.
+ * Reserve    What a reply takes in memory until its client has read it is charged before it is
+ made:
+ *            a call begins with its method's reply_bytes; for one that takes more the core asks by
+ *            RESERVE, and makes it when RESERVED has come. That may take as long as other clients
+ *            do not read theirs.
  * Release    The next MESSAGE of a stream comes when the last one was released.
  *
  * Promises   1. In each lane, values are taken in the order in which they were put. FLOW passes
@@ -87,19 +92,21 @@ enum rpc_code {
 struct rpc_method {
     const char *service, *name; /* "etcdserverpb.KV", "Put" */
     bool client_streams, server_streams;
-    unsigned id; /* the core's */
+    unsigned id;          /* the core's */
+    uint32_t reply_bytes; /* charged to its connection as long as it is not answered to the end */
 };
 
 /* --- towards the core --- */
 
 enum rpc_event_kind {
-    RPC_OPENED,  /* a streaming call, with `bytes` of credit */
-    RPC_MESSAGE, /* of a unary call it is the first event, and mostly the only one */
-    RPC_ENDED,   /* the client sends no more */
-    RPC_SENT,    /* messages that cost `bytes` have left, and are credit again */
-    RPC_WANTED,  /* so many `bytes` of the body that is being sent, at most */
-    RPC_HTTP,    /* a plain request */
-    RPC_GONE,    /* there is nobody to be answered any more */
+    RPC_OPENED,   /* a streaming call, with `bytes` of credit */
+    RPC_MESSAGE,  /* of a unary call it is the first event, and mostly the only one */
+    RPC_ENDED,    /* the client sends no more */
+    RPC_SENT,     /* messages that cost `bytes` have left, and are credit again */
+    RPC_WANTED,   /* so many `bytes` of the body that is being sent, at most */
+    RPC_HTTP,     /* a plain request */
+    RPC_GONE,     /* there is nobody to be answered any more */
+    RPC_RESERVED, /* what was asked for by RESERVE is there */
 };
 
 /* Some of the content of an event. */
@@ -157,8 +164,9 @@ enum rpc_reply_kind {
     RPC_REPLY_CHUNK,
     RPC_REPLY_BREAK,
     RPC_REPLY_RELEASE,
-    RPC_REPLY_FINISH, /* trailers: the code and, in the content, its text */
-    RPC_REPLY_HTTP,   /* to a plain request: the status in `code`; lines of fields, then the body */
+    RPC_REPLY_RESERVE, /* so many `bytes` for the reply; once for each call */
+    RPC_REPLY_FINISH,  /* trailers: the code and, in the content, its text */
+    RPC_REPLY_HTTP, /* to a plain request: the status in `code`; lines of fields, then the body */
 };
 
 struct rpc_reply {
@@ -166,7 +174,7 @@ struct rpc_reply {
     uint16_t code;
     bool ends; /* SEND: it is the only one, and FINISH with OK */
     uint64_t call;
-    uint64_t bytes;     /* ANNOUNCE; HTTP: of the content, those that are fields */
+    uint64_t bytes;     /* ANNOUNCE, RESERVE; HTTP: of the content, those that are fields */
     struct buf content; /* the taker's */
     struct blob *rest;  /* a reference, the taker's; or NULL */
     const char *type;   /* HTTP: static data, such as "application/json"; or NULL */
@@ -248,6 +256,7 @@ void rpc_line_announce(struct rpc_line *l, uint64_t call, uint64_t total_bytes);
 void rpc_line_chunk(struct rpc_line *l, uint64_t call, struct buf *chunk);
 void rpc_line_break(struct rpc_line *l, uint64_t call);
 void rpc_line_release(struct rpc_line *l, uint64_t call);
+void rpc_line_reserve(struct rpc_line *l, uint64_t call, uint64_t bytes);
 void rpc_line_finish(struct rpc_line *l, uint64_t call, enum rpc_code code, struct bytes text);
 void rpc_line_http_reply(struct rpc_line *l, uint64_t call, unsigned status, const char *type,
                          struct bytes body);

@@ -289,6 +289,7 @@ void rpc_plain_reply(struct call *call, const struct rpc_reply *v)
     call->life = LIFE_OVER;
     call->in = IN_WHOLE;
     rpc_event_drop(call, PENDING_ALL);
+    rpc_budget_return(call);
     if (call->out == OUT_CLOSED) {
         rpc_call_free(call);
         return;

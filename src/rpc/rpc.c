@@ -126,6 +126,7 @@ struct rpc *rpc_open(const struct rpc_options *options)
     conn_limit_init(&r->probe_limit, RPC_PROBE_CONNS_MAX);
     r->probe_limit.patience_ms = RPC_PROBE_PATIENCE_MS;
     r->next_turn.run = begin_turn;
+    r->patience.on_time = rpc_budget_on_patience;
     r->callbacks = rpc_conn_callbacks_new();
     r->h2_options = h2_options_new();
     /* nghttp2 would reset streams for what gRPC servers let pass: etcdctl 3.4 sends its whole
@@ -149,6 +150,7 @@ struct rpc *rpc_open(const struct rpc_options *options)
     list_init(&r->probing);
     list_init(&r->flowing);
     list_init(&r->spare);
+    list_init(&r->waiting);
     learn_methods(r);
     return r;
 }
@@ -238,6 +240,9 @@ static void free_all(struct rpc *r)
     assert(r->kept == 0);
     assert(r->unpacked == 0);
     assert(!r->unpacking);
+    assert(r->owed == 0);
+    assert(r->beyond == 0);
+    assert(r->waiting_count == 0);
 
     for (struct list *link; (link = list_pop_front(&r->spare));)
         rpc_call_destroy(r, container_of(link, struct call, link));
@@ -272,6 +277,7 @@ void rpc_abandon(struct rpc *r)
     r->door_count = 0;
     r->next_turn.queued = false;
     r->is_abandoned = true;
+    r->patience = (struct timer){.on_time = rpc_budget_on_patience};
     LIST_FOREACH (link, &r->conns)
         rpc_conn_abandon(container_of(link, struct rpc_conn, link));
     free_all(r);
@@ -289,7 +295,8 @@ void rpc_event_add(struct call *c, uint8_t pending)
     c->pending |= pending;
     if ((pending & PENDING_FLOW) && list_empty(&c->flow_link))
         list_push_back(&r->flowing, &c->flow_link);
-    if ((pending & ~PENDING_FLOW) && list_empty(&c->ready_link))
+    if ((c->pending & ~PENDING_FLOW) && list_empty(&c->ready_link) &&
+        (c->life != LIFE_UNTOLD || rpc_budget_lets_in(c)))
         list_push_back(c->conn->serves == RPC_SERVES_PROBES ? &r->probing : &r->ready,
                        &c->ready_link);
 }
@@ -332,6 +339,7 @@ static void fill_in(struct call *c, struct rpc_event *out)
         break;
     case RPC_ENDED:
     case RPC_GONE:
+    case RPC_RESERVED:
         break;
     }
 }
@@ -340,7 +348,7 @@ static void fill_in(struct call *c, struct rpc_event *out)
 static void deliver(struct call *c, enum rpc_lane lane, unsigned pending)
 {
     static const enum rpc_event_kind kinds[] = {RPC_OPENED, RPC_MESSAGE, RPC_ENDED, RPC_SENT,
-                                                RPC_WANTED, RPC_HTTP,    RPC_GONE};
+                                                RPC_WANTED, RPC_HTTP,    RPC_GONE,  RPC_RESERVED};
     unsigned bit = (unsigned)__builtin_ctz(pending);
 
     assert(bit < ARRAY_LEN(kinds));
@@ -397,6 +405,8 @@ void rpc_flush(struct rpc *r)
         rpc_conn_flush(container_of(list_pop_front(&r->dirty), struct rpc_conn, dirty_link));
     if (!list_empty(&r->dirty))
         rpc_next_turn(r); /* in the order in which they came */
+    if (!rpc_budget_look_again(r))
+        rpc_next_turn(r);
 }
 
 struct gzip *rpc_gzip(struct rpc *r)
@@ -413,7 +423,9 @@ struct rpc_status rpc_status(const struct rpc *r)
     return (struct rpc_status){.conns = r->conn_count,
                                .calls = r->call_count,
                                .received_bytes = r->received_bytes,
-                               .sent_bytes = r->sent_bytes};
+                               .sent_bytes = r->sent_bytes,
+                               .owed_bytes = r->owed,
+                               .waiting_conns = r->waiting_count};
 }
 
 void rpc_check(const struct rpc *r)
@@ -433,4 +445,5 @@ void rpc_check(const struct rpc *r)
         assert((container_of(link, struct call, flow_link)->pending & PENDING_FLOW) != 0);
     assert(r->spare_count <= RPC_SPARE_CALLS_MAX);
     assert(r->unpacking || r->unpacked_part.len == 0);
+    rpc_budget_check(r);
 }

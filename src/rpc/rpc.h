@@ -23,9 +23,12 @@
  *            3. Memory is bounded: per call by what was received and not released and its credit of
  *               what is to be sent, per connection by RPC_CONN_BYTES_MAX of either (past which
  *               streams begin with the least credit, and get none back, and responses in JSON on
- *               HTTP/2 wait until text of others has left); a client that does not
- *               read stops being read, one that asks for more while it has too much is refused the
- *               stream, and one whose requests the core has not dealt with waits for its windows.
+ *               HTTP/2 wait until text of others has left), and over all connections by
+ *               RPC_REPLIES_BYTES_MAX, of which no connection takes more than half of what is left.
+ *               What a reply may take is charged before it is made, and its call waits for that
+ *               (budget.c). A client that does not read stops being read, one that asks for more
+ *               while it has too much is refused the stream, and one whose requests the core has
+ *               not dealt with waits for its windows.
  *            4. Whatever bytes a client sends, only its own connection suffers. Rapid resets,
  *               settings and ping floods, endless continuations and header lists, huge length
  *               prefixes, absurd paths: refused, with a GOAWAY, RST_STREAM or gRPC status where the
@@ -138,6 +141,8 @@ void rpc_flush(struct rpc *r);
 struct rpc_status {
     size_t conns, calls;
     uint64_t received_bytes, sent_bytes;
+    size_t owed_bytes;    /* of replies, queued or promised (budget.c) */
+    size_t waiting_conns; /* that have calls which wait for budget */
 };
 struct rpc_status rpc_status(const struct rpc *r);
 

@@ -17,7 +17,8 @@
 
 enum { CONNS = 100, STREAMS = 10, CALLS_PER_TURN = CONNS * STREAMS };
 
-static const struct rpc_method methods[] = {{"etcdserverpb.KV", "Put", .id = 1}};
+static const struct rpc_method methods[] = {
+    {"etcdserverpb.KV", "Put", .id = 1, .reply_bytes = 4 * KIB}};
 static const struct bytes payload = {(const uint8_t *)"twenty-five bytes of echo", 25};
 
 static const struct logger quiet = {

@@ -8,6 +8,7 @@
  *     fields.h, stream_ids.h   does the client keep to the rules of HTTP/2?
  *     unpack.c  messages that came packed: one at a time, so much in a turn
  *     call_reply.c    what the core answers, and how nghttp2 gets it
+ *     budget.c  what replies take in memory, and who waits for that
  *     plain.c   HTTP/1.1 on a connection
  *     gateway_call.c  a call in JSON, over HTTP/1.1, HTTP/2 or a WebSocket
  *     web.c     plain requests on HTTP/2
@@ -49,6 +50,7 @@ enum {
     PENDING_WANTED = 1 << 4,
     PENDING_HTTP = 1 << 5,
     PENDING_GONE = 1 << 6, /* alone */
+    PENDING_RESERVED = 1 << 7,
     PENDING_FLOW = PENDING_SENT | PENDING_WANTED,
     PENDING_ALL = 0xff,
 };
@@ -116,6 +118,13 @@ struct rpc {
     uint32_t free_slot;     /* the first of those that are in use by nobody, plus one */
     size_t call_count;      /* alive in either sense */
     struct event next_turn; /* makes sure that there is one, for those in `again` */
+
+    size_t owed;           /* by all connections (budget.c) */
+    size_t beyond;         /* calls whose reply was charged as less than it may take */
+    struct list waiting;   /* conns with calls that wait for budget */
+    size_t waiting_count;  /* of them */
+    size_t unlooked;       /* those to be looked at, since something was given back */
+    struct timer patience; /* runs while any wait */
     uint64_t received_bytes, sent_bytes;
     uint64_t looked_bytes;   /* of header fields that were looked at */
     uint64_t unpacked_bytes; /* that messages were unpacked to */
@@ -183,6 +192,12 @@ struct rpc_conn {
     size_t granted;       /* credit that its streams have begun with */
     size_t wanted;        /* bytes of bodies that were asked for and have not left yet */
     size_t consumed;      /* of the connection's window, to be told to nghttp2 */
+    size_t promised;      /* to its calls, for their replies */
+    size_t beyond;        /* of rpc->beyond */
+    size_t taken;         /* bytes of replies that have left since patience began */
+    struct list waiting;  /* calls that the core has not heard of, for want of budget */
+    struct list asking;   /* and those that it has, with a large reply */
+    struct list waiting_link;
 
     struct timer timer;
     enum conn_alarm alarm;
@@ -216,6 +231,7 @@ struct call {
     struct list link; /* conn->calls, or rpc->spare */
     struct list ready_link, flow_link, touched_link;
     struct list parked_link, packed_link, withheld_link, crowded_link, reading_link;
+    struct list waiting_link; /* conn->waiting or ->asking */
     uint32_t slot;
     int32_t stream_id;
     enum call_life life;
@@ -252,6 +268,9 @@ struct call {
     size_t granted;  /* the credit that it began with */
     size_t wanted;   /* of a body: asked for, and not given or not sent yet */
     size_t bodies;   /* announced by the core and not complete, sent or dropped */
+    size_t promised; /* for its reply: of conn->promised */
+    size_t asked;    /* and what it waits for; 0: nothing */
+    bool is_beyond;
     struct buf text; /* of the status, percent-encoded */
     struct timer timer;
     enum call_weight weight;
@@ -413,6 +432,34 @@ struct bytes rpc_call_path(const struct call *c);
 struct bytes rpc_call_verb(const struct call *c);
 struct bytes rpc_call_authority(const struct call *c);
 struct bytes rpc_call_authorization(const struct call *c);
+
+/* --- budget.c --- */
+
+/* Bytes of replies that a connection has queued have become so many more, or fewer. */
+void rpc_budget_count_queued(struct rpc_conn *c, size_t before, size_t after);
+/* What all connections together may still owe. */
+size_t rpc_budget_left(const struct rpc *r);
+/* May a connection that has so many bytes of a kind have more of it? If it has none, always. */
+bool rpc_budget_allows(const struct rpc_conn *c, size_t has);
+
+/* May the core hear of the call? If not, it waits, and its events are told when it may. */
+bool rpc_budget_lets_in(struct call *c);
+/* The core asks for so much; it hears of it by PENDING_RESERVED. */
+void rpc_budget_reserve(struct call *c, uint64_t bytes);
+/* Its reply is made and queued, or nobody wants it. Again is fine, both. */
+void rpc_budget_return(struct call *c);
+void rpc_budget_leave(struct call *c);
+
+static inline void rpc_budget_stop_waiting(struct call *c)
+{
+    if (!list_empty(&c->waiting_link))
+        rpc_budget_leave(c);
+}
+
+/* Looks at some of those who wait, if something was given back. False: not at all of them. */
+bool rpc_budget_look_again(struct rpc *r);
+void rpc_budget_on_patience(struct timer *t);
+void rpc_budget_check(const struct rpc *r);
 
 /* --- call_reply.c --- */
 

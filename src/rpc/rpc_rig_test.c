@@ -15,6 +15,8 @@ static const struct rpc_method methods[] = {
     {"test.Echo", "Fail", .id = METHOD_FAIL},
     {"test.Echo", "Body", .id = METHOD_BODY},
     {"test.Echo", "Hold", .id = METHOD_HOLD},
+    {"test.Echo", "Owe", .id = METHOD_OWE, .reply_bytes = RIG_OWED_BYTES},
+    {"test.Echo", "Large", .id = METHOD_LARGE, .reply_bytes = RIG_OWED_BYTES},
     {"test.Echo", "Chat", .client_streams = true, .server_streams = true, .id = METHOD_CHAT},
     {"test.Echo", "Deaf", .client_streams = true, .server_streams = true, .id = METHOD_STUCK},
     {"test.Echo", "Pull", .server_streams = true, .id = METHOD_PULL},
@@ -197,6 +199,27 @@ static void echo(struct rpc_rig *r, const struct rpc_event *e)
     rpc_line_send(r->line, e->call, &copy);
 }
 
+static void answer_with(struct rpc_rig *r, uint64_t call, size_t bytes)
+{
+    struct buf reply = {0};
+
+    memset(buf_extend(&reply, bytes), 'x', bytes);
+    rpc_line_send(r->line, call, &reply);
+    finish(r, call, RPC_OK, BYTES(""));
+}
+
+static void on_reserved(struct rpc_rig *r, uint64_t call)
+{
+    struct chore *c = chore_of(r, call);
+
+    CHECK(c);
+    r->reserved++;
+    if (c->left == 0)
+        return;
+    answer_with(r, call, (size_t)c->left);
+    chore_end(r, c);
+}
+
 static void on_message(struct rpc_rig *r, const struct rpc_event *e)
 {
     struct bytes message = rpc_event_bytes(e, e->message);
@@ -221,6 +244,13 @@ static void on_message(struct rpc_rig *r, const struct rpc_event *e)
     case METHOD_VALUE:
         announce_value(r, e->call);
         finish(r, e->call, RPC_OK, BYTES(""));
+        break;
+    case METHOD_OWE:
+        answer_with(r, e->call, number_at(message, 0));
+        break;
+    case METHOD_LARGE:
+        chore_new(r, e->call)->left = number_at(message, 1);
+        rpc_line_reserve(r->line, e->call, number_at(message, 0));
         break;
     case METHOD_HOLD:
     case METHOD_STUCK:
@@ -307,6 +337,9 @@ static void on_event(struct rpc_rig *r, const struct rpc_event *e)
         break;
     case RPC_WANTED:
         give_chunk(r, e->call, e->bytes);
+        break;
+    case RPC_RESERVED:
+        on_reserved(r, e->call);
         break;
     case RPC_HTTP:
         r->http++;

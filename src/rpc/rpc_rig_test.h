@@ -8,6 +8,10 @@
  *     test.Echo/Fail     unary: "13 some text" is the status to fail with
  *     test.Echo/Body     unary: "1000000" is the size of a reply that is read in chunks
  *     test.Echo/Hold     unary: is never answered
+ *     test.Echo/Owe      unary: "3000" is the size of a reply that is sent at once; its call is
+ *                        charged RIG_OWED_BYTES
+ *     test.Echo/Large    unary: "400000 3000" asks for so many bytes, and then sends a reply of so
+ *                        many; "400000 0" none
  *     etcdserverpb.KV/DeleteRange   unary: a reply with one value of value_bytes, in chunks
  *     test.Echo/Chat     streams both ways: every message comes back, released at once
  *     test.Echo/Deaf     streams both ways: messages are taken and not released
@@ -29,10 +33,14 @@ enum {
     METHOD_BODY,
     METHOD_HOLD,
     METHOD_VALUE,
+    METHOD_OWE,
+    METHOD_LARGE,
     METHOD_CHAT,
     METHOD_STUCK,
     METHOD_PULL
 };
+
+enum { RIG_OWED_BYTES = 4096 };
 
 /* What a client's call has got so far. */
 struct answer {
@@ -59,7 +67,7 @@ struct rpc_rig {
     struct buf logged;
 
     /* What the server was told, and what it did. */
-    unsigned opened, messages, ends, gone, sent, http, finished;
+    unsigned opened, messages, ends, gone, sent, http, finished, reserved;
     struct list chores;
     unsigned bodies_open;
     unsigned live; /* calls announced and not ended */

@@ -1,0 +1,345 @@
+/*
+ * What is owed: memory that replies take until their clients have read them.
+ *
+ * A request of thirty bytes may ask for megabytes, and its client need not read them. So what a
+ * reply may take is charged to its connection before the core hears of the call, by the number that
+ * its method states (rpc_method.reply_bytes); or, if it may be more, before the core makes the
+ * reply (RESERVE). While the budget has no space for it the call waits, and has nothing but its
+ * request.
+ *
+ *     a connection owes      what is queued for it, and what its unanswered calls were promised
+ *     and may owe at most    RPC_CONN_BYTES_MAX, and never more than half of what all connections
+ *                            together have left over of RPC_REPLIES_BYTES_MAX; who owes next to
+ *                            nothing may take all of that
+ *
+ * By the second bound n connections that take all they can get have half of what is left each, and
+ * that is twice as much for the next one. A call for little, of a connection that owes nothing, is
+ * let in always: so everybody is served who reads.
+ *
+ * A reply beyond RPC_RESERVED_BYTES_MAX is charged as that much. There is one of them at a time.
+ *
+ * Somebody who reads slowly is waited for. But while a connection waits for what others owe, those
+ * that have taken next to nothing for RPC_PATIENCE_MS and owe much more than it are cut, the one
+ * that owes most first, until a quarter of the whole is free.
+ */
+#include "base/assert.h"
+#include "rpc/rpc_int.h"
+
+static size_t owed_by(const struct rpc_conn *c)
+{
+    return c->queued + c->promised;
+}
+
+static size_t least(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
+
+size_t rpc_budget_left(const struct rpc *r)
+{
+    return r->owed < RPC_REPLIES_BYTES_MAX ? RPC_REPLIES_BYTES_MAX - r->owed : 0;
+}
+
+static size_t may_owe(const struct rpc_conn *c)
+{
+    size_t left = rpc_budget_left(c->rpc);
+
+    return least(RPC_CONN_BYTES_MAX, owed_by(c) <= RPC_ALWAYS_BYTES_MAX ? left : left / 2);
+}
+
+bool rpc_budget_allows(const struct rpc_conn *c, size_t has)
+{
+    return has == 0 || has < may_owe(c);
+}
+
+static_assert(RPC_CONN_BYTES_MAX <= RPC_REPLIES_BYTES_MAX / 4, "while half is left that is all");
+
+static bool fits(const struct rpc_conn *c, size_t bytes)
+{
+    if (c->rpc->owed <= RPC_REPLIES_BYTES_MAX / 2)
+        return owed_by(c) + bytes <= RPC_CONN_BYTES_MAX;
+    if (bytes <= RPC_ALWAYS_BYTES_MAX && owed_by(c) == 0)
+        return true;
+    return owed_by(c) + bytes <= may_owe(c);
+}
+
+static void promise(struct call *c, size_t bytes)
+{
+    c->promised += bytes;
+    c->conn->promised += bytes;
+    c->conn->rpc->owed += bytes;
+}
+
+/* --- giving back --- */
+
+static void has_become_less(struct rpc *r)
+{
+    r->unlooked = r->waiting_count;
+}
+
+void rpc_budget_count_queued(struct rpc_conn *c, size_t before, size_t after)
+{
+    assert(c->queued + after >= before);
+    c->queued += after - before;
+    c->rpc->owed += after - before;
+    if (after >= before)
+        return;
+    c->taken += before - after;
+    has_become_less(c->rpc);
+}
+
+void rpc_budget_return(struct call *c)
+{
+    struct rpc_conn *conn = c->conn;
+    struct rpc *r = conn->rpc;
+
+    if (c->promised == 0)
+        return;
+    assert(conn->promised >= c->promised);
+    assert(r->owed >= c->promised);
+    conn->promised -= c->promised;
+    r->owed -= c->promised;
+    conn->beyond -= c->is_beyond;
+    r->beyond -= c->is_beyond;
+    c->promised = 0;
+    c->is_beyond = false;
+    has_become_less(r);
+}
+
+/* --- waiting --- */
+
+static void start_patience(struct rpc *r)
+{
+    timer_start(r->clock, &r->patience, RPC_PATIENCE_MS * NS_PER_MS);
+}
+
+static void wait_in(struct list *calls, struct call *c)
+{
+    struct rpc_conn *conn = c->conn;
+    struct rpc *r = conn->rpc;
+
+    assert(list_empty(&c->waiting_link));
+    list_push_back(calls, &c->waiting_link);
+    if (!list_empty(&conn->waiting_link))
+        return;
+    list_push_back(&r->waiting, &conn->waiting_link);
+    r->waiting_count++;
+    has_become_less(r); /* it has not been looked at */
+    if (!timer_is_set(&r->patience))
+        start_patience(r);
+}
+
+void rpc_budget_leave(struct call *c)
+{
+    struct rpc_conn *conn = c->conn;
+    struct rpc *r = conn->rpc;
+
+    list_remove(&c->waiting_link);
+    c->asked = 0;
+    if (!list_empty(&conn->waiting) || !list_empty(&conn->asking))
+        return;
+    list_remove(&conn->waiting_link);
+    r->waiting_count--;
+    r->unlooked = least(r->unlooked, r->waiting_count);
+    if (r->waiting_count == 0)
+        timer_stop(r->clock, &r->patience);
+}
+
+/* --- calls that the core has not heard of --- */
+
+/* HTTP/1.1 has one request at a time. */
+static size_t first_promise(const struct call *c)
+{
+    if (c->method)
+        return c->method->reply_bytes;
+    return c->web ? RPC_HTTP_REPLY_BYTES : 0;
+}
+
+bool rpc_budget_lets_in(struct call *c)
+{
+    struct rpc_conn *conn = c->conn;
+    size_t bytes = first_promise(c);
+
+    assert(c->life == LIFE_UNTOLD);
+    if (c->promised > 0 || bytes == 0 || conn->serves == RPC_SERVES_PROBES)
+        return true;
+    if (!list_empty(&c->waiting_link))
+        return false;
+    if (list_empty(&conn->waiting) && fits(conn, bytes)) {
+        promise(c, bytes);
+        return true;
+    }
+    wait_in(&conn->waiting, c);
+    return false;
+}
+
+static size_t bytes_needed(const struct call *c)
+{
+    return c->asked > 0 ? least(c->asked, RPC_RESERVED_BYTES_MAX) : first_promise(c);
+}
+
+static bool let_in_first(struct rpc_conn *conn)
+{
+    if (list_empty(&conn->waiting))
+        return false;
+    struct call *c = container_of(conn->waiting.next, struct call, waiting_link);
+    if (!fits(conn, first_promise(c)))
+        return false;
+    rpc_budget_stop_waiting(c);
+    promise(c, first_promise(c));
+    rpc_event_add(c, 0); /* what it has to tell is there */
+    return true;
+}
+
+/* --- calls whose reply is large --- */
+
+static bool fits_beyond(const struct call *c)
+{
+    return c->asked <= RPC_RESERVED_BYTES_MAX || c->conn->rpc->beyond == 0;
+}
+
+static bool reserve_first(struct rpc_conn *conn)
+{
+    if (list_empty(&conn->asking))
+        return false;
+    struct call *c = container_of(conn->asking.next, struct call, waiting_link);
+    size_t bytes = bytes_needed(c);
+    if (!fits_beyond(c) || !fits(conn, bytes))
+        return false;
+    c->is_beyond = c->asked > RPC_RESERVED_BYTES_MAX;
+    conn->beyond += c->is_beyond;
+    conn->rpc->beyond += c->is_beyond;
+    rpc_budget_stop_waiting(c);
+    promise(c, bytes);
+    rpc_event_add(c, PENDING_RESERVED);
+    return true;
+}
+
+/* What it was promised is a part of that: if those who wait here kept it, enough of them would wait
+ * for one another. */
+void rpc_budget_reserve(struct call *c, uint64_t bytes)
+{
+    assert(bytes > 0);
+    assert(c->asked == 0);
+
+    rpc_budget_return(c);
+    c->asked = bytes;
+    wait_in(&c->conn->asking, c);
+    reserve_first(c->conn);
+}
+
+/* --- looking again --- */
+
+/* A small call is not to wait for a large one, which may have to wait for others. */
+static void look_at(struct rpc_conn *conn)
+{
+    while (reserve_first(conn))
+        ;
+    while (let_in_first(conn))
+        ;
+}
+
+bool rpc_budget_look_again(struct rpc *r)
+{
+    for (unsigned i = 0; i < RPC_FLUSH_CONNS_MAX && r->unlooked > 0; i++) {
+        struct list *link = list_pop_front(&r->waiting);
+        struct rpc_conn *conn = container_of(link, struct rpc_conn, waiting_link);
+        list_push_back(&r->waiting, link);
+        r->unlooked--;
+        look_at(conn);
+    }
+    return r->unlooked == 0;
+}
+
+/* --- the end of patience --- */
+
+static const struct call *first_waiting(const struct rpc_conn *c)
+{
+    const struct list *calls = list_empty(&c->asking) ? &c->waiting : &c->asking;
+
+    return container_of(calls->next, struct call, waiting_link);
+}
+
+/* Of those that wait, the one that owes least. */
+static struct rpc_conn *poorest_waiting(const struct rpc *r)
+{
+    struct rpc_conn *found = NULL;
+
+    LIST_FOREACH (link, &r->waiting) {
+        struct rpc_conn *c = container_of(link, struct rpc_conn, waiting_link);
+        if (!found || owed_by(c) < owed_by(found))
+            found = c;
+    }
+    return found;
+}
+
+/* NULL: nobody owes much more than this one, or they all read. */
+static struct rpc_conn *worst_for(const struct rpc_conn *waiting, bool of_beyond)
+{
+    struct rpc_conn *found = NULL;
+
+    LIST_FOREACH (link, &waiting->rpc->conns) {
+        struct rpc_conn *c = container_of(link, struct rpc_conn, link);
+        if (c->state < CONN_LINGERING && c->taken < RPC_PATIENCE_BYTES &&
+            owed_by(c) / 2 > owed_by(waiting) && (!of_beyond || c->beyond > 0) &&
+            (!found || owed_by(c) > owed_by(found)))
+            found = c;
+    }
+    return found;
+}
+
+/*
+ * So many of them that a good part of the whole is free: that is not for this one alone, and with
+ * just what it needs it would wait as long for the next reply. What the core has is freed when it
+ * has heard that its calls are gone; whoever waits is looked at then.
+ */
+static void cut_for(const struct rpc_conn *waiting)
+{
+    const struct rpc *r = waiting->rpc;
+    const struct call *first = first_waiting(waiting);
+    size_t needed = bytes_needed(first), left = rpc_budget_left(r);
+    bool of_beyond = !fits_beyond(first);
+    struct rpc_conn *worst;
+
+    if (owed_by(waiting) + needed > RPC_CONN_BYTES_MAX || (fits(waiting, needed) && !of_beyond))
+        return; /* it waits for its own client, or is to be looked at */
+    while ((left < RPC_REPLIES_BYTES_MAX / 4 || of_beyond) &&
+           (worst = worst_for(waiting, of_beyond))) {
+        log_warn(r->logger,
+                 "closing a connection whose client does not read its replies: others wait for "
+                 "their memory",
+                 LOG_STR("remote", worst->info.remote), LOG_U64("bytes", owed_by(worst)));
+        left += owed_by(worst);
+        of_beyond = of_beyond && worst->beyond == 0;
+        rpc_conn_cut(worst, ERR_TIMEOUT);
+    }
+}
+
+void rpc_budget_on_patience(struct timer *t)
+{
+    struct rpc *r = container_of(t, struct rpc, patience);
+
+    assert(r->waiting_count > 0);
+    cut_for(poorest_waiting(r));
+    LIST_FOREACH (link, &r->conns)
+        container_of(link, struct rpc_conn, link)->taken = 0;
+    if (r->waiting_count > 0)
+        start_patience(r);
+}
+
+void rpc_budget_check(const struct rpc *r)
+{
+    size_t owed = 0, waiting = 0;
+
+    LIST_FOREACH (link, &r->conns) {
+        const struct rpc_conn *c = container_of(link, struct rpc_conn, link);
+        bool waits = !list_empty(&c->waiting) || !list_empty(&c->asking);
+        owed += owed_by(c);
+        assert(waits == !list_empty(&c->waiting_link));
+        waiting += waits;
+    }
+    assert(owed <= r->owed); /* calls of connections that are gone may owe some, too */
+    assert(waiting == r->waiting_count);
+    assert(r->unlooked <= r->waiting_count);
+    assert((r->waiting_count > 0) == timer_is_set(&r->patience));
+}

@@ -1,0 +1,255 @@
+/* Replies are charged before they are made, and who waits for that, and for how long. */
+#include "rpc/rpc_rig_test.h"
+
+#include "rpc/rpc_int.h"
+
+#include <string.h>
+
+enum { DATA = 0, END_STREAM = 1, WINDOW_UPDATE = 8 };
+
+/* The same call on so many streams, from this one on. */
+static void ask_many(struct raw *raw, const char *path, const char *message, unsigned from,
+                     unsigned count)
+{
+    struct buf out = {0}, framed = {0};
+
+    message_put(&framed, bytes_of_str(message));
+    if (from == 0)
+        frame_preface(&out);
+    for (unsigned i = from; i < from + count; i++) {
+        frame_request(&out, 2 * i + 1, path, false, BYTES(""));
+        frame_put(&out, DATA, END_STREAM, 2 * i + 1, buf_bytes(&framed));
+    }
+    raw_send(raw, buf_bytes(&out));
+    buf_free(&out);
+    buf_free(&framed);
+}
+
+static void open_window(struct raw *raw)
+{
+    struct buf out = {0};
+
+    frame_put(&out, WINDOW_UPDATE, 0, 0, BYTES("\x3f\x00\x00\x00"));
+    raw_send(raw, buf_bytes(&out));
+    buf_free(&out);
+}
+
+static void leave(struct rpc_rig *r, struct raw *raw)
+{
+    raw_close(r, raw);
+    buf_free(&raw->got);
+}
+
+/* All of these have the core's attention at once; more of them wait until it has answered some. */
+enum { AT_ONCE = RPC_CONN_BYTES_MAX / RIG_OWED_BYTES };
+
+TEST(calls_that_nobody_answers_let_in_no_more_than_their_replies_may_take)
+{
+    struct rpc_rig r;
+    struct raw raw = {0};
+    rpc_rig_open(&r, NULL);
+    raw_connect(&r, &raw);
+
+    ask_many(&raw, "/test.Echo/Large", "5000 0", 0, AT_ONCE + 100);
+    rpc_rig_for_ms(&r, 100);
+
+    CHECK(r.messages <= AT_ONCE + 100);
+    CHECK_EQ(r.reserved, RPC_CONN_BYTES_MAX / 5000);
+    CHECK(rpc_status(r.rpc).owed_bytes <= RPC_CONN_BYTES_MAX);
+    leave(&r, &raw);
+    rpc_rig_for_ms(&r, 100);
+    CHECK_EQ(r.live, 0);
+    CHECK_EQ(rpc_status(r.rpc).owed_bytes, 0);
+    rpc_rig_close(&r);
+}
+
+TEST(calls_whose_replies_are_not_read_wait_until_they_are)
+{
+    enum { CALLS = 4000, REPLY_BYTES = 3900 };
+    struct rpc_rig r;
+    struct raw raw = {0};
+    rpc_rig_open(&r, NULL);
+    raw_connect(&r, &raw);
+
+    ask_many(&raw, "/test.Echo/Owe", "3900", 0, CALLS);
+    rpc_rig_for_ms(&r, 100);
+
+    unsigned heard = r.messages;
+    CHECK(heard <= RPC_CONN_BYTES_MAX / REPLY_BYTES + 20); /* the first window is open */
+    CHECK(heard >= AT_ONCE / 2);
+    CHECK(rpc_status(r.rpc).owed_bytes <= RPC_CONN_BYTES_MAX);
+    CHECK_EQ(rpc_status(r.rpc).waiting_conns, 1);
+    open_window(&raw);
+    rpc_rig_for_ms(&r, 1000);
+    CHECK_EQ(r.messages, CALLS);
+    CHECK_EQ(rpc_status(r.rpc).waiting_conns, 0);
+    CHECK_EQ(rpc_status(r.rpc).owed_bytes, 0);
+    CHECK_EQ(r.live, 0);
+    CHECK(raw.got_bytes > CALLS * REPLY_BYTES);
+    leave(&r, &raw);
+    rpc_rig_close(&r);
+}
+
+/* They end by their deadline and with their connection, as others do. */
+TEST(calls_that_wait_for_budget_end_as_others_do)
+{
+    struct rpc_rig r;
+    struct raw raw = {0};
+    struct answer late;
+    struct client_request soon = {.timeout_ns = 50 * NS_PER_MS};
+    rpc_rig_open(&r, NULL);
+    rpc_rig_connect(&r);
+    for (unsigned i = 0; i < 2; i++) {
+        raw_connect(&r, &raw);
+        ask_many(&raw, "/test.Echo/Large", "4000000 0", 0, 5);
+        ask_many(&raw, "/test.Echo/Owe", "10", 5, 100);
+        rpc_rig_for_ms(&r, 100);
+        leave(&r, &raw);
+        raw = (struct raw){0};
+        rpc_rig_for_ms(&r, 100);
+        CHECK_EQ(r.live, 0);
+    }
+
+    struct answer holding[4];
+    for (unsigned i = 0; i < ARRAY_LEN(holding); i++) {
+        rpc_rig_start(&r, &holding[i], "Large", i < 2 ? NULL : &soon);
+        client_send(holding[i].call, BYTES("4100000 0"));
+        client_end(holding[i].call);
+    }
+    rpc_rig_until(&r, &holding[3].ended, 1);
+    CHECK_EQ(holding[2].code, RPC_DEADLINE_EXCEEDED);
+    CHECK_EQ(holding[3].code, RPC_DEADLINE_EXCEEDED);
+    rpc_rig_for_ms(&r, 100);
+    CHECK_EQ(r.live, 2);
+    rpc_rig_start(&r, &late, "Owe", &soon);
+    client_send(late.call, BYTES("10"));
+    client_end(late.call);
+    rpc_rig_until(&r, &late.ended, 1);
+    CHECK_EQ(late.code, RPC_OK); /* a small one passes the large ones */
+
+    for (unsigned i = 0; i < ARRAY_LEN(holding); i++)
+        answer_free(&holding[i]);
+    answer_free(&late);
+    rpc_rig_close(&r);
+}
+
+/* --- many connections --- */
+
+enum { HOGS = 20 };
+
+struct hogs {
+    struct rpc_rig r;
+    struct raw raws[HOGS];
+};
+
+/* Each asks for four megabytes again and again. */
+static void open_hogs(struct hogs *h)
+{
+    *h = (struct hogs){0};
+    rpc_rig_open(&h->r, NULL);
+    rpc_rig_connect(&h->r);
+    for (unsigned i = 0; i < HOGS; i++) {
+        raw_connect(&h->r, &h->raws[i]);
+        ask_many(&h->raws[i], "/test.Echo/Large", "4000000 0", 0, 10);
+    }
+    rpc_rig_for_ms(&h->r, 100);
+}
+
+static void close_hogs(struct hogs *h)
+{
+    for (unsigned i = 0; i < HOGS; i++)
+        leave(&h->r, &h->raws[i]);
+    rpc_rig_for_ms(&h->r, 100);
+    CHECK_EQ(rpc_status(h->r.rpc).owed_bytes, 0);
+    rpc_rig_close(&h->r);
+}
+
+static unsigned cut(const struct hogs *h)
+{
+    unsigned count = 0;
+
+    for (unsigned i = 0; i < HOGS; i++)
+        count += h->raws[i].ended > 0 || h->raws[i].closed > 0;
+    return count;
+}
+
+TEST(all_connections_together_owe_no_more_than_there_is)
+{
+    struct hogs h;
+    open_hogs(&h);
+
+    CHECK(h.r.reserved >= 12);
+    CHECK(rpc_status(h.r.rpc).owed_bytes <= RPC_REPLIES_BYTES_MAX);
+    CHECK_EQ(rpc_status(h.r.rpc).waiting_conns, HOGS);
+    CHECK_EQ(cut(&h), 0);
+    close_hogs(&h);
+}
+
+/* What others hold is not theirs for ever, though those who asked before come first; and who asks
+ * for little does not notice at all. */
+TEST(whoever_reads_is_served_while_others_hold_all_there_is)
+{
+    struct hogs h;
+    struct answer small, large;
+    open_hogs(&h);
+
+    for (unsigned i = 0; i < 100; i++) {
+        uint64_t before = clock_now_ns(h.r.io->clock);
+        rpc_rig_ask(&h.r, &small, "Owe", BYTES("4000"));
+        CHECK_EQ(small.got.len, 4000);
+        CHECK(clock_now_ns(h.r.io->clock) - before < 100 * NS_PER_MS);
+        answer_free(&small);
+    }
+    CHECK_EQ(cut(&h), 0);
+    uint64_t before = clock_now_ns(h.r.io->clock);
+    rpc_rig_ask(&h.r, &large, "Large", BYTES("3500000 3500000"));
+    CHECK_EQ(large.got.len, 3500000);
+    CHECK(clock_now_ns(h.r.io->clock) - before <= 4 * RPC_PATIENCE_MS * NS_PER_MS);
+    CHECK(cut(&h) > 0 && cut(&h) < HOGS);
+    CHECK(strstr(buf_str(&h.r.logged), "does not read its replies"));
+
+    answer_free(&large);
+    close_hogs(&h);
+}
+
+/* Nobody is cut for those who owe as much, nor for one that waits for itself. */
+TEST(nobody_is_cut_while_nobody_waits_who_owes_less)
+{
+    struct rpc_rig r;
+    struct raw raw = {0};
+    rpc_rig_open(&r, NULL);
+    raw_connect(&r, &raw);
+
+    ask_many(&raw, "/test.Echo/Large", "4000000 0", 0, 10);
+    rpc_rig_for_ms(&r, 20 * RPC_PATIENCE_MS);
+
+    CHECK_EQ(r.reserved, 2);
+    CHECK_EQ(raw.ended + raw.closed, 0);
+    leave(&r, &raw);
+    rpc_rig_close(&r);
+}
+
+/* However large, it is made; but not while another one is held. */
+TEST(replies_beyond_all_measure_are_made_one_at_a_time)
+{
+    struct rpc_rig r;
+    struct answer a[3];
+    rpc_rig_open(&r, NULL);
+    rpc_rig_connect(&r);
+
+    rpc_rig_ask(&r, &a[0], "Large", BYTES("900000000 30"));
+    CHECK_EQ(a[0].got.len, 30);
+    for (unsigned i = 1; i < 3; i++) {
+        rpc_rig_start(&r, &a[i], "Large", NULL);
+        client_send(a[i].call, BYTES("900000000 0"));
+        client_end(a[i].call);
+    }
+    rpc_rig_for_ms(&r, 100);
+    CHECK_EQ(r.reserved, 2);
+    client_cancel(a[1].call);
+    rpc_rig_until(&r, &r.reserved, 3);
+
+    for (unsigned i = 0; i < 3; i++)
+        answer_free(&a[i]);
+    rpc_rig_close(&r);
+}
