@@ -90,6 +90,46 @@ TEST(calls_whose_replies_are_not_read_wait_until_they_are)
     rpc_rig_close(&r);
 }
 
+/* The core's part of a body has copies of what it was asked with. */
+TEST(a_request_counts_as_long_as_its_body_is_being_sent)
+{
+    enum { CALLS = 200, REQUEST_BYTES = 60000, FRAME_BYTES = 15000, BODY_BYTES = 60000 };
+    struct rpc_rig r;
+    struct raw raw = {0};
+    struct buf message = {0}, framed = {0}, out = {0};
+    rpc_rig_open(&r, NULL);
+    raw_connect(&r, &raw);
+    buf_printf(&message, "%u ", BODY_BYTES);
+    memset(buf_extend(&message, REQUEST_BYTES - message.len), ' ', REQUEST_BYTES - message.len);
+    message_put(&framed, buf_bytes(&message));
+    frame_preface(&out);
+
+    for (unsigned i = 0; i < CALLS; i++) {
+        frame_request(&out, 2 * i + 1, "/test.Echo/Body", false, BYTES(""));
+        for (size_t at = 0; at < framed.len; at += FRAME_BYTES) {
+            size_t len = framed.len - at < FRAME_BYTES ? framed.len - at : FRAME_BYTES;
+            frame_put(&out, DATA, at + len == framed.len ? END_STREAM : 0, 2 * i + 1,
+                      bytes_of(framed.at + at, len));
+        }
+        raw_send(&raw, buf_bytes(&out));
+        buf_clear(&out);
+        rpc_rig_for_ms(&r, 5);
+    }
+    CHECK(r.messages >= RPC_CONN_BYTES_MAX / REQUEST_BYTES);
+    CHECK(r.messages <= RPC_CONN_BYTES_MAX / REQUEST_BYTES + 2); /* the first window is open */
+    open_window(&raw);
+    rpc_rig_for_ms(&r, 1000);
+    CHECK_EQ(r.messages, CALLS);
+    CHECK_EQ(r.live, 0);
+    CHECK(raw.got_bytes > CALLS * BODY_BYTES);
+
+    leave(&r, &raw);
+    buf_free(&message);
+    buf_free(&framed);
+    buf_free(&out);
+    rpc_rig_close(&r);
+}
+
 /* They end by their deadline and with their connection, as others do. */
 TEST(calls_that_wait_for_budget_end_as_others_do)
 {
