@@ -167,10 +167,10 @@ TEST(calls_that_wait_for_budget_end_as_others_do)
     rpc_rig_until(&r, &late.ended, 1);
     CHECK_EQ(late.code, RPC_OK); /* a small one passes the large ones */
 
+    rpc_rig_close(&r); /* which the others hear of */
     for (unsigned i = 0; i < ARRAY_LEN(holding); i++)
         answer_free(&holding[i]);
     answer_free(&late);
-    rpc_rig_close(&r);
 }
 
 /* --- many connections --- */
@@ -289,7 +289,7 @@ TEST(replies_beyond_all_measure_are_made_one_at_a_time)
     client_cancel(a[1].call);
     rpc_rig_until(&r, &r.reserved, 3);
 
+    rpc_rig_close(&r); /* which the last one hears of */
     for (unsigned i = 0; i < 3; i++)
         answer_free(&a[i]);
-    rpc_rig_close(&r);
 }
