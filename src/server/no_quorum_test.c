@@ -159,33 +159,3 @@ TEST(a_flood_of_writes_leaves_another_clients_its_turn_when_there_is_a_leader)
     mem_free(f);
     mem_free(value);
 }
-
-/* More than a turn has space to answer. The rest does not wait for the clock. */
-TEST(calls_whose_time_is_up_together_are_told_at_once)
-{
-    enum { CALLS = 3 * RPC_LINE_REPLIES_MAX };
-    struct cluster_rig r;
-    struct visit *puts = mem_new_array(CALLS, struct visit);
-    uint64_t first_ms = 0;
-    cluster_rig_open(&r, 2, NULL);
-    cluster_rig_start_all(&r);
-    cluster_rig_crash(&r, 2);
-    while (r.at[1]->server->facts.leader != 0)
-        cluster_rig_step(&r);
-
-    for (unsigned i = 0; i < CALLS; i++)
-        ask_put(r.at[1]->client, &puts[i], "k", BYTES("v"));
-    for (unsigned over = 0; over < CALLS;) {
-        cluster_rig_step(&r);
-        for (; over < CALLS && puts[over].is_over; over++)
-            first_ms = first_ms == 0 ? cluster_rig_now_ms(&r) : first_ms;
-    }
-
-    CHECK(cluster_rig_now_ms(&r) - first_ms < 100); /* a tick */
-    for (unsigned i = 0; i < CALLS; i++) {
-        CHECK_EQ(puts[i].code, RPC_DEADLINE_EXCEEDED);
-        visit_free(&puts[i]);
-    }
-    cluster_rig_close(&r);
-    mem_free(puts);
-}

@@ -144,11 +144,6 @@ static void fail(struct pending *p, struct api_call *c, enum result why)
     list_push_back(&p->failed, &c->link);
 }
 
-bool pending_has_failed(const struct pending *p)
-{
-    return !list_empty(&p->failed);
-}
-
 struct api_call *pending_take_failed(struct pending *p, enum result *why)
 {
     struct list *link = list_pop_front(&p->failed);

@@ -158,7 +158,6 @@ uint64_t pending_own_began_ns(const struct pending *p, uint64_t id);
 bool pending_has_confirmed(const struct pending *p);
 struct api_call *pending_take_confirmed(struct pending *p);
 /* A call that will not get what it wants; or NULL. */
-bool pending_has_failed(const struct pending *p);
 struct api_call *pending_take_failed(struct pending *p, enum result *why);
 
 /* --- ask --- */

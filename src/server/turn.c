@@ -786,8 +786,6 @@ static bool has_more(const struct server *s)
         return true;
     if (rpc_line_has_events(line, RPC_LANE_PROBES))
         return true;
-    if (pending_has_failed(&s->pending) && clients_can_be_answered(&s->clients))
-        return true;
     if (clients_have_events(&s->clients) || pending_has_confirmed(&s->pending) ||
         forwarding_has_more(&s->forwarding))
         return true;
