@@ -187,8 +187,9 @@ static const struct {
 } asked[] = {
     {"/v3/kv/range", "-d '{\"key\":\"aw==\"}'"},
     {"/v3beta/kv/range", "-d '{\"key\":\"aw==\"}'"},
-    {"//v3/kv/range", "-d '{\"key\":\"aw==\"}'"},
-    {"/v3/nowhere", "-d '{}'"},
+    /* No body: etcd responds before it has come, and over HTTP/2 curl may take that for an error. */
+    {"//v3/kv/range", "-X POST"},
+    {"/v3/nowhere", "-X POST"},
     {"/v3/watch", UPGRADE},
     {"/version", ""},
     {"/%76ersion", ""},
