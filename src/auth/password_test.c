@@ -151,14 +151,11 @@ TEST(a_hash_says_what_it_costs)
         password_nobodys(cost, hash);
         CHECK_EQ(password_cost(bytes_of_str(hash)), cost);
     }
-    memcpy(hash + 4, "03", 2);
-    CHECK_EQ(password_cost(bytes_of_str(hash)), 0);
-    memcpy(hash + 4, "32", 2);
-    CHECK_EQ(password_cost(bytes_of_str(hash)), 0);
-    memcpy(hash + 4, "1x", 2);
-    CHECK_EQ(password_cost(bytes_of_str(hash)), 0);
-    memcpy(hash + 4, "/4", 2);
-    CHECK_EQ(password_cost(bytes_of_str(hash)), 0);
+    static const char costs[][2] = {{'0', '3'}, {'3', '2'}, {'1', 'x'}, {'/', '4'}};
+    for (size_t i = 0; i < ARRAY_LEN(costs); i++) {
+        memcpy(hash + 4, costs[i], 2);
+        CHECK_EQ(password_cost(bytes_of_str(hash)), 0);
+    }
     CHECK_EQ(password_cost(BYTES("")), 0);
     CHECK_EQ(password_cost(BYTES("hash")), 0);
 }

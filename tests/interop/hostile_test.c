@@ -546,8 +546,8 @@ TEST(a_field_that_is_named_without_end_costs_little)
     }
     uint64_t worked = worked_ns(&s, before);
 
-    printf("%.2f ms each, 50 puts %.2f ms\n", (double)worked / CLIENTS / 1e6,
-           (double)allowed / CLIENTS / 1e6);
+    printf("%.2f ms each, 50 puts %.2f ms\n", (double)worked / (double)CLIENTS / 1e6,
+           (double)allowed / (double)CLIENTS / 1e6);
     CHECK(worked < allowed);
     buf_free(&block);
     buf_free(&out);
