@@ -124,7 +124,7 @@ static void delete_dropped(struct mvcc *m)
     if (m->dropped_count == 0) /* and perhaps no memory for any yet */
         return;
     m->stats.revisions_removed += m->dropped_count;
-    mvcc_forget_copied_history(m);
+    mvcc_forget_copied_history(m, m->now.revision);
     qsort(m->dropped, m->dropped_count, sizeof(*m->dropped), compare_dropped);
     for (size_t i = 0; i < m->dropped_count; i++) {
         const struct dropped *d = &m->dropped[i];

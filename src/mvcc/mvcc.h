@@ -342,9 +342,10 @@ struct mvcc_copy {
 struct mvcc_warmup {
     struct mvcc *mvcc;
     struct backend *backend;
-    bool is_range; /* history from at[0] on, as far as `to`, which becomes how far it was read */
+    struct list link; /* while a worker has it */
+    bool is_stale;    /* what it reads has changed since it was taken */
+    bool is_range;    /* history from at[0] on, as far as `to`, which becomes how far it was read */
     struct revision to;
-    uint64_t history_number;
     size_t count, read; /* those to be read, and those that were */
     struct revision at[MVCC_WARMUP_KEYS];
     struct mvcc_copy copies[MVCC_WARMUP_KEYS];

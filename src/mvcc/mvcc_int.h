@@ -218,8 +218,9 @@ void mvcc_history_close(struct mvcc_history *h);
 MUST_CHECK enum err mvcc_history_next(struct mvcc_history *h, struct bytes *key,
                                       struct bytes *value);
 
-/* Something between two revisions was removed, or stored later than they were. */
-void mvcc_forget_copied_history(struct mvcc *m);
+/* Something between two revisions was removed, or stored later than they were: of this main
+ * revision at most. */
+void mvcc_forget_copied_history(struct mvcc *m, int64_t up_to);
 
 unsigned mvcc_warmups_taken(const struct mvcc *m);
 void mvcc_warm_free(struct mvcc *m);

@@ -137,7 +137,7 @@ bool mvcc_settle_some(struct mvcc *m, unsigned steps)
          * would bring keys back to life. */
         backend_delete(m->backend, BUCKET_META, BYTES(MVCC_RANGE_TOMBSTONE_KEY));
         m->settled_batch = backend_open_batch(m->backend);
-        mvcc_forget_copied_history(m);
+        mvcc_forget_copied_history(m, m->revision);
     }
     backend_upkeep_end(m->backend);
     return done;

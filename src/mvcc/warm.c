@@ -15,8 +15,10 @@
  * are WARM_BATCHES, or MVCC_WARM_BYTES_MAX. An entry under a revision never changes, so a copy of
  * it cannot become wrong. What history has between two revisions can: until a large delete is
  * settled some of it is missing, and compaction removes some. So copies of history go when either
- * has happened. Nor are they made while tombstones that were stored late are in the open batch: a
- * worker does not see that one, although it may see later revisions, which were committed before.
+ * has happened; but a compaction takes nothing behind its revision, where watchers read while it goes
+ * on for minutes. Nor are copies of history made while tombstones that were stored late are in the
+ * open batch: a worker does not see that one, although it may see later revisions, which were
+ * committed before.
  */
 enum {
     KNOWN_SETS = 512,  /* a power of two */
@@ -53,7 +55,7 @@ struct warm {
     struct queue single, bulk;    /* wanted: by readers of a few entries, and of many */
     struct revision wanted_range; /* of history; main -1: none */
     unsigned taken;               /* warm-ups that workers have */
-    uint64_t history_number;      /* another one whenever something of history was removed */
+    struct list reading;          /* of them, those of history */
     bool is_cold;
 };
 
@@ -103,15 +105,19 @@ static void forget(struct warm *w)
     assert(w->bytes == 0);
 }
 
-void mvcc_forget_copied_history(struct mvcc *m)
+/* Also while the store is warm: a worker may still have a warm-up of when it was cold. */
+void mvcc_forget_copied_history(struct mvcc *m, int64_t up_to)
 {
     struct warm *w = m->warm;
 
-    if (!mvcc_is_cold(m))
+    if (!w)
         return;
     for (uint64_t n = w->oldest; n <= w->newest; n++)
-        batch_at(w, n)->is_range = false;
-    w->history_number++;
+        batch_at(w, n)->is_range &= batch_at(w, n)->from.main > up_to;
+    LIST_FOREACH (link, &w->reading) {
+        struct mvcc_warmup *warmup = container_of(link, struct mvcc_warmup, link);
+        warmup->is_stale |= warmup->at[0].main <= up_to;
+    }
 }
 
 /* --- being told --------------------------------------------------------------------------- */
@@ -123,6 +129,7 @@ void mvcc_set_cold(struct mvcc *m, bool is_cold)
     if (!m->warm) {
         m->warm = mem_new(struct warm);
         m->warm->oldest = 1;
+        list_init(&m->warm->reading);
     }
     forget(m->warm);
     m->warm->is_cold = is_cold;
@@ -346,14 +353,15 @@ bool mvcc_take_warmup(struct mvcc *m, bool single_only, struct mvcc_warmup *out)
     if (!mvcc_is_cold(m))
         return false;
     *out = (struct mvcc_warmup){.mvcc = m, .backend = m->backend};
+    list_init(&out->link);
     take_from(&w->single, out);
     if (out->count == 0 && !single_only && w->wanted_range.main >= 0 &&
         backend_open_batch(m->backend) > m->settled_batch) {
         out->is_range = true;
         out->at[out->count++] = w->wanted_range;
         out->to = revision_whole(m->revision);
-        out->history_number = w->history_number;
         w->wanted_range.main = -1;
+        list_push_back(&w->reading, &out->link);
     }
     if (!single_only && !out->is_range)
         take_from(&w->bulk, out);
@@ -431,13 +439,19 @@ static void know_entries(struct warm *w, const struct mvcc_warmup *warmup, uint6
     }
 }
 
+static void give_back(struct warm *w, struct mvcc_warmup *warmup)
+{
+    assert(w->taken > 0);
+    w->taken--;
+    list_remove(&warmup->link);
+}
+
 void mvcc_warmed(struct mvcc_warmup *warmup)
 {
     struct warm *w = warmup->mvcc->warm;
 
-    assert(w->taken > 0);
-    w->taken--;
-    if (w->is_cold && (!warmup->is_range || warmup->history_number == w->history_number)) {
+    give_back(w, warmup);
+    if (w->is_cold && !warmup->is_stale) {
         uint64_t batch = keep_batch(w, warmup);
         if (!warmup->is_range)
             know_entries(w, warmup, batch);
@@ -447,9 +461,6 @@ void mvcc_warmed(struct mvcc_warmup *warmup)
 
 void mvcc_warmup_drop(struct mvcc_warmup *warmup)
 {
-    struct warm *w = warmup->mvcc->warm;
-
-    assert(w->taken > 0);
-    w->taken--;
+    give_back(warmup->mvcc->warm, warmup);
     buf_free(&warmup->text);
 }

@@ -1,0 +1,98 @@
+/* Copies of history that workers make while the store is cold, and what makes them wrong. */
+#include "mvcc/mvcc_int.h"
+#include "mvcc/mvcc_rig_test.h"
+
+static void open_with_history(struct mvcc_rig *r)
+{
+    mvcc_rig_init(r, BACKEND_RIG_MEMORY);
+    for (unsigned i = 0; i < 10; i++)
+        mvcc_rig_put(r, "a", "value"); /* revisions 2 to 11 */
+    mvcc_rig_commit(r);
+}
+
+/* Is there a copy of history from this revision on? If not, it is wanted from now on. */
+static bool is_copied(struct mvcc *m, int64_t main)
+{
+    struct mvcc_history h;
+
+    if (!mvcc_history_open(m, (struct revision){.main = main}, false, &h))
+        return false;
+    bool copied = h.is_copied;
+    mvcc_history_close(&h);
+    return copied;
+}
+
+/* A worker has read it, and the turn has not heard of that. */
+static void read_ahead(struct mvcc *m, int64_t from, struct mvcc_warmup *out)
+{
+    CHECK(!is_copied(m, from));
+    CHECK(mvcc_take_warmup(m, false, out));
+    CHECK(out->is_range);
+    mvcc_warmup_read(out);
+}
+
+/* Workers read for it, too: it computes a hash of what is there before it removes anything. */
+static void compact_some(struct mvcc_rig *r, int64_t revision)
+{
+    uint64_t before = r->m->stats.revisions_removed;
+
+    CHECK_EQ(mvcc_rig_compact(r, revision), MVCC_OK);
+    mvcc_rig_commit(r);
+    for (unsigned i = 0; r->m->stats.revisions_removed == before; i++) {
+        CHECK(i < 100);
+        mvcc_compact_some(r->m, 500);
+        (void)mvcc_rig_warm(r);
+    }
+}
+
+TEST(a_copy_of_history_behind_a_compaction_is_used)
+{
+    struct mvcc_rig r;
+    struct mvcc_warmup warmup;
+    open_with_history(&r);
+    mvcc_set_cold(r.m, true);
+    read_ahead(r.m, 8, &warmup);
+
+    compact_some(&r, 6);
+    mvcc_warmed(&warmup);
+    CHECK(is_copied(r.m, 8));
+    compact_some(&r, 7);
+
+    CHECK(is_copied(r.m, 8));
+    compact_some(&r, 9);
+    CHECK(!is_copied(r.m, 8));
+    mvcc_rig_free(&r);
+}
+
+TEST(a_copy_of_history_that_a_compaction_has_changed_is_not_used)
+{
+    struct mvcc_rig r;
+    struct mvcc_warmup warmup;
+    open_with_history(&r);
+    mvcc_set_cold(r.m, true);
+    read_ahead(r.m, 3, &warmup);
+
+    compact_some(&r, 6);
+    mvcc_warmed(&warmup);
+
+    CHECK(!is_copied(r.m, 3));
+    mvcc_rig_free(&r);
+}
+
+/* A worker may take longer than the store is cold. */
+TEST(a_copy_of_history_that_has_changed_while_the_store_was_warm_is_not_used)
+{
+    struct mvcc_rig r;
+    struct mvcc_warmup warmup;
+    open_with_history(&r);
+    mvcc_set_cold(r.m, true);
+    read_ahead(r.m, 3, &warmup);
+    mvcc_set_cold(r.m, false);
+
+    compact_some(&r, 6);
+    mvcc_set_cold(r.m, true);
+    mvcc_warmed(&warmup);
+
+    CHECK(!is_copied(r.m, 3));
+    mvcc_rig_free(&r);
+}
