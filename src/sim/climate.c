@@ -7,7 +7,10 @@
 #include <inttypes.h>
 #include <string.h>
 
-enum { ELECTION_MS_MAX = 2000 };
+enum {
+    ELECTION_MS_MAX = 2000,
+    LONG_RETENTION_MS = 55000, /* a storm, and ten seconds more */
+};
 
 static_assert(ELECTION_MS_MAX >= 5 * 300, "of any heartbeat interval");
 
@@ -254,7 +257,16 @@ void climate_draw_retention(struct climate *c, struct rng *rng)
     if (is_on && (c->faults & ~(uint32_t)OWN_FAULTS) == 0)
         c->retention_ms = short_ms;
     else if (is_on && !climate_has(c, FAULT_HALF_OPEN) && !climate_has(c, FAULT_AUTH))
-        c->retention_ms = 55000;
+        c->retention_ms = LONG_RETENTION_MS;
+}
+
+/* Events of a cold store come late. The witness connects again then, and may find no place while
+ * another client holds all connections. */
+void climate_chill(struct climate *c)
+{
+    c->faults |= 1u << FAULT_COLD;
+    if (c->retention_ms > 0 && climate_has(c, FAULT_FILES))
+        c->retention_ms = LONG_RETENTION_MS;
 }
 
 /* Nothing changes a store behind its member's back where members come and go: there whoever is

@@ -153,6 +153,9 @@ void climate_draw_compactions(struct climate *c, struct rng *rng);
  * ends are not heard of, or it has to log in. */
 void climate_draw_retention(struct climate *c, struct rng *rng);
 
+/* Stores are not in memory at times. After all has been drawn. */
+void climate_chill(struct climate *c);
+
 /* The same: do members compare what they hold, in each of the three ways? */
 void climate_draw_checks(struct climate *c, struct rng *rng);
 

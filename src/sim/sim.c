@@ -188,7 +188,7 @@ static void draw_climate(struct sim *s)
     s->history.connections_break =
         connections_break(c) || (c->faults & SIM_DISK_FAULTS) != 0 || climate_has(c, FAULT_MEMBERS);
     if (s->o.with_cold && (s->o.without >> FAULT_COLD & 1) == 0)
-        c->faults |= 1u << FAULT_COLD;
+        climate_chill(c);
 }
 
 static void open_weather(struct sim *s)

@@ -199,11 +199,12 @@ TEST(stores_that_are_not_in_memory_answer_as_others_do)
 
 /* A member that hashed its store before it served waited for a worker that it did not ask (109,
  * 124). A HashKV of the newest revision began again at the one from before an image was installed
- * (1521).
+ * (1521). The simulation's fault in 44075 and 44228: the witness gave up a silent watch, and found no
+ * place for another before history was compacted.
  */
 TEST(seeds_that_once_found_something_with_cold_stores_are_clean)
 {
-    static const uint64_t seeds[] = {109, 124, 1521};
+    static const uint64_t seeds[] = {109, 124, 1521, 44075, 44228};
 
     test_runs_in_one_thread();
     for (size_t i = 0; i < ARRAY_LEN(seeds); i++) {
