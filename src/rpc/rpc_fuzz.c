@@ -21,12 +21,12 @@
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static const struct rpc_method methods[] = {
-    {"s", "u", .id = 0},
+    {"s", "u", .id = 0, .reply_bytes = 100000},
     {"s", "c", .client_streams = true, .id = 1},
-    {"s", "d", .server_streams = true, .id = 2},
+    {"s", "d", .server_streams = true, .id = 2, .reply_bytes = RPC_RESERVED_BYTES_MAX},
     {"s", "b", .client_streams = true, .server_streams = true, .id = 3},
     /* The gateway has routes for these, and response is a response of each of them. */
-    {"etcdserverpb.KV", "Range", .id = 4},
+    {"etcdserverpb.KV", "Range", .id = 4, .reply_bytes = 4000},
     {"v3electionpb.Election", "Observe", .server_streams = true, .id = 5},
     {"etcdserverpb.Watch", "Watch", .client_streams = true, .server_streams = true, .id = 6},
 };
@@ -45,6 +45,7 @@ struct seen {
     uint64_t id;
     bool is_unary, is_plain;
     bool is_finished; /* and only a body is left */
+    uint8_t how;      /* it is to be answered, when there is budget for its reply */
     uint64_t ungiven, given;
 };
 
@@ -129,6 +130,11 @@ static void on_message(struct rpc_line *l, struct seen *s, const struct rpc_even
 {
     uint8_t how = e->message.len > 0 ? rpc_event_bytes(e, e->message).at[0] : 7;
 
+    if (s->is_unary && (how & 32)) {
+        s->how = how;
+        rpc_line_reserve(l, s->id, 1 + how * 50000ull);
+        return;
+    }
     answer(l, s, how);
     if (how & 8)
         end(l, s, how);
@@ -153,6 +159,11 @@ static void on_event(struct rpc_line *l, const struct rpc_event *e)
     case RPC_ENDED:
         if (s && !s->is_finished)
             end(l, s, 7);
+        break;
+    case RPC_RESERVED:
+        assert(s);
+        answer(l, s, s->how);
+        end(l, s, s->how);
         break;
     case RPC_HTTP:
         s = see(e);
