@@ -323,16 +323,26 @@ static void tmp_dir_remove(int number)
     nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS);
 }
 
+/* Whoever started the runner may have had signals ignored, as nohup and a shell's `&` have, and that
+ * is inherited by the test and by each program that it starts. */
+static void take_all_signals(void)
+{
+    sigset_t none;
+
+    for (int n = 1; n <= SIGRTMAX; n++) {
+        struct sigaction now;
+        if (sigaction(n, NULL, &now) == 0 && now.sa_handler == SIG_IGN)
+            signal(n, SIG_DFL);
+    }
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, NULL);
+}
+
 static void child_run(const struct child *c)
 {
-    sigset_t child_signal;
-
     setsid(); /* a group to kill as one; and the scheduler's, where it groups by session */
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    sigemptyset(&child_signal);
-    sigaddset(&child_signal, SIGCHLD);
-    sigprocmask(SIG_UNBLOCK, &child_signal, NULL);
-    signal(SIGINT, SIG_DFL); /* shells have it ignored in the background, and that is inherited */
+    take_all_signals();
     dup2(fileno(c->output), STDOUT_FILENO);
     dup2(fileno(c->output), STDERR_FILENO);
     tmp_dir_name(c->number, current_tmp_dir);
