@@ -20,6 +20,7 @@
 #include "io/tls.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <time.h>
 
 #define SECRET "correct-horse" /* everybody's password */
@@ -562,6 +563,43 @@ TEST(everybody_is_told_the_same_about_everything_as_by_etcd)
     CHECK(p.compared > 1000);
     CHECK(p.refused > p.compared / 3 && p.refused < p.compared);
     check_secrets_are_kept(&p.ours);
+    pair_close(&p);
+}
+
+/* ---- What refused writes cost ---- */
+
+static uint64_t log_index(struct side *s)
+{
+    const char *said = PEER_CTL(&s->peer, "--user root:" SECRET " endpoint status -w json"),
+               *index = strstr(said, "\"raftIndex\":");
+
+    CHECK(index);
+    return strtoull(strchr(index, ':') + 1, NULL, 10);
+}
+
+/* Logging in for `endpoint status` adds a few entries; that of the cluster's version may be among
+ * them. */
+static void check_entries_of_nobodys_puts(struct side *s)
+{
+    enum { PUTS = 100, OTHERS = 10 };
+    struct pb_put_request put = {.key = BYTES("a")};
+    uint64_t before = log_index(s);
+
+    for (unsigned i = 0; i < PUTS; i++) {
+        ask_side(s, &api_methods[API_KV_PUT], &pb_put_request_schema, &put);
+        CHECK_STR(buf_str(&s->said), empty);
+    }
+    uint64_t entries = log_index(s) - before;
+    CHECK(entries >= PUTS && entries < PUTS + OTHERS);
+}
+
+TEST(writes_of_a_client_without_a_token_are_refused_behind_the_log_as_by_etcd)
+{
+    static struct pair p;
+    pair_open(&p, "");
+
+    check_entries_of_nobodys_puts(&p.etcd);
+    check_entries_of_nobodys_puts(&p.ours);
     pair_close(&p);
 }
 
