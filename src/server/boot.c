@@ -659,8 +659,9 @@ static bool stays_learner(const struct boot *b)
 {
     const struct replay *l = &b->log;
     uint64_t self = b->identity.node_id;
-    bool is_member = cluster_own(b->s->state.cluster) != NULL;
-    bool is_learner = cluster_is_own_learner(b->s->state.cluster);
+    const struct cluster *members = b->rooms.state->cluster;
+    bool is_member = cluster_own(members) != NULL;
+    bool is_learner = cluster_is_own_learner(members);
 
     for (size_t i = 0; i < l->count; i++)
         if (l->entries[i].index > l->applied)

@@ -113,6 +113,27 @@ TEST(a_login_in_the_log_behind_an_exported_store_is_replayed)
     arena_free(&arena);
 }
 
+/* Whether this member is a learner is asked of the trial's own store. */
+TEST(a_directory_of_etcds_becomes_a_new_cluster_by_force)
+{
+    struct peer p;
+    struct arena arena = {0};
+    peer_open_ours(&p, data_dir(&arena));
+    start(&p, "");
+    enable_auth(&p);
+    peer_stop(&p);
+    peer_run(&arena, "%sutl export %s && rm %s.log", p.program, p.dir, p.dir);
+
+    start(&p, "--force-new-cluster");
+
+    CHECK_EQ(peer_said(&p, "imported etcd's store"), 1);
+    CHECK_EQ(peer_said(&p, "forcing restart member"), 2); /* by the trial, and in earnest */
+    log_in(&p);
+    peer_stop(&p);
+    peer_close(&p);
+    arena_free(&arena);
+}
+
 static void check_login(const char *etcd)
 {
     struct peer p;
