@@ -487,6 +487,18 @@ void housekeeping_await_revokes(struct housekeeping *h, bool awaits)
     h->awaits_revokes = awaits;
 }
 
+/*
+ * The leader may have been deposed and elected again while its log had entries that were not
+ * committed. Another leader may have replaced them, a revoke among them, by fewer entries. The
+ * index that the revoke had may not be reached for as long as nobody writes, and to wait for it
+ * would keep all expired leases alive.
+ */
+void housekeeping_leases_started(struct housekeeping *h)
+{
+    h->revoke_id = 0;
+    h->awaits_revokes = false;
+}
+
 bool housekeeping_work(struct housekeeping *h)
 {
     bool more = settle_some(h);

@@ -83,7 +83,7 @@ struct housekeeping {
     bool alarm_is_due;
     int64_t expired[LEASE_REVOKES_MAX]; /* leases to be revoked: those from `revoked` on */
     size_t expired_count, revoked;
-    uint64_t revoke_id;                /* of the revoke that was proposed last */
+    uint64_t revoke_id;                /* of the revoke that was proposed last; 0: of none */
     bool awaits_revokes;               /* it is not applied, and may still be */
     bool is_published;                 /* the cluster knows us */
     uint64_t publish_id, published_to; /* of the last try; and who led then */
@@ -124,6 +124,8 @@ void housekeeping_proposed(struct housekeeping *h, const struct pb_internal_raft
 
 /* May the revoke that was proposed last (revoke_id) still be applied? Then no lease is revoked. */
 void housekeeping_await_revokes(struct housekeeping *h, bool awaits);
+/* Leases start afresh: each revoke that was proposed earlier is applied, or lost. */
+void housekeeping_leases_started(struct housekeeping *h);
 
 /* A request has been applied. True if it has made this member known: from now on it is open for
  * business. */

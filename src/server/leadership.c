@@ -109,6 +109,7 @@ void leadership_start_leases(struct server *s)
 {
     s->lease_term = raft_status(s->raft).hard_state.term;
     lease_promote(s->state.leases, s->facts.now_ms, s->config->election_ms);
+    housekeeping_leases_started(&s->housekeeping);
 }
 
 /* A leader may be deposed and elected again within one turn: the set is primary then, of a term

@@ -256,3 +256,51 @@ TEST(a_revoke_that_is_not_applied_is_not_proposed_again)
     CHECK_EQ(cluster_rig_leader(&r), leader);
     cluster_rig_close(&r);
 }
+
+static void move_leader(struct cluster_rig *r, unsigned from, unsigned to)
+{
+    struct visit v;
+
+    cluster_rig_ask(r, from, &v, "/etcdserverpb.Maintenance/MoveLeader",
+                    &pb_move_leader_request_schema,
+                    &(struct pb_move_leader_request){.target_id = membership_id(r, to)});
+    cluster_rig_until_over(r, &v);
+    CHECK_STR(buf_str(&v.text), "");
+    visit_free(&v);
+}
+
+/* A leader that was cut off has revokes in its log that another leader replaces by one entry. Once
+ * it leads again it must not wait for the index of the last of them, which nobody may ever write. */
+TEST(revokes_that_another_leader_replaced_are_proposed_again)
+{
+    struct cluster_rig r;
+    membership_open(&r, 3, NULL);
+    unsigned leader = cluster_rig_leader(&r);
+    for (int64_t id = 7; id < 10; id++)
+        grant(&r, leader, id, TTL);
+    cluster_rig_until_equal(&r, leader);
+    uint64_t before = log_last(&r, leader);
+
+    cluster_rig_for_ms(&r, TTL * 1000 - 400);
+    CHECK_EQ(log_last(&r, leader), before);
+    cluster_rig_cut(&r, leader, true);
+    until_logged(&r, leader, before + 3);
+    unsigned other;
+    while ((other = cluster_rig_leader(&r)) == leader)
+        cluster_rig_step(&r);
+    for (unsigned n = 1; n <= r.count; n++)
+        if (n != leader)
+            until_applied(&r, n, before + 1);
+    cluster_rig_cut(&r, leader, false);
+    until_applied(&r, leader, before + 1);
+    move_leader(&r, other, leader);
+    until_applied(&r, leader, before + 2);
+    CHECK_EQ(log_last(&r, leader), before + 2);
+    cluster_rig_for_ms(&r, TTL * 1000 + 3000);
+
+    CHECK_EQ(cluster_rig_leader(&r), leader);
+    CHECK_EQ(log_last(&r, leader), before + 5);
+    for (int64_t id = 7; id < 10; id++)
+        CHECK_EQ(time_left(&r, leader, id), -1);
+    cluster_rig_close(&r);
+}
