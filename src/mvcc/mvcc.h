@@ -359,7 +359,8 @@ void mvcc_warmed(struct mvcc_warmup *w);
 void mvcc_warmup_drop(struct mvcc_warmup *w); /* instead of both: no worker has it any more */
 
 /* May this stored KeyValue be looked at now? If not, it is wanted. For mvcc_read_kv and
- * mvcc_read_before, which look in any case. */
+ * mvcc_read_before, which look in any case; whoever reads several asks before each, since the store
+ * may turn out to be cold in between. */
 bool mvcc_is_at_hand(struct mvcc *m, struct revision at);
 bool mvcc_before_is_at_hand(struct mvcc *m, struct bytes key, int64_t main);
 

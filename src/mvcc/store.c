@@ -190,6 +190,7 @@ static void append_stored(struct mvcc *m, struct revision at, const uint32_t *le
     if (length ? mvcc_fetch_exact(m, &v, at, *length, &stored) : mvcc_fetch(m, &v, at, &stored))
         buf_append(out, stored);
     mvcc_view_close(&v);
+    (void)mvcc_is_late(m); /* so that faults are noticed, and the next entries come from a worker */
 }
 
 void mvcc_read_kv(struct mvcc *m, struct revision at, struct buf *out)

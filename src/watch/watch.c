@@ -91,47 +91,40 @@ void hub_live_falls_behind(struct watch *hub, uint32_t grace)
     hub->era++;
 }
 
-static void show_to_live(struct watch *hub, const struct mvcc_changes *changes)
+/* False: a value before one of these changes is not at hand, and no live watcher has been sent
+ * anything. A store may turn out to be cold at any of them. */
+static bool show_to_live(struct watch *hub, const struct mvcc_changes *changes)
 {
     struct chunk *b = &hub->chunk;
     unsigned steps = UINT32_MAX;
+    bool at_hand = true;
 
     chunk_begin(b, hub, hub->live);
-    for (size_t n = 0; n < changes->count; n++) {
-        bool taken = chunk_take(b, &changes->at[n], &steps);
+    for (size_t n = 0; n < changes->count && at_hand; n++) {
+        at_hand = chunk_is_at_hand(b, hub->live, &changes->at[n]);
+        bool taken = !at_hand || chunk_take(b, &changes->at[n], &steps);
         assert(taken); /* there is nothing of an earlier revision to be sent first */
     }
-    for (size_t n = 0; n < b->gather_count; n++)
+    for (size_t n = 0; n < b->gather_count && at_hand; n++)
         chunk_deliver(b, n, changes->revision);
     chunk_end(b);
-}
-
-/* Are the values before these changes at hand, as far as live watchers are to see them? */
-static bool are_at_hand(struct watch *hub, const struct mvcc_changes *changes)
-{
-    for (size_t n = 0; mvcc_is_cold(hub->mvcc) && n < changes->count; n++)
-        if (!chunk_is_at_hand(&hub->chunk, hub->live, &changes->at[n]))
-            return false;
-    return true;
+    return at_hand;
 }
 
 void watch_changed(struct watch *hub, const struct mvcc_changes *changes)
 {
-    bool falls_behind = !changes->at || !are_at_hand(hub, changes);
-
     if (changes->revision == 0)
         return;
     assert(changes->revision == hub->revision + 1);
     assert(changes->revision == mvcc_revision(hub->mvcc));
 
+    hub->revision = changes->revision;
+    bool is_shown = changes->at && (hub->live->count == 0 || show_to_live(hub, changes));
     /* Too many to be shown one by one, or not stored yet, or with values before them that have to
      * come from the disk. Everybody reads them from history, and none of them is touched for it. */
-    if (falls_behind)
+    if (!is_shown)
         hub_live_falls_behind(hub, GRACE_PROMPT);
-    hub->revision = changes->revision;
     hub->live->key.next = changes->revision + 1;
-    if (!falls_behind && hub->live->count > 0)
-        show_to_live(hub, changes);
 }
 
 void watch_compacted(struct watch *hub)

@@ -559,6 +559,51 @@ TEST(a_store_that_lies_behind_is_waited_for)
 
 /* --- time --- */
 
+/* What the server does when a look at the clock shows that the core thread waited for the disk. */
+static bool notice_faults(void *context)
+{
+    struct watch_rig *r = context;
+
+    mvcc_set_cold(r->mvcc_rig.m, true);
+    return true;
+}
+
+/* A transaction changes many keys, and the values before them have to come from the disk. After the
+ * first few the hub notices, gives up what it has gathered, and lets watchers catch up. */
+TEST(a_store_that_turns_out_to_be_cold_is_not_read_on_for_live_watchers)
+{
+    struct watch_rig r;
+    watch_rig_init(&r, NULL);
+    struct pb_watch_create_request request = everything;
+    watch_rig_begin(&r);
+    put_many(&r, "k", 100, 10);
+    watch_rig_end(&r);
+    mvcc_rig_commit(&r.mvcc_rig);
+    struct watch_stream *s = watch_rig_stream(&r, 1 << 20), *plain = watch_rig_stream(&r, 1 << 20);
+    watch_rig_create(&r, plain, &request);
+    request.prev_kv = true;
+    watch_rig_create(&r, s, &request);
+    drain(&r);
+    mvcc_set_pace(r.mvcc_rig.m, notice_faults, &r);
+
+    watch_rig_begin(&r);
+    put_many(&r, "k", 100, 10);
+    watch_rig_end(&r);
+
+    CHECK(mvcc_is_cold(r.mvcc_rig.m));
+    watch_check(r.w);
+    CHECK_STR(watch_rig_next(&r), ""); /* neither has been sent a part of the revision */
+    mvcc_set_pace(r.mvcc_rig.m, NULL, NULL);
+    mvcc_set_cold(r.mvcc_rig.m, false);
+    watch_rig_settle(&r, MVCC_SLICE_STEPS);
+    for (int i = 0; i < 2; i++)
+        CHECK(strstr(watch_rig_next(&r), " revision=3 put k00000=vvvvvvvvvv@3"));
+    CHECK_STR(watch_rig_next(&r), "");
+    watch_stream_close(s);
+    watch_stream_close(plain);
+    watch_rig_free(&r);
+}
+
 TEST(the_clock_is_needed_only_by_those_who_want_progress)
 {
     struct watch_rig r;
