@@ -97,9 +97,18 @@ static bool add_usual(struct fields *f, struct bytes name, struct bytes value)
     return !IS(name, "content-length") || add_length(f, value);
 }
 
-/* Is any byte of the word a control, that is below a space and no tab, or 0x7f? Of each byte the
- * lower seven bits are added to what carries into the highest one; so no byte touches another. */
+/* Is any byte of the word below a space, or 0x7f? The first shows in the highest bit of a byte by
+ * what it borrows, the second by what carries into it. */
 static bool has_control(uint64_t word)
+{
+    const uint64_t each = 0x0101010101010101, high = each * 0x80;
+
+    return (((word - each * 0x20) | ((word & ~high) + each)) & ~word & high) != 0;
+}
+
+/* The same but for tabs, which are allowed. Of each byte the lower seven bits are added to what
+ * carries into the highest one; so no byte touches another. */
+static bool has_control_but_tab(uint64_t word)
 {
     const uint64_t each = 0x0101010101010101, high = each * 0x80, low = ~high & word;
     uint64_t is_printed = low + each * (0x80 - 0x20), is_delete = low + each;
@@ -108,24 +117,26 @@ static bool has_control(uint64_t word)
     return (((~is_printed & is_other_than_tab) | is_delete) & ~word & high) != 0;
 }
 
-static bool has_control_at(const uint8_t *at)
+static uint64_t word_at(const uint8_t *at)
 {
     uint64_t word;
 
     memcpy(&word, at, sizeof(word));
-    return has_control(word);
+    return word;
 }
 
-/* Eight bytes at a time, the last eight perhaps twice. */
+/* Eight bytes at a time, the last eight perhaps twice. Tabs are rare. */
 static bool value_is_sound(struct bytes value)
 {
     if (value.len < sizeof(uint64_t))
         return nghttp2_check_header_value(value.at, value.len);
     for (size_t i = 0; i + sizeof(uint64_t) <= value.len; i += sizeof(uint64_t)) {
-        if (has_control_at(value.at + i))
+        uint64_t word = word_at(value.at + i);
+        if (has_control(word) && has_control_but_tab(word))
             return false;
     }
-    return !has_control_at(value.at + value.len - sizeof(uint64_t));
+    uint64_t last = word_at(value.at + value.len - sizeof(uint64_t));
+    return !has_control(last) || !has_control_but_tab(last);
 }
 
 static bool is_pseudo(struct bytes name)
