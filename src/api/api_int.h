@@ -270,6 +270,11 @@ void api_call_open_stream(struct call *c);
 void api_call_message(struct call *c, struct bytes wire); /* which outlives the request */
 void api_call_unsupported(struct call *c); /* any event of a method without a handler */
 
+/* The one message of a call, which is no stream of the client's, is dealt with, and so much of it
+ * was copied: its bytes are freed, and nobody waits for them any more. For calls that may wait for
+ * ever. c->request is NULL from here on. */
+void api_call_release_request(struct call *c, size_t kept);
+
 /* The end, with these trailers. */
 void api_call_finish(struct call *c, enum result a);
 void api_call_finish_text(struct call *c, enum rpc_code code, const char *text);

@@ -323,6 +323,46 @@ void api_call_message(struct call *c, struct bytes wire)
     run_message(c, request);
 }
 
+static void move_front(struct rpc_span *s, uint32_t dropped)
+{
+    if (s->len == 0)
+        return;
+    assert(s->at >= dropped);
+    s->at -= dropped;
+}
+
+/* What follows the message of a unary call, in the buffer that both came in, says who asks. */
+static void drop_message(struct rpc_event *e)
+{
+    uint32_t dropped = e->message.len;
+    struct buf rest = {0};
+
+    assert(e->message.at == 0);
+    if (dropped == 0)
+        return;
+    buf_append(&rest, bytes_of(e->content.at + dropped, e->content.len - dropped));
+    buf_free(&e->content);
+    e->content = rest;
+    e->message = (struct rpc_span){0};
+    move_front(&e->remote, dropped);
+    move_front(&e->cn, dropped);
+    move_front(&e->authorization, dropped);
+    move_front(&e->token, dropped);
+    move_front(&e->client_api_version, dropped);
+}
+
+void api_call_release_request(struct call *c, size_t kept)
+{
+    assert(!c->base.method->client_streams);
+
+    c->request = NULL;
+    if (c->is_stream)
+        buf_free(&c->message);
+    else
+        drop_message(&c->first);
+    rpc_line_release_but(api_line_of(api_of(c), c->base.rpc), c->base.rpc, kept);
+}
+
 /* Refused before anything is read, since nothing that it could say would change the answer. */
 void api_call_unsupported(struct call *c)
 {

@@ -160,20 +160,21 @@ static void withdraw_and_fail(struct call *c, struct bytes text)
 
 static void elected(struct call *c)
 {
-    const struct pb_campaign_request *r = c->request;
     struct contender *k = c->contender;
     struct pb_response_header header = k->header;
     struct pb_leader_key leader = {
-        .name = r->name, .key = k->key, .rev = k->revision, .lease = k->lease};
+        .name = contender_name(k), .key = k->key, .rev = k->revision, .lease = k->lease};
 
     k->leaves = NULL;
     api_call_respond(c, &pb_campaign_response_schema,
                      &(struct pb_campaign_response){.header = &header, .leader = &leader});
 }
 
-/* An error while waiting leaves the key where it is, as in etcd: it goes with its lease. */
+/* An error while waiting leaves the key where it is, as in etcd: it goes with its lease. The value
+ * is in the store by now. */
 static void wait_for_election(struct call *c)
 {
+    api_call_release_request(c, c->arena.total_bytes);
     c->contender->leaves = withdraw;
     contender_wait(c, elected);
 }
@@ -420,6 +421,7 @@ static void observe_anew(struct call *c)
 static void run_observe(struct call *c, const void *request)
 {
     contender_new(c, ((const struct pb_leader_request *)request)->name);
+    api_call_release_request(c, c->arena.total_bytes);
     observe_anew(c);
 }
 

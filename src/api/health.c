@@ -85,7 +85,9 @@ static void run_watch(struct call *c, const void *request)
     struct bytes service = ((const struct pb_health_check_request *)request)->service;
 
     send_status(c, status_of(api_of(c), service));
-    if (service.len == 0 && api_of(c)->o.stops_on_defrag)
+    bool may_change = service.len == 0 && api_of(c)->o.stops_on_defrag;
+    api_call_release_request(c, 0);
+    if (may_change)
         api_call_wait(c, status_changed);
 }
 

@@ -123,9 +123,11 @@ static void put_key(struct call *c)
 static void run_lock(struct call *c, const void *request)
 {
     const struct pb_lock_request *r = request;
+    int64_t lease = r->lease;
 
     contender_new(c, r->name);
-    contender_begin_session(c, r->lease, put_key);
+    api_call_release_request(c, c->arena.total_bytes);
+    contender_begin_session(c, lease, put_key);
 }
 
 const struct handler api_lock_lock = {

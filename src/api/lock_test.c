@@ -584,3 +584,67 @@ TEST(the_end_finds_those_who_wait)
     visit_free(&candidate);
     _Exit(0); /* the world still points at what was freed, as it would not after a crash */
 }
+
+/* --- what waits keeps little --- */
+
+/* Two megabytes in two kilobytes, in a field that nobody knows. */
+static void pad(struct buf *message)
+{
+    enum { PADDING_BYTES = 2000000 };
+    static const uint8_t front[] = {15 << 3 | 2, 0x80, 0x89, 0x7a}; /* 2,000,000 */
+
+    buf_append(message, bytes_of(front, sizeof(front)));
+    memset(buf_extend(message, PADDING_BYTES), 0, PADDING_BYTES);
+}
+
+static void ask_padded(struct api_rig *k, struct visit *v, const char *path,
+                       const struct pb_schema *schema, const void *request)
+{
+    struct client_request r = {.path = path, .gzip = true, .context = v};
+    struct buf message = {0};
+
+    *v = (struct visit){0};
+    pb_encode(schema, request, &message);
+    pad(&message);
+    v->call = client_ask(k->client, &r, buf_bytes(&message));
+    buf_free(&message);
+}
+
+static void check_waiting_keeps_nothing(const char *path, const struct pb_schema *schema,
+                                        const void *request)
+{
+    enum { CALLS = 40 };
+    struct visit waiting[CALLS], put;
+    struct api_rig k;
+    api_rig_open(&k);
+    struct clock *clock = fake_world_io(k.world)->clock;
+
+    for (unsigned i = 0; i < CALLS; i++)
+        ask_padded(&k, &waiting[i], path, schema, request);
+    api_rig_for_ms(&k, 1000);
+    uint64_t before = clock_now_ns(clock);
+    ask_padded(&k, &put, "/etcdserverpb.KV/Put", &pb_put_request_schema,
+               &(struct pb_put_request){.key = BYTES("k")});
+    api_rig_expect(&k, &put, RPC_OK, "");
+
+    CHECK(clock_now_ns(clock) - before < NS_PER_S);
+    CHECK(!waiting[CALLS - 1].is_over);
+    visit_free(&put);
+    for (unsigned i = 0; i < CALLS; i++)
+        visit_free(&waiting[i]);
+    api_rig_close(&k);
+}
+
+TEST(calls_that_wait_for_ever_hold_nothing_of_what_their_requests_unpacked_to)
+{
+    struct pb_campaign_request campaign = {.name = BYTES("n"), .value = BYTES("v")};
+
+    check_waiting_keeps_nothing("/grpc.health.v1.Health/Watch", &pb_health_check_request_schema,
+                                &(struct pb_health_check_request){0});
+    check_waiting_keeps_nothing("/v3lockpb.Lock/Lock", &pb_lock_request_schema,
+                                &(struct pb_lock_request){.name = BYTES("n")});
+    check_waiting_keeps_nothing("/v3electionpb.Election/Campaign", &pb_campaign_request_schema,
+                                &campaign);
+    check_waiting_keeps_nothing("/v3electionpb.Election/Observe", &pb_leader_request_schema,
+                                &(struct pb_leader_request){.name = BYTES("n")});
+}

@@ -391,7 +391,8 @@ enum {
     RPC_TURN_CONN_FIELD_BYTES = 512 * KIB, /* of one connection */
     RPC_TURN_FIELD_BYTES_LEAST = 16 * KIB, /* of each, whatever the others had */
 
-    /* What messages unpack to: of all calls, until they are answered; and in one turn. */
+    /* What messages unpack to: of all calls, until they are answered, or for RPC_PATIENCE_MS where
+     * others wait; and in one turn. */
     RPC_UNPACKED_BYTES_MAX = 64 * MIB,
     RPC_TURN_UNPACKED_BYTES = 512 * KIB,
 

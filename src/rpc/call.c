@@ -66,6 +66,7 @@ struct call *rpc_call_new(struct rpc_conn *conn, bool is_plain, int32_t stream_i
         list_init(&c->touched_link);
         list_init(&c->parked_link);
         list_init(&c->packed_link);
+        list_init(&c->sharing_link);
         list_init(&c->reading_link);
         list_init(&c->withheld_link);
         list_init(&c->crowded_link);
@@ -115,6 +116,7 @@ static void recycle(struct rpc *r, struct call *c)
     list_init(&c->touched_link);
     list_init(&c->parked_link);
     list_init(&c->packed_link);
+    list_init(&c->sharing_link);
     list_init(&c->reading_link);
     list_init(&c->withheld_link);
     list_init(&c->crowded_link);
@@ -131,15 +133,20 @@ void rpc_call_destroy(struct rpc *r, struct call *c)
     mem_free(c);
 }
 
-static void give_back_reserved(struct call *c)
+static void give_back_all_but(struct call *c, size_t kept)
 {
     struct rpc_conn *conn = c->conn;
 
-    rpc_unpack_forget(c);
+    rpc_unpack_forget_all_but(c, kept);
     assert(conn->held >= c->reserved);
-    conn->held -= c->reserved;
-    c->reserved = 0;
+    conn->held += kept - c->reserved;
+    c->reserved = kept;
     rpc_conn_unpark(conn);
+}
+
+static void give_back_reserved(struct call *c)
+{
+    give_back_all_but(c, 0);
 }
 
 static void drop_later(struct call *c)
@@ -598,15 +605,17 @@ bool rpc_call_unpark(struct call *c)
     return true;
 }
 
-void rpc_call_release(struct call *c)
+void rpc_call_release(struct call *c, size_t kept)
 {
+    bool is_only = !c->method->client_streams; /* and the client's end has come with it */
+
     assert(c->in == IN_LENT || c->in == IN_DONE);
-    assert(!rpc_call_is_unary(c));
+    assert(is_only || kept == 0);
     if (c->in == IN_LENT) {
-        c->in = IN_READING;
+        c->in = is_only ? IN_DONE : IN_READING;
         message_next(&c->reader);
     }
-    give_back_reserved(c);
+    give_back_all_but(c, kept);
     if (c->gateway) {
         rpc_gateway_released(c);
     } else if (c->in == IN_READING && c->later.len > 0) {
@@ -624,6 +633,10 @@ void rpc_call_check(const struct call *c)
     assert((c->in == IN_PARKED) == !list_empty(&c->parked_link));
     assert((c->in == IN_PACKED) == !list_empty(&c->packed_link));
     assert(c->conn->rpc->unpacking != c || c->in == IN_PACKED);
+    assert(c->unpacked <= c->reserved);
+    assert(c->shared == 0 || c->shared == c->unpacked);
+    assert(c->shared <= c->conn->rpc->unpacked);
+    assert(list_empty(&c->sharing_link) == (c->shared == 0 || c->in == IN_PACKED));
     assert(list_empty(&c->withheld_link) || c->life == LIFE_TOLD);
     assert(list_empty(&c->crowded_link) || c->gateway);
     assert(list_empty(&c->reading_link) || c->gateway);

@@ -153,7 +153,7 @@ static void do_reply(struct call *c, struct rpc_reply *v)
         break_off(c);
         return;
     case RPC_REPLY_RELEASE:
-        rpc_call_release(c);
+        rpc_call_release(c, v->bytes);
         return;
     case RPC_REPLY_RESERVE:
         if (c->life == LIFE_TOLD)

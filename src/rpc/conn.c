@@ -935,7 +935,6 @@ void rpc_conn_check(const struct rpc_conn *c)
     assert(promised <= c->promised);
     assert(reserved <= c->held); /* calls that are gone may hold some, too */
     assert(c->unpacked <= c->held);
-    assert(c->unpacked <= c->rpc->unpacked);
     assert(list_empty(&c->packed) == list_empty(&c->packed_link));
     assert(!c->within_session);
     assert((c->session != NULL) == (c->state == CONN_H2));

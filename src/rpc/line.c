@@ -460,7 +460,13 @@ void rpc_line_break(struct rpc_line *l, uint64_t call)
 
 void rpc_line_release(struct rpc_line *l, uint64_t call)
 {
-    rpc_line_put_reply(l, &(struct rpc_reply){.kind = RPC_REPLY_RELEASE, .call = call});
+    rpc_line_release_but(l, call, 0);
+}
+
+void rpc_line_release_but(struct rpc_line *l, uint64_t call, uint64_t kept_bytes)
+{
+    rpc_line_put_reply(
+        l, &(struct rpc_reply){.kind = RPC_REPLY_RELEASE, .call = call, .bytes = kept_bytes});
 }
 
 void rpc_line_reserve(struct rpc_line *l, uint64_t call, uint64_t bytes)

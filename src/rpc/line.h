@@ -29,7 +29,9 @@
  *            a call begins with its method's reply_bytes; for one that takes more the core asks by
  *            RESERVE, and makes it when RESERVED has come. That may take as long as other clients
  *            do not read theirs.
- * Release    The next MESSAGE of a stream comes when the last one was released.
+ * Release    The next MESSAGE of a stream comes when the last one was released. Of a call that has
+ *            only one, the core may release that while it waits for something else: what it keeps
+ *            of the message goes on counting against the call's connection, and the rest does not.
  *
  * Promises   1. In each lane, values are taken in the order in which they were put. FLOW passes
  *               CALLS, so that who is not allowed to ask for more is still sent what he is due;
@@ -174,7 +176,8 @@ struct rpc_reply {
     uint16_t code;
     bool ends; /* SEND: it is the only one, and FINISH with OK */
     uint64_t call;
-    uint64_t bytes;     /* ANNOUNCE, RESERVE; HTTP: of the content, those that are fields */
+    uint64_t bytes;     /* ANNOUNCE, RESERVE; RELEASE: of the message, those that are kept; HTTP: of
+                         * the content, those that are fields */
     struct buf content; /* the taker's */
     struct blob *rest;  /* a reference, the taker's; or NULL */
     const char *type;   /* HTTP: static data, such as "application/json"; or NULL */
@@ -256,6 +259,7 @@ void rpc_line_announce(struct rpc_line *l, uint64_t call, uint64_t total_bytes);
 void rpc_line_chunk(struct rpc_line *l, uint64_t call, struct buf *chunk);
 void rpc_line_break(struct rpc_line *l, uint64_t call);
 void rpc_line_release(struct rpc_line *l, uint64_t call);
+void rpc_line_release_but(struct rpc_line *l, uint64_t call, uint64_t kept_bytes);
 void rpc_line_reserve(struct rpc_line *l, uint64_t call, uint64_t bytes);
 void rpc_line_finish(struct rpc_line *l, uint64_t call, enum rpc_code code, struct bytes text);
 void rpc_line_http_reply(struct rpc_line *l, uint64_t call, unsigned status, const char *type,

@@ -127,6 +127,7 @@ struct rpc *rpc_open(const struct rpc_options *options)
     r->probe_limit.patience_ms = RPC_PROBE_PATIENCE_MS;
     r->next_turn.run = begin_turn;
     r->patience.on_time = rpc_budget_on_patience;
+    r->unpack_patience.on_time = rpc_unpack_on_patience;
     r->callbacks = rpc_conn_callbacks_new();
     r->h2_options = h2_options_new();
     /* nghttp2 would reset streams for what gRPC servers let pass: etcdctl 3.4 sends its whole
@@ -139,6 +140,7 @@ struct rpc *rpc_open(const struct rpc_options *options)
     list_init(&r->again);
     list_init(&r->behind);
     list_init(&r->packed);
+    list_init(&r->sharing);
     list_init(&r->reading);
     r->turn = (struct turn_work){.fields = RPC_TURN_FIELD_BYTES,
                                  .conn_fields_most = RPC_TURN_CONN_FIELD_BYTES,
@@ -239,6 +241,7 @@ static void free_all(struct rpc *r)
     assert(r->call_count == 0);
     assert(r->kept == 0);
     assert(r->unpacked == 0);
+    assert(list_empty(&r->sharing));
     assert(!r->unpacking);
     assert(r->owed == 0);
     assert(r->beyond == 0);
@@ -278,6 +281,7 @@ void rpc_abandon(struct rpc *r)
     r->next_turn.queued = false;
     r->is_abandoned = true;
     r->patience = (struct timer){.on_time = rpc_budget_on_patience};
+    r->unpack_patience = (struct timer){.on_time = rpc_unpack_on_patience};
     LIST_FOREACH (link, &r->conns)
         rpc_conn_abandon(container_of(link, struct rpc_conn, link));
     free_all(r);

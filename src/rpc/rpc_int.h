@@ -85,12 +85,14 @@ struct rpc {
     nghttp2_option *h2_options;
     struct wire_pool pool;
     struct http_heads heads;
-    struct gzip *gzip;        /* made when first needed */
-    struct list packed;       /* conns with messages to unpack */
-    struct call *unpacking;   /* whose message is under way; or NULL */
-    struct buf unpacked_part; /* of it */
-    size_t unpacked;          /* bytes that messages have become or may become: all calls */
-    size_t unpacking_left;    /* of this turn's work */
+    struct gzip *gzip;            /* made when first needed */
+    struct list packed;           /* conns with messages to unpack */
+    struct call *unpacking;       /* whose message is under way; or NULL */
+    struct buf unpacked_part;     /* of it */
+    size_t unpacked;              /* bytes that messages have become or may become: all calls */
+    struct list sharing;          /* calls with some of them, oldest first */
+    struct timer unpack_patience; /* with the oldest, while a message waits for their bytes */
+    size_t unpacking_left;        /* of this turn's work */
     struct buf scratch;
     struct message_pool spares;
 
@@ -230,7 +232,7 @@ struct call {
     uint64_t deadline_ns;
     struct list link; /* conn->calls, or rpc->spare */
     struct list ready_link, flow_link, touched_link;
-    struct list parked_link, packed_link, withheld_link, crowded_link, reading_link;
+    struct list parked_link, packed_link, sharing_link, withheld_link, crowded_link, reading_link;
     struct list waiting_link; /* conn->waiting or ->asking */
     uint32_t slot;
     int32_t stream_id;
@@ -252,12 +254,14 @@ struct call {
 
     /* In. */
     struct message_reader reader;
-    struct buf later;  /* what came behind a message that was not dealt with */
-    size_t later_at;   /* where the unread part of it begins */
-    size_t unconsumed; /* of the stream's window, to be told to nghttp2 */
-    size_t kept;       /* of conn->kept */
-    size_t reserved;   /* of conn->held */
-    size_t unpacked;   /* of conn->unpacked and rpc->unpacked */
+    struct buf later;     /* what came behind a message that was not dealt with */
+    size_t later_at;      /* where the unread part of it begins */
+    size_t unconsumed;    /* of the stream's window, to be told to nghttp2 */
+    size_t kept;          /* of conn->kept */
+    size_t reserved;      /* of conn->held */
+    size_t unpacked;      /* of conn->unpacked */
+    size_t shared;        /* of them, those of rpc->unpacked */
+    uint64_t unpacked_ns; /* when its message was */
     enum call_in in;
     bool gzip; /* messages may be packed */
     bool large_window;
@@ -364,8 +368,9 @@ void rpc_call_forget_timer(struct call *c);           /* the clock is no more */
 void rpc_call_data(struct call *c, struct bytes data);
 void rpc_call_remote_ended(struct call *c);
 
-/* The core has dealt with the last message of a stream. */
-void rpc_call_release(struct call *c);
+/* The core has dealt with the last message of a stream, or with the only one of another call, of
+ * which it keeps so many bytes. */
+void rpc_call_release(struct call *c, size_t kept);
 
 /* Goes on with a message that had to wait, if the budget has room for it now. */
 bool rpc_call_unpark(struct call *c);
@@ -407,8 +412,11 @@ void rpc_unpack(struct call *c);
 /* Those that waited, as far as this turn goes. */
 void rpc_unpack_some(struct rpc *r);
 
-/* The call does not want it any more, or is done with it: what was counted for it no longer is. */
+/* The call does not want it any more, or is done with it: what was counted for it no longer is; or
+ * but for so many bytes, which count against its connection alone. */
 void rpc_unpack_forget(struct call *c);
+void rpc_unpack_forget_all_but(struct call *c, size_t kept);
+void rpc_unpack_on_patience(struct timer *t);
 
 /* --- call_fields.c --- */
 

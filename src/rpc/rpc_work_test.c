@@ -610,6 +610,46 @@ TEST(bombs_of_many_connections_share_a_budget)
     rpc_rig_close(&r);
 }
 
+/* Nobody answers them, nor asks for less of them; but the budget of all is not theirs for ever. */
+TEST(messages_that_are_held_for_long_count_for_their_own_connections_alone)
+{
+    enum { CONNS = 12, CALLS = 6, PLAIN_BYTES = 2000000 };
+    static struct raw raws[CONNS];
+    struct rpc_rig r;
+    struct answer a;
+    struct buf packed = {0}, out = {0};
+    rpc_rig_open(&r, NULL);
+    rpc_rig_connect(&r);
+    pack_long(PLAIN_BYTES, &packed);
+    put_packed_calls(&out, CALLS, "/test.Echo/Hold", buf_bytes(&packed));
+    for (unsigned i = 0; i < CONNS; i++) {
+        raws[i] = (struct raw){0};
+        raw_connect(&r, &raws[i]);
+        raw_send(&raws[i], buf_bytes(&out));
+    }
+    rpc_rig_for_ms(&r, 500);
+    CHECK(r.rpc->unpacked > RPC_UNPACKED_BYTES_MAX - PLAIN_BYTES);
+
+    uint64_t before = clock_now_ns(r.io->clock);
+    rpc_rig_start(&r, &a, "Say", &(struct client_request){.gzip = true});
+    client_send(a.call, BYTES("a word"));
+    client_end(a.call);
+    rpc_rig_until(&r, &a.ended, 1);
+    CHECK_EQ(a.code, RPC_OK);
+    CHECK(clock_now_ns(r.io->clock) - before <= (RPC_PATIENCE_MS + 1000) * NS_PER_MS);
+    rpc_rig_for_ms(&r, 3 * RPC_PATIENCE_MS);
+
+    CHECK_EQ(r.messages, CONNS * (RPC_CONN_BYTES_MAX / PLAIN_BYTES) + 1);
+    for (unsigned i = 0; i < CONNS; i++)
+        raw_close(&r, &raws[i]);
+    rpc_rig_for_ms(&r, 100);
+    CHECK_EQ(r.rpc->unpacked, 0);
+    answer_free(&a);
+    buf_free(&packed);
+    buf_free(&out);
+    rpc_rig_close(&r);
+}
+
 TEST(a_client_may_leave_while_its_message_is_being_unpacked)
 {
     struct rpc_rig r;
