@@ -235,6 +235,9 @@ struct api {
     size_t spare_count;
     struct call *forgotten; /* handed out as the last need: freed with the next */
 
+    size_t scrape_bytes[API_FORMATS][2]; /* of the last text, plain and packed; 0: none yet */
+    size_t vars_bytes;
+
     uint64_t move_leader_to; /* and the server was not told yet; 0: nobody leads instead of us */
     size_t raising_bytes;    /* of all calls */
 

@@ -1,18 +1,30 @@
 /*
  * /metrics and /debug/vars. Most of what they show belongs to other rooms: the server makes the
- * text, in the form that was agreed on, and the request waits for it.
+ * text, in the form that was agreed on, and the request waits for it. Anybody may ask, and need not
+ * read what comes: so memory for the text is asked for first, by the size of the last such text.
  */
 #include "api/api_int.h"
 #include "api/negotiate.h"
 
-static void ask(struct api *a, struct rpc_event *e, const struct handler *on,
-                enum api_need_kind need)
+static size_t *last_bytes(struct api *a, struct api_scrape scrape)
 {
-    struct call *c = api_call_new(a, e);
+    return &a->scrape_bytes[scrape.format][scrape.is_gzipped];
+}
 
-    c->on = on;
-    c->base.scrape = negotiate_scrape(rpc_event_bytes(&c->first, c->first.fields));
-    api_call_measure(c, need);
+/* The text grows while there is more to tell. */
+static uint64_t bytes_after(size_t last)
+{
+    return last > 0 ? last + last / 4 : API_SCRAPE_BYTES;
+}
+
+static void measure_metrics(struct call *c)
+{
+    api_call_measure(c, API_METRICS);
+}
+
+static void measure_vars(struct call *c)
+{
+    api_call_measure(c, API_VARS);
 }
 
 static void respond_metrics(struct call *c, struct bytes text)
@@ -23,6 +35,7 @@ static void respond_metrics(struct call *c, struct bytes text)
     uint64_t rpc = c->base.rpc;
 
     a->stats.scrapes++;
+    *last_bytes(a, scrape) = text.len;
     api_call_end(c);
     rpc_line_http_reply_with(a->o.line, rpc, 200, negotiate_type(scrape), fields, text);
 }
@@ -32,6 +45,7 @@ static void respond_vars(struct call *c, struct bytes text)
     struct api *a = api_of(c);
     uint64_t rpc = c->base.rpc;
 
+    a->vars_bytes = text.len;
     api_call_end(c);
     rpc_line_http_reply(a->o.line, rpc, 200, "application/json; charset=utf-8", text);
 }
@@ -51,10 +65,17 @@ const struct handler api_http_vars = {.measured = respond_vars, .failed = measur
 
 void api_http_metrics_asked(struct api *a, struct rpc_event *e)
 {
-    ask(a, e, &api_http_metrics, API_METRICS);
+    struct call *c = api_call_new(a, e);
+
+    c->on = &api_http_metrics;
+    c->base.scrape = negotiate_scrape(rpc_event_bytes(&c->first, c->first.fields));
+    api_call_reserve(c, bytes_after(*last_bytes(a, c->base.scrape)), measure_metrics);
 }
 
 void api_http_vars_asked(struct api *a, struct rpc_event *e)
 {
-    ask(a, e, &api_http_vars, API_VARS);
+    struct call *c = api_call_new(a, e);
+
+    c->on = &api_http_vars;
+    api_call_reserve(c, bytes_after(a->vars_bytes), measure_vars);
 }

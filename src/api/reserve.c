@@ -4,7 +4,8 @@
  * What is held of a reply until its client has read it is mostly scans, whose bytes are still in
  * the store (apply/reply.h). A range has one of them, or up to REPLY_INLINE_BYTES_MAX of bytes.
  * That is little, and charged for every call (methods.h). Here is what may be more: the keys that a
- * range in another order has to remember, and transactions that show many keys.
+ * range in another order has to remember, and transactions that show many keys. And a scrape is
+ * more than is charged for a plain request.
  */
 #include "api/api_int.h"
 
@@ -14,7 +15,7 @@ void api_call_reserve(struct call *c, uint64_t bytes, void (*then)(struct call *
 {
     assert(!c->reserved);
 
-    if (bytes <= c->base.method->reply_bytes || bytes <= c->reserved_bytes) {
+    if ((c->base.method && bytes <= c->base.method->reply_bytes) || bytes <= c->reserved_bytes) {
         then(c);
         return;
     }

@@ -361,9 +361,10 @@ enum {
 #define RPC_RESERVED_BYTES_MAX (4 * MIB) /* charged for one reply, however large */
 #define RPC_ALWAYS_BYTES_MAX   RPC_STREAM_CREDIT_BYTES_MIN /* for who has nothing: always given */
 #define RPC_HTTP_REPLY_BYTES   (32 * KIB)                  /* charged for a plain one over HTTP/2 */
-#define RPC_CHUNK_BYTES_MIN    (4 * KIB)  /* of a body, wanted at a time where little is left */
-#define RPC_PATIENCE_MS        5000       /* with clients that read less than this */
-#define RPC_PATIENCE_BYTES     (16 * KIB) /* in that time, while others wait */
+#define RPC_PROBE_BYTES_MAX    (512 * KIB) /* owed by a connection at a place for probes */
+#define RPC_CHUNK_BYTES_MIN    (4 * KIB)   /* of a body, wanted at a time where little is left */
+#define RPC_PATIENCE_MS        5000        /* with clients that read less than this */
+#define RPC_PATIENCE_BYTES     (16 * KIB)  /* in that time, while others wait */
 
 /* Values of either lane that wait to be taken, and the bytes in them; and of replies. */
 #define RPC_LINE_EVENTS_MAX      4096
@@ -568,6 +569,7 @@ enum {
 #define API_REPLY_USUAL_BYTES  (4 * KIB)
 #define API_REPLY_MIDDLE_BYTES (8 * KIB)
 #define API_REPLY_LARGE_BYTES  (1 * MIB)
+#define API_SCRAPE_BYTES       (512 * KIB) /* for the first; then by what the last one was */
 
 static_assert(2 * API_TXN_OPS_DEFAULT + 3 <= PB_DEPTH_MAX, "nested, and what responses hold");
 /* Half of them of calls to Lock and Election that wait, a kilobyte or two each; the others let go
@@ -595,6 +597,7 @@ enum {
     TURN_PEERS_MAX = 4096,     /* messages of other members, without entries */
     TURN_PEERS_US = 500,       /* of hearing them, */
     TURN_PEERS_LOOK = 64,      /* with a look at the clock after so many */
+    TURN_PROBES_US = 500,      /* of hearing probes */
     TURN_CALLS_MAX = 1024,     /* of clients */
     TURN_CALLS_US = 1000,      /* of hearing them; one takes a few milliseconds at most */
     TURN_APPLY_US = 1500,      /* of applying; an entry takes at most a slice more */
@@ -710,9 +713,11 @@ static_assert(SNAPFILE_BYTES_MAX <= PB_MESSAGE_BYTES_MAX, "a .snap file decodes 
 
 /* A turn: in all well below a heartbeat, which is 100 ms unless an operator wants it otherwise.
  * What one part of it takes in, the next can take on. */
-static_assert(TURN_EVENTS_US + TURN_PEERS_US + TURN_CALLS_US + TURN_APPLY_US <= 5000,
+static_assert(TURN_EVENTS_US + TURN_PEERS_US + TURN_PROBES_US + TURN_CALLS_US + TURN_APPLY_US <=
+                  5000,
               "heartbeats are on time");
-static_assert(TURN_FLOW_US + TURN_CALLS_US + TURN_APPLY_US < TURN_READS_US, "reads have time left");
+static_assert(TURN_FLOW_US + TURN_PROBES_US + TURN_CALLS_US + TURN_APPLY_US < TURN_READS_US,
+              "reads have time left");
 static_assert(TURN_READS_US < TURN_SLICES_US, "and so have slices");
 static_assert(TURN_SLICES_US <= TURN_SLOW_US / 2, "slices that end early leave no slow turn");
 static_assert((int)NET_READ_BUFFERS_MAX <= (int)TURN_EVENTS_MAX,
@@ -847,6 +852,9 @@ static_assert(RPC_RESERVED_BYTES_MAX <= RPC_CONN_BYTES_MAX / 2,
 static_assert(RPC_RESERVED_BYTES_MAX <= RPC_REPLIES_BYTES_MAX / 4,
               "and where others were cut to make room for it");
 static_assert(API_REPLY_LARGE_BYTES <= RPC_RESERVED_BYTES_MAX, "so does a list");
+static_assert(RPC_PROBE_CONNS_MAX * RPC_PROBE_BYTES_MAX <= RPC_REPLIES_BYTES_MAX / 4,
+              "probes leave clients most of what there is");
+static_assert(API_SCRAPE_BYTES <= RPC_PROBE_BYTES_MAX, "a scraper's first reply is one of few");
 static_assert((int)API_REPLY_USUAL_BYTES >= (int)REPLY_INLINE_BYTES_MAX,
               "what is charged for a range is what may be held of it");
 static_assert(API_REPLY_MIDDLE_BYTES >= 2 * API_REPLY_USUAL_BYTES,

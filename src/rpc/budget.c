@@ -16,6 +16,9 @@
  * that is twice as much for the next one. A call for little, of a connection that owes nothing, is
  * let in always: so everybody is served who reads.
  *
+ * A connection at a place for probes owes no more than RPC_PROBE_BYTES_MAX, or a single reply; there
+ * are few of them, and none waits for another: a probe is to be answered however clients are.
+ *
  * A reply beyond RPC_RESERVED_BYTES_MAX is charged as that much. There is one of them at a time.
  *
  * Somebody who reads slowly is waited for. But while a connection waits for what others owe, those
@@ -56,6 +59,8 @@ static_assert(RPC_CONN_BYTES_MAX <= RPC_REPLIES_BYTES_MAX / 4, "while half is le
 
 static bool fits(const struct rpc_conn *c, size_t bytes)
 {
+    if (c->serves == RPC_SERVES_PROBES)
+        return owed_by(c) == 0 || owed_by(c) + bytes <= RPC_PROBE_BYTES_MAX;
     if (c->rpc->owed <= RPC_REPLIES_BYTES_MAX / 2)
         return owed_by(c) + bytes <= RPC_CONN_BYTES_MAX;
     if (bytes <= RPC_ALWAYS_BYTES_MAX && owed_by(c) == 0)
@@ -161,7 +166,7 @@ bool rpc_budget_lets_in(struct call *c)
     size_t bytes = first_promise(c);
 
     assert(c->life == LIFE_UNTOLD);
-    if (c->promised > 0 || bytes == 0 || conn->serves == RPC_SERVES_PROBES)
+    if (c->promised > 0 || bytes == 0)
         return true;
     if (!list_empty(&c->waiting_link))
         return false;
@@ -260,14 +265,24 @@ static const struct call *first_waiting(const struct rpc_conn *c)
     return container_of(calls->next, struct call, waiting_link);
 }
 
-/* Of those that wait, the one that owes least. */
+/* Not for its own client alone, nor just to be looked at. */
+static bool waits_for_others(const struct rpc_conn *c)
+{
+    const struct call *first = first_waiting(c);
+    size_t needed = bytes_needed(first);
+
+    return c->serves != RPC_SERVES_PROBES && owed_by(c) + needed <= RPC_CONN_BYTES_MAX &&
+           (!fits(c, needed) || !fits_beyond(first));
+}
+
+/* Of those that wait for others, the one that owes least; or NULL. */
 static struct rpc_conn *poorest_waiting(const struct rpc *r)
 {
     struct rpc_conn *found = NULL;
 
     LIST_FOREACH (link, &r->waiting) {
         struct rpc_conn *c = container_of(link, struct rpc_conn, waiting_link);
-        if (!found || owed_by(c) < owed_by(found))
+        if (waits_for_others(c) && (!found || owed_by(c) < owed_by(found)))
             found = c;
     }
     return found;
@@ -297,12 +312,10 @@ static void cut_for(const struct rpc_conn *waiting)
 {
     const struct rpc *r = waiting->rpc;
     const struct call *first = first_waiting(waiting);
-    size_t needed = bytes_needed(first), left = rpc_budget_left(r);
+    size_t left = rpc_budget_left(r);
     bool of_beyond = !fits_beyond(first);
     struct rpc_conn *worst;
 
-    if (owed_by(waiting) + needed > RPC_CONN_BYTES_MAX || (fits(waiting, needed) && !of_beyond))
-        return; /* it waits for its own client, or is to be looked at */
     while ((left < RPC_REPLIES_BYTES_MAX / 4 || of_beyond) &&
            (worst = worst_for(waiting, of_beyond))) {
         log_warn(r->logger,
@@ -320,7 +333,9 @@ void rpc_budget_on_patience(struct timer *t)
     struct rpc *r = container_of(t, struct rpc, patience);
 
     assert(r->waiting_count > 0);
-    cut_for(poorest_waiting(r));
+    const struct rpc_conn *poorest = poorest_waiting(r);
+    if (poorest)
+        cut_for(poorest);
     LIST_FOREACH (link, &r->conns)
         container_of(link, struct rpc_conn, link)->taken = 0;
     if (r->waiting_count > 0)

@@ -135,7 +135,8 @@ static void finish(struct call *c, enum rpc_code code, struct bytes text)
 
 static void do_reply(struct call *c, struct rpc_reply *v)
 {
-    assert((c->is_plain && !c->method) == (v->kind == RPC_REPLY_HTTP));
+    assert(v->kind == RPC_REPLY_RESERVE ||
+           (c->is_plain && !c->method) == (v->kind == RPC_REPLY_HTTP));
 
     switch (v->kind) {
     case RPC_REPLY_SEND:

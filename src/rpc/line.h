@@ -3,7 +3,7 @@
  *
  *     rpc --> CALLS: OPENED, MESSAGE, ENDED, HTTP, RESERVED, GONE --> core
  *         --> FLOW:  SENT, WANTED                                 -->
- *         --> PROBES: HTTP, GONE                                  -->
+ *         --> PROBES: HTTP, RESERVED, GONE                        -->
  *         <-- RESERVE, SEND, ANNOUNCE, CHUNK, BREAK, RELEASE, FINISH, HTTP <-- core
  *
  * Neither side has a pointer into the other, nor calls it: a call is a number, its place and a

@@ -38,7 +38,7 @@ static const struct rpc_method methods[] = {
 struct chore {
     struct list link; /* r->chores */
     uint64_t call;
-    bool is_body;
+    bool is_body, is_http;
 
     uint64_t total, done; /* of a body */
     struct buf front;     /* what it begins with, if that is of a kind */
@@ -208,6 +208,16 @@ static void answer_with(struct rpc_rig *r, uint64_t call, size_t bytes)
     finish(r, call, RPC_OK, BYTES(""));
 }
 
+static void answer_http_with(struct rpc_rig *r, uint64_t call, size_t bytes)
+{
+    struct buf body = {0};
+
+    memset(buf_extend(&body, bytes), 'x', bytes);
+    r->live--;
+    rpc_line_http_reply(r->line, call, 200, "text/plain", buf_bytes(&body));
+    buf_free(&body);
+}
+
 static void on_reserved(struct rpc_rig *r, uint64_t call)
 {
     struct chore *c = chore_of(r, call);
@@ -216,7 +226,10 @@ static void on_reserved(struct rpc_rig *r, uint64_t call)
     r->reserved++;
     if (c->left == 0)
         return;
-    answer_with(r, call, (size_t)c->left);
+    if (c->is_http)
+        answer_http_with(r, call, (size_t)c->left);
+    else
+        answer_with(r, call, (size_t)c->left);
     chore_end(r, c);
 }
 
@@ -285,6 +298,13 @@ static void on_http(struct rpc_rig *r, const struct rpc_event *e)
 
     if (bytes_equal(path, BYTES("/hold")))
         return;
+    if (bytes_equal(path, BYTES("/large"))) {
+        struct chore *c = chore_new(r, e->call);
+        c->is_http = true;
+        c->left = number_at(rpc_event_bytes(e, e->query), 0);
+        rpc_line_reserve(r->line, e->call, c->left);
+        return;
+    }
     if (bytes_equal(path, BYTES("/405")))
         reply.code = 405;
     reply.type = "text/plain";
@@ -343,7 +363,8 @@ static void on_event(struct rpc_rig *r, const struct rpc_event *e)
         break;
     case RPC_HTTP:
         r->http++;
-        r->live += bytes_equal(rpc_event_bytes(e, e->path), BYTES("/hold"));
+        r->live += bytes_equal(rpc_event_bytes(e, e->path), BYTES("/hold")) ||
+                   bytes_equal(rpc_event_bytes(e, e->path), BYTES("/large"));
         on_http(r, e);
         break;
     }

@@ -15,6 +15,7 @@
  *     etcdserverpb.KV/DeleteRange   unary: a reply with one value of value_bytes, in chunks
  *     test.Echo/Chat     streams both ways: every message comes back, released at once
  *     test.Echo/Deaf     streams both ways: messages are taken and not released
+ *     GET /large?3000    asks for so many bytes, and then sends a reply of so many
  *     test.Echo/Pull     one request, "100 5000": so many messages of so many bytes, as credit lets
  */
 #pragma once

@@ -238,3 +238,100 @@ TEST(a_client_of_plain_requests_on_http2_may_leave_after_any_byte)
     buf_free(&sent);
     rpc_rig_close(&r);
 }
+
+/* --- large replies --- */
+
+enum { SCRAPE_BYTES = 250000 };
+
+/* So many requests for a text that is as long as one of metrics, on streams from `from` on. */
+static void scrape_many(struct raw *raw, unsigned from, unsigned count)
+{
+    struct buf out = {0};
+
+    if (from == 0)
+        frame_preface(&out);
+    for (unsigned i = from; i < from + count; i++)
+        put_request(&out, 2 * i + 1, "GET", "/large?250000", true);
+    raw_send(raw, buf_bytes(&out));
+    buf_free(&out);
+}
+
+static void connect_prober(struct rpc_rig *r, struct raw *raw)
+{
+    connect_by_tls(r, raw);
+    container_of(r->rpc->conns.prev, struct rpc_conn, link)->serves = RPC_SERVES_PROBES;
+}
+
+static void leave(struct rpc_rig *r, struct raw *raw)
+{
+    raw_close(r, raw);
+    buf_free(&raw->got);
+}
+
+static bool was_cut(const struct raw *raw)
+{
+    return raw->ended + raw->closed > 0;
+}
+
+TEST(scrapes_that_are_not_read_are_made_as_far_as_there_is_memory_for_them)
+{
+    enum { CONNS = 12, EACH = 256 };
+    static struct raw raws[CONNS];
+    struct raw honest = {0};
+    struct rpc_rig r;
+    rpc_rig_open(&r, NULL);
+    r.unchecked = true;
+    for (unsigned i = 0; i < CONNS; i++) {
+        raws[i] = (struct raw){.ignores_input = true};
+        connect_by_tls(&r, &raws[i]);
+        scrape_many(&raws[i], 0, EACH);
+    }
+    rpc_rig_for_ms(&r, 500);
+    CHECK(r.reserved <= CONNS * (RPC_CONN_BYTES_MAX / SCRAPE_BYTES + 1));
+    CHECK(rpc_status(r.rpc).owed_bytes <= RPC_REPLIES_BYTES_MAX);
+
+    uint64_t before = clock_now_ns(r.io->clock);
+    connect_by_tls(&r, &honest);
+    scrape_many(&honest, 0, 1);
+    while (honest.got_bytes < 60000) /* its first window */
+        rpc_rig_step(&r);
+
+    CHECK(clock_now_ns(r.io->clock) - before <= 2 * RPC_PATIENCE_MS * NS_PER_MS);
+    leave(&r, &honest);
+    for (unsigned i = 0; i < CONNS; i++)
+        leave(&r, &raws[i]);
+    rpc_rig_for_ms(&r, 100);
+    CHECK_EQ(r.live, 0);
+    CHECK_EQ(rpc_status(r.rpc).owed_bytes, 0);
+    rpc_check(r.rpc);
+    rpc_rig_close(&r);
+}
+
+/* Where others hold all there is for clients, too; and who asks there for a lot waits for himself. */
+TEST(a_probe_is_answered_at_once_and_scrapers_that_do_not_read_hold_little)
+{
+    enum { EACH = 1000 };
+    struct raw scraper = {.ignores_input = true}, honest = {0};
+    struct rpc_rig r;
+    rpc_rig_open(&r, NULL);
+    connect_prober(&r, &scraper);
+    scrape_many(&scraper, 0, EACH);
+    rpc_rig_for_ms(&r, 500);
+    CHECK(r.reserved <= RPC_PROBE_BYTES_MAX / SCRAPE_BYTES);
+    CHECK(rpc_status(r.rpc).owed_bytes <= RPC_PROBE_BYTES_MAX);
+
+    r.rpc->owed += RPC_REPLIES_BYTES_MAX; /* as if clients held it */
+    connect_prober(&r, &honest);
+    scrape_many(&honest, 0, 1);
+    rpc_rig_for_ms(&r, 100);
+    CHECK(honest.got_bytes > 60000); /* its first window */
+    r.rpc->owed -= RPC_REPLIES_BYTES_MAX;
+    rpc_rig_for_ms(&r, 3 * RPC_PATIENCE_MS);
+
+    CHECK(!was_cut(&honest) && !was_cut(&scraper));
+    leave(&r, &honest);
+    leave(&r, &scraper);
+    rpc_rig_for_ms(&r, 100);
+    CHECK_EQ(r.live, 0);
+    rpc_rig_close(&r);
+}

@@ -589,6 +589,20 @@ static void hear_flow(struct server *s)
     }
 }
 
+/* Before clients, whatever those want; but whoever reaches a place for probes does not take their
+ * time from them. */
+static void hear_probes(struct server *s)
+{
+    uint64_t until_ns = (s->facts.now_ns = clock_now_ns(s->io->clock)) + TURN_PROBES_US * 1000ull;
+    struct rpc_event event;
+
+    while (s->facts.now_ns <= until_ns && clients_can_be_answered(&s->clients) &&
+           rpc_line_take_event(s->clients.line, RPC_LANE_PROBES, &event)) {
+        api_event(s->clients.api, &event);
+        s->facts.now_ns = clock_now_ns(s->io->clock);
+    }
+}
+
 static void hear_clients(struct server *s)
 {
     struct rpc_event event;
@@ -596,10 +610,8 @@ static void hear_clients(struct server *s)
     rpc_line_turn(s->clients.line);
     clients_deliver(&s->clients);
     hear_flow(s);
-    uint64_t until_ns = (s->facts.now_ns = clock_now_ns(s->io->clock)) + TURN_CALLS_US * 1000ull;
-    while (clients_can_be_answered(&s->clients) &&
-           rpc_line_take_event(s->clients.line, RPC_LANE_PROBES, &event))
-        api_event(s->clients.api, &event);
+    hear_probes(s);
+    uint64_t until_ns = s->facts.now_ns + TURN_CALLS_US * 1000ull;
     for (unsigned i = 0;
          i < TURN_CALLS_MAX && clients_can_be_answered(&s->clients) && hears_clients(s); i++) {
         if (!rpc_line_take_event(s->clients.line, RPC_LANE_CALLS, &event))
