@@ -136,6 +136,11 @@ enum {
     HTTP1_LINE_MAX = 256,             /* of a chunk's size */
     HTTP1_TRAILER_BYTES_MAX = 8 * KIB,
 
+    /* A target whose path is cleaned or decoded, and the field and the page by which a client is
+     * sent elsewhere: "%2522" for a byte of the path in each, "&#34;" for one of the query. */
+    HTTP_ODD_TARGET_BYTES_MAX = 8 * KIB,
+    HTTP_DIRECTIONS_BYTES_MAX = 11 * HTTP_ODD_TARGET_BYTES_MAX,
+
     HTTP_HEAD_USUAL_BYTES = 16 * KIB, /* of each connection's head; what is beyond it counts: */
     HTTP_HEADS_BYTES_MAX = 16 * MIB,  /* of all that share a budget, those of a thread's clients */
 
@@ -809,6 +814,10 @@ static_assert(H2_CONN_WINDOW_BYTES <= RPC_CONN_BACKLOG_BYTES_MAX,
               "what the window lets in can wait");
 static_assert(RPC_CONSUME_STEP_BYTES <= RPC_STREAM_WINDOW_BYTES / 2, "a window is told of in time");
 static_assert(HTTP_HEAD_USUAL_BYTES <= HTTP1_HEAD_BYTES_MAX, "a usual head is a head");
+static_assert(HTTP_ODD_TARGET_BYTES_MAX <= HTTP_HEAD_USUAL_BYTES,
+              "a head that is charged to all has no path that is made longer");
+static_assert(HTTP_DIRECTIONS_BYTES_MAX < RPC_TURN_CONN_FIELD_BYTES / 4,
+              "a turn sends a client elsewhere a few times");
 static_assert(HTTP_HEADS_BYTES_MAX / 16 >= HTTP1_HEAD_BYTES_MAX,
               "one client with a large head keeps few others from having one");
 static_assert((H2_CONTINUATIONS_MAX + 1) * 16 * KIB > RPC_HEADER_BYTES_MAX,

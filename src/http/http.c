@@ -217,21 +217,12 @@ static bool is_head(const struct http_conn *c)
     return bytes_equal(c->reader.verb, BYTES("HEAD"));
 }
 
-/* The target without its query. */
-static struct bytes target_path(const struct http_conn *c)
-{
-    struct bytes target = c->reader.target;
-    const uint8_t *mark = target.len > 0 ? memchr(target.at, '?', target.len) : NULL;
-
-    return bytes_of(target.at, mark ? (size_t)(mark - target.at) : target.len);
-}
-
 static void request_head(struct http_conn *c)
 {
     c->in = HTTP_IN_MESSAGE;
     c->last = !c->reader.keep_alive;
     c->path_kind =
-        http_path_read(c->paths, c->reader.verb, target_path(c), &c->path_text, &c->path);
+        http_path_read(c->paths, c->reader.verb, c->reader.target, &c->path_text, &c->path);
     if (c->reader.expects_other) {
         http_respond(c, 417,
                      &(struct http_message_options){.close = true, .no_length = is_head(c)});
@@ -570,19 +561,6 @@ void http_respond(struct http_conn *c, unsigned status, const struct http_messag
     http1_write_head_end(out);
 }
 
-/* The server itself is there for whoever asks what it can do, and for nothing else. */
-static void respond_to_star(struct http_conn *c, const struct http1_field *fields,
-                            size_t field_count)
-{
-    bool asks_options = bytes_equal(c->reader.verb, BYTES("OPTIONS"));
-
-    http_respond(c, asks_options ? 200 : 400,
-                 &(struct http_message_options){.fields = fields,
-                                                .field_count = field_count,
-                                                .no_length = is_head(c),
-                                                .close = !asks_options});
-}
-
 /* As Go: a page for those who read, a field for all. */
 void http_redirect(struct http_conn *c, const struct http1_field *fields, size_t field_count)
 {
@@ -591,8 +569,13 @@ void http_redirect(struct http_conn *c, const struct http1_field *fields, size_t
     struct buf location = {0}, page = {0};
 
     assert(http_is_misdirected(c));
-    if (c->path_kind == HTTP_PATH_STAR) {
-        respond_to_star(c, fields, field_count);
+    unsigned status = http_path_status(c->path_kind, c->reader.verb);
+    if (status != 307) {
+        http_respond(c, status,
+                     &(struct http_message_options){.fields = fields,
+                                                    .field_count = field_count,
+                                                    .no_length = is_head(c),
+                                                    .close = status != 200});
         http_finish(c);
         return;
     }
@@ -606,7 +589,7 @@ void http_redirect(struct http_conn *c, const struct http1_field *fields, size_t
     if (is_said)
         all[field_count++] =
             (struct http1_field){BYTES("Content-Type"), BYTES("text/html; charset=utf-8")};
-    http_respond(c, 307,
+    http_respond(c, status,
                  &(struct http_message_options){.fields = all,
                                                 .field_count = field_count,
                                                 .length = page.len,
@@ -731,11 +714,10 @@ struct bytes http_path(const struct http_conn *c)
 
 struct bytes http_query(const struct http_conn *c)
 {
-    struct bytes target = c->reader.target;
-    size_t path = target_path(c).len;
+    struct bytes query;
 
-    return path < target.len ? bytes_of(target.at + path + 1, target.len - path - 1)
-                             : bytes_of(NULL, 0);
+    (void)http_path_of_target(c->reader.target, &query);
+    return query;
 }
 
 void http_check(const struct http_conn *c)

@@ -183,7 +183,8 @@ void http_continue(struct http_conn *c);
 void http_respond(struct http_conn *c, unsigned status, const struct http_message_options *options);
 
 /* Instead of it, if http_is_misdirected: it sends the client to where http_path says, with these
- * fields among others, or tells it what is to be said of "*"; and finishes. */
+ * fields among others, or tells it what is to be said of "*" or of a path that is too long; and
+ * finishes. */
 void http_redirect(struct http_conn *c, const struct http1_field *fields, size_t field_count);
 
 /* Instead of it, from on_end: 101. The connection ends with what follows. */

@@ -692,6 +692,8 @@ const char *http1_reason(unsigned status)
         return "Precondition Failed";
     case 413:
         return "Request Entity Too Large";
+    case 414:
+        return "Request URI Too Long";
     case 417:
         return "Expectation Failed";
     case 421:

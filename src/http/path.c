@@ -1,38 +1,55 @@
 #include "http/path.h"
 
 #include "base/assert.h"
+#include "base/limits.h"
 #include "base/text.h"
 
 #include <string.h>
 
+enum { ENCODED_BYTES = 3, ENTITY_BYTES_MAX = 5 }; /* "%2F" and "&amp;" */
+
 /* --- percent signs --- */
 
-/* What Go leaves as it is when it writes a path. */
-static bool is_written_plainly(uint8_t c)
-{
-    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
-           (c && strchr("-_.~$&+,/:;=@", c));
-}
+/* How Go treats a byte of a path: it writes some bytes as they are, and takes some more for encoded
+ * well enough to stay as they came. */
+enum { WRITTEN = 1, READ = 2, PLAIN = WRITTEN | READ };
 
-/* And what it takes for encoded well enough to stay as it came. */
-static bool is_read_plainly(uint8_t c)
+static const uint8_t treatment[256] = {
+    ['0' ... '9'] = PLAIN, ['a' ... 'z'] = PLAIN, ['A' ... 'Z'] = PLAIN, ['-'] = PLAIN,
+    ['_'] = PLAIN,         ['.'] = PLAIN,         ['~'] = PLAIN,         ['$'] = PLAIN,
+    ['&'] = PLAIN,         ['+'] = PLAIN,         [','] = PLAIN,         ['/'] = PLAIN,
+    [':'] = PLAIN,         [';'] = PLAIN,         ['='] = PLAIN,         ['@'] = PLAIN,
+    ['!'] = READ,          ['\''] = READ,         ['('] = READ,          [')'] = READ,
+    ['*'] = READ,          ['['] = READ,          [']'] = READ,          ['%'] = READ,
+};
+
+/* A client chooses these bytes: each costs a few instructions, here and wherever they are written. */
+static uint8_t *write_encoded(uint8_t *at, uint8_t c, const char *digits)
 {
-    return is_written_plainly(c) || (c && strchr("!'()*[]%", c));
+    at[0] = '%';
+    at[1] = (uint8_t)digits[c >> 4];
+    at[2] = (uint8_t)digits[c & 15];
+    return at + ENCODED_BYTES;
 }
 
 static void append_escaped(struct buf *out, struct bytes path)
 {
+    uint8_t *at = buf_reserve(out, ENCODED_BYTES * path.len);
+
     for (size_t i = 0; i < path.len; i++) {
-        if (is_written_plainly(path.at[i]))
-            buf_append_byte(out, path.at[i]);
+        if (treatment[path.at[i]] & WRITTEN)
+            *at++ = path.at[i];
         else
-            buf_printf(out, "%%%02X", path.at[i]);
+            at = write_encoded(at, path.at[i], "0123456789ABCDEF");
     }
+    out->len = (size_t)(at - out->at);
 }
 
 /* A slash that was encoded stays encoded unless it is one. */
 static void append_decoded(struct buf *out, struct bytes path, bool with_slashes)
 {
+    uint8_t *at = buf_reserve(out, path.len);
+
     for (size_t i = 0; i < path.len; i++) {
         uint8_t c = path.at[i];
         if (c == '%') {
@@ -42,8 +59,9 @@ static void append_decoded(struct buf *out, struct bytes path, bool with_slashes
             else
                 i += 2;
         }
-        buf_append_byte(out, c);
+        *at++ = c;
     }
+    out->len = (size_t)(at - out->at);
 }
 
 bool http_path_is_sound(struct bytes target)
@@ -58,7 +76,7 @@ bool http_path_is_sound(struct bytes target)
 static bool is_read_as_it_came(struct bytes path)
 {
     for (size_t i = 0; i < path.len; i++)
-        if (!is_read_plainly(path.at[i]))
+        if ((treatment[path.at[i]] & READ) == 0)
             return false;
     return true;
 }
@@ -228,61 +246,98 @@ static enum http_path_kind read_odd(const struct http_paths *paths, struct bytes
     return kind;
 }
 
+struct bytes http_path_of_target(struct bytes target, struct bytes *query)
+{
+    const uint8_t *mark = target.len > 0 ? memchr(target.at, '?', target.len) : NULL;
+    size_t len = mark ? (size_t)(mark - target.at) : target.len;
+
+    *query = mark ? bytes_of(mark + 1, target.len - len - 1) : bytes_of(NULL, 0);
+    return bytes_of(target.at, len);
+}
+
 enum http_path_kind http_path_read(const struct http_paths *paths, struct bytes verb,
                                    struct bytes target, struct buf *text, struct bytes *out)
 {
-    assert(http_path_is_sound(target));
+    struct bytes query, path = http_path_of_target(target, &query);
 
-    *out = target;
-    if (bytes_equal(target, BYTES("*")))
+    assert(http_path_is_sound(path));
+
+    *out = path;
+    if (bytes_equal(path, BYTES("*")))
         return HTTP_PATH_STAR;
-    if (is_simple(target) && !has_alias(paths, target) && !lacks_slash(paths, target))
+    if (is_simple(path) && !has_alias(paths, path) && !lacks_slash(paths, path))
         return HTTP_PATH_HERE;
+    if (target.len > HTTP_ODD_TARGET_BYTES_MAX)
+        return HTTP_PATH_TOO_LONG;
     buf_clear(text);
-    enum http_path_kind kind = read_odd(paths, verb, target, text);
+    enum http_path_kind kind = read_odd(paths, verb, path, text);
     *out = buf_bytes(text);
     return kind;
 }
 
 /* --- the way there --- */
 
+unsigned http_path_status(enum http_path_kind kind, struct bytes verb)
+{
+    assert(kind != HTTP_PATH_HERE);
+
+    if (kind == HTTP_PATH_TOO_LONG)
+        return 414;
+    if (kind == HTTP_PATH_ELSEWHERE)
+        return 307;
+    /* The server is there for whoever asks what it can do, and for nothing else. */
+    return bytes_equal(verb, BYTES("OPTIONS")) ? 200 : 400;
+}
+
 /* What is not ASCII may not be in a field: then as Go encodes it. */
 void http_path_location(struct bytes path, struct bytes query, struct buf *out)
 {
     buf_append(out, path);
-    if (query.len > 0)
-        buf_append_byte(out, '?');
+    if (query.len == 0)
+        return;
+    uint8_t *at = buf_reserve(out, 1 + ENCODED_BYTES * query.len);
+    *at++ = '?';
     for (size_t i = 0; i < query.len; i++) {
         if (query.at[i] < 0x80)
-            buf_append_byte(out, query.at[i]);
+            *at++ = query.at[i];
         else
-            buf_printf(out, "%%%x", query.at[i]);
+            at = write_encoded(at, query.at[i], "0123456789abcdef");
+    }
+    out->len = (size_t)(at - out->at);
+}
+
+static struct bytes entity_of(uint8_t c)
+{
+    switch (c) {
+    case '&':
+        return BYTES("&amp;");
+    case '<':
+        return BYTES("&lt;");
+    case '>':
+        return BYTES("&gt;");
+    case '"':
+        return BYTES("&#34;");
+    case '\'':
+        return BYTES("&#39;");
+    default:
+        return bytes_of(NULL, 0);
     }
 }
 
 static void append_html(struct buf *out, struct bytes text)
 {
+    uint8_t *at = buf_reserve(out, ENTITY_BYTES_MAX * text.len);
+
     for (size_t i = 0; i < text.len; i++) {
-        switch (text.at[i]) {
-        case '&':
-            buf_append_str(out, "&amp;");
-            break;
-        case '<':
-            buf_append_str(out, "&lt;");
-            break;
-        case '>':
-            buf_append_str(out, "&gt;");
-            break;
-        case '"':
-            buf_append_str(out, "&#34;");
-            break;
-        case '\'':
-            buf_append_str(out, "&#39;");
-            break;
-        default:
-            buf_append_byte(out, text.at[i]);
+        struct bytes entity = entity_of(text.at[i]);
+        if (entity.len == 0) {
+            *at++ = text.at[i];
+            continue;
         }
+        memcpy(at, entity.at, entity.len);
+        at += entity.len;
     }
+    out->len = (size_t)(at - out->at);
 }
 
 void http_path_page(struct bytes path, struct bytes query, struct buf *out)

@@ -12,9 +12,17 @@
  *     target "/v3/kv%2Frange"    HERE       /v3/kv/range
  *     target "/livez%2Fx"        HERE       /livez%2Fx, which nothing is called
  *     target "*"                 STAR       the server itself
+ *     target "//aaa...", 10 KiB  TOO_LONG   (414)
  *
- * Promises   1. Where a client is sent it is HERE.
- *            2. Work and memory are a few times the length of the path.
+ * What a client is told of the way there may be ten times as long as what it has sent: a '"' is
+ * encoded twice, "%2522", and is in a field and in a page. So a target whose path has to be cleaned
+ * or decoded is refused past HTTP_ODD_TARGET_BYTES_MAX. Go has no such bound; no path that is
+ * served is as long as a tenth of it.
+ *
+ * Promises   1. Where a client is sent it is HERE, or TOO_LONG to be asked for.
+ *            2. Work and memory are a few times the length of the path; a path that is neither
+ *               cleaned nor decoded is looked at once. What is appended for a target that is not
+ *               TOO_LONG is at most HTTP_DIRECTIONS_BYTES_MAX.
  */
 #pragma once
 
@@ -29,15 +37,23 @@ struct http_paths {
     const char *alias, *meant; /* so begins a path that is meant to begin otherwise; or NULL */
 };
 
-enum http_path_kind { HTTP_PATH_HERE, HTTP_PATH_ELSEWHERE, HTTP_PATH_STAR };
+enum http_path_kind { HTTP_PATH_HERE, HTTP_PATH_ELSEWHERE, HTTP_PATH_STAR, HTTP_PATH_TOO_LONG };
 
 /* Are there two digits behind each %? What follows a '?' is not looked at. */
 bool http_path_is_sound(struct bytes target);
 
-/* Of a sound target, without its query. *out is the decoded path, or where to go instead; it is
- * part of the target or of *text, which is the caller's. No paths (NULL): there are no trees. */
+/* A target's path, and what it has behind the first '?'. */
+struct bytes http_path_of_target(struct bytes target, struct bytes *query);
+
+/* Of a sound target. *out is the decoded path, or where to go instead; if it is too long, the path
+ * as it came. It is part of the target or of *text, which is the caller's. No paths (NULL): there
+ * are no trees. */
 enum http_path_kind http_path_read(const struct http_paths *paths, struct bytes verb,
                                    struct bytes target, struct buf *text, struct bytes *out);
+
+/* What is answered to a request that is not HERE: 307, or without a word 414 and what is to be said
+ * of the server itself. */
+unsigned http_path_status(enum http_path_kind kind, struct bytes verb);
 
 /* Appends the value of "Location", and a page with a link to there. */
 void http_path_location(struct bytes path, struct bytes query, struct buf *out);

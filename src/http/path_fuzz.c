@@ -4,6 +4,7 @@
  * Beyond not crashing: where a client is sent it is, and the way there can be written in a field.
  */
 #include "base/assert.h"
+#include "base/limits.h"
 #include "http/path.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -22,7 +23,9 @@ static void check_location(struct bytes path, struct bytes query)
     for (size_t i = 0; i < path.len; i++)
         assert(path.at[i] > ' ' && path.at[i] < 0x7f);
     assert(http_path_is_sound(path));
-    assert(http_path_read(&paths, BYTES("GET"), path, &text, &there) == HTTP_PATH_HERE);
+    assert(location.len + page.len <= HTTP_DIRECTIONS_BYTES_MAX);
+    enum http_path_kind kind = http_path_read(&paths, BYTES("GET"), path, &text, &there);
+    assert(kind == HTTP_PATH_HERE || kind == HTTP_PATH_TOO_LONG);
     buf_free(&location);
     buf_free(&page);
     buf_free(&text);
@@ -32,14 +35,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     if (size < 1)
         return 0;
-    struct bytes target = bytes_of(data + 1, size - 1), query = bytes_of(NULL, 0), path;
-    const uint8_t *mark = target.len > 0 ? memchr(target.at, '?', target.len) : NULL;
+    struct bytes target = bytes_of(data + 1, size - 1), query, path;
     struct buf text = {0};
 
-    if (mark) {
-        query = bytes_of(mark + 1, target.len - (size_t)(mark + 1 - target.at));
-        target.len = (size_t)(mark - target.at);
-    }
+    (void)http_path_of_target(target, &query);
     bool is_path = target.len == 0 || target.at[0] == '/';
     if (is_path && http_path_is_sound(target)) {
         enum http_path_kind kind = http_path_read(

@@ -355,6 +355,11 @@ static void look_at_field(struct rpc_conn *c, struct call *call, struct bytes na
     rpc_call_field(call, name, value);
 }
 
+void rpc_conn_count_fields(struct rpc_conn *c, size_t bytes)
+{
+    c->fields_left -= bytes < c->fields_left ? bytes : c->fields_left;
+}
+
 /* A field in a table costs its sender one byte, and us what it stands for: so that is what counts,
  * before anything is done with it. The frames of a header block follow one another, so there is one
  * call at a time. */
@@ -368,7 +373,7 @@ static int on_header(nghttp2_session *s, const nghttp2_frame *f, const uint8_t *
 
     (void)flags;
     c->list_bytes += bytes;
-    c->fields_left -= bytes < c->fields_left ? bytes : c->fields_left;
+    rpc_conn_count_fields(c, bytes);
     if (c->list_bytes > RPC_HEADER_BYTES_MAX)
         return pass_over(c, call);
     look_at_field(c, call, bytes_of(name, name_len), bytes_of(value, value_len));

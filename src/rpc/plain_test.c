@@ -93,6 +93,20 @@ TEST(a_client_that_waits_for_leave_to_continue_gets_it)
                    true);
 }
 
+TEST(a_long_path_that_would_be_cleaned_is_refused_without_a_word)
+{
+    struct buf request = {0};
+
+    buf_append_str(&request, "GET //");
+    memset(buf_extend(&request, HTTP_ODD_TARGET_BYTES_MAX), '"', HTTP_ODD_TARGET_BYTES_MAX);
+    buf_append_str(&request, " HTTP/1.1\r\n" HOST "\r\n");
+    check_exchange(buf_str(&request),
+                   "HTTP/1.1 414 Request URI Too Long\r\n" DATE
+                   "Content-Length: 0\r\nConnection: close\r\n\r\n",
+                   false);
+    buf_free(&request);
+}
+
 #define REFUSED(status, len)                                                                       \
     "HTTP/1.1 " status "\r\nContent-Type: text/plain; charset=utf-8\r\nX-Content-Type-Options: "   \
     "nosniff\r\n" DATE "Content-Length: " len "\r\nConnection: close\r\n\r\n" status

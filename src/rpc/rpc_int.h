@@ -353,6 +353,9 @@ void rpc_conn_check(const struct rpc_conn *c);
 /* Text for one of its streams has become so much longer, or shorter. */
 void rpc_conn_count_text(struct rpc_conn *c, size_t before, size_t after);
 
+/* So much of this turn's work on header fields is done. */
+void rpc_conn_count_fields(struct rpc_conn *c, size_t bytes);
+
 /* There is budget again: parked calls may go on. */
 void rpc_conn_unpark(struct rpc_conn *c);
 

@@ -223,6 +223,66 @@ TEST(a_turn_looks_at_so_many_fields_whatever_the_number_of_connections)
     rpc_rig_close(&r);
 }
 
+/* GETs of a path that has to be encoded twice, and of which the table keeps it. */
+static void put_redirected(struct buf *out, unsigned calls)
+{
+    struct buf block = {0}, path = {0}, field = {0};
+
+    buf_append_str(&path, "//");
+    memset(buf_extend(&path, LARGE_VALUE_BYTES - 2), '"', LARGE_VALUE_BYTES - 2);
+    field_put(&field, ":path", buf_str(&path));
+    field.at[0] = 0x40; /* to be kept */
+    frame_preface(out);
+    for (unsigned i = 0; i < calls; i++) {
+        buf_clear(&block);
+        field_put(&block, ":method", "GET");
+        field_put(&block, ":scheme", "https");
+        if (i == 0)
+            buf_append(&block, buf_bytes(&field));
+        else
+            buf_append_byte(&block, INDEX_BYTE);
+        frame_put_block(out, 1, 1 + 2 * i, buf_bytes(&block));
+    }
+    buf_free(&block);
+    buf_free(&path);
+    buf_free(&field);
+}
+
+/* And of what the client does not read so much is kept for it. */
+TEST(what_a_path_becomes_counts_as_fields_do)
+{
+    enum { CALLS = 1000 };
+    struct rpc_rig r;
+    struct raw raw = {0};
+    struct buf out = {0};
+    rpc_rig_open(&r, NULL);
+    raw_connect(&r, &raw);
+    struct rpc_conn *c = container_of(r.rpc->conns.prev, struct rpc_conn, link);
+    c->info.tls = true; /* plain requests by HTTP/2 are by TLS only */
+
+    put_redirected(&out, CALLS);
+    CHECK(out.len < NET_READ_BYTES);
+    raw_send(&raw, buf_bytes(&out));
+    size_t most = 0, queued_most = 0;
+    while (count_frames(&raw, RST_STREAM) == 0) {
+        size_t before = c->queued;
+        CHECK(rpc_rig_step(&r));
+        most = c->queued > before + most ? c->queued - before : most;
+        queued_most = c->queued > queued_most ? c->queued : queued_most;
+    }
+
+    CHECK(most > 0);
+    CHECK(most <= RPC_TURN_CONN_FIELD_BYTES);
+    CHECK(queued_most <= RPC_CONN_FIELDS_BYTES_MAX);
+    CHECK_EQ(code_of(&raw, RST_STREAM, 0), REFUSED_STREAM);
+    raw_close(&r, &raw);
+    rpc_rig_for_ms(&r, 100);
+    CHECK_EQ(r.rpc->kept, 0);
+    buf_free(&out);
+    check_others_are_served(&r);
+    rpc_rig_close(&r);
+}
+
 /* One field, one step of unpacking in a turn: what comes of the bytes is the same. */
 static void got_by_turns_of(const struct turn_work *turn, struct bytes sent, struct buf *got)
 {

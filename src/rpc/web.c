@@ -268,17 +268,13 @@ static size_t body_max(const struct call *c)
 static bool read_path(struct call *c)
 {
     struct web *w = c->web;
-    struct bytes path = rpc_call_path(c);
-    const uint8_t *mark = path.len > 0 ? memchr(path.at, '?', path.len) : NULL;
+    struct bytes target = rpc_call_path(c);
 
-    if (mark) {
-        w->query = bytes_of(mark + 1, path.len - (size_t)(mark + 1 - path.at));
-        path.len = (size_t)(mark - path.at);
-    }
-    if (!http_path_is_sound(path))
+    (void)http_path_of_target(target, &w->query);
+    if (!http_path_is_sound(target))
         return false;
-    w->path_kind =
-        http_path_read(rpc_policy_paths(c->conn), rpc_call_verb(c), path, &w->path_text, &w->path);
+    w->path_kind = http_path_read(rpc_policy_paths(c->conn), rpc_call_verb(c), target,
+                                  &w->path_text, &w->path);
     return true;
 }
 
@@ -304,7 +300,8 @@ void rpc_web_fields_done(struct call *c)
     c->web->is_bodyless = bytes_equal(verb, BYTES("HEAD"));
     if (host.len > 0)
         add_line(c->web, BYTES("host"), host);
-    rpc_call_count_kept(c, c->web->fields.len);
+    rpc_conn_count_fields(c->conn, w->path_text.len);
+    rpc_call_count_kept(c, w->fields.len + w->path_text.cap);
     w->is_refused = w->path_kind != HTTP_PATH_HERE && !rpc_plain_asks_options(c->conn, verb);
     if (w->is_refused || !rpc_gateway_takes(c->conn, verb, w->path))
         return;
@@ -323,19 +320,20 @@ static void refuse_at_gateway(struct call *c)
         refuse_with(c, 400, BYTES(RPC_POLICY_NO_GATEWAY));
 }
 
-/* As http_redirect. Of a body that is not sent nothing is said. */
+/* As http_redirect. Of a body that is not sent nothing is said. A path in the client's table costs
+ * it a byte, and what is made of it, here and above, may be ten times as long as the path: it counts
+ * as header fields do, as work of this turn and as kept by the call. */
 static void redirect(struct call *c)
 {
     struct web *w = c->web;
-    struct bytes verb = rpc_call_verb(c);
-    bool is_get = bytes_equal(verb, BYTES("GET"));
+    bool is_get = bytes_equal(rpc_call_verb(c), BYTES("GET"));
+    unsigned status = http_path_status(w->path_kind, rpc_call_verb(c));
     struct buf line = {0}, page = {0};
 
     c->life = LIFE_OVER;
     rpc_call_end_input(c);
-    if (w->path_kind == HTTP_PATH_STAR) {
-        bool asks_options = bytes_equal(verb, BYTES("OPTIONS"));
-        rpc_web_respond(c, asks_options ? 200 : 400, NULL, 0, w->is_bodyless ? HTTP_CHUNKED : 0);
+    if (status != 307) {
+        rpc_web_respond(c, status, NULL, 0, w->is_bodyless ? HTTP_CHUNKED : 0);
         rpc_web_finish(c);
         return;
     }
@@ -344,7 +342,9 @@ static void redirect(struct call *c)
     buf_append_byte(&line, '\n');
     if (is_get)
         http_path_page(w->path, w->query, &page);
-    respond_at_length(c, 307, is_get || w->is_bodyless ? "text/html; charset=utf-8" : NULL,
+    rpc_conn_count_fields(c->conn, line.len + page.len);
+    rpc_call_count_kept(c, line.len + page.len);
+    respond_at_length(c, status, is_get || w->is_bodyless ? "text/html; charset=utf-8" : NULL,
                       buf_bytes(&line), buf_bytes(&page), w->is_bodyless ? HTTP_CHUNKED : page.len);
     buf_free(&line);
     buf_free(&page);

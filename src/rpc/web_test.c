@@ -118,6 +118,29 @@ TEST(a_path_on_a_stream_by_tls_is_cleaned_and_decoded)
     rpc_rig_close(&r);
 }
 
+TEST(a_long_path_on_a_stream_by_tls_is_not_cleaned)
+{
+    struct rpc_rig r;
+    struct raw raw = {0};
+    struct buf sent = {0}, path = {0};
+    rpc_rig_open(&r, NULL);
+    connect_by_tls(&r, &raw);
+
+    frame_preface(&sent);
+    buf_append_str(&path, "//");
+    memset(buf_extend(&path, HTTP_ODD_TARGET_BYTES_MAX), 'a', HTTP_ODD_TARGET_BYTES_MAX);
+    put_request(&sent, 1, "GET", buf_str(&path), true);
+    raw_send(&raw, buf_bytes(&sent));
+    rpc_rig_for_ms(&r, 100);
+
+    check_reply(&raw, 1, ":status: 414\ncontent-length: 0\n" DATE, NULL);
+    CHECK_EQ(r.http, 0);
+    raw_close(&r, &raw);
+    buf_free(&sent);
+    buf_free(&path);
+    rpc_rig_close(&r);
+}
+
 /* Without TLS HTTP/2 is for gRPC alone; and with it a call of gRPC stays one. */
 TEST(grpc_and_plain_requests_are_told_apart)
 {
