@@ -440,6 +440,7 @@ void api_state_replaced(struct api *a, const struct api_state *state)
     a->o.cluster = state->cluster;
     a->o.backend = state->backend;
     a->has_old_bodies = !list_empty(&a->bodies);
+    a->state++;
 }
 
 void api_stop(struct api *a, enum result why)

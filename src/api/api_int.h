@@ -107,6 +107,13 @@ struct lease_question {
     struct buf last;        /* the last key in it */
 };
 
+/* The list of all leases. */
+struct lease_list {
+    struct lease_listing *listing;
+    uint64_t state;  /* a->state when it was begun */
+    struct buf text; /* the response so far */
+};
+
 struct compaction {
     int64_t revision;
     enum result result;
@@ -195,6 +202,7 @@ struct call {
         struct watching watching;
         struct renewal renewal;
         struct lease_question question;
+        struct lease_list lease_list;
         struct compaction compaction;
         struct reconfiguration reconfiguration;
         struct mvcc_hash *hash; /* in the arena; NULL: none yet */
@@ -227,6 +235,7 @@ struct api {
     struct list waits;   /* for something that is looked at again and again */
     struct list bodies;  /* replies that are still being read, oldest first */
     struct list stalled; /* of them, those whose next bytes could not be read when wanted */
+    uint64_t state;      /* a number that each state which takes another's place has of its own */
     bool has_old_bodies; /* some of them may be read from a state that was replaced */
     size_t call_count, busy_count, wait_count, stream_count, unchecked_waits;
     struct api_signs signs;
@@ -290,6 +299,8 @@ void api_call_send_buf(struct call *c, struct buf *message);
 void api_call_send(struct call *c, const struct pb_schema *schema, const void *message);
 /* The message and the end. */
 void api_call_respond(struct call *c, const struct pb_schema *schema, const void *message);
+/* The same, with the message's bytes. Takes the buffer over. */
+void api_call_respond_buf(struct call *c, struct buf *message);
 /* The reply with a header in front, and the end. Takes the reply over. */
 void api_call_respond_reply(struct call *c, struct reply *r, int64_t revision);
 

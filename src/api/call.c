@@ -575,7 +575,7 @@ void api_call_send(struct call *c, const struct pb_schema *schema, const void *m
     api_call_send_buf(c, &out);
 }
 
-static void send_last(struct call *c, struct buf *message)
+void api_call_respond_buf(struct call *c, struct buf *message)
 {
     assert(c->is_authorized);
     api_of(c)->stats.sent_bytes += message->len;
@@ -589,7 +589,7 @@ void api_call_respond(struct call *c, const struct pb_schema *schema, const void
     struct buf out = buf_pool_take(&api_of(c)->bufs);
 
     pb_encode(schema, message, &out);
-    send_last(c, &out);
+    api_call_respond_buf(c, &out);
 }
 
 void api_call_finish_too_large(struct call *c, uint64_t bytes)
@@ -622,7 +622,7 @@ static void send_inline(struct call *c, const struct reply *r, struct bytes head
 
     buf_append(&out, header);
     buf_append(&out, reply_bytes(r));
-    send_last(c, &out);
+    api_call_respond_buf(c, &out);
 }
 
 void api_call_respond_reply(struct call *c, struct reply *r, int64_t revision)

@@ -479,33 +479,104 @@ const struct handler api_lease_time_to_live = {
 
 /* --- LeaseLeases --- */
 
-static void list_leases(struct call *c)
-{
-    struct api *a = api_of(c);
-    struct pb_response_header header = api_header_of(a, mvcc_revision(a->o.mvcc));
-    struct buf ids = {0};
+enum { LEASE_BYTES_MAX = 1 + 1 + 1 + 10 }; /* a message of an id, which may be as long as ids get */
 
-    static_assert(sizeof(struct pb_lease_id) == sizeof(int64_t),
-                  "a list of ids is a list of these");
-    lease_list(a->o.leases, &ids);
-    struct pb_lease_leases_response response = {.header = &header};
-    response.leases.at = (const struct pb_lease_id *)(const void *)ids.at;
-    response.leases.count = ids.len / sizeof(int64_t);
-    api_call_respond(c, &pb_lease_leases_response_schema, &response);
-    buf_free(&ids);
+/* The reply, and what it is made from. */
+static uint64_t lease_list_bytes(const struct call *c)
+{
+    const struct lease_set *leases = api_of(c)->o.leases;
+
+    return HEADER_BYTES_MAX + lease_count(leases) * LEASE_BYTES_MAX + lease_listing_bytes(leases);
 }
 
-/* Each is a message of an id, which may be as long as ids get. */
+static void free_lease_list(struct call *c)
+{
+    lease_listing_end(c->lease_list.listing);
+    buf_free(&c->lease_list.text);
+    c->lease_list = (struct lease_list){0};
+}
+
+/* LeaseStatus{ID}, as field 2. */
+static void append_lease(struct buf *out, int64_t id)
+{
+    uint8_t text[LEASE_BYTES_MAX];
+    uint8_t *end = text + sizeof(text);
+    uint8_t *at = pb_put_varint(end, (uint64_t)id);
+
+    *--at = PB_TAG_VARINT(1);
+    size_t len = (size_t)(end - at);
+    *--at = (uint8_t)len;
+    *--at = PB_TAG_BYTES(2);
+    buf_append(out, bytes_of(at, len + 2));
+}
+
+/* May whoever asks see the keys of this lease? */
+static enum result decide_lease(struct call *c, int64_t id)
+{
+    const struct pb_lease_time_to_live_request question = {.id = id, .keys = true};
+
+    return result_of_auth(
+        auth_decide(api_of(c)->o.auth, &c->base.identity, RULE_READ_LEASE, &question));
+}
+
+static void begin_lease_list(struct call *c);
+
+static bool lease_list_step(struct call *c, unsigned steps)
+{
+    struct api *a = api_of(c);
+    struct lease_list *list = &c->lease_list;
+    int64_t id;
+
+    if (list->state != a->state) { /* what was gathered is of leases that are no more */
+        free_lease_list(c);
+        api_call_stop_working(c);
+        begin_lease_list(c);
+        return true;
+    }
+    enum result result = api_call_decide(c, c->request);
+    bool is_root = auth_decide(a->o.auth, &c->base.identity, RULE_ROOT, NULL) == AUTH_OK;
+    if (result == RESULT_OK && !lease_listing_gather(list->listing, &steps))
+        return false;
+    for (; steps > 0 && result == RESULT_OK; steps--) {
+        if (!lease_listing_next(list->listing, &id)) {
+            api_call_respond_buf(c, &list->text);
+            return true;
+        }
+        result = is_root ? RESULT_OK : decide_lease(c, id);
+        append_lease(&list->text, id);
+    }
+    if (result != RESULT_OK)
+        api_call_finish(c, result);
+    return result != RESULT_OK;
+}
+
+/* They may have become more since it was asked how much they take. */
+static void begin_lease_list(struct call *c)
+{
+    struct api *a = api_of(c);
+    uint64_t bytes = lease_list_bytes(c);
+    struct header_text text;
+
+    if (bytes > c->reserved_bytes && bytes > c->base.method->reply_bytes) {
+        api_call_reserve(c, bytes + bytes / 4, begin_lease_list);
+        return;
+    }
+    c->lease_list.state = a->state;
+    c->lease_list.listing = lease_listing_begin(a->o.leases);
+    buf_reserve(&c->lease_list.text, HEADER_BYTES_MAX + lease_count(a->o.leases) * LEASE_BYTES_MAX);
+    buf_append(&c->lease_list.text, api_header_encode(a, mvcc_revision(a->o.mvcc), &text));
+    if (!lease_list_step(c, API_FIRST_STEPS))
+        api_call_step_later(c, lease_list_step);
+}
+
 static void run_leases(struct call *c, const void *request)
 {
-    enum { LEASE_BYTES_MAX = 1 + 1 + 1 + 10 };
-
     (void)request;
-    api_call_reserve(c, HEADER_BYTES_MAX + lease_count(api_of(c)->o.leases) * LEASE_BYTES_MAX,
-                     list_leases);
+    api_call_reserve(c, lease_list_bytes(c), begin_lease_list);
 }
 
 const struct handler api_lease_leases = {
     .schema = &pb_lease_leases_request_schema,
     .run = run_leases,
+    .released = free_lease_list,
 };

@@ -275,6 +275,188 @@ TEST(leases_lists_them_all)
     api_rig_close(&k);
 }
 
+enum { MANY = 100000 };
+
+/* So many at once, past apply, whose rig looks at all of them after each entry. */
+static void grant_many(struct api_rig *k, int64_t first, int64_t count, int64_t ttl)
+{
+    struct backend *b = k->apply_rig.backend_rig.b;
+    int64_t granted_ttl;
+
+    backend_entry_begin(b);
+    for (int64_t id = first; id < first + count; id++)
+        CHECK_EQ(lease_grant(k->apply_rig.leases, id, ttl, k->facts.now_ms, &granted_ttl),
+                 LEASE_OK);
+    backend_entry_end(b, (struct backend_position){backend_applied(b).index + 1, 1},
+                      (struct bytes){0});
+}
+
+static void revoke_many(struct api_rig *k, int64_t first, int64_t count)
+{
+    struct backend *b = k->apply_rig.backend_rig.b;
+
+    backend_entry_begin(b);
+    for (int64_t id = first; id < first + count; id++) {
+        CHECK_EQ(lease_revoke_begin(k->apply_rig.leases, id), LEASE_OK);
+        lease_revoke_end(k->apply_rig.leases, id);
+    }
+    backend_entry_end(b, (struct backend_position){backend_applied(b).index + 1, 1},
+                      (struct bytes){0});
+}
+
+static unsigned turns_until_over(struct api_rig *k, struct visit *v)
+{
+    unsigned turns = 0;
+
+    for (; !v->is_over; turns++) {
+        CHECK(turns < 10000);
+        fake_world_step(k->world);
+        api_rig_turn(k);
+    }
+    return turns;
+}
+
+/* A turn of the rig's has 50 slices of so many steps. */
+TEST(a_hundred_thousand_leases_are_listed_in_slices)
+{
+    enum { STEPS = 20, TURN_STEPS = 50 * STEPS };
+    struct api_rig k;
+    struct visit v;
+    struct arena arena = {0};
+    struct pb_lease_leases_response response;
+    struct buf naive = {0};
+    api_rig_open(&k);
+    grant_many(&k, 1000, MANY / 2, 100);
+    grant_many(&k, 1000 + MANY, MANY / 2, 50);
+    k.api_steps = STEPS;
+
+    api_rig_ask(&k, &v, LEASES, &(struct pb_empty){0});
+    CHECK(turns_until_over(&k, &v) >= 2 * MANY / TURN_STEPS); /* each is gathered, and written */
+    visit_decode(&v, 0, &pb_lease_leases_response_schema, &arena, &response);
+    lease_list(k.apply_rig.leases, &naive);
+    CHECK_EQ(naive.len, MANY * sizeof(int64_t));
+    CHECK_EQ(response.leases.count, MANY);
+    CHECK_BYTES(bytes_of(response.leases.at, MANY * sizeof(int64_t)), buf_bytes(&naive));
+    CHECK_EQ(response.leases.at[0].id, 1000 + MANY); /* the ones with less time first */
+    CHECK_EQ(response.leases.at[MANY - 1].id, 1000 + MANY / 2 - 1);
+
+    visit_free(&v);
+    buf_free(&naive);
+    arena_free(&arena);
+    api_rig_close(&k);
+}
+
+TEST(leases_come_and_go_while_they_are_listed)
+{
+    struct api_rig k;
+    struct visit v;
+    struct arena arena = {0};
+    struct pb_lease_leases_response response;
+    static bool is_listed[4 * MANY];
+    int64_t first_late = 2 * MANY; /* granted when it had begun */
+    api_rig_open(&k);
+    grant_many(&k, 1, MANY, 100);
+    k.api_steps = 20;
+
+    api_rig_ask(&k, &v, LEASES, &(struct pb_empty){0});
+    for (int64_t turn = 0; turn < 150; turn++) {
+        fake_world_step(k.world);
+        api_rig_turn(&k);
+        CHECK(!v.is_over);
+        if (api_status(k.api).reads == 0) /* what it takes is not set aside yet */
+            first_late = 2 * MANY + (turn + 1) * 100;
+        revoke_many(&k, 1 + turn * 100, 100);
+        grant_many(&k, 2 * MANY + turn * 100, 100, 10);
+    }
+    turns_until_over(&k, &v);
+    CHECK_EQ(v.code, RPC_OK);
+    visit_decode(&v, 0, &pb_lease_leases_response_schema, &arena, &response);
+    memset(is_listed, 0, sizeof(is_listed));
+    for (size_t i = 0; i < response.leases.count; i++) {
+        CHECK(!is_listed[response.leases.at[i].id]);
+        is_listed[response.leases.at[i].id] = true;
+        CHECK(response.leases.at[i].id < first_late);
+    }
+    for (int64_t id = 15001; id <= MANY; id++)
+        CHECK(is_listed[id]);
+
+    visit_free(&v);
+    arena_free(&arena);
+    api_rig_close(&k);
+}
+
+/* The leases that it had gathered so far are another state's. */
+TEST(a_list_of_leases_begins_anew_when_the_state_is_replaced)
+{
+    struct api_rig k;
+    struct visit v;
+    struct arena arena = {0};
+    struct buf why = {0};
+    struct lease_set *other;
+    struct pb_lease_leases_response response;
+    api_rig_open(&k);
+    struct apply_rig *r = &k.apply_rig;
+    struct api_state state = {.apply = r->apply,
+                              .auth = r->auth,
+                              .mvcc = r->mvcc,
+                              .leases = r->leases,
+                              .cluster = r->cluster,
+                              .backend = r->backend_rig.b};
+    grant_many(&k, 1, MANY, 100);
+    k.api_steps = 20;
+
+    api_rig_ask(&k, &v, LEASES, &(struct pb_empty){0});
+    for (unsigned turn = 0; turn < 50; turn++) {
+        fake_world_step(k.world);
+        api_rig_turn(&k);
+    }
+    CHECK_EQ(api_status(k.api).reads, 1);
+    revoke_many(&k, 1, MANY - 10);
+    grant_many(&k, 2 * MANY, MANY, 100);
+    CHECK_EQ(lease_open(&(struct lease_options){.backend = state.backend, .hash_seed = 5}, &why,
+                        &state.leases),
+             ERR_OK);
+    other = state.leases;
+    api_state_replaced(k.api, &state);
+    turns_until_over(&k, &v);
+    visit_decode(&v, 0, &pb_lease_leases_response_schema, &arena, &response);
+    CHECK_EQ(response.leases.count, MANY + 10);
+    CHECK_EQ(lease_count(other), MANY + 10);
+
+    state.leases = r->leases;
+    api_state_replaced(k.api, &state);
+    lease_close(other);
+    visit_free(&v);
+    arena_free(&arena);
+    api_rig_close(&k);
+}
+
+TEST(a_list_of_leases_may_be_left_at_any_moment)
+{
+    struct api_rig k;
+    struct visit v;
+    api_rig_open(&k);
+    grant_many(&k, 1, MANY, 100);
+    k.api_steps = 20;
+
+    for (unsigned turns = 1; turns <= 160; turns += 53) { /* gathering, and writing */
+        api_rig_ask(&k, &v, LEASES, &(struct pb_empty){0});
+        for (unsigned turn = 0; turn < turns; turn++) {
+            fake_world_step(k.world);
+            api_rig_turn(&k);
+        }
+        CHECK(!v.is_over);
+        CHECK(turns == 1 || api_status(k.api).reads == 1);
+        client_cancel(v.call);
+        v.call = NULL;
+        visit_free(&v);
+        api_rig_for_ms(&k, 10);
+        CHECK_EQ(api_status(k.api).calls, 0);
+    }
+
+    api_rig_close(&k);
+}
+
 /* ---- Keeping alive ---- */
 
 TEST(keep_alive_answers_each_request_in_order)

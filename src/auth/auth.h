@@ -80,8 +80,6 @@ enum auth_result { AUTH_OK, AUTH_RESULT_LIST(AUTH_RESULT_ENUM) AUTH_RESULT_COUNT
 struct auth_leases {
     /* The first key of a lease that is not before `from`; false if there is none. Lent. */
     bool (*next_key)(const void *leases, int64_t id, struct bytes from, struct bytes *key);
-    /* Appends the int64_t ids of all. */
-    void (*list)(const void *leases, struct buf *ids);
     const void *leases;
 };
 
@@ -148,9 +146,8 @@ enum auth_rule {
                          see them */
     RULE_WRITE_LEASE, /* pb_lease_id: any user; writing all of its keys. NULL: of a stream */
     RULE_LEASE_KEYS,  /* pb_lease_id: writing all of its keys, if there are any, by whomever */
-    RULE_READ_ALL_LEASES, /* reading all their keys */
-    RULE_ALARM,           /* pb_alarm_request; looking: any user; else root */
-    RULE_BY_INNER_CALLS,  /* what it is made of is decided one by one */
+    RULE_ALARM,       /* pb_alarm_request; looking: any user; else root */
+    RULE_BY_INNER_CALLS, /* what it is made of is decided one by one */
     RULE_COUNT,
 };
 

@@ -114,23 +114,6 @@ static enum auth_result decide_lease(struct auth *a, const struct identity *who,
     return result == AUTH_OK ? need_lease_keys(&asker, access, id) : result;
 }
 
-static enum auth_result decide_all_leases(struct auth *a, const struct identity *who)
-{
-    enum auth_result result = need_somebody(who);
-    struct buf ids = {0};
-
-    if (result != AUTH_OK || need_root(a, who) == AUTH_OK || !a->leases.list)
-        return result;
-    a->leases.list(a->leases.leases, &ids);
-    for (size_t at = 0; at < ids.len && result == AUTH_OK; at += sizeof(int64_t)) {
-        int64_t id;
-        memcpy(&id, ids.at + at, sizeof(id));
-        result = decide_lease(a, who, READ, id);
-    }
-    buf_free(&ids);
-    return result;
-}
-
 /* ---- Operations ---- */
 
 /* Whoever attaches a key to a lease could have the others on it deleted with it. */
@@ -364,8 +347,6 @@ enum auth_result auth_decide(struct auth *a, const struct identity *who, enum au
         return request ? decide_write_lease(a, who, request) : AUTH_OK;
     case RULE_LEASE_KEYS:
         return decide_lease(a, who, WRITE, ((const struct pb_lease_id *)request)->id);
-    case RULE_READ_ALL_LEASES:
-        return decide_all_leases(a, who);
     case RULE_ALARM:
         return ((const struct pb_alarm_request *)request)->action == PB_ALARM_GET
                    ? need_somebody(who)

@@ -296,8 +296,10 @@ enum {
     LEASE_CHECKPOINTS_MAX = 1000,          /* in one entry of the log */
     LEASE_CHECKPOINT_INTERVAL_MS = 300000, /* between two of one lease */
     LEASE_SPREAD_FROM = 1000,              /* leases: with fewer, a pile of expiries does no harm */
-    LEASE_SPREAD_PER_S = 750,  /* which leaves a quarter of the revokes to those that come later */
-    LEASE_SETTLE_STEPS = 1000, /* a sensible budget for one slice: about a millisecond */
+    LEASE_SPREAD_PER_S = 750,   /* which leaves a quarter of the revokes to those that come later */
+    LEASE_SETTLE_STEPS = 1000,  /* a sensible budget for one slice: about a millisecond */
+    LEASE_LISTING_RUN = 256,    /* leases that are sorted at once, when all are listed: 20 us */
+    LEASE_LISTING_BUCKETS = 16, /* empty ones, looked at in one step of that */
 };
 
 /* --- cluster ------------------------------------------------------------------------------- */

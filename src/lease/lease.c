@@ -5,7 +5,6 @@
 #include "pb/codec.h"
 
 #include <inttypes.h>
-#include <stdlib.h>
 
 static uint32_t hash_of(const struct lease_set *s, int64_t id)
 {
@@ -29,6 +28,7 @@ static struct lease *add(struct lease_set *s, int64_t id, int64_t ttl)
     struct lease *l = mem_new(struct lease);
 
     l->id = id;
+    l->number = ++s->number;
     l->ttl = ttl < s->options.min_ttl ? s->options.min_ttl : ttl;
     l->link.hash = hash_of(s, id);
     list_init(&l->order);
@@ -324,34 +324,4 @@ int64_t lease_of_key(const struct lease_set *s, struct bytes key)
 size_t lease_count(const struct lease_set *s)
 {
     return s->count;
-}
-
-struct listed {
-    uint64_t expires_ms;
-    int64_t id;
-};
-
-static int compare_listed(const void *left, const void *right)
-{
-    const struct listed *a = left, *b = right;
-
-    if (a->expires_ms != b->expires_ms)
-        return a->expires_ms < b->expires_ms ? -1 : 1;
-    return (a->id > b->id) - (a->id < b->id);
-}
-
-void lease_list(const struct lease_set *s, struct buf *ids)
-{
-    struct listed *listed = mem_new_array(s->count, struct listed);
-    size_t count = 0;
-
-    LIST_FOREACH (link, &s->all) {
-        const struct lease *l = lease_of_order(link);
-        listed[count++] = (struct listed){s->primary ? lease_expires_ms(s, l) : 0, l->id};
-    }
-    if (s->primary && count)
-        qsort(listed, count, sizeof(struct listed), compare_listed);
-    for (size_t i = 0; i < count; i++)
-        buf_append(ids, bytes_of(&listed[i].id, sizeof(int64_t)));
-    mem_free(listed);
 }

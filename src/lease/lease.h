@@ -169,7 +169,29 @@ bool lease_next_key(const struct lease_set *s, int64_t id, struct bytes after, s
 /* The first key of a lease at `from` or behind it that no lease_end_range has ended. Lent, too. */
 bool lease_living_key(const struct lease_set *s, int64_t id, struct bytes from, struct bytes *key);
 
-/* All ids: by time left where we lead, by grant order elsewhere. Appends int64_t's. O(n log n). */
+/*
+ * All ids, in slices: by time left where we lead, by grant order elsewhere.
+ *
+ *     begin --> gather, until it is true --> next, until it is false --> end, at any time
+ *
+ * Between slices anything may happen. A lease that is there from begin until all are gathered is
+ * listed exactly once, one that is granted after begin is not, one that is revoked before all are
+ * gathered may be. Its place is by the time it had left when it was gathered: renewals come later,
+ * and where leadership comes or goes meanwhile the order means nothing.
+ */
+struct lease_listing; /* opaque */
+
+/* What one takes for as many leases as there are now, which is what it takes. */
+size_t lease_listing_bytes(const struct lease_set *s);
+/* The set outlives gathering. The caller ends the result with lease_listing_end. */
+struct lease_listing *lease_listing_begin(const struct lease_set *s);
+/* *steps: at most so many, and how many are left; a lease is one, O(log n). True: all are. */
+bool lease_listing_gather(struct lease_listing *l, unsigned *steps);
+/* When all are gathered: the next of them, in order. O(log n). */
+bool lease_listing_next(struct lease_listing *l, int64_t *id);
+void lease_listing_end(struct lease_listing *l); /* NULL is fine */
+
+/* The same in one go, for tests and digests. Appends int64_t's. */
 void lease_list(const struct lease_set *s, struct buf *ids);
 
 /* All invariants, asserted; walks everything. */

@@ -165,6 +165,33 @@ static void expire_500(struct stage *s)
     bench_report("take_500_expired", (double)(cpu_ns() - before) / 1e3, "us");
 }
 
+/* In slices as api has them: of so many steps, whether they gather or take what was gathered. */
+static void list_all(struct stage *s)
+{
+    enum { STEPS = API_READ_STEPS };
+    uint64_t start = cpu_ns(), before = start, longest = 0;
+    int64_t id;
+    size_t count = 0;
+
+    struct lease_listing *l = lease_listing_begin(s->set);
+    for (bool is_over = false; !is_over;) {
+        unsigned steps = STEPS;
+        bool is_gathered = lease_listing_gather(l, &steps);
+        for (; is_gathered && steps > 0 && !is_over; steps--) {
+            is_over = !lease_listing_next(l, &id);
+            count += !is_over;
+        }
+        uint64_t now = cpu_ns();
+        longest = now - before > longest ? now - before : longest;
+        before = now;
+    }
+    assert(count == lease_count(s->set));
+    lease_listing_end(l);
+    bench_report("list_end", (double)(cpu_ns() - before) / 1e3, "us");
+    bench_report("list_all", (double)(cpu_ns() - start) / 1e6, "ms");
+    bench_report("list_longest", (double)longest / 1e3, "us");
+}
+
 BENCH(lease_million)
 {
     struct stage s;
@@ -176,6 +203,7 @@ BENCH(lease_million)
     bench_run(&(struct bench_work){.suffix = "renew", .body = renew_body, .context = &s});
     bench_run(&(struct bench_work){.suffix = "look", .body = look_body, .context = &s});
     expire_500(&s);
+    list_all(&s);
     uint64_t start = cpu_ns();
     lease_demote(s.set);
     bench_report("demote", (double)(cpu_ns() - start) / 1e3, "us");

@@ -1,5 +1,6 @@
 /*
- * The inside of lease: what lease.c (the log's part), leading.c (the leader's) and check.c share.
+ * The inside of lease: what lease.c (the log's part), leading.c (the leader's), listing.c and
+ * check.c share.
  */
 #pragma once
 
@@ -14,18 +15,19 @@ struct lease {
     struct table_link link; /* by id */
     struct list order;      /* by grant */
     int64_t id, ttl;
+    uint64_t number;       /* of its grant, or of its record at boot: the later, the higher */
     int64_t remaining_ttl; /* told by a checkpoint; 0 or less: nothing was */
     struct key_tree keys;
     bool revoking; /* on no heap */
 
+    bool told;      /* a checkpoint was handed out and has not come back through the log */
     bool spread;    /* of `turn`: on the heap due, not on unspread */
-    uint64_t reign; /* all below is of that reign, and means nothing in another */
+    uint64_t reign; /* these two and all below are of that reign, and mean nothing in another */
     uint64_t expires_ms;
     uint64_t due_ms; /* expires_ms, or later when its revoke must be tried again */
     struct heap_node turn;
     uint64_t checkpoint_ms;
     struct heap_node checkpoint;
-    bool told; /* a checkpoint was handed out and has not come back through the log */
 };
 
 /*
@@ -40,6 +42,7 @@ struct lease_set {
     struct table table;
     struct list all;
     size_t count;
+    uint64_t number; /* of the newest */
     struct table keys;
     struct keys_ended ended;
     struct buf ended_from, ended_to; /* its range */

@@ -122,6 +122,43 @@ struct table_link *table_bucket(const struct table *t, size_t bucket)
     return *head(t, bucket);
 }
 
+/* --- a walk in pieces --- */
+
+static uint32_t reverse_bits(uint32_t x)
+{
+    x = (x >> 1 & 0x55555555) | (x & 0x55555555) << 1;
+    x = (x >> 2 & 0x33333333) | (x & 0x33333333) << 2;
+    x = (x >> 4 & 0x0f0f0f0f) | (x & 0x0f0f0f0f) << 4;
+    return __builtin_bswap32(x);
+}
+
+/* All hashes in a bucket end in the same bits: in these. */
+static size_t common_bits(const struct table *t, size_t bucket)
+{
+    size_t mask = mask_of(t->bucket_count - 1);
+    size_t highest = mask ^ mask >> 1;
+
+    return (bucket | highest) < t->bucket_count ? mask : mask >> 1; /* it was split, or not yet */
+}
+
+bool table_walk(const struct table *t, struct table_walk *w, struct table_link **chain)
+{
+    if (t->bucket_count == 0 || w->next > UINT32_MAX)
+        return false;
+    w->from = w->next;
+    size_t bucket = bucket_of(t, reverse_bits((uint32_t)w->from));
+    size_t last = bucket | ~common_bits(t, bucket);
+    w->next = (uint64_t)reverse_bits((uint32_t)last) + 1;
+    assert(w->next > w->from);
+    *chain = *head(t, bucket);
+    return true;
+}
+
+bool table_walk_meets(const struct table_walk *w, const struct table_link *link)
+{
+    return reverse_bits(link->hash) >= w->from;
+}
+
 void table_check(const struct table *t)
 {
     size_t found = 0;

@@ -15,6 +15,7 @@
  */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -43,5 +44,24 @@ struct table_link *table_chain(const struct table *t, uint32_t hash);
 
 /* The chain of one bucket, for walks over everything: 0 to bucket_count - 1. */
 struct table_link *table_bucket(const struct table *t, size_t bucket);
+
+/*
+ * A walk over everything in pieces, whatever is added and removed between them: a link that is in
+ * the table from the first piece to the last is met exactly once. It goes by the hashes' bits from
+ * the lowest on, so when a bucket is split, or two become one, what lies ahead stays ahead.
+ *
+ *     struct table_walk w = {0};
+ *     while (table_walk(t, &w, &chain))
+ *         for (struct table_link *l = chain; l; l = l->next)
+ *             if (table_walk_meets(&w, l)) ...
+ */
+struct table_walk {
+    uint64_t from, next; /* hashes, their bits reversed: this bucket's, and where the next begins */
+};
+
+/* The chain of the next bucket, which may be empty; false: that was all. */
+bool table_walk(const struct table *t, struct table_walk *w, struct table_link **chain);
+/* False: the link was met before, in a bucket that has become one with this. */
+bool table_walk_meets(const struct table_walk *w, const struct table_link *link);
 
 void table_check(const struct table *t);
