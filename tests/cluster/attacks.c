@@ -12,7 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { NICENESS = 10 };
+enum { NICENESS = 19 };
 
 void attacker_made(struct attacker *a)
 {
@@ -29,21 +29,48 @@ void attacker_pause_ms(unsigned ms)
 static const struct {
     const char *name;
     void (*run)(struct attacker *a);
+    const char *story;
 } attacks[] = {
-    {"silent-peers", attack_by_silent_peers},
-    {"silent-probes", attack_by_silent_probes},
-    {"dribblers", attack_by_dribblers},
-    {"broken-handshakes", attack_by_broken_handshakes},
-    {"hpack-bombs", attack_by_hpack_bombs},
-    {"gzip-bombs", attack_by_gzip_bombs},
-    {"unread-keys-of-a-lease", attack_by_unread_keys_of_a_lease},
-    {"unread-sorted-ranges", attack_by_unread_sorted_ranges},
-    {"unread-leases", attack_by_unread_leases},
-    {"unread-watches", attack_by_unread_watches},
-    {"slow-backups", attack_by_slow_backups},
-    {"logins", attack_by_logins},
-    {"bad-tokens", attack_by_bad_tokens},
-    {"large-puts", attack_by_large_puts},
+    {"silent-peers", attack_by_silent_peers,
+     "connections at the peer port that say nothing, opened again when closed"},
+    {"silent-probes", attack_by_silent_probes, "the same at the listener for metrics"},
+    {"idle-probes", attack_by_idle_probes,
+     "connections there that made one valid request and are kept"},
+    {"dribblers", attack_by_dribblers, "half a record of TLS at the peer port, a byte each 3.5 s"},
+    {"trickling-posts", attack_by_trickling_posts,
+     "requests at the peer port whose head or body comes a byte a second"},
+    {"large-posts", attack_by_large_posts, "messages of 8 MB at the peer port that are none"},
+    {"broken-handshakes", attack_by_broken_handshakes,
+     "handshakes without a certificate, or of garbage: a log line each"},
+    {"hpack-bombs", attack_by_hpack_bombs, "one field of 4 KB named 63,000 times in a header list"},
+    {"long-paths", attack_by_long_paths,
+     "paths of 4 and 180 KB of characters that a redirect has to escape"},
+    {"gzip-bombs", attack_by_gzip_bombs,
+     "2 KB that unpack to a message of 2 MB, and 47 KB that would to 48 MB"},
+    {"health-bombs", attack_by_health_bombs,
+     "the same 2 KB, each to begin a Health/Watch that goes on"},
+    {"unread-keys-of-a-lease", attack_by_unread_keys_of_a_lease,
+     "LeaseTimeToLive with 2,000 keys, whose responses are not read"},
+    {"unread-sorted-ranges", attack_by_unread_sorted_ranges,
+     "sorted ranges of 2,000 keys, not read"},
+    {"unread-leases", attack_by_unread_leases, "LeaseLeases of 5,000 leases, not read"},
+    {"unread-metrics", attack_by_unread_metrics, "/metrics by HTTP/2, not read"},
+    {"unread-watches", attack_by_unread_watches,
+     "watches by keys of 8 KB of all that is written, not read"},
+    {"long-watch-keys", attack_by_long_watch_keys, "the same by keys of 1 MB, packed to 1 KB each"},
+    {"slow-backups", attack_by_slow_backups, "eight backups, read at 2.7 KB a second each"},
+    {"logins", attack_by_logins, "wrong passwords of root, 200 a second: a log line each"},
+    {"logins-of-eight", attack_by_logins_of_eight,
+     "the same from eight addresses, 127.0.0.2 to 127.0.0.9"},
+    {"costly-logins", attack_by_costly_logins,
+     "wrong passwords of a user whose hash takes 16 s to compare"},
+    {"bad-tokens", attack_by_bad_tokens,
+     "calls with a JWT that nobody has signed: a log line each"},
+    {"renewals", attack_by_renewals,
+     "4,000 renewals a second, in two waves, of leases by way of a follower"},
+    {"windows", attack_by_windows,
+     "SETTINGS that change the windows of 5,000 streams, 200 a second"},
+    {"large-puts", attack_by_large_puts, "eight puts of 1 MB a second"},
 };
 static_assert(ARRAY_LEN(attacks) <= ATTACKS_MAX, "each has its place on the board");
 
@@ -57,6 +84,13 @@ const char *attack_name(unsigned i)
     assert(i < ARRAY_LEN(attacks));
 
     return attacks[i].name;
+}
+
+const char *attack_story(unsigned i)
+{
+    assert(i < ARRAY_LEN(attacks));
+
+    return attacks[i].story;
 }
 
 uint64_t attackers_efforts(const struct attackers *a, unsigned i)
@@ -85,13 +119,18 @@ static void become_attacker(struct attackers *a, unsigned i, pid_t parent)
     allow_files();
     while (!atomic_load(&a->board->is_on))
         attacker_pause_ms(10);
-    struct attacker me = {.ports = a->board->ports,
+    struct attacker me = {.target = a->board->target,
                           .context = raw_h2_context(a->certs),
                           .certs = a->certs,
                           .efforts = &a->board->efforts[i]};
     if (me.context)
         attacks[i].run(&me);
     _exit(1);
+}
+
+static double seconds_of(struct timeval t)
+{
+    return (double)t.tv_sec + (double)t.tv_usec / 1e6;
 }
 
 bool attackers_open(struct attackers *a, const char *certs, const char *only)
@@ -105,7 +144,11 @@ bool attackers_open(struct attackers *a, const char *certs, const char *only)
         a->board = NULL;
         return false;
     }
-    for (unsigned i = 0; i < ARRAY_LEN(attacks); i++) {
+    bool is_known = !only;
+    for (unsigned i = 0; i < ARRAY_LEN(attacks); i++)
+        is_known = is_known || strcmp(only, attacks[i].name) == 0;
+    errno = EINVAL;
+    for (unsigned i = 0; i < ARRAY_LEN(attacks) && is_known; i++) {
         if (only && strcmp(only, attacks[i].name) != 0)
             continue;
         a->pids[i] = fork();
@@ -116,23 +159,27 @@ bool attackers_open(struct attackers *a, const char *certs, const char *only)
             return false;
         }
     }
-    return true;
+    return is_known;
 }
 
-void attackers_begin(struct attackers *a, struct attack_ports ports)
+void attackers_begin(struct attackers *a, struct attack_target target)
 {
-    a->board->ports = ports;
+    a->board->target = target;
     atomic_store(&a->board->is_on, true);
 }
 
 void attackers_close(struct attackers *a)
 {
+    for (unsigned i = 0; i < ARRAY_LEN(attacks); i++)
+        if (a->pids[i] > 0)
+            kill(a->pids[i], SIGKILL);
     for (unsigned i = 0; i < ARRAY_LEN(attacks); i++) {
+        struct rusage took = {0};
         if (a->pids[i] <= 0)
             continue;
-        kill(a->pids[i], SIGKILL);
-        while (waitpid(a->pids[i], NULL, 0) < 0 && errno == EINTR)
+        while (wait4(a->pids[i], NULL, 0, &took) < 0 && errno == EINTR)
             ;
+        a->cpu_s[i] = seconds_of(took.ru_utime) + seconds_of(took.ru_stime);
         a->pids[i] = 0;
     }
     if (a->board)

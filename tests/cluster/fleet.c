@@ -12,6 +12,7 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 enum { LOG_TAIL_BYTES = 700 };
@@ -269,6 +270,17 @@ uint64_t fleet_anonymous_bytes(const struct fleet *f, unsigned member)
 uint64_t fleet_resident_bytes(const struct fleet *f, unsigned member)
 {
     return status_bytes(f, member, "VmRSS:");
+}
+
+double fleet_cpu_s(const struct fleet *f, unsigned member)
+{
+    struct timespec took;
+    clockid_t clock;
+
+    if (f->members[member].pid == 0 || clock_getcpuclockid(f->members[member].pid, &clock) != 0 ||
+        clock_gettime(clock, &took) != 0)
+        return 0;
+    return (double)took.tv_sec + (double)took.tv_nsec / 1e9;
 }
 
 unsigned fleet_open_files(const struct fleet *f, unsigned member)

@@ -9,16 +9,32 @@
 
 enum { FRAME_DATA, FRAME_HEADERS, FRAME_SETTINGS = 4, FRAME_WINDOW_UPDATE = 8, FRAME_CONTINUATION };
 enum { FLAG_ACK = 1, FLAG_END_STREAM = 1, FLAG_END_HEADERS = 4 };
-enum { SETTINGS_INITIAL_WINDOW_SIZE = 4, READ_BYTES = 16384, DRAINED_AT_ONCE = 64 };
+enum {
+    SETTINGS_INITIAL_WINDOW_SIZE = 4,
+    TABLE_PATH_BYTES_MAX = 4000,
+    READ_BYTES = 16384,
+    DRAINED_AT_ONCE = 64
+};
 
-int raw_h2_socket(uint16_t port)
+static bool bind_to(int fd, uint8_t from)
+{
+    struct sockaddr_in here = {.sin_family = AF_INET,
+                               .sin_addr = {.s_addr = htonl(INADDR_LOOPBACK + from - 1)}};
+    int yes = 1; /* the port is chosen when it is known where to */
+
+    return from == 0 ||
+           (setsockopt(fd, IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, &yes, sizeof(yes)) == 0 &&
+            bind(fd, (struct sockaddr *)&here, sizeof(here)) == 0);
+}
+
+int raw_h2_socket(uint16_t port, uint8_t from)
 {
     struct sockaddr_in to = {.sin_family = AF_INET,
                              .sin_port = htons(port),
                              .sin_addr = {.s_addr = htonl(INADDR_LOOPBACK)}};
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 
-    if (fd >= 0 && connect(fd, (struct sockaddr *)&to, sizeof(to)) != 0) {
+    if (fd >= 0 && (!bind_to(fd, from) || connect(fd, (struct sockaddr *)&to, sizeof(to)) != 0)) {
         close(fd);
         return -1;
     }
@@ -65,6 +81,18 @@ static void put_frame(struct buf *out, uint8_t type, uint8_t flags, uint32_t str
     buf_append(out, content);
 }
 
+static void put_window(struct buf *out, uint32_t window)
+{
+    uint8_t setting[6] = {0,
+                          SETTINGS_INITIAL_WINDOW_SIZE,
+                          (uint8_t)(window >> 24),
+                          (uint8_t)(window >> 16),
+                          (uint8_t)(window >> 8),
+                          (uint8_t)window};
+
+    put_frame(out, FRAME_SETTINGS, 0, 0, bytes_of(setting, sizeof(setting)));
+}
+
 static void put_window_update(struct buf *out, uint32_t stream, uint32_t bytes)
 {
     uint8_t content[4] = {(uint8_t)(bytes >> 24), (uint8_t)(bytes >> 16), (uint8_t)(bytes >> 8),
@@ -77,15 +105,9 @@ static void put_window_update(struct buf *out, uint32_t stream, uint32_t bytes)
 static bool greet(struct raw_h2 *r, uint32_t window)
 {
     struct buf out = {0};
-    uint8_t setting[6] = {0,
-                          SETTINGS_INITIAL_WINDOW_SIZE,
-                          (uint8_t)(window >> 24),
-                          (uint8_t)(window >> 16),
-                          (uint8_t)(window >> 8),
-                          (uint8_t)window};
 
     buf_append_str(&out, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
-    put_frame(&out, FRAME_SETTINGS, 0, 0, bytes_of(setting, sizeof(setting)));
+    put_window(&out, window);
     put_frame(&out, FRAME_SETTINGS, FLAG_ACK, 0, bytes_of(NULL, 0));
     if (window > RAW_H2_WINDOW_USUAL)
         put_window_update(&out, 0, window - RAW_H2_WINDOW_USUAL);
@@ -94,20 +116,47 @@ static bool greet(struct raw_h2 *r, uint32_t window)
     return is_sent;
 }
 
-bool raw_h2_open(struct raw_h2 *r, SSL_CTX *context, uint16_t port, uint32_t window)
+static bool open_socket(struct raw_h2 *r, SSL_CTX *context, uint16_t port)
 {
     struct timeval patience = {.tv_sec = 5};
 
-    *r = (struct raw_h2){.fd = raw_h2_socket(port)};
+    *r = (struct raw_h2){.from = r->from};
+    r->fd = raw_h2_socket(port, r->from);
     if (r->fd < 0)
         return false;
     setsockopt(r->fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
     setsockopt(r->fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience));
     r->ssl = SSL_new(context);
-    if (r->ssl && SSL_set_fd(r->ssl, r->fd) == 1 && SSL_connect(r->ssl) == 1 && greet(r, window))
+    return r->ssl && SSL_set_fd(r->ssl, r->fd) == 1;
+}
+
+bool raw_h2_open(struct raw_h2 *r, SSL_CTX *context, uint16_t port, uint32_t window)
+{
+    if (open_socket(r, context, port) && SSL_connect(r->ssl) == 1 && greet(r, window))
         return true;
     raw_h2_close(r);
     return false;
+}
+
+bool raw_h2_open_tls(struct raw_h2 *r, SSL_CTX *context, uint16_t port)
+{
+    if (open_socket(r, context, port) && SSL_set_alpn_protos(r->ssl, NULL, 0) == 0 &&
+        SSL_connect(r->ssl) == 1)
+        return true;
+    raw_h2_close(r);
+    return false;
+}
+
+bool raw_h2_send(struct raw_h2 *r, struct bytes what)
+{
+    return send_all(r, what);
+}
+
+bool raw_h2_is_gone(const struct raw_h2 *r)
+{
+    struct pollfd p = {.fd = r->fd, .events = POLLRDHUP};
+
+    return r->fd < 0 || poll(&p, 1, 0) > 0;
 }
 
 void raw_h2_close(struct raw_h2 *r)
@@ -115,7 +164,7 @@ void raw_h2_close(struct raw_h2 *r)
     SSL_free(r->ssl);
     if (r->fd >= 0)
         close(r->fd);
-    *r = (struct raw_h2){.fd = -1};
+    *r = (struct raw_h2){.fd = -1, .from = r->from};
 }
 
 /* --- requests --- */
@@ -155,6 +204,17 @@ void raw_h2_put_request(struct buf *block, const char *path)
     raw_h2_put_field(block, "te", BYTES("trailers"));
 }
 
+void raw_h2_put_get(struct buf *block, struct bytes path)
+{
+    bool is_kept = path.len <= TABLE_PATH_BYTES_MAX;
+
+    buf_append_byte(block, 0x82);                  /* :method: GET */
+    buf_append_byte(block, 0x87);                  /* :scheme: https */
+    buf_append_byte(block, is_kept ? 0x44 : 0x04); /* :path */
+    put_string(block, path);
+    raw_h2_put_field(block, ":authority", BYTES("127.0.0.1"));
+}
+
 bool raw_h2_headers(struct raw_h2 *r, struct bytes block, bool is_last)
 {
     struct buf out = {0};
@@ -189,6 +249,16 @@ bool raw_h2_message(struct raw_h2 *r, struct bytes message, bool is_packed, bool
     }
     bool is_sent = send_all(r, buf_bytes(&out));
     buf_free(&body);
+    buf_free(&out);
+    return is_sent;
+}
+
+bool raw_h2_set_window(struct raw_h2 *r, uint32_t window)
+{
+    struct buf out = {0};
+
+    put_window(&out, window);
+    bool is_sent = send_all(r, buf_bytes(&out));
     buf_free(&out);
     return is_sent;
 }

@@ -1,6 +1,7 @@
 #include "cluster/siege.h"
 
 #include "base/assert.h"
+#include "base/base64.h"
 #include "base/mem.h"
 #include "cluster/caller_tls.h"
 #include "cluster/fleet.h"
@@ -17,10 +18,14 @@
 
 #define CERTS_CN "member" /* in the certificate that all have (scripts/certs) */
 
+#define CLIENT_LEASE 77
+
 enum {
     MEMBERS = 3,
     CALL_MS = 20, /* from one to the next */
     CALL_TIMEOUT_MS = 10000,
+    LEASE_TTL_S = 5,
+    LEASE_MS = 1000, /* from one renewal to the next */
     PROBE_MS = 200,
     PROBE_TIMEOUT_MS = 1000,
     KILL_MS = 10000,
@@ -32,6 +37,9 @@ enum {
     FILLERS = 50,
     VALUE_BYTES = 256,
 };
+
+static const char *const probed[] = {"/livez", "/health", "/metrics"};
+enum { PROBES = ARRAY_LEN(probed) };
 
 struct siege {
     struct siege_options o;
@@ -45,16 +53,19 @@ struct siege {
     unsigned leader; /* the member that is besieged */
     struct line *lines[MEMBERS];
 
-    struct ask call, watch, compaction;
-    uint64_t call_ns; /* when the next one is due */
+    struct ask call, watch, lease, compaction;
+    uint64_t call_ns, lease_ns; /* when the next one is due */
     unsigned calls;
-    struct buf took; /* of the phase's calls: uint64_t */
-    uint64_t term;
+    struct buf took[SIEGE_TIMES]; /* in the phase: uint64_t */
+    uint64_t term, cluster_id;
     int64_t revision, compacted;
+    bool has_lease;
 
-    struct probe livez, readyz;
-    uint64_t livez_ns, readyz_ns, kill_ns, started_ns, memory_ns, compact_ns;
-    unsigned killed; /* the member that is killed and started */
+    struct probe probes[PROBES], readyz;
+    uint64_t probe_ns[PROBES], readyz_ns, kill_ns, started_ns, memory_ns, compact_ns;
+    long log_at;       /* how much of its log was counted */
+    unsigned killed;   /* the member that is killed and started */
+    unsigned follower; /* the third one */
     bool is_joining;
 };
 
@@ -128,6 +139,7 @@ static void await_leader(struct siege *s)
             status.leader == status.header->member_id) {
             s->leader = i;
             s->term = status.raft_term;
+            s->cluster_id = status.header->cluster_id;
             break;
         }
         caller_for_ms(&s->caller, 50);
@@ -201,6 +213,23 @@ static void ask_once(struct siege *s, const char *path, const struct pb_schema *
     ask_free(&a);
 }
 
+/* Its hash says that it takes sixty thousand times what the cheapest does. */
+static void add_costly_user(struct siege *s)
+{
+    static const char hash[] = "$2a$18$abcdefghijklmnopqrstuuABCDEFGHIJKLMNOPQRSTUVWXYZabcde";
+    struct pb_auth_user_add_request add = {.name = BYTES(SIEGE_COSTLY_USER),
+                                           .password = BYTES("secret")};
+    struct pb_auth_user_change_password_request change = {.name = add.name};
+    struct buf text = {0};
+
+    base64_encode(BASE64_PADDED, bytes_of_str(hash), &text);
+    change.hashed_password = buf_bytes(&text);
+    ask_once(s, "/etcdserverpb.Auth/UserAdd", &pb_auth_user_add_request_schema, &add);
+    ask_once(s, "/etcdserverpb.Auth/UserChangePassword",
+             &pb_auth_user_change_password_request_schema, &change);
+    buf_free(&text);
+}
+
 /* Root has a password, for those who guess it. */
 static void enable_auth(struct siege *s)
 {
@@ -216,11 +245,17 @@ static void enable_auth(struct siege *s)
         ask_once(s, "/etcdserverpb.Auth/UserGrantRole", &pb_auth_user_grant_role_request_schema,
                  &(struct pb_auth_user_grant_role_request){.user = name, .role = BYTES("root")});
     }
+    add_costly_user(s);
     ask_once(s, "/etcdserverpb.Auth/AuthEnable", &pb_auth_enable_request_schema,
              &(struct pb_empty){0});
 }
 
 /* --- the client --- */
+
+static void note_time(struct siege *s, enum siege_time which, uint64_t ns)
+{
+    buf_append(&s->took[which], bytes_of(&ns, sizeof(ns)));
+}
 
 static void note_call(struct siege *s)
 {
@@ -228,8 +263,7 @@ static void note_call(struct siege *s)
     struct pb_put_response put;
     struct ask *a = &s->call;
 
-    s->phase->calls++;
-    buf_append(&s->took, bytes_of(&a->took_ns, sizeof(a->took_ns)));
+    note_time(s, s->calls % 2 == 1 ? SIEGE_PUT : SIEGE_GET, a->took_ns);
     if (a->code != RPC_OK) {
         s->phase->failed_calls++;
         if (s->o.verbose)
@@ -251,9 +285,20 @@ static void call_is_over(struct ask *a)
     note_call(a->context);
 }
 
+/* A value begins with when it was put. */
+static void put_now(struct siege *s, const char *key)
+{
+    uint64_t now = now_ns(s);
+    uint8_t value[VALUE_BYTES] = {0};
+
+    memcpy(value, &now, sizeof(now));
+    ask_start(
+        &s->call, "/etcdserverpb.KV/Put", &pb_put_request_schema,
+        &(struct pb_put_request){.key = bytes_of_str(key), .value = bytes_of(value, VALUE_BYTES)});
+}
+
 static void call_some(struct siege *s)
 {
-    static const uint8_t value[VALUE_BYTES];
     char key[32];
 
     if (s->call.line->is_gone) {
@@ -269,9 +314,7 @@ static void call_some(struct siege *s)
         return;
     snprintf(key, sizeof(key), "client/%u", s->calls / 2 % 100);
     if (s->calls++ % 2 == 0)
-        ask_start(&s->call, "/etcdserverpb.KV/Put", &pb_put_request_schema,
-                  &(struct pb_put_request){.key = bytes_of_str(key),
-                                           .value = bytes_of(value, sizeof(value))});
+        put_now(s, key);
     else
         ask_start(&s->call, "/etcdserverpb.KV/Range", &pb_range_request_schema,
                   &(struct pb_range_request){.key = bytes_of_str(key)});
@@ -283,15 +326,79 @@ static void events_came(struct ask *a, struct bytes message)
     struct arena arena = {0};
     struct pb_watch_response response;
 
-    if (pb_decode(&pb_watch_response_schema, message, &arena, &response) == ERR_OK)
-        s->phase->events += response.events.count;
+    bool is_read = pb_decode(&pb_watch_response_schema, message, &arena, &response) == ERR_OK;
+    for (size_t i = 0; is_read && i < response.events.count; i++) {
+        const struct pb_key_value *kv = response.events.at[i].kv;
+        uint64_t then;
+        if (!kv || kv->value.len != VALUE_BYTES)
+            continue;
+        memcpy(&then, kv->value.at, sizeof(then));
+        note_time(s, SIEGE_WATCH, now_ns(s) - then);
+    }
     arena_free(&arena);
+}
+
+static void begin_watch(struct siege *s)
+{
+    struct pb_watch_create_request create = {.key = BYTES("client/"),
+                                             .range_end = BYTES("client0")};
+
+    ask_stream(&s->watch, "/etcdserverpb.Watch/Watch");
+    ask_say(&s->watch, &pb_watch_request_schema,
+            &(struct pb_watch_request){.which = PB_WATCH_CREATE, .create = &create});
+}
+
+/* Its connection is cut, or it was ended. */
+static bool is_lost(struct ask *a)
+{
+    return a->line->is_gone || ask_is_over(a);
+}
+
+static void reconnect(struct siege *s, struct ask *a, unsigned member)
+{
+    if (!ask_is_over(a))
+        ask_cancel(a);
+    line_reconnect(a->line, &s->fleet.members[member].address);
+}
+
+static void look_at_watch(struct siege *s)
+{
+    if (!is_lost(&s->watch))
+        return;
+    s->phase->lost_watches++;
+    reconnect(s, &s->watch, s->leader);
+    begin_watch(s);
+}
+
+static void lease_lives(struct ask *a, struct bytes message)
+{
+    struct siege *s = a->context;
+    struct arena arena = {0};
+    struct pb_lease_keep_alive_response response;
+
+    bool is_read =
+        pb_decode(&pb_lease_keep_alive_response_schema, message, &arena, &response) == ERR_OK;
+    if (is_read && response.ttl == 0 && s->has_lease) {
+        s->phase->lost_leases++;
+        s->has_lease = false;
+    }
+    arena_free(&arena);
+}
+
+static void renew(struct siege *s)
+{
+    if (!is_due(s, &s->lease_ns, LEASE_MS))
+        return;
+    if (is_lost(&s->lease)) {
+        reconnect(s, &s->lease, s->follower);
+        ask_stream(&s->lease, "/etcdserverpb.Lease/LeaseKeepAlive");
+    }
+    ask_say(&s->lease, &pb_lease_keep_alive_request_schema,
+            &(struct pb_lease_id){.id = CLIENT_LEASE});
 }
 
 static void open_client(struct siege *s)
 {
-    struct pb_watch_create_request create = {.key = BYTES("client/"),
-                                             .range_end = BYTES("client0")};
     const struct net_address *address = &s->fleet.members[s->leader].address;
 
     s->call = (struct ask){.line = caller_connect_to(&s->caller, address),
@@ -299,16 +406,24 @@ static void open_client(struct siege *s)
                            .context = s,
                            .timeout_ns = CALL_TIMEOUT_MS * NS_PER_MS};
     s->compaction = (struct ask){.line = s->lines[s->leader]};
-    s->watch = (struct ask){.line = s->lines[s->leader], .on_message = events_came, .context = s};
-    ask_stream(&s->watch, "/etcdserverpb.Watch/Watch");
-    ask_say(&s->watch, &pb_watch_request_schema,
-            &(struct pb_watch_request){.which = PB_WATCH_CREATE, .create = &create});
+    s->watch = (struct ask){
+        .line = caller_connect_to(&s->caller, address), .on_message = events_came, .context = s};
+    begin_watch(s);
+    ask_once(s, "/etcdserverpb.Lease/LeaseGrant", &pb_lease_grant_request_schema,
+             &(struct pb_lease_grant_request){.id = CLIENT_LEASE, .ttl = LEASE_TTL_S});
+    s->has_lease = true;
+    s->lease =
+        (struct ask){.line = caller_connect_to(&s->caller, &s->fleet.members[s->follower].address),
+                     .on_message = lease_lives,
+                     .context = s};
+    ask_stream(&s->lease, "/etcdserverpb.Lease/LeaseKeepAlive");
 }
 
 static void close_client(struct siege *s)
 {
     ask_free(&s->call);
     ask_free(&s->watch);
+    ask_free(&s->lease);
     ask_free(&s->compaction);
 }
 
@@ -327,22 +442,23 @@ static void compact(struct siege *s)
 
 /* --- the kubelet --- */
 
-static void look_at_livez(struct siege *s)
+static void look_at_probe(struct siege *s, unsigned which)
 {
-    bool was_under_way = probe_is_under_way(&s->livez);
-    enum probe_state state = probe_look(&s->livez, now_ns(s));
+    struct probe *p = &s->probes[which];
+    bool was_under_way = probe_is_under_way(p);
+    enum probe_state state = probe_look(p, now_ns(s));
 
-    if (was_under_way && !probe_is_under_way(&s->livez)) {
-        double ms = (double)(now_ns(s) - s->livez.began_ns) / 1e6;
+    if (was_under_way && !probe_is_under_way(p)) {
+        double ms = (double)(now_ns(s) - p->began_ns) / 1e6;
         s->phase->probes++;
         s->phase->failed_probes += state == PROBE_BAD;
         s->phase->slowest_probe_ms =
             ms > s->phase->slowest_probe_ms ? ms : s->phase->slowest_probe_ms;
         if (state == PROBE_BAD && s->o.verbose)
-            printf("a probe failed after %.0f ms: %.60s\n", ms, s->livez.answer);
+            printf("%s failed after %.0f ms: %.60s\n", p->path, ms, p->answer);
     }
-    if (!probe_is_under_way(&s->livez) && is_due(s, &s->livez_ns, PROBE_MS))
-        probe_begin(&s->livez, s->fleet.members[s->leader].metrics_port, "/livez", now_ns(s),
+    if (!probe_is_under_way(p) && is_due(s, &s->probe_ns[which], PROBE_MS))
+        probe_begin(p, s->fleet.members[s->leader].metrics_port, probed[which], now_ns(s),
                     PROBE_TIMEOUT_MS * NS_PER_MS);
 }
 
@@ -407,38 +523,48 @@ static int compare_times(const void *a, const void *b)
     return (*x > *y) - (*x < *y);
 }
 
-static void judge_times(struct siege *s)
+static void judge_times(struct buf *took, struct siege_times *out)
 {
-    uint64_t *times = (uint64_t *)(void *)s->took.at;
-    size_t count = s->took.len / sizeof(*times);
+    uint64_t *times = (uint64_t *)(void *)took->at;
+    size_t count = took->len / sizeof(*times);
 
     if (count == 0)
         return;
     qsort(times, count, sizeof(*times), compare_times);
     size_t middle = count / 2, nearly_last = (count * 99 + 99) / 100 - 1;
-    s->phase->p50_ms = (double)times[middle] / 1e6;
-    s->phase->p99_ms = (double)times[nearly_last] / 1e6;
-    s->phase->slowest_ms = (double)times[count - 1] / 1e6;
-    buf_clear(&s->took);
+    *out = (struct siege_times){.count = (unsigned)count,
+                                .p50_ms = (double)times[middle] / 1e6,
+                                .p99_ms = (double)times[nearly_last] / 1e6,
+                                .slowest_ms = (double)times[count - 1] / 1e6};
+    buf_clear(took);
 }
 
 static void run_phase(struct siege *s, struct siege_phase *phase, unsigned seconds)
 {
-    uint64_t until_ns = now_ns(s) + seconds * NS_PER_S;
+    uint64_t began_ns = now_ns(s), until_ns = began_ns + seconds * NS_PER_S;
+    double cpu_s = fleet_cpu_s(&s->fleet, s->leader);
 
     s->phase = phase;
+    (void)fleet_said(&s->fleet, s->leader, "", &s->log_at);
     /* What has begun in a phase is counted there, so its last calls and start are waited for. */
     while ((now_ns(s) < until_ns || s->is_joining || !ask_is_over(&s->call)) && goes_on(s)) {
         if (now_ns(s) < until_ns || !ask_is_over(&s->call))
             call_some(s);
-        look_at_livez(s);
+        look_at_watch(s);
+        renew(s);
+        for (unsigned i = 0; i < PROBES; i++)
+            look_at_probe(s, i);
         if (now_ns(s) < until_ns || s->is_joining)
             look_at_member(s);
         look_at_memory(s);
         compact(s);
         caller_turn(&s->caller, 2);
     }
-    judge_times(s);
+    for (unsigned i = 0; i < SIEGE_TIMES; i++)
+        judge_times(&s->took[i], &phase->times[i]);
+    phase->s = (double)(now_ns(s) - began_ns) / 1e9;
+    phase->cpu_s = fleet_cpu_s(&s->fleet, s->leader) - cpu_s;
+    phase->log_lines = fleet_said(&s->fleet, s->leader, "", &s->log_at);
 }
 
 static void run(struct siege *s)
@@ -456,15 +582,19 @@ static void run(struct siege *s)
         enable_auth(s);
     const struct fleet_member *besieged = &s->fleet.members[s->leader];
     s->killed = (s->leader + 1) % MEMBERS;
+    s->follower = (s->leader + 2) % MEMBERS;
     s->kill_ns = now_ns(s) + s->o.kill_each_ms * NS_PER_MS / 4;
     open_client(s);
     run_phase(s, &s->r->quiet, s->o.quiet_s);
     if (s->o.verbose && !has_problem(s))
         printf("quiet for %u seconds; m%u leads, and is besieged from now on\n", s->o.quiet_s,
                s->leader + 1);
-    attackers_begin(&s->attackers, (struct attack_ports){.client = besieged->client_port,
-                                                         .peer = besieged->peer_port,
-                                                         .metrics = besieged->metrics_port});
+    attackers_begin(&s->attackers,
+                    (struct attack_target){.client = besieged->client_port,
+                                           .peer = besieged->peer_port,
+                                           .metrics = besieged->metrics_port,
+                                           .follower = s->fleet.members[s->follower].client_port,
+                                           .cluster_id = s->cluster_id});
     s->kill_ns = now_ns(s) + s->o.kill_each_ms * NS_PER_MS / 4;
     run_phase(s, &s->r->siege, s->o.siege_s);
     for (unsigned i = 0; i < attack_count(); i++)
@@ -493,7 +623,9 @@ bool siege_run(const struct siege_options *options, struct siege_result *out)
     *out = (struct siege_result){0};
     *s = (struct siege){.o = *options, .r = out, .phase = &out->quiet};
     s->o.kill_each_ms = s->o.kill_each_ms ? s->o.kill_each_ms : KILL_MS;
-    s->livez.fd = s->readyz.fd = -1;
+    for (unsigned i = 0; i < PROBES; i++)
+        s->probes[i].fd = -1;
+    s->readyz.fd = -1;
     s->o.flags = s->o.flags ? s->o.flags : "";
     if (s->o.has_auth)
         s->o.flags = arena_printf(&s->arena,
@@ -516,13 +648,24 @@ bool siege_run(const struct siege_options *options, struct siege_result *out)
         caller_close(&s->caller);
     }
     attackers_close(&s->attackers);
-    probe_end(&s->livez);
+    memcpy(out->cpu_s, s->attackers.cpu_s, sizeof(out->cpu_s));
+    for (unsigned i = 0; i < PROBES; i++)
+        probe_end(&s->probes[i]);
     probe_end(&s->readyz);
     fleet_close(&s->fleet);
-    buf_free(&s->took);
+    for (unsigned i = 0; i < SIEGE_TIMES; i++)
+        buf_free(&s->took[i]);
     arena_free(&s->arena);
     mem_free(s);
     return !out->problem[0];
+}
+
+const char *siege_time_name(enum siege_time which)
+{
+    static const char *const names[] = {"put", "get", "watch"};
+
+    assert(which < SIEGE_TIMES);
+    return names[which];
 }
 
 const char *siege_verdict(const struct siege_result *r)
@@ -537,14 +680,18 @@ const char *siege_verdict(const struct siege_result *r)
                             ##__VA_ARGS__)
     FOUND(r->siege.failed_probes > 0, "%u probes failed", r->siege.failed_probes);
     FOUND(r->siege.failed_calls > 0, "%u calls failed", r->siege.failed_calls);
+    FOUND(r->siege.lost_watches > 0, "%u watches ended", r->siege.lost_watches);
+    FOUND(r->siege.lost_leases > 0, "a lease that was renewed has expired");
     FOUND(r->siege.terms > 0, "%u terms have begun", r->siege.terms);
     FOUND(r->siege.slowest_rejoin_ms > SIEGE_REJOIN_MS_MAX, "a member came back after %.0f ms",
           r->siege.slowest_rejoin_ms);
-    FOUND(r->siege.anonymous_bytes > r->quiet.anonymous_bytes + SIEGE_GROWTH_BYTES_MAX,
-          "%" PRIu64 " MB were allocated, %" PRIu64 " before", r->siege.anonymous_bytes >> 20,
-          r->quiet.anonymous_bytes >> 20);
-    FOUND(r->siege.p99_ms > SIEGE_SLOWER_MAX * r->quiet.p99_ms,
-          "the 99th percentile is %.1f ms, %.1f before", r->siege.p99_ms, r->quiet.p99_ms);
+    FOUND(r->siege.resident_bytes > r->quiet.resident_bytes + SIEGE_GROWTH_BYTES_MAX,
+          "%" PRIu64 " MB were resident, %" PRIu64 " before", r->siege.resident_bytes >> 20,
+          r->quiet.resident_bytes >> 20);
+    for (unsigned i = 0; i < SIEGE_TIMES; i++)
+        FOUND(r->siege.times[i].p99_ms > SIEGE_SLOWER_MAX * r->quiet.times[i].p99_ms,
+              "the 99th percentile of %s is %.1f ms, %.1f before", siege_time_name(i),
+              r->siege.times[i].p99_ms, r->quiet.times[i].p99_ms);
 #undef FOUND
     return text[0] ? text : NULL;
 }

@@ -2,7 +2,8 @@
  * cluster-siege: a member attacked by many small efforts at once (siege.h).
  *
  *     cluster-siege [--server FILE] [--minutes N | --seconds N] [--quiet-seconds N] [--only ATTACK]
- *                   [--auth] [--flags "..."]
+ *                   [--without-auth] [--flags "..."]
+ *     cluster-siege --help                                    names the attacks
  *
  * Status 1 when something did not hold. Real etcd is besieged for the record, and not judged.
  */
@@ -16,12 +17,28 @@
 
 static void print_phase(const char *name, const struct siege_phase *p)
 {
-    printf("%s: %u calls, %u failed, median %.1f ms, 99th percentile %.1f, slowest %.1f; %" PRIu64
-           " events; %u probes, %u failed, slowest %.0f ms; %u terms begun; %u starts, slowest "
-           "%.0f ms; %" PRIu64 " MB allocated, %" PRIu64 " MB resident at most\n",
-           name, p->calls, p->failed_calls, p->p50_ms, p->p99_ms, p->slowest_ms, p->events,
-           p->probes, p->failed_probes, p->slowest_probe_ms, p->terms, p->rejoins,
-           p->slowest_rejoin_ms, p->anonymous_bytes >> 20, p->resident_bytes >> 20);
+    for (unsigned i = 0; i < SIEGE_TIMES; i++) {
+        const struct siege_times *t = &p->times[i];
+        printf("%s: %-5s %5u, median %.1f ms, 99th percentile %.1f, slowest %.1f\n", name,
+               siege_time_name(i), t->count, t->p50_ms, t->p99_ms, t->slowest_ms);
+    }
+    printf("%s: %u calls failed, %u watches ended, %u leases lost; %u probes, %u failed, slowest "
+           "%.0f ms; %u terms begun; %u starts, slowest %.0f ms\n",
+           name, p->failed_calls, p->lost_watches, p->lost_leases, p->probes, p->failed_probes,
+           p->slowest_probe_ms, p->terms, p->rejoins, p->slowest_rejoin_ms);
+    printf("%s: %" PRIu64 " MB resident at most, %" PRIu64
+           " of them allocated; %.0f %% of a core; %.0f log lines a second\n",
+           name, p->resident_bytes >> 20, p->anonymous_bytes >> 20, 100 * p->cpu_s / p->s,
+           p->log_lines / p->s);
+}
+
+static void print_help(void)
+{
+    printf("usage: cluster-siege [--server FILE] [--minutes N | --seconds N] [--quiet-seconds N]\n"
+           "                     [--only ATTACK] [--without-auth] [--flags \"...\"]\n\n"
+           "The leader of three is attacked by all of these at once, or by one:\n\n");
+    for (unsigned i = 0; i < attack_count(); i++)
+        printf("  %-23s %s\n", attack_name(i), attack_story(i));
 }
 
 static bool is_etcd(const char *program)
@@ -36,22 +53,28 @@ int main(int argc, char **argv)
     struct siege_result r;
     unsigned minutes = 5;
     struct siege_options o = {.program = "build/cleat",
-                              .flags = "--log-level error --quota-backend-bytes 8589934592",
+                              .flags = "--quota-backend-bytes 8589934592",
                               .quiet_s = 30,
                               .verbose = true};
+    bool is_without_auth = false;
     const struct tool_option options[] = {
         {"--server", .text = &o.program},
         {"--flags", .text = &o.flags},
         {"--only", .text = &o.only},
         {"--minutes", .number = &minutes, .max = 1500},
         {"--seconds", .number = &o.siege_s, .max = 90000},
-        {"--auth", .flag = &o.has_auth},
+        {"--without-auth", .flag = &is_without_auth},
         {"--quiet-seconds", .number = &o.quiet_s, .max = 3600},
         {0},
     };
 
+    if (argc == 2 && strcmp(argv[1], "--help") == 0) {
+        print_help();
+        return 0;
+    }
     if (!tool_parse(options, argc, argv))
         return 2;
+    o.has_auth = !is_without_auth;
     o.siege_s = o.siege_s ? o.siege_s : 60 * minutes;
     o.dir = tool_open();
     if (!o.dir)
@@ -61,8 +84,9 @@ int main(int argc, char **argv)
     print_phase("quiet", &r.quiet);
     print_phase("siege", &r.siege);
     for (unsigned i = 0; i < attack_count(); i++)
-        printf("%s%s %" PRIu64, i ? ", " : "efforts: ", attack_name(i), r.efforts[i]);
-    printf("\n");
+        if (r.efforts[i] > 0)
+            printf("%23s: %" PRIu64 " efforts, %.1f s of computing\n", attack_name(i), r.efforts[i],
+                   r.cpu_s[i]);
     const char *verdict = ok ? siege_verdict(&r) : r.problem;
     if (verdict)
         printf("%s: %s\n", ok && is_etcd(o.program) ? "for the record" : "PROBLEM", verdict);

@@ -27,12 +27,15 @@ static void besiege(const char *only, struct siege_result *out)
 
 static void check_phase(const struct siege_phase *p)
 {
-    CHECK(p->calls >= 2);
+    CHECK(p->times[SIEGE_PUT].count >= 1);
+    CHECK(p->times[SIEGE_GET].count >= 1);
     CHECK_EQ(p->failed_calls, 0);
+    CHECK_EQ(p->lost_watches, 0);
     CHECK(p->probes >= 1);
     CHECK(p->rejoins >= 1);
     CHECK(p->anonymous_bytes > 0);
-    CHECK(p->p99_ms > 0);
+    CHECK(p->times[SIEGE_PUT].p99_ms > 0);
+    CHECK(p->cpu_s > 0);
 }
 
 TEST(a_siege_by_one_attacker_is_carried_out)
@@ -43,27 +46,33 @@ TEST(a_siege_by_one_attacker_is_carried_out)
 
     check_phase(&r.quiet);
     check_phase(&r.siege);
-    CHECK(r.quiet.events + r.siege.events > 0);
+    CHECK(r.quiet.times[SIEGE_WATCH].count + r.siege.times[SIEGE_WATCH].count > 0);
     for (unsigned i = 0; i < attack_count(); i++)
         CHECK_EQ(r.efforts[i] > 0, strcmp(attack_name(i), "bad-tokens") == 0);
 }
 
 TEST(what_did_not_hold_in_a_siege_is_said)
 {
-    struct siege_result r = {
-        .quiet = {.p99_ms = 2, .anonymous_bytes = 10 << 20},
-        .siege = {.p99_ms = 20, .anonymous_bytes = 266 << 20, .slowest_rejoin_ms = 2000}};
+    struct siege_result r = {.quiet = {.times = {{.p99_ms = 2}, {.p99_ms = 1}, {.p99_ms = 3}},
+                                       .resident_bytes = 10 << 20},
+                             .siege = {.times = {{.p99_ms = 20}, {.p99_ms = 10}, {.p99_ms = 30}},
+                                       .resident_bytes = 266 << 20,
+                                       .slowest_rejoin_ms = 2000}};
 
     CHECK(siege_verdict(&r) == NULL);
 
-    r.siege = (struct siege_phase){.p99_ms = 20.1,
-                                   .anonymous_bytes = 267 << 20,
+    r.siege = (struct siege_phase){.times = {{.p99_ms = 20.1}, {.p99_ms = 10}, {.p99_ms = 31}},
+                                   .resident_bytes = 267 << 20,
                                    .slowest_rejoin_ms = 2001,
                                    .failed_probes = 3,
                                    .failed_calls = 4,
+                                   .lost_watches = 1,
+                                   .lost_leases = 1,
                                    .terms = 1};
-    CHECK_STR(siege_verdict(&r),
-              "3 probes failed; 4 calls failed; 1 terms have begun; a member came "
-              "back after 2001 ms; 267 MB were allocated, 10 before; the 99th "
-              "percentile is 20.1 ms, 2.0 before");
+    CHECK_STR(
+        siege_verdict(&r),
+        "3 probes failed; 4 calls failed; 1 watches ended; a lease that was renewed has "
+        "expired; 1 terms have begun; a member came back after 2001 ms; 267 MB were resident, "
+        "10 before; the 99th percentile of put is 20.1 ms, 2.0 before; the 99th percentile of "
+        "watch is 31.0 ms, 3.0 before");
 }
