@@ -112,6 +112,12 @@ static const struct batch_version *find_in_batches(const struct backend_view *v,
     return found;
 }
 
+bool backend_is_in_batch(const struct backend *b, enum bucket bucket, struct bytes key)
+{
+    return batch_get(b->open, bucket, key, UINT64_MAX) ||
+           (b->frozen && batch_get(b->frozen, bucket, key, UINT64_MAX));
+}
+
 enum err backend_get(struct backend_view *v, enum bucket bucket, struct bytes key,
                      struct bytes *value)
 {

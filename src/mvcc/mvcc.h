@@ -318,9 +318,9 @@ uint32_t mvcc_length_before(struct mvcc *m, struct bytes key, int64_t main);
  * A stored KeyValue lies in a map of the store's file. If the kernel has dropped that page from
  * memory, the thread that looks waits for the disk. If that is the core thread, every client and
  * every other member waits with it. So while the store is cold, the slices of this room look at no
- * entry of it, but at copies that workers have made. A slice that comes to an entry without a copy
- * notes it as wanted, with those behind it, and ends as if it were out of steps; it goes on when a
- * worker has read them.
+ * entry of it, but at copies that workers have made, and at entries that no commit has brought into
+ * the file yet. A slice that comes to another entry notes it as wanted, with those behind it, and
+ * ends as if it were out of steps; it goes on when a worker has read them.
  *
  *     mvcc_set_cold       the server has noticed that looking takes the disk, or that it does not
  *     mvcc_take_warmup    what a worker is to read: its owner keeps it where it is
@@ -358,11 +358,19 @@ void mvcc_warmup_read(struct mvcc_warmup *w);
 void mvcc_warmed(struct mvcc_warmup *w);
 void mvcc_warmup_drop(struct mvcc_warmup *w); /* instead of both: no worker has it any more */
 
-/* May this stored KeyValue be looked at now? If not, it is wanted. For mvcc_read_kv and
- * mvcc_read_before, which look in any case; whoever reads several asks before each, since the store
- * may turn out to be cold in between. */
+/* May this stored KeyValue be looked at now? If it is not warm, it is wanted, since now or before.
+ * For mvcc_read_kv and mvcc_read_before, which look in any case; whoever reads several asks before
+ * each, since the store may turn out to be cold in between. */
+enum mvcc_warmth { MVCC_WARM, MVCC_WANTED_NOW, MVCC_WANTED_BEFORE };
 bool mvcc_is_at_hand(struct mvcc *m, struct revision at);
-bool mvcc_before_is_at_hand(struct mvcc *m, struct bytes key, int64_t main);
+enum mvcc_warmth mvcc_before_warmth(struct mvcc *m, struct bytes key, int64_t main);
+
+/* The KeyValue before this change will be looked at, too, after one that is not warm. False: no
+ * more of them now, as many are wanted as a worker reads in one go. */
+struct mvcc_ahead {
+    size_t count, bytes; /* so far: zero at first */
+};
+bool mvcc_want_before_ahead(struct mvcc *m, const struct mvcc_change *change, struct mvcc_ahead *a);
 
 /* Slices ask it after every MVCC_LOOKS entries that they have looked at; true: they end. NULL: they
  * end by their steps alone. */

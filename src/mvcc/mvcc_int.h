@@ -190,8 +190,6 @@ void mvcc_walk_damage(struct mvcc *m, struct backend_view *v);
 
 /* --- warm.c --- */
 
-enum mvcc_warmth { MVCC_WARM, MVCC_WANTED_NOW, MVCC_WANTED_BEFORE };
-
 /* Of a cold store. An entry that is not warm is wanted since now, and the reader says which others
  * come next (mvcc_want_ahead); or it was wanted before. Readers of a few entries are served before
  * those who read in bulk. */

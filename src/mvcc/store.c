@@ -215,11 +215,27 @@ bool mvcc_read_before(struct mvcc *m, struct bytes key, int64_t main, struct buf
     return true;
 }
 
-bool mvcc_before_is_at_hand(struct mvcc *m, struct bytes key, int64_t main)
+enum mvcc_warmth mvcc_before_warmth(struct mvcc *m, struct bytes key, int64_t main)
 {
     struct keyindex_found found;
 
-    return !mvcc_is_cold(m) || !find_before(m, key, main, &found) || mvcc_is_at_hand(m, found.mod);
+    if (!mvcc_is_cold(m) || !find_before(m, key, main, &found))
+        return MVCC_WARM;
+    return mvcc_warmth(m, found.mod, false);
+}
+
+/* In bulk: a watcher that has missed much makes no get wait. The first of them, without which the
+ * watcher cannot go on, it has asked for alone. */
+bool mvcc_want_before_ahead(struct mvcc *m, const struct mvcc_change *change, struct mvcc_ahead *a)
+{
+    struct keyindex_found found;
+
+    if (find_before(m, change->key, change->at.main, &found)) {
+        mvcc_want_ahead(m, found.mod, true);
+        a->count++;
+        a->bytes += found.length;
+    }
+    return a->count < MVCC_WARMUP_KEYS && a->bytes < MVCC_WARMUP_BYTES;
 }
 
 void mvcc_set_pace(struct mvcc *m, bool (*is_late)(void *context), void *context)

@@ -207,12 +207,21 @@ static bool want(struct warm *w, struct queue *q, struct revision at)
 
 /* --- asking ------------------------------------------------------------------------------- */
 
+/* An entry of a batch that is not committed is in memory, and needs no copy. */
+static bool is_here(struct mvcc *m, struct revision at)
+{
+    struct revision_key space;
+
+    return find_read(m->warm, at) ||
+           backend_is_in_batch(m->backend, BUCKET_KEY, revision_encode(at, false, &space));
+}
+
 enum mvcc_warmth mvcc_warmth(struct mvcc *m, struct revision at, bool is_bulk)
 {
     struct warm *w = m->warm;
     assert(mvcc_is_cold(m));
 
-    if (find_read(w, at))
+    if (is_here(m, at))
         return MVCC_WARM;
     return want(w, is_bulk ? &w->bulk : &w->single, at) ? MVCC_WANTED_NOW : MVCC_WANTED_BEFORE;
 }
@@ -226,7 +235,7 @@ void mvcc_want_ahead(struct mvcc *m, struct revision at, bool is_bulk)
 {
     struct warm *w = m->warm;
 
-    if (!find_read(w, at))
+    if (!is_here(m, at))
         (void)want(w, is_bulk ? &w->bulk : &w->single, at);
 }
 
@@ -371,8 +380,8 @@ bool mvcc_take_warmup(struct mvcc *m, bool single_only, struct mvcc_warmup *out)
     return true;
 }
 
-/* An entry that is not found is in the open batch; one that is damaged is for the core thread to
- * find, which knows what to do. Either counts as looked at. */
+/* An entry that is damaged or missing is for the core thread to find, which knows what to do. It
+ * counts as looked at. */
 static void read_single(struct mvcc_warmup *w, struct backend_view *v)
 {
     while (w->read < w->count && w->text.len < MVCC_WARMUP_BYTES) {

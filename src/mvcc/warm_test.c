@@ -1,4 +1,5 @@
-/* Copies of history that workers make while the store is cold, and what makes them wrong. */
+/* Copies that workers make while the store is cold: of what, in which order, and what makes those of
+ * history wrong. */
 #include "mvcc/mvcc_int.h"
 #include "mvcc/mvcc_rig_test.h"
 
@@ -94,5 +95,33 @@ TEST(a_copy_of_history_that_has_changed_while_the_store_was_warm_is_not_used)
     mvcc_warmed(&warmup);
 
     CHECK(!is_copied(r.m, 3));
+    mvcc_rig_free(&r);
+}
+
+static bool is_at_hand(struct mvcc_rig *r, const char *key)
+{
+    struct keyindex_found found;
+
+    CHECK(mvcc_find(r->m, bytes_of_str(key), revision_whole(mvcc_revision(r->m)), &found));
+    return mvcc_is_at_hand(r->m, found.mod);
+}
+
+TEST(an_entry_that_no_commit_has_brought_into_the_store_is_at_hand)
+{
+    struct mvcc_rig r;
+    struct mvcc_warmup warmup;
+    open_with_history(&r);
+    mvcc_rig_put(&r, "frozen", "value");
+    backend_commit_start(r.backend_rig.b);
+    mvcc_rig_put(&r, "open", "value");
+    mvcc_set_cold(r.m, true);
+
+    CHECK(is_at_hand(&r, "frozen"));
+    CHECK(is_at_hand(&r, "open"));
+    CHECK(!mvcc_take_warmup(r.m, false, &warmup));
+    CHECK(!is_at_hand(&r, "a"));
+    backend_rig_settle(&r.backend_rig);
+    CHECK(!is_at_hand(&r, "frozen"));
+    CHECK(is_at_hand(&r, "open"));
     mvcc_rig_free(&r);
 }

@@ -304,20 +304,32 @@ static bool interest_take(struct chunk *b, struct interest *i, struct encoding *
     return gather_take(b, new_gather(b, i, revision), e);
 }
 
-bool chunk_is_at_hand(struct chunk *b, const struct watcher_group *group,
-                      const struct mvcc_change *change)
+/* Is somebody of the group to see the KeyValue before this change? */
+static bool shows_before(struct chunk *b, const struct mvcc_change *change)
 {
-    struct mvcc *m = group->hub->mvcc;
-
-    if (!mvcc_is_cold(m) || (change->creates && !change->tombstone))
-        return true;
     buf_clear(&b->matched);
-    watcher_group_match(group, change->key, &b->matched);
+    if (change->creates && !change->tombstone)
+        return false;
+    watcher_group_match(b->group, change->key, &b->matched);
     struct interest **matched = (struct interest **)(void *)b->matched.at;
     for (size_t n = 0; n < b->matched.len / sizeof(struct interest *); n++)
         if ((matched[n]->wants & WANTS_PREV) && wants_change(matched[n]->wants, change->tombstone))
-            return mvcc_before_is_at_hand(m, change->key, change->at.main);
-    return true;
+            return true;
+    return false;
+}
+
+enum mvcc_warmth chunk_warmth(struct chunk *b, const struct mvcc_change *change)
+{
+    struct mvcc *m = b->hub->mvcc;
+
+    if (!mvcc_is_cold(m) || !shows_before(b, change))
+        return MVCC_WARM;
+    return mvcc_before_warmth(m, change->key, change->at.main);
+}
+
+bool chunk_look_ahead(struct chunk *b, const struct mvcc_change *change, struct mvcc_ahead *a)
+{
+    return !shows_before(b, change) || mvcc_want_before_ahead(b->hub->mvcc, change, a);
 }
 
 bool chunk_take(struct chunk *b, const struct mvcc_change *change, unsigned *steps)

@@ -24,7 +24,9 @@ struct watch_long {
     size_t max; /* of the read under way */
     size_t start;
     struct buf *out;
-    bool passed; /* its revision, and the bytes were not all there */
+    enum mvcc_warmth warmth; /* of the value before the change that was looked at last */
+    struct mvcc_ahead ahead; /* those that come next */
+    bool passed;             /* its revision, and the bytes were not all there */
 };
 
 /* Measured by the chunk a moment ago; its group may have been cut off since. */
@@ -88,6 +90,17 @@ static bool is_readable(const struct watch_long *l)
     return l->grace == GRACE_NONE && compacted == l->compacted && compacted == l->revision;
 }
 
+static bool shows(const struct watch_long *l, const struct mvcc_change *change)
+{
+    return wants_change(l->interest->wants, change->tombstone) &&
+           interest_covers(l->interest, change->key);
+}
+
+static size_t prev_size(const struct watch_long *l, const struct mvcc_change *change)
+{
+    return watch_event_prev_size(l->hub->mvcc, l->interest->wants, change, is_kept(l));
+}
+
 static bool visit(void *context, const struct mvcc_change *change)
 {
     struct watch_long *l = context;
@@ -98,20 +111,40 @@ static bool visit(void *context, const struct mvcc_change *change)
         l->passed = true;
         return false;
     }
-    if (!wants_change(l->interest->wants, change->tombstone) ||
-        !interest_covers(l->interest, change->key))
+    if (!shows(l, change))
         return true;
-    size_t prev_size = watch_event_prev_size(l->hub->mvcc, l->interest->wants, change, is_kept(l));
-    size_t size = watch_event_size(change, prev_size);
+    size_t prev = prev_size(l, change);
+    size_t size = watch_event_size(change, prev);
     size_t so_far = l->out->len - l->start;
     if (so_far > 0 && so_far + size > l->max)
         return false;
-    if (prev_size > 0 && !mvcc_before_is_at_hand(l->hub->mvcc, change->key, change->at.main))
+    if (prev > 0)
+        l->warmth = mvcc_before_warmth(l->hub->mvcc, change->key, change->at.main);
+    if (l->warmth != MVCC_WARM)
         return false;
-    watch_event_append(l->hub->mvcc, change, prev_size, l->out);
+    watch_event_append(l->hub->mvcc, change, prev, l->out);
     l->given += size;
     assert(l->given <= l->bytes);
     return true;
+}
+
+static bool visit_ahead(void *context, const struct mvcc_change *change)
+{
+    struct watch_long *l = context;
+
+    if (change->at.main != l->revision)
+        return false;
+    return !shows(l, change) || prev_size(l, change) == 0 ||
+           mvcc_want_before_ahead(l->hub->mvcc, change, &l->ahead);
+}
+
+/* With the value that the read waits for, a worker reads those that it will need next. */
+static void look_ahead(struct watch_long *l, unsigned steps)
+{
+    struct revision at = l->at;
+
+    l->ahead = (struct mvcc_ahead){0};
+    (void)mvcc_history_some(l->hub->mvcc, &at, &steps, visit_ahead, l);
 }
 
 enum err watch_long_read(struct watch_long *l, size_t max, struct buf *out, bool *done)
@@ -125,8 +158,11 @@ enum err watch_long_read(struct watch_long *l, size_t max, struct buf *out, bool
     l->max = max;
     l->start = out->len;
     l->out = out;
+    l->warmth = MVCC_WARM;
     bool shown = mvcc_history_some(l->hub->mvcc, &l->at, &steps, visit, l);
     l->out = NULL;
+    if (l->warmth == MVCC_WANTED_NOW)
+        look_ahead(l, steps);
     *done = l->given == l->bytes;
     if (*done || (!shown && !l->passed))
         return ERR_OK;

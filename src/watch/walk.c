@@ -130,10 +130,9 @@ static bool visit(void *context, const struct mvcc_change *change)
     walk->end = end_before(walk, revision);
     if (walk->end != 0)
         return false;
-    if (!chunk_is_at_hand(&walk->chunk, walk->chunk.group, change)) {
-        *walk->steps = 0;
+    walk->warmth = chunk_warmth(&walk->chunk, change);
+    if (walk->warmth != MVCC_WARM)
         return false;
-    }
     if (!chunk_take(&walk->chunk, change, walk->steps)) {
         chunk_cut(&walk->chunk, revision);
         walk->end = revision;
@@ -144,12 +143,36 @@ static bool visit(void *context, const struct mvcc_change *change)
     return true;
 }
 
+static bool visit_ahead(void *context, const struct mvcc_change *change)
+{
+    struct walk *walk = context;
+
+    bool more = chunk_look_ahead(&walk->chunk, change, &walk->ahead);
+    spend(walk->steps, walk->chunk.matched.len / sizeof(struct interest *));
+    return more;
+}
+
+/* The walk waits for a value before a change. What is left of the slice goes into finding the next
+ * ones, so that a worker reads many of them in one go, and not each for itself. */
+static void look_ahead(struct walk *walk)
+{
+    struct revision at = walk->at;
+
+    walk->ahead = (struct mvcc_ahead){0};
+    if (walk->warmth == MVCC_WANTED_NOW)
+        (void)mvcc_history_some(walk->chunk.hub->mvcc, &at, walk->steps, visit_ahead, walk);
+    *walk->steps = 0;
+}
+
 static void read_some(struct watch *hub, unsigned *steps)
 {
     struct walk *walk = &hub->walk;
 
     walk->steps = steps;
+    walk->warmth = MVCC_WARM;
     bool all = mvcc_history_some(hub->mvcc, &walk->at, steps, visit, walk);
+    if (walk->warmth != MVCC_WARM)
+        look_ahead(walk);
     walk->steps = NULL;
     if (all && walk->end == 0)
         walk->end = mvcc_history_end(hub->mvcc, walk->at.main) + 1;

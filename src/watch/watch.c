@@ -91,20 +91,31 @@ void hub_live_falls_behind(struct watch *hub, uint32_t grace)
     hub->era++;
 }
 
+/* The values before the other changes are read with the one that is not at hand. */
+static void look_ahead(struct chunk *b, const struct mvcc_changes *changes, size_t from)
+{
+    struct mvcc_ahead ahead = {0};
+
+    for (size_t n = from; n < changes->count && chunk_look_ahead(b, &changes->at[n], &ahead); n++)
+        ;
+}
+
 /* False: a value before one of these changes is not at hand, and no live watcher has been sent
  * anything. A store may turn out to be cold at any of them. */
 static bool show_to_live(struct watch *hub, const struct mvcc_changes *changes)
 {
     struct chunk *b = &hub->chunk;
     unsigned steps = UINT32_MAX;
-    bool at_hand = true;
+    size_t shown = 0;
 
     chunk_begin(b, hub, hub->live);
-    for (size_t n = 0; n < changes->count && at_hand; n++) {
-        at_hand = chunk_is_at_hand(b, hub->live, &changes->at[n]);
-        bool taken = !at_hand || chunk_take(b, &changes->at[n], &steps);
+    for (; shown < changes->count && chunk_warmth(b, &changes->at[shown]) == MVCC_WARM; shown++) {
+        bool taken = chunk_take(b, &changes->at[shown], &steps);
         assert(taken); /* there is nothing of an earlier revision to be sent first */
     }
+    bool at_hand = shown == changes->count;
+    if (!at_hand)
+        look_ahead(b, changes, shown + 1);
     for (size_t n = 0; n < b->gather_count && at_hand; n++)
         chunk_deliver(b, n, changes->revision);
     chunk_end(b);

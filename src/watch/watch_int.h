@@ -375,10 +375,11 @@ void chunk_free(struct chunk *b);
  */
 bool chunk_take(struct chunk *b, const struct mvcc_change *change, unsigned *steps);
 
-/* Can the change be taken in for this group without a wait for the disk? That depends on the value
- * before it, if somebody is to see that (mvcc.h, a cold store). */
-bool chunk_is_at_hand(struct chunk *b, const struct watcher_group *group,
-                      const struct mvcc_change *change);
+/* Can the change be taken in without a wait for the disk? That depends on the value before it, if
+ * somebody is to see that (mvcc.h, a cold store). And: this change comes later, so that the value
+ * before it will be wanted, too; false: that is enough of them. */
+enum mvcc_warmth chunk_warmth(struct chunk *b, const struct mvcc_change *change);
+bool chunk_look_ahead(struct chunk *b, const struct mvcc_change *change, struct mvcc_ahead *a);
 void chunk_cut(struct chunk *b, int64_t revision);
 
 /* Hands the nth gather to its watchers; how many there were. `revision` is for the header. */
@@ -403,11 +404,13 @@ struct watch_long *watch_long_new(const struct chunk *b, const struct gather *g,
 struct walk {
     struct chunk chunk; /* under way while there is a walk */
     struct revision at;
-    int64_t revision; /* being looked at; 0: none yet */
-    unsigned changes; /* looked at */
-    unsigned *steps;  /* of the slice */
-    int64_t end;      /* the group's next revision, once that is known; 0: not yet */
-    size_t delivered; /* gathers, after that */
+    int64_t revision;        /* being looked at; 0: none yet */
+    unsigned changes;        /* looked at */
+    unsigned *steps;         /* of the slice */
+    enum mvcc_warmth warmth; /* of the value before the change that the slice looked at last */
+    struct mvcc_ahead ahead; /* those that come next */
+    int64_t end;             /* the group's next revision, once that is known; 0: not yet */
+    size_t delivered;        /* gathers, after that */
 };
 
 struct watch {

@@ -633,6 +633,152 @@ TEST(the_clock_is_needed_only_by_those_who_want_progress)
     watch_rig_free(&r);
 }
 
+/* --- a cold store --- */
+
+/* Turns, in each of which a worker reads what was wanted before; until everybody is live. */
+static size_t catch_up_cold(struct watch_rig *r)
+{
+    size_t turns = 0;
+
+    while (watch_stats(r->w).lagging > 0) {
+        CHECK(turns++ < 1000);
+        (void)watch_work(r->w, TURN_WATCH_STEPS, r->now_ms);
+        watch_check(r->w);
+        while (mvcc_rig_warm(&r->mvcc_rig))
+            ;
+    }
+    return turns;
+}
+
+static void put_each(struct watch_rig *r, unsigned count, const char *value)
+{
+    char key[16];
+
+    for (unsigned i = 0; i < count; i++) {
+        snprintf(key, sizeof(key), "k%05u", i);
+        watch_rig_put(r, key, value);
+    }
+}
+
+static struct watch_stream *watch_with_prev(struct watch_rig *r)
+{
+    struct pb_watch_create_request request = everything;
+    struct watch_stream *s = watch_rig_stream(r, 16 * MIB);
+
+    request.prev_kv = true;
+    watch_rig_create(r, s, &request);
+    drain(r);
+    return s;
+}
+
+/* What is not committed yet is in memory, however cold the store is. */
+TEST(a_live_watcher_of_a_cold_store_sees_at_once_what_a_batch_still_has)
+{
+    struct watch_rig r;
+    watch_rig_init(&r, NULL);
+    struct watch_stream *s = watch_with_prev(&r);
+    watch_rig_put(&r, "a", "1");
+    drain(&r);
+    mvcc_set_cold(r.mvcc_rig.m, true);
+
+    watch_rig_put(&r, "a", "2");
+    CHECK_STR(watch_rig_next(&r), "#0 revision=3 put a=2@3 was 1@2");
+    backend_commit_start(r.mvcc_rig.backend_rig.b); /* the batch is frozen */
+    watch_rig_put(&r, "a", "3");
+    CHECK_STR(watch_rig_next(&r), "#0 revision=4 put a=3@4 was 2@3");
+    mvcc_rig_commit(&r.mvcc_rig); /* from now on it is the disk that has it */
+    mvcc_rig_commit(&r.mvcc_rig);
+    watch_rig_put(&r, "a", "4");
+    CHECK_STR(watch_rig_next(&r), "");
+
+    (void)catch_up_cold(&r);
+    CHECK_STR(watch_rig_next(&r), "#0 revision=5 put a=4@5 was 3@4");
+    watch_stream_close(s);
+    watch_rig_free(&r);
+}
+
+/* A worker reads many of them in one go. */
+TEST(values_before_changes_are_wanted_ahead_while_the_store_is_cold)
+{
+    enum { CHANGES = 300 };
+    struct watch_rig r;
+    watch_rig_init(&r, NULL);
+    put_each(&r, CHANGES, "old");
+    mvcc_rig_commit(&r.mvcc_rig);
+    struct watch_stream *s = watch_with_prev(&r);
+    mvcc_set_cold(r.mvcc_rig.m, true);
+
+    put_each(&r, CHANGES, "new");
+
+    CHECK_STR(watch_rig_next(&r), "");
+    CHECK(catch_up_cold(&r) <= 6 + 2 * CHANGES / MVCC_WARMUP_KEYS);
+    while (watch_rig_next(&r)[0])
+        ;
+    CHECK_EQ(watch_stats(r.w).events, CHANGES);
+    watch_stream_close(s);
+    watch_rig_free(&r);
+}
+
+TEST(values_before_the_changes_of_one_revision_are_wanted_at_once_while_the_store_is_cold)
+{
+    struct watch_rig r;
+    watch_rig_init(&r, NULL);
+    put_each(&r, MVCC_WARMUP_KEYS, "old");
+    mvcc_rig_commit(&r.mvcc_rig);
+    struct watch_stream *s = watch_with_prev(&r);
+    mvcc_set_cold(r.mvcc_rig.m, true);
+
+    watch_rig_begin(&r);
+    put_many(&r, "k", MVCC_WARMUP_KEYS, 3);
+    watch_rig_end(&r);
+    while (mvcc_rig_warm(&r.mvcc_rig)) /* before the walk has begun */
+        ;
+
+    CHECK(catch_up_cold(&r) <= 3);
+    CHECK(strstr(watch_rig_next(&r), "put k00000=vvv@66 was old@2"));
+    watch_stream_close(s);
+    watch_rig_free(&r);
+}
+
+/* A revision whose events are too long for memory, and are read when they are sent. */
+TEST(a_long_message_wants_values_ahead_while_the_store_is_cold)
+{
+    enum { KEYS = WATCH_BATCH_BYTES / KIB };
+    struct watch_rig r;
+    watch_rig_init(&r, NULL);
+    watch_rig_begin(&r);
+    put_many(&r, "k", KEYS, 1000);
+    watch_rig_end(&r);
+    mvcc_rig_commit(&r.mvcc_rig);
+    struct watch_stream *s = watch_with_prev(&r);
+    watch_rig_begin(&r);
+    put_many(&r, "k", KEYS, 1000);
+    watch_rig_end(&r);
+    mvcc_rig_commit(&r.mvcc_rig);
+    struct watch_message m;
+    CHECK(watch_take(r.w, &m));
+    CHECK(m.long_events);
+    mvcc_set_cold(r.mvcc_rig.m, true);
+
+    struct buf events = {0};
+    bool done = false;
+    size_t rounds = 0;
+    for (; !done; rounds++) {
+        CHECK(rounds < 10000);
+        CHECK_EQ(watch_long_read(m.long_events, 100 * KIB, &events, &done), ERR_OK);
+        while (mvcc_rig_warm(&r.mvcc_rig))
+            ;
+    }
+
+    CHECK_EQ(events.len, watch_long_bytes(m.long_events));
+    CHECK(rounds <= KEYS / 10);
+    buf_free(&events);
+    watch_long_end(m.long_events);
+    watch_sent(m.stream, m.bytes);
+    watch_stream_close(s);
+    watch_rig_free(&r);
+}
+
 /* --- hostile --- */
 
 TEST(telling_that_more_was_sent_than_was_taken_is_a_bug)
