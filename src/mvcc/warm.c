@@ -19,12 +19,16 @@
  * on for minutes. Nor are copies of history made while tombstones that were stored late are in the
  * open batch: a worker does not see that one, although it may see later revisions, which were
  * committed before.
+ *
+ * There are three kinds of wants: single entries, history, and entries in bulk. Workers take turns
+ * between them, so that none of the three waits for an end of the others.
  */
 enum {
     KNOWN_SETS = 512,  /* a power of two */
     KNOWN_WAYS = 8,    /* two values that are compared, and what else has the same hash */
     WARM_BATCHES = 64, /* a power of two */
     QUEUE_MAX = 1024,  /* a power of two */
+    RANGES_MAX = 8,    /* places in history that are wanted: watchers', hashes' */
 };
 
 struct known {
@@ -47,15 +51,19 @@ struct queue {
     size_t first, count;
 };
 
+enum kind { SINGLE, RANGE, BULK, KINDS };
+
 struct warm {
     struct known known[KNOWN_SETS][KNOWN_WAYS];
     struct batch_of_copies batches[WARM_BATCHES]; /* by number; those from `oldest` to `newest` */
     uint64_t oldest, newest;
-    size_t bytes;                 /* of all of them */
-    struct queue single, bulk;    /* wanted: by readers of a few entries, and of many */
-    struct revision wanted_range; /* of history; main -1: none */
-    unsigned taken;               /* warm-ups that workers have */
-    struct list reading;          /* of them, those of history */
+    size_t bytes;                       /* of all of them */
+    struct queue single, bulk;          /* wanted: by readers of a few entries, and of many */
+    struct revision ranges[RANGES_MAX]; /* wanted of history, from there on; oldest want first */
+    size_t range_count;
+    enum kind taken_last; /* by a worker that takes all kinds */
+    unsigned taken;       /* warm-ups that workers have */
+    struct list reading;  /* of them, those of history */
     bool is_cold;
 };
 
@@ -101,7 +109,7 @@ static void forget(struct warm *w)
         drop_oldest(w);
     memset(w->known, 0, sizeof(w->known));
     w->single.count = w->bulk.count = 0;
-    w->wanted_range.main = -1;
+    w->range_count = 0;
     assert(w->bytes == 0);
 }
 
@@ -303,6 +311,27 @@ static struct bytes skip_entries(struct bytes text, struct revision next)
     return text;
 }
 
+/* A worker is about to read from there on, or has it in hand. Nobody asks how far it reads: it may
+ * change that meanwhile. */
+static bool is_coming(const struct warm *w, struct revision next)
+{
+    for (size_t i = 0; i < w->range_count; i++)
+        if (revision_compare(w->ranges[i], next) == 0)
+            return true;
+    LIST_FOREACH (link, &w->reading) {
+        const struct mvcc_warmup *warmup = container_of(link, struct mvcc_warmup, link);
+        if (!warmup->is_stale && revision_compare(warmup->at[0], next) == 0)
+            return true;
+    }
+    return false;
+}
+
+static void want_range(struct warm *w, struct revision next)
+{
+    if (w->range_count < RANGES_MAX && !is_coming(w, next))
+        w->ranges[w->range_count++] = next;
+}
+
 bool mvcc_history_open(struct mvcc *m, struct revision next, bool at_once, struct mvcc_history *h)
 {
     struct warm *w = m->warm;
@@ -312,8 +341,7 @@ bool mvcc_history_open(struct mvcc *m, struct revision next, bool at_once, struc
     bool is_cold = mvcc_is_cold(m) && !at_once;
     const struct batch_of_copies *b = is_cold ? find_range(w, next) : NULL;
     if (is_cold && !b) {
-        if (w->wanted_range.main < 0)
-            w->wanted_range = next;
+        want_range(w, next);
         return false;
     }
     h->is_copied = b && b->text.len > 0;
@@ -355,6 +383,27 @@ static void take_from(struct queue *q, struct mvcc_warmup *out)
     }
 }
 
+static void take_range(struct mvcc *m, struct mvcc_warmup *out)
+{
+    struct warm *w = m->warm;
+
+    if (w->range_count == 0 || backend_open_batch(m->backend) <= m->settled_batch)
+        return;
+    out->is_range = true;
+    out->at[out->count++] = w->ranges[0];
+    out->to = revision_whole(m->revision);
+    memmove(w->ranges, w->ranges + 1, --w->range_count * sizeof(*w->ranges));
+    list_push_back(&w->reading, &out->link);
+}
+
+static void take_kind(struct mvcc *m, enum kind kind, struct mvcc_warmup *out)
+{
+    if (kind == RANGE)
+        take_range(m, out);
+    else
+        take_from(kind == SINGLE ? &m->warm->single : &m->warm->bulk, out);
+}
+
 bool mvcc_take_warmup(struct mvcc *m, bool single_only, struct mvcc_warmup *out)
 {
     struct warm *w = m->warm;
@@ -363,17 +412,12 @@ bool mvcc_take_warmup(struct mvcc *m, bool single_only, struct mvcc_warmup *out)
         return false;
     *out = (struct mvcc_warmup){.mvcc = m, .backend = m->backend};
     list_init(&out->link);
-    take_from(&w->single, out);
-    if (out->count == 0 && !single_only && w->wanted_range.main >= 0 &&
-        backend_open_batch(m->backend) > m->settled_batch) {
-        out->is_range = true;
-        out->at[out->count++] = w->wanted_range;
-        out->to = revision_whole(m->revision);
-        w->wanted_range.main = -1;
-        list_push_back(&w->reading, &out->link);
+    if (single_only)
+        take_kind(m, SINGLE, out);
+    for (unsigned i = 0; !single_only && out->count == 0 && i < KINDS; i++) {
+        w->taken_last = (w->taken_last + 1) % KINDS;
+        take_kind(m, w->taken_last, out);
     }
-    if (!single_only && !out->is_range)
-        take_from(&w->bulk, out);
     if (out->count == 0)
         return false;
     w->taken++;

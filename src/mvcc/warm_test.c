@@ -125,3 +125,94 @@ TEST(an_entry_that_no_commit_has_brought_into_the_store_is_at_hand)
     CHECK(is_at_hand(&r, "open"));
     mvcc_rig_free(&r);
 }
+
+/* --- who is served ------------------------------------------------------------------------ */
+
+/* The next that a worker takes, of any kind, which it has in hand now. */
+static const struct mvcc_warmup *take(struct mvcc_rig *r, struct mvcc_warmup *out)
+{
+    CHECK(mvcc_take_warmup(r->m, false, out));
+    return out;
+}
+
+static void hear(struct mvcc_warmup *w)
+{
+    mvcc_warmup_read(w);
+    mvcc_warmed(w);
+}
+
+TEST(history_that_a_worker_is_reading_is_not_wanted_again)
+{
+    struct mvcc_rig r;
+    struct mvcc_warmup first, again;
+    open_with_history(&r);
+    mvcc_set_cold(r.m, true);
+    read_ahead(r.m, 3, &first);
+
+    CHECK(!is_copied(r.m, 3));
+    CHECK(!mvcc_take_warmup(r.m, false, &again));
+    mvcc_forget_copied_history(r.m, 5);
+    CHECK(!is_copied(r.m, 3)); /* what the worker reads is of no use any more */
+    CHECK(take(&r, &again)->is_range);
+
+    hear(&first);
+    CHECK(!is_copied(r.m, 3));
+    hear(&again);
+    CHECK(is_copied(r.m, 3));
+    mvcc_rig_free(&r);
+}
+
+/* A watcher catches up through long history, and is quick to want what comes next. */
+TEST(one_reader_of_history_does_not_keep_workers_from_another)
+{
+    struct mvcc_rig r;
+    struct mvcc_warmup first, second;
+    open_with_history(&r);
+    mvcc_set_cold(r.m, true);
+
+    CHECK(!is_copied(r.m, 3));
+    CHECK(!is_copied(r.m, 9));
+    take(&r, &first);
+    CHECK(!is_copied(r.m, 4));
+    take(&r, &second);
+
+    CHECK_EQ(first.at[0].main, 3);
+    CHECK_EQ(second.at[0].main, 9);
+    hear(&first);
+    hear(&second);
+    mvcc_rig_free(&r);
+}
+
+TEST(workers_take_turns_between_history_and_bulk_reads_and_single_entries)
+{
+    enum { EACH = 4, KEYS = EACH * MVCC_WARMUP_KEYS };
+    struct mvcc_rig r;
+    struct mvcc_warmup w;
+    unsigned single = 0, ranges = 0, bulk = 0;
+    mvcc_rig_init(&r, BACKEND_RIG_MEMORY);
+    for (unsigned i = 0; i < 2 * KEYS; i++)
+        mvcc_rig_put(&r, "a", "value");
+    mvcc_rig_commit(&r);
+    mvcc_set_cold(r.m, true);
+    for (unsigned i = 0; i < KEYS; i++) {
+        (void)mvcc_warmth(r.m, (struct revision){.main = 2 + i}, false);
+        (void)mvcc_warmth(r.m, (struct revision){.main = 2 + KEYS + i}, true);
+    }
+    for (unsigned i = 0; i < EACH; i++)
+        CHECK(!is_copied(r.m, 2 + i));
+
+    for (unsigned i = 0; i < EACH; i++) {
+        for (unsigned kind = 0; kind < 3; kind++) {
+            const struct mvcc_warmup *taken = take(&r, &w);
+            ranges += taken->is_range;
+            single += !taken->is_range && taken->at[0].main < 2 + KEYS;
+            bulk += !taken->is_range && taken->at[0].main >= 2 + KEYS;
+            hear(&w);
+        }
+        CHECK_EQ(single, i + 1);
+        CHECK_EQ(ranges, i + 1);
+        CHECK_EQ(bulk, i + 1);
+    }
+    CHECK(!mvcc_take_warmup(r.m, false, &w));
+    mvcc_rig_free(&r);
+}
