@@ -371,12 +371,20 @@ static void deliver(struct call *c, enum rpc_lane lane, unsigned pending)
         tell_gone(c);
 }
 
+/* Some of them are refused. An io thread has flushed this turn's replies by now, and may sleep until
+ * a client says something: so there is another turn. */
+static void read_long_messages(struct rpc *r)
+{
+    rpc_unpack_some(r);
+    rpc_gateway_read_some(r);
+    if (!list_empty(&r->dirty))
+        rpc_next_turn(r);
+}
+
 void rpc_deliver(struct rpc *r)
 {
-    if (!list_empty(&r->packed))
-        rpc_unpack_some(r);
-    if (!list_empty(&r->reading))
-        rpc_gateway_read_some(r);
+    if (!list_empty(&r->packed) || !list_empty(&r->reading))
+        read_long_messages(r);
     while (!list_empty(&r->ready) && rpc_line_has_budget(r->line, RPC_LANE_CALLS)) {
         struct call *c = container_of(r->ready.next, struct call, ready_link);
         deliver(c, RPC_LANE_CALLS, c->pending & ~(unsigned)PENDING_FLOW);

@@ -11,7 +11,8 @@
  * While the store is cold, mvcc's slices name what they are about to look at (mvcc.h, "a cold
  * store"), and workers read it first: the faults are theirs, and count as above. One of the workers
  * serves only those who need a few entries, so that a get does not wait for somebody's list of
- * everything. The others take turns between these, history, and lists. A warm store costs nothing but a look at the clock for every few entries read.
+ * everything. The others take turns between these, history, and lists. A warm store costs nothing
+ * but a look at the clock for every few entries read.
  *
  * That look also ends a slice when the turn has taken long, whatever the reason: steps bound what a
  * slice does, not how long the machine takes for it.

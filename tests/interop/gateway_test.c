@@ -5,6 +5,7 @@
 #include "harness/peer_test.h"
 #include "harness/test.h"
 #include "interop/caller_test.h"
+#include "interop/json_caller_test.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -52,6 +53,31 @@ static const char *transcript(struct peer *p)
 {
     return peer_run(&p->arena, PYTHON " tests/interop/gateway.py 127.0.0.1 %s 2>>%s.log",
                     strrchr(p->client_url, ':') + 1, p->dir);
+}
+
+/* A long text is read in parts, when an io thread has already sent what it had to send. */
+TEST(a_text_that_is_too_long_is_refused_by_a_thread_that_is_else_idle)
+{
+    struct arena arena = {0};
+    struct peer p;
+    struct json_caller j;
+    struct buf value = {0};
+    memset(buf_extend(&value, 2 * MIB), 'x', 2 * MIB);
+    peer_open_ours(&p, arena_printf(&arena, "%s/ours", test_tmp_dir()));
+    CHECK_EQ(setenv("ETCD_IO_THREADS", "1", 1), 0); /* the flag would contradict make test's */
+    peer_start(&p, "");
+
+    json_caller_open(&j, &p);
+    json_caller_start(&j, "/v3/kv/put", &pb_put_request_schema,
+                      &(struct pb_put_request){.key = BYTES("k"), .value = buf_bytes(&value)});
+    json_caller_wait(&j);
+
+    CHECK_EQ(j.status, 429);
+    json_caller_close(&j);
+    peer_stop(&p);
+    peer_close(&p);
+    buf_free(&value);
+    arena_free(&arena);
 }
 
 TEST(a_session_in_json_sees_no_difference)
