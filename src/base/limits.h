@@ -371,7 +371,8 @@ enum {
 #define RPC_PROBE_BYTES_MAX    (512 * KIB) /* owed by a connection at a place for probes */
 #define RPC_CHUNK_BYTES_MIN    (4 * KIB)   /* of a body, wanted at a time where little is left */
 #define RPC_PATIENCE_MS        5000        /* with clients that read less than this */
-#define RPC_PATIENCE_BYTES     (16 * KIB)  /* in that time, while others wait */
+#define RPC_PATIENCE_BYTES     (16 * KIB)  /* in that time, while others wait, */
+#define RPC_IMPATIENCE_MAX     5           /* and four times as much in the next, so many times */
 
 /* Values of either lane that wait to be taken, and the bytes in them; and of replies. */
 #define RPC_LINE_EVENTS_MAX      4096
@@ -858,6 +859,8 @@ static_assert((int)WIRE_BYTES_MAX <= (int)NET_UNSENT_BYTES,
 static_assert(RPC_CONN_BYTES_MAX <= RPC_LINE_EVENT_BYTES_MAX,
               "one connection does not fill the line");
 static_assert(RPC_CONN_BYTES_MAX <= RPC_REPLIES_BYTES_MAX / 4, "nor do a few take all there is");
+static_assert(RPC_PATIENCE_BYTES << 2 * RPC_IMPATIENCE_MAX >= RPC_CONN_BYTES_MAX,
+              "in the end a client takes all that it owes, or is cut");
 static_assert(RPC_RESERVED_BYTES_MAX <= RPC_CONN_BYTES_MAX / 2,
               "a large reply fits beside what its connection has under way");
 static_assert(RPC_RESERVED_BYTES_MAX <= RPC_REPLIES_BYTES_MAX / 4,

@@ -21,9 +21,11 @@
  *
  * A reply beyond RPC_RESERVED_BYTES_MAX is charged as that much. There is one of them at a time.
  *
- * Somebody who reads slowly is waited for. But while a connection waits for what others owe, those
+ * A client that reads slowly is waited for. But while a connection waits for what others owe, those
  * that have taken next to nothing for RPC_PATIENCE_MS and owe much more than it are cut, the one
- * that owes most first, until a quarter of the whole is free.
+ * that owes most first, until a quarter of the whole is free. While such waits go on, a client must
+ * take four times as much in each such time as in the last, or all that it owes: nobody keeps
+ * memory from others for long by reading a little of it now and then.
  */
 #include "base/assert.h"
 #include "rpc/rpc_int.h"
@@ -115,6 +117,8 @@ void rpc_budget_return(struct call *c)
 
 static void start_patience(struct rpc *r)
 {
+    LIST_FOREACH (link, &r->conns)
+        container_of(link, struct rpc_conn, link)->taken = 0;
     timer_start(r->clock, &r->patience, RPC_PATIENCE_MS * NS_PER_MS);
 }
 
@@ -146,8 +150,6 @@ void rpc_budget_leave(struct call *c)
     list_remove(&conn->waiting_link);
     r->waiting_count--;
     r->unlooked = least(r->unlooked, r->waiting_count);
-    if (r->waiting_count == 0)
-        timer_stop(r->clock, &r->patience);
 }
 
 /* --- calls that the core has not heard of --- */
@@ -258,34 +260,52 @@ bool rpc_budget_look_again(struct rpc *r)
 
 /* --- the end of patience --- */
 
-static const struct call *first_waiting(const struct rpc_conn *c)
+/* Is there a place for so much in what the connection itself may owe? If not, it waits for its own
+ * client. */
+static bool may_ever_fit(const struct rpc_conn *c, size_t bytes)
 {
-    const struct list *calls = list_empty(&c->asking) ? &c->waiting : &c->asking;
-
-    return container_of(calls->next, struct call, waiting_link);
+    return c->serves != RPC_SERVES_PROBES && owed_by(c) + bytes <= RPC_CONN_BYTES_MAX;
 }
 
-/* Not for its own client alone, nor just to be looked at. */
-static bool waits_for_others(const struct rpc_conn *c)
+static bool first_lacks_memory(const struct rpc_conn *c, const struct list *calls)
 {
-    const struct call *first = first_waiting(c);
-    size_t needed = bytes_needed(first);
-
-    return c->serves != RPC_SERVES_PROBES && owed_by(c) + needed <= RPC_CONN_BYTES_MAX &&
-           (!fits(c, needed) || !fits_beyond(first));
+    if (list_empty(calls))
+        return false;
+    size_t needed = bytes_needed(container_of(calls->next, struct call, waiting_link));
+    return may_ever_fit(c, needed) && !fits(c, needed);
 }
 
-/* Of those that wait for others, the one that owes least; or NULL. */
-static struct rpc_conn *poorest_waiting(const struct rpc *r)
+static bool waits_for_memory(const struct rpc_conn *c)
+{
+    return first_lacks_memory(c, &c->asking) || first_lacks_memory(c, &c->waiting);
+}
+
+static bool waits_for_beyond(const struct rpc_conn *c)
+{
+    if (list_empty(&c->asking))
+        return false;
+    const struct call *first = container_of(c->asking.next, struct call, waiting_link);
+    return may_ever_fit(c, bytes_needed(first)) && !fits_beyond(first);
+}
+
+/* Of those that wait so, the one that owes least; or NULL. */
+static struct rpc_conn *poorest(const struct rpc *r, bool (*waits)(const struct rpc_conn *c))
 {
     struct rpc_conn *found = NULL;
 
     LIST_FOREACH (link, &r->waiting) {
         struct rpc_conn *c = container_of(link, struct rpc_conn, waiting_link);
-        if (waits_for_others(c) && (!found || owed_by(c) < owed_by(found)))
+        if (waits(c) && (!found || owed_by(c) < owed_by(found)))
             found = c;
     }
     return found;
+}
+
+static bool reads(const struct rpc_conn *c)
+{
+    size_t pace = (size_t)RPC_PATIENCE_BYTES << 2 * c->rpc->impatience;
+
+    return c->taken >= least(pace, owed_by(c));
 }
 
 /* NULL: nobody owes much more than this one, or they all read. */
@@ -295,12 +315,20 @@ static struct rpc_conn *worst_for(const struct rpc_conn *waiting, bool of_beyond
 
     LIST_FOREACH (link, &waiting->rpc->conns) {
         struct rpc_conn *c = container_of(link, struct rpc_conn, link);
-        if (c->state < CONN_LINGERING && c->taken < RPC_PATIENCE_BYTES &&
-            owed_by(c) / 2 > owed_by(waiting) && (!of_beyond || c->beyond > 0) &&
-            (!found || owed_by(c) > owed_by(found)))
+        if (c->state < CONN_LINGERING && !reads(c) && owed_by(c) / 2 > owed_by(waiting) &&
+            (!of_beyond || c->beyond > 0) && (!found || owed_by(c) > owed_by(found)))
             found = c;
     }
     return found;
+}
+
+static void cut(struct rpc_conn *c)
+{
+    log_warn(c->rpc->logger,
+             "closing a connection whose client does not read its replies: others wait for "
+             "their memory",
+             LOG_STR("remote", c->info.remote), LOG_U64("bytes", owed_by(c)));
+    rpc_conn_cut(c, ERR_TIMEOUT);
 }
 
 /*
@@ -308,36 +336,40 @@ static struct rpc_conn *worst_for(const struct rpc_conn *waiting, bool of_beyond
  * just what it needs it would wait as long for the next reply. What the core has is freed when it
  * has heard that its calls are gone; whoever waits is looked at then.
  */
-static void cut_for(const struct rpc_conn *waiting)
+static void cut_for_memory(const struct rpc_conn *waiting)
 {
-    const struct rpc *r = waiting->rpc;
-    const struct call *first = first_waiting(waiting);
-    size_t left = rpc_budget_left(r);
-    bool of_beyond = !fits_beyond(first);
+    size_t left = rpc_budget_left(waiting->rpc);
     struct rpc_conn *worst;
 
-    while ((left < RPC_REPLIES_BYTES_MAX / 4 || of_beyond) &&
-           (worst = worst_for(waiting, of_beyond))) {
-        log_warn(r->logger,
-                 "closing a connection whose client does not read its replies: others wait for "
-                 "their memory",
-                 LOG_STR("remote", worst->info.remote), LOG_U64("bytes", owed_by(worst)));
+    while (left < RPC_REPLIES_BYTES_MAX / 4 && (worst = worst_for(waiting, false))) {
         left += owed_by(worst);
-        of_beyond = of_beyond && worst->beyond == 0;
-        rpc_conn_cut(worst, ERR_TIMEOUT);
+        cut(worst);
     }
 }
 
+static void cut_for_beyond(const struct rpc_conn *waiting)
+{
+    struct rpc_conn *worst = worst_for(waiting, true);
+
+    if (worst)
+        cut(worst);
+}
+
+/* Each wait is looked at by itself: a connection that waits for one thing says nothing about those
+ * that wait for the other. */
 void rpc_budget_on_patience(struct timer *t)
 {
     struct rpc *r = container_of(t, struct rpc, patience);
+    const struct rpc_conn *for_memory = poorest(r, waits_for_memory);
 
-    assert(r->waiting_count > 0);
-    const struct rpc_conn *poorest = poorest_waiting(r);
-    if (poorest)
-        cut_for(poorest);
-    LIST_FOREACH (link, &r->conns)
-        container_of(link, struct rpc_conn, link)->taken = 0;
+    if (for_memory)
+        cut_for_memory(for_memory);
+    const struct rpc_conn *for_beyond = poorest(r, waits_for_beyond);
+    if (for_beyond)
+        cut_for_beyond(for_beyond);
+    r->impatience = !for_memory && !for_beyond           ? 0
+                    : r->impatience < RPC_IMPATIENCE_MAX ? r->impatience + 1
+                                                         : RPC_IMPATIENCE_MAX;
     if (r->waiting_count > 0)
         start_patience(r);
 }
@@ -356,5 +388,6 @@ void rpc_budget_check(const struct rpc *r)
     assert(owed <= r->owed); /* calls of connections that are gone may owe some, too */
     assert(waiting == r->waiting_count);
     assert(r->unlooked <= r->waiting_count);
-    assert((r->waiting_count > 0) == timer_is_set(&r->patience));
+    assert(r->waiting_count == 0 || timer_is_set(&r->patience));
+    assert(r->impatience <= RPC_IMPATIENCE_MAX);
 }

@@ -269,6 +269,146 @@ TEST(nobody_is_cut_while_nobody_waits_who_owes_less)
     rpc_rig_close(&r);
 }
 
+/* --- those that read a little --- */
+
+static void open_window_by(struct raw *raw, uint32_t bytes)
+{
+    uint8_t size[] = {(uint8_t)(bytes >> 24), (uint8_t)(bytes >> 16), (uint8_t)(bytes >> 8),
+                      (uint8_t)bytes};
+    struct buf out = {0};
+
+    frame_put(&out, WINDOW_UPDATE, 0, 0, bytes_of(size, sizeof(size)));
+    raw_send(raw, buf_bytes(&out));
+    buf_free(&out);
+}
+
+enum { LITTLE_BYTES = 4500, SMALL_REPLIES = 1000, PERIODS_MAX = RPC_IMPATIENCE_MAX + 2 };
+
+/* One second, in which those that still can read a little. */
+static void read_a_little(struct rpc_rig *r, struct raw *raws, unsigned count)
+{
+    for (unsigned i = 0; i < count; i++)
+        if (raws[i].ended + raws[i].closed == 0)
+            open_window_by(&raws[i], LITTLE_BYTES);
+    rpc_rig_for_ms(r, 1000);
+}
+
+/* Connections with so many replies each, until there is no memory for as much as four megabytes. How
+ * many connections. */
+static unsigned fill(struct hogs *h, const char *path, const char *message, unsigned calls)
+{
+    unsigned count = 0;
+
+    for (; rpc_budget_left(h->r.rpc) >= 4000000; count++) {
+        CHECK(count < HOGS);
+        raw_connect(&h->r, &h->raws[count]);
+        ask_many(&h->raws[count], path, message, 0, calls);
+        rpc_rig_for_ms(&h->r, 10);
+    }
+    return count;
+}
+
+static void close_full(struct hogs *h, unsigned count)
+{
+    for (unsigned i = 0; i < count; i++)
+        leave(&h->r, &h->raws[i]);
+    rpc_rig_for_ms(&h->r, 100);
+    CHECK_EQ(rpc_status(h->r.rpc).owed_bytes, 0);
+    rpc_rig_close(&h->r);
+}
+
+/* Of the connections that hold the memory none is worth waiting for, and one that has nothing to do
+ * with it waits for a slow reader. */
+TEST(a_wait_for_somebody_who_reads_does_not_keep_those_that_do_not)
+{
+    struct hogs h = {0};
+    struct raw slow = {0}, decoy = {0};
+    struct answer own, large;
+    rpc_rig_open(&h.r, NULL);
+    rpc_rig_connect(&h.r);
+    raw_connect(&h.r, &slow);
+    ask_many(&slow, "/test.Echo/Owe", "3900", 0, SMALL_REPLIES);
+    rpc_rig_for_ms(&h.r, 100);
+    ask_many(&slow, "/test.Echo/Large", "900000000 0", SMALL_REPLIES, 1);
+    rpc_rig_for_ms(&h.r, 100);
+    CHECK_EQ(h.r.rpc->beyond, 1);
+    raw_connect(&h.r, &decoy);
+    ask_many(&decoy, "/test.Echo/Large", "900000000 0", 0, 1);
+    rpc_rig_start(&h.r, &own, "Large", NULL); /* so the decoy is poorer than the honest client */
+    client_send(own.call, BYTES("5000 0"));
+    client_end(own.call);
+    unsigned full = fill(&h, "/test.Echo/Large", "4000000 0", 1);
+
+    rpc_rig_start(&h.r, &large, "Large", NULL);
+    client_send(large.call, BYTES("4000000 4000000"));
+    client_end(large.call);
+    for (unsigned s = 0; large.ended == 0; s++) {
+        CHECK(s <= RPC_PATIENCE_MS / 1000 + 1);
+        read_a_little(&h.r, &slow, 1);
+    }
+
+    CHECK_EQ(large.got.len, 4000000);
+    CHECK(cut(&h) > 0);
+    CHECK_EQ(slow.ended + slow.closed, 0);
+    client_cancel(own.call);
+    leave(&h.r, &slow);
+    leave(&h.r, &decoy);
+    answer_free(&own);
+    answer_free(&large);
+    close_full(&h, full);
+}
+
+/* Of four megabytes each, a few kilobytes a second. */
+TEST(reading_a_little_does_not_keep_memory_from_others_for_ever)
+{
+    struct hogs h = {0};
+    struct raw honest[2] = {0};
+    rpc_rig_open(&h.r, NULL);
+    h.r.unchecked = true;
+    unsigned full = fill(&h, "/test.Echo/Owe", "3900", SMALL_REPLIES);
+
+    for (unsigned i = 0; i < ARRAY_LEN(honest); i++) {
+        raw_connect(&h.r, &honest[i]);
+        ask_many(&honest[i], "/test.Echo/Large", "4000000 0", 0, 1);
+    }
+    for (unsigned s = 0; h.r.reserved < ARRAY_LEN(honest); s++) {
+        CHECK(s <= PERIODS_MAX * RPC_PATIENCE_MS / 1000);
+        read_a_little(&h.r, h.raws, full);
+    }
+
+    CHECK(cut(&h) > 0 && cut(&h) < full);
+    for (unsigned i = 0; i < ARRAY_LEN(honest); i++)
+        leave(&h.r, &honest[i]);
+    close_full(&h, full);
+}
+
+/* Each time that it gives up nobody waits any more; but it has waited. */
+TEST(those_that_do_not_read_are_cut_for_a_client_that_gives_up_and_comes_again)
+{
+    struct hogs h = {0};
+    struct answer large = {0};
+    struct client_request soon = {.timeout_ns = (RPC_PATIENCE_MS - 1000) * NS_PER_MS};
+    unsigned tries = 0;
+    rpc_rig_open(&h.r, NULL);
+    rpc_rig_connect(&h.r);
+    unsigned full = fill(&h, "/test.Echo/Large", "4000000 0", 1);
+    CHECK_EQ(rpc_status(h.r.rpc).waiting_conns, 0);
+
+    do {
+        CHECK(tries++ < 4);
+        answer_free(&large);
+        rpc_rig_start(&h.r, &large, "Large", &soon);
+        client_send(large.call, BYTES("4000000 4000000"));
+        client_end(large.call);
+        rpc_rig_until(&h.r, &large.ended, 1);
+    } while (large.code != RPC_OK);
+
+    CHECK(tries > 1);
+    CHECK(cut(&h) > 0);
+    answer_free(&large);
+    close_full(&h, full);
+}
+
 /* However large, it is made; but not while another one is held. */
 TEST(replies_beyond_all_measure_are_made_one_at_a_time)
 {

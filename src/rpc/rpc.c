@@ -270,6 +270,7 @@ void rpc_close(struct rpc *r)
     if (!r)
         return;
     assert(list_empty(&r->pool.sent));
+    timer_stop(r->clock, &r->patience);
     free_all(r);
 }
 

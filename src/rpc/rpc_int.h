@@ -126,7 +126,8 @@ struct rpc {
     struct list waiting;   /* conns with calls that wait for budget */
     size_t waiting_count;  /* of them */
     size_t unlooked;       /* those to be looked at, since something was given back */
-    struct timer patience; /* runs while any wait */
+    struct timer patience; /* runs while any wait, and on to its end: whoever comes back waits on */
+    unsigned impatience;   /* ends of patience at which some waited, one after the other */
     uint64_t received_bytes, sent_bytes;
     uint64_t looked_bytes;   /* of header fields that were looked at */
     uint64_t unpacked_bytes; /* that messages were unpacked to */
