@@ -12,8 +12,10 @@ static void opened(struct call *c)
 {
     struct api *a = api_of(c);
 
-    assert(c->credit >= WATCH_CREDIT_BYTES);
-    c->watching.stream = watch_stream_open(a->o.watch, c, WATCH_CREDIT_BYTES, a->facts->now_ms);
+    size_t credit = c->credit < WATCH_CREDIT_BYTES ? (size_t)c->credit : WATCH_CREDIT_BYTES;
+
+    assert(c->credit > 0);
+    c->watching.stream = watch_stream_open(a->o.watch, c, credit, a->facts->now_ms);
 }
 
 static void released(struct call *c)

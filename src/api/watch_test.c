@@ -420,3 +420,51 @@ TEST(a_watch_that_goes_in_the_middle_of_a_huge_message_leaves_nothing)
     buf_free(&value);
     api_rig_close(&k);
 }
+
+/* --- many streams --- */
+
+static size_t events_heard(const struct visit *v)
+{
+    struct arena arena = {0};
+    size_t count = 0;
+
+    for (size_t i = 0; i < v->message_count; i++) {
+        struct pb_watch_response response;
+        visit_decode(v, i, &pb_watch_response_schema, &arena, &response);
+        count += response.events.count;
+    }
+    arena_free(&arena);
+    return count;
+}
+
+/* Most of them have little credit: their watchers catch up from history. */
+TEST(on_a_connection_with_many_streams_every_watch_hears_of_everything)
+{
+    enum { STREAMS = 400, PUTS = 30 };
+    static struct visit v[STREAMS];
+    struct pb_watch_create_request create = {.key = BYTES("k")};
+    struct api_rig k;
+    char value[1000];
+    api_rig_open(&k);
+    memset(value, 'v', sizeof(value) - 1);
+    value[sizeof(value) - 1] = '\0';
+
+    for (unsigned i = 0; i < STREAMS; i++) {
+        api_rig_stream(&k, &v[i], "/etcdserverpb.Watch/Watch");
+        api_rig_say(&v[i], &pb_watch_request_schema,
+                    &(struct pb_watch_request){.which = PB_WATCH_CREATE, .create = &create});
+    }
+    for (unsigned i = 0; i < STREAMS; i++)
+        api_rig_until_messages(&k, &v[i], 1);
+    for (unsigned i = 0; i < PUTS; i++) {
+        struct pb_put_request put = {.key = BYTES("k"), .value = bytes_of_str(value)};
+        api_rig_apply(&k, &(struct pb_internal_raft_request){.put = &put});
+    }
+    api_rig_for_ms(&k, 2000);
+
+    for (unsigned i = 0; i < STREAMS; i++) {
+        CHECK_EQ(events_heard(&v[i]), PUTS);
+        visit_free(&v[i]);
+    }
+    api_rig_close(&k);
+}

@@ -353,13 +353,15 @@ enum {
  * A stream begins with credit for so many bytes to send, and gets them back in steps; so who has
  * less than a step missing may never hear of it, and must not wait for more.
  */
-#define RPC_STREAM_CREDIT_BYTES     (256 * KIB)
-#define RPC_STREAM_CREDIT_BYTES_MIN (32 * KIB) /* where the connection has a lot under way */
-#define RPC_SENT_STEP_BYTES         (8 * KIB)
-#define RPC_MESSAGE_OVERHEAD_BYTES  128         /* of a queued message, beside its bytes */
-#define RPC_CHUNK_BYTES             (64 * KIB)  /* of a body, wanted at a time */
-#define RPC_CONN_WANTED_BYTES_MAX   (256 * KIB) /* of bodies of a connection, wanted and not sent */
-#define RPC_CONN_BYTES_MAX          (8 * MIB) /* received and not answered, or not sent: all calls */
+#define RPC_STREAM_CREDIT_BYTES (256 * KIB)
+#define RPC_STREAM_CREDIT_BYTES_MIN                                                                \
+    (32 * KIB) /* of a stream both ways; of others on a busy connection */
+#define RPC_STREAM_CREDIT_BYTES_LEAST 512 /* where the connection, or all, have had what there is */
+#define RPC_SENT_STEP_BYTES           (8 * KIB)
+#define RPC_MESSAGE_OVERHEAD_BYTES    128        /* of a queued message, beside its bytes */
+#define RPC_CHUNK_BYTES               (64 * KIB) /* of a body, wanted at a time */
+#define RPC_CONN_WANTED_BYTES_MAX     (256 * KIB) /* of bodies of a connection, wanted and not sent */
+#define RPC_CONN_BYTES_MAX            (8 * MIB) /* received and not answered, or not sent: all calls */
 
 /* Of all connections together, of each io thread if there are some: replies that clients have not
  * read, and what calls may still take for theirs (rpc/budget.c). No connection has more than half
@@ -586,8 +588,8 @@ static_assert(2 * API_TXN_OPS_DEFAULT + 3 <= PB_DEPTH_MAX, "nested, and what res
 #define API_REPLY_BYTES_MAX 2147483647u /* etcd's gRPC send limit */
 
 /* What may wait for one watching client that does not read, and one message more. What many of them
- * wait for at the same place they share, but they need not be at the same place. Every
- * stream has as much credit from rpc, however busy its connection. */
+ * wait for at the same place they share, but they need not be at the same place. A stream has less
+ * if rpc gives it less. */
 #define WATCH_CREDIT_BYTES RPC_STREAM_CREDIT_BYTES_MIN
 
 /* --- server -------------------------------------------------------------------------------- */
@@ -878,6 +880,10 @@ static_assert(RPC_CHUNK_BYTES_MIN <= RPC_CHUNK_BYTES, "chunks get smaller, not l
 static_assert(RPC_CONN_WANTED_BYTES_MAX <= RPC_LINE_REPLY_BYTES_MAX,
               "nor do the chunks that it wants");
 static_assert(RPC_SENT_STEP_BYTES <= RPC_STREAM_CREDIT_BYTES_MIN / 4, "most of it is of use");
+static_assert(RPC_CONN_CALLS_MAX * RPC_STREAM_CREDIT_BYTES_LEAST <= RPC_CONN_BYTES_MAX,
+              "the least for every stream is as much again as a connection may owe");
+static_assert((int)WATCH_MESSAGE_BYTES_MIN <= RPC_STREAM_CREDIT_BYTES_LEAST,
+              "and is good for a message");
 static_assert(RPC_CHUNK_BYTES <= RPC_CONN_WANTED_BYTES_MAX,
               "a chunk fits in what a connection wants");
 static_assert(RPC_STREAM_CREDIT_BYTES <= RPC_CONN_BYTES_MAX, "so does a stream");

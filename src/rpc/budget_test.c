@@ -173,6 +173,63 @@ TEST(calls_that_wait_for_budget_end_as_others_do)
     answer_free(&late);
 }
 
+/* --- streams --- */
+
+/* 16,384 of them at the least that there was once would have been half a gigabyte. */
+TEST(streams_have_credit_within_what_their_connection_may_owe)
+{
+    enum { STREAMS = 10000 };
+    struct rpc_rig r;
+    struct raw raw = {0};
+    struct buf out = {0};
+    struct answer a;
+    rpc_rig_open(&r, NULL);
+    rpc_rig_connect(&r);
+    raw_connect(&r, &raw);
+    r.unchecked = true;
+
+    frame_preface(&out);
+    for (unsigned i = 0; i < STREAMS; i++)
+        frame_request(&out, 2 * i + 1, "/test.Echo/Chat", false, BYTES(""));
+    raw_send(&raw, buf_bytes(&out));
+    rpc_rig_until(&r, &r.opened, STREAMS);
+    CHECK(r.rpc->granted <= RPC_CONN_BYTES_MAX + STREAMS * RPC_STREAM_CREDIT_BYTES_LEAST);
+    rpc_rig_ask(&r, &a, "Pull", BYTES("1000 5000")); /* others have theirs */
+    CHECK_EQ(a.messages, 1000);
+
+    rpc_check(r.rpc);
+    leave(&r, &raw);
+    rpc_rig_for_ms(&r, 100);
+    CHECK_EQ(r.rpc->granted, 0);
+    answer_free(&a);
+    buf_free(&out);
+    rpc_rig_close(&r);
+}
+
+TEST(streams_with_the_least_credit_come_to_their_end_all_the_same)
+{
+    enum { STREAMS = 1000 };
+    static struct answer a[STREAMS];
+    struct rpc_rig r;
+    rpc_rig_open(&r, NULL);
+    rpc_rig_connect(&r);
+    r.unchecked = true;
+
+    for (unsigned i = 0; i < STREAMS; i++) {
+        rpc_rig_start(&r, &a[i], "Pull", NULL);
+        client_send(a[i].call, i % 2 ? BYTES("50 10") : BYTES("5 5000"));
+        client_end(a[i].call);
+    }
+    for (unsigned i = 0; i < STREAMS; i++)
+        rpc_rig_until(&r, &a[i].ended, 1);
+
+    for (unsigned i = 0; i < STREAMS; i++) {
+        CHECK_EQ(a[i].messages, i % 2 ? 50 : 5);
+        answer_free(&a[i]);
+    }
+    rpc_rig_close(&r);
+}
+
 /* --- many connections --- */
 
 enum { HOGS = 20 };

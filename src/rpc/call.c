@@ -316,6 +316,7 @@ void rpc_call_detach(struct call *c)
     list_remove(&c->withheld_link);
     list_remove(&c->crowded_link);
     conn->granted -= c->granted;
+    conn->rpc->granted -= c->granted;
     timer_stop(conn->rpc->clock, &c->timer);
     clear_queue(c);
     if (c->gateway)

@@ -267,16 +267,33 @@ void rpc_call_show(const struct call *c, struct rpc_event *out)
     out->has_certificate = conn->info.cn != NULL;
 }
 
-/* A connection with many streams is not to queue as much for each of them as if it were alone; nor
- * any, while others have half of what all may have. */
+/*
+ * A stream has its credit for as long as it is open, and may queue so much at any time. So it is
+ * taken from what its connection may owe and from what all may, while there is some; whoever opens
+ * more streams than that has the least for each of them. Streams both ways bring many small
+ * messages, and are many; those that answer one request bring few large ones.
+ */
+static size_t credit_of_stream(const struct call *c)
+{
+    const struct rpc_conn *conn = c->conn;
+    const struct rpc *r = conn->rpc;
+
+    if (!c->method->client_streams &&
+        conn->granted + RPC_STREAM_CREDIT_BYTES <= RPC_CONN_BYTES_MAX / 2 &&
+        r->granted + RPC_STREAM_CREDIT_BYTES <= RPC_REPLIES_BYTES_MAX / 2 &&
+        rpc_budget_left(r) >= RPC_REPLIES_BYTES_MAX / 2)
+        return RPC_STREAM_CREDIT_BYTES;
+    if (conn->granted + RPC_STREAM_CREDIT_BYTES_MIN <= RPC_CONN_BYTES_MAX &&
+        r->granted + RPC_STREAM_CREDIT_BYTES_MIN <= RPC_REPLIES_BYTES_MAX)
+        return RPC_STREAM_CREDIT_BYTES_MIN;
+    return RPC_STREAM_CREDIT_BYTES_LEAST;
+}
+
 static void open_stream(struct call *c)
 {
-    struct rpc_conn *conn = c->conn;
-
-    bool is_busy = conn->granted + RPC_STREAM_CREDIT_BYTES > RPC_CONN_BYTES_MAX ||
-                   rpc_budget_left(conn->rpc) < RPC_REPLIES_BYTES_MAX / 2;
-    c->granted = is_busy ? RPC_STREAM_CREDIT_BYTES_MIN : RPC_STREAM_CREDIT_BYTES;
-    conn->granted += c->granted;
+    c->granted = credit_of_stream(c);
+    c->conn->granted += c->granted;
+    c->conn->rpc->granted += c->granted;
     rpc_event_add(c, PENDING_OPENED);
 }
 

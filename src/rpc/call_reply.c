@@ -386,8 +386,8 @@ static void account_for_sent(struct call *c, size_t memory, size_t count)
     size_t of_body = least(c->wanted, count); /* all before it had left when it was asked for */
     c->wanted -= of_body;
     conn->wanted -= of_body;
-    if (c->queue.left_cost >= RPC_SENT_STEP_BYTES && c->granted > 0 && c->life == LIFE_TOLD &&
-        list_empty(&c->withheld_link))
+    if (c->queue.left_cost >= least(RPC_SENT_STEP_BYTES, c->granted / 4) && c->granted > 0 &&
+        c->life == LIFE_TOLD && list_empty(&c->withheld_link))
         list_push_back(&conn->withheld, &c->withheld_link);
 }
 

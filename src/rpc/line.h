@@ -16,7 +16,7 @@
  * A streaming call   OPENED MESSAGE* ENDED ... SEND* FINISH            (or GONE)
  * A plain request    HTTP ... HTTP                                     (or GONE)
  *
- * Credit     A stream begins with the credit that OPENED states. The core takes the
+ * Credit     A stream begins with the credit that OPENED states, which is never none. The core takes the
  *            rpc_message_cost of each message from it, sends nothing while none is left, and adds
  *            what SENT brings.
  * A body     is announced by its size; each time that some of it is WANTED the core gives a CHUNK

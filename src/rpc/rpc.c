@@ -244,6 +244,7 @@ static void free_all(struct rpc *r)
     assert(list_empty(&r->sharing));
     assert(!r->unpacking);
     assert(r->owed == 0);
+    assert(r->granted == 0);
     assert(r->beyond == 0);
     assert(r->waiting_count == 0);
 

@@ -22,7 +22,7 @@
  *            2. Messages of a call arrive in order. Nothing is announced after GONE.
  *            3. Memory is bounded: per call by what was received and not released and its credit of
  *               what is to be sent, per connection by RPC_CONN_BYTES_MAX of either (past which
- *               streams begin with the least credit, and get none back, and responses in JSON on
+ *               streams begin with next to no credit, and get none back, and responses in JSON on
  *               HTTP/2 wait until text of others has left), and over all connections by
  *               RPC_REPLIES_BYTES_MAX, of which no connection takes more than half of what is left.
  *               What a reply may take is charged before it is made, and its call waits for that

@@ -122,6 +122,7 @@ struct rpc {
     struct event next_turn; /* makes sure that there is one, for those in `again` */
 
     size_t owed;           /* by all connections (budget.c) */
+    size_t granted;        /* credit that all streams have begun with */
     size_t beyond;         /* calls whose reply was charged as less than it may take */
     struct list waiting;   /* conns with calls that wait for budget */
     size_t waiting_count;  /* of them */

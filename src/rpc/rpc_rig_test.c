@@ -330,7 +330,7 @@ static void on_event(struct rpc_rig *r, const struct rpc_event *e)
         CHECK(!unary);
         r->opened++;
         r->live++;
-        CHECK(e->bytes >= RPC_STREAM_CREDIT_BYTES_MIN && e->bytes <= RPC_STREAM_CREDIT_BYTES);
+        CHECK(e->bytes >= RPC_STREAM_CREDIT_BYTES_LEAST && e->bytes <= RPC_STREAM_CREDIT_BYTES);
         if (method == METHOD_PULL)
             chore_new(r, e->call)->credit = (int64_t)e->bytes;
         break;
