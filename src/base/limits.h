@@ -410,6 +410,8 @@ enum {
     RPC_LISTENERS_MAX = 32,
     RPC_PROBE_CONNS_MAX =
         32, /* at places for probes: a few scrapers, however many clients there are */
+    RPC_PROBE_PATIENCE_MS =
+        NET_PATIENCE_MS / 5, /* with a silent one there: they are few, and a prober asks at once */
     RPC_CONN_CALLS_MAX = 16384,              /* streams of a connection, announced or not */
     RPC_STREAM_WINDOW_BYTES = 64 * KIB,      /* what may come on a stream before it is looked at */
     RPC_STREAM_WINDOW_LARGE_BYTES = 1 * MIB, /* the same, once a large message was let in */
@@ -933,6 +935,10 @@ static_assert(4 * PEER_PORT_BYTES_PER_MS < PEER_POST_BYTES_PER_MS,
               "a sender that gives up later than that is not cut by the port");
 static_assert(PEER_CONNS_RESERVED < PEER_CONNS_MAX, "strangers get in, too");
 static_assert((int)NET_PATIENCE_MS < (int)TLS_HANDSHAKE_MS, "at the limit nobody has longer");
+static_assert((int)RPC_PROBE_PATIENCE_MS < (int)NET_PATIENCE_MS,
+              "silent connections hold the few places for probes no longer than those of clients");
+static_assert((int)RPC_PROBE_CONNS_MAX * 1000 / (int)RPC_PROBE_PATIENCE_MS >= 500,
+              "and a flood of them is let through by the hundred");
 static_assert((int)NET_PATIENCE_MS < PEER_PORT_SILENCE_MS, "nor at the peer port");
 static_assert(PEER_IDLE_MS < PEER_PORT_SILENCE_MS,
               "who dials ends an idle connection before the port does");

@@ -10,7 +10,7 @@
 struct conn_owner {
     uint64_t id;
     unsigned count;
-    struct list conns; /* newest last */
+    struct list conns;
 };
 
 void conn_limit_init(struct conn_limit *l, unsigned max)
@@ -57,13 +57,6 @@ uint64_t conn_owner_of_names(const char *cn, const char *const *sans, size_t san
     for (size_t i = 0; i < san_count; i++)
         id = map_hash(bytes_of_str(sans[i]), id);
     return id;
-}
-
-static unsigned held_by(const struct conn_limit *l, uint64_t owner)
-{
-    const struct conn_owner *o = map_get_id(&l->owners, owner);
-
-    return o ? o->count : 0;
 }
 
 static void move_to_owner(struct admission *a)
@@ -136,25 +129,45 @@ static struct admission *oldest_unproved(struct conn_limit *l, uint64_t now_ns)
     return NULL;
 }
 
-static struct admission *newest_idle(const struct conn_owner *o)
+static uint64_t idle_since(const struct admission *a)
 {
-    for (struct list *link = o->conns.prev; link != &o->conns; link = link->prev) {
-        struct admission *a = container_of(link, struct admission, link);
-        if ((state_of(a) & ADMISSION_BUSY) == 0)
-            return a;
-    }
-    return NULL;
+    uint64_t used_ns = atomic_load_explicit(&a->used_ns, memory_order_relaxed);
+
+    return used_ns > 0 ? used_ns : a->since_ns;
 }
 
-static struct admission *newest_idle_of_largest(struct conn_limit *l)
+/* Of either, one of which may be NULL. */
+static struct admission *longer_idle(struct admission *a, struct admission *b)
+{
+    if (!a || !b)
+        return a ? a : b;
+    return idle_since(b) < idle_since(a) ? b : a;
+}
+
+static struct admission *longest_idle_of(const struct conn_owner *o)
+{
+    struct admission *found = NULL;
+
+    LIST_FOREACH (link, &o->conns) {
+        struct admission *a = container_of(link, struct admission, link);
+        if ((state_of(a) & ADMISSION_BUSY) == 0)
+            found = longer_idle(found, a);
+    }
+    return found;
+}
+
+static struct admission *longest_idle_of_largest(struct conn_limit *l)
 {
     struct admission *best = NULL;
 
     MAP_FOREACH (entry, &l->owners) {
         const struct conn_owner *o = entry->value;
-        struct admission *a =
-            o->count > 1 && (!best || o->count > best->owner->count) ? newest_idle(o) : NULL;
-        if (a)
+        if (best && o->count < best->owner->count)
+            continue;
+        struct admission *a = longest_idle_of(o);
+        if (a && best && o->count == best->owner->count)
+            best = longer_idle(best, a);
+        else if (a)
             best = a;
     }
     return best;
@@ -186,7 +199,7 @@ static struct admission *choose(struct conn_limit *l, uint64_t now_ns, uint64_t 
     if (l->open < l->max || now_ns < l->next_look_ns)
         return NULL;
     l->next_look_ns = now_ns + (uint64_t)l->open * NET_LOOK_NS_PER_CONN;
-    struct admission *a = newest_idle_of_largest(l);
+    struct admission *a = longest_idle_of_largest(l);
     *again_ns = now_ns + NET_PATIENCE_MS * NS_PER_MS; /* nobody tells when one becomes idle */
     return a;
 }
@@ -232,19 +245,15 @@ bool listener_may_take(struct listener *listener, uint64_t now_ns, uint64_t *aga
     return false;
 }
 
-bool listener_took(struct listener *listener, struct admission *a, uint64_t owner, uint64_t now_ns)
+void listener_took(struct listener *listener, struct admission *a, uint64_t owner, uint64_t now_ns)
 {
     struct conn_limit *l = listener->options.limit;
 
     list_init(&a->link);
     if (!l)
-        return true;
+        return;
     struct admission *victim = l->victim;
     l->victim = NULL;
-    if (victim && victim->owner && victim->owner->count < 2 * (held_by(l, owner) + 1)) {
-        l->refused++;
-        return false;
-    }
     a->limit = l;
     a->listener = listener;
     a->since_ns = now_ns;
@@ -254,7 +263,6 @@ bool listener_took(struct listener *listener, struct admission *a, uint64_t owne
     l->open++;
     if (victim)
         evict(l, victim);
-    return true;
 }
 
 /* All that wait are told, since nobody knows behind which of them there is somebody. */

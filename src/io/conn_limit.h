@@ -3,30 +3,30 @@
  * leave when there are that many and another one comes.
  *
  *     accepted ---> unproved, oldest first ---> proved, by owner: who holds how many
- *                       |  the oldest               |  the newest idle one of who holds most
+ *                       |  the oldest               |  the longest idle of who holds most
  *                       +----------> evicted <------+
  *
  * A connection is unproved until its client has shown a certificate that was verified, or has made
  * a valid request: handshakes under way and half a request prove nothing. It is busy while somebody
- * waits for something on it: a call, a watch, a stream between members. What uses a connection says
- * both (conn_prove, conn_set_busy in net.h), once each; the thread that accepts looks at it only
- * when there is no place left.
+ * waits for something on it: a call, a watch, a stream between members; else it is idle since it was
+ * used last, or since it was accepted. What uses a connection says all this (conn_prove, conn_use,
+ * conn_set_busy in net.h); the thread that accepts looks at it only when there is no place left.
  *
  * Then a newcomer is accepted, one beyond the limit, and
  *     1. the oldest unproved connection is evicted, if it had patience_ms to prove itself, not
  *        counted what it waited for us: a step of its handshake may be queued behind others';
- *     2. if all are proved, the owner that holds most and has an idle one loses the newest of its
- *        idle ones, if it holds at least twice as many as the newcomer's address would with it;
- *        otherwise the newcomer is closed;
+ *     2. if all are proved, the connection is evicted that has been idle longest, of the owner that
+ *        holds most and has an idle one; where several owners hold as many, of all theirs;
  *     3. if nobody can be evicted, newcomers wait in the kernel, as they do during the patience.
+ * No newcomer is closed. An honest client whose idle connection was evicted dials again when it has
+ * something to ask, as gRPC's do by themselves; one that finds no place is not served at all.
  * Of the places some may be reserved: unproved connections take none of these, and evict each other
  * before the limit is reached.
  *
  * An owner is who a certificate names, or an address; an IPv6 address counts by its first 64 bits,
  * of which one customer has all. Clients behind one translated address, and all on this machine,
- * are one owner: when they fill all places with proved connections, their own newcomers are
- * refused, and those from elsewhere are not. A newcomer's certificate is not known yet: an owner
- * with a certificate may lose its newest idle connection to one that turns out to be its own.
+ * are one owner: when they fill all places, it is their idle connections that are evicted, for
+ * newcomers of their own as for others.
  *
  * Promises   1. A busy connection that was proved is never evicted.
  *            2. At most max + 1 connections are open; the limit is reached again before another is
@@ -50,11 +50,11 @@ struct listener;
 struct net_address;
 
 struct conn_limit {
-    unsigned max;              /* 0: as many as there are file descriptors */
-    unsigned reserved;         /* of them, not for unproved connections; less than max */
-    unsigned patience_ms;      /* with an unproved one; NET_PATIENCE_MS unless its owner says so */
-    unsigned open;             /* accepted and not yet gone, while their listeners live */
-    uint64_t evicted, refused; /* since the beginning: by rules 1 and 2, and newcomers by rule 2 */
+    unsigned max;         /* 0: as many as there are file descriptors */
+    unsigned reserved;    /* of them, not for unproved connections; less than max */
+    unsigned patience_ms; /* with an unproved one; NET_PATIENCE_MS unless its owner says so */
+    unsigned open;        /* accepted and not yet gone, while their listeners live */
+    uint64_t evicted;     /* since the beginning */
 
     struct list waiting;  /* listeners that look for nobody until somebody leaves */
     struct list unproved; /* oldest first; some may have proved themselves since they were looked at
@@ -76,6 +76,7 @@ struct admission {
     uint64_t since_ns;                  /* it was accepted, or was seen to wait for us */
     bool was_unproved;                  /* when it was chosen to be evicted */
     atomic_uint_least64_t id;           /* of its owner */
+    atomic_uint_least64_t used_ns;      /* last; 0: never */
     _Atomic unsigned char state;        /* of the three bits below; written by one thread */
     void (*evict)(struct admission *a); /* the net's: closes it, now or from another thread */
 };
@@ -97,10 +98,8 @@ uint64_t conn_owner_of_names(const char *cn, const char *const *sans, size_t san
  * or until *again_ns if that is not 0. */
 MUST_CHECK bool listener_may_take(struct listener *l, uint64_t now_ns, uint64_t *again_ns);
 
-/* It has accepted one, which it was allowed to; evict is set. False: the newcomer is refused, and
- * has to be closed. */
-MUST_CHECK bool listener_took(struct listener *l, struct admission *a, uint64_t owner,
-                              uint64_t now_ns);
+/* It has accepted one, which it was allowed to; evict is set. */
+void listener_took(struct listener *l, struct admission *a, uint64_t owner, uint64_t now_ns);
 
 /* Asked by evict on the connection's own thread: may it be closed still? Otherwise it stays, and
  * the limit is told so. */

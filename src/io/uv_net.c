@@ -219,11 +219,7 @@ static void take(struct real_listener *l, int fd, const struct sockaddr_storage 
     struct real_admission *a = mem_new(struct real_admission);
 
     *a = (struct real_admission){.base.evict = evict, .listener = l, .fd = fd};
-    if (!listener_took(&l->base, &a->base, owner_of(from), now_ns)) {
-        close(fd);
-        mem_free(a);
-        return;
-    }
+    listener_took(&l->base, &a->base, owner_of(from), now_ns);
     l->conns++;
     if (!l->base.options.is_dealt) {
         listener_take(l, a);

@@ -58,7 +58,8 @@ struct port_conn {
 static void look_busy(struct port_conn *c)
 {
     if (c->state != PORT_CLOSING && !c->peers->is_abandoned)
-        conn_set_busy(c->conn, c->stream || c->snapshot || c->request > 0);
+        conn_set_busy(c->conn, c->stream || c->snapshot || c->request > 0,
+                      clock_now_ns(c->peers->clock));
 }
 
 static void count_as_member(struct port_conn *c)

@@ -82,7 +82,7 @@ struct call *rpc_call_new(struct rpc_conn *conn, bool is_plain, int32_t stream_i
     list_push_back(&conn->calls, &c->link);
     conn->call_count++;
     if (conn->call_count == 1)
-        conn_set_busy(conn->conn, true);
+        conn_set_busy(conn->conn, true, clock_now_ns(r->clock));
     conn->refs++;
     r->call_count++;
     return c;
@@ -310,7 +310,7 @@ void rpc_call_detach(struct call *c)
     c->out = OUT_CLOSED;
     conn->call_count--;
     if (conn->call_count == 0 && conn->state < CONN_CLOSING)
-        conn_set_busy(conn->conn, false);
+        conn_set_busy(conn->conn, false, clock_now_ns(conn->rpc->clock));
     list_remove(&c->link);
     list_remove(&c->touched_link);
     list_remove(&c->withheld_link);

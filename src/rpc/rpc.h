@@ -54,9 +54,6 @@
 #include <stdatomic.h>
 
 struct io;
-/* With a silent connection at places for probes: these are few, and a prober asks at once. */
-enum { RPC_PROBE_PATIENCE_MS = NET_PATIENCE_MS / 5 };
-
 struct rpc; /* opaque */
 
 struct rpc_names {

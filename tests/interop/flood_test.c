@@ -218,6 +218,46 @@ TEST(probes_are_answered_while_strangers_fill_their_places)
     }
 }
 
+/* A connection that was of use once, and is kept. */
+static int dial_and_probe(const struct sockaddr_in *to)
+{
+    static const char request[] = "GET /livez HTTP/1.1\r\nHost: x\r\n\r\n";
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    char reply[9];
+
+    CHECK(fd >= 0);
+    CHECK_EQ(connect(fd, (const struct sockaddr *)to, sizeof(*to)), 0);
+    CHECK_EQ(send(fd, request, sizeof(request) - 1, MSG_NOSIGNAL), (ssize_t)sizeof(request) - 1);
+    CHECK_EQ(recv(fd, reply, sizeof(reply), MSG_WAITALL), (ssize_t)sizeof(reply));
+    CHECK_EQ(memcmp(reply, "HTTP/1.1 ", sizeof(reply)), 0);
+    return fd;
+}
+
+/* As many as there are places, and then some, from where the kubelet comes from. */
+TEST(probes_are_answered_while_idle_connections_fill_their_places)
+{
+    enum { IDLE = RPC_PROBE_CONNS_MAX + 8 };
+    struct peer p, other; /* which only lends its port */
+    struct arena names = {0};
+    int all[IDLE];
+    peer_open_ours(&p, in_tmp(&names, "one"));
+    peer_open_ours(&other, in_tmp(&names, "other"));
+    peer_start(&p, arena_printf(&p.arena, "--listen-metrics-urls %s", other.client_url));
+    struct sockaddr_in to = address_of(other.client_url);
+
+    for (unsigned i = 0; i < IDLE; i++)
+        all[i] = dial_and_probe(&to);
+    for (unsigned i = 0; i < 10; i++)
+        CHECK_STR(peer_run(&p.arena, "curl -s -m 5 %s/livez", other.client_url), "ok");
+
+    for (unsigned i = 0; i < IDLE; i++)
+        close(all[i]);
+    peer_stop(&p);
+    peer_close(&p);
+    peer_close(&other);
+    arena_free(&names);
+}
+
 /* --- clients --- */
 
 static void count_message(struct ask *a, struct bytes message)
