@@ -651,9 +651,10 @@ enum {
     LOG_SNAPSHOT_RETRY_MS = 1000, /* after one could not be written: until it is, the log grows */
     LOG_SNAPSHOT_PURGE_MS = 30000, /* old files stay for that long, as etcd's do */
 
-    CUTTING_IMAGES_MAX = 16,    /* of the own state, open at once: half a megabyte each */
-    CUTTING_MEMBERS_MAX = 8,    /* of them for other members: clients leave them these */
-    CUTTING_PATIENCE_MS = 1000, /* for a moment between two commits; then no entry is begun */
+    CUTTING_IMAGES_MAX = 16,       /* of the own state, open at once: half a megabyte each */
+    CUTTING_MEMBERS_MAX = 8,       /* of them for other members: clients leave them these */
+    CUTTING_COMPACTION_MS = 60000, /* a compaction waits for images of later clients, and no more */
+    CUTTING_PATIENCE_MS = 1000,    /* for a moment between two commits; then no entry is begun */
 
     SENDING_PAUSE_MS = 1000, /* after a snapshot for a member has failed: the next costs a walk */
     SENDING_LOG_MS = 30000,  /* the log is kept for a member that has taken one; etcd's */
@@ -807,6 +808,8 @@ static_assert(PASSWORDS_WAITING_PER_ADDRESS_MAX < PASSWORDS_WAITING_MAX, "one le
 static_assert((int)IMAGE_PACE_MS > (int)IMAGE_STALLED_MS, "a pace is looked at while one reads");
 static_assert((int)IMAGE_PACE_BYTES > (int)IMAGE_CHUNK_BYTES, "and is none of single chunks");
 static_assert(CUTTING_MEMBERS_MAX < CUTTING_IMAGES_MAX, "clients get some, too");
+static_assert((int)CUTTING_COMPACTION_MS <= (int)IMAGE_PACE_MS,
+              "whoever comes and goes at a pace that is not known yet gets no longer");
 static_assert((int)CUTTING_IMAGES_MAX <= (int)BACKEND_WORKER_VIEWS_MAX / 2,
               "each has one view at a time, and others have views as well");
 static_assert((int)IMAGE_SLICE_BYTES <= (int)BACKEND_SLICE_BYTES_DEFAULT,

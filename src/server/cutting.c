@@ -8,6 +8,7 @@ void cutting_init(struct cutting *c, const struct cutting_options *options)
 {
     *c = (struct cutting){.o = *options};
     list_init(&c->requests);
+    list_init(&c->held);
 }
 
 void cutting_free(struct cutting *c)
@@ -63,7 +64,7 @@ static size_t open_images(const struct cutting *c, bool also_for_members)
 
 bool cutting_is_idle(const struct cutting *c)
 {
-    return list_empty(&c->requests) && open_images(c, true) == 0;
+    return list_empty(&c->requests) && list_empty(&c->held) && open_images(c, true) == 0;
 }
 
 void cutting_check(const struct cutting *c)
@@ -77,6 +78,8 @@ void cutting_check(const struct cutting *c)
     assert(open_images(c, false) <= CUTTING_IMAGES_MAX - CUTTING_MEMBERS_MAX);
     assert(!c->waiter.waits || !list_empty(&c->requests));
     assert(!c->holds_back || !list_empty(&c->requests));
+    LIST_FOREACH (link, (struct list *)&c->held)
+        assert(!container_of(link, struct cutting_request, link)->is_for_member);
 }
 
 /* --- images --- */
@@ -226,6 +229,79 @@ static bool all_wait_for_places(struct cutting *c)
     return true;
 }
 
+/* --- compactions that have waited for long --- */
+
+static bool is_open(const struct cutting_image *i, const struct mvcc *m)
+{
+    return i->image && i->mvcc == m && image_state(i->image) != IMAGE_FAILED;
+}
+
+static bool has_image_of(const struct cutting *c, const struct mvcc *m)
+{
+    for (size_t n = 0; n < CUTTING_IMAGES_MAX; n++)
+        if (is_open(&c->images[n], m))
+            return true;
+    return false;
+}
+
+/* Since when does this compaction wait for images? For the next one it begins anew. */
+static void look_at_compaction(struct server *s)
+{
+    struct cutting_compaction *w = &s->cutting.compaction;
+    struct mvcc *m = s->state.mvcc;
+    uint64_t over = mvcc_stats(m)->compactions;
+
+    if (!mvcc_compact_pending(m) || w->mvcc != m || w->before != over)
+        *w = (struct cutting_compaction){.mvcc = m, .before = over};
+    if (w->since_ms == 0 && mvcc_compact_pending(m) && has_image_of(&s->cutting, m))
+        w->since_ms = s->facts.now_ms;
+}
+
+/* Would it have to wait without any client that comes now? */
+static bool waits_anyway(const struct cutting *c)
+{
+    const struct cutting_compaction *w = &c->compaction;
+
+    for (size_t n = 0; n < CUTTING_IMAGES_MAX; n++) {
+        const struct cutting_image *i = &c->images[n];
+        if (is_open(i, w->mvcc) &&
+            (i->is_for_member || i->cut_ms < w->since_ms + CUTTING_COMPACTION_MS))
+            return true;
+    }
+    return false;
+}
+
+static bool holds_clients(const struct server *s)
+{
+    const struct cutting_compaction *w = &s->cutting.compaction;
+
+    return !s->cutting.is_stopping && w->since_ms != 0 &&
+           s->facts.now_ms - w->since_ms >= CUTTING_COMPACTION_MS && !waits_anyway(&s->cutting) &&
+           !backend_lacks_space(s->state.backend);
+}
+
+/* Each of them is looked at once, however many are held. */
+static void hold_clients(struct cutting *c)
+{
+    LIST_FOREACH (link, &c->requests) {
+        if (container_of(link, struct cutting_request, link)->is_for_member)
+            continue;
+        list_remove(link);
+        list_push_back(&c->held, link);
+    }
+    if (list_empty(&c->requests))
+        wait_for_nobody(c);
+}
+
+static void hold_or_let_go(struct server *s)
+{
+    look_at_compaction(s);
+    if (holds_clients(s))
+        hold_clients(&s->cutting);
+    else
+        list_append_all(&s->cutting.requests, &s->cutting.held);
+}
+
 static void work_on_images(struct server *s)
 {
     struct cutting *c = &s->cutting;
@@ -283,8 +359,11 @@ static void hand_out(struct cutting *c, struct cutting_request *r, const struct 
         r->on_cut(r, NULL, "too many images are open");
         return;
     }
-    *place = (struct cutting_image){
-        .cutting = c, .mvcc = state->mvcc, .is_for_member = r->is_for_member, .number = c->count};
+    *place = (struct cutting_image){.cutting = c,
+                                    .mvcc = state->mvcc,
+                                    .is_for_member = r->is_for_member,
+                                    .number = c->count,
+                                    .cut_ms = options->now_ms};
     buf_append(&place->host, r->host);
     mvcc_image_pin(state->mvcc);
     o.on_closed = image_closed;
@@ -384,6 +463,7 @@ void cutting_some(struct server *s)
 
     c->is_new = false;
     work_on_images(s);
+    hold_or_let_go(s);
     if (c->is_stopping)
         refuse_all(c, "the member stops");
     if (all_wait_for_places(c)) {

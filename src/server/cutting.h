@@ -12,6 +12,13 @@
  * commit under way. Only for an entry that is under way itself nobody begins another one; and if
  * commit and entries alternate for CUTTING_PATIENCE_MS, none begins either.
  *
+ * A compaction waits for every open image, so clients that come and go, each staying for a while,
+ * could hold it back for ever. When one has waited for CUTTING_COMPACTION_MS, clients' requests are
+ * held until it is over: unless it has to wait anyway, for an image of a member or one that a client
+ * had before that. So it waits until those who came in time have read theirs, then at most for those
+ * who came meanwhile, and nobody who reads well is interrupted. On a full disk, where compactions
+ * stand still, nobody is held.
+ *
  * Images fail, which their readers are told by on_more, when they
  *     are not read for IMAGE_STALLED_MS, though there is something to be read
  *     are a client's that takes less than IMAGE_PACE_BYTES in IMAGE_PACE_MS, while a compaction
@@ -56,7 +63,8 @@ struct cutting_image {
     struct mvcc *mvcc;   /* that it pins */
     bool is_for_member;
     struct buf host;
-    uint64_t number;      /* the later it was cut, the higher */
+    uint64_t number; /* the later it was cut, the higher */
+    uint64_t cut_ms;
     bool has_said;        /* that it has failed */
     uint64_t replaced_ms; /* when it was noticed that its state is an old one; 0: it is not */
 };
@@ -69,10 +77,16 @@ struct cutting_options {
 struct cutting {
     struct cutting_options o;
     struct list requests;
+    struct list held; /* of clients, until a compaction is over */
     struct mvcc_waiter waiter;
     uint64_t since_ms; /* the first of them waits; 0: nobody does */
     bool holds_back;   /* no entry may begin */
     bool is_new, is_stopping;
+    struct cutting_compaction {
+        const struct mvcc *mvcc;
+        uint64_t before;   /* so many compactions were over in there */
+        uint64_t since_ms; /* it waits for images; 0: it has not yet */
+    } compaction;
     struct cutting_image images[CUTTING_IMAGES_MAX];
     uint64_t count; /* cut so far */
 };

@@ -309,6 +309,111 @@ TEST(a_slow_reader_gives_way_to_a_compaction_and_one_of_a_megabit_does_not)
     server_rig_close(&r);
 }
 
+/* Reads well, as far as one can tell in so short a time, and goes. */
+static void read_and_go(struct server_rig *r, struct reader *leaves, struct reader *comes)
+{
+    enum { STAYS_S = 50, OVERLAP_S = 5 };
+
+    for (unsigned second = 0; second < STAYS_S - OVERLAP_S; second++) {
+        if (leaves->image)
+            read_some(leaves, 1000);
+        server_rig_for_ms(r, 1000);
+    }
+    ask(r, comes);
+    server_rig_for_ms(r, OVERLAP_S * 1000);
+    cutting_forget(&r->server->cutting, &leaves->request);
+    free_reader(leaves);
+    leaves->image = NULL;
+    server_rig_for_ms(r, 1000);
+}
+
+/* Each of them holds it up, and neither for long enough to be slow. */
+TEST(clients_that_come_and_go_hold_up_a_compaction_for_a_bounded_time)
+{
+    enum { BOUND_MS = CUTTING_COMPACTION_MS + 2 * 60000 };
+    struct server_rig r;
+    struct reader d[2], honest;
+    server_rig_open(&r, NULL);
+    server_rig_start(&r);
+    put_large(&r, 4);
+    ask(&r, &d[0]);
+    until_cut(&r, &d[0]);
+    compact(&r, 4);
+    uint64_t began_ms = r.server->facts.now_ms;
+
+    for (unsigned turn = 0; !is_compacted(&r); turn++) {
+        CHECK(r.server->facts.now_ms - began_ms <= BOUND_MS);
+        read_and_go(&r, &d[turn % 2], &d[1 - turn % 2]);
+        if (turn > 0)
+            continue;
+        ask(&r, &honest);
+        honest.request.host = BYTES("10.0.0.7");
+        until_cut(&r, &honest);
+        read_all(&r, &honest);
+        CHECK(image_is_over(honest.image));
+        free_reader(&honest);
+    }
+    CHECK(r.server->facts.now_ms - began_ms <= BOUND_MS);
+    server_rig_for_ms(&r, 1000); /* whoever was held gets one now */
+    CHECK(d[0].image || d[1].image);
+
+    for (unsigned i = 0; i < 2; i++) {
+        cutting_forget(&r.server->cutting, &d[i].request);
+        free_reader(&d[i]);
+    }
+    server_rig_close(&r);
+}
+
+/* Whoever comes late is held, but for members, and not while somebody who was there before reads:
+ * the compaction waits for him anyway. */
+TEST(a_client_is_held_only_while_it_would_hold_up_a_compaction_by_itself)
+{
+    struct server_rig r;
+    struct reader early, late, held, member, gone;
+    server_rig_open(&r, NULL);
+    server_rig_start(&r);
+    put_large(&r, 30);
+    ask(&r, &early);
+    until_cut(&r, &early);
+    compact(&r, 10);
+    read_for_ms(&r, &early, 2 * CUTTING_COMPACTION_MS, 125000);
+    CHECK_EQ(image_state(early.image), IMAGE_READY);
+
+    ask(&r, &late);
+    until_cut(&r, &late);
+    CHECK(late.image);
+    read_for_ms(&r, &late, 1000, 125000);
+    free_reader(&early);
+    ask(&r, &held);
+    ask(&r, &gone);
+    read_for_ms(&r, &late, 20000, 125000);
+    CHECK(!held.image && !held.why);
+    CHECK(!cutting_is_idle(&r.server->cutting));
+    cutting_forget(&r.server->cutting, &gone.request);
+    CHECK(!is_compacted(&r));
+
+    ask(&r, &member);
+    member.request.is_for_member = true;
+    until_cut(&r, &member);
+    CHECK(member.image);
+    server_rig_for_ms(&r, 1000); /* for which it waits anyway */
+    CHECK(held.image);
+    free_reader(&held);
+    free_reader(&member);
+    read_for_ms(&r, &late, 1000, 125000);
+    ask(&r, &held);
+    read_for_ms(&r, &late, 60000, 125000);
+    CHECK(!held.image && !held.why);
+    free_reader(&late);
+    until_cut(&r, &held);
+    CHECK(held.image);
+    CHECK(is_compacted(&r));
+
+    free_reader(&held);
+    CHECK(!gone.image);
+    server_rig_close(&r);
+}
+
 /* As api does. */
 static void close_failed(void *context)
 {
@@ -555,6 +660,33 @@ TEST(a_member_that_stops_ends_its_images)
             CHECK_STR(d.why, "the member stops");
         server_rig_close(&r);
     }
+}
+
+TEST(a_client_that_is_held_is_told_that_the_member_stops)
+{
+    struct server_rig r;
+    struct reader early, late, held;
+    server_rig_open(&r, NULL);
+    server_rig_start(&r);
+    put_large(&r, 30);
+    ask(&r, &early);
+    until_cut(&r, &early);
+    compact(&r, 10);
+    read_for_ms(&r, &early, 2 * CUTTING_COMPACTION_MS, 125000);
+    ask(&r, &late);
+    until_cut(&r, &late);
+    image_set_on_more(late.image, close_failed, &late);
+    free_reader(&early);
+    ask(&r, &held);
+    server_rig_for_ms(&r, 1000);
+    CHECK(!held.image && !held.why);
+
+    server_rig_stop(&r);
+
+    CHECK_STR(late.why, "the member stops");
+    CHECK_STR(held.why, "the member stops");
+    free_reader(&late);
+    server_rig_close(&r);
 }
 
 TEST(a_crash_takes_images_with_it)
