@@ -156,7 +156,8 @@ size_t api_body_wanted(struct api *a, struct api_slot *slot, size_t max)
     return given;
 }
 
-/* A look at one that is still stalled costs little; what is read is bounded in each turn. */
+/* A look at one that is still stalled costs little, unless it looks ahead to what it needs next;
+ * what is read is bounded in each turn. */
 bool api_body_go_on(struct api *a)
 {
     size_t bytes = 0;
@@ -167,6 +168,8 @@ bool api_body_go_on(struct api *a)
             break;
         const struct body *b = container_of(link, struct body, stalled);
         bytes += api_body_wanted(a, api_slot_of(a, b->call), b->wanted);
+        if (!mvcc_has_time(a->o.mvcc))
+            break;
     }
     return list_empty(&a->stalled);
 }

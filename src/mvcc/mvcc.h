@@ -376,6 +376,17 @@ bool mvcc_want_before_ahead(struct mvcc *m, const struct mvcc_change *change, st
  * end by their steps alone. */
 void mvcc_set_pace(struct mvcc *m, bool (*is_late)(void *context), void *context);
 
+/* The same for whoever runs many slices in a turn: is there time for another one? */
+bool mvcc_has_time(struct mvcc *m);
+
+/* What all slices have done so far: stored KeyValues that they have looked at, and keys that they
+ * have looked ahead to; and how often one of a cold store has ended since it lacked a copy. A slice
+ * that ends so early costs the turn what it has added here, and not all its steps. */
+struct mvcc_effort {
+    uint64_t looks, ahead, misses;
+};
+struct mvcc_effort mvcc_effort(const struct mvcc *m);
+
 /* --- compaction --- */
 
 /* Inside an entry. COMPACTED: at or below the last one. From now on revisions below it cannot be

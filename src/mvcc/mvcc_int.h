@@ -82,7 +82,7 @@ struct mvcc {
     struct warm *warm; /* NULL: the store was never cold */
     bool (*is_late)(void *context);
     void *pace_context;
-    unsigned looks;  /* at entries of the store */
+    struct mvcc_effort effort;
     int64_t removed; /* like finished, but only what was done since opening; -1: nothing */
 };
 
@@ -226,7 +226,13 @@ void mvcc_warm_free(struct mvcc *m);
 /* After each look at an entry of the store: is it time to end the slice? */
 static inline bool mvcc_is_late(struct mvcc *m)
 {
-    return ++m->looks % MVCC_LOOKS == 0 && m->is_late && m->is_late(m->pace_context);
+    return ++m->effort.looks % MVCC_LOOKS == 0 && !mvcc_has_time(m);
+}
+
+/* Before each key that a slice looks ahead to, to want it, too: is there time for it? */
+static inline bool mvcc_may_look_ahead(struct mvcc *m)
+{
+    return ++m->effort.ahead % MVCC_LOOKS != 0 || mvcc_has_time(m);
 }
 
 /* --- write.c --- */

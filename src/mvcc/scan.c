@@ -236,7 +236,8 @@ static bool is_bulk(size_t left)
     return left > MVCC_WARMUP_KEYS / 8;
 }
 
-/* The keys that the walk comes to next, as far as one warm-up goes. */
+/* The keys that the walk comes to next, as far as one warm-up goes; or the turn's time, for with a
+ * filter that few of them pass the walk may be long. */
 static void want_walk_ahead(const struct mvcc_scan *s, size_t left, size_t bytes)
 {
     struct keyindex_cursor c;
@@ -245,6 +246,7 @@ static void want_walk_ahead(const struct mvcc_scan *s, size_t left, size_t bytes
 
     keyindex_cursor_copy(&s->cursor, &c);
     for (size_t keys = 1; keys < left && keys < MVCC_WARMUP_KEYS && bytes < MVCC_WARMUP_BYTES &&
+                          mvcc_may_look_ahead(s->mvcc) &&
                           keyindex_cursor_next(&c, &steps, &found);) {
         if (!passes(&s->question, &found))
             continue;
@@ -258,7 +260,9 @@ static void want_walk_ahead(const struct mvcc_scan *s, size_t left, size_t bytes
 /* The same of a sorted scan. */
 static void want_refs_ahead(const struct mvcc_scan *s, size_t left, size_t bytes)
 {
-    for (size_t i = 1; i < left && i < MVCC_WARMUP_KEYS && bytes < MVCC_WARMUP_BYTES; i++) {
+    for (size_t i = 1; i < left && i < MVCC_WARMUP_KEYS && bytes < MVCC_WARMUP_BYTES &&
+                       mvcc_may_look_ahead(s->mvcc);
+         i++) {
         const struct scan_ref *ref = scan_refs_at(s->refs, (size_t)s->shown + i);
         mvcc_want_ahead(s->mvcc, (struct revision){ref->main, ref->sub}, is_bulk(left));
         bytes += ref->length;

@@ -290,7 +290,7 @@ static bool is_at_hand(struct mvcc *m, const struct table *t, size_t i, size_t e
     enum mvcc_warmth warmth = mvcc_warmth(m, (struct revision){ref->main, ref->sub}, true);
 
     end = smaller(end, i + MVCC_WARMUP_KEYS / 2);
-    while (warmth == MVCC_WANTED_NOW && ++i < end)
+    while (warmth == MVCC_WANTED_NOW && ++i < end && mvcc_may_look_ahead(m))
         mvcc_want_ahead(m, (struct revision){ref_at(t, i)->main, ref_at(t, i)->sub}, true);
     return warmth == MVCC_WARM;
 }

@@ -235,13 +235,23 @@ bool mvcc_want_before_ahead(struct mvcc *m, const struct mvcc_change *change, st
         a->count++;
         a->bytes += found.length;
     }
-    return a->count < MVCC_WARMUP_KEYS && a->bytes < MVCC_WARMUP_BYTES;
+    return a->count < MVCC_WARMUP_KEYS && a->bytes < MVCC_WARMUP_BYTES && mvcc_may_look_ahead(m);
 }
 
 void mvcc_set_pace(struct mvcc *m, bool (*is_late)(void *context), void *context)
 {
     m->is_late = is_late;
     m->pace_context = context;
+}
+
+bool mvcc_has_time(struct mvcc *m)
+{
+    return !m->is_late || !m->is_late(m->pace_context);
+}
+
+struct mvcc_effort mvcc_effort(const struct mvcc *m)
+{
+    return m->effort;
 }
 
 uint32_t mvcc_length_before(struct mvcc *m, struct bytes key, int64_t main)

@@ -231,6 +231,7 @@ enum mvcc_warmth mvcc_warmth(struct mvcc *m, struct revision at, bool is_bulk)
 
     if (is_here(m, at))
         return MVCC_WARM;
+    m->effort.misses++;
     return want(w, is_bulk ? &w->bulk : &w->single, at) ? MVCC_WANTED_NOW : MVCC_WANTED_BEFORE;
 }
 
@@ -341,6 +342,7 @@ bool mvcc_history_open(struct mvcc *m, struct revision next, bool at_once, struc
     bool is_cold = mvcc_is_cold(m) && !at_once;
     const struct batch_of_copies *b = is_cold ? find_range(w, next) : NULL;
     if (is_cold && !b) {
+        m->effort.misses++;
         want_range(w, next);
         return false;
     }

@@ -3,6 +3,8 @@
 #include "mvcc/mvcc_int.h"
 #include "mvcc/mvcc_rig_test.h"
 
+#include <stdio.h>
+
 static void open_with_history(struct mvcc_rig *r)
 {
     mvcc_rig_init(r, BACKEND_RIG_MEMORY);
@@ -214,5 +216,57 @@ TEST(workers_take_turns_between_history_and_bulk_reads_and_single_entries)
         CHECK_EQ(bulk, i + 1);
     }
     CHECK(!mvcc_take_warmup(r.m, false, &w));
+    mvcc_rig_free(&r);
+}
+
+/* --- looking ahead ------------------------------------------------------------------------ */
+
+static bool is_late(void *context)
+{
+    (void)context;
+    return true;
+}
+
+/* How many keys are wanted when a list of a cold store meets the first one. */
+static size_t wanted_by_list(struct mvcc_rig *r)
+{
+    struct mvcc_warmup w;
+    struct buf out = {0};
+    struct mvcc_scan s = {.question = {.key = BYTES("k"),
+                                       .end = BYTES("l"),
+                                       .at = revision_whole(mvcc_revision(r->m)),
+                                       .tag = 1}};
+
+    mvcc_scan_open(r->m, &s);
+    while (!mvcc_scan_measure(&s, MVCC_SLICE_STEPS))
+        ;
+    mvcc_set_cold(r->m, true);
+    CHECK(!mvcc_scan_read(&s, MIB, MVCC_SLICE_STEPS, &out));
+    CHECK(s.is_paused);
+    size_t count = take(r, &w)->count;
+    hear(&w);
+    mvcc_scan_close(&s);
+    mvcc_set_cold(r->m, false);
+    CHECK_EQ(out.len, 0);
+    return count;
+}
+
+TEST(looking_ahead_ends_when_the_turn_is_late)
+{
+    struct mvcc_rig r;
+    char key[16];
+    mvcc_rig_init(&r, BACKEND_RIG_MEMORY);
+    for (unsigned i = 0; i < 2 * MVCC_WARMUP_KEYS; i++) {
+        snprintf(key, sizeof(key), "k%05u", i);
+        mvcc_rig_put(&r, key, "value");
+    }
+    mvcc_rig_commit(&r);
+
+    struct mvcc_effort before = mvcc_effort(r.m);
+    CHECK_EQ(wanted_by_list(&r), MVCC_WARMUP_KEYS);
+    CHECK_EQ(mvcc_effort(r.m).ahead - before.ahead, MVCC_WARMUP_KEYS - 1);
+    CHECK_EQ(mvcc_effort(r.m).misses - before.misses, 1);
+    mvcc_set_pace(r.m, is_late, NULL);
+    CHECK(wanted_by_list(&r) <= MVCC_LOOKS);
     mvcc_rig_free(&r);
 }
