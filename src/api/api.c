@@ -19,6 +19,7 @@ struct api *api_open(const struct api_options *options)
     list_init(&a->streams);
     list_init(&a->needs);
     list_init(&a->busy);
+    list_init(&a->paused);
     list_init(&a->waits);
     list_init(&a->bodies);
     list_init(&a->stalled);
@@ -397,16 +398,70 @@ static void look_at_waits(struct api *a, unsigned looks)
         a->unchecked_waits = 0;
 }
 
+static bool may_step(const struct api *a, unsigned steps, const struct list *calls)
+{
+    return steps > 0 && api_can_reply(a) && !list_empty(calls);
+}
+
+static unsigned least(unsigned a, unsigned b)
+{
+    return a < b ? a : b;
+}
+
+static unsigned cost(const struct mvcc_effort *e)
+{
+    return (unsigned)(1 + e->looks + e->ahead);
+}
+
+/* The first of these calls goes on. If it lacks a copy before it has looked at anything, it waits
+ * among those that stay. What it has done is the result. */
+static struct mvcc_effort step_first(struct api *a, struct list *calls, unsigned slice,
+                                     struct list *stay)
+{
+    struct list *link = list_pop_front(calls);
+    struct call *c = container_of(link, struct call, work_link);
+    struct mvcc_effort before = mvcc_effort(a->o.mvcc);
+
+    list_push_back(&a->busy, link);
+    c->step(c, slice);
+    struct mvcc_effort e = mvcc_effort(a->o.mvcc);
+    e.looks -= before.looks;
+    e.ahead -= before.ahead;
+    e.misses -= before.misses;
+    if (e.misses > 0 && a->busy.prev == link) { /* else the call may be gone */
+        list_remove(link);
+        list_push_back(e.looks > 0 ? &a->paused : stay, link);
+    }
+    return e;
+}
+
+/*
+ * Reads of a cold store. In each turn the same ones are looked at, the oldest, until they have come
+ * further: what workers have read for one of them is there in this turn, and may not be in the next
+ * but one, when they have read for others. If all of them took turns, each could come when its copy
+ * has just been pushed out. They find little to do each time, and cost that.
+ */
+static void go_on_with_paused(struct api *a, unsigned steps)
+{
+    struct list stay;
+
+    list_init(&stay);
+    for (unsigned looks = API_PAUSED_LOOKS; looks > 0 && may_step(a, steps, &a->paused); looks--) {
+        struct mvcc_effort e = step_first(a, &a->paused, least(steps, API_FIRST_STEPS), &stay);
+        steps = mvcc_has_time(a->o.mvcc) ? steps - least(steps, cost(&e)) : 0;
+    }
+    list_append_all(&stay, &a->paused);
+    list_append_all(&a->paused, &stay);
+}
+
 static void go_on(struct api *a, unsigned steps)
 {
-    while (steps > 0 && api_can_reply(a) && !list_empty(&a->busy)) {
-        struct list *link = a->busy.next;
-        struct call *c = container_of(link, struct call, work_link);
-        unsigned slice = steps < API_READ_STEPS ? steps : API_READ_STEPS;
-        list_remove(link);
-        list_push_back(&a->busy, link);
-        steps -= slice;
-        c->step(c, slice);
+    while (may_step(a, steps, &a->busy)) {
+        unsigned slice = least(steps, API_READ_STEPS);
+        struct mvcc_effort e = step_first(a, &a->busy, slice, &a->paused);
+        steps -= e.misses > 0 ? least(slice, cost(&e)) : slice;
+        if (e.misses > 0 && !mvcc_has_time(a->o.mvcc))
+            steps = 0;
     }
 }
 
@@ -422,11 +477,12 @@ bool api_work(struct api *a, unsigned steps)
     cut_leaderless(a);
     api_body_end_pins(a);
     look_at_waits(a, looks);
+    go_on_with_paused(a, steps);
     go_on(a, steps);
     bool all_read = api_body_go_on(a);
     bool all_heard = api_inner_some(a, &inner);
     bool all_sent = api_watch_send_some(a, messages);
-    return all_sent && all_heard && all_read && list_empty(&a->busy) && a->unchecked_waits == 0 &&
+    return all_sent && all_heard && all_read && a->busy_count == 0 && a->unchecked_waits == 0 &&
            list_empty(&a->needs) && a->move_leader_to == 0;
 }
 
@@ -510,7 +566,7 @@ void api_check(const struct api *a)
     }
     assert(list_length(&a->calls) == a->call_count);
     assert(list_length(&a->streams) == a->stream_count);
-    assert(list_length(&a->busy) == a->busy_count);
+    assert(list_length(&a->busy) + list_length(&a->paused) == a->busy_count);
     assert(list_length(&a->waits) == a->wait_count);
     assert(list_length(&a->spare) == a->spare_count);
     assert(a->spare_count <= API_SPARE_CALLS_MAX);

@@ -164,7 +164,7 @@ struct call {
     struct list link;        /* a->calls */
     struct list stream_link; /* a->streams, for streaming calls */
     struct list need_link;   /* a->needs */
-    struct list work_link;   /* a->busy or a->waits */
+    struct list work_link;   /* a->busy, a->paused or a->waits */
     enum api_need_kind need;
     struct api_forward forward;   /* with API_FORWARD */
     uint64_t started_ns, read_ns; /* when it came, and when its read began */
@@ -232,6 +232,7 @@ struct api {
     struct list streams; /* of them, those that stream */
     struct list needs;
     struct list busy;    /* go on in slices */
+    struct list paused;  /* the same; but the store is cold, and the last slice lacked something */
     struct list waits;   /* for something that is looked at again and again */
     struct list bodies;  /* replies that are still being read, oldest first */
     struct list stalled; /* of them, those whose next bytes could not be read when wanted */

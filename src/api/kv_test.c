@@ -519,3 +519,88 @@ TEST(a_call_that_takes_too_long_is_gone_for_the_server_too)
     visit_free(&v);
     api_rig_close(&k);
 }
+
+/* --- a cold store ------------------------------------------------------------------------- */
+
+enum { COLD_READS = 300, COLD_VALUE_BYTES = 60 * KIB };
+
+/* Is the value another one than this? Only the store can tell. */
+static void ask_compare(struct api_rig *k, struct visit *v, unsigned nth)
+{
+    char key[16];
+
+    snprintf(key, sizeof(key), "k%05u", nth);
+    struct pb_range_request get = {
+        .key = bytes_of_str(key), .serializable = true, .count_only = true};
+    struct pb_request_op op = {.which = PB_OP_RANGE, .range = &get};
+    struct pb_compare compare = {.key = bytes_of_str(key),
+                                 .target = PB_TARGET_VALUE,
+                                 .result = PB_COMPARE_NOT_EQUAL,
+                                 .which = PB_OPERAND_VALUE,
+                                 .value = BYTES("another")};
+    struct pb_txn_request txn = {.compare = {.at = &compare, .count = 1},
+                                 .success = {.at = &op, .count = 1}};
+    api_rig_ask(k, v, TXN, &txn);
+}
+
+/* As at the end of a turn, and at the beginning of the next. */
+static void work_as_server(struct api_rig *k)
+{
+    struct mvcc_warmup jobs[WARMING_THREADS];
+    unsigned count = 0;
+
+    api_work(k->api, MVCC_SLICE_STEPS);
+    rpc_flush(k->rpc);
+    api_check(k->api);
+    for (unsigned i = 0; i < WARMING_THREADS; i++)
+        count += mvcc_take_warmup(k->apply_rig.mvcc, i == 0, &jobs[count]);
+    for (unsigned i = 0; i < count; i++) {
+        mvcc_warmup_read(&jobs[i]);
+        mvcc_warmed(&jobs[i]);
+    }
+}
+
+/* They need more copies than are kept, and there are more of them than one turn looks at. Each must
+ * find its own before others push it out. */
+TEST(many_reads_of_a_cold_store_come_to_an_end)
+{
+    struct api_rig k;
+    struct visit *reads = mem_new_array(COLD_READS, struct visit);
+    struct buf value = {0};
+    unsigned turns = 0;
+    api_rig_open(&k);
+    memset(buf_extend(&value, COLD_VALUE_BYTES), 'v', COLD_VALUE_BYTES);
+    for (unsigned i = 0; i < COLD_READS; i++) {
+        char key[16];
+        snprintf(key, sizeof(key), "k%05u", i);
+        (void)api_rig_put(&k, key, buf_str(&value));
+    }
+    mvcc_set_cold(k.apply_rig.mvcc, true);
+    for (unsigned i = 0; i < COLD_READS; i++)
+        ask_compare(&k, &reads[i], i);
+    for (unsigned i = 0; api_status(k.api).reads < COLD_READS; i++) {
+        CHECK(i < 1000);
+        fake_world_step(k.world);
+        api_rig_turn(&k);
+    }
+
+    while (api_status(k.api).reads > 0) {
+        CHECK(turns++ < COLD_READS / 5);
+        work_as_server(&k);
+    }
+
+    mvcc_set_cold(k.apply_rig.mvcc, false);
+    for (unsigned i = 0; i < COLD_READS; i++) {
+        struct arena arena = {0};
+        struct pb_txn_response response;
+        api_rig_until_over(&k, &reads[i]);
+        CHECK_EQ(reads[i].code, RPC_OK);
+        visit_decode(&reads[i], 0, &pb_txn_response_schema, &arena, &response);
+        CHECK(response.succeeded);
+        arena_free(&arena);
+        visit_free(&reads[i]);
+    }
+    buf_free(&value);
+    mem_free(reads);
+    api_rig_close(&k);
+}

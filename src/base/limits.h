@@ -562,6 +562,7 @@ enum {
 enum {
     API_FIRST_STEPS = 64,              /* of a read, at once: nearly all are done then */
     API_READ_STEPS = 500,              /* of a read that takes longer, in one slice */
+    API_PAUSED_LOOKS = 256,            /* at reads that wait for copies of a cold store, per turn */
     API_STALLED_LOOKS = 256,           /* at replies that could not be read, in one turn, */
     API_STALLED_BYTES = 512 * 1024,    /* and how much of them may be read then */
     API_CLIENT_VERSIONS_MAX = 16,      /* that are counted apart: a client says what it likes */
@@ -801,6 +802,7 @@ static_assert(WATCH_MESSAGE_BYTES_MIN <= WATCH_CREDIT_BYTES, "and is good for a 
 static_assert(WATCH_CATCH_UP_BYTES <= WATCH_CREDIT_BYTES / 4, "lagging it has several under way");
 static_assert(API_FIRST_STEPS <= API_READ_STEPS, "the first look is the shorter one");
 static_assert((int)API_READ_STEPS <= (int)MVCC_SLICE_STEPS, "a slice of a read is one of mvcc's");
+static_assert((int)API_PAUSED_LOOKS <= (int)MVCC_SLICE_STEPS, "a turn has steps for all of them");
 static_assert(LEASE_CHECKPOINTS_MAX * 32 <= REQUEST_BYTES_DEFAULT, "checkpoints fit a request");
 
 /* Images: what is read at once, and by how many. */
