@@ -6,11 +6,16 @@
 
 static void on_deadline(struct timer *t);
 
-static void take_slot(struct rpc *r, struct call *c)
+static struct spare_calls *spare_of(const struct rpc_conn *c)
 {
-    if (r->free_slot != 0) {
-        c->slot = r->free_slot - 1;
-        r->free_slot = r->slots[c->slot].next_free;
+    return &c->rpc->spare[c->serves == RPC_SERVES_PROBES];
+}
+
+static void take_slot(struct rpc *r, struct spare_calls *s, struct call *c)
+{
+    if (s->free_slot != 0) {
+        c->slot = s->free_slot - 1;
+        s->free_slot = r->slots[c->slot].next_free;
     } else {
         if (r->slot_count == r->slot_cap) {
             r->slot_cap = r->slot_cap ? 2 * r->slot_cap : 64;
@@ -22,11 +27,11 @@ static void take_slot(struct rpc *r, struct call *c)
     r->slots[c->slot].call = c;
 }
 
-static void give_back_slot(struct rpc *r, const struct call *c)
+static void give_back_slot(struct rpc *r, struct spare_calls *s, const struct call *c)
 {
     r->slots[c->slot].call = NULL;
-    r->slots[c->slot].next_free = r->free_slot;
-    r->free_slot = c->slot + 1;
+    r->slots[c->slot].next_free = s->free_slot;
+    s->free_slot = c->slot + 1;
 }
 
 /*
@@ -53,14 +58,15 @@ struct call *rpc_call_find(const struct rpc *r, uint64_t id)
 struct call *rpc_call_new(struct rpc_conn *conn, bool is_plain, int32_t stream_id)
 {
     struct rpc *r = conn->rpc;
-    struct list *spare = list_pop_front(&r->spare);
+    struct spare_calls *s = spare_of(conn);
+    struct list *spare = list_pop_front(&s->calls);
     struct call *c = spare ? container_of(spare, struct call, link) : mem_new(struct call);
 
     if (spare) {
-        r->spare_count--;
+        s->count--;
     } else {
         list_init(&c->link);
-        take_slot(r, c);
+        take_slot(r, s, c);
         list_init(&c->ready_link);
         list_init(&c->flow_link);
         list_init(&c->touched_link);
@@ -124,9 +130,9 @@ static void recycle(struct rpc *r, struct call *c)
     message_queue_init(&c->queue, &r->spares);
 }
 
-void rpc_call_destroy(struct rpc *r, struct call *c)
+void rpc_call_destroy(struct rpc *r, struct spare_calls *s, struct call *c)
 {
-    give_back_slot(r, c);
+    give_back_slot(r, s, c);
     buf_free(&c->fields);
     buf_free(&c->text);
     message_reader_free(&c->reader);
@@ -160,6 +166,7 @@ void rpc_call_free(struct call *c)
 {
     struct rpc_conn *conn = c->conn;
     struct rpc *r = conn->rpc;
+    struct spare_calls *s = spare_of(conn);
 
     assert(c->out == OUT_CLOSED);
     assert(c->life == LIFE_OVER);
@@ -173,11 +180,11 @@ void rpc_call_free(struct call *c)
     assert(c->later.len == 0);
     r->call_count--;
     recycle(r, c);
-    if (r->spare_count < RPC_SPARE_CALLS_MAX) {
-        list_push_front(&r->spare, &c->link);
-        r->spare_count++;
+    if (s->count < RPC_SPARE_CALLS_MAX) {
+        list_push_front(&s->calls, &c->link);
+        s->count++;
     } else {
-        rpc_call_destroy(r, c);
+        rpc_call_destroy(r, s, c);
     }
     rpc_conn_unref(conn);
 }

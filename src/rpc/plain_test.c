@@ -1,3 +1,4 @@
+#include "rpc/rpc_int.h"
 #include "rpc/rpc_rig_test.h"
 
 #include <stdio.h>
@@ -205,6 +206,42 @@ TEST(a_field_of_many_lines_is_read_line_by_line_and_a_reply_may_have_fields)
     CHECK_STR(buf_str(&raw.got), "HTTP/1.1 200 OK\r\nContent-Type: text/x\r\nA: 1\r\nB: 2\r\n" DATE
                                  "Content-Length: 4\r\n\r\nbody");
     raw_close(&r, &raw);
+    rpc_rig_close(&r);
+}
+
+static struct rpc_conn *last_conn(struct rpc_rig *r)
+{
+    return container_of(r->rpc->conns.prev, struct rpc_conn, link);
+}
+
+/* Probes pass other calls on the line. So the core may hear of a probe while it has yet to hear that
+ * a call is gone, and whoever keeps calls by their slots must not find both in one. */
+TEST(a_probe_has_no_slot_whose_call_the_core_still_has)
+{
+    struct rpc_rig r;
+    struct raw client = {0}, kubelet = {0};
+    rpc_rig_open(&r, NULL);
+    raw_connect(&r, &client);
+    struct rpc_conn *clients = last_conn(&r);
+    raw_connect(&r, &kubelet);
+    struct rpc_conn *kubelets = last_conn(&r);
+    kubelets->serves = RPC_SERVES_PROBES;
+    raw_send(&client, BYTES("GET /hold HTTP/1.1\r\n" HOST "\r\n"));
+    rpc_rig_for_ms(&r, 100);
+    CHECK_EQ(r.live, 1);
+    uint32_t slot = container_of(clients->calls.next, struct call, link)->slot;
+
+    rpc_conn_cut(clients, ERR_CANCELED);
+    rpc_deliver(r.rpc); /* that it is gone is on the line, and nobody has taken it */
+    struct call *probe = rpc_call_new(kubelets, true, 0);
+    CHECK(probe->slot != slot);
+
+    probe->life = LIFE_OVER;
+    rpc_call_detach(probe);
+    rpc_rig_for_ms(&r, 100);
+    CHECK_EQ(r.live, 0);
+    raw_close(&r, &client);
+    raw_close(&r, &kubelet);
     rpc_rig_close(&r);
 }
 

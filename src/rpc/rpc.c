@@ -151,7 +151,8 @@ struct rpc *rpc_open(const struct rpc_options *options)
     list_init(&r->ready);
     list_init(&r->probing);
     list_init(&r->flowing);
-    list_init(&r->spare);
+    for (size_t i = 0; i < ARRAY_LEN(r->spare); i++)
+        list_init(&r->spare[i].calls);
     list_init(&r->waiting);
     learn_methods(r);
     return r;
@@ -248,8 +249,9 @@ static void free_all(struct rpc *r)
     assert(r->beyond == 0);
     assert(r->waiting_count == 0);
 
-    for (struct list *link; (link = list_pop_front(&r->spare));)
-        rpc_call_destroy(r, container_of(link, struct call, link));
+    for (size_t i = 0; i < ARRAY_LEN(r->spare); i++)
+        for (struct list *link; (link = list_pop_front(&r->spare[i].calls));)
+            rpc_call_destroy(r, &r->spare[i], container_of(link, struct call, link));
     mem_free(r->slots);
     for (size_t i = 0; i < r->options.method_count; i++)
         mem_free(r->known[i].path);
@@ -457,7 +459,8 @@ void rpc_check(const struct rpc *r)
         assert((container_of(link, struct call, ready_link)->pending & ~PENDING_FLOW) != 0);
     LIST_FOREACH (link, &r->flowing)
         assert((container_of(link, struct call, flow_link)->pending & PENDING_FLOW) != 0);
-    assert(r->spare_count <= RPC_SPARE_CALLS_MAX);
+    for (size_t i = 0; i < ARRAY_LEN(r->spare); i++)
+        assert(r->spare[i].count <= RPC_SPARE_CALLS_MAX);
     assert(r->unpacking || r->unpacked_part.len == 0);
     rpc_budget_check(r);
 }

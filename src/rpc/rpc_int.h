@@ -60,6 +60,17 @@ struct turn_work {
     size_t fields, conn_fields_most, conn_fields_least, unpacked, read;
 };
 
+/*
+ * Calls that are over, and the slots that nobody has. A slot is used again as soon as GONE is on the
+ * line, and the core must hear that before it hears of the next call there. So requests at places
+ * for probes, whose lane passes the other, have slots of their own.
+ */
+struct spare_calls {
+    struct list calls;
+    size_t count;
+    uint32_t free_slot; /* the first that is in use by nobody, plus one */
+};
+
 /* Where connections come in. */
 struct door {
     struct rpc *rpc;
@@ -109,15 +120,13 @@ struct rpc {
     size_t extra_left;   /* and RPC_FLUSH_EXTRA_BYTES */
     size_t conn_count;
     uint64_t conns_so_far;
-    struct list ready;   /* calls with events for the line's CALLS */
-    struct list probing; /* for its PROBES */
-    struct list flowing; /* and for its FLOW */
-    struct list spare;
-    size_t spare_count;
+    struct list ready;           /* calls with events for the line's CALLS */
+    struct list probing;         /* for its PROBES */
+    struct list flowing;         /* and for its FLOW */
+    struct spare_calls spare[2]; /* of requests at places for probes, and of all others */
     struct call_slot *slots;
     size_t slot_count, slot_cap;
     unsigned id_bits;       /* of a number, in front of the slot: which rpc */
-    uint32_t free_slot;     /* the first of those that are in use by nobody, plus one */
     size_t call_count;      /* alive in either sense */
     struct event next_turn; /* makes sure that there is one, for those in `again` */
 
@@ -232,7 +241,7 @@ struct call {
     struct rpc_conn *conn;
     const struct rpc_method *method; /* NULL: none, or none that we know */
     uint64_t deadline_ns;
-    struct list link; /* conn->calls, or rpc->spare */
+    struct list link; /* conn->calls, or one of rpc->spare */
     struct list ready_link, flow_link, touched_link;
     struct list parked_link, packed_link, sharing_link, withheld_link, crowded_link, reading_link;
     struct list waiting_link; /* conn->waiting or ->asking */
@@ -367,8 +376,8 @@ struct call *rpc_call_new(struct rpc_conn *conn, bool is_plain, int32_t stream_i
 /* NULL: it is no more. */
 struct call *rpc_call_find(const struct rpc *r, uint64_t id);
 void rpc_call_free(struct call *c);
-void rpc_call_destroy(struct rpc *r, struct call *c); /* a spare one */
-void rpc_call_forget_timer(struct call *c);           /* the clock is no more */
+void rpc_call_destroy(struct rpc *r, struct spare_calls *s, struct call *c); /* a spare one */
+void rpc_call_forget_timer(struct call *c); /* the clock is no more */
 
 void rpc_call_data(struct call *c, struct bytes data);
 void rpc_call_remote_ended(struct call *c);
