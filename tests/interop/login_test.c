@@ -3,6 +3,7 @@
  * log does not fill the disk.
  */
 #include "base/mem.h"
+#include "harness/certs_test.h"
 #include "harness/jwt_keys_test.h"
 #include "harness/test.h"
 #include "interop/caller_test.h"
@@ -10,6 +11,9 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 enum {
     ADDRESSES = PASSWORDS_WAITING_MAX / PASSWORDS_WAITING_PER_ADDRESS_MAX,
@@ -152,6 +156,46 @@ TEST(ten_thousand_refused_calls_do_not_make_as_many_lines)
     CHECK(logins >= 100 && most_in_a_second(&r, bad_login) <= 100 + 2000 / LOG_SAMPLE_EACH);
     jwt_keys_free(&keys);
     rig_close(&r);
+}
+
+/* So many connections that begin no handshake, some of them at a time, until each was closed. */
+static void speak_no_tls(struct login_rig *r, unsigned count)
+{
+    static const char plain[] = "GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    char answer[64];
+    int fds[50];
+
+    for (unsigned i = 0; i < count; i += ARRAY_LEN(fds)) {
+        for (unsigned k = 0; k < ARRAY_LEN(fds); k++) {
+            fds[k] = peer_connect(&r->peer);
+            CHECK(send(fds[k], plain, sizeof(plain) - 1, MSG_NOSIGNAL) > 0);
+        }
+        for (unsigned k = 0; k < ARRAY_LEN(fds); k++) {
+            while (recv(fds[k], answer, sizeof(answer), 0) > 0)
+                ;
+            close(fds[k]);
+        }
+    }
+}
+
+TEST(three_thousand_broken_handshakes_do_not_make_as_many_lines)
+{
+    static const char broken[] = "rejected connection on client endpoint";
+    static struct login_rig r;
+    certs_make("server", &(struct cert){.sans = "IP:127.0.0.1"});
+    peer_open_ours(&r.peer, arena_printf(&r.arena, "%s/ours", test_tmp_dir()));
+    r.peer.client_url = arena_printf(&r.arena, "https%s", strchr(r.peer.client_url, ':'));
+    peer_start(&r.peer, arena_printf(&r.arena, "--cert-file=%s --key-file=%s", certs_file("server"),
+                                     certs_key("server")));
+
+    speak_no_tls(&r, 3000);
+
+    unsigned lines = peer_said(&r.peer, broken);
+    printf("%u lines of 3000 broken handshakes\n", lines);
+    CHECK(lines >= 100 && most_in_a_second(&r, broken) <= 100 + 3000 / LOG_SAMPLE_EACH);
+    peer_stop(&r.peer);
+    peer_close(&r.peer);
+    arena_free(&r.arena);
 }
 
 /* ---- Places ---- */
