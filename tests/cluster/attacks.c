@@ -133,6 +133,31 @@ static double seconds_of(struct timeval t)
     return (double)t.tv_sec + (double)t.tv_usec / 1e6;
 }
 
+/* In a list with commas. */
+static bool is_among(const char *name, const char *list)
+{
+    size_t len = strlen(name);
+
+    for (const char *at = list; at; at = strchr(at, ',')) {
+        at += *at == ',';
+        if (strncmp(at, name, len) == 0 && (at[len] == 0 || at[len] == ','))
+            return true;
+    }
+    return false;
+}
+
+/* All that are named are there. */
+static bool is_known(const char *list)
+{
+    unsigned named = 1, known = 0;
+
+    for (const char *at = list; *at; at++)
+        named += *at == ',';
+    for (unsigned i = 0; i < ARRAY_LEN(attacks); i++)
+        known += is_among(attacks[i].name, list);
+    return named == known;
+}
+
 bool attackers_open(struct attackers *a, const char *certs, const char *only)
 {
     pid_t parent = getpid();
@@ -144,12 +169,12 @@ bool attackers_open(struct attackers *a, const char *certs, const char *only)
         a->board = NULL;
         return false;
     }
-    bool is_known = !only;
-    for (unsigned i = 0; i < ARRAY_LEN(attacks); i++)
-        is_known = is_known || strcmp(only, attacks[i].name) == 0;
-    errno = EINVAL;
-    for (unsigned i = 0; i < ARRAY_LEN(attacks) && is_known; i++) {
-        if (only && strcmp(only, attacks[i].name) != 0)
+    if (only && !is_known(only)) {
+        errno = EINVAL;
+        return false;
+    }
+    for (unsigned i = 0; i < ARRAY_LEN(attacks); i++) {
+        if (only && !is_among(attacks[i].name, only))
             continue;
         a->pids[i] = fork();
         if (a->pids[i] == 0)
@@ -159,7 +184,7 @@ bool attackers_open(struct attackers *a, const char *certs, const char *only)
             return false;
         }
     }
-    return is_known;
+    return true;
 }
 
 void attackers_begin(struct attackers *a, struct attack_target target)

@@ -51,8 +51,8 @@ struct attackers {
     double cpu_s[ATTACKS_MAX]; /* that each has taken; after attackers_close */
 };
 
-/* only: the one attack to be made; NULL: all. False, with errno, if processes cannot be had, or
- * there is no such attack. */
+/* only: the attacks to be made, with commas; NULL: all. False, with errno, if processes cannot be
+ * had, or there is no such attack. */
 MUST_CHECK bool attackers_open(struct attackers *a, const char *certs, const char *only);
 void attackers_begin(struct attackers *a, struct attack_target target);
 void attackers_close(struct attackers *a);

@@ -35,7 +35,7 @@ struct siege_options {
     const char *program;
     const char *dir;   /* of the caller */
     const char *flags; /* NULL: none */
-    const char *only;  /* the one attack; NULL: all of them */
+    const char *only;  /* these attacks, with commas; NULL: all of them */
     unsigned quiet_s, siege_s;
     unsigned kill_each_ms; /* 0: 10 s */
     bool has_auth; /* enabled, with JWT; who shows a certificate is a user by its name, with all

@@ -1,8 +1,8 @@
 /*
  * cluster-siege: a member attacked by many small efforts at once (siege.h).
  *
- *     cluster-siege [--server FILE] [--minutes N | --seconds N] [--quiet-seconds N] [--only ATTACK]
- *                   [--without-auth] [--flags "..."]
+ *     cluster-siege [--server FILE] [--minutes N | --seconds N] [--quiet-seconds N]
+ *                   [--only ATTACK[,ATTACK...]] [--without-auth] [--flags "..."]
  *     cluster-siege --help                                    names the attacks
  *
  * Status 1 when something did not hold. Real etcd is besieged for the record, and not judged.
@@ -35,8 +35,8 @@ static void print_phase(const char *name, const struct siege_phase *p)
 static void print_help(void)
 {
     printf("usage: cluster-siege [--server FILE] [--minutes N | --seconds N] [--quiet-seconds N]\n"
-           "                     [--only ATTACK] [--without-auth] [--flags \"...\"]\n\n"
-           "The leader of three is attacked by all of these at once, or by one:\n\n");
+           "                     [--only ATTACK[,ATTACK...]] [--without-auth] [--flags \"...\"]\n\n"
+           "The leader of three is attacked by all of these at once, or by some:\n\n");
     for (unsigned i = 0; i < attack_count(); i++)
         printf("  %-23s %s\n", attack_name(i), attack_story(i));
 }
