@@ -273,6 +273,7 @@ enum {
     WATCH_STREAM_LONG_KEYS_BYTES_MAX = 16 * MIB, /* of the watchers of a stream, */
     WATCH_LONG_KEYS_BYTES_MAX = 64 * MIB,        /* and of all */
     WATCH_BATCH_BYTES = 64 * KIB,                /* of encoded events that are held as one blob */
+    WATCH_PART_BYTES = 16 * KIB,                 /* of an event that is longer, read at a time */
     WATCH_CATCH_UP_REVISIONS = 1000,             /* in one message to a lagging watcher, */
     WATCH_CATCH_UP_BYTES = 8 * KIB,   /* with so much of several revisions: it may not read them */
     WATCH_CHUNK_BYTES_MAX = 4 * MIB,  /* held by one chunk: events, and notes of who gets which */

@@ -82,11 +82,9 @@ static void append_prev(struct mvcc *m, const struct mvcc_change *change, size_t
         memset(buf_extend(out, missing), 0, missing);
 }
 
-void watch_event_append(struct mvcc *m, const struct mvcc_change *change, size_t prev_size,
-                        struct buf *out)
+/* All that stands in front of the KeyValue as it is stored; a tombstone's is made here. */
+static void append_front(const struct mvcc_change *change, size_t prev_size, struct buf *out)
 {
-    size_t start = out->len;
-
     buf_append_byte(out, TAG_EVENTS);
     append_varint(out, body_size(change, prev_size));
     if (change->tombstone) {
@@ -100,11 +98,53 @@ void watch_event_append(struct mvcc *m, const struct mvcc_change *change, size_t
         append_bytes(out, change->key);
         buf_append_byte(out, TAG_MOD_REVISION);
         append_varint(out, (uint64_t)change->at.main);
-    } else {
-        buf_append(out, change->kv);
     }
+}
+
+void watch_event_append(struct mvcc *m, const struct mvcc_change *change, size_t prev_size,
+                        struct buf *out)
+{
+    size_t start = out->len;
+
+    append_front(change, prev_size, out);
+    if (!change->tombstone)
+        buf_append(out, change->kv);
     if (prev_size > 0)
         append_prev(m, change, prev_size, out);
 
     assert(out->len - start == watch_event_size(change, prev_size));
+}
+
+struct part {
+    size_t skip, left;
+    struct buf *out;
+};
+
+static void part_add(struct part *p, struct bytes what)
+{
+    size_t skip = p->skip < what.len ? p->skip : what.len;
+    size_t len = what.len - skip < p->left ? what.len - skip : p->left;
+
+    buf_append(p->out, bytes_of(what.at + skip, len));
+    p->skip -= skip;
+    p->left -= len;
+}
+
+void watch_event_append_part(struct mvcc *m, const struct mvcc_change *change, size_t prev_size,
+                             size_t from, size_t len, struct buf *out)
+{
+    struct part p = {.skip = from, .left = len, .out = out};
+    struct buf text = {0};
+
+    append_front(change, prev_size, &text);
+    part_add(&p, buf_bytes(&text));
+    if (!change->tombstone)
+        part_add(&p, change->kv);
+    if (prev_size > 0 && p.left > 0) {
+        buf_clear(&text);
+        append_prev(m, change, prev_size, &text);
+        part_add(&p, buf_bytes(&text));
+    }
+    buf_free(&text);
+    assert(p.left == 0);
 }

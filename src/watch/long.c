@@ -20,6 +20,7 @@ struct watch_long {
     int64_t compacted;  /* the compact revision when it was measured */
     struct revision at; /* to be looked at next */
     uint64_t bytes, given;
+    size_t skip; /* of the event there, that were given already */
 
     size_t max; /* of the read under way */
     size_t start;
@@ -117,15 +118,22 @@ static bool visit(void *context, const struct mvcc_change *change)
     size_t size = watch_event_size(change, prev);
     size_t so_far = l->out->len - l->start;
     if (so_far > 0 && so_far + size > l->max)
-        return false;
+        return false; /* what is given in parts is so from the beginning of a read on */
     if (prev > 0)
         l->warmth = mvcc_before_warmth(l->hub->mvcc, change->key, change->at.main);
     if (l->warmth != MVCC_WARM)
         return false;
-    watch_event_append(l->hub->mvcc, change, prev, l->out);
-    l->given += size;
+    size_t most = l->max > WATCH_PART_BYTES ? l->max : WATCH_PART_BYTES;
+    size_t left = size - l->skip, now = left < most ? left : most;
+    assert(l->skip < size);
+    if (now == size)
+        watch_event_append(l->hub->mvcc, change, prev, l->out);
+    else
+        watch_event_append_part(l->hub->mvcc, change, prev, l->skip, now, l->out);
+    l->given += now;
+    l->skip = now < left ? l->skip + now : 0;
     assert(l->given <= l->bytes);
-    return true;
+    return l->skip == 0;
 }
 
 static bool visit_ahead(void *context, const struct mvcc_change *change)

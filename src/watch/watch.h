@@ -160,8 +160,9 @@ bool watch_take(struct watch *w, struct watch_message *out);
 uint64_t watch_long_bytes(const struct watch_long *l);
 
 /*
- * Appends some whole events, about max bytes, and sets *done with the last of them. A single event
- * may be larger than max. It looks at no more than MVCC_SLICE_STEPS changes, fewer of large
+ * Appends some whole events, about max bytes, or a part of a single one that is longer, and sets
+ * *done with the last of them. An event, or a part of one, may be larger than max, but has
+ * WATCH_PART_BYTES then at most. It looks at no more than MVCC_SLICE_STEPS changes, fewer of large
  * ones, so it may append nothing and yet have more: go on later. History is kept for it for
  * WATCH_FLOOR_MS; if compaction overtakes it later, ERR_CANCELED, and the stream must be reset.
  */

@@ -317,6 +317,56 @@ TEST(a_long_message_is_overtaken_by_compaction_in_the_end)
     watch_rig_free(&r);
 }
 
+/* Or each of very many clients that do not read would hold one. */
+TEST(an_event_that_is_long_is_read_in_parts)
+{
+    struct watch_rig r;
+    watch_rig_init(&r, NULL);
+    struct watch_stream *s = watch_rig_stream(&r, 1 * MIB);
+    struct pb_watch_create_request request = everything;
+    request.prev_kv = true;
+    watch_rig_create(&r, s, &request);
+    drain(&r);
+    struct buf parts = {0};
+    for (unsigned i = 0; i < 2; i++) {
+        watch_rig_begin(&r);
+        put_many(&r, "k", 3, 300000);
+        watch_rig_end(&r);
+    }
+    struct watch_message m;
+    CHECK(watch_take(r.w, &m));
+    watch_long_end(m.long_events);
+    watch_sent(s, m.bytes);
+    watch_rig_settle(&r, 500);
+    CHECK(watch_take(r.w, &m));
+    CHECK(m.long_events);
+    CHECK(m.bytes > 6 * 300000);
+
+    bool done = false;
+    while (!done) {
+        size_t before = parts.len;
+        CHECK_EQ(watch_long_read(m.long_events, 5000, &parts, &done), ERR_OK);
+        CHECK(parts.len - before <= WATCH_PART_BYTES);
+    }
+
+    struct pb_watch_response response;
+    struct arena arena = {0};
+    CHECK_EQ(parts.len, m.bytes);
+    CHECK_EQ(pb_decode(&pb_watch_response_schema, buf_bytes(&parts), &arena, &response), ERR_OK);
+    CHECK_EQ(response.events.count, 3);
+    for (unsigned i = 0; i < 3; i++) {
+        CHECK_EQ(response.events.at[i].kv->value.len, 300000);
+        CHECK_EQ(response.events.at[i].kv->version, 2);
+        CHECK_EQ(response.events.at[i].prev_kv->value.len, 300000);
+        CHECK_EQ(response.events.at[i].prev_kv->version, 1);
+    }
+    arena_free(&arena);
+    watch_long_end(m.long_events);
+    buf_free(&parts);
+    watch_stream_close(s);
+    watch_rig_free(&r);
+}
+
 /* Most of a huge revision is not for this watcher: a read may find nothing in its slice. */
 TEST(reading_a_sparse_long_message_goes_in_slices)
 {
