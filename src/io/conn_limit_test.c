@@ -92,7 +92,12 @@ static void prove(unsigned nth)
 
 static void set_busy(const struct crowd *c, unsigned nth, bool is_busy)
 {
-    conn_set_busy(guests[nth].served.conn, is_busy, clock_now_ns(c->rig->io->clock));
+    struct conn *conn = guests[nth].served.conn;
+
+    if (is_busy)
+        conn_set_busy(conn);
+    else
+        conn_set_idle(conn, clock_now_ns(c->rig->io->clock));
 }
 
 /* Later than all that was before. */

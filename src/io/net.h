@@ -279,18 +279,24 @@ static inline void conn_set_state(struct conn *c, unsigned char bit, bool is_set
     atomic_store_explicit(&a->state, state, memory_order_release);
 }
 
-/* Something begins or ends on it. */
+/* Something begins on it, for which nobody waits yet. */
 static inline void conn_use(struct conn *c, uint64_t now_ns)
 {
     if (c->admission)
         atomic_store_explicit(&c->admission->used_ns, now_ns, memory_order_relaxed);
 }
 
-/* Somebody waits for something on it, or nobody does any more. */
-static inline void conn_set_busy(struct conn *c, bool is_busy, uint64_t now_ns)
+/* Somebody waits for something on it. */
+static inline void conn_set_busy(struct conn *c)
+{
+    conn_set_state(c, ADMISSION_BUSY, true);
+}
+
+/* Nobody does, any more. */
+static inline void conn_set_idle(struct conn *c, uint64_t now_ns)
 {
     conn_use(c, now_ns);
-    conn_set_state(c, ADMISSION_BUSY, is_busy);
+    conn_set_state(c, ADMISSION_BUSY, false);
 }
 
 /* It has done what it can to prove itself, and the next step is ours; or its own again. */

@@ -119,7 +119,7 @@ const struct conn_handlers end_handlers = {on_open, end_on_data, end_on_end, end
 void end_keep(struct conn *c)
 {
     conn_prove(c, 0);
-    conn_set_busy(c, true, 1);
+    conn_set_busy(c);
 }
 
 void end_accept(struct listener *l, struct conn *c)

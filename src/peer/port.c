@@ -57,9 +57,12 @@ struct port_conn {
 /* After any change of what is asked here. A connection that closes is nobody's any more. */
 static void look_busy(struct port_conn *c)
 {
-    if (c->state != PORT_CLOSING && !c->peers->is_abandoned)
-        conn_set_busy(c->conn, c->stream || c->snapshot || c->request > 0,
-                      clock_now_ns(c->peers->clock));
+    if (c->state == PORT_CLOSING || c->peers->is_abandoned)
+        return;
+    if (c->stream || c->snapshot || c->request > 0)
+        conn_set_busy(c->conn);
+    else
+        conn_set_idle(c->conn, clock_now_ns(c->peers->clock));
 }
 
 static void count_as_member(struct port_conn *c)

@@ -88,10 +88,35 @@ struct call *rpc_call_new(struct rpc_conn *conn, bool is_plain, int32_t stream_i
     list_push_back(&conn->calls, &c->link);
     conn->call_count++;
     if (conn->call_count == 1)
-        conn_set_busy(conn->conn, true, clock_now_ns(r->clock));
+        conn_use(conn->conn, clock_now_ns(r->clock));
     conn->refs++;
     r->call_count++;
     return c;
+}
+
+void rpc_call_set_busy(struct call *c)
+{
+    struct rpc_conn *conn = c->conn;
+
+    if (c->is_busy)
+        return;
+    c->is_busy = true;
+    conn->busy_calls++;
+    conn_prove(conn->conn, 0);
+    if (conn->busy_calls == 1)
+        conn_set_busy(conn->conn);
+}
+
+static void set_idle(struct call *c)
+{
+    struct rpc_conn *conn = c->conn;
+
+    if (!c->is_busy)
+        return;
+    c->is_busy = false;
+    conn->busy_calls--;
+    if (conn->busy_calls == 0 && conn->state < CONN_CLOSING)
+        conn_set_idle(conn->conn, clock_now_ns(conn->rpc->clock));
 }
 
 static void keep_small(struct buf *b)
@@ -316,8 +341,7 @@ void rpc_call_detach(struct call *c)
     assert(c->out != OUT_CLOSED);
     c->out = OUT_CLOSED;
     conn->call_count--;
-    if (conn->call_count == 0 && conn->state < CONN_CLOSING)
-        conn_set_busy(conn->conn, false, clock_now_ns(conn->rpc->clock));
+    set_idle(c);
     list_remove(&c->link);
     list_remove(&c->touched_link);
     list_remove(&c->withheld_link);
@@ -436,6 +460,7 @@ static void refuse_packed(struct call *c, enum err e, size_t packed)
 static void message_whole(struct call *c)
 {
     c->in = IN_WHOLE;
+    rpc_call_set_busy(c);
     if (rpc_call_is_unary(c) || c->method->client_streams)
         rpc_event_add(c, PENDING_MESSAGE);
 }
@@ -467,6 +492,7 @@ void rpc_call_take_message(struct call *c)
     assert(c->gateway);
     reserve(c, c->reader.content.len);
     c->in = IN_WHOLE;
+    rpc_call_set_busy(c);
     rpc_event_add(c, PENDING_MESSAGE);
 }
 

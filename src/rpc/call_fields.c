@@ -315,7 +315,6 @@ static void open_call(struct call *c)
     }
     if (!find_encoding(c))
         return;
-    conn_prove(c->conn->conn, 0);
     if (!rpc_call_is_unary(c))
         open_stream(c);
 }

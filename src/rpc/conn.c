@@ -913,7 +913,7 @@ void rpc_conn_stop(struct rpc_conn *c)
 void rpc_conn_check(const struct rpc_conn *c)
 {
     size_t calls = 0, backlog = 0, queued = 0, texts = 0, reserved = 0, granted = 0, wanted = 0,
-           promised = 0;
+           promised = 0, busy = 0;
 
     LIST_FOREACH (link, &c->calls) {
         const struct call *call = container_of(link, struct call, link);
@@ -921,6 +921,7 @@ void rpc_conn_check(const struct rpc_conn *c)
         rpc_call_check(call);
         assert(call->out != OUT_CLOSED);
         calls++;
+        busy += call->is_busy;
         backlog += call->later.len - call->later_at;
         queued += call->queue.held;
         texts += call->web ? rpc_web_queued(call) : 0;
@@ -931,6 +932,7 @@ void rpc_conn_check(const struct rpc_conn *c)
         promised += call->promised;
     }
     assert(calls == c->call_count);
+    assert(busy == c->busy_calls);
     assert(c->refs >= calls);
     assert(backlog == c->backlog);
     assert(queued + texts == c->queued);

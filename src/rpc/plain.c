@@ -180,7 +180,7 @@ static void on_end(struct http_conn *h)
     call->reserved = call->reader.content.len;
     c->held += call->reserved;
     call->in = IN_WHOLE;
-    conn_prove(c->conn, 0);
+    rpc_call_set_busy(call);
     rpc_event_add(call, PENDING_HTTP);
 }
 

@@ -521,6 +521,126 @@ static void send_messages(struct rpc_rig *r, uint64_t call, unsigned count, size
 
 /* So much is queued that credit is withheld; and while it is, the core breaks the stream off, which
  * the client, who does not read, cannot be told. */
+/* --- half requests, and the place that a connection has --- */
+
+enum { PROVED = ADMISSION_PROVED, BUSY = ADMISSION_PROVED | ADMISSION_BUSY };
+
+static struct rpc_conn *newest_conn(struct rpc_rig *r)
+{
+    return container_of(r->rpc->conns.prev, struct rpc_conn, link);
+}
+
+/* Sends, and empties `out`. What is known of the newest connection then. */
+static unsigned state_after(struct rpc_rig *r, struct raw *raw, struct buf *out)
+{
+    raw_send(raw, buf_bytes(out));
+    rpc_rig_for_ms(r, 100);
+    buf_clear(out);
+    return newest_conn(r)->conn->admission->state;
+}
+
+static void put_call_head(struct buf *out, uint32_t stream, const char *path)
+{
+    struct buf fields = {0};
+
+    field_put(&fields, "content-type", "application/grpc");
+    frame_request(out, stream, path, false, buf_bytes(&fields));
+    buf_free(&fields);
+}
+
+TEST(half_a_call_proves_nothing_and_keeps_no_place)
+{
+    static const char *const paths[] = {"/test.Echo/Hold", "/test.Echo/Chat"};
+    struct rpc_rig r;
+    struct buf out = {0};
+    rpc_rig_open(&r, NULL);
+
+    for (size_t i = 0; i < ARRAY_LEN(paths); i++) {
+        struct raw raw = {0};
+        raw_connect(&r, &raw);
+        frame_preface(&out);
+        put_call_head(&out, 1, paths[i]);
+        CHECK_EQ(state_after(&r, &raw, &out), 0);
+        frame_put(&out, DATA, 0, 1, BYTES("\0\0\0\0\5hel"));
+        CHECK_EQ(state_after(&r, &raw, &out), 0);
+        frame_put(&out, DATA, 0, 1, BYTES("lo"));
+        CHECK_EQ(state_after(&r, &raw, &out), BUSY);
+
+        /* Another one, of which the first half is all, does not keep the place of the first. */
+        put_call_head(&out, 3, paths[i]);
+        CHECK_EQ(state_after(&r, &raw, &out), BUSY);
+        frame_put(&out, RST_STREAM, 0, 1, BYTES("\0\0\0\x08"));
+        CHECK_EQ(state_after(&r, &raw, &out), PROVED);
+        raw_close(&r, &raw);
+    }
+    buf_free(&out);
+    rpc_rig_close(&r);
+}
+
+/* Plain requests, on HTTP/2 and in HTTP/1.1, and one that the gateway reads as it comes. */
+TEST(half_a_plain_request_keeps_no_place)
+{
+    struct rpc_rig r;
+    struct raw secure = {0}, plain = {0};
+    struct buf out = {0}, fields = {0};
+    rpc_rig_open(&r, &(struct rpc_options){.has_gateway = true});
+
+    raw_connect(&r, &secure);
+    newest_conn(&r)->info.tls = true;
+    frame_preface(&out);
+    field_put(&fields, ":method", "POST");
+    field_put(&fields, ":scheme", "https");
+    field_put(&fields, ":path", "/hold");
+    frame_put_block(&out, 0, 1, buf_bytes(&fields));
+    CHECK_EQ(state_after(&r, &secure, &out), 0);
+    frame_put(&out, DATA, 1, 1, BYTES("all"));
+    CHECK_EQ(state_after(&r, &secure, &out), BUSY);
+    frame_put_block(&out, 0, 3, buf_bytes(&fields));
+    frame_put(&out, RST_STREAM, 0, 1, BYTES("\0\0\0\x08"));
+    CHECK_EQ(state_after(&r, &secure, &out), PROVED);
+    raw_close(&r, &secure);
+
+    raw_connect(&r, &plain);
+    buf_append_str(
+        &out, "POST /v3/maintenance/downgrade HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\n{");
+    CHECK_EQ(state_after(&r, &plain, &out), 0);
+    buf_append_str(&out, "}");
+    CHECK_EQ(state_after(&r, &plain, &out), 0);
+    buf_append_str(&out, " GET /version HTTP/1.1\r\nHost: x\r\n\r\n");
+    CHECK_EQ(state_after(&r, &plain, &out), PROVED);
+    buf_append_str(&out, "POST /hold HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\n\r\n");
+    CHECK_EQ(state_after(&r, &plain, &out), PROVED);
+    buf_append_str(&out, "x");
+    CHECK_EQ(state_after(&r, &plain, &out), BUSY);
+    raw_close(&r, &plain);
+    buf_free(&out);
+    buf_free(&fields);
+    rpc_rig_close(&r);
+}
+
+/* One HEADERS frame, of a unary call without a body or a deadline, in the only place there is. */
+TEST(a_call_without_a_body_leaves_its_place_to_a_newcomer)
+{
+    struct rpc_rig r;
+    struct raw raw = {0};
+    struct buf out = {0};
+    rpc_rig_open(&r, &(struct rpc_options){.conns_max = 1});
+    raw_connect(&r, &raw);
+    frame_preface(&out);
+    put_call_head(&out, 1, "/test.Echo/Say");
+    raw_send(&raw, buf_bytes(&out));
+    rpc_rig_for_ms(&r, 100);
+    uint64_t began_ns = clock_now_ns(r.io->clock);
+
+    check_others_are_served(&r);
+
+    CHECK(clock_now_ns(r.io->clock) - began_ns < 4 * NET_PATIENCE_MS * NS_PER_MS);
+    CHECK(raw.ended + raw.closed > 0);
+    raw_close(&r, &raw);
+    buf_free(&out);
+    rpc_rig_close(&r);
+}
+
 TEST(a_stream_that_is_broken_off_gets_no_credit_back)
 {
     struct rpc_rig r;

@@ -195,6 +195,7 @@ struct rpc_conn {
     struct list withheld; /* those with credit to be given back when less is queued */
     struct list crowded;  /* those in JSON that wait until text of the others has left */
     size_t call_count;    /* of them */
+    size_t busy_calls;    /* of them, those whose request is whole */
     size_t refs;          /* all calls that point here, and one for the socket */
     size_t kept;          /* bytes of header fields */
     size_t held;          /* bytes of requests, as far as their lengths were announced */
@@ -277,6 +278,7 @@ struct call {
     bool gzip; /* messages may be packed */
     bool large_window;
     bool remote_ended; /* the client has said all */
+    bool is_busy;      /* counted in conn->busy_calls */
 
     /* Out. */
     struct message_queue queue;
@@ -373,6 +375,11 @@ void rpc_conn_unpark(struct rpc_conn *c);
 /* --- call.c --- */
 
 struct call *rpc_call_new(struct rpc_conn *conn, bool is_plain, int32_t stream_id);
+
+/* Its request is whole, or the first message of its stream: that proves its connection, and keeps
+ * it busy until the call has ended (io/conn_limit.h). Again is fine. */
+void rpc_call_set_busy(struct call *c);
+
 /* NULL: it is no more. */
 struct call *rpc_call_find(const struct rpc *r, uint64_t id);
 void rpc_call_free(struct call *c);

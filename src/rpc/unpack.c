@@ -197,6 +197,7 @@ void rpc_unpack(struct call *c)
     struct rpc_conn *conn = c->conn;
 
     c->in = IN_PACKED;
+    rpc_call_set_busy(c); /* from here on it waits for us */
     list_push_back(&conn->packed, &c->packed_link);
     if (list_empty(&conn->packed_link))
         list_push_back(&conn->rpc->packed, &conn->packed_link);

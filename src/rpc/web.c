@@ -407,7 +407,7 @@ void rpc_web_ended(struct call *c)
         return;
     }
     c->in = IN_WHOLE;
-    conn_prove(c->conn->conn, 0);
+    rpc_call_set_busy(c);
     rpc_event_add(c, PENDING_HTTP);
 }
 
