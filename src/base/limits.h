@@ -583,7 +583,7 @@ enum {
 #define API_REPLY_USUAL_BYTES  (4 * KIB)
 #define API_REPLY_MIDDLE_BYTES (8 * KIB)
 #define API_REPLY_LARGE_BYTES  (1 * MIB)
-#define API_SCRAPE_BYTES       (512 * KIB) /* for the first; then by what the last one was */
+#define API_SCRAPE_BYTES       (384 * KIB) /* for the first; then by what the last one was */
 
 static_assert(2 * API_TXN_OPS_DEFAULT + 3 <= PB_DEPTH_MAX, "nested, and what responses hold");
 /* Half of them of calls to Lock and Election that wait, a kilobyte or two each; the others let go
@@ -878,7 +878,8 @@ static_assert(RPC_RESERVED_BYTES_MAX <= RPC_REPLIES_BYTES_MAX / 4,
 static_assert(API_REPLY_LARGE_BYTES <= RPC_RESERVED_BYTES_MAX, "so does a list");
 static_assert(RPC_PROBE_CONNS_MAX * RPC_PROBE_BYTES_MAX <= RPC_REPLIES_BYTES_MAX / 4,
               "probes leave clients most of what there is");
-static_assert(API_SCRAPE_BYTES <= RPC_PROBE_BYTES_MAX, "a scraper's first reply is one of few");
+static_assert((int)API_SCRAPE_BYTES <= (int)RPC_PROBE_BYTES_MAX,
+              "a scraper's first reply is one of few");
 static_assert((int)API_REPLY_USUAL_BYTES >= (int)REPLY_INLINE_BYTES_MAX,
               "what is charged for a range is what may be held of it");
 static_assert(API_REPLY_MIDDLE_BYTES >= 2 * API_REPLY_USUAL_BYTES,
