@@ -419,7 +419,7 @@ TEST(a_wait_for_somebody_who_reads_does_not_keep_those_that_do_not)
 TEST(reading_a_little_does_not_keep_memory_from_others_for_ever)
 {
     struct hogs h = {0};
-    struct raw honest[2] = {0};
+    struct raw honest[6] = {0};
     rpc_rig_open(&h.r, NULL);
     h.r.unchecked = true;
     unsigned full = fill(&h, "/test.Echo/Owe", "3900", SMALL_REPLIES);
