@@ -263,18 +263,33 @@ size_t peer_resident_bytes(const struct peer *p)
     return status_bytes(p, "VmRSS");
 }
 
-uint64_t peer_core_ns(const struct peer *p)
+/* Of its first thread: the time on a processor, and the time that it waited for one. */
+static void read_times(const struct peer *p, uint64_t *ran_ns, uint64_t *waited_ns)
 {
     char path[64];
-    uint64_t ns = 0;
 
     snprintf(path, sizeof(path), "/proc/%d/task/%d/schedstat", (int)p->pid, (int)p->pid);
     FILE *f = fopen(path, "re");
     if (!f)
         SKIP("no schedstat of threads here");
-    CHECK_EQ(fscanf(f, "%" SCNu64, &ns), 1);
+    CHECK_EQ(fscanf(f, "%" SCNu64 "%" SCNu64, ran_ns, waited_ns), 2);
     fclose(f);
-    return ns;
+}
+
+uint64_t peer_core_ns(const struct peer *p)
+{
+    uint64_t ran_ns = 0, waited_ns = 0;
+
+    read_times(p, &ran_ns, &waited_ns);
+    return ran_ns;
+}
+
+uint64_t peer_core_waited_ns(const struct peer *p)
+{
+    uint64_t ran_ns = 0, waited_ns = 0;
+
+    read_times(p, &ran_ns, &waited_ns);
+    return waited_ns;
 }
 
 const char *peer_run(struct arena *arena, const char *format, ...)

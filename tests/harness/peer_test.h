@@ -80,6 +80,8 @@ bool peer_memory_counts(void);
 /* For how long its first thread, which everything is decided on, has been at work so far: whatever
  * else this machine does takes no part in it. Skips the test where the kernel does not say. */
 uint64_t peer_core_ns(const struct peer *p);
+/* For how long that thread has waited for a processor, because others had them all. */
+uint64_t peer_core_waited_ns(const struct peer *p);
 
 /* Runs a command line, which must succeed; what it prints, without the last newline. The line names
  * programs of a gate by its variable: $PEERS/etcdctl. */
