@@ -374,6 +374,7 @@ enum {
 #define RPC_PROBE_BYTES_MAX    (512 * KIB) /* owed by a connection at a place for probes */
 #define RPC_CHUNK_BYTES_MIN    (4 * KIB)   /* of a body, wanted at a time where little is left */
 #define RPC_PATIENCE_MS        5000        /* with clients that read less than this */
+#define RPC_NOTICE_MS          1000        /* and left it there for the last of that time */
 #define RPC_PATIENCE_BYTES     (16 * KIB)  /* in that time, while others wait, */
 #define RPC_IMPATIENCE_MAX     5           /* and four times as much in the next, so many times */
 
@@ -869,6 +870,7 @@ static_assert((int)WIRE_BYTES_MAX <= (int)NET_UNSENT_BYTES,
 static_assert(RPC_CONN_BYTES_MAX <= RPC_LINE_EVENT_BYTES_MAX,
               "one connection does not fill the line");
 static_assert(RPC_CONN_BYTES_MAX <= RPC_REPLIES_BYTES_MAX / 4, "nor do a few take all there is");
+static_assert(RPC_NOTICE_MS < RPC_PATIENCE_MS, "it is the end of that time");
 static_assert(RPC_PATIENCE_BYTES << 2 * RPC_IMPATIENCE_MAX >= RPC_CONN_BYTES_MAX,
               "in the end a client takes all that it owes, or is cut");
 static_assert(RPC_RESERVED_BYTES_MAX <= RPC_CONN_BYTES_MAX / 2,

@@ -22,10 +22,14 @@
  * A reply beyond RPC_RESERVED_BYTES_MAX is charged as that much. There is one of them at a time.
  *
  * A client that reads slowly is waited for. But while a connection waits for what others owe, those
- * that have taken next to nothing for RPC_PATIENCE_MS and owe much more than it are cut, the one
- * that owes most first, until a quarter of the whole is free. While such waits go on, a client must
- * take four times as much in each such time as in the last, or all that it owes: nobody keeps
- * memory from others for long by reading a little of it now and then.
+ * whose clients have left much more than it owes unread, and taken next to nothing for
+ * RPC_PATIENCE_MS, are cut, the one that owes most first, until a quarter of the whole is free; or none of
+ * them, if all of them together would not help the one that waits. While such waits go on, a client
+ * must take four times as much in each such time as in the last, or all that was there for it:
+ * nobody keeps memory from others for long by reading a little of it now and then.
+ *
+ * What was promised to calls that the core has not answered is not held against their client, nor
+ * is a body of which the core has not given what was asked for: it could not read that.
  */
 #include "base/assert.h"
 #include "rpc/rpc_int.h"
@@ -40,34 +44,45 @@ static size_t least(size_t a, size_t b)
     return a < b ? a : b;
 }
 
-size_t rpc_budget_left(const struct rpc *r)
+static size_t left_of(size_t owed)
 {
-    return r->owed < RPC_REPLIES_BYTES_MAX ? RPC_REPLIES_BYTES_MAX - r->owed : 0;
+    return owed < RPC_REPLIES_BYTES_MAX ? RPC_REPLIES_BYTES_MAX - owed : 0;
 }
 
-static size_t may_owe(const struct rpc_conn *c)
+size_t rpc_budget_left(const struct rpc *r)
 {
-    size_t left = rpc_budget_left(c->rpc);
+    return left_of(r->owed);
+}
+
+static size_t may_owe(const struct rpc_conn *c, size_t owed)
+{
+    size_t left = left_of(owed);
 
     return least(RPC_CONN_BYTES_MAX, owed_by(c) <= RPC_ALWAYS_BYTES_MAX ? left : left / 2);
 }
 
 bool rpc_budget_allows(const struct rpc_conn *c, size_t has)
 {
-    return has == 0 || has < may_owe(c);
+    return has == 0 || has < may_owe(c, c->rpc->owed);
 }
 
 static_assert(RPC_CONN_BYTES_MAX <= RPC_REPLIES_BYTES_MAX / 4, "while half is left that is all");
 
-static bool fits(const struct rpc_conn *c, size_t bytes)
+/* If all together owed so much. */
+static bool would_fit(const struct rpc_conn *c, size_t bytes, size_t owed)
 {
     if (c->serves == RPC_SERVES_PROBES)
         return owed_by(c) == 0 || owed_by(c) + bytes <= RPC_PROBE_BYTES_MAX;
-    if (c->rpc->owed <= RPC_REPLIES_BYTES_MAX / 2)
+    if (owed <= RPC_REPLIES_BYTES_MAX / 2)
         return owed_by(c) + bytes <= RPC_CONN_BYTES_MAX;
     if (bytes <= RPC_ALWAYS_BYTES_MAX && owed_by(c) == 0)
         return true;
-    return owed_by(c) + bytes <= may_owe(c);
+    return owed_by(c) + bytes <= may_owe(c, owed);
+}
+
+static bool fits(const struct rpc_conn *c, size_t bytes)
+{
+    return would_fit(c, bytes, c->rpc->owed);
 }
 
 static void promise(struct call *c, size_t bytes)
@@ -95,11 +110,36 @@ void rpc_budget_count_queued(struct rpc_conn *c, size_t before, size_t after)
     has_become_less(c->rpc);
 }
 
+void rpc_budget_count_dropped(struct rpc_conn *c, size_t bytes)
+{
+    size_t taken = c->taken;
+
+    rpc_budget_count_queued(c, bytes, 0);
+    c->taken = taken;
+}
+
+void rpc_budget_offer(struct call *c)
+{
+    if (c->is_offered)
+        return;
+    c->is_offered = true;
+    c->conn->offered += c->promised;
+}
+
+void rpc_budget_withdraw(struct call *c)
+{
+    if (!c->is_offered)
+        return;
+    c->is_offered = false;
+    c->conn->offered -= c->promised;
+}
+
 void rpc_budget_return(struct call *c)
 {
     struct rpc_conn *conn = c->conn;
     struct rpc *r = conn->rpc;
 
+    rpc_budget_withdraw(c);
     if (c->promised == 0)
         return;
     assert(conn->promised >= c->promised);
@@ -115,11 +155,29 @@ void rpc_budget_return(struct call *c)
 
 /* --- waiting --- */
 
+/* What its client could have taken, and has not. */
+static size_t unread_by(const struct rpc_conn *c)
+{
+    return c->queued + (c->due == 0 ? c->offered : 0);
+}
+
 static void start_patience(struct rpc *r)
 {
     LIST_FOREACH (link, &r->conns)
         container_of(link, struct rpc_conn, link)->taken = 0;
-    timer_start(r->clock, &r->patience, RPC_PATIENCE_MS * NS_PER_MS);
+    r->is_last_notice = false;
+    timer_start(r->clock, &r->patience, (RPC_PATIENCE_MS - RPC_NOTICE_MS) * NS_PER_MS);
+}
+
+/* What comes from now on is not held against anybody. */
+static void give_last_notice(struct rpc *r)
+{
+    LIST_FOREACH (link, &r->conns) {
+        struct rpc_conn *c = container_of(link, struct rpc_conn, link);
+        c->noticed = c->taken + unread_by(c);
+    }
+    r->is_last_notice = true;
+    timer_start(r->clock, &r->patience, RPC_NOTICE_MS * NS_PER_MS);
 }
 
 static void wait_in(struct list *calls, struct call *c)
@@ -267,17 +325,23 @@ static bool may_ever_fit(const struct rpc_conn *c, size_t bytes)
     return c->serves != RPC_SERVES_PROBES && owed_by(c) + bytes <= RPC_CONN_BYTES_MAX;
 }
 
-static bool first_lacks_memory(const struct rpc_conn *c, const struct list *calls)
+/* It may come to fit, and does not while all together owe so much. */
+static bool first_lacks_memory(const struct rpc_conn *c, const struct list *calls, size_t owed)
 {
     if (list_empty(calls))
         return false;
     size_t needed = bytes_needed(container_of(calls->next, struct call, waiting_link));
-    return may_ever_fit(c, needed) && !fits(c, needed);
+    return may_ever_fit(c, needed) && !would_fit(c, needed, owed);
+}
+
+static bool lacks_memory(const struct rpc_conn *c, size_t owed)
+{
+    return first_lacks_memory(c, &c->asking, owed) || first_lacks_memory(c, &c->waiting, owed);
 }
 
 static bool waits_for_memory(const struct rpc_conn *c)
 {
-    return first_lacks_memory(c, &c->asking) || first_lacks_memory(c, &c->waiting);
+    return lacks_memory(c, c->rpc->owed);
 }
 
 static bool waits_for_beyond(const struct rpc_conn *c)
@@ -301,22 +365,46 @@ static struct rpc_conn *poorest(const struct rpc *r, bool (*waits)(const struct 
     return found;
 }
 
-static bool reads(const struct rpc_conn *c)
+/* What is there for its client, and has been since the last notice. */
+static size_t left_unread(const struct rpc_conn *c)
 {
-    size_t pace = (size_t)RPC_PATIENCE_BYTES << 2 * c->rpc->impatience;
-
-    return c->taken >= least(pace, owed_by(c));
+    return c->taken < c->noticed ? least(c->noticed - c->taken, unread_by(c)) : 0;
 }
 
-/* NULL: nobody owes much more than this one, or they all read. */
+static bool reads(const struct rpc_conn *c)
+{
+    return c->taken >= (size_t)RPC_PATIENCE_BYTES << 2 * c->rpc->impatience;
+}
+
+/* A little is always let in, so nobody waits for it. */
+static bool may_be_cut_for(const struct rpc_conn *waiting, const struct rpc_conn *c)
+{
+    return c->state < CONN_LINGERING && !reads(c) && left_unread(c) > RPC_ALWAYS_BYTES_MAX &&
+           left_unread(c) / 2 > owed_by(waiting);
+}
+
+/* Would it still wait if all those were cut? */
+static bool is_beyond_help(const struct rpc_conn *waiting)
+{
+    const struct rpc *r = waiting->rpc;
+    size_t gain = 0;
+
+    LIST_FOREACH (link, &r->conns) {
+        const struct rpc_conn *c = container_of(link, struct rpc_conn, link);
+        gain += may_be_cut_for(waiting, c) ? owed_by(c) : 0;
+    }
+    return lacks_memory(waiting, r->owed - gain);
+}
+
+/* NULL: nobody leaves much more unread than this one owes. */
 static struct rpc_conn *worst_for(const struct rpc_conn *waiting, bool of_beyond)
 {
     struct rpc_conn *found = NULL;
 
     LIST_FOREACH (link, &waiting->rpc->conns) {
         struct rpc_conn *c = container_of(link, struct rpc_conn, link);
-        if (c->state < CONN_LINGERING && !reads(c) && owed_by(c) / 2 > owed_by(waiting) &&
-            (!of_beyond || c->beyond > 0) && (!found || owed_by(c) > owed_by(found)))
+        if (may_be_cut_for(waiting, c) && (!of_beyond || c->beyond > 0) &&
+            (!found || owed_by(c) > owed_by(found)))
             found = c;
     }
     return found;
@@ -341,6 +429,8 @@ static void cut_for_memory(const struct rpc_conn *waiting)
     size_t left = rpc_budget_left(waiting->rpc);
     struct rpc_conn *worst;
 
+    if (is_beyond_help(waiting))
+        return;
     while (left < RPC_REPLIES_BYTES_MAX / 4 && (worst = worst_for(waiting, false))) {
         left += owed_by(worst);
         cut(worst);
@@ -360,6 +450,11 @@ static void cut_for_beyond(const struct rpc_conn *waiting)
 void rpc_budget_on_patience(struct timer *t)
 {
     struct rpc *r = container_of(t, struct rpc, patience);
+
+    if (!r->is_last_notice) {
+        give_last_notice(r);
+        return;
+    }
     const struct rpc_conn *for_memory = poorest(r, waits_for_memory);
 
     if (for_memory)

@@ -221,10 +221,13 @@ static void clear_queue(struct call *c)
     struct rpc_conn *conn = c->conn;
 
     if (c->queue.held > 0)
-        rpc_budget_count_queued(conn, c->queue.held, 0);
+        rpc_budget_count_dropped(conn, c->queue.held);
+    rpc_budget_withdraw(c);
     message_queue_clear(&c->queue);
     conn->wanted -= c->wanted;
     c->wanted = 0;
+    conn->due -= c->due;
+    c->due = 0;
 }
 
 void rpc_call_end_input(struct call *c)

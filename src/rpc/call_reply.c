@@ -52,6 +52,7 @@ static void announce(struct call *c, uint64_t total_bytes)
     if (!can_send(c))
         return;
     message_queue_add_body(&c->queue, total_bytes);
+    rpc_budget_offer(c);
     queued(c, before);
 }
 
@@ -92,6 +93,8 @@ static void give_chunk(struct call *c, struct buf *chunk)
     if (c->wanted == 0)
         return; /* the client has gone since it was asked for */
     assert(len <= c->wanted);
+    conn->due -= c->due;
+    c->due = 0;
     conn->wanted -= c->wanted - len;
     c->wanted = len;
     if (len == 0) {
@@ -316,6 +319,8 @@ void rpc_call_want(struct call *c, size_t count)
     assert(count > 0);
     c->wanted = count;
     c->conn->wanted += count;
+    c->due = count;
+    c->conn->due += count;
     rpc_event_add(c, PENDING_WANTED);
 }
 

@@ -100,6 +100,8 @@ void rpc_conn_unref(struct rpc_conn *c)
     assert(c->queued == 0);
     assert(c->texts == 0);
     assert(c->promised == 0);
+    assert(c->offered == 0);
+    assert(c->due == 0);
     assert(list_empty(&c->waiting_link));
     free_info(c);
     mem_free(c);
@@ -913,7 +915,7 @@ void rpc_conn_stop(struct rpc_conn *c)
 void rpc_conn_check(const struct rpc_conn *c)
 {
     size_t calls = 0, backlog = 0, queued = 0, texts = 0, reserved = 0, granted = 0, wanted = 0,
-           promised = 0, busy = 0;
+           promised = 0, offered = 0, due = 0, busy = 0;
 
     LIST_FOREACH (link, &c->calls) {
         const struct call *call = container_of(link, struct call, link);
@@ -930,6 +932,8 @@ void rpc_conn_check(const struct rpc_conn *c)
         granted += call->granted;
         wanted += call->wanted;
         promised += call->promised;
+        offered += call->is_offered ? call->promised : 0;
+        due += call->due;
     }
     assert(calls == c->call_count);
     assert(busy == c->busy_calls);
@@ -940,6 +944,9 @@ void rpc_conn_check(const struct rpc_conn *c)
     assert(granted == c->granted);
     assert(wanted == c->wanted);
     assert(promised <= c->promised);
+    assert(offered == c->offered);
+    assert(due == c->due);
+    assert(due <= wanted);
     assert(reserved <= c->held); /* calls that are gone may hold some, too */
     assert(c->unpacked <= c->held);
     assert(list_empty(&c->packed) == list_empty(&c->packed_link));

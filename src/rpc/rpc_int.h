@@ -137,6 +137,7 @@ struct rpc {
     size_t waiting_count;  /* of them */
     size_t unlooked;       /* those to be looked at, since something was given back */
     struct timer patience; /* runs while any wait, and on to its end: whoever comes back waits on */
+    bool is_last_notice;   /* it ends with the next RPC_NOTICE_MS */
     unsigned impatience;   /* ends of patience at which some waited, one after the other */
     uint64_t received_bytes, sent_bytes;
     uint64_t looked_bytes;   /* of header fields that were looked at */
@@ -208,7 +209,10 @@ struct rpc_conn {
     size_t consumed;      /* of the connection's window, to be told to nghttp2 */
     size_t promised;      /* to its calls, for their replies */
     size_t beyond;        /* of rpc->beyond */
+    size_t offered;       /* of them, those of calls whose reply is a body that was announced */
+    size_t due;           /* of wanted: the core has not given them */
     size_t taken;         /* bytes of replies that have left since patience began */
+    size_t noticed;       /* and with them what its client could have taken at the last notice */
     struct list waiting;  /* calls that the core has not heard of, for want of budget */
     struct list asking;   /* and those that it has, with a large reply */
     struct list waiting_link;
@@ -287,7 +291,8 @@ struct call {
     size_t bodies;   /* announced by the core and not complete, sent or dropped */
     size_t promised; /* for its reply: of conn->promised */
     size_t asked;    /* and what it waits for; 0: nothing */
-    bool is_beyond;
+    size_t due;      /* of wanted: the core has not given them */
+    bool is_beyond, is_offered;
     struct buf text; /* of the status, percent-encoded */
     struct timer timer;
     enum call_weight weight;
@@ -475,7 +480,14 @@ bool rpc_budget_allows(const struct rpc_conn *c, size_t has);
 bool rpc_budget_lets_in(struct call *c);
 /* The core asks for so much; it hears of it by PENDING_RESERVED. */
 void rpc_budget_reserve(struct call *c, uint64_t bytes);
-/* Its reply is made and queued, or nobody wants it. Again is fine, both. */
+/* The same of bytes that are dropped: nobody has read them. */
+void rpc_budget_count_dropped(struct rpc_conn *c, size_t bytes);
+/* Its reply is a body, and announced: from now on it waits for its client. Again is fine, and so it
+ * is below. */
+void rpc_budget_offer(struct call *c);
+/* It is not there any more for its client to read. */
+void rpc_budget_withdraw(struct call *c);
+/* Its reply is made and queued, or nobody wants it. */
 void rpc_budget_return(struct call *c);
 void rpc_budget_leave(struct call *c);
 

@@ -17,6 +17,7 @@ static const struct rpc_method methods[] = {
     {"test.Echo", "Hold", .id = METHOD_HOLD},
     {"test.Echo", "Owe", .id = METHOD_OWE, .reply_bytes = RIG_OWED_BYTES},
     {"test.Echo", "Large", .id = METHOD_LARGE, .reply_bytes = RIG_OWED_BYTES},
+    {"test.Echo", "LargeBody", .id = METHOD_LARGE_BODY, .reply_bytes = RIG_OWED_BYTES},
     {"test.Echo", "Chat", .client_streams = true, .server_streams = true, .id = METHOD_CHAT},
     {"test.Echo", "Deaf", .client_streams = true, .server_streams = true, .id = METHOD_STUCK},
     {"test.Echo", "Pull", .server_streams = true, .id = METHOD_PULL},
@@ -226,11 +227,17 @@ static void on_reserved(struct rpc_rig *r, uint64_t call)
     r->reserved++;
     if (c->left == 0)
         return;
-    if (c->is_http)
-        answer_http_with(r, call, (size_t)c->left);
-    else
-        answer_with(r, call, (size_t)c->left);
+    uint64_t size = c->left;
+    bool is_http = c->is_http;
     chore_end(r, c);
+    if (is_http) {
+        answer_http_with(r, call, (size_t)size);
+    } else if (method_of(r, call) == METHOD_LARGE_BODY) {
+        announce(r, call, size);
+        finish(r, call, RPC_OK, BYTES(""));
+    } else {
+        answer_with(r, call, (size_t)size);
+    }
 }
 
 static void on_message(struct rpc_rig *r, const struct rpc_event *e)
@@ -263,6 +270,10 @@ static void on_message(struct rpc_rig *r, const struct rpc_event *e)
         break;
     case METHOD_LARGE:
         chore_new(r, e->call)->left = number_at(message, 1);
+        rpc_line_reserve(r->line, e->call, number_at(message, 0));
+        break;
+    case METHOD_LARGE_BODY:
+        chore_new(r, e->call)->left = number_at(message, 0);
         rpc_line_reserve(r->line, e->call, number_at(message, 0));
         break;
     case METHOD_HOLD:

@@ -12,6 +12,7 @@
  *                        charged RIG_OWED_BYTES
  *     test.Echo/Large    unary: "400000 3000" asks for so many bytes, and then sends a reply of so
  *                        many; "400000 0" none
+ *     test.Echo/LargeBody   the same, "400000": as many as it asks for, read in chunks
  *     etcdserverpb.KV/DeleteRange   unary: a reply with one value of value_bytes, in chunks
  *     test.Echo/Chat     streams both ways: every message comes back, released at once
  *     test.Echo/Deaf     streams both ways: messages are taken and not released
@@ -36,6 +37,7 @@ enum {
     METHOD_VALUE,
     METHOD_OWE,
     METHOD_LARGE,
+    METHOD_LARGE_BODY,
     METHOD_CHAT,
     METHOD_STUCK,
     METHOD_PULL
