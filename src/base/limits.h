@@ -375,8 +375,10 @@ enum {
 #define RPC_CHUNK_BYTES_MIN    (4 * KIB)   /* of a body, wanted at a time where little is left */
 #define RPC_PATIENCE_MS        5000        /* with clients that read less than this */
 #define RPC_NOTICE_MS          1000        /* and left it there for the last of that time */
-#define RPC_PATIENCE_BYTES     (16 * KIB)  /* in that time, while others wait, */
-#define RPC_IMPATIENCE_MAX     5           /* and four times as much in the next, so many times */
+#define RPC_CUTS_MAX           32          /* of such clients at once; then others have a turn */
+#define RPC_CUTS_PAUSE_MS      10
+#define RPC_PATIENCE_BYTES     (16 * KIB) /* in that time, while others wait, */
+#define RPC_IMPATIENCE_MAX     5          /* and four times as much in the next, so many times */
 
 /* Values of either lane that wait to be taken, and the bytes in them; and of replies. */
 #define RPC_LINE_EVENTS_MAX      4096

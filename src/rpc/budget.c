@@ -383,31 +383,38 @@ static bool may_be_cut_for(const struct rpc_conn *waiting, const struct rpc_conn
            left_unread(c) / 2 > owed_by(waiting);
 }
 
-/* Would it still wait if all those were cut? */
-static bool is_beyond_help(const struct rpc_conn *waiting)
-{
-    const struct rpc *r = waiting->rpc;
-    size_t gain = 0;
+/* Those that are to be cut, the one that owes most first. */
+struct victims {
+    struct rpc_conn *at[RPC_CUTS_MAX];
+    size_t count;
+    size_t owed; /* by all connections that are left, whatever the core has yet to hear of others */
+    size_t gain; /* owed by all that may be cut, of whom these are the first */
+};
 
-    LIST_FOREACH (link, &r->conns) {
-        const struct rpc_conn *c = container_of(link, struct rpc_conn, link);
-        gain += may_be_cut_for(waiting, c) ? owed_by(c) : 0;
-    }
-    return lacks_memory(waiting, r->owed - gain);
+static void add_victim(struct victims *v, struct rpc_conn *c)
+{
+    size_t i;
+
+    v->gain += owed_by(c);
+    if (v->count < ARRAY_LEN(v->at))
+        v->count++;
+    else if (owed_by(c) <= owed_by(v->at[v->count - 1]))
+        return;
+    for (i = v->count - 1; i > 0 && owed_by(v->at[i - 1]) < owed_by(c); i--)
+        v->at[i] = v->at[i - 1];
+    v->at[i] = c;
 }
 
-/* NULL: nobody leaves much more unread than this one owes. */
-static struct rpc_conn *worst_for(const struct rpc_conn *waiting, bool of_beyond)
+/* One look at each connection, however many are cut. */
+static void find_victims(const struct rpc_conn *waiting, bool of_beyond, struct victims *out)
 {
-    struct rpc_conn *found = NULL;
-
+    *out = (struct victims){0};
     LIST_FOREACH (link, &waiting->rpc->conns) {
         struct rpc_conn *c = container_of(link, struct rpc_conn, link);
-        if (may_be_cut_for(waiting, c) && (!of_beyond || c->beyond > 0) &&
-            (!found || owed_by(c) > owed_by(found)))
-            found = c;
+        out->owed += owed_by(c);
+        if (may_be_cut_for(waiting, c) && (!of_beyond || c->beyond > 0))
+            add_victim(out, c);
     }
-    return found;
 }
 
 static void cut(struct rpc_conn *c)
@@ -421,28 +428,41 @@ static void cut(struct rpc_conn *c)
 
 /*
  * So many of them that a good part of the whole is free: that is not for this one alone, and with
- * just what it needs it would wait as long for the next reply. What the core has is freed when it
- * has heard that its calls are gone; whoever waits is looked at then.
+ * just what it needs it would wait as long for the next reply. All together may owe more than there
+ * is, so what they owe is what counts. What the core has is freed when it has heard that its calls
+ * are gone; whoever waits is looked at then. True: there are more to be cut.
  */
-static void cut_for_memory(const struct rpc_conn *waiting)
+static bool cut_for_memory(const struct rpc_conn *waiting)
 {
-    size_t left = rpc_budget_left(waiting->rpc);
-    struct rpc_conn *worst;
+    struct victims v;
 
-    if (is_beyond_help(waiting))
-        return;
-    while (left < RPC_REPLIES_BYTES_MAX / 4 && (worst = worst_for(waiting, false))) {
-        left += owed_by(worst);
-        cut(worst);
+    find_victims(waiting, false, &v);
+    if (lacks_memory(waiting, v.owed - v.gain))
+        return false;
+    for (size_t i = 0; i < v.count && v.owed > RPC_REPLIES_BYTES_MAX / 4 * 3; i++) {
+        v.owed -= owed_by(v.at[i]);
+        v.gain -= owed_by(v.at[i]);
+        cut(v.at[i]);
     }
+    return v.gain > 0 && v.owed > RPC_REPLIES_BYTES_MAX / 4 * 3;
 }
 
 static void cut_for_beyond(const struct rpc_conn *waiting)
 {
-    struct rpc_conn *worst = worst_for(waiting, true);
+    struct victims v;
 
-    if (worst)
-        cut(worst);
+    find_victims(waiting, true, &v);
+    if (v.count > 0)
+        cut(v.at[0]);
+}
+
+static void end_round(struct rpc *r, bool somebody_waits)
+{
+    r->impatience = !somebody_waits                      ? 0
+                    : r->impatience < RPC_IMPATIENCE_MAX ? r->impatience + 1
+                                                         : RPC_IMPATIENCE_MAX;
+    if (r->waiting_count > 0)
+        start_patience(r);
 }
 
 /* Each wait is looked at by itself: a connection that waits for one thing says nothing about those
@@ -456,17 +476,14 @@ void rpc_budget_on_patience(struct timer *t)
         return;
     }
     const struct rpc_conn *for_memory = poorest(r, waits_for_memory);
-
-    if (for_memory)
-        cut_for_memory(for_memory);
+    if (for_memory && cut_for_memory(for_memory)) {
+        timer_start(r->clock, &r->patience, RPC_CUTS_PAUSE_MS * NS_PER_MS);
+        return;
+    }
     const struct rpc_conn *for_beyond = poorest(r, waits_for_beyond);
     if (for_beyond)
         cut_for_beyond(for_beyond);
-    r->impatience = !for_memory && !for_beyond           ? 0
-                    : r->impatience < RPC_IMPATIENCE_MAX ? r->impatience + 1
-                                                         : RPC_IMPATIENCE_MAX;
-    if (r->waiting_count > 0)
-        start_patience(r);
+    end_round(r, for_memory || for_beyond);
 }
 
 void rpc_budget_check(const struct rpc *r)

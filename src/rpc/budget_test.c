@@ -504,6 +504,54 @@ TEST(a_client_that_does_not_read_a_body_is_cut)
     close_full(&h, full);
 }
 
+enum { MANY = 160 };
+
+static unsigned count_cut(const struct raw *raws)
+{
+    unsigned count = 0;
+
+    for (unsigned i = 0; i < MANY; i++)
+        count += raws[i].ended + raws[i].closed > 0;
+    return count;
+}
+
+/* A reply may be more than its call was charged, so they may owe twice what there is. */
+TEST(enough_are_cut_where_they_owe_more_than_there_is_and_a_few_at_a_time)
+{
+    static struct raw raws[MANY];
+    struct rpc_rig r;
+    struct answer large;
+    rpc_rig_open(&r, NULL);
+    rpc_rig_connect(&r);
+    r.unchecked = true;
+    memset(raws, 0, sizeof(raws));
+    for (unsigned i = 0; i < MANY; i++) {
+        raw_connect(&r, &raws[i]);
+        ask_many(&raws[i], "/test.Echo/Owe", "800000", 0, 1);
+    }
+    rpc_rig_for_ms(&r, 100);
+    CHECK(rpc_status(r.rpc).owed_bytes > 7 * RPC_REPLIES_BYTES_MAX / 4);
+
+    uint64_t before = clock_now_ns(r.io->clock);
+    rpc_rig_start(&r, &large, "Large", NULL);
+    client_send(large.call, BYTES(UNREAD));
+    client_end(large.call);
+    for (unsigned gone = 0; large.ended == 0;) {
+        CHECK(rpc_rig_step(&r));
+        unsigned now_gone = count_cut(raws);
+        CHECK(now_gone - gone <= RPC_CUTS_MAX);
+        gone = now_gone;
+    }
+
+    CHECK_EQ(large.got.len, 4000000);
+    CHECK(clock_now_ns(r.io->clock) - before <= (RPC_PATIENCE_MS + 1000) * NS_PER_MS);
+    CHECK(count_cut(raws) > RPC_CUTS_MAX && count_cut(raws) < MANY);
+    for (unsigned i = 0; i < MANY; i++)
+        leave(&r, &raws[i]);
+    answer_free(&large);
+    rpc_rig_close(&r);
+}
+
 /* Each time that it gives up nobody waits any more; but it has waited. */
 TEST(those_that_do_not_read_are_cut_for_a_client_that_gives_up_and_comes_again)
 {

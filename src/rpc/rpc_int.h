@@ -137,7 +137,7 @@ struct rpc {
     size_t waiting_count;  /* of them */
     size_t unlooked;       /* those to be looked at, since something was given back */
     struct timer patience; /* runs while any wait, and on to its end: whoever comes back waits on */
-    bool is_last_notice;   /* it ends with the next RPC_NOTICE_MS */
+    bool is_last_notice;   /* it ends when the timer does, or after some more cuts */
     unsigned impatience;   /* ends of patience at which some waited, one after the other */
     uint64_t received_bytes, sent_bytes;
     uint64_t looked_bytes;   /* of header fields that were looked at */
