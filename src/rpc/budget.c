@@ -13,7 +13,7 @@
  *                            nothing may take all of that
  *
  * By the second bound n connections that take all they can get have half of what is left each, and
- * that is twice as much for the next one. A call for little, of a connection that owes nothing, is
+ * that is twice as much for the next one. A connection that owes little, with what it asks for, is
  * let in always: so everybody is served who reads.
  *
  * A connection at a place for probes owes no more than RPC_PROBE_BYTES_MAX, or a single reply; there
@@ -75,7 +75,7 @@ static bool would_fit(const struct rpc_conn *c, size_t bytes, size_t owed)
         return owed_by(c) == 0 || owed_by(c) + bytes <= RPC_PROBE_BYTES_MAX;
     if (owed <= RPC_REPLIES_BYTES_MAX / 2)
         return owed_by(c) + bytes <= RPC_CONN_BYTES_MAX;
-    if (bytes <= RPC_ALWAYS_BYTES_MAX && owed_by(c) == 0)
+    if (owed_by(c) + bytes <= RPC_ALWAYS_BYTES_MAX)
         return true;
     return owed_by(c) + bytes <= may_owe(c, owed);
 }

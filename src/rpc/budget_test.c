@@ -232,14 +232,14 @@ TEST(streams_with_the_least_credit_come_to_their_end_all_the_same)
 
 /* --- many connections --- */
 
-enum { HOGS = 20 };
+enum { HOGS = 20, PLACES = 2 * HOGS };
 
 #define UNREAD     "4000000 4000000"
 #define UNANSWERED "4000000 0"
 
 struct hogs {
     struct rpc_rig r;
-    struct raw raws[HOGS];
+    struct raw raws[PLACES];
 };
 
 /* Each asks for four megabytes again and again, and reads nothing; or the core does not answer. */
@@ -309,6 +309,38 @@ TEST(whoever_reads_is_served_while_others_hold_all_there_is)
     CHECK(strstr(buf_str(&h.r.logged), "does not read its replies"));
 
     answer_free(&large);
+    close_hogs(&h);
+}
+
+/* One that waits for an answer of ours, or holds a backup open, asks for other things meanwhile. */
+TEST(a_connection_that_owes_little_has_several_small_calls_while_others_hold_all_there_is)
+{
+    struct hogs h;
+    struct answer held, small[3];
+    open_hogs(&h, UNREAD);
+    for (unsigned at = HOGS; rpc_budget_left(h.r.rpc) > 0; at++) { /* a reply may be more */
+        CHECK(at < PLACES);
+        raw_connect(&h.r, &h.raws[at]);
+        ask_many(&h.raws[at], "/test.Echo/Owe", "2000000", 0, 1);
+        rpc_rig_for_ms(&h.r, 10);
+    }
+
+    rpc_rig_start(&h.r, &held, "Large", NULL);
+    client_send(held.call, BYTES("5000 0"));
+    client_end(held.call);
+    rpc_rig_for_ms(&h.r, 100);
+    for (unsigned i = 0; i < ARRAY_LEN(small); i++) {
+        uint64_t before = clock_now_ns(h.r.io->clock);
+        rpc_rig_ask(&h.r, &small[i], "Owe", BYTES("4000"));
+        CHECK_EQ(small[i].got.len, 4000);
+        CHECK(clock_now_ns(h.r.io->clock) - before < 100 * NS_PER_MS);
+        answer_free(&small[i]);
+    }
+
+    client_cancel(held.call);
+    answer_free(&held);
+    for (unsigned i = HOGS; i < PLACES && h.raws[i].conn; i++)
+        leave(&h.r, &h.raws[i]);
     close_hogs(&h);
 }
 
