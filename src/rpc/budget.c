@@ -97,6 +97,7 @@ static void promise(struct call *c, size_t bytes)
 static void has_become_less(struct rpc *r)
 {
     r->unlooked = r->waiting_count;
+    r->is_less_owed = true;
 }
 
 void rpc_budget_count_queued(struct rpc_conn *c, size_t before, size_t after)
@@ -304,8 +305,27 @@ static void look_at(struct rpc_conn *conn)
         ;
 }
 
+void rpc_budget_starve(struct rpc_conn *c)
+{
+    if (list_empty(&c->starved_link))
+        list_push_back(&c->rpc->starved, &c->starved_link);
+}
+
+/* Those that still cannot go on come back when they are flushed. */
+static void feed_some(struct rpc *r)
+{
+    if (!r->is_less_owed || list_empty(&r->starved) || rpc_budget_left(r) == 0)
+        return;
+    r->is_less_owed = false;
+    for (unsigned i = 0; i < RPC_FLUSH_CONNS_MAX && !list_empty(&r->starved); i++)
+        rpc_conn_touch(container_of(list_pop_front(&r->starved), struct rpc_conn, starved_link));
+    r->is_less_owed = !list_empty(&r->starved);
+    rpc_next_turn(r);
+}
+
 bool rpc_budget_look_again(struct rpc *r)
 {
+    feed_some(r);
     for (unsigned i = 0; i < RPC_FLUSH_CONNS_MAX && r->unlooked > 0; i++) {
         struct list *link = list_pop_front(&r->waiting);
         struct rpc_conn *conn = container_of(link, struct rpc_conn, waiting_link);

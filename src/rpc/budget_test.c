@@ -536,6 +536,43 @@ TEST(a_client_that_does_not_read_a_body_is_cut)
     close_full(&h, full);
 }
 
+/* Its client says nothing, so nobody else would look at it. */
+TEST(a_stream_has_its_credit_back_when_others_give_back_theirs)
+{
+    struct hogs h = {0};
+    struct raw pull = {0};
+    struct buf open = {0};
+    rpc_rig_open(&h.r, NULL);
+    raw_connect(&h.r, &pull);
+    ask_many(&pull, "/test.Echo/Pull", "1000 5000", 0, 1);
+    frame_put(&open, WINDOW_UPDATE, 0, 1, BYTES("\x3f\x00\x00\x00")); /* of the stream */
+    raw_send(&pull, buf_bytes(&open));
+    buf_free(&open);
+    rpc_rig_for_ms(&h.r, 100);
+    unsigned full = fill(&h, "/test.Echo/Large", UNREAD, 1);
+    while (rpc_budget_left(h.r.rpc) > 300000) {
+        raw_connect(&h.r, &h.raws[full]);
+        ask_many(&h.raws[full++], "/test.Echo/Owe", "300000", 0, 1);
+        rpc_rig_for_ms(&h.r, 10);
+    }
+    unsigned before = h.r.sent;
+    open_window_by(&pull, 20000);
+    rpc_rig_for_ms(&h.r, 100);
+    CHECK_EQ(h.r.sent, before);
+
+    leave(&h.r, &h.raws[0]);
+    h.raws[0] = (struct raw){0};
+    rpc_rig_for_ms(&h.r, 1000);
+    CHECK(h.r.sent > before);
+
+    leave(&h.r, &pull);
+    for (unsigned i = 1; i < full; i++)
+        leave(&h.r, &h.raws[i]);
+    rpc_rig_for_ms(&h.r, 100);
+    CHECK_EQ(rpc_status(h.r.rpc).owed_bytes, 0);
+    rpc_rig_close(&h.r);
+}
+
 enum { MANY = 160 };
 
 static unsigned count_cut(const struct raw *raws)

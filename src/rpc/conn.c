@@ -80,6 +80,7 @@ void rpc_conn_accepted(struct rpc *r, struct conn *conn, enum rpc_serves serves)
     list_init(&c->waiting);
     list_init(&c->asking);
     list_init(&c->waiting_link);
+    list_init(&c->starved_link);
     list_push_back(&r->conns, &c->link);
     r->conn_count++;
     rpc_conn_set_alarm(c, ALARM_HEAD, RPC_HEAD_MS);
@@ -112,6 +113,7 @@ static void end_session(struct rpc_conn *c)
 {
     assert(!c->within_session);
     list_remove(&c->behind_link);
+    list_remove(&c->starved_link);
     buf_free(&c->unread);
     while (!list_empty(&c->calls))
         rpc_call_detach(container_of(c->calls.next, struct call, link));
@@ -756,8 +758,11 @@ static void relieve_crowd(struct rpc_conn *c)
 {
     enum { AT_ONCE = RPC_CONN_WANTED_BYTES_MAX / GATEWAY_CHUNK_BYTES };
 
-    if (!rpc_conn_has_budget_for_text(c))
+    if (!rpc_conn_has_budget_for_text(c)) {
+        if (!list_empty(&c->crowded))
+            rpc_budget_starve(c);
         return;
+    }
     for (unsigned i = 0; i < AT_ONCE && !list_empty(&c->crowded); i++) {
         struct call *call = container_of(list_pop_front(&c->crowded), struct call, crowded_link);
         if (list_empty(&call->touched_link))
@@ -767,8 +772,12 @@ static void relieve_crowd(struct rpc_conn *c)
 
 static void give_back_credit(struct rpc_conn *c)
 {
-    if (list_empty(&c->withheld) || !rpc_budget_allows(c, c->queued))
+    if (list_empty(&c->withheld))
         return;
+    if (!rpc_budget_allows(c, c->queued)) {
+        rpc_budget_starve(c);
+        return;
+    }
     for (struct list *link; (link = list_pop_front(&c->withheld));)
         rpc_event_add(container_of(link, struct call, withheld_link), PENDING_SENT);
 }

@@ -154,6 +154,7 @@ struct rpc *rpc_open(const struct rpc_options *options)
     for (size_t i = 0; i < ARRAY_LEN(r->spare); i++)
         list_init(&r->spare[i].calls);
     list_init(&r->waiting);
+    list_init(&r->starved);
     learn_methods(r);
     return r;
 }

@@ -136,6 +136,8 @@ struct rpc {
     struct list waiting;   /* conns with calls that wait for budget */
     size_t waiting_count;  /* of them */
     size_t unlooked;       /* those to be looked at, since something was given back */
+    struct list starved;   /* conns that have credit or text withheld for what others owe */
+    bool is_less_owed;     /* since those were looked at */
     struct timer patience; /* runs while any wait, and on to its end: whoever comes back waits on */
     bool is_last_notice;   /* it ends when the timer does, or after some more cuts */
     unsigned impatience;   /* ends of patience at which some waited, one after the other */
@@ -215,7 +217,7 @@ struct rpc_conn {
     size_t noticed;       /* and with them what its client could have taken at the last notice */
     struct list waiting;  /* calls that the core has not heard of, for want of budget */
     struct list asking;   /* and those that it has, with a large reply */
-    struct list waiting_link;
+    struct list waiting_link, starved_link;
 
     struct timer timer;
     enum conn_alarm alarm;
@@ -496,6 +498,9 @@ static inline void rpc_budget_stop_waiting(struct call *c)
     if (!list_empty(&c->waiting_link))
         rpc_budget_leave(c);
 }
+
+/* The connection withholds something as long as others owe so much: it is flushed when they do not. */
+void rpc_budget_starve(struct rpc_conn *c);
 
 /* Looks at some of those who wait, if something was given back. False: not at all of them. */
 bool rpc_budget_look_again(struct rpc *r);
