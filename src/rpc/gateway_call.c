@@ -778,6 +778,8 @@ void rpc_gateway_read_some(struct rpc *r)
     while (r->reading_left > 0 && !list_empty(&r->reading)) {
         struct call *c = container_of(r->reading.next, struct call, reading_link);
 
+        rpc_conn_touch(
+            c->conn); /* which may be over with that, or be refused the rest of its body */
         r->read_bytes += r->reading_left;
         bool is_long = read_some(c, &r->reading_left);
         r->read_bytes -= r->reading_left;
