@@ -172,6 +172,8 @@ static void give_back_all_but(struct call *c, size_t kept)
     assert(conn->held >= c->reserved);
     conn->held += kept - c->reserved;
     c->reserved = kept;
+    if (!list_empty(&conn->packed))
+        rpc_next_turn(conn->rpc); /* one of them may fit now */
     rpc_conn_unpark(conn);
 }
 
