@@ -168,7 +168,10 @@ static void give_back_all_but(struct call *c, size_t kept)
 {
     struct rpc_conn *conn = c->conn;
 
-    rpc_unpack_forget_all_but(c, kept);
+    if (c->reserved == kept && c->unpacked == 0)
+        return; /* it was given back before */
+    if (c->unpacked > 0)
+        rpc_unpack_forget_all_but(c, kept);
     assert(conn->held >= c->reserved);
     conn->held += kept - c->reserved;
     c->reserved = kept;
@@ -236,7 +239,8 @@ void rpc_call_end_input(struct call *c)
 {
     drop_later(c);
     list_remove(&c->parked_link);
-    rpc_unpack_forget(c); /* it reads what the reader has */
+    if (c->in == IN_PACKED)
+        rpc_unpack_forget(c); /* it reads what the reader has */
     message_next(&c->reader);
     c->in = IN_DONE;
     give_back_reserved(c);
