@@ -16,19 +16,18 @@
  * A streaming call   OPENED MESSAGE* ENDED ... SEND* FINISH            (or GONE)
  * A plain request    HTTP ... HTTP                                     (or GONE)
  *
- * Credit     A stream begins with the credit that OPENED states, which is never none. The core takes the
- *            rpc_message_cost of each message from it, sends nothing while none is left, and adds
- *            what SENT brings.
+ * Credit     A stream begins with the credit that OPENED states, which is never none. The core
+ *            takes the rpc_message_cost of each message from it, sends nothing while none is left,
+ *            and adds what SENT brings.
  * A body     is announced by its size; each time that some of it is WANTED the core gives a CHUNK
  *            of no more than that, of the oldest body that is not complete. An empty one means that
  *            it wants to be asked again. BREAK instead: the rest will not come, and the stream is
  *            reset. A call that was finished with a body incomplete lives on, as far as the body is
  *            concerned, until the last chunk or GONE.
  * Reserve    What a reply takes in memory until its client has read it is charged before it is
- made:
- *            a call begins with its method's reply_bytes; for one that takes more the core asks by
- *            RESERVE, and makes it when RESERVED has come. That may take as long as other clients
- *            do not read theirs.
+ *            made: a call begins with its method's reply_bytes; for one that takes more the core
+ *            asks by RESERVE, and makes it when RESERVED has come. That may take as long as other
+ *            clients do not read theirs.
  * Release    The next MESSAGE of a stream comes when the last one was released. Of a call that has
  *            only one, the core may release that while it waits for something else: what it keeps
  *            of the message goes on counting against the call's connection, and the rest does not.
@@ -166,7 +165,7 @@ enum rpc_reply_kind {
     RPC_REPLY_CHUNK,
     RPC_REPLY_BREAK,
     RPC_REPLY_RELEASE,
-    RPC_REPLY_RESERVE, /* so many `bytes` for the reply; once for each call */
+    RPC_REPLY_RESERVE, /* so many `bytes` for the reply, in all; a call may ask again */
     RPC_REPLY_FINISH,  /* trailers: the code and, in the content, its text */
     RPC_REPLY_HTTP, /* to a plain request: the status in `code`; lines of fields, then the body */
 };

@@ -24,11 +24,12 @@
  *               what is to be sent, per connection by RPC_CONN_BYTES_MAX of either (past which
  *               streams begin with next to no credit, and get none back, and responses in JSON on
  *               HTTP/2 wait until text of others has left), and over all connections by
- *               RPC_REPLIES_BYTES_MAX, of which no connection takes more than half of what is left.
- *               What a reply may take is charged before it is made, and its call waits for that
- *               (budget.c). A client that does not read stops being read, one that asks for more
- *               while it has too much is refused the stream, and one whose requests the core has
- *               not dealt with waits for its windows.
+ *               RPC_REPLIES_BYTES_MAX, of which a connection takes half of what is left, or up to
+ *               all of that while it owes next to nothing; and RPC_ALWAYS_BYTES_MAX for each
+ *               connection beyond it. What a reply may take is charged before it is made, and its
+ *               call waits for that (budget.c). A client that does not read stops being read, one
+ *               that asks for more while it has too much is refused the stream, and one whose
+ *               requests the core has not dealt with waits for its windows.
  *            4. Whatever bytes a client sends, only its own connection suffers. Rapid resets,
  *               settings and ping floods, endless continuations and header lists, huge length
  *               prefixes, absurd paths: refused, with a GOAWAY, RST_STREAM or gRPC status where the
