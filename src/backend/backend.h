@@ -312,8 +312,8 @@ MUST_CHECK enum err backend_get(struct backend_view *v, enum bucket bucket, stru
 MUST_CHECK enum err backend_get_part(struct backend_view *v, enum bucket bucket, struct bytes key,
                                      size_t from, size_t len, struct bytes *part);
 
-/* Does the open or the frozen batch say what became of this key? Then to look at it takes no page of
- * the store. */
+/* Does the open or the frozen batch say what became of this key? Then to look at it takes no page
+ * of the store. */
 bool backend_is_in_batch(const struct backend *b, enum bucket bucket, struct bytes key);
 
 /* How far the log is applied in this view. ERR_CORRUPT if the store's own notes are malformed. */

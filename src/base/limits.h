@@ -359,10 +359,10 @@ enum {
     (32 * KIB) /* of a stream both ways; of others on a busy connection */
 #define RPC_STREAM_CREDIT_BYTES_LEAST 512 /* where the connection, or all, have had what there is */
 #define RPC_SENT_STEP_BYTES           (8 * KIB)
-#define RPC_MESSAGE_OVERHEAD_BYTES    128        /* of a queued message, beside its bytes */
-#define RPC_CHUNK_BYTES               (64 * KIB) /* of a body, wanted at a time */
-#define RPC_CONN_WANTED_BYTES_MAX     (256 * KIB) /* of bodies of a connection, wanted and not sent */
-#define RPC_CONN_BYTES_MAX            (8 * MIB) /* received and not answered, or not sent: all calls */
+#define RPC_MESSAGE_OVERHEAD_BYTES    128         /* of a queued message, beside its bytes */
+#define RPC_CHUNK_BYTES               (64 * KIB)  /* of a body, wanted at a time */
+#define RPC_CONN_WANTED_BYTES_MAX     (256 * KIB) /* of a connection's bodies, wanted and not sent */
+#define RPC_CONN_BYTES_MAX            (8 * MIB)   /* not answered yet, or not sent: all calls */
 
 /* Of all connections together, of each io thread if there are some: replies that clients have not
  * read, and what calls may still take for theirs (rpc/budget.c). No connection has more than half

@@ -23,7 +23,8 @@ static const uint8_t treatment[256] = {
     ['*'] = READ,          ['['] = READ,          [']'] = READ,          ['%'] = READ,
 };
 
-/* A client chooses these bytes: each costs a few instructions, here and wherever they are written. */
+/* A client chooses these bytes: each costs a few instructions, here and wherever they are
+ * written. */
 static uint8_t *write_encoded(uint8_t *at, uint8_t c, const char *digits)
 {
     at[0] = '%';

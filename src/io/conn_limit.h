@@ -10,8 +10,8 @@
  * a valid request: handshakes under way and half a request prove nothing. It is busy while somebody
  * waits for something on it: a call whose request is whole, a watch, a stream between members; else
  * it is idle since it was used last, be it by half a request, or since it was accepted. What uses a
- * connection says all this (conn_prove, conn_use, conn_set_busy, conn_set_idle in net.h); the thread
- * that accepts looks at it only when there is no place left.
+ * connection says all this (conn_prove, conn_use, conn_set_busy, conn_set_idle in net.h); the
+ * thread that accepts looks at it only when there is no place left.
  *
  * Then a newcomer is accepted, one beyond the limit, and
  *     1. the oldest unproved connection is evicted, if it had patience_ms to prove itself, not

@@ -1,9 +1,9 @@
 /*
  * All leases, in slices.
  *
- * A slice walks some of the table's buckets. What it finds goes into runs of LEASE_LISTING_RUN, each
- * sorted when it is full; the list is made by merging them, a heap saying which has the next. So no
- * step of either costs more than O(log n), and nothing is sorted as a whole.
+ * A slice walks some of the table's buckets. What it finds goes into runs of LEASE_LISTING_RUN,
+ * each sorted when it is full; the list is made by merging them, a heap saying which has the next.
+ * So no step of either costs more than O(log n), and nothing is sorted as a whole.
  */
 #include "lease/lease_int.h"
 

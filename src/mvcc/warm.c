@@ -15,10 +15,10 @@
  * are WARM_BATCHES, or MVCC_WARM_BYTES_MAX. An entry under a revision never changes, so a copy of
  * it cannot become wrong. What history has between two revisions can: until a large delete is
  * settled some of it is missing, and compaction removes some. So copies of history go when either
- * has happened; but a compaction takes nothing behind its revision, where watchers read while it goes
- * on for minutes. Nor are copies of history made while tombstones that were stored late are in the
- * open batch: a worker does not see that one, although it may see later revisions, which were
- * committed before.
+ * has happened; but a compaction takes nothing behind its revision, where watchers read while it
+ * goes on for minutes. Nor are copies of history made while tombstones that were stored late are
+ * in the open batch: a worker does not see that one, although it may see later revisions, which
+ * were committed before.
  *
  * There are three kinds of wants: single entries, history, and entries in bulk. Workers take turns
  * between them, so that none of the three waits for an end of the others.

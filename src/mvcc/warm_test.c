@@ -1,5 +1,5 @@
-/* Copies that workers make while the store is cold: of what, in which order, and what makes those of
- * history wrong. */
+/* Copies that workers make while the store is cold: of what, in which order, and what makes those
+ * of history wrong. */
 #include "mvcc/mvcc_int.h"
 #include "mvcc/mvcc_rig_test.h"
 

@@ -16,17 +16,17 @@
  * that is twice as much for the next one. A connection that owes little, with what it asks for, is
  * let in always: so everybody is served who reads.
  *
- * A connection at a place for probes owes no more than RPC_PROBE_BYTES_MAX, or a single reply; there
- * are few of them, and none waits for another: a probe is to be answered however clients are.
+ * A connection at a place for probes owes no more than RPC_PROBE_BYTES_MAX, or a single reply;
+ * there are few of them, and none waits for another: a probe is to be answered however clients are.
  *
  * A reply beyond RPC_RESERVED_BYTES_MAX is charged as that much. There is one of them at a time.
  *
  * A client that reads slowly is waited for. But while a connection waits for what others owe, those
  * whose clients have left much more than it owes unread, and taken next to nothing for
- * RPC_PATIENCE_MS, are cut, the one that owes most first, until a quarter of the whole is free; or none of
- * them, if all of them together would not help the one that waits. While such waits go on, a client
- * must take four times as much in each such time as in the last, or all that was there for it:
- * nobody keeps memory from others for long by reading a little of it now and then.
+ * RPC_PATIENCE_MS, are cut, the one that owes most first, until a quarter of the whole is free; or
+ * none of them, if all of them together would not help the one that waits. While such waits go on,
+ * a client must take four times as much in each such time as in the last, or all that was there
+ * for it: nobody keeps memory from others for long by reading a little of it now and then.
  *
  * What was promised to calls that the core has not answered is not held against their client, nor
  * is a body of which the core has not given what was asked for: it could not read that.

@@ -344,7 +344,8 @@ TEST(a_connection_that_owes_little_has_several_small_calls_while_others_hold_all
     close_hogs(&h);
 }
 
-/* It could not read more: without a quorum, or while a disk stands still, all of them wait for us. */
+/* It could not read more: without a quorum, or while a disk stands still, all of them wait for
+ * us. */
 TEST(nobody_is_cut_for_calls_that_the_core_has_not_answered)
 {
     struct hogs h;
@@ -402,8 +403,8 @@ static void read_a_little(struct rpc_rig *r, struct raw *raws, unsigned count)
     rpc_rig_for_ms(r, 1000);
 }
 
-/* Connections with so many replies each, until there is no memory for as much as four megabytes. How
- * many connections. */
+/* Connections with so many replies each, until there is no memory for as much as four megabytes.
+ * How many connections. */
 static unsigned fill(struct hogs *h, const char *path, const char *message, unsigned calls)
 {
     unsigned count = 0;

@@ -214,8 +214,8 @@ static struct rpc_conn *last_conn(struct rpc_rig *r)
     return container_of(r->rpc->conns.prev, struct rpc_conn, link);
 }
 
-/* Probes pass other calls on the line. So the core may hear of a probe while it has yet to hear that
- * a call is gone, and whoever keeps calls by their slots must not find both in one. */
+/* Probes pass other calls on the line. So the core may hear of a probe while it has yet to hear
+ * that a call is gone, and whoever keeps calls by their slots must not find both in one. */
 TEST(a_probe_has_no_slot_whose_call_the_core_still_has)
 {
     struct rpc_rig r;

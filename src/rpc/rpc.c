@@ -376,8 +376,8 @@ static void deliver(struct call *c, enum rpc_lane lane, unsigned pending)
         tell_gone(c);
 }
 
-/* Some of them are refused. An io thread has flushed this turn's replies by now, and may sleep until
- * a client says something: so there is another turn. */
+/* Some of them are refused. An io thread has flushed this turn's replies by now, and may sleep
+ * until a client says something: so there is another turn. */
 static void read_long_messages(struct rpc *r)
 {
     rpc_unpack_some(r);

@@ -61,9 +61,9 @@ struct turn_work {
 };
 
 /*
- * Calls that are over, and the slots that nobody has. A slot is used again as soon as GONE is on the
- * line, and the core must hear that before it hears of the next call there. So requests at places
- * for probes, whose lane passes the other, have slots of their own.
+ * Calls that are over, and the slots that nobody has. A slot is used again as soon as GONE is on
+ * the line, and the core must hear that before it hears of the next call there. So requests at
+ * places for probes, whose lane passes the other, have slots of their own.
  */
 struct spare_calls {
     struct list calls;
@@ -499,7 +499,8 @@ static inline void rpc_budget_stop_waiting(struct call *c)
         rpc_budget_leave(c);
 }
 
-/* The connection withholds something as long as others owe so much: it is flushed when they do not. */
+/* The connection withholds something as long as others owe so much: it is flushed when they do
+ * not. */
 void rpc_budget_starve(struct rpc_conn *c);
 
 /* Looks at some of those who wait, if something was given back. False: not at all of them. */

@@ -321,8 +321,8 @@ static void refuse_at_gateway(struct call *c)
 }
 
 /* As http_redirect. Of a body that is not sent nothing is said. A path in the client's table costs
- * it a byte, and what is made of it, here and above, may be ten times as long as the path: it counts
- * as header fields do, as work of this turn and as kept by the call. */
+ * it a byte, and what is made of it, here and above, may be ten times as long as the path: it
+ * counts as header fields do, as work of this turn and as kept by the call. */
 static void redirect(struct call *c)
 {
     struct web *w = c->web;

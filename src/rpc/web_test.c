@@ -330,7 +330,8 @@ TEST(scrapes_that_are_not_read_are_made_as_far_as_there_is_memory_for_them)
     rpc_rig_close(&r);
 }
 
-/* Where others hold all there is for clients, too; and who asks there for a lot waits for himself. */
+/* Where others hold all there is for clients, too; and who asks there for a lot waits for
+ * himself. */
 TEST(a_probe_is_answered_at_once_and_scrapers_that_do_not_read_hold_little)
 {
     enum { EACH = 1000 };

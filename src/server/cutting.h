@@ -14,10 +14,10 @@
  *
  * A compaction waits for every open image, so clients that come and go, each staying for a while,
  * could hold it back for ever. When one has waited for CUTTING_COMPACTION_MS, clients' requests are
- * held until it is over: unless it has to wait anyway, for an image of a member or one that a client
- * had before that. So it waits until those who came in time have read theirs, then at most for those
- * who came meanwhile, and nobody who reads well is interrupted. On a full disk, where compactions
- * stand still, nobody is held.
+ * held until it is over: unless it has to wait anyway, for an image of a member or one that a
+ * client had before that. So it waits until those who came in time have read theirs, then at most
+ * for those who came meanwhile, and nobody who reads well is interrupted. On a full disk, where
+ * compactions stand still, nobody is held.
  *
  * Images fail, which their readers are told by on_more, when they
  *     are not read for IMAGE_STALLED_MS, though there is something to be read

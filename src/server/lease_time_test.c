@@ -270,7 +270,8 @@ static void move_leader(struct cluster_rig *r, unsigned from, unsigned to)
 }
 
 /* A leader that was cut off has revokes in its log that another leader replaces by one entry. Once
- * it leads again it must not wait for the index of the last of them, which nobody may ever write. */
+ * it leads again it must not wait for the index of the last of them, which nobody may ever
+ * write. */
 TEST(revokes_that_another_leader_replaced_are_proposed_again)
 {
     struct cluster_rig r;

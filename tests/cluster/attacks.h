@@ -3,8 +3,8 @@
  *
  * Each attacker is a process of its own, so that none takes time from those who measure, and runs
  * at a lower priority, since real ones sit on machines of their own. Each goes on with the same
- * effort over and over, at a pace that one client has to spare (some megabits a second at most), and begins again when it is thrown
- * out.
+ * effort over and over, at a pace that one client has to spare (some megabits a second at most),
+ * and begins again when it is thrown out.
  *
  *     struct attackers a;
  *     attackers_open(&a, &target);      processes, which do nothing yet; before any thread is made

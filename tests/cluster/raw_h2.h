@@ -38,8 +38,8 @@ struct raw_h2 {
     uint32_t stream; /* the last one */
 };
 
-/* Begins with zeroes, or with where it comes from, or as another was closed. How much may be sent to
- * us before we have asked for more, on each stream and all in all. */
+/* Begins with zeroes, or with where it comes from, or as another was closed. How much may be sent
+ * to us before we have asked for more, on each stream and all in all. */
 MUST_CHECK bool raw_h2_open(struct raw_h2 *r, SSL_CTX *context, uint16_t port, uint32_t window);
 void raw_h2_close(struct raw_h2 *r);
 

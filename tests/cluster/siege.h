@@ -12,10 +12,10 @@
  *     a kubelet   asks it for /livez, /health and /metrics each 200 ms, and waits a second
  *     a member    is killed every ten seconds, started again, and asked for /readyz
  *
- * It holds if no probe, no call and no watch failed, the lease lives, the leader is still the leader
- * of its term, each start took REJOIN_MS_MAX at most, GROWTH_BYTES_MAX more are resident than when it
- * was quiet at most, and the 99th percentiles of puts, of gets and of the time from a put to the
- * watcher's event are not more than SLOWER_MAX times those of the quiet.
+ * It holds if no probe, no call and no watch failed, the lease lives, the leader is still the
+ * leader of its term, each start took REJOIN_MS_MAX at most, GROWTH_BYTES_MAX more are resident
+ * than when it was quiet at most, and the 99th percentiles of puts, of gets and of the time from a
+ * put to the watcher's event are not more than SLOWER_MAX times those of the quiet.
  *
  * Resident is all of it, with those pages of the store's file that are mapped (a few MB: as much as
  * a reader has looked at), of which anonymous memory is what was allocated.
