@@ -129,6 +129,19 @@ static struct admission *oldest_unproved(struct conn_limit *l, uint64_t now_ns)
     return NULL;
 }
 
+/* The same for those that came after it, as many as are looked at in one go. */
+static void sweep_unproved(struct conn_limit *l)
+{
+    struct list *link = l->unproved.next;
+
+    for (unsigned i = 0; i < NET_SWEPT_AT_ONCE_MAX && link != &l->unproved; i++) {
+        struct admission *a = container_of(link, struct admission, link);
+        link = link->next;
+        if (state_of(a) & ADMISSION_PROVED)
+            move_to_owner(a);
+    }
+}
+
 static uint64_t idle_since(const struct admission *a)
 {
     uint64_t used_ns = atomic_load_explicit(&a->used_ns, memory_order_relaxed);
@@ -183,24 +196,43 @@ static bool is_beyond(const struct conn_limit *l)
     return l->max > 0 && (l->open > l->max || l->unproved_count > l->max - l->reserved);
 }
 
-/* NULL: nobody before *again_ns. */
-static struct admission *choose(struct conn_limit *l, uint64_t now_ns, uint64_t *again_ns)
+/* They leave a part of the places for those that are still to prove themselves. */
+static bool proved_hold_most(struct conn_limit *l)
 {
-    struct admission *oldest = oldest_unproved(l, now_ns);
+    sweep_unproved(l);
+    return l->open - l->unproved_count > l->max / 2;
+}
 
-    if (oldest) {
-        *again_ns = oldest->since_ns + l->patience_ms * NS_PER_MS;
-        return now_ns < *again_ns ? NULL : oldest;
-    }
-    *again_ns = now_ns + NS_PER_MS; /* there are more to be looked at, or none that we may */
-    if (!list_empty(&l->unproved))
-        return NULL;
+/* NULL: nobody before *again_ns. */
+static struct admission *choose_proved(struct conn_limit *l, uint64_t now_ns, uint64_t *again_ns)
+{
     *again_ns = l->next_look_ns;
     if (l->open < l->max || now_ns < l->next_look_ns)
         return NULL;
     l->next_look_ns = now_ns + (uint64_t)l->open * NET_LOOK_NS_PER_CONN;
     struct admission *a = longest_idle_of_largest(l);
     *again_ns = now_ns + NET_PATIENCE_MS * NS_PER_MS; /* nobody tells when one becomes idle */
+    return a;
+}
+
+/* The same. */
+static struct admission *choose(struct conn_limit *l, uint64_t now_ns, uint64_t *again_ns)
+{
+    struct admission *oldest = oldest_unproved(l, now_ns);
+
+    if (!oldest && !list_empty(&l->unproved)) {
+        *again_ns = now_ns + NS_PER_MS; /* there are more to be looked at, or none that we may */
+        return NULL;
+    }
+    uint64_t patience_ns = oldest ? oldest->since_ns + l->patience_ms * NS_PER_MS : UINT64_MAX;
+    if (now_ns >= patience_ns)
+        return oldest;
+    struct admission *a = NULL;
+    *again_ns = patience_ns;
+    if (!oldest || proved_hold_most(l))
+        a = choose_proved(l, now_ns, again_ns);
+    if (*again_ns > patience_ns)
+        *again_ns = patience_ns;
     return a;
 }
 

@@ -16,8 +16,11 @@
  * Then a newcomer is accepted, one beyond the limit, and
  *     1. the oldest unproved connection is evicted, if it had patience_ms to prove itself, not
  *        counted what it waited for us: a step of its handshake may be queued behind others';
- *     2. if all are proved, the connection is evicted that has been idle longest, of the owner that
- *        holds most and has an idle one; where several owners hold as many, of all theirs;
+ *     2. if all are proved, or those that are hold more than half of the places while the oldest
+ *        unproved one has its time, the connection is evicted that has been idle longest, of the
+ *        owner that holds most and has an idle one; where several owners hold as many, of all
+ *        theirs. With one place left for all newcomers, each silent one would keep it for its whole
+ *        time, and an honest one would wait behind all of them;
  *     3. if nobody can be evicted, newcomers wait in the kernel, as they do during the patience.
  * No newcomer is closed. An honest client whose idle connection was evicted dials again when it has
  * something to ask, as gRPC's do by themselves; one that finds no place is not served at all.

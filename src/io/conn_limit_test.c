@@ -309,6 +309,33 @@ TEST(among_those_of_one_address_the_longest_idle_makes_room)
     rig_close(&rig);
 }
 
+/* Or each silent newcomer would keep the one place that they leave for all of its time. */
+TEST(idle_connections_do_not_hold_most_places_while_newcomers_prove_themselves)
+{
+    struct rig rig;
+    struct crowd c;
+    rig_open_fake(&rig);
+    crowd_open(&c, &rig, 6);
+    for (unsigned i = 0; i < 5; i++)
+        prove(enter(&c));
+    (void)enter(&c); /* which says nothing */
+
+    uint64_t before_ns = clock_now_ns(rig.io->clock);
+    (void)enter(&c);
+    await_evicted(&c, 0);
+    (void)enter(&c);
+    await_evicted(&c, 1);
+    CHECK(clock_now_ns(rig.io->clock) - before_ns < NET_PATIENCE_MS * NS_PER_MS / 2);
+    (void)enter(
+        &c); /* three places are theirs: this one waits for the first to have had its time */
+    await_evicted(&c, 5);
+
+    CHECK(clock_now_ns(rig.io->clock) - before_ns >= NET_PATIENCE_MS * NS_PER_MS / 2);
+    CHECK(!is_evicted(2));
+    crowd_close(&c);
+    rig_close(&rig);
+}
+
 /* However many addresses a stranger has. */
 TEST(of_owners_that_hold_one_each_the_longest_idle_makes_room)
 {
