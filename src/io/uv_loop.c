@@ -13,6 +13,7 @@ enum {
     LOOP_FILES_MIN = 16,
     LOOP_HANDSHAKE_THREADS = 2, /* some two thousand handshakes a second, and cores for the rest */
     LOOP_HANDSHAKE_NICE = 10, /* a tenth of what the turn and the log are given, if they want it */
+    LOOP_WORKER_NICE = 5,     /* a third: for passwords, hashes, images, scrapes */
 };
 
 struct watched_signal {
@@ -194,7 +195,8 @@ enum err loop_open(const struct loop_options *options, struct loop **out)
     e = real_disk_open(&l->disk, &l->inbox);
     if (e == ERR_OK)
         e = real_workers_open(&l->workers, &l->inbox, "worker",
-                              options->worker_threads ? options->worker_threads : 1, 0);
+                              options->worker_threads ? options->worker_threads : 1,
+                              LOOP_WORKER_NICE);
     if (e == ERR_OK)
         e = real_workers_open(&l->store_worker, &l->inbox, "store", 1, 0);
     if (e == ERR_OK)
