@@ -340,3 +340,11 @@ void peer_allow_files(unsigned count)
     files.rlim_cur = files.rlim_max;
     CHECK_EQ(setrlimit(RLIMIT_NOFILE, &files), 0);
 }
+
+void peer_await_storage_version(struct peer *p)
+{
+    peer_run(&p->arena,
+             "until $PEERS/etcdctl --endpoints %s endpoint status -w json | "
+             "grep -q 'storageVersion\":\"3.7.0'; do sleep 0.1; done",
+             p->client_url);
+}

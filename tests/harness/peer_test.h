@@ -77,6 +77,10 @@ size_t peer_resident_bytes(const struct peer *p);
 /* Do these two say anything? Sanitizers keep what was freed, and much of their own. */
 bool peer_memory_counts(void);
 
+/* Until its store has the version of the cluster, 3.7.0, which etcd writes some seconds after its
+ * start. Asked by etcdctl: behind its gate. */
+void peer_await_storage_version(struct peer *p);
+
 /* For how long its first thread, which everything is decided on, has been at work so far: whatever
  * else this machine does takes no part in it. Skips the test where the kernel does not say. */
 uint64_t peer_core_ns(const struct peer *p);

@@ -12,6 +12,7 @@
  *                          three blank ones follow
  *     & watch k            runs in the background until ...
  *     await TEXT           (by now it has printed TEXT)
+ *     await-version        both stores have the version of the cluster, some seconds after the start
  *     until TEXT           ... it has printed TEXT; then it is interrupted and compared up to there
  *
  * $REV is the store's revision before the command, $L1, $L2, ... are the leases granted so far.
@@ -410,6 +411,9 @@ static void follow(struct table *t, const char *line, struct bytes input)
     else if (takes(&line, "await ")) {
         await_text(&t->etcd.back, line);
         await_text(&t->ours.back, line);
+    } else if (strcmp(line, "await-version") == 0) {
+        peer_await_storage_version(&t->etcd.peer);
+        peer_await_storage_version(&t->ours.peer);
     } else if (takes(&line, "* "))
         run_each_format(t, line, input);
     else

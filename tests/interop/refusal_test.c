@@ -69,14 +69,6 @@ static void check_serves(struct peer *p)
 
 /* ---- The store ---- */
 
-static void await_storage_version(struct peer *p)
-{
-    peer_run(&p->arena,
-             "until $PEERS/etcdctl --endpoints %s endpoint status -w json | "
-             "grep -q 'storageVersion\":\"3.7.0'; do sleep 0.1; done",
-             p->client_url);
-}
-
 /* Puts until a snapshot was taken right at the last entry: stopped now, the store is its state. */
 static unsigned put_up_to_a_snapshot(struct peer *p)
 {
@@ -107,7 +99,7 @@ TEST(a_received_snapshot_is_left_to_etcd)
     peer_run(&p.arena, "cp %s/member/snap/db %s.old", p.dir, p.dir);
     peer_start(&p, "--snapshot-count 5");
     PEER_CTL(&p, "put k v");
-    await_storage_version(&p);
+    peer_await_storage_version(&p);
     unsigned index = put_up_to_a_snapshot(&p);
     peer_stop(&p);
     peer_run(&p.arena, "cd %s/member/snap && mv db %016x.snap.db && cp %s.old db", p.dir, index,
@@ -129,7 +121,7 @@ TEST(a_store_of_a_later_version_is_left_alone)
     struct peer p;
     open_etcd(&p);
     peer_start(&p, "");
-    await_storage_version(&p);
+    peer_await_storage_version(&p);
     peer_stop(&p);
     peer_run(&p.arena, "sed -i s/storageVersion3.7.0/storageVersion3.9.0/g %s/member/snap/db",
              p.dir);
