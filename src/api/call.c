@@ -331,7 +331,8 @@ static void move_front(struct rpc_span *s, uint32_t dropped)
     s->at -= dropped;
 }
 
-/* What follows the message of a unary call, in the buffer that both came in, says who asks. */
+/* An event of a unary call has the message first in its buffer, and behind it the fields that say
+ * which client asks. */
 static void drop_message(struct rpc_event *e)
 {
     uint32_t dropped = e->message.len;

@@ -49,7 +49,7 @@ void contender_released(struct call *c);                            /* `released
 /* For the request of this name. */
 struct contender *contender_new(struct call *c, struct bytes name);
 
-/* Of that request. */
+/* The name in that request. */
 static inline struct bytes contender_name(const struct contender *k)
 {
     return bytes_of(k->prefix.at, k->prefix.len - 1);

@@ -560,8 +560,8 @@ static void work_as_server(struct api_rig *k)
     }
 }
 
-/* They need more copies than are kept, and there are more of them than one turn looks at. Each must
- * find its own before others push it out. */
+/* Transactions that need more copies than are kept, and are more than one turn looks at. Each must
+ * find its copy before the copies of others push it out. */
 TEST(many_reads_of_a_cold_store_come_to_an_end)
 {
     struct api_rig k;

@@ -550,7 +550,7 @@ static bool lease_list_step(struct call *c, unsigned steps)
     return result != RESULT_OK;
 }
 
-/* They may have become more since it was asked how much they take. */
+/* Leases may have become more since the memory for their list was reserved. */
 static void begin_lease_list(struct call *c)
 {
     struct api *a = api_of(c);

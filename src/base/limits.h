@@ -361,7 +361,7 @@ enum {
 #define RPC_SENT_STEP_BYTES           (8 * KIB)
 #define RPC_MESSAGE_OVERHEAD_BYTES    128         /* of a queued message, beside its bytes */
 #define RPC_CHUNK_BYTES               (64 * KIB)  /* of a body, wanted at a time */
-#define RPC_CONN_WANTED_BYTES_MAX     (256 * KIB) /* of a connection's bodies, wanted and not sent */
+#define RPC_CONN_WANTED_BYTES_MAX     (256 * KIB) /* a connection's bodies: wanted, not sent */
 #define RPC_CONN_BYTES_MAX            (8 * MIB)   /* not answered yet, or not sent: all calls */
 
 /* Of all connections together, of each io thread if there are some: replies that clients have not
@@ -369,7 +369,7 @@ enum {
  * of what is left, and one that reads nothing while others wait is cut. */
 #define RPC_REPLIES_BYTES_MAX  (64 * MIB)
 #define RPC_RESERVED_BYTES_MAX (4 * MIB) /* charged for one reply, however large */
-#define RPC_ALWAYS_BYTES_MAX   RPC_STREAM_CREDIT_BYTES_MIN /* for who has nothing: always given */
+#define RPC_ALWAYS_BYTES_MAX   RPC_STREAM_CREDIT_BYTES_MIN /* a connection may always owe it */
 #define RPC_HTTP_REPLY_BYTES   (32 * KIB)                  /* charged for a plain one over HTTP/2 */
 #define RPC_PROBE_BYTES_MAX    (512 * KIB) /* owed by a connection at a place for probes */
 #define RPC_CHUNK_BYTES_MIN    (4 * KIB)   /* of a body, wanted at a time where little is left */
@@ -406,8 +406,8 @@ enum {
     RPC_TURN_CONN_FIELD_BYTES = 512 * KIB, /* of one connection */
     RPC_TURN_FIELD_BYTES_LEAST = 16 * KIB, /* of each, whatever the others had */
 
-    /* What messages unpack to: of all calls, until they are answered, or for RPC_PATIENCE_MS where
-     * others wait; and in one turn. */
+    /* Bytes that gzip'd messages unpack to: of all calls, until these are answered, or for
+     * RPC_PATIENCE_MS where others wait; and in one turn. */
     RPC_UNPACKED_BYTES_MAX = 64 * MIB,
     RPC_TURN_UNPACKED_BYTES = 512 * KIB,
 

@@ -14,8 +14,8 @@
  *     target "*"                 STAR       the server itself
  *     target "//aaa...", 10 KiB  TOO_LONG   (414)
  *
- * What a client is told of the way there may be ten times as long as what it has sent: a '"' is
- * encoded twice, "%2522", and is in a field and in a page. So a target whose path has to be cleaned
+ * A redirect may be ten times as long as the request that it answers: a '"' of the path is encoded
+ * twice, "%2522", and is in a field and in a page. So a target whose path has to be cleaned
  * or decoded is refused past HTTP_ODD_TARGET_BYTES_MAX. Go has no such bound; no path that is
  * served is as long as a tenth of it.
  *
@@ -45,14 +45,14 @@ bool http_path_is_sound(struct bytes target);
 /* A target's path, and what it has behind the first '?'. */
 struct bytes http_path_of_target(struct bytes target, struct bytes *query);
 
-/* Of a sound target. *out is the decoded path, or where to go instead; if it is too long, the path
- * as it came. It is part of the target or of *text, which is the caller's. No paths (NULL): there
- * are no trees. */
+/* Reads a sound target. *out is the decoded path, or where to go instead; if it is too long, the
+ * path as it came. It is part of the target or of *text, which is the caller's. No paths (NULL):
+ * there are no trees. */
 enum http_path_kind http_path_read(const struct http_paths *paths, struct bytes verb,
                                    struct bytes target, struct buf *text, struct bytes *out);
 
-/* What is answered to a request that is not HERE: 307, or without a word 414 and what is to be said
- * of the server itself. */
+/* The status of the response to a request that is not HERE: 307; or, with an empty body, 414, and
+ * 200 or 400 for "*". */
 unsigned http_path_status(enum http_path_kind kind, struct bytes verb);
 
 /* Appends the value of "Location", and a page with a link to there. */

@@ -1,6 +1,6 @@
 /*
- * What a path costs that is not as it should be: read, and the way to where it is written. A client
- * chooses it, and pays a byte for it once it is in HTTP/2's table.
+ * Paths that have to be cleaned, decoded or escaped: the cost of reading one, and of writing the
+ * redirect. A client chooses the path, and pays a byte for it once it is in HTTP/2's table.
  */
 #include "http/path.h"
 

@@ -149,7 +149,7 @@ static uint64_t idle_since(const struct admission *a)
     return used_ns > 0 ? used_ns : a->since_ns;
 }
 
-/* Of either, one of which may be NULL. */
+/* The connection that has been idle longer; either may be NULL. */
 static struct admission *longer_idle(struct admission *a, struct admission *b)
 {
     if (!a || !b)
@@ -196,7 +196,7 @@ static bool is_beyond(const struct conn_limit *l)
     return l->max > 0 && (l->open > l->max || l->unproved_count > l->max - l->reserved);
 }
 
-/* They leave a part of the places for those that are still to prove themselves. */
+/* Proved connections leave half of the places to those that are still to prove themselves. */
 static bool proved_hold_most(struct conn_limit *l)
 {
     sweep_unproved(l);

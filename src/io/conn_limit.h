@@ -102,7 +102,7 @@ uint64_t conn_owner_of_names(const char *cn, const char *const *sans, size_t san
  * or until *again_ns if that is not 0. */
 MUST_CHECK bool listener_may_take(struct listener *l, uint64_t now_ns, uint64_t *again_ns);
 
-/* It has accepted one, which it was allowed to; evict is set. */
+/* The listener has accepted a connection, as it was allowed to; evict is set. */
 void listener_took(struct listener *l, struct admission *a, uint64_t owner, uint64_t now_ns);
 
 /* Asked by evict on the connection's own thread: may it be closed still? Otherwise it stays, and

@@ -309,7 +309,7 @@ TEST(among_those_of_one_address_the_longest_idle_makes_room)
     rig_close(&rig);
 }
 
-/* Or each silent newcomer would keep the one place that they leave for all of its time. */
+/* Idle connections in all places but one would leave that one to a silent newcomer at a time. */
 TEST(idle_connections_do_not_hold_most_places_while_newcomers_prove_themselves)
 {
     struct rig rig;

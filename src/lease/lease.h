@@ -181,7 +181,7 @@ bool lease_living_key(const struct lease_set *s, int64_t id, struct bytes from, 
  */
 struct lease_listing; /* opaque */
 
-/* What one takes for as many leases as there are now, which is what it takes. */
+/* Memory that a listing of as many leases as there are now takes. */
 size_t lease_listing_bytes(const struct lease_set *s);
 /* The set outlives gathering. The caller ends the result with lease_listing_end. */
 struct lease_listing *lease_listing_begin(const struct lease_set *s);

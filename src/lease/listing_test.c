@@ -74,7 +74,7 @@ static void check_listed(struct lease_listing *l)
         CHECK(!fates[id].was_there_at_first || fates[id].went || fates[id].listed == 1);
 }
 
-/* One that went and came again under its id is another one. */
+/* A lease that is granted again under the id of a revoked one is another lease. */
 TEST(a_lease_that_stays_is_listed_once_whatever_happens_between_slices)
 {
     struct rng rng;

@@ -379,9 +379,9 @@ void mvcc_set_pace(struct mvcc *m, bool (*is_late)(void *context), void *context
 /* The same for whoever runs many slices in a turn: is there time for another one? */
 bool mvcc_has_time(struct mvcc *m);
 
-/* What all slices have done so far: stored KeyValues that they have looked at, and keys that they
- * have looked ahead to; and how often one of a cold store has ended since it lacked a copy. A slice
- * that ends so early costs the turn what it has added here, and not all its steps. */
+/* The work of all slices so far: stored KeyValues that they have looked at, keys that they have
+ * looked ahead to, and how often a slice of a cold store has ended because it lacked a copy. Such a
+ * slice costs the turn the work that it has added here, and not all its steps. */
 struct mvcc_effort {
     uint64_t looks, ahead, misses;
 };

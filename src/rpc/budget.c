@@ -28,8 +28,8 @@
  * a client must take four times as much in each such time as in the last, or all that was there
  * for it: nobody keeps memory from others for long by reading a little of it now and then.
  *
- * What was promised to calls that the core has not answered is not held against their client, nor
- * is a body of which the core has not given what was asked for: it could not read that.
+ * Memory that was promised to calls which the core has not answered is not held against their
+ * client, nor is a body of which the core owes a chunk: the client could not read either.
  */
 #include "base/assert.h"
 #include "rpc/rpc_int.h"
@@ -156,7 +156,7 @@ void rpc_budget_return(struct call *c)
 
 /* --- waiting --- */
 
-/* What its client could have taken, and has not. */
+/* Bytes that the connection's client could have taken, and has not. */
 static size_t unread_by(const struct rpc_conn *c)
 {
     return c->queued + (c->due == 0 ? c->offered : 0);
@@ -170,7 +170,7 @@ static void start_patience(struct rpc *r)
     timer_start(r->clock, &r->patience, (RPC_PATIENCE_MS - RPC_NOTICE_MS) * NS_PER_MS);
 }
 
-/* What comes from now on is not held against anybody. */
+/* Replies that come from now on are not held against any client. */
 static void give_last_notice(struct rpc *r)
 {
     LIST_FOREACH (link, &r->conns) {
@@ -311,7 +311,7 @@ void rpc_budget_starve(struct rpc_conn *c)
         list_push_back(&c->rpc->starved, &c->starved_link);
 }
 
-/* Those that still cannot go on come back when they are flushed. */
+/* Connections that still cannot go on come back to the list when they are flushed. */
 static void feed_some(struct rpc *r)
 {
     if (!r->is_less_owed || list_empty(&r->starved) || rpc_budget_left(r) == 0)
@@ -345,7 +345,7 @@ static bool may_ever_fit(const struct rpc_conn *c, size_t bytes)
     return c->serves != RPC_SERVES_PROBES && owed_by(c) + bytes <= RPC_CONN_BYTES_MAX;
 }
 
-/* It may come to fit, and does not while all together owe so much. */
+/* The first of these calls may come to fit, and does not while all connections owe so much. */
 static bool first_lacks_memory(const struct rpc_conn *c, const struct list *calls, size_t owed)
 {
     if (list_empty(calls))
@@ -372,7 +372,7 @@ static bool waits_for_beyond(const struct rpc_conn *c)
     return may_ever_fit(c, bytes_needed(first)) && !fits_beyond(first);
 }
 
-/* Of those that wait so, the one that owes least; or NULL. */
+/* The connection that owes least of all that wait so; or NULL. */
 static struct rpc_conn *poorest(const struct rpc *r, bool (*waits)(const struct rpc_conn *c))
 {
     struct rpc_conn *found = NULL;
@@ -385,7 +385,7 @@ static struct rpc_conn *poorest(const struct rpc *r, bool (*waits)(const struct 
     return found;
 }
 
-/* What is there for its client, and has been since the last notice. */
+/* Bytes that are there for the connection's client, and have been since the last notice. */
 static size_t left_unread(const struct rpc_conn *c)
 {
     return c->taken < c->noticed ? least(c->noticed - c->taken, unread_by(c)) : 0;
@@ -403,7 +403,7 @@ static bool may_be_cut_for(const struct rpc_conn *waiting, const struct rpc_conn
            left_unread(c) / 2 > owed_by(waiting);
 }
 
-/* Those that are to be cut, the one that owes most first. */
+/* Connections that are to be cut; the first is the one that owes most. */
 struct victims {
     struct rpc_conn *at[RPC_CUTS_MAX];
     size_t count;
@@ -425,7 +425,7 @@ static void add_victim(struct victims *v, struct rpc_conn *c)
     v->at[i] = c;
 }
 
-/* One look at each connection, however many are cut. */
+/* Each connection is looked at once, however many are cut. */
 static void find_victims(const struct rpc_conn *waiting, bool of_beyond, struct victims *out)
 {
     *out = (struct victims){0};

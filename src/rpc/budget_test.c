@@ -312,7 +312,7 @@ TEST(whoever_reads_is_served_while_others_hold_all_there_is)
     close_hogs(&h);
 }
 
-/* One that waits for an answer of ours, or holds a backup open, asks for other things meanwhile. */
+/* A connection with a call under way, or a backup, asks for other things meanwhile. */
 TEST(a_connection_that_owes_little_has_several_small_calls_while_others_hold_all_there_is)
 {
     struct hogs h;
@@ -344,8 +344,8 @@ TEST(a_connection_that_owes_little_has_several_small_calls_while_others_hold_all
     close_hogs(&h);
 }
 
-/* It could not read more: without a quorum, or while a disk stands still, all of them wait for
- * us. */
+/* A client cannot read what was not answered: without a quorum, or while a disk stands still, all
+ * clients wait for the core. */
 TEST(nobody_is_cut_for_calls_that_the_core_has_not_answered)
 {
     struct hogs h;
@@ -394,7 +394,7 @@ static void open_window_by(struct raw *raw, uint32_t bytes)
 
 enum { LITTLE_BYTES = 4500, SMALL_REPLIES = 1000, PERIODS_MAX = RPC_IMPATIENCE_MAX + 2 };
 
-/* One second, in which those that still can read a little. */
+/* The clients that still can read a little for a second. */
 static void read_a_little(struct rpc_rig *r, struct raw *raws, unsigned count)
 {
     for (unsigned i = 0; i < count; i++)
@@ -427,8 +427,8 @@ static void close_full(struct hogs *h, unsigned count)
     rpc_rig_close(&h->r);
 }
 
-/* Of the connections that hold the memory none is worth waiting for, and one that has nothing to do
- * with it waits for a slow reader. */
+/* No connection that holds the memory reads; another connection, which needs none of it, waits for
+ * a slow reader. */
 TEST(a_wait_for_somebody_who_reads_does_not_keep_those_that_do_not)
 {
     struct hogs h = {0};
@@ -468,7 +468,7 @@ TEST(a_wait_for_somebody_who_reads_does_not_keep_those_that_do_not)
     close_full(&h, full);
 }
 
-/* Of four megabytes each, a few kilobytes a second. */
+/* The clients read a few kilobytes a second, of four megabytes each. */
 TEST(reading_a_little_does_not_keep_memory_from_others_for_ever)
 {
     struct hogs h = {0};

@@ -618,7 +618,7 @@ TEST(half_a_plain_request_keeps_no_place)
     rpc_rig_close(&r);
 }
 
-/* One HEADERS frame, of a unary call without a body or a deadline, in the only place there is. */
+/* A HEADERS frame of a unary call, without a body or a deadline, in the only place there is. */
 TEST(a_call_without_a_body_leaves_its_place_to_a_newcomer)
 {
     struct rpc_rig r;

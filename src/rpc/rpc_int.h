@@ -487,7 +487,7 @@ void rpc_budget_count_dropped(struct rpc_conn *c, size_t bytes);
 /* Its reply is a body, and announced: from now on it waits for its client. Again is fine, and so it
  * is below. */
 void rpc_budget_offer(struct call *c);
-/* It is not there any more for its client to read. */
+/* The reply is not there any more for its client to read. */
 void rpc_budget_withdraw(struct call *c);
 /* Its reply is made and queued, or nobody wants it. */
 void rpc_budget_return(struct call *c);

@@ -364,8 +364,8 @@ TEST(clients_that_come_and_go_hold_up_a_compaction_for_a_bounded_time)
     server_rig_close(&r);
 }
 
-/* Whoever comes late is held, but for members, and not while somebody who was there before reads:
- * the compaction waits for him anyway. */
+/* A client that comes late is held, a member never; and no client is held while one that was there
+ * before reads, because the compaction waits for that one anyway. */
 TEST(a_client_is_held_only_while_it_would_hold_up_a_compaction_by_itself)
 {
     struct server_rig r;

@@ -316,7 +316,8 @@ size_t watch_event_prev_size(struct mvcc *m, uint8_t wants, const struct mvcc_ch
 size_t watch_event_size(const struct mvcc_change *change, size_t prev_size);
 void watch_event_append(struct mvcc *m, const struct mvcc_change *change, size_t prev_size,
                         struct buf *out);
-/* Of it, only so many bytes from there on. The KeyValue before is copied as a whole meanwhile. */
+/* Appends a part of the event: so many bytes from there on. The KeyValue before is copied as a
+ * whole meanwhile. */
 void watch_event_append_part(struct mvcc *m, const struct mvcc_change *change, size_t prev_size,
                              size_t from, size_t len, struct buf *out);
 

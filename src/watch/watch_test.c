@@ -317,7 +317,7 @@ TEST(a_long_message_is_overtaken_by_compaction_in_the_end)
     watch_rig_free(&r);
 }
 
-/* Or each of very many clients that do not read would hold one. */
+/* If it were read whole, each of many clients that do not read would hold one. */
 TEST(an_event_that_is_long_is_read_in_parts)
 {
     struct watch_rig r;
@@ -609,7 +609,7 @@ TEST(a_store_that_lies_behind_is_waited_for)
 
 /* --- time --- */
 
-/* What the server does when a look at the clock shows that the core thread waited for the disk. */
+/* The server does this when a look at the clock shows that the core thread waited for the disk. */
 static bool notice_faults(void *context)
 {
     struct watch_rig *r = context;
@@ -721,7 +721,7 @@ static struct watch_stream *watch_with_prev(struct watch_rig *r)
     return s;
 }
 
-/* What is not committed yet is in memory, however cold the store is. */
+/* A change that is not committed yet is in memory, however cold the store is. */
 TEST(a_live_watcher_of_a_cold_store_sees_at_once_what_a_batch_still_has)
 {
     struct watch_rig r;

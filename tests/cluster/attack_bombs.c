@@ -19,7 +19,7 @@ enum {
     HEALTH_CALLS = 30, /* of each */
 };
 
-/* One value as large as the table, sixty thousand times: 67 KB that stand for 254 MB. */
+/* A value as large as the table, named sixty thousand times: 67 KB that stand for 254 MB. */
 static void put_hpack_bomb(struct buf *block)
 {
     uint8_t *value = mem_alloc(BOMB_VALUE_BYTES);
@@ -126,7 +126,7 @@ static bool send_packed(struct attacker *a, struct raw_h2 *r, const char *path,
     return is_sent;
 }
 
-/* One that is too large, and then as many as fit that are not, at the same time. */
+/* A message that is too large, then as many smaller ones at the same time as fit. */
 void attack_by_gzip_bombs(struct attacker *a)
 {
     struct buf plain = {0}, bomb = {0}, usual = {0};

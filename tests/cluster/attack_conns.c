@@ -25,7 +25,7 @@ enum {
     POST_STEP_BYTES = 64 * 1024, /* each 50 ms, of each */
 };
 
-/* What comes is read and not looked at. */
+/* The responses are read and not looked at. */
 static bool is_closed(int fd)
 {
     char space[4096];

@@ -68,7 +68,7 @@ void attack_by_costly_logins(struct attacker *a)
     log_in(a, SIEGE_COSTLY_USER, 1);
 }
 
-/* Of root, says this one, until 2099; but nobody has signed it. */
+/* The token says that it is root's, until 2099; but nobody has signed it. */
 void attack_by_bad_tokens(struct attacker *a)
 {
     struct buf wire = {0};

@@ -20,8 +20,8 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-/* What the attackers find in the store, put there by siege.c. The user is there if auth is enabled:
- * who compares its password has to compute for a quarter of a minute. */
+/* Keys, leases and a user that siege.c puts into the store for the attackers. The user is there if
+ * auth is enabled: to compare its password takes a quarter of a minute of computing. */
 #define SIEGE_PREFIX      "siege/"
 #define SIEGE_COSTLY_USER "costly"
 enum { SIEGE_LEASE = 7777, SIEGE_KEYS = 2000, SIEGE_LEASES = 5000, SIEGE_KEY_BYTES = 300 };

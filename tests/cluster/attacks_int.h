@@ -1,4 +1,4 @@
-/* What the files of attacks share: what an attacker has, and what each of them does for ever. */
+/* The state of an attacker, and the helpers that all files of attacks share. */
 #pragma once
 
 #include "cluster/attacks.h"

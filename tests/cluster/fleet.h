@@ -87,7 +87,7 @@ uint64_t fleet_peak_bytes(const struct fleet *f, unsigned member);
 /* Resident, and no file's: what it has allocated; 0 if it does not run. */
 uint64_t fleet_anonymous_bytes(const struct fleet *f, unsigned member);
 
-/* What it has computed since it was started; 0 if it does not run. */
+/* The member's CPU time since it was started; 0 if it does not run. */
 double fleet_cpu_s(const struct fleet *f, unsigned member);
 
 /* All that is resident; how many files and connections it has open. 0 if it does not run. */

@@ -12,8 +12,8 @@
  *     a kubelet   asks it for /livez, /health and /metrics each 200 ms, and waits a second
  *     a member    is killed every ten seconds, started again, and asked for /readyz
  *
- * It holds if no probe, no call and no watch failed, the lease lives, the leader is still the
- * leader of its term, each start took REJOIN_MS_MAX at most, GROWTH_BYTES_MAX more are resident
+ * The member holds if no probe, no call and no watch failed, the lease lives, the leader is still
+ * the leader of its term, each start took REJOIN_MS_MAX at most, GROWTH_BYTES_MAX more are resident
  * than when it was quiet at most, and the 99th percentiles of puts, of gets and of the time from a
  * put to the watcher's event are not more than SLOWER_MAX times those of the quiet.
  *

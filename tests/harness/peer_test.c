@@ -263,7 +263,7 @@ size_t peer_resident_bytes(const struct peer *p)
     return status_bytes(p, "VmRSS");
 }
 
-/* Of its first thread: the time on a processor, and the time that it waited for one. */
+/* The first thread's time on a processor, and the time that it waited for one. */
 static void read_times(const struct peer *p, uint64_t *ran_ns, uint64_t *waited_ns)
 {
     char path[64];
